@@ -1,0 +1,20 @@
+# Flags of a build of Sluice itself. None of them reaches a project that uses the library.
+
+if(SLUICE_DEVELOPER_WARNINGS)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Werror>"
+    # nvcc's generated host code does not pass -Wconversion.
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>")
+endif()
+
+if(SLUICE_SANITIZE)
+  # One finding ends the test: a report that scrolls by is a report that nobody reads.
+  set(sanitize -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitize}>")
+  add_link_options(${sanitize})
+endif()
+
+if(SLUICE_FUZZ)
+  # The library is what the fuzzer wants to see into; main comes with the fuzz target alone.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,99 @@
+# Helpers that turn a line in a list into a test.
+include(GoogleTest)
+
+find_package(GTest QUIET)
+find_package(rapidcheck CONFIG QUIET)
+
+# What has to compile for a GPU, whether or not one is here to run it.
+add_custom_target(sluice_cuda_code)
+
+# sluice_add_test(NAME name SOURCES file... [LABELS label...] [PROPERTY] [LIBRARIES target...])
+#
+# One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
+# folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs.
+# PROPERTY asks for RapidCheck. A test with a .cu file gets the label `cuda` and is left out where
+# CUDA is off. The main is GoogleTest's own.
+#
+# The executables depend on nothing but the C library, so that they can be copied to a GPU machine
+# that has no package manager.
+function(sluice_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "PROPERTY" "NAME" "SOURCES;LABELS;LIBRARIES")
+  if(NOT GTest_FOUND)
+    return()  # said once by tests/CMakeLists.txt
+  endif()
+  if(arg_PROPERTY AND NOT rapidcheck_FOUND)
+    message(STATUS "Sluice: RapidCheck not found, the test ${arg_NAME} is off")
+    return()
+  endif()
+  set(cuda_sources ${arg_SOURCES})
+  list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+  if(cuda_sources AND NOT SLUICE_CUDA)
+    return()
+  endif()
+
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics ${arg_LIBRARIES})
+  if(arg_PROPERTY)
+    target_link_libraries(${arg_NAME} PRIVATE rapidcheck_gtest)
+  endif()
+  target_link_libraries(${arg_NAME} PRIVATE GTest::gtest GTest::gtest_main)
+  if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
+    target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+
+  list(GET arg_SOURCES 0 first_source)
+  cmake_path(GET first_source PARENT_PATH folder)
+  set(labels ${folder} ${arg_LABELS})
+  if(cuda_sources)
+    list(APPEND labels cuda)
+    add_dependencies(sluice_cuda_code ${arg_NAME})
+  endif()
+  gtest_discover_tests(${arg_NAME} TEST_PREFIX ${arg_NAME}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
+  # gtest_discover_tests takes no list as the value of a property, so the labels follow in a script
+  # that ctest reads after the one with the tests.
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_labels.cmake)
+  file(CONFIGURE OUTPUT ${script} @ONLY CONTENT [[
+foreach(test IN LISTS @arg_NAME@_TESTS)
+  set_tests_properties("${test}" PROPERTIES LABELS "@labels@")
+endforeach()
+]])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+endfunction()
+
+# Every public header, alone and twice in a row: it includes what it uses and has its guard.
+# The one glob of the build, because a header that is missing from a list would not be noticed.
+function(sluice_add_header_tests)
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include
+       ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp)
+  foreach(header IN LISTS headers)
+    string(MAKE_C_IDENTIFIER ${header} name)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/header_alone/${name}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"@header@\"\n#include \"@header@\"\n" @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(sluice_header_alone OBJECT ${sources})
+  target_include_directories(sluice_header_alone PRIVATE
+                             ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+endfunction()
+
+# sluice_add_fuzz_test(NAME name SOURCES file...)
+#
+# A libFuzzer target and a ctest test, labelled `fuzz`, that runs it for ten seconds. Seeds are read
+# from corpus/<name> beside the list; what the fuzzer finds worth keeping goes to the build folder.
+function(sluice_add_fuzz_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics)
+
+  set(found ${CMAKE_CURRENT_BINARY_DIR}/corpus/${arg_NAME})
+  set(seeds ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME})
+  file(MAKE_DIRECTORY ${found})
+  if(NOT EXISTS ${seeds})
+    set(seeds)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} -max_total_time=10 -timeout=5 ${found} ${seeds})
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS fuzz TIMEOUT 60)
+endfunction()

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Fails on an #include that points upwards or sideways.
+
+A file may include its own folder, any folder of a lower level, and the public headers
+(sluice/*.hpp). Usage: layering.py ROOT. Prints one line per offence: file:line, include, rule.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# Top to bottom. Folders on one level are siblings and do not know each other.
+LEVELS = [
+    ["cli", "python", "capi"],
+    ["server"],
+    ["engine"],
+    ["model", "pipeline", "text", "parallel"],
+    ["head", "adjust", "select", "draw"],
+    ["backend"],
+    ["support"],
+    ["semantics"],
+]
+LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
+
+SUFFIXES = {".h", ".hpp", ".def", ".inc", ".c", ".cc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# Standard C++ headers have neither dot nor slash; these three are for the C ABI.
+C_HEADERS = {"stdbool.h", "stddef.h", "stdint.h"}
+
+
+def folder_of(path: Path):
+    """The folder of the table that a path below the root belongs to; "public" for include/."""
+    parts = path.parts
+    if parts[0] == "include":
+        return "public"
+    if parts[0] == "src":
+        return parts[1] if len(parts) > 2 else None
+    return parts[0] if parts[0] in LEVEL_OF else None
+
+
+def target_of(root: Path, file: Path, bracket: str, include: str):
+    """The folder that an include reaches; None for what is not of this project."""
+    if include.startswith("sluice/"):
+        return "public"
+    beside = (root / file.parent / include).resolve()
+    if bracket == '"' and beside.is_file() and beside.is_relative_to(root):
+        return folder_of(beside.relative_to(root))
+    first = include.split("/")[0]
+    return first if "/" in include and first in LEVEL_OF else None
+
+
+def rule_broken(source: str, target, bracket: str, include: str):
+    """The rule that this include breaks, in words, or None."""
+    if source == "public":
+        standard = bracket == "<" and ("." not in include and "/" not in include)
+        if target == "public" or standard or include in C_HEADERS:
+            return None
+        return "public headers include the standard library and sluice/ only"
+    if target in (None, "public", source):
+        if source == "semantics" and target is None and bracket == '"':
+            return "semantics includes itself and sluice/ only"
+        return None
+    if LEVEL_OF[target] < LEVEL_OF[source]:
+        return f"upwards: {target} is above {source}"
+    if LEVEL_OF[target] == LEVEL_OF[source]:
+        return f"sideways: {target} and {source} are on one level"
+    return None
+
+
+def check(root: Path):
+    """Yields one message per offence."""
+    root = root.resolve()
+    for top in ("include", "src", "cli", "python"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in SUFFIXES:
+                continue
+            file = path.relative_to(root)
+            source = folder_of(file)
+            if source != "public" and source not in LEVEL_OF:
+                yield f"{file}: its folder is not in the table of {Path(__file__).name}"
+                continue
+            text = path.read_text(encoding="utf-8")
+            for number, line in enumerate(text.splitlines(), start=1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                bracket, include = match.groups()
+                target = target_of(root, file, bracket, include)
+                broken = rule_broken(source, target, bracket, include)
+                if broken:
+                    yield f"{file}:{number}: {line.strip()}\n    {broken}"
+
+
+def main():
+    offences = list(check(Path(sys.argv[1])))
+    print("\n".join(offences) or "layering: every include points down")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

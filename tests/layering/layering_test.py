@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""layering.py finds what it has to find, shown on small made-up trees."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from layering import check
+
+
+class Layering(unittest.TestCase):
+
+    def offences(self, files):
+        """The messages for a tree given as {path: text}."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in files.items():
+                file = Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            return list(check(Path(folder)))
+
+    def assert_one(self, files, *parts):
+        offences = self.offences(files)
+        self.assertEqual(len(offences), 1, offences)
+        for part in parts:
+            self.assertIn(part, offences[0])
+
+    def test_allows_down_own_folder_and_public(self):
+        self.assertEqual([], self.offences({
+            "cli/main.cc": '#include "sluice/sluice.hpp"\n#include "pipeline/plan.h"\n',
+            "src/select/select.cc": '#include "select/core.h"\n#include "semantics/order.h"\n'
+                                    '#include "core.h"\n#include <vector>\n',
+            "src/select/core.h": "",
+            "src/semantics/order.h": '#include "semantics/bits.h"\n#include <cstdint>\n',
+            "include/sluice/cut.hpp": '#include <cstdint>\n#include "sluice/status.hpp"\n',
+            "include/sluice/sluice.h": "#include <stdint.h>\n",
+        }))
+
+    def test_names_line_and_rule_of_an_upward_include(self):
+        self.assert_one({"src/select/select.cc": '#include <vector>\n#include "pipeline/plan.h"\n'},
+                        "src/select/select.cc:2", '"pipeline/plan.h"', "upwards")
+
+    def test_rejects_siblings(self):
+        self.assert_one({"src/draw/draw.cc": '#include "select/core.h"\n'}, "sideways")
+
+    def test_rejects_a_sibling_by_relative_path(self):
+        self.assert_one({"src/draw/draw.cc": '#include "../select/core.h"\n',
+                         "src/select/core.h": ""}, "sideways")
+
+    def test_semantics_includes_itself_only(self):
+        self.assert_one({"src/semantics/order.h": '#include "support/bits.h"\n'}, "sideways")
+        self.assert_one({"src/semantics/order.h": '#include "hwy/highway.h"\n'}, "itself")
+
+    def test_public_headers_include_the_standard_library_only(self):
+        for include in ("<cuda_runtime.h>", "<torch/torch.h>", "<nlohmann/json.hpp>",
+                        '"semantics/order.h"', '"cuda_runtime.h"'):
+            self.assert_one({"include/sluice/cut.hpp": f"#include {include}\n"}, "public headers")
+
+    def test_rejects_a_folder_without_a_level(self):
+        self.assert_one({"src/misc/file.cc": ""}, "src/misc/file.cc", "not in the table")
+
+
+if __name__ == "__main__":
+    unittest.main()
