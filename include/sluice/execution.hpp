@@ -1,0 +1,50 @@
+// Where and with what a call runs. The library has no threads and no memory of its own: both are
+// passed in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+enum class Backend : uint8_t {
+  kAuto,  // the fastest one available; the environment variable SLUICE_BACKEND overrides it
+  kRef,   // the scalar definition
+};
+
+struct BackendInfo {
+  Backend backend;
+  std::string_view name;
+  bool available;
+  std::string_view reason;  // why it is not available
+};
+
+// All backends that this version knows, the fastest first.
+std::span<const BackendInfo> Backends();
+
+// The backend of that name; throws Error naming the known ones.
+Backend BackendByName(std::string_view name);
+
+// Runs task(state, index, worker) for every index in [0, count), on any threads and in any order.
+// `worker` is below `workers` and no two tasks run at once with the same one.
+struct ParallelFor {
+  using Task = void (*)(void* state, int64_t index, int worker);
+
+  int workers = 1;
+  void* context = nullptr;
+  void (*run)(void* context, int64_t count, Task task, void* state) = nullptr;  // null is serial
+};
+
+struct Execution {
+  Backend backend = Backend::kAuto;
+  ParallelFor parallel = {};
+  // At least as many bytes as the ...WorkspaceBytes function of the call answers, aligned to
+  // kWorkspaceAlignment. What it holds afterwards means nothing.
+  std::span<std::byte> workspace = {};
+};
+
+inline constexpr size_t kWorkspaceAlignment = 64;
+
+}  // namespace sluice

@@ -1,0 +1,109 @@
+// The Sampler: requests with their state, and the whole step from logits to tokens.
+//
+// A step is a pure function of the logits, each request's own history and its seed: a request gets
+// the same tokens alone, in any batch, in any order, with drafts (mode `match`) or without.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "sluice/logprobs.hpp"
+#include "sluice/verify.hpp"
+
+namespace sluice {
+
+// A change of the logits by the user, behind DRY and before a forced token. It runs on the thread
+// of the row, may write any value (an +inf or NaN becomes the row's status), and may throw: the
+// exception leaves Step.
+struct LogitsProcessor {
+  void* context = nullptr;
+  void (*apply)(void* context, std::span<const int32_t> tokens, size_t prompt_length,
+                std::span<float> logits) = nullptr;
+  bool argmax_invariant = false;  // it cannot move the argmax, so greedy rows skip it
+};
+
+struct Request {
+  SamplingParams params;
+  std::span<const int32_t> prompt = {};
+  uint32_t choice = 0;           // index among the completions of one prompt; below 2^24
+  int32_t max_new_tokens = 256;  // memory is reserved for so many; beyond, Accept may allocate
+  std::span<const LogitsProcessor> processors = {};
+};
+
+// Names a request from Add to Remove. A stale handle is an Error, never another request.
+struct RequestHandle {
+  int32_t slot = -1;
+  uint32_t generation = 0;
+};
+
+struct StepRequest {
+  RequestHandle request;
+  std::span<const int32_t> drafts = {};  // n drafts take n + 1 consecutive rows of the logits
+
+  // For DraftMode::kReject, what the drafts were drawn from, one row a draft; at most one of these.
+  MatrixView draft_probabilities = {};
+  SelectInput draft_sluice = {};
+  std::span<const Cut> draft_cuts = {};
+
+  // One bit a token, a row for every row of logits: (n + 1) * ceil(vocab / 32) words, or empty.
+  std::span<const int32_t> bitmask = {};
+  int32_t forced = -1;  // token that the first row must give; -1: none
+};
+
+struct StepInput {
+  LogitsView logits;
+  std::span<const StepRequest> requests;  // their rows one after the other
+};
+
+struct StepOutput {
+  // One a row. The first emitted[r] rows of request r hold its tokens, in order; a row with a
+  // status ends them and is not counted.
+  std::span<TokenResult> tokens;
+  std::span<int32_t> emitted;
+
+  // Each of these may be empty.
+  LogprobLists logprobs = {};
+  std::span<int32_t> kept = {};     // the kept set as a bitmask, ceil(vocab / 32) words a row
+  std::span<CutMass> masses = {};   // one a row
+  MutableLogitsView adjusted = {};  // fp32; the values after stage 9
+};
+
+struct SamplerOptions {
+  int64_t vocab = 0;
+  int32_t max_requests = 256;
+  Limits limits = {};
+  Backend backend = Backend::kAuto;
+  ParallelFor parallel = {};
+};
+
+class Sampler {
+ public:
+  explicit Sampler(const SamplerOptions& options);  // allocates all that steps need
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
+
+  // Validates the request; throws Error when a parameter is out of range or all slots are taken.
+  RequestHandle Add(const Request& request);
+  void Remove(RequestHandle request);
+
+  // The seed in use: the given one, or the random one that was chosen at Add.
+  uint64_t Seed(RequestHandle request) const;
+  std::span<const int32_t> Tokens(RequestHandle request) const;  // prompt and output
+  int64_t PromptLength(RequestHandle request) const;
+
+  // Samples and accepts: afterwards each request has its emitted tokens behind its history. Throws
+  // before anything has changed when an argument does not fit.
+  void Step(const StepInput& input, const StepOutput& output);
+
+  // Appends tokens that came from elsewhere; takes back the last `count` output tokens.
+  void Accept(RequestHandle request, std::span<const int32_t> tokens);
+  void Rollback(RequestHandle request, int64_t count);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
