@@ -1,0 +1,73 @@
+// Stage 8, DRY ("don't repeat yourself"): a token that would extend a repeat of length len >=
+// allowed_length gets x - mult * base^(len - allowed_length). A repeat is a run of last tokens that
+// also stands earlier; it does not reach across a breaker. A token that would extend several counts
+// the longest.
+//
+// The power is a repeated fp64 product, capped at 1e30; the penalty is rounded once to fp32.
+#pragma once
+
+#include <span>
+
+#include "semantics/token_counts.h"
+
+namespace sluice::semantics {
+
+struct Dry {
+  float multiplier = 0.0f;
+  float base = 1.75f;
+  int32_t allowed_length = 2;
+  int32_t range = -1;                      // how many last tokens are looked at; -1 is all
+  std::span<const int32_t> breakers = {};  // ascending
+};
+
+SLUICE_HD inline float DryPenalty(const Dry& dry, uint32_t length) {
+  constexpr double kLargestPower = 1e30;
+  double power = 1.0;
+  for (uint32_t i = static_cast<uint32_t>(dry.allowed_length); i < length; ++i) {
+    power *= static_cast<double>(dry.base);
+    if (power >= kLargestPower || power == 1.0) break;
+  }
+  if (power > kLargestPower) power = kLargestPower;
+  return static_cast<float>(static_cast<double>(dry.multiplier) * power);
+}
+
+SLUICE_HD inline bool IsBreaker(const Dry& dry, int32_t id) {
+  for (const int32_t breaker : dry.breakers) {
+    if (breaker == id) return true;
+  }
+  return false;
+}
+
+// How many tokens before and with `end` equal the last tokens of `tokens`.
+SLUICE_HD inline uint32_t RepeatLength(const Dry& dry, std::span<const int32_t> tokens,
+                                       size_t end) {
+  const size_t last = tokens.size() - 1;
+  uint32_t length = 0;
+  while (length <= end && tokens[end - length] == tokens[last - length] &&
+         !IsBreaker(dry, tokens[last - length])) {
+    ++length;
+  }
+  return length;
+}
+
+// tokens: prompt and output. counts: of the same tokens; their scratch field is overwritten.
+SLUICE_HD inline void ApplyDry(std::span<float> x, const Dry& dry, std::span<const int32_t> tokens,
+                               std::span<TokenCount> counts) {
+  if (dry.multiplier == 0.0f) return;
+  if (dry.range >= 0 && tokens.size() > static_cast<size_t>(dry.range)) {
+    tokens = tokens.last(static_cast<size_t>(dry.range));
+  }
+  for (TokenCount& count : counts) count.repeat = 0;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const uint32_t length = RepeatLength(dry, tokens, i);
+    TokenCount& follower = counts[LowerBound(counts, tokens[i + 1])];
+    if (length > follower.repeat) follower.repeat = length;
+  }
+  for (const TokenCount& count : counts) {
+    if (count.repeat < static_cast<uint32_t>(dry.allowed_length)) continue;
+    float& value = x[static_cast<size_t>(count.id)];
+    value = value - DryPenalty(dry, count.repeat);
+  }
+}
+
+}  // namespace sluice::semantics

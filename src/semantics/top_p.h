@@ -1,0 +1,36 @@
+// top-p: walk the total order and keep a token iff the mass strictly before it is below the target;
+// at least one. target = ceil(P32 * Z / 2^32), P32 = floor(p * 2^32), Z the mass of the tokens that
+// the rule is measured on.
+//
+// Equal to the textbook set whenever the boundary is further than 4e-6 from p (1e-5 for V > 2^18).
+#pragma once
+
+#include "semantics/interval.h"
+#include "sluice/profile.hpp"
+
+namespace sluice::semantics {
+
+SLUICE_HD inline uint64_t TargetMass(float p, uint64_t total) {
+  const uint128_t product = static_cast<uint128_t>(Fixed32(p)) * total;
+  return static_cast<uint64_t>((product + 0xffffffffu) >> 32);
+}
+
+// Whether a token with this mass strictly before it is kept.
+SLUICE_HD inline bool TopPKeeps(uint64_t mass_before, uint64_t target, TopPBoundary boundary) {
+  return boundary == TopPBoundary::kInclusive ? mass_before <= target : mass_before < target;
+}
+
+// p < 1; at p == 1 the rule is off and keeps even tokens of weight 0.
+SLUICE_HD inline Interval TopP(SortedRow row, Interval kept, float p, float scale,
+                               const Profile& profile) {
+  const uint64_t target = TargetMass(p, MassOf(row, kept, scale));
+  int64_t end = kept.begin + 1;
+  uint64_t mass_before = Weight(row.tokens[kept.begin].x, row.Max(), scale);
+  while (end < kept.end && TopPKeeps(mass_before, target, profile.top_p_boundary)) {
+    mass_before += Weight(row.tokens[end].x, row.Max(), scale);
+    ++end;
+  }
+  return {kept.begin, profile.ties == Ties::kAll ? EndWithTies(row, end, kept.end) : end};
+}
+
+}  // namespace sluice::semantics

@@ -1,0 +1,25 @@
+// XTC: with some probability, drop all but the last of the tokens above a threshold, so that a
+// likely but not the likeliest continuation is taken.
+//
+// s = number of kept tokens with W * 2^32 >= thr32 * Z, thr32 = floor(threshold * 2^32); if the
+// coin falls and s >= 2, the first s - 1 in the total order are dropped. thr32 is at least 1, so
+// that a token of weight 0 is never what remains.
+#pragma once
+
+#include "semantics/interval.h"
+
+namespace sluice::semantics {
+
+SLUICE_HD inline Interval Xtc(SortedRow row, Interval kept, float threshold, float scale) {
+  const uint64_t threshold32 = Fixed32(threshold) == 0 ? 1 : Fixed32(threshold);
+  const uint128_t least = static_cast<uint128_t>(threshold32) * MassOf(row, kept, scale);
+  int64_t above = kept.begin;
+  while (above < kept.end &&
+         (static_cast<uint128_t>(Weight(row.tokens[above].x, row.Max(), scale)) << 32) >= least) {
+    ++above;
+  }
+  if (above - kept.begin >= 2) kept.begin = above - 1;
+  return kept;
+}
+
+}  // namespace sluice::semantics
