@@ -1,0 +1,66 @@
+// The Sampler on host memory. Requests run independently of each other; the rows of one request run
+// in order, because each row sees the drafts that the rows before it accepted.
+//
+//   sampler.cc       admission, and the public face
+//   step_checks.cc   what a step may be given
+//   step.cc          the step
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "pipeline/request_state.h"
+#include "sluice/sampler.hpp"
+
+namespace sluice {
+
+inline int64_t BitmaskWords(int64_t vocab) { return (vocab + 31) / 32; }
+
+class Sampler::Impl {
+ public:
+  explicit Impl(const SamplerOptions& options);
+
+  RequestHandle Add(const Request& request);
+  void Remove(RequestHandle request);
+  RequestState& StateOf(RequestHandle request);
+  void Step(const StepInput& input, const StepOutput& output);
+  int64_t vocab() const { return options_.vocab; }
+
+ private:
+  struct Slot {
+    uint32_t generation = 0;
+    uint64_t last_step = 0;  // a request may take part in a step once
+    std::optional<RequestState> state;
+  };
+
+  // What one worker needs for a row: its adjusted values, and the workspace of the stages.
+  struct Worker {
+    std::span<float> values;
+    std::span<std::byte> workspace;
+    std::exception_ptr error;
+  };
+
+  void CheckStep(const StepInput& input, const StepOutput& output);
+  void StepRequestRows(const StepInput& input, const StepOutput& output, size_t index,
+                       int64_t first_row, Worker& worker);
+  LogitsView AdjustedRow(const LogitsView& raw, RequestState& state, const StepRequest& request,
+                         int64_t draft_index, bool must_copy, std::span<float> values) const;
+  bool SampleRow(const SelectInput& row, const StepRequest& request, const RequestState& state,
+                 size_t draft_index, const Execution& serial, TokenResult& result) const;
+  void Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
+              const StepOutput& output, int64_t r, const Execution& serial) const;
+
+  SamplerOptions options_;
+  size_t row_workspace_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> free_slots_;
+  std::vector<int64_t> first_rows_;  // of the requests of the step at hand
+  std::vector<std::byte> memory_;
+  std::vector<Worker> workers_;
+  uint64_t steps_ = 0;
+};
+
+}  // namespace sluice

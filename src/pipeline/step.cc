@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "adjust/adjust_table.h"
+#include "draw/draw_table.h"
+#include "pipeline/sampler_impl.h"
+#include "semantics/temperature.h"
+#include "support/rows.h"
+
+namespace sluice {
+
+void Sampler::Impl::Step(const StepInput& input, const StepOutput& output) {
+  CheckStep(input, output);
+  std::fill(output.emitted.begin(), output.emitted.end(), 0);
+  ForEachRow(options_.parallel, static_cast<int64_t>(input.requests.size()),
+             [&](int64_t index, int w) {
+               Worker& worker = workers_[static_cast<size_t>(w)];
+               if (worker.error) return;
+               try {
+                 const size_t i = static_cast<size_t>(index);
+                 StepRequestRows(input, output, i, first_rows_[i], worker);
+               } catch (...) {  // of a user's processor: it must not cross the parallel-for
+                 worker.error = std::current_exception();
+               }
+             });
+  std::exception_ptr first;
+  for (Worker& worker : workers_) {
+    std::exception_ptr error = std::exchange(worker.error, nullptr);
+    if (error && !first) first = error;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& output, size_t index,
+                                    int64_t first_row, Worker& worker) {
+  const StepRequest& request = input.requests[index];
+  RequestState& state = StateOf(request.request);
+  const Execution serial{options_.backend, {}, worker.workspace};
+  const size_t drafts = request.drafts.size();
+  bool goes_on = true;
+  for (size_t d = 0; d <= drafts; ++d) {
+    const int64_t r = first_row + static_cast<int64_t>(d);
+    TokenResult& result = output.tokens[static_cast<size_t>(r)];
+    result = TokenResult{};
+    LogitsView raw = input.logits;
+    raw.data = input.logits.Row(r);
+    raw.rows = 1;
+    const NoiseKey key = state.Key();
+    SelectInput row{raw, {&state.select(), 1}, {&key, 1}, options_.limits};
+    if (goes_on) {
+      row.logits = AdjustedRow(raw, state, request, static_cast<int64_t>(d),
+                               output.adjusted.data != nullptr, worker.values);
+      goes_on = SampleRow(row, request, state, d, serial, result);
+    }
+    Report(raw, row, state, output, r, serial);
+    if (result.id < 0) continue;
+    state.Accept(result.id);
+    ++output.emitted[index];
+  }
+}
+
+// The row after stages 3 to 9: the caller's own memory where nothing changes it.
+LogitsView Sampler::Impl::AdjustedRow(const LogitsView& raw, RequestState& state,
+                                      const StepRequest& request, int64_t draft_index,
+                                      bool must_copy, std::span<float> values) const {
+  const int32_t* bitmask =
+      request.bitmask.empty() ? nullptr
+                              : request.bitmask.data() + draft_index * BitmaskWords(options_.vocab);
+  const int32_t forced = draft_index == 0 ? request.forced : -1;
+  if (!must_copy && bitmask == nullptr && forced < 0 && !state.HasAdjustments()) return raw;
+
+  const AdjustTable& table = AdjustTableFor(options_.backend);
+  table.widen(raw.data, raw.dtype, values);
+  table.adjust(values, state.Adjustments(bitmask, forced));
+  for (const LogitsProcessor& processor : state.processors()) {
+    if (processor.argmax_invariant && semantics::IsGreedy(state.select())) continue;
+    processor.apply(processor.context, state.tokens(), state.prompt_length(), values);
+  }
+  if (forced >= 0) table.force(values, forced);
+  return {values.data(), 1, raw.vocab, raw.vocab, DType::kF32, raw.device};
+}
+
+// Fills the result of one row; true when the row accepted its draft, so that the next one counts.
+bool Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request,
+                              const RequestState& state, size_t draft_index,
+                              const Execution& serial, TokenResult& result) const {
+  const DrawMethod method = state.params().draw_method;
+  if (draft_index == request.drafts.size()) {
+    Sample(row, method, {&result, 1}, serial);
+    return false;
+  }
+  const int32_t draft = request.drafts[draft_index];
+  if (state.params().draft_mode == DraftMode::kMatch) {
+    Sample(row, method, {&result, 1}, serial);
+    return result.id == draft;
+  }
+  Select(row, {&result.cut, 1}, {}, serial);
+  result.status = result.cut.status;
+  if (result.status != RowStatus::kOk) return false;
+
+  DraftSource source;
+  SelectInput draft_row = request.draft_sluice;
+  if (request.draft_probabilities.data != nullptr) {
+    source.probabilities = static_cast<const float*>(
+        request.draft_probabilities.Row(static_cast<int64_t>(draft_index)));
+  } else if (draft_row.logits.data != nullptr) {
+    draft_row.params = {&PerRow(draft_row.params, static_cast<int64_t>(draft_index)), 1};
+    draft_row.logits.data = request.draft_sluice.logits.Row(static_cast<int64_t>(draft_index));
+    draft_row.logits.rows = 1;
+    source.sluice = &draft_row;
+    source.cut = &request.draft_cuts[draft_index];
+  }
+  const Verdict verdict = DrawTableFor(serial).verify(row, result.cut, draft, source);
+  result.id = verdict.id;
+  result.status = verdict.status;
+  return verdict.accepted;
+}
+
+// Everything about a row but its token: log-probabilities, kept set, masses, adjusted values.
+void Sampler::Impl::Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
+                           const StepOutput& output, int64_t r, const Execution& serial) const {
+  TokenResult& result = output.tokens[static_cast<size_t>(r)];
+  const bool has_token = result.id >= 0;
+  const SamplingParams& params = state.params();
+
+  const int32_t width = output.logprobs.width;
+  const auto ids =
+      output.logprobs.ids.subspan(static_cast<size_t>(r * width), static_cast<size_t>(width));
+  const auto values =
+      output.logprobs.values.subspan(static_cast<size_t>(r * width), static_cast<size_t>(width));
+  for (int32_t& id : ids) id = -1;
+  for (float& value : values) value = std::numeric_limits<float>::quiet_NaN();
+  if (has_token && params.logprobs.has_value()) {
+    const bool raw_mode = params.logprob_mode == LogprobMode::kRawLogprobs ||
+                          params.logprob_mode == LogprobMode::kRawLogits;
+    const int64_t listed = *params.logprobs < 0 ? options_.vocab : *params.logprobs;
+    const size_t own = width == 0 ? 0 : static_cast<size_t>(1 + listed);
+    Logprobs({raw_mode ? raw : row.logits, params.logprob_mode, row.params}, {&result, 1},
+             {static_cast<int32_t>(own), ids.first(own), values.first(own)}, serial);
+  }
+
+  if (!output.masses.empty()) {
+    CutMass& mass = output.masses[static_cast<size_t>(r)];
+    mass = CutMass{};
+    Cut cut;
+    if (has_token) Select(row, {&cut, 1}, {&mass, 1}, serial);
+  }
+  if (!output.kept.empty()) {
+    const size_t words = static_cast<size_t>(BitmaskWords(options_.vocab));
+    Cut kept = result.cut;
+    if (!has_token) kept.status = RowStatus::kEmptySupport;
+    KeptBitmask(row.logits, {&kept, 1}, output.kept.subspan(static_cast<size_t>(r) * words, words),
+                serial);
+  }
+  if (output.adjusted.data != nullptr && row.logits.data != raw.data) {
+    const float* from = static_cast<const float*>(row.logits.data);
+    std::copy(from, from + options_.vocab, static_cast<float*>(output.adjusted.Row(r)));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+// Selection: checks what the caller passed, then hands over to the backend.
+#include "sluice/select.hpp"
+
+#include "backend/registry.h"
+#include "select/select_table.h"
+#include "support/check.h"
+#include "support/rows.h"
+
+namespace sluice {
+
+const SelectTable& SelectTableFor(const Execution& execution) {
+  switch (ResolveBackend(execution.backend)) {
+    case Backend::kAuto:
+    case Backend::kRef:
+      break;
+  }
+  return kSelectRef;
+}
+
+size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution) {
+  CheckLogits("logits", logits);
+  return WorkspaceBytes(execution, SelectTableFor(execution).workspace_bytes(logits.vocab));
+}
+
+void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
+            const Execution& execution) {
+  CheckSelectInput("", input, execution);
+  CheckSize("cuts", cuts.size(), input.logits.rows);
+  if (!masses.empty()) CheckSize("masses", masses.size(), input.logits.rows);
+  if (input.keys.empty()) {
+    for (const SelectParams& params : input.params) {
+      if (params.xtc_probability > 0) {
+        ThrowInvalid("keys", "empty", "one NoiseKey for all rows or one a row when XTC is on");
+      }
+    }
+  }
+  SelectTableFor(execution).select(input, cuts, masses, execution);
+}
+
+void Mask(const MutableLogitsView& logits, std::span<const Cut> cuts, const Execution& execution) {
+  CheckLogits("logits", logits);
+  CheckSize("cuts", cuts.size(), logits.rows);
+  CheckExecution(execution, 0);
+  SelectTableFor(execution).mask(logits, cuts, execution);
+}
+
+void KeptBitmask(const LogitsView& logits, std::span<const Cut> cuts, std::span<int32_t> bitmask,
+                 const Execution& execution) {
+  CheckLogits("logits", logits);
+  CheckSize("cuts", cuts.size(), logits.rows);
+  CheckSize("bitmask", bitmask.size(), logits.rows * ((logits.vocab + 31) / 32));
+  CheckExecution(execution, 0);
+  SelectTableFor(execution).kept_bitmask(logits, cuts, bitmask, execution);
+}
+
+void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
+             const Candidates& candidates, const Execution& execution) {
+  CheckSelectInput("", input, execution);
+  CheckSize("cuts", cuts.size(), input.logits.rows);
+  const std::span<const int64_t> offsets = candidates.offsets;
+  CheckSize("candidates.offsets", offsets.size(), input.logits.rows + 1);
+  for (size_t row = 0; row < cuts.size(); ++row) {
+    if (offsets[row + 1] - offsets[row] != cuts[row].count) {
+      ThrowInvalid("candidates.offsets", ToText(offsets[row + 1] - offsets[row]) + " a row",
+                   "the Cut's count, " + ToText(int64_t{cuts[row].count}));
+    }
+  }
+  const int64_t total = offsets.back();
+  CheckInRange("candidates.offsets[0]", offsets.front(), 0, 0);
+  if (!candidates.ids.empty()) CheckSize("candidates.ids", candidates.ids.size(), total);
+  if (!candidates.logits.empty()) CheckSize("candidates.logits", candidates.logits.size(), total);
+  if (!candidates.weights.empty()) {
+    CheckSize("candidates.weights", candidates.weights.size(), total);
+  }
+  SelectTableFor(execution).collect(input, cuts, order, candidates, execution);
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// topk for scores: checks what the caller passed, then hands over to the backend.
+#include "sluice/topk.hpp"
+
+#include "backend/registry.h"
+#include "select/topk_table.h"
+#include "support/check.h"
+#include "support/rows.h"
+
+namespace sluice {
+namespace {
+
+const TopkTable& TableFor(const Execution& execution) {
+  switch (ResolveBackend(execution.backend)) {
+    case Backend::kAuto:
+    case Backend::kRef:
+      break;
+  }
+  return kTopkRef;
+}
+
+}  // namespace
+
+size_t TopkWorkspaceBytes(const TopkInput& input, const Execution& execution) {
+  CheckLogits("scores", input.scores);
+  return WorkspaceBytes(execution, TableFor(execution).workspace_bytes(input));
+}
+
+void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> values,
+          std::span<RowStatus> statuses, const Execution& execution) {
+  CheckExecution(execution, TopkWorkspaceBytes(input, execution));
+  const int64_t rows = input.scores.rows;
+  CheckInRange("k", input.k, 1, kMaxVocab);
+  CheckInRange("next_n", input.next_n, 1, 1 << 16);
+  if (rows % input.next_n != 0) {
+    ThrowInvalid("scores.rows", ToText(rows),
+                 "a multiple of next_n, " + ToText(int64_t{input.next_n}));
+  }
+  const int64_t requests = rows / input.next_n;
+  if (!input.lengths.empty()) CheckSize("lengths", input.lengths.size(), requests);
+  for (const int32_t length : input.lengths) {
+    CheckInRange("lengths", length, 0, input.scores.vocab);
+  }
+  CheckInRange("hint_columns", input.hint_columns, 0, kMaxVocab);
+  CheckSize("hint", input.hint.size(), requests * input.hint_columns);
+  CheckSize("indices", indices.size(), rows * input.k);
+  if (!values.empty()) CheckSize("values", values.size(), rows * input.k);
+  CheckSize("statuses", statuses.size(), rows);
+  TableFor(execution).topk(input, indices, values, statuses, execution);
+}
+
+}  // namespace sluice

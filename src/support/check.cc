@@ -1,0 +1,114 @@
+#include "support/check.h"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace sluice {
+
+Error::Error(ErrorCode code, std::string parameter, std::string value, std::string allowed)
+    : code_(code),
+      parameter_(std::move(parameter)),
+      value_(std::move(value)),
+      allowed_(std::move(allowed)),
+      message_(parameter_ + " = " + value_ + " is not allowed: " + allowed_) {}
+
+std::string ToText(double value) {
+  std::array<char, 32> text;
+  const float narrow = static_cast<float>(value);  // most values are parameters, and those are fp32
+  const auto result = static_cast<double>(narrow) == value
+                          ? std::to_chars(text.begin(), text.end(), narrow)
+                          : std::to_chars(text.begin(), text.end(), value);
+  return std::string(text.begin(), result.ptr);
+}
+
+std::string ToText(int64_t value) { return std::to_string(value); }
+
+std::string ToText(std::string_view value) { return std::string("\"").append(value).append("\""); }
+
+std::string RangeText(int64_t low, int64_t high) {
+  return std::string("[").append(ToText(low)).append(", ").append(ToText(high)).append("]");
+}
+
+void ThrowInvalid(std::string_view parameter, std::string value, std::string allowed) {
+  throw Error(ErrorCode::kInvalidValue, std::string(parameter), std::move(value),
+              std::move(allowed));
+}
+
+void CheckInRange(std::string_view parameter, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return;
+  ThrowInvalid(parameter, ToText(value), low == high ? ToText(low) : RangeText(low, high));
+}
+
+void CheckSize(std::string_view parameter, size_t size, int64_t expected) {
+  if (static_cast<int64_t>(size) == expected) return;
+  ThrowInvalid(std::string(parameter) + ".size()", ToText(static_cast<int64_t>(size)),
+               ToText(expected));
+}
+
+void CheckPerRow(std::string_view parameter, size_t size, int64_t rows) {
+  if (size == 1 || static_cast<int64_t>(size) == rows) return;
+  ThrowInvalid(std::string(parameter) + ".size()", ToText(static_cast<int64_t>(size)),
+               std::string("1 or the number of rows, ").append(ToText(rows)));
+}
+
+void CheckDType(std::string_view parameter, DType dtype, DType expected) {
+  if (dtype == expected) return;
+  throw Error(ErrorCode::kInvalidType, std::string(parameter) + ".dtype", std::string(Name(dtype)),
+              std::string(Name(expected)));
+}
+
+void CheckMatrix(std::string_view parameter, std::string_view columns_name,
+                 const MatrixView& matrix, int64_t max_columns) {
+  const std::string prefix = std::string(parameter) + ".";
+  if (matrix.dtype > DType::kF16) {
+    throw Error(ErrorCode::kInvalidType, prefix + "dtype",
+                ToText(static_cast<int64_t>(matrix.dtype)), "float32, bfloat16 or float16");
+  }
+  if (matrix.device.kind != DeviceKind::kCpu) {
+    throw Error(ErrorCode::kInvalidType, prefix + "device", "cuda", "cpu with this backend");
+  }
+  CheckInRange(prefix + "rows", matrix.rows, 0, INT32_MAX);
+  CheckInRange(prefix + std::string(columns_name), matrix.columns, 1, max_columns);
+  if (matrix.stride < matrix.columns) {
+    ThrowInvalid(
+        prefix + "stride", ToText(matrix.stride),
+        std::string("at least the row's ").append(ToText(matrix.columns)).append(" elements"));
+  }
+  if (matrix.rows == 0) return;
+  if (matrix.data == nullptr) ThrowInvalid(prefix + "data", "null", "a pointer to the rows");
+  if (reinterpret_cast<uintptr_t>(matrix.data) % SizeOf(matrix.dtype) != 0) {
+    ThrowInvalid(prefix + "data", "a misaligned pointer", "a multiple of the element size");
+  }
+}
+
+void CheckLogits(std::string_view parameter, const LogitsView& logits) {
+  CheckMatrix(parameter, "vocab",
+              {logits.data, logits.rows, logits.vocab, logits.stride, logits.dtype, logits.device},
+              kMaxVocab);
+}
+
+void CheckExecution(const Execution& execution, size_t workspace_bytes) {
+  CheckInRange("execution.parallel.workers", execution.parallel.workers, 1, 1 << 16);
+  if (execution.workspace.size() < workspace_bytes) {
+    ThrowInvalid("execution.workspace.size()",
+                 ToText(static_cast<int64_t>(execution.workspace.size())),
+                 std::string("at least ").append(ToText(static_cast<int64_t>(workspace_bytes))));
+  }
+  if (reinterpret_cast<uintptr_t>(execution.workspace.data()) % kWorkspaceAlignment != 0) {
+    ThrowInvalid(
+        "execution.workspace.data()", "a misaligned pointer",
+        std::string("a multiple of ").append(ToText(static_cast<int64_t>(kWorkspaceAlignment))));
+  }
+}
+
+void CheckSelectInput(std::string_view parameter, const SelectInput& input,
+                      const Execution& execution) {
+  const std::string prefix = std::string(parameter) + (parameter.empty() ? "" : ".");
+  CheckLogits(prefix + "logits", input.logits);
+  CheckPerRow(prefix + "params", input.params.size(), input.logits.rows);
+  if (!input.keys.empty()) CheckPerRow(prefix + "keys", input.keys.size(), input.logits.rows);
+  CheckExecution(execution, SelectWorkspaceBytes(input.logits, execution));
+}
+
+}  // namespace sluice

@@ -1,0 +1,43 @@
+// Checks of what a caller passed. Each names the parameter, the value and what is allowed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sluice/error.hpp"
+#include "sluice/execution.hpp"
+#include "sluice/select.hpp"
+#include "sluice/tensor.hpp"
+
+namespace sluice {
+
+std::string ToText(double value);  // the shortest text that gives the value back
+std::string ToText(int64_t value);
+std::string ToText(std::string_view value);
+std::string RangeText(int64_t low, int64_t high);
+
+[[noreturn]] void ThrowInvalid(std::string_view parameter, std::string value, std::string allowed);
+
+void CheckInRange(std::string_view parameter, int64_t value, int64_t low, int64_t high);
+
+// `size` elements of `parameter`, of which there must be exactly `expected`.
+void CheckSize(std::string_view parameter, size_t size, int64_t expected);
+
+// One element for all rows, or one a row.
+void CheckPerRow(std::string_view parameter, size_t size, int64_t rows);
+
+// A matrix in host memory with 1 <= columns <= max_columns, stride >= columns, a known dtype and
+// aligned data. `parameter` is its name, `columns_name` what the caller calls its width.
+void CheckMatrix(std::string_view parameter, std::string_view columns_name,
+                 const MatrixView& matrix, int64_t max_columns);
+void CheckLogits(std::string_view parameter, const LogitsView& logits);
+void CheckDType(std::string_view parameter, DType dtype, DType expected);
+
+void CheckExecution(const Execution& execution, size_t workspace_bytes);
+
+// What everything that takes a SelectInput shares.
+void CheckSelectInput(std::string_view parameter, const SelectInput& input,
+                      const Execution& execution);
+
+}  // namespace sluice

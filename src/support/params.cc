@@ -1,0 +1,74 @@
+// Validation of sampling parameters, expanded from params.def.
+#include "sluice/params.hpp"
+
+#include <string>
+
+#include "semantics/validate.h"
+#include "support/check.h"
+
+namespace sluice {
+namespace {
+
+std::string RangeText(const semantics::Range& range) {
+  return std::string(range.low_is_open ? "(" : "[")
+      .append(ToText(range.low))
+      .append(", ")
+      .append(ToText(range.high))
+      .append("]");
+}
+
+template <typename T>
+void CheckParam(std::string_view name, T value, const semantics::Range& range) {
+  if (range.Contains(static_cast<double>(value))) return;
+  ThrowInvalid(name,
+               std::is_integral_v<T> ? std::to_string(value) : ToText(static_cast<double>(value)),
+               RangeText(range));
+}
+
+void CheckIds(std::string_view name, std::span<const int32_t> ids, int64_t vocab) {
+  for (const int32_t id : ids) CheckInRange(name, id, 0, vocab - 1);
+}
+
+}  // namespace
+
+void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits) {
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
+  CheckParam(#name, params.name, range);
+#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
+  CheckParam(#name, params.name, range);
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
+  if (params.name.has_value()) CheckParam(#name, *params.name, range);
+#include "sluice/params.def"
+  if (params.temperature > limits.max_temperature) {
+    ThrowInvalid("temperature", ToText(static_cast<double>(params.temperature)),
+                 RangeText({0, static_cast<double>(limits.max_temperature), false}));
+  }
+
+  CheckIds("dry_sequence_breakers", params.dry_sequence_breakers, vocab);
+  CheckIds("stop_token_ids", params.stop_token_ids, vocab);
+  for (const BiasEntry& entry : params.logit_bias) {
+    CheckInRange("logit_bias", entry.id, 0, vocab - 1);
+    if (entry.bias != entry.bias) ThrowInvalid("logit_bias", "nan", "a number");
+  }
+  if (params.allowed_token_ids.has_value()) {
+    if (params.allowed_token_ids->empty()) {
+      ThrowInvalid("allowed_token_ids", "an empty list", "at least one token id");
+    }
+    CheckIds("allowed_token_ids", *params.allowed_token_ids, vocab);
+  }
+  for (const auto& word : params.bad_words) {
+    if (word.empty()) ThrowInvalid("bad_words", "an empty word", "at least one token id a word");
+    CheckIds("bad_words", word, vocab);
+  }
+}
+
+Profile ProfileByName(std::string_view name) {
+  std::string known;
+  for (const NamedProfile& named : kProfiles) {
+    if (named.name == name) return named.profile;
+    known.append(known.empty() ? "" : ", ").append(named.name);
+  }
+  ThrowInvalid("profile", ToText(name), known);
+}
+
+}  // namespace sluice
