@@ -46,7 +46,7 @@ struct TokenResult {
   RowStatus status = RowStatus::kOk;
   float logprob = std::numeric_limits<float>::quiet_NaN();  // in the mode asked for, else NaN
   int32_t rank = 0;  // number of tokens with value >= the sampled one's; 0 if not asked for
-  Cut cut;
+  Cut cut = {};
 };
 
 }  // namespace sluice

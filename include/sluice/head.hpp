@@ -12,7 +12,7 @@ namespace sluice {
 // logit[v] = <weight[v], hidden> + bias[v] in the order that src/semantics/dot.h defines: the same
 // bits on every backend, for any batch and any subset of rows.
 struct DenseHead {
-  MatrixView weight;                 // [vocab, dim]
+  MatrixView weight = {};            // [vocab, dim]
   std::span<const float> bias = {};  // empty, or one a token
 };
 

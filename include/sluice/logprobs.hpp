@@ -10,7 +10,7 @@ namespace sluice {
 
 struct LogprobInput {
   // Raw modes: the logits as the model gave them. Processed modes: the adjusted ones.
-  LogitsView logits;
+  LogitsView logits = {};
   LogprobMode mode = LogprobMode::kRawLogprobs;
   std::span<const SelectParams> params = {};  // one or one a row
 };

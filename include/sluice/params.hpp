@@ -25,7 +25,7 @@ struct BiasEntry {
 struct SelectParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;
 #include "sluice/params.def"
-  Profile profile;
+  Profile profile = {};
 
   friend bool operator==(const SelectParams&, const SelectParams&) = default;
 };
@@ -35,9 +35,9 @@ struct SamplingParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
   type name = default_value;
-#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) std::optional<type> name;
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) std::optional<type> name = {};
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) type name = default_value;
-#define SLUICE_LIST_PARAM(type, name, json, help) type name;
+#define SLUICE_LIST_PARAM(type, name, json, help) type name = {};
 #include "sluice/params.def"
 
   SelectParams Select() const {

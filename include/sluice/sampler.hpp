@@ -24,7 +24,7 @@ struct LogitsProcessor {
 };
 
 struct Request {
-  SamplingParams params;
+  SamplingParams params = {};
   std::span<const int32_t> prompt = {};
   uint32_t choice = 0;           // index among the completions of one prompt; below 2^24
   int32_t max_new_tokens = 256;  // memory is reserved for so many; beyond, Accept may allocate
@@ -38,7 +38,7 @@ struct RequestHandle {
 };
 
 struct StepRequest {
-  RequestHandle request;
+  RequestHandle request = {};
   std::span<const int32_t> drafts = {};  // n drafts take n + 1 consecutive rows of the logits
 
   // For DraftMode::kReject, what the drafts were drawn from, one row a draft; at most one of these.
@@ -52,15 +52,15 @@ struct StepRequest {
 };
 
 struct StepInput {
-  LogitsView logits;
-  std::span<const StepRequest> requests;  // their rows one after the other
+  LogitsView logits = {};
+  std::span<const StepRequest> requests = {};  // their rows one after the other
 };
 
 struct StepOutput {
   // One a row. The first emitted[r] rows of request r hold its tokens, in order; a row with a
   // status ends them and is not counted.
-  std::span<TokenResult> tokens;
-  std::span<int32_t> emitted;
+  std::span<TokenResult> tokens = {};
+  std::span<int32_t> emitted = {};
 
   // Each of these may be empty.
   LogprobLists logprobs = {};

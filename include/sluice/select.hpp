@@ -16,8 +16,8 @@
 namespace sluice {
 
 struct SelectInput {
-  LogitsView logits;
-  std::span<const SelectParams> params;
+  LogitsView logits = {};
+  std::span<const SelectParams> params = {};
   std::span<const NoiseKey> keys = {};  // read by XTC and by draws; else it may be empty
   Limits limits = {};
 };
@@ -46,10 +46,11 @@ enum class CandidateOrder : uint8_t {
 // The kept tokens of row r are written from element offsets[r] on; offsets has rows + 1 elements,
 // the running sum of the Cuts' counts. Any of the three outputs may be empty.
 struct Candidates {
-  std::span<const int64_t> offsets;
-  std::span<int32_t> ids;
-  std::span<float> logits;
-  std::span<uint64_t> weights;  // at the temperature of the draw; the row's maximum weighs 2^40
+  std::span<const int64_t> offsets = {};
+  std::span<int32_t> ids = {};
+  std::span<float> logits = {};
+  std::span<uint64_t> weights =
+      {};  // at the temperature of the draw; the row's maximum weighs 2^40
 };
 
 void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,

@@ -14,7 +14,7 @@ namespace sluice {
 // The tokens [first_id, first_id + logits.vocab). Shards are passed in ascending order, adjoin,
 // and may differ in width and dtype; each has a row for every row of the batch.
 struct Shard {
-  LogitsView logits;
+  LogitsView logits = {};
   int32_t first_id = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct TopkInput {
-  LogitsView scores;
+  LogitsView scores = {};
   int32_t k = 0;
 
   // One length a request of next_n rows: row r of a request sees its first

@@ -11,8 +11,8 @@ namespace sluice {
 // A request with n drafts owns n + 1 consecutive rows of the target's logits: row j is what the
 // target says after the first j drafts, the last row is the bonus row.
 struct Drafts {
-  std::span<const int64_t> first_row;  // requests + 1 elements; request r owns [r, r + 1)
-  std::span<const int32_t> ids;        // one a row; that of a bonus row is not read
+  std::span<const int64_t> first_row = {};  // requests + 1 elements; request r owns [r, r + 1)
+  std::span<const int32_t> ids = {};        // one a row; that of a bonus row is not read
 
   // What the draft was drawn from, read by DraftMode::kReject. At most one of the two:
   MatrixView probabilities = {};          // fp32, one row a target row, values in [0, 1]

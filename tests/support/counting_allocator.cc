@@ -1,0 +1,38 @@
+#include "tests/support/counting_allocator.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<int64_t> allocations{0};
+
+void* Allocate(size_t bytes, size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+namespace sluice::test {
+int64_t AllocationCount() { return allocations.load(std::memory_order_relaxed); }
+}  // namespace sluice::test
+
+void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new[](size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<size_t>(alignment));
+}
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
