@@ -30,6 +30,16 @@ std::string RangeText(int64_t low, int64_t high) {
   return std::string("[").append(ToText(low)).append(", ").append(ToText(high)).append("]");
 }
 
+MemberName::MemberName(std::string_view parameter, std::string_view member) {
+  Append(parameter);
+  if (!parameter.empty()) Append(".");
+  Append(member);
+}
+
+void MemberName::Append(std::string_view text) {
+  size_ += text.copy(text_.data() + size_, text_.size() - size_);
+}
+
 void ThrowInvalid(std::string_view parameter, std::string value, std::string allowed) {
   throw Error(ErrorCode::kInvalidValue, std::string(parameter), std::move(value),
               std::move(allowed));
@@ -60,25 +70,27 @@ void CheckDType(std::string_view parameter, DType dtype, DType expected) {
 
 void CheckMatrix(std::string_view parameter, std::string_view columns_name,
                  const MatrixView& matrix, int64_t max_columns) {
-  const std::string prefix = std::string(parameter) + ".";
   if (matrix.dtype > DType::kF16) {
-    throw Error(ErrorCode::kInvalidType, prefix + "dtype",
+    throw Error(ErrorCode::kInvalidType, std::string(MemberName(parameter, "dtype")),
                 ToText(static_cast<int64_t>(matrix.dtype)), "float32, bfloat16 or float16");
   }
   if (matrix.device.kind != DeviceKind::kCpu) {
-    throw Error(ErrorCode::kInvalidType, prefix + "device", "cuda", "cpu with this backend");
+    throw Error(ErrorCode::kInvalidType, std::string(MemberName(parameter, "device")), "cuda",
+                "cpu with this backend");
   }
-  CheckInRange(prefix + "rows", matrix.rows, 0, INT32_MAX);
-  CheckInRange(prefix + std::string(columns_name), matrix.columns, 1, max_columns);
+  CheckInRange(MemberName(parameter, "rows"), matrix.rows, 0, INT32_MAX);
+  CheckInRange(MemberName(parameter, columns_name), matrix.columns, 1, max_columns);
   if (matrix.stride < matrix.columns) {
     ThrowInvalid(
-        prefix + "stride", ToText(matrix.stride),
+        MemberName(parameter, "stride"), ToText(matrix.stride),
         std::string("at least the row's ").append(ToText(matrix.columns)).append(" elements"));
   }
   if (matrix.rows == 0) return;
-  if (matrix.data == nullptr) ThrowInvalid(prefix + "data", "null", "a pointer to the rows");
+  if (matrix.data == nullptr)
+    ThrowInvalid(MemberName(parameter, "data"), "null", "a pointer to the rows");
   if (reinterpret_cast<uintptr_t>(matrix.data) % SizeOf(matrix.dtype) != 0) {
-    ThrowInvalid(prefix + "data", "a misaligned pointer", "a multiple of the element size");
+    ThrowInvalid(MemberName(parameter, "data"), "a misaligned pointer",
+                 "a multiple of the element size");
   }
 }
 
@@ -104,10 +116,10 @@ void CheckExecution(const Execution& execution, size_t workspace_bytes) {
 
 void CheckSelectInput(std::string_view parameter, const SelectInput& input,
                       const Execution& execution) {
-  const std::string prefix = std::string(parameter) + (parameter.empty() ? "" : ".");
-  CheckLogits(prefix + "logits", input.logits);
-  CheckPerRow(prefix + "params", input.params.size(), input.logits.rows);
-  if (!input.keys.empty()) CheckPerRow(prefix + "keys", input.keys.size(), input.logits.rows);
+  CheckLogits(MemberName(parameter, "logits"), input.logits);
+  CheckPerRow(MemberName(parameter, "params"), input.params.size(), input.logits.rows);
+  if (!input.keys.empty())
+    CheckPerRow(MemberName(parameter, "keys"), input.keys.size(), input.logits.rows);
   CheckExecution(execution, SelectWorkspaceBytes(input.logits, execution));
 }
 

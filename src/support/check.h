@@ -1,6 +1,7 @@
 // Checks of what a caller passed. Each names the parameter, the value and what is allowed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,23 @@ std::string ToText(double value);  // the shortest text that gives the value bac
 std::string ToText(int64_t value);
 std::string ToText(std::string_view value);
 std::string RangeText(int64_t low, int64_t high);
+
+// "parameter.member" (or "member" alone) without an allocation: a check that passes takes no
+// memory.
+class MemberName {
+ public:
+  MemberName(std::string_view parameter, std::string_view member);
+  operator std::string_view() const  // NOLINT(google-explicit-constructor)
+  {
+    return {text_.data(), size_};
+  }
+
+ private:
+  void Append(std::string_view text);
+
+  std::array<char, 64> text_;
+  size_t size_ = 0;
+};
 
 [[noreturn]] void ThrowInvalid(std::string_view parameter, std::string value, std::string allowed);
 

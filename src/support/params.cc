@@ -32,6 +32,7 @@ void CheckIds(std::string_view name, std::span<const int32_t> ids, int64_t vocab
 }  // namespace
 
 void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits) {
+  CheckParam("temperature", params.temperature, {0, static_cast<double>(limits.max_temperature), false});
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
   CheckParam(#name, params.name, range);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
@@ -39,10 +40,6 @@ void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits)
 #define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
   if (params.name.has_value()) CheckParam(#name, *params.name, range);
 #include "sluice/params.def"
-  if (params.temperature > limits.max_temperature) {
-    ThrowInvalid("temperature", ToText(static_cast<double>(params.temperature)),
-                 RangeText({0, static_cast<double>(limits.max_temperature), false}));
-  }
 
   CheckIds("dry_sequence_breakers", params.dry_sequence_breakers, vocab);
   CheckIds("stop_token_ids", params.stop_token_ids, vocab);

@@ -1,5 +1,5 @@
-// The profile `hf` keeps the tokens that Hugging Face transformers keeps. The cases were made by the
-// package itself: tests/fixtures/make_transformers_fixtures.py.
+// The profile `hf` keeps the tokens that Hugging Face transformers keeps. The cases were made by
+// the package itself: tests/fixtures/make_transformers_fixtures.py.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
