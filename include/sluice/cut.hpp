@@ -33,8 +33,9 @@ struct Cut {
 struct CutMass {
   uint64_t kept = 0;   // mass of the kept set
   uint64_t total = 0;  // Z: the mass that top-p was measured against
-  // How far the boundary is from moving by one token: the smaller of (target - mass before the
-  // last kept token) and (mass up to and with it - target). UINT64_MAX when top-p is off.
+  // How far the boundary of top-p is from moving by one token: the smaller of the distances from
+  // the target to the mass before the last token that top-p keeps, and to the mass up to and with
+  // it. UINT64_MAX when top-p is off.
   uint64_t margin = std::numeric_limits<uint64_t>::max();
 
   friend bool operator==(const CutMass&, const CutMass&) = default;

@@ -24,7 +24,7 @@ struct LogprobLists {
   std::span<float> values = {};
 };
 
-// Reads id, status and cut of each result and fills logprob and rank.
+// Reads id, status and cut of each result and fills logprob and rank. Needs SelectWorkspaceBytes.
 void Logprobs(const LogprobInput& input, std::span<TokenResult> results, const LogprobLists& lists,
               const Execution& execution);
 

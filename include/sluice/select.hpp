@@ -22,7 +22,7 @@ struct SelectInput {
   Limits limits = {};
 };
 
-// Bytes of workspace that each function of this header and of draw.hpp needs.
+// Bytes of workspace that each function needs that takes a SelectInput, and Logprobs.
 size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution);
 
 // cuts: one a row. masses: empty, or one a row.

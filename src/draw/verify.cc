@@ -93,11 +93,12 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
         Select(one, {&result.cut, 1}, {}, serial);
         result.status = result.cut.status;
         if (result.status == RowStatus::kOk) {
-          const SelectInput draft_row = RowOf(drafts.sluice, row);
+          SelectInput draft_row;
           DraftSource source;
           if (drafts.probabilities.data != nullptr) {
             source.probabilities = static_cast<const float*>(drafts.probabilities.Row(row));
           } else if (drafts.sluice.logits.data != nullptr) {
+            draft_row = RowOf(drafts.sluice, row);
             source.sluice = &draft_row;
             source.cut = &drafts.sluice_cuts[static_cast<size_t>(row)];
           }

@@ -30,6 +30,7 @@ RequestState::RequestState(const Request& request, uint64_t seed)
   tokens_.reserve(longest);
   tokens_.assign(request.prompt.begin(), request.prompt.end());
   counts_.reserve(longest);
+  if (params_.dry_multiplier != 0.0f) dry_workspace_.resize(longest);
   // Counting a sorted copy keeps admission at n log n: entries are then appended, never inserted.
   std::vector<int32_t> sorted(tokens_);
   std::sort(sorted.begin(), sorted.end());
@@ -53,6 +54,7 @@ semantics::AdjustInput RequestState::Adjustments(const int32_t* bitmask, int32_t
   in.tokens = tokens_;
   in.prompt_length = prompt_length_;
   in.counts = counts_;
+  in.dry_workspace = dry_workspace_;
   return in;
 }
 
@@ -80,6 +82,9 @@ void RequestState::Count(int32_t token, bool in_prompt) {
 
 void RequestState::Accept(int32_t token) {
   tokens_.push_back(token);
+  if (!dry_workspace_.empty() && dry_workspace_.size() < tokens_.size()) {
+    dry_workspace_.resize(tokens_.capacity());
+  }
   Count(token, false);
 }
 

@@ -48,6 +48,7 @@ class RequestState {
   std::vector<int32_t> bad_word_offsets_;
   std::vector<int32_t> tokens_;
   std::vector<semantics::TokenCount> counts_;  // of tokens_, ascending by id
+  std::vector<uint32_t> dry_workspace_;        // as long as tokens_ may get; empty when DRY is off
   size_t prompt_length_;
   uint64_t seed_;
   uint32_t choice_;

@@ -29,7 +29,8 @@ struct AdjustInput {
 
   std::span<const int32_t> tokens = {};  // prompt and output
   size_t prompt_length = 0;
-  std::span<TokenCount> counts = {};  // of `tokens`
+  std::span<TokenCount> counts = {};       // of `tokens`
+  std::span<uint32_t> dry_workspace = {};  // as many elements as tokens, when DRY is on
 };
 
 // Stages 3 to 8 but for the user's processors, which run behind it.
@@ -41,7 +42,7 @@ SLUICE_HD inline void AdjustRow(std::span<float> x, const AdjustInput& in) {
   ApplyMinTokens(x, in.stop_ids, in.min_tokens, static_cast<int64_t>(output.size()));
   ApplyBias(x, in.bias);
   ApplyPenalties(x, in.penalties, in.counts, in.penalty_scope);
-  ApplyDry(x, in.dry, in.tokens, in.counts);
+  ApplyDry(x, in.dry, in.tokens, in.counts, in.dry_workspace);
 }
 
 }  // namespace sluice::semantics

@@ -38,29 +38,45 @@ SLUICE_HD inline bool IsBreaker(const Dry& dry, int32_t id) {
   return false;
 }
 
-// How many tokens before and with `end` equal the last tokens of `tokens`.
-SLUICE_HD inline uint32_t RepeatLength(const Dry& dry, std::span<const int32_t> tokens,
-                                       size_t end) {
-  const size_t last = tokens.size() - 1;
-  uint32_t length = 0;
-  while (length <= end && tokens[end - length] == tokens[last - length] &&
-         !IsBreaker(dry, tokens[last - length])) {
-    ++length;
+// repeats[d] = how many tokens before and with the d-th from the end equal the last tokens, for d
+// from 1 on. The Z function of the tokens read backwards: linear, however repetitive they are.
+SLUICE_HD inline void FindRepeats(std::span<const int32_t> tokens, std::span<uint32_t> repeats) {
+  const size_t n = tokens.size();
+  auto from_end = [&](size_t d) { return tokens[n - 1 - d]; };
+  size_t begin = 0;  // the known match that reaches furthest is [begin, end)
+  size_t end = 0;
+  for (size_t d = 1; d < n; ++d) {
+    size_t length = 0;
+    if (d < end) {
+      const size_t known = repeats[d - begin];
+      length = known < end - d ? known : end - d;
+    }
+    while (d + length < n && from_end(length) == from_end(d + length)) ++length;
+    if (d + length > end) {
+      begin = d;
+      end = d + length;
+    }
+    repeats[d] = static_cast<uint32_t>(length);
   }
-  return length;
 }
 
 // tokens: prompt and output. counts: of the same tokens; their scratch field is overwritten.
+// workspace: as many elements as tokens.
 SLUICE_HD inline void ApplyDry(std::span<float> x, const Dry& dry, std::span<const int32_t> tokens,
-                               std::span<TokenCount> counts) {
+                               std::span<TokenCount> counts, std::span<uint32_t> workspace) {
   if (dry.multiplier == 0.0f) return;
   if (dry.range >= 0 && tokens.size() > static_cast<size_t>(dry.range)) {
     tokens = tokens.last(static_cast<size_t>(dry.range));
   }
+  const size_t n = tokens.size();
+  uint32_t longest = 0;  // a repeat ends where the last tokens have a breaker
+  while (longest < n && !IsBreaker(dry, tokens[n - 1 - longest])) ++longest;
+
+  FindRepeats(tokens, workspace);
   for (TokenCount& count : counts) count.repeat = 0;
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const uint32_t length = RepeatLength(dry, tokens, i);
-    TokenCount& follower = counts[LowerBound(counts, tokens[i + 1])];
+  for (size_t d = 1; d < n; ++d) {
+    const uint32_t length = workspace[d] < longest ? workspace[d] : longest;
+    TokenCount& follower = counts[LowerBound(counts, tokens[n - d])];
     if (length > follower.repeat) follower.repeat = length;
   }
   for (const TokenCount& count : counts) {

@@ -86,8 +86,9 @@ void CheckMatrix(std::string_view parameter, std::string_view columns_name,
         std::string("at least the row's ").append(ToText(matrix.columns)).append(" elements"));
   }
   if (matrix.rows == 0) return;
-  if (matrix.data == nullptr)
+  if (matrix.data == nullptr) {
     ThrowInvalid(MemberName(parameter, "data"), "null", "a pointer to the rows");
+  }
   if (reinterpret_cast<uintptr_t>(matrix.data) % SizeOf(matrix.dtype) != 0) {
     ThrowInvalid(MemberName(parameter, "data"), "a misaligned pointer",
                  "a multiple of the element size");
@@ -118,8 +119,9 @@ void CheckSelectInput(std::string_view parameter, const SelectInput& input,
                       const Execution& execution) {
   CheckLogits(MemberName(parameter, "logits"), input.logits);
   CheckPerRow(MemberName(parameter, "params"), input.params.size(), input.logits.rows);
-  if (!input.keys.empty())
+  if (!input.keys.empty()) {
     CheckPerRow(MemberName(parameter, "keys"), input.keys.size(), input.logits.rows);
+  }
   CheckExecution(execution, SelectWorkspaceBytes(input.logits, execution));
 }
 

@@ -32,7 +32,8 @@ void CheckIds(std::string_view name, std::span<const int32_t> ids, int64_t vocab
 }  // namespace
 
 void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits) {
-  CheckParam("temperature", params.temperature, {0, static_cast<double>(limits.max_temperature), false});
+  CheckParam("temperature", params.temperature,
+             {0, static_cast<double>(limits.max_temperature), false});
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
   CheckParam(#name, params.name, range);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \

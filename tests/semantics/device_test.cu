@@ -181,8 +181,9 @@ TEST_F(OnDeviceTest, FunctionsGiveTheBitsOfTheHost) {
   for (uint32_t i = 0; i < kCount; ++i) RunFunctions(i, host[i]);
   RunFunctionsKernel<<<kCount / 256, 256>>>(samples, kCount);
   ASSERT_EQ(cudaGetLastError(), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(device.data(), samples, kCount * sizeof(FunctionValues), cudaMemcpyDeviceToHost),
-            cudaSuccess);
+  ASSERT_EQ(
+      cudaMemcpy(device.data(), samples, kCount * sizeof(FunctionValues), cudaMemcpyDeviceToHost),
+      cudaSuccess);
   ExpectSameBytes(device, host);
   cudaFree(samples);
 }

@@ -28,7 +28,8 @@ std::string_view Name(RowKind kind);
 
 std::vector<float> MakeRow(RowKind kind, int64_t vocab, Random& random);
 
-// A row that goes through every function, at every dtype (its values are exact in all three).
+// A row that goes through every function, at every dtype; nearly all of its values are exact in all
+// three.
 struct HostileRow {
   std::string_view name;
   std::vector<float> values;
