@@ -162,11 +162,12 @@ std::vector<AdjustStage> AdjustStageByStage(std::span<float> logits, const Sampl
           {.repetition = params.repetition_penalty});
   penalty("frequency penalty", params.frequency_penalty, {.frequency = params.frequency_penalty});
   penalty("presence penalty", params.presence_penalty, {.presence = params.presence_penalty});
+  std::vector<uint32_t> dry_workspace(tokens.ids.size());
   stage("dry", params.dry_multiplier > 0, Number(params.dry_multiplier), [&] {
     semantics::ApplyDry(logits,
                         {params.dry_multiplier, params.dry_base, params.dry_allowed_length,
                          params.dry_range, params.dry_sequence_breakers},
-                        tokens.ids, counts);
+                        tokens.ids, counts, dry_workspace);
   });
   return stages;
 }

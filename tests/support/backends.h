@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -37,6 +38,7 @@ inline std::string BackendTestName(
   for (const BackendInfo& known : Backends()) {
     if (known.backend == std::get<0>(info.param)) name = known.name;
   }
+  std::replace(name.begin(), name.end(), '-', '_');
   return name + "_" + std::string(Name(std::get<1>(info.param)));
 }
 
