@@ -82,7 +82,7 @@ void RequestState::Count(int32_t token, bool in_prompt) {
 
 void RequestState::Accept(int32_t token) {
   tokens_.push_back(token);
-  if (!dry_workspace_.empty() && dry_workspace_.size() < tokens_.size()) {
+  if (params_.dry_multiplier != 0.0f && dry_workspace_.size() < tokens_.size()) {
     dry_workspace_.resize(tokens_.capacity());
   }
   Count(token, false);

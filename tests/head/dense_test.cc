@@ -1,0 +1,172 @@
+// The dense head: one defined order of additions, whatever the batch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "sluice/head.hpp"
+#include "tests/support/backends.h"
+#include "tests/support/batch.h"
+#include "tests/support/first_difference.h"
+#include "tests/support/random.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr int64_t kDims[] = {1, 2, 127, 128, 129, 255, 256, 1000};
+
+class ProjectDense : public BackendTest {};
+
+MatrixView Matrix(const Batch& batch) {
+  const LogitsView view = batch.view();
+  return {view.data, view.rows, view.vocab, view.stride, view.dtype, view.device};
+}
+
+std::vector<std::vector<float>> RandomRows(int64_t rows, int64_t dim, Random& random) {
+  std::vector<std::vector<float>> values(static_cast<size_t>(rows));
+  for (auto& row : values) {
+    for (int64_t i = 0; i < dim; ++i) row.push_back(static_cast<float>(random.Normal()));
+  }
+  return values;
+}
+
+std::vector<std::vector<float>> Projected(const DenseHead& head, const MatrixView& hidden,
+                                          std::span<const int32_t> query_start_loc,
+                                          const Execution& execution) {
+  const int64_t rows =
+      query_start_loc.empty() ? hidden.rows : static_cast<int64_t>(query_start_loc.size()) - 1;
+  const int64_t vocab = head.weight.rows;
+  Batch logits(
+      std::vector(static_cast<size_t>(rows), std::vector<float>(static_cast<size_t>(vocab), 7.0f)));
+  const std::vector<std::byte> before(logits.bytes().begin(), logits.bytes().end());
+  MutableLogitsView view = logits.mutable_view();
+  if (rows == 0) view.vocab = view.stride = vocab;  // a Batch without rows has no width
+  Project(head, hidden, query_start_loc, view, execution);
+  std::vector<std::vector<float>> values(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t v = 0; v < vocab; ++v) values[static_cast<size_t>(r)].push_back(logits.Get(r, v));
+    for (int64_t v = 0; v < vocab; ++v) logits.Set(r, v, 7.0f);
+  }
+  // With the logits put back nothing is left: the padding was not written.
+  EXPECT_TRUE(SameSequence(logits.bytes(), before));
+  return values;
+}
+
+// The definition with no loop shared with the library: lanes first, then the tree, level by level.
+float LiteralDot(const Batch& a, int64_t row_a, const Batch& b, int64_t row_b) {
+  std::vector<float> lanes;
+  for (int64_t lane = 0; lane < 128; ++lane) {
+    float sum = 0.0f;
+    for (int64_t i = lane; i < a.view().vocab; i += 128) {
+      sum = std::fma(a.Get(row_a, i), b.Get(row_b, i), sum);
+    }
+    lanes.push_back(sum);
+  }
+  while (lanes.size() > 1) {
+    const size_t half = lanes.size() / 2;
+    for (size_t lane = 0; lane < half; ++lane) lanes[lane] = lanes[lane] + lanes[lane + half];
+    lanes.resize(half);
+  }
+  return lanes[0];
+}
+
+TEST_P(ProjectDense, EqualsTheLiteralLanes) {
+  Random random(1);
+  for (const int64_t dim : kDims) {
+    for (const DType hidden_dtype : kAllDTypes) {
+      const Batch weight(RandomRows(17, dim, random), dtype());
+      const Batch hidden(RandomRows(3, dim, random), hidden_dtype, 1);
+      const auto logits = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+      for (int64_t r = 0; r < 3; ++r) {
+        for (int64_t v = 0; v < 17; ++v) {
+          EXPECT_TRUE(SameBits(logits[static_cast<size_t>(r)][static_cast<size_t>(v)],
+                               LiteralDot(weight, v, hidden, r)))
+              << dim;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ProjectDense, AddsTheBiasLast) {
+  Random random(2);
+  const Batch weight(RandomRows(9, 300, random), dtype());
+  const Batch hidden(RandomRows(2, 300, random), dtype());
+  const std::vector<float> bias = {0.0f, -0.0f, 1e-8f, 0.1f, -3.0f, 1e8f, -1e30f, 0.5f, 2.0f};
+  const auto plain = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+  const auto biased = Projected({Matrix(weight), bias}, Matrix(hidden), {}, {backend()});
+  for (size_t r = 0; r < 2; ++r) {
+    for (size_t v = 0; v < bias.size(); ++v) {
+      EXPECT_TRUE(SameBits(biased[r][v], plain[r][v] + bias[v]));
+    }
+  }
+}
+
+TEST_P(ProjectDense, GivesARowTheSameBitsInAnyBatchAndToAnySubsetOfTheVocabulary) {
+  Random random(3);
+  const auto weights = RandomRows(40, 333, random);
+  const auto states = RandomRows(11, 333, random);
+  const Batch weight(weights, dtype());
+  const Batch hidden(states, DType::kF32);
+  const auto all = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+  for (size_t r = 0; r < states.size(); ++r) {
+    const Batch alone({states[r]}, DType::kF32, 0);
+    EXPECT_TRUE(
+        SameSequence(Projected({Matrix(weight)}, Matrix(alone), {}, {backend()})[0], all[r]));
+  }
+  // A candidate list, as a certified head would rescore it.
+  const std::vector<size_t> some = {39, 0, 17, 5};
+  std::vector<std::vector<float>> gathered;
+  for (const size_t v : some) gathered.push_back(weights[v]);
+  const Batch few(gathered, dtype(), 0);
+  const auto logits = Projected({Matrix(few)}, Matrix(hidden), {}, {backend()});
+  for (size_t r = 0; r < states.size(); ++r) {
+    for (size_t i = 0; i < some.size(); ++i) {
+      EXPECT_TRUE(SameBits(logits[r][i], all[r][some[i]]));
+    }
+  }
+}
+
+TEST_P(ProjectDense, GathersTheLastPositionOfEachRequest) {
+  Random random(4);
+  const Batch weight(RandomRows(21, 130, random), dtype());
+  const Batch hidden(RandomRows(12, 130, random), dtype());
+  const std::vector<int32_t> query_start_loc = {0, 5, 6, 11, 12};
+  const auto all = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+  const auto last = Projected({Matrix(weight)}, Matrix(hidden), query_start_loc, {backend()});
+  ASSERT_EQ(last.size(), 4u);
+  const size_t positions[] = {4, 5, 10, 11};
+  for (size_t r = 0; r < 4; ++r) EXPECT_TRUE(SameSequence(last[r], all[positions[r]]));
+
+  const std::vector<int32_t> none = {0};
+  EXPECT_TRUE(Projected({Matrix(weight)}, Matrix(hidden), none, {backend()}).empty());
+}
+
+TEST_P(ProjectDense, KeepsInfinitiesAndNansAndSubnormals) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float small = 0x1p-14f;  // of fp16's normal range; the product is subnormal in fp16 only
+  const Batch weight({{1.0f, 0.0f}, {0.0f, inf}, {small, 0.0f}}, dtype());
+  const Batch hidden({{small, 1.0f}, {0x1p-130f, 0.0f}}, DType::kF32);
+  const auto logits = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+  EXPECT_EQ(logits[0], (std::vector<float>{small, inf, 0x1p-28f}));
+  EXPECT_EQ(logits[1][0], 0x1p-130f);
+  EXPECT_TRUE(std::isnan(logits[1][1]));  // 0 * inf
+  EXPECT_EQ(logits[1][2], 0x1p-144f);
+}
+
+TEST_P(ProjectDense, RunsOnAnyParallelFor) {
+  Random random(5);
+  const Batch weight(RandomRows(30, 64, random), dtype());
+  const Batch hidden(RandomRows(20, 64, random), dtype());
+  auto backwards = [](void*, int64_t count, ParallelFor::Task task, void* state) {
+    for (int64_t i = count - 1; i >= 0; --i) task(state, i, static_cast<int>(i % 3));
+  };
+  EXPECT_EQ(Projected({Matrix(weight)}, Matrix(hidden), {}, {backend(), {3, nullptr, backwards}}),
+            Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()}));
+}
+
+SLUICE_FOR_EACH_BACKEND(ProjectDense);
+
+}  // namespace
+}  // namespace sluice::test

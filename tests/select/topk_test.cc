@@ -1,0 +1,244 @@
+// topk for scores: the exact set under the total order, whatever the lengths and hints.
+#include "sluice/topk.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/backends.h"
+#include "tests/support/first_difference.h"
+#include "tests/support/rows.h"
+#include "tests/support/run.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class TopkScores : public BackendTest {};
+
+struct Answer {
+  std::vector<int32_t> indices;
+  std::vector<float> values;
+  std::vector<RowStatus> statuses;
+};
+
+Answer Answered(const TopkInput& input, const Execution& how) {
+  const Workspace workspace(TopkWorkspaceBytes(input, how));
+  const size_t rows = static_cast<size_t>(input.scores.rows);
+  const size_t size = rows * static_cast<size_t>(input.k);
+  Answer answer{std::vector<int32_t>(size), std::vector<float>(size), std::vector<RowStatus>(rows)};
+  Topk(input, answer.indices, answer.values, answer.statuses,
+       {how.backend, how.parallel, workspace.span()});
+  return answer;
+}
+
+// A stable sort of the visible scores, largest first: equal scores stay in the order of their ids.
+std::vector<int32_t> Expected(const Batch& batch, int64_t r, int64_t visible, int32_t k,
+                              bool sorted) {
+  std::vector<int32_t> indices(static_cast<size_t>(visible));
+  std::iota(indices.begin(), indices.end(), 0);
+  std::stable_sort(indices.begin(), indices.end(),
+                   [&](int32_t a, int32_t b) { return batch.Get(r, a) > batch.Get(r, b); });
+  indices.resize(std::min(indices.size(), static_cast<size_t>(k)));
+  if (!sorted) std::sort(indices.begin(), indices.end());
+  indices.resize(static_cast<size_t>(k), -1);
+  return indices;
+}
+
+void ExpectRow(const Answer& answer, const Batch& batch, int64_t r, int64_t visible, int32_t k,
+               bool sorted) {
+  const size_t first = static_cast<size_t>(r) * static_cast<size_t>(k);
+  const auto indices = std::span(answer.indices).subspan(first, static_cast<size_t>(k));
+  EXPECT_EQ(answer.statuses[static_cast<size_t>(r)], RowStatus::kOk);
+  EXPECT_TRUE(SameSequence(indices, Expected(batch, r, visible, k, sorted))) << "row " << r;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const float value = indices[i] < 0 ? -kInf : batch.Get(r, indices[i]);
+    EXPECT_TRUE(SameBits(answer.values[first + i], value));
+  }
+}
+
+TEST_P(TopkScores, EqualsAStableSortForRaggedSpeculativeRows) {
+  Random random(1);
+  for (int round = 0; round < 60; ++round) {
+    const int64_t columns = random.Between(1, 300);
+    const int32_t next_n = static_cast<int32_t>(random.Between(1, 4));
+    const int64_t requests = random.Between(1, 5);
+    std::vector<std::vector<float>> rows;
+    for (int64_t r = 0; r < requests * next_n; ++r) {
+      rows.push_back(MakeRow(kAllRowKinds[static_cast<size_t>(random.Below(8))], columns, random));
+    }
+    const Batch batch(rows, dtype());
+    std::vector<int32_t> lengths;
+    for (int64_t r = 0; r < requests; ++r) {
+      lengths.push_back(static_cast<int32_t>(random.Below(columns + 1)));
+    }
+    const int32_t k = static_cast<int32_t>(random.Between(1, columns + 5));
+    for (const bool sorted : {false, true}) {
+      const Answer answer = Answered(
+          {.scores = batch.view(), .k = k, .lengths = lengths, .next_n = next_n, .sorted = sorted},
+          {backend()});
+      for (int64_t r = 0; r < batch.view().rows; ++r) {
+        const int64_t length = lengths[static_cast<size_t>(r / next_n)];
+        const int64_t visible = std::max<int64_t>(0, length - next_n + r % next_n + 1);
+        ExpectRow(answer, batch, r, visible, k, sorted);
+      }
+      const Answer whole =
+          Answered({.scores = batch.view(), .k = k, .sorted = sorted}, {backend()});
+      for (int64_t r = 0; r < batch.view().rows; ++r) {
+        ExpectRow(whole, batch, r, columns, k, sorted);
+      }
+    }
+  }
+}
+
+TEST_P(TopkScores, ASpeculativeRowSeesOneMoreScoreThanTheOneBefore) {
+  const Batch batch({std::vector<float>(20, 1.0f), std::vector<float>(20, 1.0f)}, dtype());
+  const std::vector<int32_t> lengths = {10};
+  const Answer answer =
+      Answered({.scores = batch.view(), .k = 12, .lengths = lengths, .next_n = 2}, {backend()});
+  EXPECT_EQ(answer.indices, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -1, -1,  //
+                                                  0, 1, 2, 3, 4, 5, 6, 7, 8, 9,  -1, -1}));
+}
+
+TEST_P(TopkScores, KeepsTheSmallerIdsOfALongTie) {
+  // Production kernels with a bounded buffer for candidates returned wrong sets here.
+  std::vector<float> row(7000, 1.0f);
+  row.resize(7100, 2.0f);
+  const Batch batch({row}, dtype());
+  const Answer answer = Answered({.scores = batch.view(), .k = 2048}, {backend()});
+  std::vector<int32_t> expected(2048);
+  std::iota(expected.begin(), expected.begin() + 1948, 0);
+  std::iota(expected.begin() + 1948, expected.end(), 7000);
+  EXPECT_TRUE(SameSequence(answer.indices, expected));
+}
+
+TEST_P(TopkScores, LeavesOutExactlyTheSmallestOfKPlusOne) {
+  Random random(2);
+  for (int round = 0; round < 50; ++round) {
+    const int64_t columns = random.Between(2, 200);
+    const Batch batch({MakeRow(RowKind::kNormal, columns, random)}, dtype());
+    int32_t smallest = 0;  // the last one in the total order
+    for (int32_t i = 1; i < columns; ++i) {
+      if (batch.Get(0, i) <= batch.Get(0, smallest)) smallest = i;
+    }
+    const Answer answer =
+        Answered({.scores = batch.view(), .k = static_cast<int32_t>(columns) - 1}, {backend()});
+    std::vector<int32_t> expected;
+    for (int32_t i = 0; i < columns; ++i) {
+      if (i != smallest) expected.push_back(i);
+    }
+    EXPECT_TRUE(SameSequence(answer.indices, expected));
+  }
+}
+
+TEST_P(TopkScores, AHintNeverChangesTheAnswer) {
+  Random random(3);
+  for (int round = 0; round < 40; ++round) {
+    const int32_t columns = static_cast<int32_t>(random.Between(1, 200));
+    std::vector<std::vector<float>> rows;
+    for (int r = 0; r < 6; ++r) rows.push_back(MakeRow(RowKind::kFewDistinct, columns, random));
+    const Batch batch(rows, dtype());
+    TopkInput input{.scores = batch.view(),
+                    .k = static_cast<int32_t>(random.Between(1, columns + 2)),
+                    .next_n = 2,
+                    .sorted = random.Coin()};
+    const Answer plain = Answered(input, {backend()});
+    input.hint_columns = static_cast<int32_t>(random.Between(1, 2 * columns));
+    const int64_t ids = 3 * input.hint_columns;
+    auto any = [&] { return static_cast<int32_t>(random.Below(columns)); };
+    const std::vector<std::vector<int32_t>> hints = {
+        std::vector<int32_t>(static_cast<size_t>(ids), any()),      // repeated
+        std::vector<int32_t>(static_cast<size_t>(ids), -1),         // absent
+        std::vector<int32_t>(static_cast<size_t>(ids), INT32_MAX),  // out of range
+        std::vector<int32_t>(static_cast<size_t>(ids), INT32_MIN),  //
+        std::vector<int32_t>(static_cast<size_t>(ids), columns),    // just behind
+        std::vector<int32_t>(plain.indices.begin(),                 // the answer, stale for
+                             plain.indices.begin() + input.k),      // the other requests
+    };
+    for (std::vector<int32_t> hint : hints) {
+      while (hint.size() < static_cast<size_t>(ids)) hint.push_back(any());
+      hint.resize(static_cast<size_t>(ids));
+      input.hint = hint;
+      for (const int32_t shift : {0, 1, -1, columns, INT32_MAX, INT32_MIN}) {
+        input.hint_shift = shift;
+        const Answer hinted = Answered(input, {backend()});
+        EXPECT_TRUE(SameSequence(hinted.indices, plain.indices));
+        EXPECT_TRUE(SameSequence(hinted.values, plain.values));
+      }
+    }
+  }
+}
+
+TEST_P(TopkScores, NansBehindTheLengthAreNotLookedAtAndThoseBeforeItAreAStatus) {
+  const std::vector<float> good = {1.0f, 3.0f, 2.0f, kNan, kNan};
+  const std::vector<float> bad = {1.0f, kNan, 2.0f, 0.0f, 0.0f};
+  const Batch batch({good, bad, good}, dtype());
+  const std::vector<int32_t> lengths = {3, 3, 3};
+  for (const bool sorted : {false, true}) {
+    const Answer answer = Answered(
+        {.scores = batch.view(), .k = 2, .lengths = lengths, .sorted = sorted}, {backend()});
+    EXPECT_EQ(answer.statuses, (std::vector{RowStatus::kOk, RowStatus::kNanInput, RowStatus::kOk}));
+    EXPECT_EQ(answer.indices, (std::vector<int32_t>{1, 2, -1, -1, 1, 2}));
+    EXPECT_EQ(answer.values, (std::vector<float>{3.0f, 2.0f, -kInf, -kInf, 3.0f, 2.0f}));
+  }
+}
+
+TEST_P(TopkScores, InfinitiesAreOrdinaryScores) {
+  const Batch batch({{-kInf, 1.0f, kInf, -kInf, kInf}}, dtype());
+  const Answer three = Answered({.scores = batch.view(), .k = 3, .sorted = true}, {backend()});
+  EXPECT_EQ(three.indices, (std::vector<int32_t>{2, 4, 1}));
+  const Answer all = Answered({.scores = batch.view(), .k = 6, .sorted = true}, {backend()});
+  EXPECT_EQ(all.indices, (std::vector<int32_t>{2, 4, 1, 0, 3, -1}));
+  EXPECT_EQ(all.values, (std::vector<float>{kInf, kInf, 1.0f, -kInf, -kInf, -kInf}));
+  EXPECT_EQ(all.statuses[0], RowStatus::kOk);
+}
+
+TEST_P(TopkScores, EveryHostileRowWithoutNanIsSortedExactly) {
+  for (const HostileRow& row : HostileRows()) {
+    const Batch batch({row.values}, dtype());
+    const bool has_nan =
+        std::any_of(row.values.begin(), row.values.end(), [](float x) { return std::isnan(x); });
+    for (const int32_t k : {1, 2, 7, 66, 67, 68}) {
+      for (const bool sorted : {false, true}) {
+        const Answer answer =
+            Answered({.scores = batch.view(), .k = k, .sorted = sorted}, {backend()});
+        if (has_nan) {
+          EXPECT_EQ(answer.statuses[0], RowStatus::kNanInput) << row.name;
+          EXPECT_EQ(answer.indices, std::vector<int32_t>(static_cast<size_t>(k), -1)) << row.name;
+        } else {
+          ExpectRow(answer, batch, 0, batch.view().vocab, k, sorted);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TopkScores, ValuesMayBeLeftOutAndAnyParallelForWillDo) {
+  Random random(4);
+  std::vector<std::vector<float>> rows;
+  for (int r = 0; r < 20; ++r) rows.push_back(MakeRow(RowKind::kMid, 90, random));
+  const Batch batch(rows, dtype());
+  const TopkInput input{.scores = batch.view(), .k = 11};
+  auto backwards = [](void*, int64_t count, ParallelFor::Task task, void* state) {
+    for (int64_t i = count - 1; i >= 0; --i) task(state, i, static_cast<int>(i % 3));
+  };
+  const Answer serial = Answered(input, {backend()});
+  const Answer parallel = Answered(input, {backend(), {3, nullptr, backwards}});
+  EXPECT_TRUE(SameSequence(parallel.indices, serial.indices));
+  const Workspace workspace(TopkWorkspaceBytes(input, {backend()}));
+  std::vector<int32_t> indices(serial.indices.size());
+  std::vector<RowStatus> statuses(20);
+  Topk(input, indices, {}, statuses, {backend(), {}, workspace.span()});
+  EXPECT_TRUE(SameSequence(indices, serial.indices));
+}
+
+SLUICE_FOR_EACH_BACKEND(TopkScores);
+
+}  // namespace
+}  // namespace sluice::test
