@@ -10,8 +10,10 @@
 namespace sluice {
 
 enum class Backend : uint8_t {
-  kAuto,  // the fastest one available; the environment variable SLUICE_BACKEND overrides it
-  kRef,   // the scalar definition
+  kAuto,       // the fastest one available; the environment variable SLUICE_BACKEND names another
+  kRef,        // the scalar definition
+  kCpuAvx2,    // vectors of 256 bits
+  kCpuAvx512,  // vectors of 512 bits
 };
 
 struct BackendInfo {
@@ -24,7 +26,8 @@ struct BackendInfo {
 // All backends that this version knows, the fastest first.
 std::span<const BackendInfo> Backends();
 
-// The backend of that name; throws Error naming the known ones.
+// The backend of that name; "cpu" is the widest available one of the cpu backends. Throws Error naming
+// the known ones.
 Backend BackendByName(std::string_view name);
 
 // Runs task(state, index, worker) for every index in [0, count), on any threads and in any order.

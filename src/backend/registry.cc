@@ -1,5 +1,6 @@
 #include "backend/registry.h"
 
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -8,15 +9,39 @@
 namespace sluice {
 namespace {
 
-constexpr BackendInfo kBackends[] = {
-    {Backend::kRef, "ref", true, ""},
-};
+#if SLUICE_HAS_CPU
+// What Highway's targets of these names use.
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("f16c");
+}
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd");
+}
+constexpr std::string_view kWhyNot = "this processor does not have these vectors";
+#else
+bool HasAvx2() { return false; }
+bool HasAvx512() { return false; }
+constexpr std::string_view kWhyNot = "built without Highway (SLUICE_CPU is off)";
+#endif
+
+const std::array<BackendInfo, 3>& KnownBackends() {
+  static const std::array<BackendInfo, 3> known = {{
+      {Backend::kCpuAvx512, "cpu-avx512", HasAvx512(), HasAvx512() ? "" : kWhyNot},
+      {Backend::kCpuAvx2, "cpu-avx2", HasAvx2(), HasAvx2() ? "" : kWhyNot},
+      {Backend::kRef, "ref", true, ""},
+  }};
+  return known;
+}
 
 Backend AutomaticBackend() {
   const char* forced = std::getenv("SLUICE_BACKEND");
   const Backend named = forced == nullptr ? Backend::kAuto : BackendByName(forced);
   if (named != Backend::kAuto) return named;
-  for (const BackendInfo& info : kBackends) {
+  for (const BackendInfo& info : KnownBackends()) {
     if (info.available) return info.backend;
   }
   return Backend::kRef;
@@ -24,21 +49,25 @@ Backend AutomaticBackend() {
 
 }  // namespace
 
-std::span<const BackendInfo> Backends() { return kBackends; }
+std::span<const BackendInfo> Backends() { return KnownBackends(); }
 
 Backend BackendByName(std::string_view name) {
-  std::string known = "auto";
   if (name.empty() || name == "auto") return Backend::kAuto;
-  for (const BackendInfo& info : kBackends) {
-    if (info.name == name) return info.backend;
-    known += ", " + std::string(info.name);
+  std::string known = "auto, cpu";
+  for (const BackendInfo& info : KnownBackends()) {
+    const bool is_widest_cpu = name == "cpu" && info.available && info.backend != Backend::kRef;
+    if (info.name == name || is_widest_cpu) return info.backend;
+    known.append(", ").append(info.name);
+  }
+  if (name == "cpu") {
+    throw Error(ErrorCode::kUnavailable, "backend", ToText(name), std::string(kWhyNot));
   }
   ThrowInvalid("backend", ToText(name), known);
 }
 
 Backend ResolveBackend(Backend requested) {
   const Backend backend = requested == Backend::kAuto ? AutomaticBackend() : requested;
-  for (const BackendInfo& info : kBackends) {
+  for (const BackendInfo& info : KnownBackends()) {
     if (info.backend != backend) continue;
     if (info.available) return backend;
     throw Error(ErrorCode::kUnavailable, "backend", ToText(info.name), std::string(info.reason));

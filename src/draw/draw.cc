@@ -9,12 +9,8 @@
 namespace sluice {
 
 const DrawTable& DrawTableFor(const Execution& execution) {
-  switch (ResolveBackend(execution.backend)) {
-    case Backend::kAuto:
-    case Backend::kRef:
-      break;
-  }
-  return kDrawRef;
+  ResolveBackend(execution.backend);  // throws when it is not there
+  return kDrawRef;         // which serves them all
 }
 
 void Draw(const SelectInput& input, DrawMethod method, std::span<const Cut> cuts,

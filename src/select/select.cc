@@ -8,18 +8,22 @@
 
 namespace sluice {
 
-const SelectTable& SelectTableFor(const Execution& execution) {
-  switch (ResolveBackend(execution.backend)) {
-    case Backend::kAuto:
-    case Backend::kRef:
-      break;
+const SelectTable& SelectTableFor(Backend backend) {
+  switch (ResolveBackend(backend)) {
+#if SLUICE_HAS_CPU
+    case Backend::kCpuAvx512:
+      return kSelectAvx512;
+    case Backend::kCpuAvx2:
+      return kSelectAvx2;
+#endif
+    default:
+      return kSelectRef;
   }
-  return kSelectRef;
 }
 
 size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution) {
   CheckLogits("logits", logits);
-  return WorkspaceBytes(execution, SelectTableFor(execution).workspace_bytes(logits.vocab));
+  return WorkspaceBytes(execution, SelectTableFor(execution.backend).workspace_bytes(logits.vocab));
 }
 
 void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
@@ -34,14 +38,28 @@ void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> ma
       }
     }
   }
-  SelectTableFor(execution).select(input, cuts, masses, execution);
+
+  const SelectTable& table = SelectTableFor(execution.backend);
+  const size_t bytes = table.workspace_bytes(input.logits.vocab);
+  ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
+    const NoiseKey key = input.keys.empty() ? NoiseKey{} : PerRow(input.keys, r);
+    const SelectedSet selected =
+        table.select_row({{input.logits.Row(r), input.logits.dtype, input.logits.vocab},
+                          PerRow(input.params, r),
+                          key,
+                          input.limits,
+                          !masses.empty()},
+                         WorkerWorkspace(execution, bytes, worker));
+    cuts[static_cast<size_t>(r)] = selected.cut;
+    if (!masses.empty()) masses[static_cast<size_t>(r)] = selected.mass;
+  });
 }
 
 void Mask(const MutableLogitsView& logits, std::span<const Cut> cuts, const Execution& execution) {
   CheckLogits("logits", logits);
   CheckSize("cuts", cuts.size(), logits.rows);
   CheckExecution(execution, 0);
-  SelectTableFor(execution).mask(logits, cuts, execution);
+  SelectTableFor(execution.backend).mask(logits, cuts, execution);
 }
 
 void KeptBitmask(const LogitsView& logits, std::span<const Cut> cuts, std::span<int32_t> bitmask,
@@ -50,7 +68,7 @@ void KeptBitmask(const LogitsView& logits, std::span<const Cut> cuts, std::span<
   CheckSize("cuts", cuts.size(), logits.rows);
   CheckSize("bitmask", bitmask.size(), logits.rows * ((logits.vocab + 31) / 32));
   CheckExecution(execution, 0);
-  SelectTableFor(execution).kept_bitmask(logits, cuts, bitmask, execution);
+  SelectTableFor(execution.backend).kept_bitmask(logits, cuts, bitmask, execution);
 }
 
 void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
@@ -72,7 +90,7 @@ void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder
   if (!candidates.weights.empty()) {
     CheckSize("candidates.weights", candidates.weights.size(), total);
   }
-  SelectTableFor(execution).collect(input, cuts, order, candidates, execution);
+  SelectTableFor(execution.backend).collect(input, cuts, order, candidates, execution);
 }
 
 }  // namespace sluice

@@ -21,21 +21,8 @@ Token* TokensOf(const Execution& execution, const LogitsView& logits, int worker
       WorkerWorkspace(execution, WorkspaceBytesRef(logits.vocab), worker));
 }
 
-void SelectRef(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
-               const Execution& execution) {
-  ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
-    const SelectParams& params = PerRow(input.params, r);
-    const NoiseKey key = input.keys.empty() ? NoiseKey{} : PerRow(input.keys, r);
-    const SelectedRow selected =
-        semantics::SelectRow(RowOf(input.logits, r), params, key, input.limits,
-                             TokensOf(execution, input.logits, worker));
-    cuts[static_cast<size_t>(r)] = selected.ToCut();
-    if (masses.empty()) return;
-    masses[static_cast<size_t>(r)] =
-        selected.status == RowStatus::kOk
-            ? semantics::MassesOf(selected.sorted, params, selected.trace)
-            : CutMass{};
-  });
+SelectedSet SelectRowRef(const RowRequest& request, std::byte* workspace) {
+  return SelectByDefinition(request, reinterpret_cast<Token*>(workspace));
 }
 
 void Store(void* row, DType dtype, int64_t i, uint32_t fp32_bits, uint16_t half_bits) {
@@ -46,7 +33,9 @@ void Store(void* row, DType dtype, int64_t i, uint32_t fp32_bits, uint16_t half_
   }
 }
 
-void MaskRef(const MutableLogitsView& logits, std::span<const Cut> cuts,
+}  // namespace
+
+void MaskByDefinition(const MutableLogitsView& logits, std::span<const Cut> cuts,
              const Execution& execution) {
   const uint16_t half_bits = logits.dtype == DType::kBf16 ? 0xff80 : 0xfc00;  // -inf
   ForEachRow(execution.parallel, logits.rows, [&](int64_t r, int) {
@@ -60,7 +49,7 @@ void MaskRef(const MutableLogitsView& logits, std::span<const Cut> cuts,
   });
 }
 
-void KeptBitmaskRef(const LogitsView& logits, std::span<const Cut> cuts, std::span<int32_t> bitmask,
+void KeptBitmaskByDefinition(const LogitsView& logits, std::span<const Cut> cuts, std::span<int32_t> bitmask,
                     const Execution& execution) {
   const int64_t words = (logits.vocab + 31) / 32;
   ForEachRow(execution.parallel, logits.rows, [&](int64_t r, int) {
@@ -76,7 +65,7 @@ void KeptBitmaskRef(const LogitsView& logits, std::span<const Cut> cuts, std::sp
   });
 }
 
-void CollectRef(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
+void CollectByDefinition(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
                 const Candidates& candidates, const Execution& execution) {
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     const Cut& cut = cuts[static_cast<size_t>(r)];
@@ -105,8 +94,19 @@ void CollectRef(const SelectInput& input, std::span<const Cut> cuts, CandidateOr
   });
 }
 
-}  // namespace
+SelectedSet SelectByDefinition(const RowRequest& request, Token* workspace) {
+  const SelectedRow row = semantics::SelectRow(request.row, request.params, request.key,
+                                               request.limits, workspace);
+  SelectedSet selected;
+  selected.cut = row.ToCut();
+  if (row.status != RowStatus::kOk) return selected;
+  selected.max = row.sorted.Max();
+  if (request.wants_masses) {
+    selected.mass = semantics::MassesOf(row.sorted, request.params, row.trace);
+  }
+  return selected;
+}
 
-const SelectTable kSelectRef = {WorkspaceBytesRef, SelectRef, MaskRef, KeptBitmaskRef, CollectRef};
+const SelectTable kSelectRef = {WorkspaceBytesRef, SelectRowRef, MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
 
 }  // namespace sluice

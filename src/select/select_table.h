@@ -1,13 +1,40 @@
-// What a backend provides for selection. Arguments have been checked; rows run one by one.
+// What a backend provides for selection. Arguments have been checked.
 #pragma once
 
+#include "semantics/order.h"
+#include "semantics/widen.h"
 #include "sluice/select.hpp"
 
 namespace sluice {
 
+// One row to select from.
+struct RowRequest {
+  semantics::Row row;
+  const SelectParams& params;
+  const NoiseKey& key;
+  const Limits& limits;
+  bool wants_masses;
+};
+
+// The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.
+struct KeptTokens {
+  const float* x = nullptr;
+  const int32_t* ids = nullptr;
+  int64_t size = 0;
+};
+
+// What selecting a row gives. The kept tokens lie in the workspace.
+struct SelectedSet {
+  Cut cut = {};
+  CutMass mass = {};      // when asked for
+  float max = 0.0f;       // m, with status kOk
+  int32_t first_id = -1;  // the only kept token of a greedy row, where it is known
+  KeptTokens kept = {};
+};
+
 struct SelectTable {
   size_t (*workspace_bytes)(int64_t vocab);  // a worker
-  void (*select)(const SelectInput&, std::span<Cut>, std::span<CutMass>, const Execution&);
+  SelectedSet (*select_row)(const RowRequest&, std::byte* workspace);
   void (*mask)(const MutableLogitsView&, std::span<const Cut>, const Execution&);
   void (*kept_bitmask)(const LogitsView&, std::span<const Cut>, std::span<int32_t> bitmask,
                        const Execution&);
@@ -16,7 +43,17 @@ struct SelectTable {
 };
 
 extern const SelectTable kSelectRef;
+extern const SelectTable kSelectAvx2;
+extern const SelectTable kSelectAvx512;
 
-const SelectTable& SelectTableFor(const Execution& execution);
+const SelectTable& SelectTableFor(Backend backend);
+
+// The definition, for what a backend has no faster way to. workspace: row.size tokens.
+SelectedSet SelectByDefinition(const RowRequest& request, semantics::Token* workspace);
+void MaskByDefinition(const MutableLogitsView&, std::span<const Cut>, const Execution&);
+void KeptBitmaskByDefinition(const LogitsView&, std::span<const Cut>, std::span<int32_t> bitmask,
+                             const Execution&);
+void CollectByDefinition(const SelectInput&, std::span<const Cut>, CandidateOrder,
+                         const Candidates&, const Execution&);
 
 }  // namespace sluice

@@ -1,0 +1,496 @@
+// Selection of one row with vectors: guess a threshold, certify it with an exact count or mass, refine.
+//
+//   guess     a threshold from 64 vectors of the row, as if its body were Gaussian (Qrita's sigma
+//             truncation, with outliers on both sides trimmed away first)
+//   certify   top-k: enough candidates were found. top-p: the rest of the row, summed by a table
+//             exp with a proven error, cannot move the boundary
+//   refine    top-k: bisection by exact counts. top-p: the exact mass of the rest, then more
+//             candidates. What no path here covers goes to the definition itself
+//
+// Candidates are stored in memory for a whole row, so no guess can overflow anything.
+#include <algorithm>
+#include <cmath>
+
+#include "select/select_table.h"
+#include "semantics/select_row.h"
+
+#if defined(SLUICE_SELECT_SELECT_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SELECT_SELECT_ROW_INL_H_
+#undef SLUICE_SELECT_SELECT_ROW_INL_H_
+#else
+#define SLUICE_SELECT_SELECT_ROW_INL_H_
+#endif
+
+#include "select/candidates-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::HWY_NAMESPACE {
+
+constexpr float kLowestFinite = -0x1.fffffep+127f;
+
+// The memory of one row's selection, carved from a worker's workspace.
+struct RowMemory {
+  CandidateList list;
+  float* weights;
+  uint16_t* masks;
+  semantics::Token* tokens;
+
+  static size_t Bytes(int64_t vocab) {
+    const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
+    return padded * (3 * sizeof(float) + sizeof(semantics::Token)) +
+           (padded / kMaxLanes + 1) * sizeof(uint16_t);
+  }
+  static RowMemory In(std::byte* memory, int64_t vocab) {
+    const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
+    RowMemory row;
+    row.tokens = reinterpret_cast<semantics::Token*>(memory);
+    row.list.x = reinterpret_cast<float*>(row.tokens + padded);
+    row.list.ids = reinterpret_cast<int32_t*>(row.list.x + padded);
+    row.list.size = 0;
+    row.weights = reinterpret_cast<float*>(row.list.ids + padded);
+    row.masks = reinterpret_cast<uint16_t*>(row.weights + padded);
+    return row;
+  }
+
+  static constexpr size_t kMaxLanes = 16;
+};
+
+// Mean and standard deviation of the row's body, from 64 vectors spread over it; three rounds drop
+// what is further than 2.5 deviations: outliers above are what we look for, and unused vocabulary
+// entries far below would widen the deviation.
+struct Body {
+  bool is_known;  // enough finite elements were seen
+  float mean;
+  float deviation;
+};
+
+constexpr size_t kSampleVectors = 64;
+struct RowSample {
+  HWY_ALIGN float x[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
+  size_t size;  // 0 when the row is too short to be sampled
+};
+
+template <class Read>
+void TakeSample(const semantics::Row& row, RowSample& sample) {
+  const F32 d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t size = static_cast<size_t>(row.size);
+  sample.size = size < kSampleVectors * lanes ? 0 : kSampleVectors * lanes;
+  if (sample.size == 0) return;
+  const size_t step = (size - lanes) / (kSampleVectors - 1);
+  for (size_t v = 0; v < kSampleVectors; ++v) {
+    hn::Store(Read::At(row.data, v * step), d, sample.x + v * lanes);
+  }
+}
+
+inline Body BodyOf(const RowSample& sample) {
+  const F32 d;
+  if (sample.size == 0) return {false, 0.0f, 0.0f};
+  float low = kLowestFinite;
+  float high = -kLowestFinite;
+  Body body{false, 0.0f, 0.0f};
+  for (int round = 0; round < 4; ++round) {
+    const auto vlow = hn::Set(d, low), vhigh = hn::Set(d, high);
+    auto count = hn::Zero(d), sum = count, squares = count;
+    for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+      const auto x = hn::Load(d, sample.x + i);
+      const auto inside = hn::And(hn::Ge(x, vlow), hn::Le(x, vhigh));
+      const auto kept = hn::IfThenElseZero(inside, x);
+      count = hn::Add(count, hn::IfThenElseZero(inside, hn::Set(d, 1.0f)));
+      sum = hn::Add(sum, kept);
+      squares = hn::MulAdd(kept, kept, squares);
+    }
+    const float n = hn::GetLane(hn::SumOfLanes(d, count));
+    if (n < 32.0f) return {false, 0.0f, 0.0f};
+    body.mean = hn::GetLane(hn::SumOfLanes(d, sum)) / n;
+    const float variance =
+        hn::GetLane(hn::SumOfLanes(d, squares)) / n - body.mean * body.mean;
+    body.deviation = variance > 0.0f ? std::sqrt(variance) : 0.0f;
+    low = body.mean - 2.5f * body.deviation;
+    high = body.mean + 2.5f * body.deviation;
+  }
+  body.is_known = body.deviation > 0.0f && body.deviation < 1e30f;
+  return body;
+}
+
+// The value that a Gaussian exceeds with this probability (Abramowitz and Stegun 26.2.23, absolute
+// error below 4.5e-4), in standard deviations.
+inline float UpperQuantile(float probability) {
+  const float q = probability < 0.5f ? probability : 1.0f - probability;
+  const float t = std::sqrt(-2.0f * std::log(q));
+  const float z = t - (2.515517f + t * (0.802853f + t * 0.010328f)) /
+                          (1.0f + t * (1.432788f + t * (0.189269f + t * 0.001308f)));
+  return probability < 0.5f ? z : -z;
+}
+
+// A threshold that about `aim` elements reach; the lowest finite value when nothing is known.
+template <class Read>
+float GuessThreshold(const semantics::Row& row, float aim) {
+  const float share = aim / static_cast<float>(row.size);
+  if (!(share < 0.75f)) return kLowestFinite;
+  RowSample sample;
+  TakeSample<Read>(row, sample);
+  const Body body = BodyOf(sample);
+  return body.is_known ? body.mean + body.deviation * UpperQuantile(share) : kLowestFinite;
+}
+
+// A set that is known by its candidates: `list` holds exactly the kept tokens, all at or above
+// cut.lower.
+inline SelectedSet Materialized(const CandidateList& list, const Cut& cut, float max) {
+  SelectedSet selected;
+  selected.cut = cut;
+  selected.max = max;
+  selected.kept = {list.x, list.ids, list.size};
+  return selected;
+}
+
+inline SelectedSet WithStatus(RowStatus status) {
+  SelectedSet selected;
+  selected.cut = semantics::CutOfStatus(status);
+  return selected;
+}
+
+// Keeps of the candidates equal to `value` the first `kept` by id. `ties` are all of them.
+inline void TrimTies(CandidateList& list, float value, int64_t ties, int64_t kept,
+                     semantics::Token* scratch) {
+  if (kept == ties) return;
+  int64_t n = 0;
+  for (int64_t i = 0; i < list.size; ++i) {
+    if (list.x[i] == value) scratch[n++] = {0.0f, list.ids[i]};
+  }
+  std::nth_element(scratch, scratch + kept, scratch + n, semantics::Before);
+  const int32_t first_dropped = scratch[kept].id;
+  n = 0;
+  for (int64_t i = 0; i < list.size; ++i) {
+    const bool is_kept = list.x[i] != value || list.ids[i] < first_dropped;
+    list.x[n] = list.x[i];
+    list.ids[n] = list.ids[i];
+    n += is_kept ? 1 : 0;
+  }
+  list.size = n;
+  list.Pad();
+}
+
+// Reduces the candidates to those from `lower` on, of whose ties `ties_kept` are kept.
+inline SelectedSet CutAt(RowMemory& memory, float lower, int64_t ties, int64_t ties_kept, float max) {
+  KeepAtLeast(memory.list, lower);
+  TrimTies(memory.list, lower, ties, ties_kept, memory.tokens);
+  Cut cut;
+  cut.lower = lower + 0.0f;
+  cut.ties_kept = static_cast<int32_t>(ties_kept);
+  cut.count = static_cast<int32_t>(memory.list.size);
+  return Materialized(memory.list, cut, max);
+}
+
+// The boundary of top-p among the candidates, which hold at least the target mass.
+struct MassBoundary {
+  float lower;
+  int64_t ties;
+  int64_t ties_kept;
+  uint64_t mass;  // of what is kept
+};
+
+inline MassBoundary FindMassBoundary(const RowMemory& memory, float max, float scale,
+                                     uint64_t target, Ties rule) {
+  const CandidateList& list = memory.list;
+  MassBoundary found;
+  found.lower = LargestValue(MinOf(list), MaxOf(list), [&](float value) HWY_ATTR {
+    return MassAtLeast(list, memory.weights, value) >= target;
+  });
+  found.ties = CountEqual(list, found.lower);
+  const uint64_t weight = semantics::Weight(found.lower, max, scale);
+  const uint64_t through = MassAtLeast(list, memory.weights, found.lower);
+  const uint64_t above = through - static_cast<uint64_t>(found.ties) * weight;
+  found.ties_kept = found.ties;
+  if (rule == Ties::kLowestId && weight > 0) {
+    // The tie with j before it starts at above + j * weight, and is kept below the target.
+    const uint64_t missing = target > above ? target - above : 0;
+    const int64_t needed = static_cast<int64_t>((missing + weight - 1) / weight);
+    found.ties_kept = std::clamp<int64_t>(needed, 1, found.ties);
+  }
+  found.mass = above + static_cast<uint64_t>(found.ties_kept) * weight;
+  return found;
+}
+
+// All finite elements, or those from a threshold on, when the guess was wrong: the largest threshold
+// within a factor of what is needed, by exact counts.
+template <class Read>
+float RefineThreshold(const semantics::Row& row, float too_high, int64_t k) {
+  if (CountAtLeast<Read>(row, kLowestFinite) <= k) return kLowestFinite;
+  uint32_t low = semantics::OrderKey(kLowestFinite);
+  uint32_t high = semantics::OrderKey(too_high);
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    const int64_t count = CountAtLeast<Read>(row, semantics::ValueOfKey(middle));
+    if (count >= k) {
+      low = middle;
+      if (count <= 2 * k + 1024) break;
+    } else {
+      high = middle;
+    }
+  }
+  return semantics::ValueOfKey(low);
+}
+
+// Any status that the candidates or the pass give away; kOk when there is none.
+inline RowStatus StatusOf(const semantics::Row& row, float checksum, float max) {
+  if (checksum != checksum || max == semantics::Infinity()) return semantics::ScanRow(row).status;
+  return RowStatus::kOk;
+}
+
+template <class Read>
+SelectedSet SelectGreedy(const semantics::Row& row) {
+  const MaxFinding found = MaxPass<Read>(row);
+  RowStatus status = StatusOf(row, found.checksum, found.max);
+  if (status == RowStatus::kOk && found.max == -semantics::Infinity()) {
+    status = RowStatus::kEmptySupport;
+  }
+  if (status != RowStatus::kOk) return WithStatus(status);
+  SelectedSet selected;
+  selected.max = found.max;
+  selected.cut.lower = found.max + 0.0f;
+  selected.cut.ties_kept = 1;
+  selected.cut.count = 1;
+  int64_t first = static_cast<int64_t>(found.chunk);
+  while (row[first] != found.max) ++first;
+  selected.first_id = static_cast<int32_t>(first);
+  return selected;
+}
+
+// Top-k, and top-p on its survivors: everything after the one pass happens among k tokens.
+template <class Read>
+SelectedSet SelectTopK(const semantics::Row& row, const SelectParams& params, RowMemory& memory) {
+  const int64_t k = params.top_k;
+  CandidateList& list = memory.list;
+  const float aim = 1.4f * static_cast<float>(k) + 80.0f;
+  float threshold = GuessThreshold<Read>(row, aim);
+  const float checksum = ThresholdPass<Read>(row, threshold, memory.masks);
+  Collect(row, threshold, memory.masks, list);
+  const RowStatus status = StatusOf(row, checksum, MaxOf(list));
+  if (status != RowStatus::kOk) return WithStatus(status);
+  if (list.size < k && threshold != kLowestFinite) {
+    threshold = RefineThreshold<Read>(row, threshold, k);
+    ThresholdPass<Read>(row, threshold, memory.masks);
+    Collect(row, threshold, memory.masks, list);
+  }
+  if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
+
+  const float max = MaxOf(list);
+  const float low = MinOf(list);
+  const float lower = list.size <= k ? low : LargestValue(low, max, [&](float value) HWY_ATTR {
+    return CountAtLeast(list, value) >= k;
+  });
+  KeepAtLeast(list, lower);
+  const int64_t ties = CountEqual(list, lower);
+  const int64_t excess = std::max<int64_t>(0, list.size - k);
+  const int64_t ties_kept = params.profile.ties == Ties::kAll ? ties : ties - excess;
+  SelectedSet selected = CutAt(memory, lower, ties, ties_kept, max);
+  if (params.top_p == 1.0f) return selected;
+
+  const float scale = semantics::ScalesOf(params).filter;
+  Weigh(list, max, scale, memory.weights);
+  const uint64_t target =
+      semantics::TargetMass(params.top_p, MassAtLeast(list, memory.weights, kLowestFinite));
+  const MassBoundary boundary =
+      FindMassBoundary(memory, max, scale, target, params.profile.ties);
+  return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
+}
+
+// The value at which the sampled elements below `limit` hold about this share of their mass.
+inline float SampledMassQuantile(const RowSample& sample, float limit, float max, float scale,
+                                 double share) {
+  const F32 d;
+  auto mass_from = [&](float value) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+      const auto x = hn::Load(d, sample.x + i);
+      const auto inside = hn::And(hn::Ge(x, hn::Set(d, value)), hn::Lt(x, hn::Set(d, limit)));
+      sum = hn::Add(sum, hn::IfThenElseZero(
+                             inside, Weights(x, hn::Set(d, max), hn::Set(d, scale))));
+    }
+    return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  };
+  const double wanted = share * mass_from(kLowestFinite);
+  return LargestValue(kLowestFinite, limit, [&](float value) { return mass_from(value) >= wanted; });
+}
+
+// Top-p when its boundary lies below `limit`, among tokens that hold `share` of the mass there. Too
+// many tokens to collect: guess a band around the boundary, certify it with the exact mass above it,
+// and search the band alone. Only the Cut comes of it.
+template <class Read>
+SelectedSet SelectWideNucleus(const semantics::Row& row, const SelectParams& params,
+                              RowMemory& memory, float max, float limit, uint64_t target,
+                              double share) {
+  const float scale = semantics::ScalesOf(params).filter;
+  RowSample sample;
+  TakeSample<Read>(row, sample);
+  float low = kLowestFinite;
+  float high = limit;
+  if (sample.size > 0) {  // a sampled share is off by some 10 %
+    if (share > 0.12) high = SampledMassQuantile(sample, limit, max, scale, share - 0.12);
+    if (share < 0.88) low = SampledMassQuantile(sample, limit, max, scale, share + 0.12);
+  }
+  uint64_t above = 0;
+  for (;;) {
+    above = MassAboveBand<Read>(row, low, high, max, scale, memory.list);
+    if (above >= target) {  // the boundary lies above the band
+      low = high;
+      high = limit;
+      continue;
+    }
+    Weigh(memory.list, max, scale, memory.weights);
+    if (above + MassAtLeast(memory.list, memory.weights, kLowestFinite) >= target) break;
+    high = low;  // it lies below
+    low = kLowestFinite;
+  }
+  const MassBoundary boundary =
+      FindMassBoundary(memory, max, scale, target - above, params.profile.ties);
+  SelectedSet selected;
+  selected.max = max;
+  selected.cut.lower = boundary.lower + 0.0f;
+  selected.cut.ties_kept = static_cast<int32_t>(boundary.ties_kept);
+  selected.cut.count = static_cast<int32_t>(CountAtLeast<Read>(row, boundary.lower) -
+                                            boundary.ties + boundary.ties_kept);
+  return selected;
+}
+
+// Top-p over the whole row.
+template <class Read>
+SelectedSet SelectTopP(const semantics::Row& row, const SelectParams& params, RowMemory& memory) {
+  constexpr float kAim = 384.0f;
+  CandidateList& list = memory.list;
+  const float scale = semantics::ScalesOf(params).filter;
+  const Ties rule = params.profile.ties;
+  float threshold = GuessThreshold<Read>(row, kAim);
+  const PassSums sums = ApproximateTailPass<Read>(row, threshold, scale, memory.masks);
+  Collect(row, threshold, memory.masks, list);
+  float max = MaxOf(list);
+  const RowStatus status = StatusOf(row, sums.checksum, max);
+  if (status != RowStatus::kOk) return WithStatus(status);
+  if (list.size == 0 && threshold != kLowestFinite) {  // the body's outliers are all below it
+    threshold = kLowestFinite;
+    ThresholdPass<Read>(row, threshold, memory.masks);
+    Collect(row, threshold, memory.masks, list);
+    max = MaxOf(list);
+  } else if (list.size > 0 && threshold != kLowestFinite) {
+    // Elements behind the last whole group are not in the sum: their mass is added exactly.
+    const int64_t grouped =
+        row.size / static_cast<int64_t>(GroupElements()) * static_cast<int64_t>(GroupElements());
+    int64_t in_sum = list.size;
+    uint64_t ungrouped = 0;
+    for (int64_t i = grouped; i < row.size; ++i) {
+      const float x = row[i];
+      if (x >= threshold) {
+        --in_sum;
+      } else {
+        ungrouped += semantics::Weight(x, max, scale);
+      }
+    }
+    Weigh(list, max, scale, memory.weights);
+    const uint64_t mass = MassAtLeast(list, memory.weights, kLowestFinite);
+    // What the candidates add to the sum is exactly 1 each.
+    const double unit =
+        0x1p40 * std::exp2(static_cast<double>(semantics::LogWeight(threshold, max, scale)));
+    const double error = ApproximationError(row.size);
+    const double rest = std::max(0.0, static_cast<double>(sums.tail) - static_cast<double>(in_sum));
+    const double doubt = error * (rest + static_cast<double>(in_sum) * 0x1p-8);
+    // Each weight is rounded down by less than one unit.
+    const double least =
+        std::max(0.0, (rest - doubt) * unit - static_cast<double>(row.size)) * (1.0 - 1e-9);
+    const double most = (rest + doubt) * unit * (1.0 + 1e-9) + 1.0;
+    const uint64_t known = mass + ungrouped;
+    const uint64_t low_target =
+        semantics::TargetMass(params.top_p, known + static_cast<uint64_t>(least));
+    const uint64_t high_target =
+        semantics::TargetMass(params.top_p, known + static_cast<uint64_t>(most));
+    if (mass >= high_target) {
+      const MassBoundary boundary = FindMassBoundary(memory, max, scale, low_target, rule);
+      if (boundary.mass >= high_target) {
+        return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
+      }
+    }
+  }
+  if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
+
+  // The interval does not decide, or the nucleus is wider than the candidates: take the exact mass.
+  Weigh(list, max, scale, memory.weights);
+  const uint64_t mass = MassAtLeast(list, memory.weights, kLowestFinite);
+  const uint64_t rest = MassBelow<Read>(row, threshold, max, scale);
+  const uint64_t target = semantics::TargetMass(params.top_p, mass + rest);
+  if (mass < target) {
+    return SelectWideNucleus<Read>(row, params, memory, max, threshold, target,
+                                   static_cast<double>(target - mass) / static_cast<double>(rest));
+  }
+  const MassBoundary boundary = FindMassBoundary(memory, max, scale, target, rule);
+  return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
+}
+
+// No filter: every finite token, known by its Cut alone.
+template <class Read>
+SelectedSet SelectAll(const semantics::Row& row) {
+  const MaxFinding found = MaxPass<Read>(row);
+  const RowStatus status = StatusOf(row, found.checksum, found.max);
+  if (status != RowStatus::kOk) return WithStatus(status);
+  const int64_t finite = CountAtLeast<Read>(row, kLowestFinite);
+  if (finite == 0) return WithStatus(RowStatus::kEmptySupport);
+  const F32 d;
+  auto min = hn::Set(d, semantics::Infinity());
+  size_t i = 0;
+  const size_t size = static_cast<size_t>(row.size);
+  for (; i + hn::Lanes(d) <= size; i += hn::Lanes(d)) {
+    const auto x = Read::At(row.data, i);
+    min = hn::Min(min, hn::IfThenElse(hn::Ge(x, hn::Set(d, kLowestFinite)), x, min));
+  }
+  float lowest = hn::GetLane(hn::MinOfLanes(d, min));
+  for (; i < size; ++i) {
+    const float x = row[static_cast<int64_t>(i)];
+    if (x >= kLowestFinite && x < lowest) lowest = x;
+  }
+  SelectedSet selected;
+  selected.max = found.max;
+  selected.cut.lower = lowest + 0.0f;
+  const float above = semantics::ValueOfKey(semantics::OrderKey(lowest) + 1);
+  selected.cut.ties_kept = static_cast<int32_t>(finite - CountAtLeast<Read>(row, above));
+  selected.cut.count = static_cast<int32_t>(finite);
+  return selected;
+}
+
+template <class Read>
+SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
+  const semantics::Row& row = request.row;
+  const SelectParams& params = request.params;
+  RowMemory memory = RowMemory::In(workspace, row.size);
+  if (!semantics::AreValid(params, request.limits)) return WithStatus(RowStatus::kBadParam);
+  const Profile& profile = params.profile;
+  const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
+  const bool has_top_p = params.top_p < 1.0f;
+  const bool is_covered =
+      params.min_p == 0.0f && params.top_n_sigma == 0.0f && params.typical_p == 1.0f &&
+      params.xtc_probability == 0.0f &&
+      !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
+      !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
+  if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
+    return SelectByDefinition(request, memory.tokens);
+  }
+  if (semantics::IsGreedy(params)) return SelectGreedy<Read>(row);
+  if (has_top_k) return SelectTopK<Read>(row, params, memory);
+  if (has_top_p) return SelectTopP<Read>(row, params, memory);
+  return SelectAll<Read>(row);
+}
+
+inline SelectedSet SelectRowOfAnyDType(const RowRequest& request, std::byte* workspace) {
+  switch (request.row.dtype) {
+    case DType::kF32:
+      break;
+    case DType::kBf16:
+      return SelectRow<ReadBf16>(request, workspace);
+    case DType::kF16:
+      return SelectRow<ReadF16>(request, workspace);
+  }
+  return SelectRow<ReadF32>(request, workspace);
+}
+
+}  // namespace sluice::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
