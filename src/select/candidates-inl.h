@@ -1,4 +1,7 @@
 // The elements of a row that reach a threshold, and exact questions about them.
+#include <bit>
+#include <cstring>
+
 #include "select/select_table.h"
 
 #if defined(SLUICE_SELECT_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,33 +29,45 @@ struct CandidateList {
   }
 };
 
-// Collects what a pass has marked, and what lies behind its last group.
-inline void Collect(const semantics::Row& row, float threshold, const uint16_t* masks,
-                    CandidateList& list) {
+// Collects what a pass has marked, and what lies behind its last group. masks are padded with zeros to
+// whole words.
+template <class Read>
+void Collect(const semantics::Row& row, float threshold, GroupMask* masks, CandidateList& list) {
   const size_t lanes = hn::Lanes(F32());
   const size_t groups = static_cast<size_t>(row.size) / GroupElements();
-  int64_t count = 0;
+  size_t count = 0;
   // Each of the four elements of a marked lane is stored, and counted if it is one: no branch to
   // mispredict.
-  auto append = [&](size_t i) {
-    const float x = row[static_cast<int64_t>(i)];
+  auto append = [&](size_t i) HWY_ATTR {
+    const float x = Read::One(row.data, i);
     list.x[count] = x;
     list.ids[count] = static_cast<int32_t>(i);
     count += x >= threshold ? 1 : 0;
   };
-  for (size_t g = 0; g < groups; ++g) {
-    for (uint32_t bits = masks[g]; bits != 0; bits &= bits - 1) {
-      const size_t first = g * GroupElements() + static_cast<size_t>(std::countr_zero(bits));
+  constexpr size_t kGroupsInWord = sizeof(uint64_t) / sizeof(GroupMask);
+  for (size_t g = groups; g % kGroupsInWord != 0; ++g) masks[g] = 0;
+  for (size_t g = 0; g < groups; g += kGroupsInWord) {
+    uint64_t bits;
+    std::memcpy(&bits, masks + g, sizeof bits);
+    for (; bits != 0; bits &= bits - 1) {
+      const size_t bit = static_cast<size_t>(std::countr_zero(bits));
+      const size_t first = (g + bit / lanes) * GroupElements() + bit % lanes;
       for (size_t v = 0; v < kVectorsInGroup; ++v) append(first + v * lanes);
     }
   }
   for (size_t i = groups * GroupElements(); i < static_cast<size_t>(row.size); ++i) append(i);
-  list.size = count;
+  list.size = static_cast<int64_t>(count);
   list.Pad();
 }
 
+// value is above -inf, the padding.
 inline int64_t CountAtLeast(const CandidateList& list, float value) {
-  return CountAtLeast<ReadF32>({list.x, DType::kF32, list.size}, value);
+  const F32 d;
+  size_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
+    count += hn::CountTrue(d, hn::Ge(hn::LoadU(d, list.x + i), hn::Set(d, value)));
+  }
+  return static_cast<int64_t>(count);
 }
 
 inline float MaxOf(const CandidateList& list) {

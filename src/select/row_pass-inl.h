@@ -21,11 +21,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using VecF32 = hn::Vec<F32>;
 
-// Reads a vector of elements and widens it, exactly.
+// Reads a vector of elements, or one, and widens it, exactly.
 struct ReadF32 {
   static VecF32 At(const void* row, size_t i) {
     return hn::LoadU(F32(), static_cast<const float*>(row) + i);
   }
+  static float One(const void* row, size_t i) { return static_cast<const float*>(row)[i]; }
 };
 struct ReadBf16 {
   static VecF32 At(const void* row, size_t i) {
@@ -34,6 +35,9 @@ struct ReadBf16 {
     const auto bits = hn::PromoteTo(du32, hn::LoadU(du16, static_cast<const uint16_t*>(row) + i));
     return hn::BitCast(F32(), hn::ShiftLeft<16>(bits));
   }
+  static float One(const void* row, size_t i) {
+    return semantics::WidenBf16(static_cast<const uint16_t*>(row)[i]);
+  }
 };
 struct ReadF16 {
   static VecF32 At(const void* row, size_t i) {
@@ -41,11 +45,19 @@ struct ReadF16 {
     return hn::PromoteTo(F32(),
                          hn::LoadU(df16, static_cast<const hwy::float16_t*>(row) + i));
   }
+  static float One(const void* row, size_t i) {
+    return semantics::WidenF16(static_cast<const uint16_t*>(row)[i]);
+  }
 };
 
 // A group is four vectors; a pass says for each lane of a group whether any of its four elements is
-// a candidate. One 16-bit mask a group keeps the pass free of branches at 1.07 reads of the row.
+// a candidate. One small mask a group keeps the pass free of branches at 1.07 reads of the row.
 constexpr size_t kVectorsInGroup = 4;
+#if HWY_TARGET == HWY_AVX2
+using GroupMask = uint8_t;  // one bit a lane
+#else
+using GroupMask = uint16_t;
+#endif
 
 inline size_t GroupElements() { return kVectorsInGroup * hn::Lanes(F32()); }
 
@@ -70,7 +82,7 @@ inline float Total(VecF32 a, VecF32 b, VecF32 c, VecF32 e) {
 
 // masks: one per whole group. Elements behind the last whole group are left to the caller.
 template <class Read>
-float ThresholdPass(const semantics::Row& row, float threshold, uint16_t* masks) {
+float ThresholdPass(const semantics::Row& row, float threshold, GroupMask* masks) {
   const F32 d;
   const size_t lanes = hn::Lanes(d);
   const auto least = hn::Set(d, threshold);
@@ -86,7 +98,6 @@ float ThresholdPass(const semantics::Row& row, float threshold, uint16_t* masks)
     sum2 = hn::Add(sum2, x2);
     sum3 = hn::Add(sum3, x3);
     const auto largest = hn::Max(hn::Max(x0, x1), hn::Max(x2, x3));
-    *masks = 0;
     hn::StoreMaskBits(d, hn::Ge(largest, least), reinterpret_cast<uint8_t*>(masks));
   }
   return Total(sum0, sum1, sum2, sum3) + SumOfUngrouped(row);
@@ -141,6 +152,21 @@ MaxFinding MaxPass(const semantics::Row& row) {
   return found;
 }
 
+// The first element equal to a value that the row holds from `begin` on.
+template <class Read>
+size_t FindFrom(const semantics::Row& row, size_t begin, float value) {
+  const F32 d;
+  const auto wanted = hn::Set(d, value);
+  const size_t size = static_cast<size_t>(row.size);
+  size_t i = begin;
+  for (; i + hn::Lanes(d) <= size; i += hn::Lanes(d)) {
+    const intptr_t lane = hn::FindFirstTrue(d, hn::Eq(Read::At(row.data, i), wanted));
+    if (lane >= 0) return i + static_cast<size_t>(lane);
+  }
+  while (Read::One(row.data, i) != value) ++i;
+  return i;
+}
+
 template <class Read>
 int64_t CountAtLeast(const semantics::Row& row, float value) {
   const F32 d;
@@ -172,17 +198,23 @@ struct ExpTable {
 };
 
 // Relative error of ApproximateTailPass, either way: half a step of 1 / lanes octaves for the table;
-// 1e-4 for the roundings of the argument (100 octaves * 2^-24) and of the table's entries; and 2^-24,
-// doubled, for each of the additions that a lane of the sum has seen.
+// 1e-4 for the roundings of the argument (2^-24 of 100 octaves, and of the offset, see
+// kLargestOffset) and of the table's entries; and 2^-24, doubled, for each of the additions that a
+// lane of the sum has seen.
 inline double ApproximationError(int64_t size) {
   const double lanes = static_cast<double>(hn::Lanes(F32()));
   const double additions = static_cast<double>(size) / static_cast<double>(GroupElements());
   return (std::exp2(0.5 / lanes) - 1.0) + 1e-4 + additions * 0x1p-23;
 }
 
+// In octaves: a threshold further from 0 would make the offset of the fma too coarse.
+constexpr float kLargestOffset = 500.0f;
+
+// Beside the masks, the sum of 2^((x - threshold) * scale) over the row, where what reaches the
+// threshold counts 1. |threshold * scale| is at most kLargestOffset.
 template <class Read>
 PassSums ApproximateTailPass(const semantics::Row& row, float threshold, float scale,
-                             uint16_t* masks) {
+                             GroupMask* masks) {
   const F32 d;
   const hn::RebindToSigned<F32> di;
   const size_t lanes = hn::Lanes(d);
@@ -198,19 +230,22 @@ PassSums ApproximateTailPass(const semantics::Row& row, float threshold, float s
     table.value[e] = semantics::FloatOf(semantics::BitsOf(power) - index_bits);
   }
   const auto powers = hn::Load(d, table.value);
-  const auto index_mask = hn::Set(di, static_cast<int32_t>(lanes - 1));
   const float steps = scale * static_cast<float>(lanes);
   const auto slope = hn::Set(d, steps);
+  const auto offset = hn::Set(d, -threshold * steps);
   const auto least = hn::Set(d, threshold);
   const auto lowest = hn::Set(d, -100.0f * static_cast<float>(lanes));
   const auto magic = hn::Set(d, 0x1.8p23f);
 
   auto power_of = [&](VecF32 x) HWY_ATTR {
-    const auto below = hn::Sub(hn::Min(x, least), least);  // exact enough: see the error's margin
-    const auto t = hn::Max(hn::Mul(below, slope), lowest);
+    const auto t = hn::Max(hn::Min(hn::MulAdd(x, slope, offset), hn::Zero(d)), lowest);
     const auto z = hn::BitCast(di, hn::Add(t, magic));
-    const auto fraction =
-        hn::TableLookupLanes(powers, hn::IndicesFromVec(d, hn::And(z, index_mask)));
+#if HWY_IS_DEBUG_BUILD  // the permute looks at these bits only; Highway's debug check at all of them
+    const auto index = hn::And(z, hn::Set(di, static_cast<int32_t>(lanes - 1)));
+#else
+    const auto index = z;
+#endif
+    const auto fraction = hn::TableLookupLanes(powers, hn::IndicesFromVec(d, index));
     const auto exponent = lanes == 16 ? hn::ShiftLeft<19>(z) : hn::ShiftLeft<20>(z);
     return hn::BitCast(d, hn::Add(hn::BitCast(di, fraction), exponent));
   };
@@ -227,7 +262,6 @@ PassSums ApproximateTailPass(const semantics::Row& row, float threshold, float s
     check0 = hn::Add(check0, hn::Add(x0, x1));
     check1 = hn::Add(check1, hn::Add(x2, x3));
     const auto largest = hn::Max(hn::Max(x0, x1), hn::Max(x2, x3));
-    *masks = 0;
     hn::StoreMaskBits(d, hn::Ge(largest, least), reinterpret_cast<uint8_t*>(masks));
     tail0 = hn::Add(tail0, power_of(x0));
     tail1 = hn::Add(tail1, power_of(x1));

@@ -32,13 +32,13 @@ constexpr float kLowestFinite = -0x1.fffffep+127f;
 struct RowMemory {
   CandidateList list;
   float* weights;
-  uint16_t* masks;
+  GroupMask* masks;
   semantics::Token* tokens;
 
   static size_t Bytes(int64_t vocab) {
     const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
     return padded * (3 * sizeof(float) + sizeof(semantics::Token)) +
-           (padded / kMaxLanes + 1) * sizeof(uint16_t);
+           padded / kMaxLanes + 2 * sizeof(uint64_t);
   }
   static RowMemory In(std::byte* memory, int64_t vocab) {
     const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
@@ -48,7 +48,7 @@ struct RowMemory {
     row.list.ids = reinterpret_cast<int32_t*>(row.list.x + padded);
     row.list.size = 0;
     row.weights = reinterpret_cast<float*>(row.list.ids + padded);
-    row.masks = reinterpret_cast<uint16_t*>(row.weights + padded);
+    row.masks = reinterpret_cast<GroupMask*>(row.weights + padded);
     return row;
   }
 
@@ -251,9 +251,7 @@ SelectedSet SelectGreedy(const semantics::Row& row) {
   selected.cut.lower = found.max + 0.0f;
   selected.cut.ties_kept = 1;
   selected.cut.count = 1;
-  int64_t first = static_cast<int64_t>(found.chunk);
-  while (row[first] != found.max) ++first;
-  selected.first_id = static_cast<int32_t>(first);
+  selected.first_id = static_cast<int32_t>(FindFrom<Read>(row, found.chunk, found.max));
   return selected;
 }
 
@@ -265,13 +263,13 @@ SelectedSet SelectTopK(const semantics::Row& row, const SelectParams& params, Ro
   const float aim = 1.4f * static_cast<float>(k) + 80.0f;
   float threshold = GuessThreshold<Read>(row, aim);
   const float checksum = ThresholdPass<Read>(row, threshold, memory.masks);
-  Collect(row, threshold, memory.masks, list);
+  Collect<Read>(row, threshold, memory.masks, list);
   const RowStatus status = StatusOf(row, checksum, MaxOf(list));
   if (status != RowStatus::kOk) return WithStatus(status);
   if (list.size < k && threshold != kLowestFinite) {
     threshold = RefineThreshold<Read>(row, threshold, k);
     ThresholdPass<Read>(row, threshold, memory.masks);
-    Collect(row, threshold, memory.masks, list);
+    Collect<Read>(row, threshold, memory.masks, list);
   }
   if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
 
@@ -362,15 +360,16 @@ SelectedSet SelectTopP(const semantics::Row& row, const SelectParams& params, Ro
   const float scale = semantics::ScalesOf(params).filter;
   const Ties rule = params.profile.ties;
   float threshold = GuessThreshold<Read>(row, kAim);
+  if (std::abs(threshold * scale) > kLargestOffset) threshold = kLowestFinite;
   const PassSums sums = ApproximateTailPass<Read>(row, threshold, scale, memory.masks);
-  Collect(row, threshold, memory.masks, list);
+  Collect<Read>(row, threshold, memory.masks, list);
   float max = MaxOf(list);
   const RowStatus status = StatusOf(row, sums.checksum, max);
   if (status != RowStatus::kOk) return WithStatus(status);
   if (list.size == 0 && threshold != kLowestFinite) {  // the body's outliers are all below it
     threshold = kLowestFinite;
     ThresholdPass<Read>(row, threshold, memory.masks);
-    Collect(row, threshold, memory.masks, list);
+    Collect<Read>(row, threshold, memory.masks, list);
     max = MaxOf(list);
   } else if (list.size > 0 && threshold != kLowestFinite) {
     // Elements behind the last whole group are not in the sum: their mass is added exactly.
