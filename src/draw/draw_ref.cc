@@ -2,7 +2,6 @@
 #include "draw/draw_table.h"
 #include "semantics/draft.h"
 #include "semantics/logprob.h"
-#include "semantics/select_row.h"
 #include "support/rows.h"
 
 namespace sluice {
@@ -20,35 +19,16 @@ Token* TokensOf(const Execution& execution, const LogitsView& logits, int worker
   return reinterpret_cast<Token*>(WorkerWorkspace(execution, bytes, worker));
 }
 
-TokenResult DrawRow(const SelectInput& input, int64_t r, DrawMethod method, const Cut& cut) {
-  TokenResult result;
-  result.status = cut.status;
-  result.cut = cut;
-  if (cut.status != RowStatus::kOk) return result;
-  const Row row = RowOf(input.logits, r);
-  const float scale = semantics::ScalesOf(PerRow(input.params, r)).draw;
-  result.id = semantics::DrawToken(row, cut, semantics::ScanRow(row).max, scale, method,
-                                   PerRow(input.keys, r));
-  return result;
-}
-
-void DrawRef(const SelectInput& input, DrawMethod method, std::span<const Cut> cuts,
-             std::span<TokenResult> results, const Execution& execution) {
-  ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int) {
-    const size_t i = static_cast<size_t>(r);
-    results[i] = DrawRow(input, r, method, cuts[i]);
-  });
-}
-
-void SampleRef(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
-               const Execution& execution) {
-  ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
-    const Cut cut =
-        semantics::SelectRow(RowOf(input.logits, r), PerRow(input.params, r), PerRow(input.keys, r),
-                             input.limits, TokensOf(execution, input.logits, worker))
-            .ToCut();
-    results[static_cast<size_t>(r)] = DrawRow(input, r, method, cut);
-  });
+int32_t DrawListedRef(const TokenList& tokens, float max, float scale, const NoiseKey& key) {
+  semantics::Winner best{0.0f, {0.0f, -1}};
+  for (int64_t i = 0; i < tokens.size; ++i) {
+    const float g = semantics::Gumbel(
+        semantics::NoiseBits(key, semantics::Stream::kTarget, tokens.ids[i]));
+    const semantics::Winner candidate{semantics::LogWeight(tokens.x[i], max, scale) + g,
+                                      {tokens.x[i], tokens.ids[i]}};
+    if (semantics::Beats(candidate, best)) best = candidate;
+  }
+  return best.token.id;
 }
 
 // The values that a mode reports, of one row.
@@ -121,7 +101,9 @@ void LogprobsOfRow(const LogprobInput& input, int64_t r, TokenResult& result, in
   }
 }
 
-void LogprobsRef(const LogprobInput& input, std::span<TokenResult> results,
+}  // namespace
+
+void LogprobsByDefinition(const LogprobInput& input, std::span<TokenResult> results,
                  const LogprobLists& lists, const Execution& execution) {
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     TokenResult& result = results[static_cast<size_t>(r)];
@@ -141,6 +123,8 @@ void LogprobsRef(const LogprobInput& input, std::span<TokenResult> results,
   });
 }
 
+namespace {
+
 template <typename Q>
 Verdict VerifyAgainst(const SelectInput& target, const Cut& cut, int32_t draft, const Q& q) {
   const Row row = RowOf(target.logits, 0);
@@ -153,7 +137,9 @@ Verdict VerifyAgainst(const SelectInput& target, const Cut& cut, int32_t draft, 
   return {false, recovered >= 0 ? recovered : semantics::FirstKept(row, cut), RowStatus::kOk};
 }
 
-Verdict VerifyRef(const SelectInput& target, const Cut& cut, int32_t draft,
+}  // namespace
+
+Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t draft,
                   const DraftSource& source) {
   const FloatEnvironment environment;
   if (source.probabilities != nullptr) {
@@ -174,8 +160,7 @@ Verdict VerifyRef(const SelectInput& target, const Cut& cut, int32_t draft,
   return VerifyAgainst(target, cut, draft, semantics::CertainDraft(draft));
 }
 
-}  // namespace
-
-const DrawTable kDrawRef = {DrawRef, SampleRef, LogprobsRef, VerifyRef};
+const DrawTable kDrawRef = {semantics::DrawToken, DrawListedRef, LogprobsByDefinition,
+                            VerifyByDefinition};
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
-// What a backend provides for draws. Arguments have been checked; rows run one by one.
+// What a backend provides for draws. Arguments have been checked.
 #pragma once
 
+#include "semantics/widen.h"
 #include "sluice/draw.hpp"
 #include "sluice/logprobs.hpp"
 
@@ -19,10 +20,19 @@ struct Verdict {
   RowStatus status;
 };
 
+// Tokens one by one, in any order.
+struct TokenList {
+  const float* x;
+  const int32_t* ids;
+  int64_t size;
+};
+
 struct DrawTable {
-  void (*draw)(const SelectInput&, DrawMethod, std::span<const Cut>, std::span<TokenResult>,
-               const Execution&);
-  void (*sample)(const SelectInput&, DrawMethod, std::span<TokenResult>, const Execution&);
+  // One token of a row whose Cut has status kOk. max is the row's m, scale that of the draw.
+  int32_t (*draw)(const semantics::Row&, const Cut&, float max, float scale, DrawMethod,
+                  const NoiseKey&);
+  // The same by Gumbel, from the tokens that the Cut keeps.
+  int32_t (*draw_listed)(const TokenList&, float max, float scale, const NoiseKey&);
   void (*logprobs)(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
                    const Execution&);
   // Rejection sampling of one draft on one row of the target, whose Cut has status kOk.
@@ -31,7 +41,15 @@ struct DrawTable {
 };
 
 extern const DrawTable kDrawRef;
+extern const DrawTable kDrawAvx2;
+extern const DrawTable kDrawAvx512;
 
-const DrawTable& DrawTableFor(const Execution& execution);
+const DrawTable& DrawTableFor(Backend backend);
+
+// The definition, for what a backend has no faster way to.
+void LogprobsByDefinition(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
+                          const Execution&);
+Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t draft,
+                           const DraftSource& source);
 
 }  // namespace sluice

@@ -69,7 +69,7 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
   if (drafts.first_row.empty()) ThrowInvalid("drafts.first_row", "empty", "requests + 1 elements");
   CheckDrafts(target, drafts, mode, emitted, execution);
 
-  const DrawTable& table = DrawTableFor(execution);
+  const DrawTable& table = DrawTableFor(execution.backend);
   const size_t bytes = SelectWorkspaceBytes({nullptr, 0, target.logits.vocab, target.logits.vocab},
                                             {execution.backend});
   ForEachRow(execution.parallel, static_cast<int64_t>(emitted.size()), [&](int64_t r, int worker) {

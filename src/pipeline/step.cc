@@ -111,7 +111,7 @@ bool Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request
     source.sluice = &draft_row;
     source.cut = &request.draft_cuts[draft_index];
   }
-  const Verdict verdict = DrawTableFor(serial).verify(row, result.cut, draft, source);
+  const Verdict verdict = DrawTableFor(options_.backend).verify(row, result.cut, draft, source);
   result.id = verdict.id;
   result.status = verdict.status;
   return verdict.accepted;

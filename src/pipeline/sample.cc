@@ -1,0 +1,40 @@
+// Select and Draw in one: the draw starts from the tokens that selection still has at hand.
+#include "draw/draw_table.h"
+#include "select/select_table.h"
+#include "semantics/temperature.h"
+#include "support/check.h"
+#include "support/rows.h"
+
+namespace sluice {
+
+void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
+            const Execution& execution) {
+  CheckSelectInput("", input, execution);
+  CheckPerRow("keys", input.keys.size(), input.logits.rows);
+  CheckSize("results", results.size(), input.logits.rows);
+  const SelectTable& selection = SelectTableFor(execution.backend);
+  const DrawTable& draws = DrawTableFor(execution.backend);
+  const size_t bytes = selection.workspace_bytes(input.logits.vocab);
+  ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
+    const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
+    const SelectParams& params = PerRow(input.params, r);
+    const NoiseKey& key = PerRow(input.keys, r);
+    const SelectedSet set = selection.select_row({row, params, key, input.limits, false},
+                                                 WorkerWorkspace(execution, bytes, worker));
+    TokenResult& result = results[static_cast<size_t>(r)];
+    result = TokenResult{};
+    result.cut = set.cut;
+    result.status = set.cut.status;
+    if (result.status != RowStatus::kOk) return;
+    const float scale = semantics::ScalesOf(params).draw;
+    if (set.first_id >= 0) {
+      result.id = set.first_id;
+    } else if (set.kept.x != nullptr && method == DrawMethod::kGumbel) {
+      result.id = draws.draw_listed({set.kept.x, set.kept.ids, set.kept.size}, set.max, scale, key);
+    } else {
+      result.id = draws.draw(row, set.cut, set.max, scale, method, key);
+    }
+  });
+}
+
+}  // namespace sluice
