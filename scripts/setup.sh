@@ -12,6 +12,7 @@ packages_of() {
       echo "build-essential     C++20 compiler"
       echo "cmake               build system"
       echo "ninja-build         build system"
+      echo "libhwy-dev          vectors of the CPU backend"
       echo "libcli11-dev        command line of the program sluice"
       ;;
     test)
