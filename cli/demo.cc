@@ -75,7 +75,7 @@ int32_t SampleSharded(std::span<const float> adjusted, const SelectParams& param
          first_id});
   }
   TokenResult result;
-  SampleShards(parts, {&params, 1}, {&key, 1}, {}, DrawMethod::kGumbel, {&result, 1});
+  SampleShards({parts, {&params, 1}, {&key, 1}, {}}, DrawMethod::kGumbel, {&result, 1}, {});
   return result.id;
 }
 

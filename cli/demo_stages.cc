@@ -66,7 +66,7 @@ std::string_view NameOf(Filter filter) {
 // The filter's parameter as text; empty when the filter is off.
 std::string ParameterOf(Filter filter, const SelectParams& params, const NoiseKey& key) {
   if (semantics::IsGreedy(params)) return filter == Filter::kGreedy ? "the first token" : "";
-  const bool min_p_is_last = params.profile.min_p == MinPStage::kLast;
+  const bool min_p_is_last = params.profile.min_p_stage == MinPStage::kLast;
   const std::string min_p = params.min_p > 0 ? Number(params.min_p) : "";
   switch (filter) {
     case Filter::kGreedy:
@@ -94,7 +94,7 @@ std::string ParameterOf(Filter filter, const SelectParams& params, const NoiseKe
 // The temperature at which the filters weigh tokens.
 std::string TemperatureText(const SelectParams& params) {
   const std::string temperature = "temperature " + Number(params.temperature);
-  const bool is_last = params.profile.temperature == TemperatureStage::kLast;
+  const bool is_last = params.profile.temperature_stage == TemperatureStage::kLast;
   return is_last ? "temperature 1, in the draw " + Number(params.temperature) : temperature;
 }
 
@@ -236,7 +236,7 @@ std::vector<CandidateRow> TraceCandidates(std::span<const float> logits,
 std::vector<DrawScore> ScoreKept(const semantics::SelectedRow& row, const SelectParams& params,
                                  const NoiseKey& key) {
   const float scale = semantics::ScalesOf(params).draw;
-  const Interval kept = row.Kept();
+  const Interval kept = row.kept;
   const auto total = static_cast<double>(semantics::MassOf(row.sorted, kept, scale));
   std::vector<DrawScore> scores;
   for (int64_t i = kept.begin; i < kept.end; ++i) {

@@ -31,7 +31,7 @@ struct Cut {
 // The masses behind a Cut, in weight units (the heaviest token of a row weighs 2^40). Exact, and
 // computed only when asked for.
 struct CutMass {
-  uint64_t kept = 0;   // mass of the kept set
+  uint64_t kept = 0;   // mass of the kept set, at the temperature that the filters see
   uint64_t total = 0;  // Z: the mass that top-p was measured against
   // How far the boundary of top-p is from moving by one token: the smaller of the distances from
   // the target to the mass before the last token that top-p keeps, and to the mass up to and with

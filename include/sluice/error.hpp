@@ -13,6 +13,7 @@ enum class ErrorCode : uint8_t {
   kInvalidValue,  // a value is outside its allowed range
   kInvalidType,   // a dtype or device is not the one the function takes
   kUnavailable,   // a backend or feature is not present in this build or on this machine
+  kExhausted,     // no room now; the same call may succeed later
 };
 
 // what() reads "top_p = 1.5 is not allowed: (0, 1]". The three parts are also there one by one, so

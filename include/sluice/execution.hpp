@@ -1,5 +1,8 @@
 // Where and with what a call runs. The library has no threads and no memory of its own: both are
 // passed in.
+//
+// All spans of the interface are host memory; only what a view points to may lie on a device. Calls
+// may run concurrently with each other as long as they write to different memory.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +29,8 @@ struct BackendInfo {
 // All backends that this version knows, the fastest first.
 std::span<const BackendInfo> Backends();
 
-// The backend of that name; "cpu" is the widest available one of the cpu backends. Throws Error naming
-// the known ones.
+// The backend of that name; "cpu" is the widest available one of the cpu backends. Throws Error
+// naming the known ones.
 Backend BackendByName(std::string_view name);
 
 // Runs task(state, index, worker) for every index in [0, count), on any threads and in any order.
@@ -46,6 +49,7 @@ struct Execution {
   // At least as many bytes as the ...WorkspaceBytes function of the call answers, aligned to
   // kWorkspaceAlignment. What it holds afterwards means nothing.
   std::span<std::byte> workspace = {};
+  void* stream = nullptr;  // the CUDA stream, for views of device memory
 };
 
 inline constexpr size_t kWorkspaceAlignment = 64;

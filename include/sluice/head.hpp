@@ -1,6 +1,7 @@
 // From hidden states to logits: the vocabulary projection.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-// logit[v] = <weight[v], hidden> + bias[v] in the order that src/semantics/dot.h defines: the same
+// logit[v] = <weight[v], hidden> + bias[v] in a fixed order (docs/semantics.md, Heads): the same
 // bits on every backend, for any batch and any subset of rows.
 struct DenseHead {
   MatrixView weight = {};            // [vocab, dim]
@@ -19,6 +20,9 @@ struct DenseHead {
 // hidden: [positions, dim], any dtype. query_start_loc: empty, then every position is projected;
 // or requests + 1 ascending offsets into the positions, then only the last position of each
 // request is, which saves the projection of a prompt's other positions. logits: fp32.
+size_t ProjectWorkspaceBytes(const DenseHead& head, const MatrixView& hidden,
+                             const Execution& execution);
+
 void Project(const DenseHead& head, const MatrixView& hidden,
              std::span<const int32_t> query_start_loc, const MutableLogitsView& logits,
              const Execution& execution);

@@ -58,12 +58,17 @@ struct Limits {
 // empty allowed_token_ids or bad word.
 void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits = {});
 
+// Whose noise a draw uses. A draft model draws with kTarget to propose what `match` will accept,
+// and with kDraft for `reject`, which needs independent noise.
+enum class DrawStream : uint8_t { kTarget = 0, kDraft = 1 };
+
 // The key of a row's noise. A draw is a pure function of it: the same key gives the same token
 // alone or in any batch, row order or shard count.
 struct NoiseKey {
   uint64_t seed = 0;
   uint32_t position = 0;  // number of tokens before this one, prompt and output
   uint32_t choice = 0;    // index among the n completions of one request; below 2^24
+  DrawStream stream = DrawStream::kTarget;
 };
 
 }  // namespace sluice

@@ -41,10 +41,10 @@ enum class TemperatureStage : uint8_t {
 struct Profile {
   Ties ties = Ties::kLowestId;
   TopKTopP top_k_top_p = TopKTopP::kSequential;
-  MinPStage min_p = MinPStage::kBeforeTopK;
+  MinPStage min_p_stage = MinPStage::kBeforeTopK;
   TopPBoundary top_p_boundary = TopPBoundary::kExclusive;
   PenaltyScope penalty_scope = PenaltyScope::kOutput;
-  TemperatureStage temperature = TemperatureStage::kBeforeTruncation;
+  TemperatureStage temperature_stage = TemperatureStage::kBeforeTruncation;
 
   friend bool operator==(const Profile&, const Profile&) = default;
 };
@@ -56,12 +56,13 @@ struct NamedProfile {
 
 inline constexpr NamedProfile kProfiles[] = {
     {"vllm", {}},
-    {"hf", {.ties = Ties::kAll, .min_p = MinPStage::kLast}},
-    {"sglang", {.ties = Ties::kAll, .top_k_top_p = TopKTopP::kJoint, .min_p = MinPStage::kLast}},
+    {"hf", {.ties = Ties::kAll, .min_p_stage = MinPStage::kLast}},
+    {"sglang",
+     {.ties = Ties::kAll, .top_k_top_p = TopKTopP::kJoint, .min_p_stage = MinPStage::kLast}},
     {"llamacpp",
-     {.min_p = MinPStage::kLast,
+     {.min_p_stage = MinPStage::kLast,
       .penalty_scope = PenaltyScope::kPromptAndOutput,
-      .temperature = TemperatureStage::kLast}},
+      .temperature_stage = TemperatureStage::kLast}},
     {"tensorrt-llm",
      {.top_p_boundary = TopPBoundary::kInclusive, .penalty_scope = PenaltyScope::kPromptAndOutput}},
 };

@@ -26,8 +26,10 @@ struct LogitsProcessor {
 struct Request {
   SamplingParams params = {};
   std::span<const int32_t> prompt = {};
-  uint32_t choice = 0;           // index among the completions of one prompt; below 2^24
-  int32_t max_new_tokens = 256;  // memory is reserved for so many; beyond, Accept may allocate
+  uint32_t choice = 0;  // index among the completions of one prompt; below 2^24
+  // Memory is reserved for so many output tokens, at most 2^20; beyond, Step and Accept may
+  // allocate.
+  int32_t max_new_tokens = 256;
   std::span<const LogitsProcessor> processors = {};
 };
 
@@ -43,7 +45,7 @@ struct StepRequest {
 
   // For DraftMode::kReject, what the drafts were drawn from, one row a draft; at most one of these.
   MatrixView draft_probabilities = {};
-  SelectInput draft_sluice = {};
+  SelectInput draft_model = {};  // a Sluice draft model's logits and parameters
   std::span<const Cut> draft_cuts = {};
 
   // One bit a token, a row for every row of logits: (n + 1) * ceil(vocab / 32) words, or empty.
@@ -64,9 +66,10 @@ struct StepOutput {
 
   // Each of these may be empty.
   LogprobLists logprobs = {};
-  std::span<int32_t> kept = {};     // the kept set as a bitmask, ceil(vocab / 32) words a row
-  std::span<CutMass> masses = {};   // one a row
-  MutableLogitsView adjusted = {};  // fp32; the values after stage 9
+  std::span<int32_t> kept = {};    // the kept set as a bitmask, ceil(vocab / 32) words a row
+  std::span<CutMass> masses = {};  // one a row
+  // fp32: the values after stage 9. Rows behind a rejection are left alone. May be the logits.
+  MutableLogitsView adjusted = {};
 };
 
 struct SamplerOptions {
@@ -77,6 +80,8 @@ struct SamplerOptions {
   ParallelFor parallel = {};
 };
 
+// One thread at a time may call a Sampler; processors of different requests run concurrently during
+// a Step, on the threads of its parallel-for, and may not call the Sampler.
 class Sampler {
  public:
   explicit Sampler(const SamplerOptions& options);  // allocates all that steps need
@@ -84,17 +89,23 @@ class Sampler {
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
-  // Validates the request; throws Error when a parameter is out of range or all slots are taken.
+  // Validates the request; throws Error when a parameter is out of range, or with kExhausted when
+  // all slots are taken.
   RequestHandle Add(const Request& request);
   void Remove(RequestHandle request);
+  int32_t FreeSlots() const;
 
   // The seed in use: the given one, or the random one that was chosen at Add.
   uint64_t Seed(RequestHandle request) const;
-  std::span<const int32_t> Tokens(RequestHandle request) const;  // prompt and output
+  // Prompt and output. Valid until the next call that changes this request; a Step may be given
+  // parts of it as drafts.
+  std::span<const int32_t> Tokens(RequestHandle request) const;
   int64_t PromptLength(RequestHandle request) const;
 
-  // Samples and accepts: afterwards each request has its emitted tokens behind its history. Throws
-  // before anything has changed when an argument does not fit.
+  // Samples and accepts: afterwards each request has its emitted tokens behind its history; stop
+  // tokens among them are for the caller to act on. Throws before anything has changed when an
+  // argument does not fit. An exception of a processor leaves it after the other requests have
+  // finished their rows; `emitted` says how far each came.
   void Step(const StepInput& input, const StepOutput& output);
 
   // Appends tokens that came from elsewhere; takes back the last `count` output tokens.
@@ -103,6 +114,7 @@ class Sampler {
 
  private:
   class Impl;
+  Impl& Get() const;
   std::unique_ptr<Impl> impl_;
 };
 

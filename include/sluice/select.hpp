@@ -22,7 +22,7 @@ struct SelectInput {
   Limits limits = {};
 };
 
-// Bytes of workspace that each function needs that takes a SelectInput, and Logprobs.
+// Bytes of workspace for each function of this header, of draw.hpp and of logprobs.hpp.
 size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution);
 
 // cuts: one a row. masses: empty, or one a row.

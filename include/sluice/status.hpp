@@ -7,13 +7,14 @@
 
 namespace sluice {
 
-// In order of precedence: a row with several kinds of trouble reports the largest value.
+// In order of precedence: a row with several kinds of trouble reports the largest value. There is
+// room between the values for kinds to come.
 enum class RowStatus : uint8_t {
   kOk = 0,
-  kEmptySupport = 1,  // every token is masked
-  kPosInfInput = 2,   // an unmasked value is +inf after the adjustments
-  kNanInput = 3,      // an unmasked value is NaN after the adjustments
-  kBadParam = 4,      // a parameter of this row is out of range
+  kEmptySupport = 16,  // every token is masked
+  kPosInfInput = 32,   // an unmasked value is +inf after the adjustments
+  kNanInput = 48,      // an unmasked value is NaN after the adjustments
+  kBadParam = 64,      // a parameter of this row is out of range
 };
 
 constexpr std::string_view Name(RowStatus status) {

@@ -1,6 +1,5 @@
 // The adjustments by the definition.
 #include "adjust/adjust_table.h"
-#include "backend/registry.h"
 #include "semantics/widen.h"
 
 namespace sluice {
@@ -15,10 +14,5 @@ void WidenRef(const void* row, DType dtype, std::span<float> values) {
 }  // namespace
 
 const AdjustTable kAdjustRef = {WidenRef, semantics::AdjustRow, semantics::ApplyForced};
-
-const AdjustTable& AdjustTableFor(Backend backend) {
-  ResolveBackend(backend);  // throws when it is not there
-  return kAdjustRef;         // which serves them all
-}
 
 }  // namespace sluice

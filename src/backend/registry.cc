@@ -37,14 +37,18 @@ const std::array<BackendInfo, 3>& KnownBackends() {
   return known;
 }
 
+// The environment is read once: a host may change it while other threads call.
 Backend AutomaticBackend() {
-  const char* forced = std::getenv("SLUICE_BACKEND");
-  const Backend named = forced == nullptr ? Backend::kAuto : BackendByName(forced);
-  if (named != Backend::kAuto) return named;
-  for (const BackendInfo& info : KnownBackends()) {
-    if (info.available) return info.backend;
-  }
-  return Backend::kRef;
+  static const Backend automatic = [] {
+    const char* forced = std::getenv("SLUICE_BACKEND");
+    const Backend named = forced == nullptr ? Backend::kAuto : BackendByName(forced);
+    if (named != Backend::kAuto) return named;
+    for (const BackendInfo& info : KnownBackends()) {
+      if (info.available) return info.backend;
+    }
+    return Backend::kRef;
+  }();
+  return automatic;
 }
 
 }  // namespace
@@ -53,15 +57,15 @@ std::span<const BackendInfo> Backends() { return KnownBackends(); }
 
 Backend BackendByName(std::string_view name) {
   if (name.empty() || name == "auto") return Backend::kAuto;
-  std::string known = "auto, cpu";
   for (const BackendInfo& info : KnownBackends()) {
     const bool is_widest_cpu = name == "cpu" && info.available && info.backend != Backend::kRef;
     if (info.name == name || is_widest_cpu) return info.backend;
-    known.append(", ").append(info.name);
   }
   if (name == "cpu") {
     throw Error(ErrorCode::kUnavailable, "backend", ToText(name), std::string(kWhyNot));
   }
+  std::string known = "auto, cpu";
+  for (const BackendInfo& info : KnownBackends()) known.append(", ").append(info.name);
   ThrowInvalid("backend", ToText(name), known);
 }
 

@@ -3,8 +3,10 @@
 
 #include "backend/registry.h"
 #include "draw/draw_table.h"
+#include "semantics/draw.h"
 #include "semantics/row_status.h"
 #include "semantics/temperature.h"
+#include "semantics/validate.h"
 #include "support/check.h"
 #include "support/rows.h"
 
@@ -25,34 +27,47 @@ const DrawTable& DrawTableFor(Backend backend) {
 
 void Draw(const SelectInput& input, DrawMethod method, std::span<const Cut> cuts,
           std::span<TokenResult> results, const Execution& execution) {
-  CheckSelectInput("", input, execution);
+  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckPerRow("keys", input.keys.size(), input.logits.rows);
+  CheckMethod(method);
   CheckSize("cuts", cuts.size(), input.logits.rows);
   CheckSize("results", results.size(), input.logits.rows);
   const DrawTable& table = DrawTableFor(execution.backend);
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int) {
-    const Cut& cut = cuts[static_cast<size_t>(r)];
+    const SelectParams& params = PerRow(input.params, r);
+    const NoiseKey& key = PerRow(input.keys, r);
+    const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
+    Cut cut = cuts[static_cast<size_t>(r)];
+    const semantics::RowScan scan = semantics::ScanRow(row);
+    const bool is_valid = semantics::AreValid(params, input.limits) && semantics::IsValid(key);
+    cut.status = semantics::Worse(
+        cut.status,
+        semantics::Worse(scan.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
     TokenResult& result = results[static_cast<size_t>(r)];
     result = TokenResult{};
+    if (cut.status == RowStatus::kOk) {
+      result.id =
+          semantics::IsGreedy(params)
+              ? semantics::FirstKept(row, cut)
+              : table.draw(row, cut, scan.max, semantics::ScalesOf(params).draw, method, key);
+      if (result.id < 0) cut.status = RowStatus::kEmptySupport;  // a Cut that keeps nothing of it
+    }
     result.status = cut.status;
-    result.cut = cut;
-    if (cut.status != RowStatus::kOk) return;
-    const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
-    result.id = table.draw(row, cut, semantics::ScanRow(row).max,
-                           semantics::ScalesOf(PerRow(input.params, r)).draw, method,
-                           PerRow(input.keys, r));
+    result.cut = cut.status == RowStatus::kOk ? cut : semantics::CutOfStatus(cut.status);
   });
 }
 
 void Logprobs(const LogprobInput& input, std::span<TokenResult> results, const LogprobLists& lists,
               const Execution& execution) {
-  CheckSelectInput("", {input.logits, input.params}, execution);
+  CheckSelectInput("", {input.logits, input.params}, execution,
+                   SelectWorkspaceBytes(input.logits, execution));
   CheckSize("results", results.size(), input.logits.rows);
+  CheckInRange("mode", static_cast<int64_t>(input.mode), 0, 3);
   CheckInRange("lists.width", lists.width, 0, input.logits.vocab + 1);
   CheckSize("lists.ids", lists.ids.size(), input.logits.rows * lists.width);
   CheckSize("lists.values", lists.values.size(), input.logits.rows * lists.width);
   for (const TokenResult& result : results) {
-    if (result.status == RowStatus::kOk) {
+    if (result.status == RowStatus::kOk && result.id != -1) {
       CheckInRange("results.id", result.id, 0, input.logits.vocab - 1);
     }
   }

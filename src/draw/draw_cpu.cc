@@ -43,8 +43,7 @@ int32_t DrawListed(const TokenList& tokens, float max, float scale, const NoiseK
       x[lane] = tokens.x[i + lane];
       ids[lane] = tokens.ids[i + lane];
     }
-    const auto noise =
-        GumbelNoise(key, hn::Load(du, reinterpret_cast<const uint32_t*>(ids)));
+    const auto noise = GumbelNoise(key, hn::Load(du, reinterpret_cast<const uint32_t*>(ids)));
     const auto t = hn::Mul(hn::Sub(hn::Load(d, x), hn::Set(d, max)), hn::Set(d, scale));
     Challenge(hn::Add(t, noise), x, ids, count, best);
   }
@@ -66,8 +65,7 @@ int32_t DrawFromRow(const semantics::Row& row, const Cut& cut, float max, float 
   HWY_ALIGN int32_t ids[HWY_MAX_BYTES / sizeof(float)] = {};
   size_t count = 0;
   auto draw_pending = [&]() HWY_ATTR {
-    const auto noise =
-        GumbelNoise(key, hn::Load(du, reinterpret_cast<const uint32_t*>(ids)));
+    const auto noise = GumbelNoise(key, hn::Load(du, reinterpret_cast<const uint32_t*>(ids)));
     const auto t = hn::Mul(hn::Sub(hn::Load(d, x), hn::Set(d, max)), hn::Set(d, scale));
     Challenge(hn::Add(t, noise), x, ids, count, best);
     count = 0;

@@ -2,6 +2,7 @@
 #include "draw/draw_table.h"
 #include "semantics/draft.h"
 #include "semantics/logprob.h"
+#include "semantics/validate.h"
 #include "support/rows.h"
 
 namespace sluice {
@@ -22,8 +23,8 @@ Token* TokensOf(const Execution& execution, const LogitsView& logits, int worker
 int32_t DrawListedRef(const TokenList& tokens, float max, float scale, const NoiseKey& key) {
   semantics::Winner best{0.0f, {0.0f, -1}};
   for (int64_t i = 0; i < tokens.size; ++i) {
-    const float g = semantics::Gumbel(
-        semantics::NoiseBits(key, semantics::Stream::kTarget, tokens.ids[i]));
+    const float g =
+        semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), tokens.ids[i]));
     const semantics::Winner candidate{semantics::LogWeight(tokens.x[i], max, scale) + g,
                                       {tokens.x[i], tokens.ids[i]}};
     if (semantics::Beats(candidate, best)) best = candidate;
@@ -40,8 +41,10 @@ class ModeValues {
     if (mode_ == LogprobMode::kRawLogprobs) {
       normalizer_ = semantics::RawNormalizer(row_);
     } else if (mode_ == LogprobMode::kProcessedLogprobs) {
-      normalizer_ =
-          semantics::ProcessedNormalizer(row_, cut, semantics::ScanRow(row_).max, params_);
+      const semantics::RowScan scan = semantics::ScanRow(row_);
+      normalizer_ = scan.status == RowStatus::kOk
+                        ? semantics::ProcessedNormalizer(row_, cut, scan.max, params_)
+                        : semantics::NormalizerOf(0.0f, 1.0f, 0);
     }
   }
 
@@ -104,12 +107,12 @@ void LogprobsOfRow(const LogprobInput& input, int64_t r, TokenResult& result, in
 }  // namespace
 
 void LogprobsByDefinition(const LogprobInput& input, std::span<TokenResult> results,
-                 const LogprobLists& lists, const Execution& execution) {
+                          const LogprobLists& lists, const Execution& execution) {
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     TokenResult& result = results[static_cast<size_t>(r)];
     int32_t* ids = lists.ids.data() + r * lists.width;
     float* values = lists.values.data() + r * lists.width;
-    if (result.status != RowStatus::kOk) {
+    if (result.status != RowStatus::kOk || result.id < 0) {
       result.logprob = semantics::QuietNan();
       result.rank = 0;
       for (int32_t n = 0; n < lists.width; ++n) {
@@ -140,8 +143,12 @@ Verdict VerifyAgainst(const SelectInput& target, const Cut& cut, int32_t draft, 
 }  // namespace
 
 Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t draft,
-                  const DraftSource& source) {
+                           const DraftSource& source) {
   const FloatEnvironment environment;
+  if (semantics::IsGreedy(target.params[0])) {
+    const int32_t best = semantics::FirstKept(RowOf(target.logits, 0), cut);
+    return {semantics::AcceptsGreedyDraft(best, draft), best, RowStatus::kOk};
+  }
   if (source.probabilities != nullptr) {
     for (int64_t id = 0; id < target.logits.vocab; ++id) {
       const float q = source.probabilities[id];
@@ -149,13 +156,18 @@ Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t dr
     }
     return VerifyAgainst(target, cut, draft, semantics::GivenProbabilities(source.probabilities));
   }
-  if (source.sluice != nullptr) {
-    const Row row = RowOf(source.sluice->logits, 0);
-    const float scale = semantics::ScalesOf(source.sluice->params[0]).draw;
-    if (source.cut->status != RowStatus::kOk) return {false, -1, source.cut->status};
+  if (source.model != nullptr) {
+    const Row row = RowOf(source.model->logits, 0);
+    const semantics::RowScan scan = semantics::ScanRow(row);
+    const SelectParams& params = source.model->params[0];
+    const bool is_valid = semantics::AreValid(params, source.model->limits);
+    const RowStatus status = semantics::Worse(
+        source.cut->status,
+        semantics::Worse(scan.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
+    if (status != RowStatus::kOk) return {false, -1, status};
     return VerifyAgainst(
         target, cut, draft,
-        semantics::CutProbabilities(row, *source.cut, semantics::ScanRow(row).max, scale));
+        semantics::CutProbabilities(row, *source.cut, scan.max, semantics::ScalesOf(params).draw));
   }
   return VerifyAgainst(target, cut, draft, semantics::CertainDraft(draft));
 }

@@ -10,7 +10,7 @@ namespace sluice {
 // What a draft token was drawn from: nothing known, given probabilities, or a Cut of a draft model.
 struct DraftSource {
   const float* probabilities = nullptr;
-  const SelectInput* sluice = nullptr;  // one row
+  const SelectInput* model = nullptr;  // one row
   const Cut* cut = nullptr;
 };
 

@@ -74,9 +74,9 @@ inline VecU32 Choose(const BlockVector& block, VecU32 which) {
 inline VecF32 Log2Quotient(VecF32 u) {
   const F32 d;
   auto q = hn::Set(d, -0x1.01bd1p-4f);
-  for (const float c : {0x1.3132d8p-3f, -0x1.84e022p-3f, 0x1.ac8c92p-3f, -0x1.ebf2cap-3f,
-                        0x1.274d54p-2f, -0x1.715426p-2f, 0x1.ec714p-2f, -0x1.715478p-1f,
-                        0x1.715476p+0f}) {
+  for (const float c :
+       {0x1.3132d8p-3f, -0x1.84e022p-3f, 0x1.ac8c92p-3f, -0x1.ebf2cap-3f, 0x1.274d54p-2f,
+        -0x1.715426p-2f, 0x1.ec714p-2f, -0x1.715478p-1f, 0x1.715476p+0f}) {
     q = hn::MulAdd(q, u, hn::Set(d, c));
   }
   return q;
@@ -122,12 +122,13 @@ inline VecF32 OddNumber(VecU32 high, VecU32 low) {
 inline VecF32 GumbelNoise(const NoiseKey& key, VecU32 ids) {
   const F32 d;
   const U32 du;
-  const BlockVector screen = NoiseBlocks(key, semantics::Stream::kTarget, hn::ShiftRight<3>(ids), 0);
+  const semantics::Stream stream = semantics::GumbelStream(key);
+  const BlockVector screen = NoiseBlocks(key, stream, hn::ShiftRight<3>(ids), 0);
   const auto pair = Choose(screen, hn::ShiftRight<1>(ids));
   const auto is_upper = hn::Ne(hn::And(ids, hn::Set(du, 1)), hn::Zero(du));
-  const auto high = hn::IfThenElse(is_upper, hn::ShiftRight<16>(pair),
-                                   hn::And(pair, hn::Set(du, 0xffffu)));
-  const BlockVector fine = NoiseBlocks(key, semantics::Stream::kTarget, hn::ShiftRight<2>(ids), 1);
+  const auto high =
+      hn::IfThenElse(is_upper, hn::ShiftRight<16>(pair), hn::And(pair, hn::Set(du, 0xffffu)));
+  const BlockVector fine = NoiseBlocks(key, stream, hn::ShiftRight<2>(ids), 1);
   const auto low = Choose(fine, ids);
 
   // n < 2^46 iff high < 2^14; else the distance from the end is taken, 2^48 - 1 - n.

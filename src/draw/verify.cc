@@ -1,7 +1,9 @@
 // Draft verification for whole requests: rows are walked until the first disagreement.
 #include "sluice/verify.hpp"
 
+#include "backend/registry.h"
 #include "draw/draw_table.h"
+#include "semantics/cut.h"
 #include "support/check.h"
 #include "support/rows.h"
 
@@ -28,17 +30,18 @@ void CheckDrafts(const SelectInput& target, const Drafts& drafts, DraftMode mode
   CheckInRange("drafts.first_row[requests]", drafts.first_row.back(), rows, rows);
   for (size_t r = 0; r + 1 < drafts.first_row.size(); ++r) {
     const int64_t first = drafts.first_row[r];
-    const int64_t last = drafts.first_row[r + 1] - 1;  // the bonus row
-    CheckInRange("drafts.first_row", last + 1, first + 1, rows);
+    const int64_t end = drafts.first_row[r + 1];
+    CheckInRange("drafts.first_row", end, first + 1, rows);
+    const int64_t last = end - 1;  // the bonus row
     for (int64_t row = first; row < last; ++row) {
       CheckInRange("drafts.ids", drafts.ids[static_cast<size_t>(row)], 0, vocab - 1);
     }
   }
   if (mode == DraftMode::kMatch) return;
   const bool given = drafts.probabilities.data != nullptr;
-  const bool sluice = drafts.sluice.logits.data != nullptr;
-  if (given && sluice) {
-    ThrowInvalid("drafts.probabilities", "given beside drafts.sluice", "at most one of the two");
+  const bool has_model = drafts.model.logits.data != nullptr;
+  if (given && has_model) {
+    ThrowInvalid("drafts.probabilities", "given beside drafts.model", "at most one of the two");
   }
   if (given) {
     CheckMatrix("drafts.probabilities", "columns", drafts.probabilities, kMaxVocab);
@@ -46,11 +49,11 @@ void CheckDrafts(const SelectInput& target, const Drafts& drafts, DraftMode mode
     CheckInRange("drafts.probabilities.rows", drafts.probabilities.rows, rows, rows);
     CheckInRange("drafts.probabilities.columns", drafts.probabilities.columns, vocab, vocab);
   }
-  if (sluice) {
-    CheckSelectInput("drafts.sluice", drafts.sluice, execution);
-    CheckInRange("drafts.sluice.logits.rows", drafts.sluice.logits.rows, rows, rows);
-    CheckInRange("drafts.sluice.logits.vocab", drafts.sluice.logits.vocab, vocab, vocab);
-    CheckSize("drafts.sluice_cuts", drafts.sluice_cuts.size(), rows);
+  if (has_model) {
+    CheckSelectInput("drafts.model", drafts.model, execution, 0);
+    CheckInRange("drafts.model.logits.rows", drafts.model.logits.rows, rows, rows);
+    CheckInRange("drafts.model.logits.vocab", drafts.model.logits.vocab, vocab, vocab);
+    CheckSize("drafts.model_cuts", drafts.model_cuts.size(), rows);
   }
 }
 
@@ -63,18 +66,20 @@ size_t VerifyWorkspaceBytes(const LogitsView& logits, const Execution& execution
 void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, DrawMethod method,
             std::span<TokenResult> results, std::span<int32_t> emitted,
             const Execution& execution) {
-  CheckSelectInput("target", target, execution);
+  CheckLogits("target.logits", target.logits);
+  CheckSelectInput("target", target, execution, VerifyWorkspaceBytes(target.logits, execution));
+  CheckMethod(method);
   CheckPerRow("target.keys", target.keys.size(), target.logits.rows);
   CheckSize("results", results.size(), target.logits.rows);
   if (drafts.first_row.empty()) ThrowInvalid("drafts.first_row", "empty", "requests + 1 elements");
   CheckDrafts(target, drafts, mode, emitted, execution);
 
-  const DrawTable& table = DrawTableFor(execution.backend);
-  const size_t bytes = SelectWorkspaceBytes({nullptr, 0, target.logits.vocab, target.logits.vocab},
-                                            {execution.backend});
+  const Backend backend = ResolveBackend(execution.backend);
+  const DrawTable& table = DrawTableFor(backend);
+  const size_t bytes =
+      SelectWorkspaceBytes({nullptr, 0, target.logits.vocab, target.logits.vocab}, {backend});
   ForEachRow(execution.parallel, static_cast<int64_t>(emitted.size()), [&](int64_t r, int worker) {
-    const Execution serial{
-        execution.backend, {}, {WorkerWorkspace(execution, bytes, worker), bytes}};
+    const Execution serial{backend, {}, {WorkerWorkspace(execution, bytes, worker), bytes}};
     const int64_t first = drafts.first_row[static_cast<size_t>(r)];
     const int64_t last = drafts.first_row[static_cast<size_t>(r) + 1] - 1;
     int32_t& count = emitted[static_cast<size_t>(r)];
@@ -97,14 +102,15 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
           DraftSource source;
           if (drafts.probabilities.data != nullptr) {
             source.probabilities = static_cast<const float*>(drafts.probabilities.Row(row));
-          } else if (drafts.sluice.logits.data != nullptr) {
-            draft_row = RowOf(drafts.sluice, row);
-            source.sluice = &draft_row;
-            source.cut = &drafts.sluice_cuts[static_cast<size_t>(row)];
+          } else if (drafts.model.logits.data != nullptr) {
+            draft_row = RowOf(drafts.model, row);
+            source.model = &draft_row;
+            source.cut = &drafts.model_cuts[static_cast<size_t>(row)];
           }
           const Verdict verdict = table.verify(one, result.cut, draft, source);
           result.id = verdict.id;
           result.status = verdict.status;
+          if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);
           goes_on = verdict.accepted;
         } else {
           goes_on = false;

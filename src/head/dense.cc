@@ -11,10 +11,15 @@ constexpr int64_t kMaxDim = int64_t{1} << 20;
 
 const DenseHeadTable& TableFor(const Execution& execution) {
   ResolveBackend(execution.backend);  // throws when it is not there
-  return kDenseHeadRef;         // which serves them all
+  return kDenseHeadRef;               // which serves them all
 }
 
 }  // namespace
+
+size_t ProjectWorkspaceBytes(const DenseHead&, const MatrixView&, const Execution& execution) {
+  CheckWorkers(execution);
+  return 0;
+}
 
 void Project(const DenseHead& head, const MatrixView& hidden,
              std::span<const int32_t> query_start_loc, const MutableLogitsView& logits,
@@ -27,7 +32,7 @@ void Project(const DenseHead& head, const MatrixView& hidden,
   CheckLogits("logits", logits);
   CheckDType("logits", logits.dtype, DType::kF32);
   CheckInRange("logits.vocab", logits.vocab, head.weight.rows, head.weight.rows);
-  CheckExecution(execution, 0);
+  CheckExecution(execution, ProjectWorkspaceBytes(head, hidden, execution));
 
   const bool gathers = !query_start_loc.empty();
   const int64_t requests = gathers ? static_cast<int64_t>(query_start_loc.size()) - 1 : hidden.rows;

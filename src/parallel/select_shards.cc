@@ -140,7 +140,7 @@ Cut ShardSelection::Select(const NoiseKey& key) {
     kept_ = {0, 1};
     return ToCut();
   }
-  if (params_.min_p > 0 && profile.min_p == MinPStage::kBeforeTopK) MinP();
+  if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) MinP();
   if (params_.top_n_sigma > 0) TopNSigma();
   if (params_.typical_p < 1) Typical();
   const Interval before_top_k = kept_;
@@ -149,7 +149,7 @@ Cut ShardSelection::Select(const NoiseKey& key) {
     const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
     kept_.end = std::min(kept_.end, TopP(joint ? before_top_k : kept_).end);
   }
-  if (params_.min_p > 0 && profile.min_p == MinPStage::kLast) MinP();
+  if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kLast) MinP();
   if (params_.xtc_probability > 0 && semantics::XtcCoinFalls(key, params_.xtc_probability)) Xtc();
   return ToCut();
 }

@@ -10,21 +10,26 @@
 namespace sluice {
 namespace {
 
-void CheckShards(std::span<const Shard> shards, std::span<const SelectParams> params,
-                 std::span<const NoiseKey> keys, size_t results) {
-  if (shards.empty()) ThrowInvalid("shards.size()", "0", "at least 1");
+void CheckShards(const ShardInput& input, size_t results, bool draws, const Execution& execution) {
+  if (input.shards.empty()) ThrowInvalid("shards.size()", "0", "at least 1");
   int64_t next_id = 0;
-  const int64_t rows = shards[0].logits.rows;
-  for (const Shard& shard : shards) {
+  const int64_t rows = input.shards[0].logits.rows;
+  for (const Shard& shard : input.shards) {
     CheckLogits("shards.logits", shard.logits);
     CheckInRange("shards.logits.rows", shard.logits.rows, rows, rows);
     CheckInRange("shards.first_id", shard.first_id, next_id, next_id);
     next_id += shard.logits.vocab;
   }
   CheckInRange("the vocabulary of all shards", next_id, 1, kMaxVocab);
-  CheckPerRow("params", params.size(), rows);
-  CheckPerRow("keys", keys.size(), rows);
+  CheckPerRow("params", input.params.size(), rows);
+  const bool needs_keys = draws || AnyXtc(input.params);
+  if (needs_keys || !input.keys.empty()) CheckPerRow("keys", input.keys.size(), rows);
   CheckSize("results", results, rows);
+  CheckExecution(execution, ShardsWorkspaceBytes(input, execution));
+}
+
+NoiseKey KeyOf(const ShardInput& input, int64_t row) {
+  return input.keys.empty() ? NoiseKey{} : PerRow(input.keys, row);
 }
 
 struct SelectedShards {
@@ -35,8 +40,9 @@ struct SelectedShards {
 SelectedShards SelectRow(const ShardedRow& row, const SelectParams& params, const NoiseKey& key,
                          const Limits& limits) {
   const semantics::RowScan scan = row.Scan();
-  const RowStatus status = semantics::Worse(
-      scan.status, semantics::AreValid(params, limits) ? RowStatus::kOk : RowStatus::kBadParam);
+  const bool is_valid = semantics::AreValid(params, limits) && semantics::IsValid(key);
+  const RowStatus status =
+      semantics::Worse(scan.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam);
   if (status != RowStatus::kOk) return {semantics::CutOfStatus(status), scan.max};
   ShardSelection selection(row, scan.max, scan.support, params);
   return {selection.Select(key), scan.max};
@@ -90,7 +96,7 @@ int32_t DrawCdf(const ShardedRow& row, const Cut& cut, float max, float scale,
     mass += semantics::KeptMass(part, own, max, scale);
   });
   if (mass == 0) return FirstKept(row, cut);
-  const uint64_t threshold = semantics::CdfThreshold(key, semantics::Stream::kCdf, mass);
+  const uint64_t threshold = semantics::CdfThreshold(key, semantics::CdfStream(key), mass);
   uint64_t running = 0;
   int32_t drawn = -1;
   ForEachShard(row, cut, [&](size_t s, const semantics::Row& part, const Cut& own) {
@@ -111,35 +117,43 @@ Cut ShardCut(const Cut& cut, int64_t ties_before_upper, int64_t ties_before_lowe
   auto rest = [](int32_t ties, int64_t before) {
     return static_cast<int32_t>(ties > before ? ties - before : 0);
   };
+  CheckInRange("ties_before_upper", ties_before_upper, 0, kMaxVocab);
+  CheckInRange("ties_before_lower", ties_before_lower, 0, kMaxVocab);
   Cut own = cut;
   own.ties_dropped = rest(cut.ties_dropped, ties_before_upper);
   own.ties_kept = rest(cut.ties_kept, ties_before_lower);
   return own;
 }
 
-void SelectShards(std::span<const Shard> shards, std::span<const SelectParams> params,
-                  std::span<const NoiseKey> keys, const Limits& limits, std::span<Cut> cuts) {
-  CheckShards(shards, params, keys, cuts.size());
-  ForEachRow({}, shards[0].logits.rows, [&](int64_t r, int) {
-    cuts[static_cast<size_t>(r)] =
-        SelectRow(ShardedRow(shards, r), PerRow(params, r), PerRow(keys, r), limits).cut;
+size_t ShardsWorkspaceBytes(const ShardInput&, const Execution& execution) {
+  CheckWorkers(execution);
+  return 0;
+}
+
+void SelectShards(const ShardInput& input, std::span<Cut> cuts, const Execution& execution) {
+  CheckShards(input, cuts.size(), false, execution);
+  ForEachRow(execution.parallel, input.shards[0].logits.rows, [&](int64_t r, int) {
+    cuts[static_cast<size_t>(r)] = SelectRow(ShardedRow(input.shards, r), PerRow(input.params, r),
+                                             KeyOf(input, r), input.limits)
+                                       .cut;
   });
 }
 
-void SampleShards(std::span<const Shard> shards, std::span<const SelectParams> params,
-                  std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
-                  std::span<TokenResult> results) {
-  CheckShards(shards, params, keys, results.size());
-  ForEachRow({}, shards[0].logits.rows, [&](int64_t r, int) {
-    const ShardedRow row(shards, r);
-    const NoiseKey& key = PerRow(keys, r);
-    const SelectedShards selected = SelectRow(row, PerRow(params, r), key, limits);
+void SampleShards(const ShardInput& input, DrawMethod method, std::span<TokenResult> results,
+                  const Execution& execution) {
+  CheckShards(input, results.size(), true, execution);
+  CheckMethod(method);
+  ForEachRow(execution.parallel, input.shards[0].logits.rows, [&](int64_t r, int) {
+    const ShardedRow row(input.shards, r);
+    const NoiseKey key = KeyOf(input, r);
+    const SelectParams& params = PerRow(input.params, r);
+    const SelectedShards selected = SelectRow(row, params, key, input.limits);
     TokenResult& result = results[static_cast<size_t>(r)];
     result = TokenResult{};
     result.status = selected.cut.status;
     result.cut = selected.cut;
     if (result.status != RowStatus::kOk) return;
-    const float scale = semantics::ScalesOf(PerRow(params, r)).draw;
+    const float scale = semantics::ScalesOf(params).draw;
     result.id = method == DrawMethod::kCdf
                     ? DrawCdf(row, selected.cut, selected.max, scale, key)
                     : DrawGumbel(row, selected.cut, selected.max, scale, key);

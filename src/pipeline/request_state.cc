@@ -1,6 +1,7 @@
 #include "pipeline/request_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "semantics/temperature.h"
 
@@ -8,7 +9,7 @@ namespace sluice {
 
 using semantics::TokenCount;
 
-RequestState::RequestState(const Request& request, uint64_t seed)
+RequestState::RequestState(const Request& request, int64_t vocab, uint64_t seed)
     : params_(request.params),
       select_(request.params.Select()),
       processors_(request.processors.begin(), request.processors.end()),
@@ -20,16 +21,20 @@ RequestState::RequestState(const Request& request, uint64_t seed)
     std::sort(allowed_ids_.begin(), allowed_ids_.end());
     allowed_ids_.erase(std::unique(allowed_ids_.begin(), allowed_ids_.end()), allowed_ids_.end());
   }
+  std::sort(params_.dry_sequence_breakers.begin(), params_.dry_sequence_breakers.end());
   bad_word_offsets_.push_back(0);
   for (const auto& word : params_.bad_words) {
     bad_word_ids_.insert(bad_word_ids_.end(), word.begin(), word.end());
     bad_word_offsets_.push_back(static_cast<int32_t>(bad_word_ids_.size()));
   }
 
-  const size_t longest = prompt_length_ + static_cast<size_t>(request.max_new_tokens);
+  // "Unlimited" arrives as a very large number; memory for it is not.
+  constexpr int32_t kLargestReservation = 1 << 20;
+  const size_t longest =
+      prompt_length_ + static_cast<size_t>(std::min(request.max_new_tokens, kLargestReservation));
   tokens_.reserve(longest);
   tokens_.assign(request.prompt.begin(), request.prompt.end());
-  counts_.reserve(longest);
+  counts_.reserve(std::min(longest, static_cast<size_t>(vocab)));
   if (params_.dry_multiplier != 0.0f) dry_workspace_.resize(longest);
   // Counting a sorted copy keeps admission at n log n: entries are then appended, never inserted.
   std::vector<int32_t> sorted(tokens_);
@@ -37,7 +42,7 @@ RequestState::RequestState(const Request& request, uint64_t seed)
   for (const int32_t token : sorted) Count(token, true);
 }
 
-semantics::AdjustInput RequestState::Adjustments(const int32_t* bitmask, int32_t forced) {
+semantics::AdjustInput RequestState::Adjustments(const int32_t* bitmask) {
   semantics::AdjustInput in;
   in.bitmask = bitmask;
   in.has_allowed_ids = params_.allowed_token_ids.has_value();
@@ -50,7 +55,6 @@ semantics::AdjustInput RequestState::Adjustments(const int32_t* bitmask, int32_t
   in.penalty_scope = params_.profile.penalty_scope;
   in.dry = {params_.dry_multiplier, params_.dry_base, params_.dry_allowed_length, params_.dry_range,
             params_.dry_sequence_breakers};
-  in.forced = forced;
   in.tokens = tokens_;
   in.prompt_length = prompt_length_;
   in.counts = counts_;
@@ -80,11 +84,24 @@ void RequestState::Count(int32_t token, bool in_prompt) {
   in_prompt ? ++counts_[at].in_prompt : ++counts_[at].in_output;
 }
 
-void RequestState::Accept(int32_t token) {
-  tokens_.push_back(token);
-  if (params_.dry_multiplier != 0.0f && dry_workspace_.size() < tokens_.size()) {
+// Room for one more token everywhere, before anything changes. The old tokens stay alive until the
+// next growth, because a step's drafts may be a part of them.
+void RequestState::Grow() {
+  if (tokens_.size() == tokens_.capacity()) {
+    std::vector<int32_t> larger;
+    larger.reserve(2 * tokens_.capacity() + 64);
+    larger.assign(tokens_.begin(), tokens_.end());
+    outgrown_ = std::exchange(tokens_, std::move(larger));
+  }
+  if (counts_.size() == counts_.capacity()) counts_.reserve(2 * counts_.capacity() + 64);
+  if (params_.dry_multiplier != 0.0f && dry_workspace_.size() <= tokens_.size()) {
     dry_workspace_.resize(tokens_.capacity());
   }
+}
+
+void RequestState::Accept(int32_t token) {
+  Grow();
+  tokens_.push_back(token);
   Count(token, false);
 }
 

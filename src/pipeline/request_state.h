@@ -14,7 +14,7 @@ namespace sluice {
 class RequestState {
  public:
   // The request is valid.
-  RequestState(const Request& request, uint64_t seed);
+  RequestState(const Request& request, int64_t vocab, uint64_t seed);
 
   const SamplingParams& params() const { return params_; }
   const SelectParams& select() const { return select_; }
@@ -28,7 +28,7 @@ class RequestState {
   NoiseKey Key() const { return {seed_, static_cast<uint32_t>(tokens_.size()), choice_}; }
 
   // What the adjustments of the next token look at.
-  semantics::AdjustInput Adjustments(const int32_t* bitmask, int32_t forced);
+  semantics::AdjustInput Adjustments(const int32_t* bitmask);
 
   // Whether the next token's logits are to be changed at all, a bitmask and a forced token aside.
   bool HasAdjustments() const;
@@ -37,6 +37,7 @@ class RequestState {
   void Rollback(size_t count);  // at most output_length()
 
  private:
+  void Grow();
   void Count(int32_t token, bool in_prompt);
   bool RunsProcessors() const;
 
@@ -47,8 +48,9 @@ class RequestState {
   std::vector<int32_t> bad_word_ids_;
   std::vector<int32_t> bad_word_offsets_;
   std::vector<int32_t> tokens_;
+  std::vector<int32_t> outgrown_;  // the memory of tokens_ before it grew: drafts may lie there
   std::vector<semantics::TokenCount> counts_;  // of tokens_, ascending by id
-  std::vector<uint32_t> dry_workspace_;        // as long as tokens_ may get; empty when DRY is off
+  std::vector<uint32_t> dry_workspace_;        // what DRY may look at; empty when it is off
   size_t prompt_length_;
   uint64_t seed_;
   uint32_t choice_;

@@ -9,8 +9,9 @@ namespace sluice {
 
 void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
             const Execution& execution) {
-  CheckSelectInput("", input, execution);
+  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckPerRow("keys", input.keys.size(), input.logits.rows);
+  CheckMethod(method);
   CheckSize("results", results.size(), input.logits.rows);
   const SelectTable& selection = SelectTableFor(execution.backend);
   const DrawTable& draws = DrawTableFor(execution.backend);

@@ -41,7 +41,8 @@ Sampler::Impl::Impl(const SamplerOptions& options) : options_(options) {
     std::byte* own = base + w * worker_bytes;
     workers_.push_back({{reinterpret_cast<float*>(own), static_cast<size_t>(options.vocab)},
                         {own + values_bytes, row_workspace_},
-                        nullptr});
+                        nullptr,
+                        0});
   }
   slots_.resize(static_cast<size_t>(options.max_requests));
   first_rows_.reserve(slots_.size());
@@ -61,12 +62,13 @@ RequestHandle Sampler::Impl::Add(const Request& request) {
   }
   if (free_slots_.empty()) {
     const int64_t running = options_.max_requests;
-    ThrowInvalid("requests", ToText(running + 1),
-                 "at most max_requests, " + ToText(running) + ", at a time");
+    throw Error(
+        ErrorCode::kExhausted, "requests", ToText(running + 1),
+        std::string("at most max_requests, ").append(ToText(running)).append(", at a time"));
   }
   const int32_t slot = free_slots_.back();
   Slot& taken = slots_[static_cast<size_t>(slot)];
-  taken.state.emplace(request,
+  taken.state.emplace(request, options_.vocab,
                       request.params.seed.has_value() ? *request.params.seed : RandomSeed());
   free_slots_.pop_back();
   return {slot, taken.generation};
@@ -95,25 +97,31 @@ Sampler::~Sampler() = default;
 Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
-RequestHandle Sampler::Add(const Request& request) { return impl_->Add(request); }
-void Sampler::Remove(RequestHandle request) { impl_->Remove(request); }
-uint64_t Sampler::Seed(RequestHandle request) const { return impl_->StateOf(request).seed(); }
+Sampler::Impl& Sampler::Get() const {
+  if (impl_ == nullptr) ThrowInvalid("sampler", "moved from", "one that has not been moved from");
+  return *impl_;
+}
+
+RequestHandle Sampler::Add(const Request& request) { return Get().Add(request); }
+void Sampler::Remove(RequestHandle request) { Get().Remove(request); }
+int32_t Sampler::FreeSlots() const { return Get().FreeSlots(); }
+uint64_t Sampler::Seed(RequestHandle request) const { return Get().StateOf(request).seed(); }
 std::span<const int32_t> Sampler::Tokens(RequestHandle request) const {
-  return impl_->StateOf(request).tokens();
+  return Get().StateOf(request).tokens();
 }
 int64_t Sampler::PromptLength(RequestHandle request) const {
-  return static_cast<int64_t>(impl_->StateOf(request).prompt_length());
+  return static_cast<int64_t>(Get().StateOf(request).prompt_length());
 }
-void Sampler::Step(const StepInput& input, const StepOutput& output) { impl_->Step(input, output); }
+void Sampler::Step(const StepInput& input, const StepOutput& output) { Get().Step(input, output); }
 
 void Sampler::Accept(RequestHandle request, std::span<const int32_t> tokens) {
-  RequestState& state = impl_->StateOf(request);
+  RequestState& state = Get().StateOf(request);
   for (const int32_t token : tokens) CheckInRange("tokens", token, 0, impl_->vocab() - 1);
   for (const int32_t token : tokens) state.Accept(token);
 }
 
 void Sampler::Rollback(RequestHandle request, int64_t count) {
-  RequestState& state = impl_->StateOf(request);
+  RequestState& state = Get().StateOf(request);
   CheckInRange("count", count, 0, static_cast<int64_t>(state.output_length()));
   state.Rollback(static_cast<size_t>(count));
 }

@@ -28,6 +28,7 @@ class Sampler::Impl {
   RequestState& StateOf(RequestHandle request);
   void Step(const StepInput& input, const StepOutput& output);
   int64_t vocab() const { return options_.vocab; }
+  int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }
 
  private:
   struct Slot {
@@ -40,7 +41,8 @@ class Sampler::Impl {
   struct Worker {
     std::span<float> values;
     std::span<std::byte> workspace;
-    std::exception_ptr error;
+    std::exception_ptr error;  // of the first request, in their order, that threw
+    int64_t error_index = 0;
   };
 
   void CheckStep(const StepInput& input, const StepOutput& output);

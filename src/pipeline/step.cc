@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "adjust/adjust_table.h"
 #include "draw/draw_table.h"
 #include "pipeline/sampler_impl.h"
+#include "semantics/cut.h"
 #include "semantics/temperature.h"
 #include "support/rows.h"
 
@@ -13,23 +13,26 @@ namespace sluice {
 void Sampler::Impl::Step(const StepInput& input, const StepOutput& output) {
   CheckStep(input, output);
   std::fill(output.emitted.begin(), output.emitted.end(), 0);
+  std::fill(output.tokens.begin(), output.tokens.end(), TokenResult{});
+  for (Worker& worker : workers_) worker.error = nullptr;
   ForEachRow(options_.parallel, static_cast<int64_t>(input.requests.size()),
              [&](int64_t index, int w) {
                Worker& worker = workers_[static_cast<size_t>(w)];
-               if (worker.error) return;
                try {
                  const size_t i = static_cast<size_t>(index);
                  StepRequestRows(input, output, i, first_rows_[i], worker);
                } catch (...) {  // of a user's processor: it must not cross the parallel-for
+                 if (worker.error && worker.error_index < index) return;
                  worker.error = std::current_exception();
+                 worker.error_index = index;
                }
              });
-  std::exception_ptr first;
-  for (Worker& worker : workers_) {
-    std::exception_ptr error = std::exchange(worker.error, nullptr);
-    if (error && !first) first = error;
+  const Worker* first = nullptr;
+  for (const Worker& worker : workers_) {
+    if (!worker.error) continue;
+    if (first == nullptr || worker.error_index < first->error_index) first = &worker;
   }
-  if (first) std::rethrow_exception(first);
+  if (first != nullptr) std::rethrow_exception(first->error);
 }
 
 void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& output, size_t index,
@@ -42,7 +45,6 @@ void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& ou
   for (size_t d = 0; d <= drafts; ++d) {
     const int64_t r = first_row + static_cast<int64_t>(d);
     TokenResult& result = output.tokens[static_cast<size_t>(r)];
-    result = TokenResult{};
     LogitsView raw = input.logits;
     raw.data = input.logits.Row(r);
     raw.rows = 1;
@@ -72,7 +74,7 @@ LogitsView Sampler::Impl::AdjustedRow(const LogitsView& raw, RequestState& state
 
   const AdjustTable& table = AdjustTableFor(options_.backend);
   table.widen(raw.data, raw.dtype, values);
-  table.adjust(values, state.Adjustments(bitmask, forced));
+  table.adjust(values, state.Adjustments(bitmask));
   for (const LogitsProcessor& processor : state.processors()) {
     if (processor.argmax_invariant && semantics::IsGreedy(state.select())) continue;
     processor.apply(processor.context, state.tokens(), state.prompt_length(), values);
@@ -100,20 +102,21 @@ bool Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request
   if (result.status != RowStatus::kOk) return false;
 
   DraftSource source;
-  SelectInput draft_row = request.draft_sluice;
+  SelectInput draft_row = request.draft_model;
   if (request.draft_probabilities.data != nullptr) {
     source.probabilities = static_cast<const float*>(
         request.draft_probabilities.Row(static_cast<int64_t>(draft_index)));
   } else if (draft_row.logits.data != nullptr) {
     draft_row.params = {&PerRow(draft_row.params, static_cast<int64_t>(draft_index)), 1};
-    draft_row.logits.data = request.draft_sluice.logits.Row(static_cast<int64_t>(draft_index));
+    draft_row.logits.data = request.draft_model.logits.Row(static_cast<int64_t>(draft_index));
     draft_row.logits.rows = 1;
-    source.sluice = &draft_row;
+    source.model = &draft_row;
     source.cut = &request.draft_cuts[draft_index];
   }
   const Verdict verdict = DrawTableFor(options_.backend).verify(row, result.cut, draft, source);
   result.id = verdict.id;
   result.status = verdict.status;
+  if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);
   return verdict.accepted;
 }
 

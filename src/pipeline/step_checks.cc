@@ -29,8 +29,8 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
     }
     CheckInRange("forced", request.forced, -1, vocab - 1);
     if (request.draft_probabilities.data != nullptr) {
-      if (request.draft_sluice.logits.data != nullptr) {
-        ThrowInvalid("draft_probabilities", "given beside draft_sluice", "at most one of the two");
+      if (request.draft_model.logits.data != nullptr) {
+        ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
       }
       CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab);
       CheckDType("draft_probabilities", request.draft_probabilities.dtype, DType::kF32);
@@ -38,11 +38,11 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
       CheckInRange("draft_probabilities.columns", request.draft_probabilities.columns, vocab,
                    vocab);
     }
-    if (request.draft_sluice.logits.data != nullptr) {
-      CheckLogits("draft_sluice.logits", request.draft_sluice.logits);
-      CheckPerRow("draft_sluice.params", request.draft_sluice.params.size(), drafts);
-      CheckInRange("draft_sluice.logits.rows", request.draft_sluice.logits.rows, drafts, drafts);
-      CheckInRange("draft_sluice.logits.vocab", request.draft_sluice.logits.vocab, vocab, vocab);
+    if (request.draft_model.logits.data != nullptr) {
+      CheckLogits("draft_model.logits", request.draft_model.logits);
+      CheckPerRow("draft_model.params", request.draft_model.params.size(), drafts);
+      CheckInRange("draft_model.logits.rows", request.draft_model.logits.rows, drafts, drafts);
+      CheckInRange("draft_model.logits.vocab", request.draft_model.logits.vocab, vocab, vocab);
       CheckSize("draft_cuts", request.draft_cuts.size(), drafts);
     }
     if (output.logprobs.width > 0 && params.logprobs.has_value()) {

@@ -16,7 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Values and ids side by side, in order of neither, padded behind `size` to whole vectors with -inf. The memory holds a whole row: there is no bound to overflow.
+// Values and ids side by side, in order of neither, padded behind `size` to whole vectors with
+// -inf. The memory holds a whole row: there is no bound to overflow.
 struct CandidateList {
   float* x;
   int32_t* ids;
@@ -29,8 +30,8 @@ struct CandidateList {
   }
 };
 
-// Collects what a pass has marked, and what lies behind its last group. masks are padded with zeros to
-// whole words.
+// Collects what a pass has marked, and what lies behind its last group. masks are padded with zeros
+// to whole words.
 template <class Read>
 void Collect(const semantics::Row& row, float threshold, GroupMask* masks, CandidateList& list) {
   const size_t lanes = hn::Lanes(F32());
@@ -94,8 +95,8 @@ inline int64_t CountEqual(const CandidateList& list, float value) {
   const F32 d;
   int64_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    count += static_cast<int64_t>(
-        hn::CountTrue(d, hn::Eq(hn::LoadU(d, list.x + i), hn::Set(d, value))));
+    count +=
+        static_cast<int64_t>(hn::CountTrue(d, hn::Eq(hn::LoadU(d, list.x + i), hn::Set(d, value))));
   }
   return count;
 }
@@ -114,8 +115,8 @@ inline uint64_t MassAtLeast(const CandidateList& list, const float* weights, flo
     const size_t end = HWY_MIN(size, i + kBlockVectors * hn::Lanes(d));
     auto low = hn::Zero(dd), high = hn::Zero(dd);
     for (; i < end; i += hn::Lanes(d)) {
-      const auto w = hn::IfThenElseZero(hn::Ge(hn::LoadU(d, list.x + i), least),
-                                        hn::LoadU(d, weights + i));
+      const auto w =
+          hn::IfThenElseZero(hn::Ge(hn::LoadU(d, list.x + i), least), hn::LoadU(d, weights + i));
       low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
       high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
     }

@@ -1,7 +1,7 @@
 // Vector passes over one row: each reads the row once, at fp32, bf16 or fp16.
 //
-// Included once per SIMD target (hwy/foreach_target.h). Nothing here decides a result: the rules that
-// use these sums and masks are those of semantics/.
+// Included once per SIMD target (hwy/foreach_target.h). Nothing here decides a result: the rules
+// that use these sums and masks are those of semantics/.
 #include "semantics/widen.h"
 
 #if defined(SLUICE_SELECT_ROW_PASS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -42,8 +42,7 @@ struct ReadBf16 {
 struct ReadF16 {
   static VecF32 At(const void* row, size_t i) {
     const hn::Rebind<hwy::float16_t, F32> df16;
-    return hn::PromoteTo(F32(),
-                         hn::LoadU(df16, static_cast<const hwy::float16_t*>(row) + i));
+    return hn::PromoteTo(F32(), hn::LoadU(df16, static_cast<const hwy::float16_t*>(row) + i));
   }
   static float One(const void* row, size_t i) {
     return semantics::WidenF16(static_cast<const uint16_t*>(row)[i]);
@@ -136,8 +135,7 @@ MaxFinding MaxPass(const semantics::Row& row) {
       sum2 = hn::Add(sum2, x2);
       sum3 = hn::Add(sum3, x3);
     }
-    float max = hn::GetLane(
-        hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
+    float max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
     for (; i < end; ++i) {
       const float x = row[static_cast<int64_t>(i)];
       rest += x;
@@ -185,21 +183,21 @@ int64_t CountAtLeast(const semantics::Row& row, float value) {
     count2 = hn::Add(count2, hit(i + 2 * lanes));
     count3 = hn::Add(count3, hit(i + 3 * lanes));
   }
-  int64_t count = -int64_t{hn::GetLane(
-      hn::SumOfLanes(di, hn::Add(hn::Add(count0, count1), hn::Add(count2, count3))))};
+  int64_t count = -int64_t{
+      hn::GetLane(hn::SumOfLanes(di, hn::Add(hn::Add(count0, count1), hn::Add(count2, count3))))};
   for (; i < size; ++i) count += row[static_cast<int64_t>(i)] >= value ? 1 : 0;
   return count;
 }
 
 // 2^(e / lanes) in fixed places of a float's bits, so that adding an integer's bits shifted next to
-// them gives 2^(n + e / lanes): a table exp of one fma, one permute, one shift and one add. The permute
-// looks at the lowest bits of its index only.
+// them gives 2^(n + e / lanes): a table exp of one fma, one permute, one shift and one add. The
+// permute looks at the lowest bits of its index only.
 struct ExpTable {
   HWY_ALIGN float value[HWY_MAX_BYTES / sizeof(float)];
 };
 
-// Relative error of ApproximateTailPass, either way: half a step of 1 / lanes octaves for the table;
-// 1e-4 for the roundings of the argument (2^-24 of 100 octaves, and of the offset, see
+// Relative error of ApproximateTailPass, either way: half a step of 1 / lanes octaves for the
+// table; 1e-4 for the roundings of the argument (2^-24 of 100 octaves, and of the offset, see
 // kLargestOffset) and of the table's entries; and 2^-24, doubled, for each of the additions that a
 // lane of the sum has seen.
 inline double ApproximationError(int64_t size) {
@@ -221,8 +219,8 @@ PassSums ApproximateTailPass(const semantics::Row& row, float threshold, float s
   const size_t lanes = hn::Lanes(d);
   const int shift_bits = lanes == 16 ? 4 : 3;
 
-  // z = round(t * lanes) as the low bits of a float of exponent 23: its lowest bits choose the table
-  // entry, the rest is the integer part of t.
+  // z = round(t * lanes) as the low bits of a float of exponent 23: its lowest bits choose the
+  // table entry, the rest is the integer part of t.
   ExpTable table;
   for (size_t e = 0; e < lanes; ++e) {
     const float power =

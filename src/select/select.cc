@@ -23,20 +23,17 @@ const SelectTable& SelectTableFor(Backend backend) {
 
 size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution) {
   CheckLogits("logits", logits);
+  CheckWorkers(execution);
   return WorkspaceBytes(execution, SelectTableFor(execution.backend).workspace_bytes(logits.vocab));
 }
 
 void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
             const Execution& execution) {
-  CheckSelectInput("", input, execution);
+  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckSize("cuts", cuts.size(), input.logits.rows);
   if (!masses.empty()) CheckSize("masses", masses.size(), input.logits.rows);
-  if (input.keys.empty()) {
-    for (const SelectParams& params : input.params) {
-      if (params.xtc_probability > 0) {
-        ThrowInvalid("keys", "empty", "one NoiseKey for all rows or one a row when XTC is on");
-      }
-    }
+  if (input.keys.empty() && AnyXtc(input.params)) {
+    ThrowInvalid("keys", "empty", "one NoiseKey for all rows or one a row when XTC is on");
   }
 
   const SelectTable& table = SelectTableFor(execution.backend);
@@ -73,18 +70,20 @@ void KeptBitmask(const LogitsView& logits, std::span<const Cut> cuts, std::span<
 
 void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
              const Candidates& candidates, const Execution& execution) {
-  CheckSelectInput("", input, execution);
+  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckSize("cuts", cuts.size(), input.logits.rows);
   const std::span<const int64_t> offsets = candidates.offsets;
   CheckSize("candidates.offsets", offsets.size(), input.logits.rows + 1);
+  CheckInRange("candidates.offsets[0]", offsets.front(), 0, 0);
   for (size_t row = 0; row < cuts.size(); ++row) {
-    if (offsets[row + 1] - offsets[row] != cuts[row].count) {
-      ThrowInvalid("candidates.offsets", ToText(offsets[row + 1] - offsets[row]) + " a row",
-                   "the Cut's count, " + ToText(int64_t{cuts[row].count}));
+    CheckInRange("cuts.count", cuts[row].count, 0, input.logits.vocab);
+    const int64_t end = offsets[row] + cuts[row].count;
+    if (offsets[row + 1] != end) {
+      ThrowInvalid("candidates.offsets", ToText(offsets[row + 1]),
+                   std::string("the running sum of the Cuts' counts, ").append(ToText(end)));
     }
   }
   const int64_t total = offsets.back();
-  CheckInRange("candidates.offsets[0]", offsets.front(), 0, 0);
   if (!candidates.ids.empty()) CheckSize("candidates.ids", candidates.ids.size(), total);
   if (!candidates.logits.empty()) CheckSize("candidates.logits", candidates.logits.size(), total);
   if (!candidates.weights.empty()) {

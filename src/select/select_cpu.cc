@@ -20,8 +20,7 @@ namespace sluice {
 const SelectTable kSelectAvx2 = {N_AVX2::RowMemory::Bytes, N_AVX2::SelectRowOfAnyDType,
                                  MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
 const SelectTable kSelectAvx512 = {N_AVX3::RowMemory::Bytes, N_AVX3::SelectRowOfAnyDType,
-                                   MaskByDefinition, KeptBitmaskByDefinition,
-                                   CollectByDefinition};
+                                   MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
 
 }  // namespace sluice
 #endif

@@ -36,7 +36,7 @@ void Store(void* row, DType dtype, int64_t i, uint32_t fp32_bits, uint16_t half_
 }  // namespace
 
 void MaskByDefinition(const MutableLogitsView& logits, std::span<const Cut> cuts,
-             const Execution& execution) {
+                      const Execution& execution) {
   const uint16_t half_bits = logits.dtype == DType::kBf16 ? 0xff80 : 0xfc00;  // -inf
   ForEachRow(execution.parallel, logits.rows, [&](int64_t r, int) {
     const Cut& cut = cuts[static_cast<size_t>(r)];
@@ -49,8 +49,8 @@ void MaskByDefinition(const MutableLogitsView& logits, std::span<const Cut> cuts
   });
 }
 
-void KeptBitmaskByDefinition(const LogitsView& logits, std::span<const Cut> cuts, std::span<int32_t> bitmask,
-                    const Execution& execution) {
+void KeptBitmaskByDefinition(const LogitsView& logits, std::span<const Cut> cuts,
+                             std::span<int32_t> bitmask, const Execution& execution) {
   const int64_t words = (logits.vocab + 31) / 32;
   ForEachRow(execution.parallel, logits.rows, [&](int64_t r, int) {
     int32_t* kept = bitmask.data() + r * words;
@@ -66,7 +66,7 @@ void KeptBitmaskByDefinition(const LogitsView& logits, std::span<const Cut> cuts
 }
 
 void CollectByDefinition(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder order,
-                const Candidates& candidates, const Execution& execution) {
+                         const Candidates& candidates, const Execution& execution) {
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     const Cut& cut = cuts[static_cast<size_t>(r)];
     if (cut.status != RowStatus::kOk) return;
@@ -80,23 +80,27 @@ void CollectByDefinition(const SelectInput& input, std::span<const Cut> cuts, Ca
     }
     if (order == CandidateOrder::kByRank) semantics::SortByOrder(kept, count);
 
-    const float max = semantics::ScanRow(row).max;
+    // A Cut of another row may keep fewer tokens than it says: the rest is told as nothing.
+    const semantics::RowScan scan = semantics::ScanRow(row);
     const float scale = semantics::ScalesOf(PerRow(input.params, r)).draw;
     const size_t first = static_cast<size_t>(candidates.offsets[static_cast<size_t>(r)]);
-    for (int64_t i = 0; i < count && i < cut.count; ++i) {
+    for (int64_t i = 0; i < cut.count; ++i) {
+      const Token token = i < count ? kept[i] : Token{-semantics::Infinity(), -1};
       const size_t to = first + static_cast<size_t>(i);
-      if (!candidates.ids.empty()) candidates.ids[to] = kept[i].id;
-      if (!candidates.logits.empty()) candidates.logits[to] = kept[i].x;
+      if (!candidates.ids.empty()) candidates.ids[to] = token.id;
+      if (!candidates.logits.empty()) candidates.logits[to] = token.x;
       if (!candidates.weights.empty()) {
-        candidates.weights[to] = semantics::Weight(kept[i].x, max, scale);
+        candidates.weights[to] = scan.status == RowStatus::kOk && i < count
+                                     ? semantics::Weight(token.x, scan.max, scale)
+                                     : 0;
       }
     }
   });
 }
 
 SelectedSet SelectByDefinition(const RowRequest& request, Token* workspace) {
-  const SelectedRow row = semantics::SelectRow(request.row, request.params, request.key,
-                                               request.limits, workspace);
+  const SelectedRow row =
+      semantics::SelectRow(request.row, request.params, request.key, request.limits, workspace);
   SelectedSet selected;
   selected.cut = row.ToCut();
   if (row.status != RowStatus::kOk) return selected;
@@ -107,6 +111,7 @@ SelectedSet SelectByDefinition(const RowRequest& request, Token* workspace) {
   return selected;
 }
 
-const SelectTable kSelectRef = {WorkspaceBytesRef, SelectRowRef, MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
+const SelectTable kSelectRef = {WorkspaceBytesRef, SelectRowRef, MaskByDefinition,
+                                KeptBitmaskByDefinition, CollectByDefinition};
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Selection of one row with vectors: guess a threshold, certify it with an exact count or mass, refine.
+// Selection of one row with vectors: guess a threshold, certify it with an exact count or mass,
+// refine.
 //
 //   guess     a threshold from 64 vectors of the row, as if its body were Gaussian (Qrita's sigma
 //             truncation, with outliers on both sides trimmed away first)
@@ -37,8 +38,8 @@ struct RowMemory {
 
   static size_t Bytes(int64_t vocab) {
     const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
-    return padded * (3 * sizeof(float) + sizeof(semantics::Token)) +
-           padded / kMaxLanes + 2 * sizeof(uint64_t);
+    return padded * (3 * sizeof(float) + sizeof(semantics::Token)) + padded / kMaxLanes +
+           2 * sizeof(uint64_t);
   }
   static RowMemory In(std::byte* memory, int64_t vocab) {
     const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
@@ -103,8 +104,7 @@ inline Body BodyOf(const RowSample& sample) {
     const float n = hn::GetLane(hn::SumOfLanes(d, count));
     if (n < 32.0f) return {false, 0.0f, 0.0f};
     body.mean = hn::GetLane(hn::SumOfLanes(d, sum)) / n;
-    const float variance =
-        hn::GetLane(hn::SumOfLanes(d, squares)) / n - body.mean * body.mean;
+    const float variance = hn::GetLane(hn::SumOfLanes(d, squares)) / n - body.mean * body.mean;
     body.deviation = variance > 0.0f ? std::sqrt(variance) : 0.0f;
     low = body.mean - 2.5f * body.deviation;
     high = body.mean + 2.5f * body.deviation;
@@ -172,7 +172,8 @@ inline void TrimTies(CandidateList& list, float value, int64_t ties, int64_t kep
 }
 
 // Reduces the candidates to those from `lower` on, of whose ties `ties_kept` are kept.
-inline SelectedSet CutAt(RowMemory& memory, float lower, int64_t ties, int64_t ties_kept, float max) {
+inline SelectedSet CutAt(RowMemory& memory, float lower, int64_t ties, int64_t ties_kept,
+                         float max) {
   KeepAtLeast(memory.list, lower);
   TrimTies(memory.list, lower, ties, ties_kept, memory.tokens);
   Cut cut;
@@ -212,8 +213,8 @@ inline MassBoundary FindMassBoundary(const RowMemory& memory, float max, float s
   return found;
 }
 
-// All finite elements, or those from a threshold on, when the guess was wrong: the largest threshold
-// within a factor of what is needed, by exact counts.
+// All finite elements, or those from a threshold on, when the guess was wrong: the largest
+// threshold within a factor of what is needed, by exact counts.
 template <class Read>
 float RefineThreshold(const semantics::Row& row, float too_high, int64_t k) {
   if (CountAtLeast<Read>(row, kLowestFinite) <= k) return kLowestFinite;
@@ -289,8 +290,7 @@ SelectedSet SelectTopK(const semantics::Row& row, const SelectParams& params, Ro
   Weigh(list, max, scale, memory.weights);
   const uint64_t target =
       semantics::TargetMass(params.top_p, MassAtLeast(list, memory.weights, kLowestFinite));
-  const MassBoundary boundary =
-      FindMassBoundary(memory, max, scale, target, params.profile.ties);
+  const MassBoundary boundary = FindMassBoundary(memory, max, scale, target, params.profile.ties);
   return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
 }
 
@@ -303,18 +303,19 @@ inline float SampledMassQuantile(const RowSample& sample, float limit, float max
     for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
       const auto x = hn::Load(d, sample.x + i);
       const auto inside = hn::And(hn::Ge(x, hn::Set(d, value)), hn::Lt(x, hn::Set(d, limit)));
-      sum = hn::Add(sum, hn::IfThenElseZero(
-                             inside, Weights(x, hn::Set(d, max), hn::Set(d, scale))));
+      sum =
+          hn::Add(sum, hn::IfThenElseZero(inside, Weights(x, hn::Set(d, max), hn::Set(d, scale))));
     }
     return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
   };
   const double wanted = share * mass_from(kLowestFinite);
-  return LargestValue(kLowestFinite, limit, [&](float value) { return mass_from(value) >= wanted; });
+  return LargestValue(kLowestFinite, limit,
+                      [&](float value) { return mass_from(value) >= wanted; });
 }
 
 // Top-p when its boundary lies below `limit`, among tokens that hold `share` of the mass there. Too
-// many tokens to collect: guess a band around the boundary, certify it with the exact mass above it,
-// and search the band alone. Only the Cut comes of it.
+// many tokens to collect: guess a band around the boundary, certify it with the exact mass above
+// it, and search the band alone. Only the Cut comes of it.
 template <class Read>
 SelectedSet SelectWideNucleus(const semantics::Row& row, const SelectParams& params,
                               RowMemory& memory, float max, float limit, uint64_t target,
@@ -459,15 +460,16 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   const semantics::Row& row = request.row;
   const SelectParams& params = request.params;
   RowMemory memory = RowMemory::In(workspace, row.size);
-  if (!semantics::AreValid(params, request.limits)) return WithStatus(RowStatus::kBadParam);
+  if (!semantics::AreValid(params, request.limits) || !semantics::IsValid(request.key)) {
+    return WithStatus(RowStatus::kBadParam);
+  }
   const Profile& profile = params.profile;
   const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
   const bool has_top_p = params.top_p < 1.0f;
-  const bool is_covered =
-      params.min_p == 0.0f && params.top_n_sigma == 0.0f && params.typical_p == 1.0f &&
-      params.xtc_probability == 0.0f &&
-      !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
-      !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
+  const bool is_covered = params.min_p == 0.0f && params.top_n_sigma == 0.0f &&
+                          params.typical_p == 1.0f && params.xtc_probability == 0.0f &&
+                          !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
+                          !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
   if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
     return SelectByDefinition(request, memory.tokens);
   }

@@ -11,13 +11,14 @@ namespace {
 
 const TopkTable& TableFor(const Execution& execution) {
   ResolveBackend(execution.backend);  // throws when it is not there
-  return kTopkRef;         // which serves them all
+  return kTopkRef;                    // which serves them all
 }
 
 }  // namespace
 
 size_t TopkWorkspaceBytes(const TopkInput& input, const Execution& execution) {
   CheckLogits("scores", input.scores);
+  CheckWorkers(execution);
   return WorkspaceBytes(execution, TableFor(execution).workspace_bytes(input));
 }
 

@@ -1,4 +1,5 @@
-// Stages 3 to 9 for one row, in their order. The values are adjusted in place in fp32.
+// Stages 3 to 8 for one row, in their order; the forced token (9) is forced.h. The values are
+// adjusted in place in fp32.
 //
 //   3 grammar bitmask, allowed ids    4 bad words    5 min-tokens    6 bias
 //   7 repetition, frequency, presence    8 DRY, then user processors    9 forced token
@@ -25,7 +26,6 @@ struct AdjustInput {
   Penalties penalties = {};
   PenaltyScope penalty_scope = PenaltyScope::kOutput;
   Dry dry = {};
-  int32_t forced = -1;  // -1: no token is forced
 
   std::span<const int32_t> tokens = {};  // prompt and output
   size_t prompt_length = 0;

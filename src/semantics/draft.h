@@ -23,6 +23,9 @@ SLUICE_HD inline bool AcceptsDraft(uint64_t p, uint64_t q, uint32_t u) {
   return q > 0 && (static_cast<uint128_t>(p) << 32) >= static_cast<uint128_t>(uint64_t{u} + 1) * q;
 }
 
+// A greedy row accepts its argmax, whatever the draft was drawn from.
+SLUICE_HD inline bool AcceptsGreedyDraft(int32_t argmax, int32_t draft) { return draft == argmax; }
+
 SLUICE_HD inline uint64_t PositivePart(uint64_t p, uint64_t q) { return p > q ? p - q : 0; }
 
 // A distribution of the target or of a draft model, token by token in id order. Every token must be

@@ -28,7 +28,7 @@ SLUICE_HD inline Winner DrawGumbel(const Row& row, const Cut& cut, float m, floa
     const float x = row[i];
     if (!walk.Keeps(x)) continue;
     const int32_t id = first_id + static_cast<int32_t>(i);
-    const float g = Gumbel(NoiseBits(key, Stream::kTarget, id));
+    const float g = Gumbel(NoiseBits(key, GumbelStream(key), id));
     const Winner candidate{LogWeight(x, m, scale) + g, {x, id}};
     if (Beats(candidate, best)) best = candidate;
   }
@@ -66,7 +66,7 @@ SLUICE_HD inline int32_t DrawCdf(const Row& row, const Cut& cut, float m, float 
                                  const NoiseKey& key) {
   const uint64_t mass = KeptMass(row, cut, m, scale);
   if (mass == 0) return FirstKept(row, cut);
-  const uint64_t threshold = CdfThreshold(key, Stream::kCdf, mass);
+  const uint64_t threshold = CdfThreshold(key, CdfStream(key), mass);
   uint64_t running = 0;
   CutWalk walk(cut);
   for (int64_t i = 0; i < row.size; ++i) {

@@ -32,10 +32,17 @@ SLUICE_HD inline float DryPenalty(const Dry& dry, uint32_t length) {
 }
 
 SLUICE_HD inline bool IsBreaker(const Dry& dry, int32_t id) {
-  for (const int32_t breaker : dry.breakers) {
-    if (breaker == id) return true;
+  size_t begin = 0;
+  size_t end = dry.breakers.size();
+  while (begin < end) {
+    const size_t middle = begin + (end - begin) / 2;
+    if (dry.breakers[middle] < id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
   }
-  return false;
+  return begin < dry.breakers.size() && dry.breakers[begin] == id;
 }
 
 // repeats[d] = how many tokens before and with the d-th from the end equal the last tokens, for d

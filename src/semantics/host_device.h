@@ -22,13 +22,21 @@ SLUICE_HD inline float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits
 SLUICE_HD inline uint64_t BitsOf(double x) { return std::bit_cast<uint64_t>(x); }
 SLUICE_HD inline double DoubleOf(uint64_t bits) { return std::bit_cast<double>(bits); }
 
+SLUICE_HD inline float Fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
-__device__ inline float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-__device__ inline double Fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+  return __fmaf_rn(a, b, c);
 #else
-inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
-inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
+  return std::fma(a, b, c);
 #endif
+}
+
+SLUICE_HD inline double Fma(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
 
 SLUICE_HD inline bool IsNan(float x) { return x != x; }
 SLUICE_HD inline float Infinity() { return FloatOf(0x7f800000u); }

@@ -20,6 +20,18 @@ enum class Stream : uint32_t {
   kCdf = 5,
 };
 
+// The stream of a token's Gumbel noise, and that of a row's cdf draw.
+SLUICE_HD inline Stream GumbelStream(const NoiseKey& key) {
+  return key.stream == DrawStream::kDraft ? Stream::kDraft : Stream::kTarget;
+}
+
+SLUICE_HD inline Stream CdfStream(const NoiseKey& key) {
+  return key.stream == DrawStream::kDraft ? Stream::kDraft : Stream::kCdf;
+}
+
+// A choice shares its word of the counter with the stream.
+SLUICE_HD inline bool IsValid(const NoiseKey& key) { return key.choice < 1u << 24; }
+
 SLUICE_HD inline Block NoiseBlock(const NoiseKey& key, Stream stream, uint32_t index,
                                   uint32_t plane) {
   const uint32_t s = static_cast<uint32_t>(stream) | key.choice << 8;

@@ -44,7 +44,7 @@ SLUICE_HD inline Interval SelectInterval(SortedRow row, const SelectParams& para
   leaves(Filter::kGreedy);
   const bool filters = !IsGreedy(params);
 
-  if (filters && params.min_p > 0 && profile.min_p == MinPStage::kBeforeTopK) {
+  if (filters && params.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) {
     kept = MinP(row, kept, params.min_p, scale);
   }
   leaves(Filter::kMinP);
@@ -63,7 +63,7 @@ SLUICE_HD inline Interval SelectInterval(SortedRow row, const SelectParams& para
   }
   leaves(Filter::kTopP);
 
-  if (filters && params.min_p > 0 && profile.min_p == MinPStage::kLast) {
+  if (filters && params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) {
     kept = MinP(row, kept, params.min_p, scale);
   }
   leaves(Filter::kMinPLast);

@@ -10,11 +10,11 @@ namespace sluice::semantics {
 struct SelectedRow {
   RowStatus status = RowStatus::kOk;
   SortedRow sorted = {nullptr, 0};  // empty with a status
-  SelectTrace trace = {};
+  Interval kept = {0, 0};           // of `sorted`
+  SelectTrace trace = {};           // what each filter left, to explain it
 
-  SLUICE_HD Interval Kept() const { return trace.after[static_cast<int>(Filter::kXtc)]; }
   SLUICE_HD Cut ToCut() const {
-    return status == RowStatus::kOk ? CutOfInterval(sorted, Kept()) : CutOfStatus(status);
+    return status == RowStatus::kOk ? CutOfInterval(sorted, kept) : CutOfStatus(status);
   }
 };
 
@@ -24,7 +24,8 @@ SLUICE_HD inline SelectedRow SelectRow(const Row& row, const SelectParams& param
                                        Token* workspace) {
   SelectedRow selected;
   selected.status =
-      Worse(ScanRow(row).status, AreValid(params, limits) ? RowStatus::kOk : RowStatus::kBadParam);
+      Worse(ScanRow(row).status,
+            AreValid(params, limits) && IsValid(key) ? RowStatus::kOk : RowStatus::kBadParam);
   if (selected.status != RowStatus::kOk) return selected;
 
   int64_t size = 0;
@@ -34,7 +35,7 @@ SLUICE_HD inline SelectedRow SelectRow(const Row& row, const SelectParams& param
   }
   SortByOrder(workspace, size);
   selected.sorted = {workspace, size};
-  SelectInterval(selected.sorted, params, key, &selected.trace);
+  selected.kept = SelectInterval(selected.sorted, params, key, &selected.trace);
   return selected;
 }
 

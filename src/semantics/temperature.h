@@ -22,7 +22,7 @@ struct Scales {
 
 SLUICE_HD inline Scales ScalesOf(const SelectParams& params) {
   const float draw = TemperatureScale(EffectiveTemperature(params.temperature));
-  const bool last = params.profile.temperature == TemperatureStage::kLast;
+  const bool last = params.profile.temperature_stage == TemperatureStage::kLast;
   return {last ? TemperatureScale(1.0f) : draw, draw};
 }
 

@@ -1,10 +1,10 @@
 // Typical sampling: keep the tokens whose surprise is nearest to the mean surprise, until they
 // hold a share p of the mass.
 //
-// In fixed point, over tokens with W > 0: a_i = rint(-t_i * 2^12), h = floor(sum((W >> 16) a) /
-// sum(W
-// >> 16)), key_i = |a_i - h|; K is the least key such that the tokens with key <= K hold mass >=
-// target; keep all of those. a never falls as x falls, so |a - h| <= K is an interval of the order.
+// In fixed point, over tokens with W > 0, w = W >> 16:
+//   a_i = rint(-t_i * 2^12), h = floor(sum(w a) / sum(w)), key_i = |a_i - h|.
+// K is the least key such that the tokens with key <= K hold mass >= target; all of those are kept.
+// a never falls as x falls, so |a - h| <= K is an interval of the order.
 #pragma once
 
 #include "semantics/top_p.h"

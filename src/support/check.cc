@@ -85,6 +85,11 @@ void CheckMatrix(std::string_view parameter, std::string_view columns_name,
         MemberName(parameter, "stride"), ToText(matrix.stride),
         std::string("at least the row's ").append(ToText(matrix.columns)).append(" elements"));
   }
+  constexpr int64_t kMostElements = INT64_MAX / 4;  // so that no byte offset overflows
+  if (matrix.rows > 0 && matrix.stride > kMostElements / matrix.rows) {
+    ThrowInvalid(MemberName(parameter, "stride"), ToText(matrix.stride),
+                 "at most 2^61 elements in all rows");
+  }
   if (matrix.rows == 0) return;
   if (matrix.data == nullptr) {
     ThrowInvalid(MemberName(parameter, "data"), "null", "a pointer to the rows");
@@ -101,8 +106,17 @@ void CheckLogits(std::string_view parameter, const LogitsView& logits) {
               kMaxVocab);
 }
 
-void CheckExecution(const Execution& execution, size_t workspace_bytes) {
+void CheckWorkers(const Execution& execution) {
   CheckInRange("execution.parallel.workers", execution.parallel.workers, 1, 1 << 16);
+}
+
+void CheckMethod(DrawMethod method) {
+  if (method == DrawMethod::kGumbel || method == DrawMethod::kCdf) return;
+  ThrowInvalid("draw_method", ToText(static_cast<int64_t>(method)), "gumbel or cdf");
+}
+
+void CheckExecution(const Execution& execution, size_t workspace_bytes) {
+  CheckWorkers(execution);
   if (execution.workspace.size() < workspace_bytes) {
     ThrowInvalid("execution.workspace.size()",
                  ToText(static_cast<int64_t>(execution.workspace.size())),
@@ -116,13 +130,13 @@ void CheckExecution(const Execution& execution, size_t workspace_bytes) {
 }
 
 void CheckSelectInput(std::string_view parameter, const SelectInput& input,
-                      const Execution& execution) {
+                      const Execution& execution, size_t workspace_bytes) {
   CheckLogits(MemberName(parameter, "logits"), input.logits);
   CheckPerRow(MemberName(parameter, "params"), input.params.size(), input.logits.rows);
   if (!input.keys.empty()) {
     CheckPerRow(MemberName(parameter, "keys"), input.keys.size(), input.logits.rows);
   }
-  CheckExecution(execution, SelectWorkspaceBytes(input.logits, execution));
+  CheckExecution(execution, workspace_bytes);
 }
 
 }  // namespace sluice

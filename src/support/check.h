@@ -52,10 +52,12 @@ void CheckMatrix(std::string_view parameter, std::string_view columns_name,
 void CheckLogits(std::string_view parameter, const LogitsView& logits);
 void CheckDType(std::string_view parameter, DType dtype, DType expected);
 
+void CheckWorkers(const Execution& execution);
 void CheckExecution(const Execution& execution, size_t workspace_bytes);
+void CheckMethod(DrawMethod method);
 
 // What everything that takes a SelectInput shares.
 void CheckSelectInput(std::string_view parameter, const SelectInput& input,
-                      const Execution& execution);
+                      const Execution& execution, size_t workspace_bytes);
 
 }  // namespace sluice

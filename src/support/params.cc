@@ -42,6 +42,10 @@ void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits)
   if (params.name.has_value()) CheckParam(#name, *params.name, range);
 #include "sluice/params.def"
 
+  if (params.logprobs.has_value()) CheckInRange("logprobs", *params.logprobs, -1, vocab);
+  CheckInRange("draw_method", static_cast<int64_t>(params.draw_method), 0, 1);
+  CheckInRange("draft_mode", static_cast<int64_t>(params.draft_mode), 0, 1);
+  CheckInRange("logprob_mode", static_cast<int64_t>(params.logprob_mode), 0, 3);
   CheckIds("dry_sequence_breakers", params.dry_sequence_breakers, vocab);
   CheckIds("stop_token_ids", params.stop_token_ids, vocab);
   for (const BiasEntry& entry : params.logit_bias) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "sluice/execution.hpp"
+#include "sluice/params.hpp"
 #include "support/float_environment.h"
 
 namespace sluice {
@@ -30,12 +31,26 @@ inline size_t WorkspaceBytes(const Execution& execution, size_t bytes_a_worker) 
   return static_cast<size_t>(execution.parallel.workers) * RoundUp(bytes_a_worker);
 }
 
+// Whether some row's parameters need a key to select.
+inline bool AnyXtc(std::span<const SelectParams> params) {
+  for (const SelectParams& row : params) {
+    if (!(row.xtc_probability == 0.0f)) return true;
+  }
+  return false;
+}
+
+// Not inlined, so that no arithmetic of the body moves out of the environment.
+template <typename Body>
+[[gnu::noinline]] void CallBody(Body& body, int64_t row, int worker) {
+  body(row, worker);
+}
+
 // body(row, worker) for every row, each in the defined floating-point environment.
 template <typename Body>
 void ForEachRow(const ParallelFor& parallel, int64_t rows, Body&& body) {
   auto task = [](void* state, int64_t row, int worker) {
     const FloatEnvironment environment;
-    (*static_cast<std::remove_reference_t<Body>*>(state))(row, worker);
+    CallBody(*static_cast<std::remove_reference_t<Body>*>(state), row, worker);
   };
   if (parallel.run != nullptr) {
     parallel.run(parallel.context, rows, task, &body);

@@ -68,7 +68,6 @@ class AdjustTest : public BackendTest {
     input.penalty_scope = request.scope;
     input.dry = request.dry;
     input.dry.breakers = request.breakers;
-    input.forced = forced;
     input.tokens = tokens;
     input.prompt_length = request.prompt.size();
     input.counts = counts;

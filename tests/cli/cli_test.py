@@ -40,6 +40,20 @@ def run_on_terminal(*args, **variables):
     return process.returncode, output.decode("utf-8")
 
 
+class Backends(unittest.TestCase):
+    def test_the_environment_names_one(self):
+        self.assertEqual(run("demo", SLUICE_BACKEND="ref").returncode, 0)
+        result = run("demo", SLUICE_BACKEND="tpu")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('backend = "tpu" is not allowed: auto, cpu', result.stderr)
+
+    def test_every_backend_draws_the_same(self):
+        listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
+        texts = {run("demo", SLUICE_BACKEND=backend["name"]).stdout
+                 for backend in listed if backend["available"]}
+        self.assertEqual(len(texts), 1)
+
+
 class Demo(unittest.TestCase):
     def test_shows_every_stage(self):
         result = run("demo")

@@ -76,13 +76,13 @@ TEST_P(VerifyLaw, FirstAndBonusTokenFollowTheTarget) {
       drafts.probabilities = {q.data, q.rows, q.vocab, q.stride, q.dtype, q.device};
     } else if (source == Source::kSluice) {
       // Drawn with the very keys of the target: acceptance and recovery have streams of their own.
-      drafts.sluice = {draft_model.view(), {&params, 1}, keys};
-      Sample(drafts.sluice, method, draft_results, execution);
+      drafts.model = {draft_model.view(), {&params, 1}, keys};
+      Sample(drafts.model, method, draft_results, execution);
       for (size_t i = 0; i < draft_results.size(); ++i) {
         ids[i] = draft_results[i].id;
         cuts[i] = draft_results[i].cut;
       }
-      drafts.sluice_cuts = cuts;
+      drafts.model_cuts = cuts;
     }
     Verify({target.view(), {&params, 1}, keys}, drafts, DraftMode::kReject, method, results,
            emitted, execution);

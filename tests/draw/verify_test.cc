@@ -186,12 +186,16 @@ TEST_P(VerifyReject, EqualsTheDefinitionForEveryKindOfDraft) {
         {{.first_row = first_row, .ids = ids}, q_certain},
         {{.first_row = first_row, .ids = ids, .probabilities = Probabilities(probabilities)},
          q_given},
-        {{.first_row = first_row, .ids = ids, .sluice = draft_input, .sluice_cuts = draft_cuts},
+        {{.first_row = first_row, .ids = ids, .model = draft_input, .model_cuts = draft_cuts},
          q_sluice},
     };
     const TokenResult bonus = Sampled(input, DrawMethod::kGumbel, backend())[1];
     for (const auto& [drafts, q] : sources) {
-      const Reference expected(p, q, draft, keys[0], first);
+      Reference expected(p, q, draft, keys[0], first);
+      if (params.temperature == 0.0f) {  // a greedy row accepts its argmax alone
+        expected.accepted = draft == first;
+        expected.id = first;
+      }
       const auto verdicts =
           Verified(input, drafts, DraftMode::kReject, DrawMethod::kGumbel, {backend()});
       EXPECT_EQ(verdicts.results[0].id, expected.id);
@@ -233,12 +237,12 @@ TEST_P(VerifyReject, EveryDraftIsComparedWithItsOwnRows) {
       auto drafts_of = [&](std::span<const int64_t> first_row, size_t first, size_t count) {
         Drafts drafts{.first_row = first_row, .ids = std::span(ids).subspan(first, count)};
         if (sluice) {
-          drafts.sluice = draft_input;
-          drafts.sluice.logits.data = draft_model.view().Row(static_cast<int64_t>(first));
-          drafts.sluice.logits.rows = static_cast<int64_t>(count);
-          drafts.sluice.params = draft_input.params.subspan(first, count);
-          drafts.sluice.keys = draft_input.keys.subspan(first, count);
-          drafts.sluice_cuts = std::span(cuts).subspan(first, count);
+          drafts.model = draft_input;
+          drafts.model.logits.data = draft_model.view().Row(static_cast<int64_t>(first));
+          drafts.model.logits.rows = static_cast<int64_t>(count);
+          drafts.model.params = draft_input.params.subspan(first, count);
+          drafts.model.keys = draft_input.keys.subspan(first, count);
+          drafts.model_cuts = std::span(cuts).subspan(first, count);
         } else {
           drafts.probabilities = Probabilities(given);
           drafts.probabilities.data = given.view().Row(static_cast<int64_t>(first));

@@ -72,10 +72,10 @@ inline Profile AnyProfile(Bytes& bytes) {
   Profile profile;
   profile.ties = static_cast<Ties>(bits & 1u);
   profile.top_k_top_p = static_cast<TopKTopP>(bits >> 1 & 1u);
-  profile.min_p = static_cast<MinPStage>(bits >> 2 & 1u);
+  profile.min_p_stage = static_cast<MinPStage>(bits >> 2 & 1u);
   profile.top_p_boundary = static_cast<TopPBoundary>(bits >> 3 & 1u);
   profile.penalty_scope = static_cast<PenaltyScope>(bits >> 4 & 1u);
-  profile.temperature = static_cast<TemperatureStage>(bits >> 5 & 1u);
+  profile.temperature_stage = static_cast<TemperatureStage>(bits >> 5 & 1u);
   return profile;
 }
 

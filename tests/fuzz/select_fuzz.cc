@@ -47,7 +47,7 @@ void CheckCollect(const SelectInput& input, const Cut& cut, const CutMass& mass,
     Check(weights[i] <= weights[i - 1]);
   }
   const bool one_temperature =
-      input.params[0].profile.temperature == TemperatureStage::kBeforeTruncation;
+      input.params[0].profile.temperature_stage == TemperatureStage::kBeforeTruncation;
   Check(!one_temperature || total == mass.kept);
   std::sort(ids.begin(), ids.end());
   Check(ids == kept);
@@ -85,7 +85,7 @@ void CheckShards(const SelectInput& input, DrawMethod method, const TokenResult&
     first += width;
   }
   TokenResult result;
-  SampleShards(shards, input.params, input.keys, input.limits, method, {&result, 1});
+  SampleShards({shards, input.params, input.keys, input.limits}, method, {&result, 1}, {});
   Check(SameBits(result, expected));
 }
 

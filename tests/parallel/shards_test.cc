@@ -64,10 +64,10 @@ void ExpectEqualToUnsplit(const std::vector<std::vector<float>>& rows, DType dty
   const Batch whole(rows, dtype);
   const SelectInput input{whole.view(), params, keys};
   std::vector<Cut> cuts(rows.size());
-  SelectShards(split.shards(), params, keys, {}, cuts);
+  SelectShards({split.shards(), params, keys, {}}, cuts, {});
   EXPECT_TRUE(SameSequence(cuts, Selected(input).cuts));
   std::vector<TokenResult> results(rows.size());
-  SampleShards(split.shards(), params, keys, {}, method, results);
+  SampleShards({split.shards(), params, keys, {}}, method, results, {});
   EXPECT_TRUE(SameSequence(results, Sampled(input, method)));
 }
 
@@ -131,7 +131,7 @@ TEST(Shards, EqualTheUnsplitRowWhereMassesMeetTheirTargetExactly) {
       params.xtc_threshold = random.Pick(shares);
     }
     params.profile = kProfiles[random.Bits() % std::size(kProfiles)].profile;
-    params.profile.temperature = TemperatureStage::kBeforeTruncation;
+    params.profile.temperature_stage = TemperatureStage::kBeforeTruncation;
     const NoiseKey key{random.Bits(), 0, 0};
     const Split split({row}, UnevenWidths(vocab, 2, random), {DType::kF32});
     ExpectEqualToUnsplit({row}, DType::kF32, split, {&params, 1}, {&key, 1}, DrawMethod::kCdf);
@@ -165,7 +165,7 @@ TEST(Shards, AMaskedShardIsNoTroubleAndAMaskedRowIs) {
     const NoiseKey key{random.Bits(), 0, 0};
     ExpectEqualToUnsplit(rows, DType::kF32, split, {&params, 1}, {&key, 1}, DrawMethod::kGumbel);
     std::vector<TokenResult> results(3);
-    SampleShards(split.shards(), {&params, 1}, {&key, 1}, {}, DrawMethod::kCdf, results);
+    SampleShards({split.shards(), {&params, 1}, {&key, 1}, {}}, DrawMethod::kCdf, results, {});
     EXPECT_EQ(results[0].status, RowStatus::kOk);
     EXPECT_EQ(results[1].status, RowStatus::kEmptySupport);
     EXPECT_EQ(results[1].id, -1);
@@ -194,7 +194,7 @@ TEST(Shards, TheWorstTroubleOfAnyShardIsTheRows) {
     const NoiseKey key;
     const Split split({c.row}, {2, 2, 2}, {DType::kF32});
     std::vector<Cut> cuts(1);
-    SelectShards(split.shards(), {&params, 1}, {&key, 1}, {}, cuts);
+    SelectShards({split.shards(), {&params, 1}, {&key, 1}, {}}, cuts, {});
     EXPECT_EQ(cuts[0].status, c.status);
     EXPECT_TRUE(SameBits(cuts[0], Selected({Batch({c.row}).view(), {&params, 1}}).cuts[0]));
   }
@@ -205,9 +205,9 @@ TEST(Shards, HaveTheLimitsThatTheyAreGiven) {
   const SelectParams params{.temperature = 3.0f};
   const NoiseKey key;
   std::vector<Cut> cuts(1);
-  SelectShards(split.shards(), {&params, 1}, {&key, 1}, {}, cuts);
+  SelectShards({split.shards(), {&params, 1}, {&key, 1}, {}}, cuts, {});
   EXPECT_EQ(cuts[0].status, RowStatus::kBadParam);
-  SelectShards(split.shards(), {&params, 1}, {&key, 1}, {.max_temperature = 5.0f}, cuts);
+  SelectShards({split.shards(), {&params, 1}, {&key, 1}, {.max_temperature = 5.0f}}, cuts, {});
   EXPECT_EQ(cuts[0].status, RowStatus::kOk);
   EXPECT_EQ(cuts[0].count, 4);
 }
@@ -258,7 +258,7 @@ TEST(Shards, NoiseIsKeyedByTheGlobalIdUpToTheLastOne) {
     for (uint64_t seed = 0; seed < 2; ++seed) {
       const NoiseKey key{seed, 0, 0};
       std::vector<TokenResult> results(1);
-      SampleShards(split.shards(), {&params, 1}, {&key, 1}, {}, method, results);
+      SampleShards({split.shards(), {&params, 1}, {&key, 1}, {}}, method, results, {});
       EXPECT_TRUE(SameSequence(results, Sampled({whole.view(), {&params, 1}, {&key, 1}}, method)));
       EXPECT_LT(results[0].id, vocab - 1);
     }

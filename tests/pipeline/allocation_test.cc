@@ -72,11 +72,13 @@ TEST(Allocation, NoCallAllocates) {
   for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
     EXPECT_EQ(AllocationsOf([&] { Draw(input, method, cuts, results, execution); }), 0);
     EXPECT_EQ(AllocationsOf([&] { Sample(input, method, results, execution); }), 0);
-    EXPECT_EQ(
-        AllocationsOf([&] { SampleShards(shards, {&params, 1}, {&key, 1}, {}, method, results); }),
-        0);
+    EXPECT_EQ(AllocationsOf([&] {
+                SampleShards({shards, {&params, 1}, {&key, 1}, {}}, method, results, {});
+              }),
+              0);
   }
-  EXPECT_EQ(AllocationsOf([&] { SelectShards(shards, {&params, 1}, {&key, 1}, {}, cuts); }), 0);
+  EXPECT_EQ(AllocationsOf([&] { SelectShards({shards, {&params, 1}, {&key, 1}, {}}, cuts, {}); }),
+            0);
   Sample(input, DrawMethod::kCdf, results, execution);
   const LogprobLists lists{20, std::span(ids).first(160), std::span(values).first(160)};
   EXPECT_EQ(AllocationsOf([&] {
@@ -88,8 +90,8 @@ TEST(Allocation, NoCallAllocates) {
   Drafts given = certain;
   given.probabilities = Matrix(q);
   Drafts sluice_drafts = certain;
-  sluice_drafts.sluice = input;
-  sluice_drafts.sluice_cuts = cuts;
+  sluice_drafts.model = input;
+  sluice_drafts.model_cuts = cuts;
   for (const Drafts& drafts : {certain, given, sluice_drafts}) {
     EXPECT_EQ(AllocationsOf([&] {
                 Verify(input, drafts, DraftMode::kReject, DrawMethod::kCdf, results, emitted,
@@ -132,7 +134,7 @@ TEST(Allocation, NoStepAllocates) {
         {.request = AddTo(sampler, literal.back()), .drafts = drafts, .bitmask = bitmask});
     if (i % 3 == 1) requests.back().draft_probabilities = Matrix(q);
     if (i % 3 == 2) {
-      requests.back().draft_sluice = draft_input;
+      requests.back().draft_model = draft_input;
       requests.back().draft_cuts = draft_cuts;
     }
     for (int r = 0; r < 3; ++r) rows.push_back(MakeRow(kAllRowKinds[i], kVocab, random));

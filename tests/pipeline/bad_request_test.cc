@@ -109,7 +109,23 @@ TEST(BadRequest, AddTakesNoSlotWhenItThrows) {
   }
   ExpectErrors(cases, add);
   sampler.Add({});
-  ExpectError([&] { sampler.Add({}); }, "requests", "2", "at most max_requests, 1, at a time");
+  EXPECT_EQ(sampler.FreeSlots(), 0);
+  ExpectError([&] { sampler.Add({}); }, "requests", "2", "at most max_requests, 1, at a time",
+              ErrorCode::kExhausted);
+}
+
+TEST(BadRequest, MoreLogprobsThanTokensAreRefusedAtOnce) {
+  Sampler sampler({.vocab = 4});
+  SamplingParams params;
+  params.logprobs = 5;
+  ExpectError([&] { sampler.Add({.params = params}); }, "logprobs", "5", "[-1, 4]");
+}
+
+TEST(BadRequest, AMovedFromSamplerSaysSo) {
+  Sampler sampler({.vocab = 4});
+  const Sampler moved = std::move(sampler);
+  ExpectError([&] { sampler.Add({}); }, "sampler", "moved from",  // NOLINT(bugprone-use-after-move)
+              "one that has not been moved from");
 }
 
 TEST(BadRequest, AStaleHandleIsNeverAnotherRequest) {
@@ -192,8 +208,8 @@ struct StepCall {
   }
   void UseSluiceDraft() {
     requests[1].draft_probabilities = {};
-    requests[1].draft_sluice.logits = {q.data(), 1, 4, 4};
-    requests[1].draft_sluice.params = {&draft_params, 1};
+    requests[1].draft_model.logits = {q.data(), 1, 4, 4};
+    requests[1].draft_model.params = {&draft_params, 1};
     requests[1].draft_cuts = draft_cuts;
   }
   void Run() {
@@ -214,10 +230,10 @@ std::vector<BadCase<StepCall>> StepCases() {
   auto q = ViewCases<StepCall>(
       "draft_probabilities", "columns", 4, kMaxVocab,
       [](StepCall& s) -> MatrixView& { return s.requests[1].draft_probabilities; });
-  auto sluice = ViewCases<StepCall>("draft_sluice.logits", "vocab", 4, kMaxVocab,
+  auto sluice = ViewCases<StepCall>("draft_model.logits", "vocab", 4, kMaxVocab,
                                     [](StepCall& s) -> LogitsView& {
                                       if (s.requests[1].draft_cuts.empty()) s.UseSluiceDraft();
-                                      return s.requests[1].draft_sluice.logits;
+                                      return s.requests[1].draft_model.logits;
                                     });
   for (auto* optional : {&outputs, &q, &sluice}) {
     std::erase_if(*optional, [](const auto& c) { return c.value == "null"; });
@@ -234,8 +250,8 @@ std::vector<BadCase<StepCall>> StepCases() {
                   "bitmask.size()", "1", "2"},
                  {[](StepCall& s) { s.requests[0].forced = 4; }, "forced", "4", "[-1, 3]"},
                  {[](StepCall& s) { s.requests[0].forced = -2; }, "forced", "-2", "[-1, 3]"},
-                 {[](StepCall& s) { s.requests[1].draft_sluice.logits = s.logits; },
-                  "draft_probabilities", "given beside draft_sluice", "at most one of the two"},
+                 {[](StepCall& s) { s.requests[1].draft_model.logits = s.logits; },
+                  "draft_probabilities", "given beside draft_model", "at most one of the two"},
                  {[](StepCall& s) { s.requests[1].draft_probabilities.rows = 2; },
                   "draft_probabilities.rows", "2", "1"},
                  {[](StepCall& s) { s.requests[1].draft_probabilities.columns = 3; },
@@ -244,9 +260,9 @@ std::vector<BadCase<StepCall>> StepCases() {
                   "draft_probabilities.dtype", "float16", "float32", ErrorCode::kInvalidType},
                  {[](StepCall& s) {
                     s.UseSluiceDraft();
-                    s.requests[1].draft_sluice.params = {};
+                    s.requests[1].draft_model.params = {};
                   },
-                  "draft_sluice.params.size()", "0", "1 or the number of rows, 1"},
+                  "draft_model.params.size()", "0", "1 or the number of rows, 1"},
                  {[](StepCall& s) {
                     s.UseSluiceDraft();
                     s.requests[1].draft_cuts = {};

@@ -151,7 +151,7 @@ TEST_P(StepDrafts, RejectIsVerifyOnTheAdjustedRows) {
       if (source == Source::kGiven) {
         request.draft_probabilities = {q.data, q.rows, q.vocab, q.stride, q.dtype, q.device};
       } else if (source == Source::kSluice) {
-        request.draft_sluice = draft_input;
+        request.draft_model = draft_input;
         request.draft_cuts = draft_cuts;
       }
       const Stepped stepped = StepAll(sampler, rows.view(), {&request, 1});
@@ -187,8 +187,8 @@ TEST_P(StepDrafts, RejectIsVerifyOnTheAdjustedRows) {
             one.probabilities = {own_q.data,   own_q.rows,  own_q.vocab,
                                  own_q.stride, own_q.dtype, own_q.device};
           } else if (source == Source::kSluice) {
-            one.sluice = {two_draft_rows.view(), {&draft_params, 1}, {&key, 1}};
-            one.sluice_cuts = two_cuts;
+            one.model = {two_draft_rows.view(), {&draft_params, 1}, {&key, 1}};
+            one.model_cuts = two_cuts;
           }
           std::vector<TokenResult> results(2);
           std::vector<int32_t> counts(1);

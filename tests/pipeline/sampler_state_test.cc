@@ -113,6 +113,25 @@ TEST(SamplerState, AnOutputMayGrowBeyondWhatWasReserved) {
   }
 }
 
+// Drafts found in the history itself, as prompt lookup does, stay readable while it grows.
+TEST(SamplerState, DraftsMayBePartOfTheHistory) {
+  const std::vector<int32_t> prompt(40, 2);
+  const Batch batch(std::vector(31, std::vector<float>{0, 0, 9, 0}));
+  Sampler sampler({.vocab = 4});
+  const RequestHandle handle =
+      sampler.Add({.params = {.temperature = 0.0f}, .prompt = prompt, .max_new_tokens = 0});
+  const StepRequest request{.request = handle, .drafts = sampler.Tokens(handle).first(30)};
+  StepTokens(sampler, batch.view(), {&request, 1});
+  EXPECT_TRUE(SameSequence(sampler.Tokens(handle), std::vector<int32_t>(71, 2)));
+}
+
+// "Unlimited" is not a reservation of gigabytes.
+TEST(SamplerState, AVeryLongOutputReservesLittle) {
+  Sampler sampler({.vocab = 100});
+  const RequestHandle handle = sampler.Add({.max_new_tokens = INT32_MAX});
+  EXPECT_EQ(sampler.Tokens(handle).size(), 0u);
+}
+
 TEST(SamplerState, AnUnseededRequestReportsTheSeedThatReplaysIt) {
   const std::vector<float> flat(200, 0.0f);
   const Batch batch({flat});

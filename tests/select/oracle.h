@@ -96,7 +96,7 @@ class Oracle {
     std::stable_sort(tokens_.begin(), tokens_.end(),
                      [](const OracleToken& a, const OracleToken& b) { return a.x > b.x; });
     float temperature = std::max(p_.temperature, 0.01f);
-    if (p_.profile.temperature == TemperatureStage::kLast) temperature = 1.0f;
+    if (p_.profile.temperature_stage == TemperatureStage::kLast) temperature = 1.0f;
     const float c = 0x1.715476p+0f / temperature;
     for (OracleToken& token : tokens_) {
       const float d = token.x - tokens_[0].x;
@@ -119,7 +119,7 @@ class Oracle {
 
   void RunFilters(CutMass& mass) {
     const Profile& profile = p_.profile;
-    if (profile.min_p == MinPStage::kBeforeTopK) MinP();
+    if (profile.min_p_stage == MinPStage::kBeforeTopK) MinP();
     TopNSigma();
     Typical();
     const std::vector<OracleToken> survivors = tokens_;
@@ -133,7 +133,7 @@ class Oracle {
     } else {
       TopP(mass);
     }
-    if (profile.min_p == MinPStage::kLast) MinP();
+    if (profile.min_p_stage == MinPStage::kLast) MinP();
     Xtc();
   }
 

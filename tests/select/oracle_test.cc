@@ -48,9 +48,10 @@ std::string Describe(const SelectParams& p) {
                                                      p.top_p, p.min_p, p.top_n_sigma, p.typical_p,
                                                      p.xtc_probability, p.xtc_threshold}) +
          " switches " +
-         ::testing::PrintToString(std::vector<int>{
-             static_cast<int>(f.ties), static_cast<int>(f.top_k_top_p), static_cast<int>(f.min_p),
-             static_cast<int>(f.top_p_boundary), static_cast<int>(f.temperature)});
+         ::testing::PrintToString(
+             std::vector<int>{static_cast<int>(f.ties), static_cast<int>(f.top_k_top_p),
+                              static_cast<int>(f.min_p_stage), static_cast<int>(f.top_p_boundary),
+                              static_cast<int>(f.temperature_stage)});
 }
 
 NoiseKey RandomKey(Random& random) {
@@ -65,9 +66,9 @@ SelectParams AnyParams(int64_t vocab, Random& random) {
     Profile& profile = params.profile;
     profile.ties = random.Coin() ? Ties::kAll : Ties::kLowestId;
     profile.top_k_top_p = random.Coin() ? TopKTopP::kJoint : TopKTopP::kSequential;
-    profile.min_p = random.Coin() ? MinPStage::kLast : MinPStage::kBeforeTopK;
+    profile.min_p_stage = random.Coin() ? MinPStage::kLast : MinPStage::kBeforeTopK;
     profile.top_p_boundary = random.Coin() ? TopPBoundary::kInclusive : TopPBoundary::kExclusive;
-    profile.temperature =
+    profile.temperature_stage =
         random.Coin() ? TemperatureStage::kLast : TemperatureStage::kBeforeTruncation;
   }
   return params;

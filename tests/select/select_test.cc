@@ -82,7 +82,7 @@ TEST_P(SelectPromise, CutBitmaskCandidatesAndMaskDescribeOneSet) {
         EXPECT_TRUE(SameBits(by_rank.logits[at], batch.Get(row, by_rank.ids[at])));
       }
       // Where the draw's temperature is that of the filters, the weights add up to the kept mass.
-      if (mixed.params[r].profile.temperature == TemperatureStage::kBeforeTruncation) {
+      if (mixed.params[r].profile.temperature_stage == TemperatureStage::kBeforeTruncation) {
         EXPECT_EQ(mass, selection.masses[r].kept);
       }
     }
