@@ -2,28 +2,23 @@
 include(GoogleTest)
 
 find_package(GTest QUIET)
-find_package(rapidcheck CONFIG QUIET)
 
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
 
-# sluice_add_test(NAME name SOURCES file... [LABELS label...] [PROPERTY] [LIBRARIES target...])
+# sluice_add_test(NAME name SOURCES file... [LABELS label...] [LIBRARIES target...])
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
 # folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs.
-# PROPERTY asks for RapidCheck. A test with a .cu file gets the label `cuda` and is left out where
+# A test with a .cu file gets the label `cuda` and is left out where
 # CUDA is off. The main is GoogleTest's own.
 #
 # The executables depend on nothing but the C library, so that they can be copied to a GPU machine
 # that has no package manager.
 function(sluice_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "PROPERTY" "NAME" "SOURCES;LABELS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LABELS;LIBRARIES")
   if(NOT GTest_FOUND)
     return()  # said once by tests/CMakeLists.txt
-  endif()
-  if(arg_PROPERTY AND NOT rapidcheck_FOUND)
-    message(STATUS "Sluice: RapidCheck not found, the test ${arg_NAME} is off")
-    return()
   endif()
   set(cuda_sources ${arg_SOURCES})
   list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
@@ -34,9 +29,6 @@ function(sluice_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics ${arg_LIBRARIES})
-  if(arg_PROPERTY)
-    target_link_libraries(${arg_NAME} PRIVATE rapidcheck_gtest)
-  endif()
   target_link_libraries(${arg_NAME} PRIVATE GTest::gtest GTest::gtest_main)
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
     target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)

@@ -17,7 +17,6 @@ packages_of() {
       ;;
     test)
       echo "libgtest-dev        unit tests"
-      echo "librapidcheck-dev   property tests"
       echo "pkg-config          test of the installed package"
       echo "python3             test of the include rules"
       echo "clang               fuzz tests"
