@@ -35,7 +35,14 @@ tidy: ## clang-tidy over every source file (slow)
 	git ls-files '*.cc' ':!tests/install' ':!tests/fuzz' ':!tests/compile_fail' | \
 		xargs -P "$$(nproc)" -n 1 clang-tidy-19 --quiet -p build/dev
 
-bench docs wheel:
+bench: ## time selection on the CPU, next to the floor and to its peers (some minutes)
+	@scripts/setup.sh build
+	cmake --preset release
+	cmake --build --preset release --target sluice
+	@mkdir -p bench/results
+	build/release/sluice bench select --json bench/results/select-cpu.json
+
+docs wheel:
 	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2
 	@exit 2
 

@@ -6,15 +6,23 @@
 
 #include "support/check.h"
 
+#if SLUICE_HAS_CPU
+#include <cpuid.h>
+#endif
+
 namespace sluice {
 namespace {
 
 #if SLUICE_HAS_CPU
+bool HasF16c() {  // not a word of every compiler's __builtin_cpu_supports
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 // What Highway's targets of these names use.
 bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && HasF16c();
 }
 bool HasAvx512() {
   return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&

@@ -391,9 +391,10 @@ SelectedSet SelectTopP(const semantics::Row& row, const SelectParams& params, Ro
     // What the candidates add to the sum is exactly 1 each.
     const double unit =
         0x1p40 * std::exp2(static_cast<double>(semantics::LogWeight(threshold, max, scale)));
-    const double error = ApproximationError(row.size);
-    const double rest = std::max(0.0, static_cast<double>(sums.tail) - static_cast<double>(in_sum));
-    const double doubt = error * (rest + static_cast<double>(in_sum) * 0x1p-8);
+    const TailError error = ApproximationError(row.size);
+    const double sum = static_cast<double>(sums.tail);
+    const double rest = std::max(0.0, sum - static_cast<double>(in_sum));
+    const double doubt = error.power * rest + error.sum * sum;
     // Each weight is rounded down by less than one unit.
     const double least =
         std::max(0.0, (rest - doubt) * unit - static_cast<double>(row.size)) * (1.0 - 1e-9);

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from collections import Counter
 
@@ -168,6 +169,32 @@ class Parameters(unittest.TestCase):
             self.assertIn(flag, result.stdout)
         self.assertIn("inspect", run("--help").stdout)
         self.assertRegex(run("--version").stdout, r"^sluice \d+\.\d+\.\d+\n$")
+
+
+class Bench(unittest.TestCase):
+    def test_quick_run_is_exact_and_its_json_has_every_cell(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bench.json")
+            result = run("bench", "select", "--quick", "--vocab", "4096", "--task",
+                         "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked",
+                         "--json", path)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        self.assertEqual(set(report), {"env", "commit", "rows"})
+        self.assertTrue({"cpu", "cores", "compiler", "os"} <= set(report["env"]))
+        listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
+        backends = sum(b["available"] for b in listed)
+        # 3 tasks with a peer each, 2 kinds of rows, 2 dtypes, hot and cold.
+        self.assertEqual(len(report["rows"]), 3 * 2 * 2 * 2 * backends)
+        for row in report["rows"]:
+            self.assertTrue(row["exact"], row)
+            for key in ("ns", "floor_ns", "peer_ns"):
+                self.assertGreater(row[key], 0, row)
+            self.assertIn(row["task"], result.stdout)
+            self.assertIn(row["peer"], result.stdout)
+        for flag in ("--task", "--distribution", "--dtype", "--backend"):
+            self.assertEqual(run("bench", "select", flag, "no-such").returncode, 2, flag)
 
 
 class Output(unittest.TestCase):

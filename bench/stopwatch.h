@@ -1,0 +1,34 @@
+// Times of single calls, and what is said about many of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace sluice::bench {
+
+// Nanoseconds that one call takes, by the steady clock: reading it twice costs some 30 ns, which
+// stay in.
+template <typename Call>
+double TimeOf(const Call& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  const auto end = std::chrono::steady_clock::now();
+  return std::chrono::duration<double, std::nano>(end - start).count();
+}
+
+// One number for calls on many rows, in nanoseconds; 0 when there were none.
+struct Timing {
+  int64_t calls = 0;
+  double median = 0.0;
+  double mean = 0.0;  // without the slowest hundredth: those were interrupted
+  double floor =
+      0.0;  // median of one streaming read of the same rows, taken in turns with the calls
+
+  double TimesFloor() const { return median / floor; }
+  double MeanTimesFloor() const { return mean / floor; }
+};
+
+Timing Summary(std::vector<double> times, std::vector<double> floors);
+
+}  // namespace sluice::bench
