@@ -1,4 +1,6 @@
 // Draws with vectors (Highway), compiled once for each SIMD target.
+#include <cstring>
+
 #include "draw/draw_table.h"
 #include "semantics/draw.h"
 
@@ -50,34 +52,62 @@ int32_t DrawListed(const TokenList& tokens, float max, float scale, const NoiseK
   return best.token.id;
 }
 
-// Collects the kept tokens of a few hundred elements at a time and draws among them.
+// Tokens by consecutive ids, eight vectors at a time. Ties at the boundaries are counted one by
+// one, as the definition does; everything else is decided by comparisons of vectors.
 int32_t DrawFromRow(const semantics::Row& row, const Cut& cut, float max, float scale,
                     DrawMethod method, const NoiseKey& key) {
   if (method == DrawMethod::kCdf) {
     return semantics::DrawToken(row, cut, max, scale, method, key);
   }
   const F32 d;
-  const U32 du;
   const size_t lanes = hn::Lanes(d);
+  const size_t size = static_cast<size_t>(row.size);
+  const auto lower = hn::Set(d, cut.lower), upper = hn::Set(d, cut.upper);
   semantics::Winner best{0.0f, {0.0f, -1}};
   semantics::CutWalk walk(cut);
-  HWY_ALIGN float x[HWY_MAX_BYTES / sizeof(float)] = {};
-  HWY_ALIGN int32_t ids[HWY_MAX_BYTES / sizeof(float)] = {};
-  size_t count = 0;
-  auto draw_pending = [&]() HWY_ATTR {
-    const auto noise = GumbelNoise(key, hn::Load(du, reinterpret_cast<const uint32_t*>(ids)));
-    const auto t = hn::Mul(hn::Sub(hn::Load(d, x), hn::Set(d, max)), hn::Set(d, scale));
-    Challenge(hn::Add(t, noise), x, ids, count, best);
-    count = 0;
-  };
-  for (int64_t i = 0; i < row.size; ++i) {
-    const float value = row[i];
-    x[count] = value;
-    ids[count] = static_cast<int32_t>(i);
-    count += walk.Keeps(value) ? 1 : 0;
-    if (count == lanes) draw_pending();
+  NoiseChunk noise;
+  HWY_ALIGN float x[HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float kept[HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float score[HWY_MAX_BYTES / sizeof(float)];
+
+  for (size_t chunk = 0; chunk < size; chunk += 8 * lanes) {
+    bool has_noise = false;
+    for (size_t v = 0; v < 8 && chunk + v * lanes < size; ++v) {
+      const size_t first = chunk + v * lanes;
+      if (row.dtype == DType::kF32 && first + lanes <= size) {
+        std::memcpy(x, static_cast<const float*>(row.data) + first, lanes * sizeof(float));
+      } else {
+        for (size_t lane = 0; lane < lanes; ++lane) {  // -inf is never kept
+          x[lane] = first + lane < size ? row[static_cast<int64_t>(first + lane)]
+                                        : -semantics::Infinity();
+        }
+      }
+      const auto values = hn::Load(d, x);
+      auto is_kept = hn::And(hn::Gt(values, lower), hn::Lt(values, upper));
+      if (!hn::AllFalse(d, hn::Or(hn::Eq(values, lower), hn::Eq(values, upper)))) {
+        for (size_t lane = 0; lane < lanes; ++lane) kept[lane] = walk.Keeps(x[lane]) ? 1.0f : 0.0f;
+        is_kept = hn::Ne(hn::Load(d, kept), hn::Zero(d));
+      }
+      if (hn::AllFalse(d, is_kept)) continue;
+      if (!has_noise) noise.Fill(key, static_cast<uint32_t>(chunk));
+      has_noise = true;
+      const auto t = hn::Mul(hn::Sub(values, hn::Set(d, max)), hn::Set(d, scale));
+      const auto scores = hn::Add(t, noise.Gumbel(v));
+      auto challenges = is_kept;
+      if (best.token.id >= 0) {
+        challenges = hn::And(challenges, hn::Ge(scores, hn::Set(d, best.score)));
+      }
+      if (hn::AllFalse(d, challenges)) continue;
+      hn::Store(scores, d, score);
+      hn::Store(hn::IfThenElseZero(challenges, hn::Set(d, 1.0f)), d, kept);
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        if (kept[lane] == 0.0f) continue;
+        const semantics::Winner candidate{score[lane],
+                                          {x[lane], static_cast<int32_t>(first + lane)}};
+        if (semantics::Beats(candidate, best)) best = candidate;
+      }
+    }
   }
-  if (count > 0) draw_pending();
   return best.token.id;
 }
 

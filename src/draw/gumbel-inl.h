@@ -118,22 +118,13 @@ inline VecF32 OddNumber(VecU32 high, VecU32 low) {
                      part(hn::LowerHalf(dih, upper), hn::LowerHalf(dih, lower)));
 }
 
-// The Gumbel noise of a token in each lane.
-inline VecF32 GumbelNoise(const NoiseKey& key, VecU32 ids) {
+// The Gumbel variate of N = high * 2^32 + low in each lane.
+inline VecF32 GumbelOf(VecU32 high, VecU32 low) {
   const F32 d;
   const U32 du;
-  const semantics::Stream stream = semantics::GumbelStream(key);
-  const BlockVector screen = NoiseBlocks(key, stream, hn::ShiftRight<3>(ids), 0);
-  const auto pair = Choose(screen, hn::ShiftRight<1>(ids));
-  const auto is_upper = hn::Ne(hn::And(ids, hn::Set(du, 1)), hn::Zero(du));
-  const auto high =
-      hn::IfThenElse(is_upper, hn::ShiftRight<16>(pair), hn::And(pair, hn::Set(du, 0xffffu)));
-  const BlockVector fine = NoiseBlocks(key, stream, hn::ShiftRight<2>(ids), 1);
-  const auto low = Choose(fine, ids);
-
-  // n < 2^46 iff high < 2^14; else the distance from the end is taken, 2^48 - 1 - n.
-  const auto by_series = hn::RebindMask(d, hn::Lt(hn::BitCast(hn::RebindToSigned<F32>(), high),
-                                                  hn::Set(hn::RebindToSigned<F32>(), 1 << 14)));
+  // N < 2^46 iff high < 2^14; else the distance from the end is taken, 2^48 - 1 - N.
+  const hn::RebindToSigned<F32> di;
+  const auto by_series = hn::RebindMask(d, hn::Lt(hn::BitCast(di, high), hn::Set(di, 1 << 14)));
   const auto mask_u = hn::RebindMask(du, by_series);
   const auto n_high = hn::IfThenElse(mask_u, high, hn::Xor(high, hn::Set(du, 0xffffu)));
   const auto n_low = hn::IfThenElse(mask_u, low, hn::Not(low));
@@ -143,6 +134,48 @@ inline VecF32 GumbelNoise(const NoiseKey& key, VecU32 ids) {
   const auto e = hn::IfThenElse(by_series, series, hn::Neg(Log2(y)));
   return hn::Neg(Log2(e));
 }
+
+// The Gumbel noise of any token in each lane.
+inline VecF32 GumbelNoise(const NoiseKey& key, VecU32 ids) {
+  const U32 du;
+  const semantics::Stream stream = semantics::GumbelStream(key);
+  const BlockVector screen = NoiseBlocks(key, stream, hn::ShiftRight<3>(ids), 0);
+  const auto pair = Choose(screen, hn::ShiftRight<1>(ids));
+  const auto is_upper = hn::Ne(hn::And(ids, hn::Set(du, 1)), hn::Zero(du));
+  const auto high =
+      hn::IfThenElse(is_upper, hn::ShiftRight<16>(pair), hn::And(pair, hn::Set(du, 0xffffu)));
+  const BlockVector fine = NoiseBlocks(key, stream, hn::ShiftRight<2>(ids), 1);
+  return GumbelOf(high, Choose(fine, ids));
+}
+
+// The noise bits of consecutive tokens, eight vectors of them. Eight tokens share a block of the
+// high bits and four one of the low bits, so three Philox vectors serve where GumbelNoise takes
+// sixteen. Blocks lie in memory in the order of the tokens.
+struct NoiseChunk {
+  HWY_ALIGN uint16_t high[8 * HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN uint32_t low[8 * HWY_MAX_BYTES / sizeof(float)];
+
+  // first_id: a multiple of 8.
+  void Fill(const NoiseKey& key, uint32_t first_id) {
+    const U32 du;
+    const size_t lanes = hn::Lanes(du);
+    const semantics::Stream stream = semantics::GumbelStream(key);
+    auto store = [&](uint32_t first_block, uint32_t plane, uint32_t* to) HWY_ATTR {
+      const BlockVector b = NoiseBlocks(key, stream, hn::Iota(du, first_block), plane);
+      hn::StoreInterleaved4(b.word[0], b.word[1], b.word[2], b.word[3], du, to);
+    };
+    store(first_id / 8, 0, reinterpret_cast<uint32_t*>(high));
+    store(first_id / 4, 1, low);
+    store(first_id / 4 + static_cast<uint32_t>(lanes), 1, low + 4 * lanes);
+  }
+
+  VecF32 Gumbel(size_t vector) const {
+    const U32 du;
+    const hn::Rebind<uint16_t, U32> du16;
+    const size_t at = vector * hn::Lanes(du);
+    return GumbelOf(hn::PromoteTo(du, hn::LoadU(du16, high + at)), hn::LoadU(du, low + at));
+  }
+};
 
 }  // namespace sluice::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
