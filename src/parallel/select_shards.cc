@@ -114,8 +114,7 @@ Interval ShardSelection::TopP(Interval measured) const {
 }
 
 void ShardSelection::Xtc() {
-  const uint64_t threshold32 = std::max<uint64_t>(1, semantics::Fixed32(params_.xtc_threshold));
-  const semantics::uint128_t least = static_cast<semantics::uint128_t>(threshold32) * Mass(kept_);
+  const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, Mass(kept_));
   const int64_t above = row_.Count(
       [&](float x) { return (static_cast<semantics::uint128_t>(Weight(x)) << 32) >= least; });
   const int64_t likely = std::min(above, kept_.end) - kept_.begin;

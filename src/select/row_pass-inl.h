@@ -196,6 +196,9 @@ struct ExpTable {
   HWY_ALIGN float value[HWY_MAX_BYTES / sizeof(float)];
 };
 
+// In octaves: a threshold further from 0 would make the offset of the fma too coarse.
+constexpr float kLargestOffset = 500.0f;
+
 // What can be wrong in ApproximateTailPass, relative to the sum. Of each power: the table and one
 // step of its Taylor series leave (ln 2 / (2 lanes))^2 / 2, and 1e-4 covers the roundings of the
 // argument (2^-24 of 100 octaves, and of the offset, see kLargestOffset), of the entries and of the
@@ -203,17 +206,15 @@ struct ExpTable {
 // the lanes up.
 struct TailError {
   double power;
+  double candidate;
   double sum;
 };
 
 inline TailError ApproximationError(int64_t size) {
   const double half_step = 0.5 * 0.6931472 / static_cast<double>(hn::Lanes(F32()));
   const double additions = static_cast<double>(size) / static_cast<double>(GroupElements()) + 8.0;
-  return {half_step * half_step * 0.51 + 1e-4, additions * 0x1p-24};
+  return {half_step * half_step * 0.51 + 1e-4, 0x1p-24 * kLargestOffset, additions * 0x1p-24};
 }
-
-// In octaves: a threshold further from 0 would make the offset of the fma too coarse.
-constexpr float kLargestOffset = 500.0f;
 
 // Beside the masks, the sum of 2^((x - threshold) * scale) over the row, where what reaches the
 // threshold counts 1. |threshold * scale| is at most kLargestOffset.

@@ -125,10 +125,7 @@ inline MassBoundary FindMassBoundary(const RowMemory& memory, float max, float s
   const uint64_t above = through - static_cast<uint64_t>(found.ties) * weight;
   found.ties_kept = found.ties;
   if (rule == Ties::kLowestId && weight > 0) {
-    // The tie with j before it starts at above + j * weight, and is kept below the target.
-    const uint64_t missing = target > above ? target - above : 0;
-    const int64_t needed = static_cast<int64_t>((missing + weight - 1) / weight);
-    found.ties_kept = std::clamp<int64_t>(needed, 1, found.ties);
+    found.ties_kept = semantics::TopPTiesKept(above, weight, found.ties, target);
   }
   found.mass = above + static_cast<uint64_t>(found.ties_kept) * weight;
   return found;
@@ -290,13 +287,15 @@ SelectedSet SelectTopP(const semantics::Row& row, const SelectParams& params, Ro
     }
     Weigh(list, max, scale, memory.weights);
     const uint64_t mass = MassAtLeast(list, memory.weights, kLowestFinite);
-    // What the candidates add to the sum is exactly 1 each.
+    // What a candidate adds to the sum is 1, or below it by the rounding of the offset when it lies
+    // at the threshold.
     const double unit =
         0x1p40 * std::exp2(static_cast<double>(semantics::LogWeight(threshold, max, scale)));
     const TailError error = ApproximationError(row.size);
     const double sum = static_cast<double>(sums.tail);
     const double rest = std::max(0.0, sum - static_cast<double>(in_sum));
-    const double doubt = error.power * rest + error.sum * sum;
+    const double doubt =
+        error.power * rest + error.candidate * static_cast<double>(in_sum) + error.sum * sum;
     // Each weight is rounded down by less than one unit.
     const double least =
         std::max(0.0, (rest - doubt) * unit - static_cast<double>(row.size)) * (1.0 - 1e-9);

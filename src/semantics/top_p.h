@@ -20,6 +20,16 @@ SLUICE_HD inline bool TopPKeeps(uint64_t mass_before, uint64_t target, TopPBound
   return boundary == TopPBoundary::kInclusive ? mass_before <= target : mass_before < target;
 }
 
+// Of `ties` tokens of equal weight above 0, with mass_before before them all, how many an exclusive
+// boundary keeps: the one with j before it starts at mass_before + j * weight. At least one.
+SLUICE_HD inline int64_t TopPTiesKept(uint64_t mass_before, uint64_t weight, int64_t ties,
+                                      uint64_t target) {
+  const uint64_t missing = target > mass_before ? target - mass_before : 0;
+  const uint64_t needed = missing / weight + (missing % weight != 0 ? 1 : 0);
+  if (needed == 0) return 1;
+  return needed < static_cast<uint64_t>(ties) ? static_cast<int64_t>(needed) : ties;
+}
+
 // p < 1; at p == 1 the rule is off and keeps even tokens of weight 0.
 SLUICE_HD inline Interval TopP(SortedRow row, Interval kept, float p, float scale,
                                const Profile& profile) {

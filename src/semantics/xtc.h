@@ -10,9 +10,14 @@
 
 namespace sluice::semantics {
 
+// The least W * 2^32 that counts, in a set of this mass.
+SLUICE_HD inline uint128_t XtcLeast(float threshold, uint64_t mass) {
+  const uint64_t threshold32 = Fixed32(threshold);
+  return static_cast<uint128_t>(threshold32 == 0 ? 1 : threshold32) * mass;
+}
+
 SLUICE_HD inline Interval Xtc(SortedRow row, Interval kept, float threshold, float scale) {
-  const uint64_t threshold32 = Fixed32(threshold) == 0 ? 1 : Fixed32(threshold);
-  const uint128_t least = static_cast<uint128_t>(threshold32) * MassOf(row, kept, scale);
+  const uint128_t least = XtcLeast(threshold, MassOf(row, kept, scale));
   int64_t above = kept.begin;
   while (above < kept.end &&
          (static_cast<uint128_t>(Weight(row.tokens[above].x, row.Max(), scale)) << 32) >= least) {
