@@ -149,6 +149,30 @@ TEST_P(SelectOracle, AgreesAtTheVocabulariesOfModels) {
   }
 }
 
+// Rows whose values lie far from 0, where a backend's approximate exp has the coarsest argument,
+// with temperatures that put the boundary of top-p anywhere. Long enough to be sampled and
+// screened.
+TEST_P(SelectOracle, AgreesFarFromZero) {
+  Random random(77);
+  for (int i = 0; i < 240 / kSlowdown; ++i) {
+    std::vector<float> row = MakeRow(kAllRowKinds[i % 8], random.Between(2048, 6000), random);
+    const float shifts[] = {-340.0f, -60.0f, 60.0f, 340.0f, 1e4f};
+    const float shift = shifts[random.Below(5)];
+    for (float& x : row) x += shift;
+    const float temperatures[] = {1.0f, 0.7f, 0.3f, 2.0f};
+    const float ps[] = {0.9f, 0.5f, 0.99f, 0.05f};
+    ExpectSame(row, {.temperature = temperatures[random.Below(4)], .top_p = ps[random.Below(4)]},
+               {});
+  }
+}
+
+// A hundred thousand tokens that weigh one unit each, of which the largest p below 1 drops 2^16.
+TEST_P(SelectOracle, AgreesOnTheLightestWeights) {
+  std::vector<float> row(100'000, -27.375f);  // -39.5 octaves, exact in every dtype
+  row[7] = 0.0f;
+  ExpectSame(row, {.top_p = 0.99999994f}, {});
+}
+
 SLUICE_FOR_EACH_BACKEND(SelectOracle);
 
 }  // namespace
