@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "sluice/algorithm.hpp"
+
 namespace sluice {
 
 enum class Backend : uint8_t {
@@ -50,6 +52,9 @@ struct Execution {
   // kWorkspaceAlignment. What it holds afterwards means nothing.
   std::span<std::byte> workspace = {};
   void* stream = nullptr;  // the CUDA stream, for views of device memory
+  // How to select. The reference backend has one way only, the definition.
+  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
+  std::span<SelectWork> work = {};  // Select and Sample report here: empty, or one a row
 };
 
 inline constexpr size_t kWorkspaceAlignment = 64;

@@ -1,6 +1,7 @@
 // All of Sluice's public C++ interface.
 #pragma once
 
+#include "sluice/algorithm.hpp"
 #include "sluice/cut.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"

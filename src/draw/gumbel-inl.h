@@ -8,16 +8,12 @@
 #define SLUICE_DRAW_GUMBEL_INL_H_
 #endif
 
-#include "hwy/highway.h"
+#include "support/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using F32 = hn::ScalableTag<float>;
 using U32 = hn::RebindToUnsigned<F32>;
-using VecF32 = hn::Vec<F32>;
 using VecU32 = hn::Vec<U32>;
 
 struct WidePair {

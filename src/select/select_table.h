@@ -14,6 +14,7 @@ struct RowRequest {
   const NoiseKey& key;
   const Limits& limits;
   bool wants_masses;
+  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
 };
 
 // The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.
@@ -30,6 +31,7 @@ struct SelectedSet {
   float max = 0.0f;       // m, with status kOk
   int32_t first_id = -1;  // the only kept token of a greedy row, where it is known
   KeptTokens kept = {};
+  SelectWork work = {};
 };
 
 struct SelectTable {
