@@ -20,8 +20,9 @@ void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> 
     const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
     const SelectParams& params = PerRow(input.params, r);
     const NoiseKey& key = PerRow(input.keys, r);
-    const SelectedSet set = selection.select_row({row, params, key, input.limits, false},
-                                                 WorkerWorkspace(execution, bytes, worker));
+    const SelectedSet set = selection.select_row(
+        {row, params, key, input.limits, false, execution.algorithm, method == DrawMethod::kGumbel},
+        WorkerWorkspace(execution, bytes, worker));
     TokenResult& result = results[static_cast<size_t>(r)];
     result = TokenResult{};
     result.cut = set.cut;

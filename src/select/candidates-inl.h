@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "select/select_table.h"
+#include "sluice/tensor.hpp"
 
 #if defined(SLUICE_SELECT_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_CANDIDATES_INL_H_
@@ -24,51 +25,77 @@ struct CandidateList {
   int64_t size;
 
   void Pad() const {
-    for (size_t i = 0; i < hn::Lanes(F32()); ++i) {
-      x[static_cast<size_t>(size) + i] = -semantics::Infinity();
-    }
+    hn::StoreU(hn::Set(F32(), -semantics::Infinity()), F32(), x + static_cast<size_t>(size));
   }
 };
 
-// Collects what a pass has marked, and what lies behind its last group. masks are padded with zeros
-// to whole words.
-template <class Read>
+// Collects what a pass has marked. Without kIds the list's ids mean nothing.
+template <class Read, bool kIds>
+class Collector {
+ public:
+  HWY_INLINE Collector(const semantics::Row& row, float threshold, const CandidateList& list)
+      : row_(row), threshold_(threshold), x_(list.x), ids_(list.ids) {}
+
+  // Stores the element in any case and counts it if it is a candidate: no branch to mispredict.
+  HWY_INLINE void Append(size_t i) {
+    const float x = Read::One(row_.data, i);
+    x_[count_] = x;
+    if constexpr (kIds) ids_[count_] = static_cast<int32_t>(i);
+    count_ += x >= threshold_ ? 1 : 0;
+  }
+  HWY_INLINE void AppendGroup(size_t group) {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    for (size_t v = 0; v < kVectorsInGroup; ++v) {
+      const size_t i = group * GroupElements() + v * hn::Lanes(d);
+      const auto x = Read::At(static_cast<const typename Read::Element*>(row_.data) + i, 0);
+      const auto mask = hn::Ge(x, hn::Set(d, threshold_));
+      hn::StoreU(hn::Compress(x, mask), d, x_ + count_);
+      if constexpr (kIds) {
+        const auto ids = hn::Iota(di, static_cast<int32_t>(i));
+        hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, ids_ + count_);
+      }
+      count_ += hn::CountTrue(d, mask);
+    }
+  }
+  size_t count() const { return count_; }
+
+ private:
+  const semantics::Row& row_;
+  float threshold_;
+  float* x_;
+  int32_t* ids_;
+  size_t count_ = 0;
+};
+
+// masks: one a group, padded with zeros to whole words. Where few lanes of a word are marked, their
+// elements are appended one by one; else by vectors.
+template <class Read, bool kIds>
 void Collect(const semantics::Row& row, float threshold, GroupMask* masks, CandidateList& list) {
   const size_t lanes = hn::Lanes(F32());
   const size_t groups = static_cast<size_t>(row.size) / GroupElements();
-  size_t count = 0;
-  // Each of the four elements of a marked lane is stored, and counted if it is one: no branch to
-  // mispredict.
-  auto append = [&](size_t i) HWY_ATTR {
-    const float x = Read::One(row.data, i);
-    list.x[count] = x;
-    list.ids[count] = static_cast<int32_t>(i);
-    count += x >= threshold ? 1 : 0;
-  };
+  Collector<Read, kIds> collector(row, threshold, list);
   constexpr size_t kGroupsInWord = sizeof(uint64_t) / sizeof(GroupMask);
+  constexpr size_t kBitsInMask = 64 / kGroupsInWord;
+  constexpr int kFewLanes = 8;
   for (size_t g = groups; g % kGroupsInWord != 0; ++g) masks[g] = 0;
   for (size_t g = 0; g < groups; g += kGroupsInWord) {
     uint64_t bits;
     std::memcpy(&bits, masks + g, sizeof bits);
-    for (; bits != 0; bits &= bits - 1) {
-      const size_t bit = static_cast<size_t>(std::countr_zero(bits));
-      const size_t first = (g + bit / lanes) * GroupElements() + bit % lanes;
-      for (size_t v = 0; v < kVectorsInGroup; ++v) append(first + v * lanes);
+    if (std::popcount(bits) <= kFewLanes) {
+      for (; bits != 0; bits &= bits - 1) {
+        const size_t bit = static_cast<size_t>(std::countr_zero(bits));
+        const size_t first = (g + bit / kBitsInMask) * GroupElements() + bit % kBitsInMask;
+        for (size_t v = 0; v < kVectorsInGroup; ++v) collector.Append(first + v * lanes);
+      }
+    } else {
+      for (size_t k = 0; k < kGroupsInWord && g + k < groups; ++k) collector.AppendGroup(g + k);
     }
   }
-  for (size_t i = groups * GroupElements(); i < static_cast<size_t>(row.size); ++i) append(i);
-  list.size = static_cast<int64_t>(count);
+  const size_t size = static_cast<size_t>(row.size);
+  for (size_t i = groups * GroupElements(); i < size; ++i) collector.Append(i);
+  list.size = static_cast<int64_t>(collector.count());
   list.Pad();
-}
-
-// value is above -inf, the padding.
-inline int64_t CountAtLeast(const CandidateList& list, float value) {
-  const F32 d;
-  size_t count = 0;
-  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    count += hn::CountTrue(d, hn::Ge(hn::LoadU(d, list.x + i), hn::Set(d, value)));
-  }
-  return static_cast<int64_t>(count);
 }
 
 inline float MaxOf(const CandidateList& list) {
@@ -80,77 +107,25 @@ inline float MaxOf(const CandidateList& list) {
   return hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-inline float MinOf(const CandidateList& list) {
+// Of size floats, padded with -inf, which does not count.
+inline float MinOf(const float* x, size_t size) {
   const F32 d;
   const auto infinity = hn::Set(d, semantics::Infinity());
   auto min = infinity;
-  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    const auto x = hn::LoadU(d, list.x + i);
-    min = hn::Min(min, hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), infinity, x));  // the padding
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    const auto v = hn::LoadU(d, x + i);
+    min = hn::Min(min, hn::IfThenElse(hn::Eq(v, hn::Neg(infinity)), infinity, v));
   }
   return hn::GetLane(hn::MinOfLanes(d, min));
 }
 
-inline int64_t CountEqual(const CandidateList& list, float value) {
+// The weights of a list; -inf (the padding) weighs nothing.
+inline void Weigh(const float* x, size_t size, const Weigher& weigher, float* weights) {
   const F32 d;
-  int64_t count = 0;
-  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    count +=
-        static_cast<int64_t>(hn::CountTrue(d, hn::Eq(hn::LoadU(d, list.x + i), hn::Set(d, value))));
+  const Weigher weigh = weigher;
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    hn::StoreU(weigh(hn::LoadU(d, x + i)), d, weights + i);
   }
-  return count;
-}
-
-// The exact mass of the candidates that reach `value`.
-inline uint64_t MassAtLeast(const CandidateList& list, const float* weights, float value) {
-  const F32 d;
-  const hn::Repartition<double, F32> dd;
-  const hn::Half<F32> half;
-  const auto least = hn::Set(d, value);
-  const size_t size = static_cast<size_t>(list.size);
-  uint64_t mass = 0;
-  constexpr size_t kBlockVectors = 1024;  // as in MassBelow
-  size_t i = 0;
-  while (i < size) {
-    const size_t end = HWY_MIN(size, i + kBlockVectors * hn::Lanes(d));
-    auto low = hn::Zero(dd), high = hn::Zero(dd);
-    for (; i < end; i += hn::Lanes(d)) {
-      const auto w =
-          hn::IfThenElseZero(hn::Ge(hn::LoadU(d, list.x + i), least), hn::LoadU(d, weights + i));
-      low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
-      high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
-    }
-    HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
-    hn::Store(hn::Add(low, high), dd, sums);
-    for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) mass += static_cast<uint64_t>(sums[lane]);
-  }
-  return mass;
-}
-
-// The candidates' weights, as fp32 integers; -inf (the padding) weighs nothing.
-inline void Weigh(const CandidateList& list, float max, float scale, float* weights) {
-  const F32 d;
-  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    hn::StoreU(Weights(hn::LoadU(d, list.x + i), hn::Set(d, max), hn::Set(d, scale)), d,
-               weights + i);
-  }
-}
-
-// The largest value among (low, high] for which `holds`, which is true up to some value and false
-// above, by bisection over order-preserving keys; `low` is one for which it holds.
-template <typename Predicate>
-float LargestValue(float low, float high, Predicate holds) {
-  uint32_t low_key = semantics::OrderKey(low);
-  uint32_t high_key = semantics::OrderKey(high);
-  while (low_key < high_key) {
-    const uint32_t middle = high_key - (high_key - low_key) / 2;
-    if (holds(semantics::ValueOfKey(middle))) {
-      low_key = middle;
-    } else {
-      high_key = middle - 1;
-    }
-  }
-  return semantics::ValueOfKey(low_key);
 }
 
 // Moves the candidates that reach `value` to the front and forgets the rest.
@@ -164,52 +139,60 @@ inline void KeepAtLeast(CandidateList& list, float value) {
     const auto x = hn::LoadU(d, list.x + i);
     const auto ids = hn::LoadU(di, list.ids + i);
     const auto mask = hn::Ge(x, least);  // never the padding
-    hn::CompressBlendedStore(ids, hn::RebindMask(di, mask), di, list.ids + kept);
-    kept += hn::CompressBlendedStore(x, mask, d, list.x + kept);
+    hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, list.ids + kept);
+    hn::StoreU(hn::Compress(x, mask), d, list.x + kept);
+    kept += hn::CountTrue(d, mask);
   }
   list.size = static_cast<int64_t>(kept);
   list.Pad();
 }
 
-// One pass over the row: the exact mass of the elements from `high` on, and, as the list's values,
-// the elements in [low, high). Ids are not collected.
-template <class Read>
-uint64_t MassAboveBand(const semantics::Row& row, float low, float high, float max, float scale,
-                       CandidateList& list) {
+// Keeps of the candidates equal to `value`, the least of the list, the first `kept` by id.
+inline void TrimTies(CandidateList& list, float value, int64_t kept) {
   const F32 d;
-  const hn::Repartition<double, F32> dd;
-  const hn::Half<F32> half;
-  const size_t lanes = hn::Lanes(d);
-  const auto vlow = hn::Set(d, low), vhigh = hn::Set(d, high);
-  const auto vmax = hn::Set(d, max), vscale = hn::Set(d, scale);
-  constexpr size_t kBlockVectors = 1024;  // as in MassBelow
-  const size_t size = static_cast<size_t>(row.size);
-  uint64_t mass = 0;
-  size_t count = 0;
-  size_t i = 0;
-  while (i + lanes <= size) {
-    const size_t vectors = HWY_MIN((size - i) / lanes, kBlockVectors);
-    auto sum0 = hn::Zero(dd), sum1 = sum0;
-    for (size_t v = 0; v < vectors; ++v, i += lanes) {
-      const auto x = Read::At(row.data, i);
-      const auto w = hn::IfThenElseZero(hn::Ge(x, vhigh), Weights(x, vmax, vscale));
-      sum0 = hn::Add(sum0, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
-      sum1 = hn::Add(sum1, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
-      const auto in_band = hn::And(hn::Ge(x, vlow), hn::Lt(x, vhigh));
-      count += hn::CompressStore(x, in_band, d, list.x + count);
+  const hn::RebindToSigned<F32> di;
+  const size_t size = static_cast<size_t>(list.size);
+  const auto tie = hn::Set(d, value);
+  const auto ties_until = [&](int32_t id) HWY_ATTR {
+    int64_t count = 0;
+    for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+      const auto is_tie = hn::RebindMask(di, hn::Eq(hn::LoadU(d, list.x + i), tie));
+      const auto is_early = hn::Lt(hn::LoadU(di, list.ids + i), hn::Set(di, id + 1));
+      count += static_cast<int64_t>(hn::CountTrue(di, hn::And(is_tie, is_early)));
     }
-    HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
-    hn::Store(hn::Add(sum0, sum1), dd, sums);
-    for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) mass += static_cast<uint64_t>(sums[lane]);
+    return count;
+  };
+  int32_t low = -1;  // the last id that is kept, by bisection
+  int32_t high = static_cast<int32_t>(kMaxVocab);
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (ties_until(middle) >= kept ? high : low) = middle;
   }
-  for (; i < size; ++i) {
-    const float x = row[static_cast<int64_t>(i)];
-    if (x >= high) mass += semantics::Weight(x, max, scale);
-    if (x >= low && x < high) list.x[count++] = x;
+  size_t n = 0;
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, list.x + i);
+    const auto ids = hn::LoadU(di, list.ids + i);
+    const auto is_early = hn::RebindMask(d, hn::Lt(ids, hn::Set(di, high + 1)));
+    const auto mask = hn::Or(hn::Gt(x, tie), hn::And(hn::Eq(x, tie), is_early));
+    hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, list.ids + n);
+    hn::StoreU(hn::Compress(x, mask), d, list.x + n);
+    n += hn::CountTrue(d, mask);
   }
-  list.size = static_cast<int64_t>(count);
+  list.size = static_cast<int64_t>(n);
   list.Pad();
-  return mass;
+}
+
+// Forgets `excess` of the candidates equal to `value`, whichever.
+inline void TrimAnyTies(CandidateList& list, float value, int64_t excess) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < list.size; ++i) {
+    const bool goes = excess > 0 && list.x[i] == value;
+    excess -= goes ? 1 : 0;
+    list.x[n] = list.x[i];
+    n += goes ? 0 : 1;
+  }
+  list.size = n;
+  list.Pad();
 }
 
 }  // namespace sluice::HWY_NAMESPACE

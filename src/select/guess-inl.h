@@ -1,8 +1,5 @@
-// Guesses from 64 vectors spread over the row. They cost time when they are wrong, never the
-// answer.
+// Guesses from vectors spread over the row. They cost time when they are wrong, never the answer.
 #include <cmath>
-
-#include "semantics/widen.h"
 
 #if defined(SLUICE_SELECT_GUESS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_GUESS_INL_H_
@@ -11,47 +8,48 @@
 #define SLUICE_SELECT_GUESS_INL_H_
 #endif
 
-#include "select/candidates-inl.h"
+#include "select/boundary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-constexpr float kLowestFinite = -0x1.fffffep+127f;
-
-constexpr size_t kSampleVectors = 64;
+template <size_t kVectors>
 struct RowSample {
-  HWY_ALIGN float x[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
-  size_t size;  // 0 when the row is too short to be sampled
-};
+  HWY_ALIGN float x[kVectors * HWY_MAX_BYTES / sizeof(float)];
+  size_t size = 0;  // 0 when the row is too short to be sampled
 
-template <class Read>
-void TakeSample(const semantics::Row& row, RowSample& sample) {
-  const F32 d;
-  const size_t lanes = hn::Lanes(d);
-  const size_t size = static_cast<size_t>(row.size);
-  sample.size = size < kSampleVectors * lanes ? 0 : kSampleVectors * lanes;
-  if (sample.size == 0) return;
-  const size_t step = (size - lanes) / (kSampleVectors - 1);
-  for (size_t v = 0; v < kSampleVectors; ++v) {
-    hn::Store(Read::At(row.data, v * step), d, sample.x + v * lanes);
+  template <class Read>
+  void Take(const semantics::Row& row) {
+    const F32 d;
+    const size_t lanes = hn::Lanes(d);
+    const size_t row_size = static_cast<size_t>(row.size);
+    if (row_size < kVectors * lanes) return;
+    size = kVectors * lanes;
+    const auto* data = static_cast<const typename Read::Element*>(row.data);
+    const size_t step = (row_size - lanes) / (kVectors - 1);
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::Store(Read::At(data + v * step, 0), d, x + v * lanes);
+    }
   }
-}
+};
+using SmallSample = RowSample<64>;
 
-// Mean and standard deviation of the row's body, from 64 vectors spread over it; three rounds drop
-// what is further than 2.5 deviations: outliers above are what we look for, and unused vocabulary
-// entries far below would widen the deviation.
+// Mean and standard deviation of the row's body: three rounds drop what is further than 2.5
+// deviations away. Outliers above are what we look for, and unused vocabulary entries far below
+// would widen the deviation.
 struct Body {
-  bool is_known;  // enough finite elements were seen
-  float mean;
-  float deviation;
+  bool is_known = false;  // enough finite elements were seen
+  float mean = 0.0f;
+  float deviation = 0.0f;
+  float finite_share = 0.0f;  // of the row, not masked
 };
 
-inline Body BodyOf(const RowSample& sample) {
+inline Body BodyOf(const SmallSample& sample) {
   const F32 d;
-  if (sample.size == 0) return {false, 0.0f, 0.0f};
+  Body body;
+  if (sample.size == 0) return body;
   float low = kLowestFinite;
   float high = -kLowestFinite;
-  Body body{false, 0.0f, 0.0f};
   for (int round = 0; round < 4; ++round) {
     const auto vlow = hn::Set(d, low), vhigh = hn::Set(d, high);
     auto count = hn::Zero(d), sum = count, squares = count;
@@ -64,7 +62,8 @@ inline Body BodyOf(const RowSample& sample) {
       squares = hn::MulAdd(kept, kept, squares);
     }
     const float n = hn::GetLane(hn::SumOfLanes(d, count));
-    if (n < 32.0f) return {false, 0.0f, 0.0f};
+    if (n < 32.0f) return Body();
+    if (round == 0) body.finite_share = n / static_cast<float>(sample.size);
     body.mean = hn::GetLane(hn::SumOfLanes(d, sum)) / n;
     const float variance = hn::GetLane(hn::SumOfLanes(d, squares)) / n - body.mean * body.mean;
     body.deviation = variance > 0.0f ? std::sqrt(variance) : 0.0f;
@@ -85,34 +84,28 @@ inline float UpperQuantile(float probability) {
   return probability < 0.5f ? z : -z;
 }
 
-// A threshold that about `aim` elements reach; the lowest finite value when nothing is known.
-template <class Read>
-float GuessThreshold(const semantics::Row& row, float aim) {
-  const float share = aim / static_cast<float>(row.size);
-  if (!(share < 0.75f)) return kLowestFinite;
-  RowSample sample;
-  TakeSample<Read>(row, sample);
+// A threshold that about `aim` elements reach, as if the row's body were Gaussian; the lowest
+// finite value when nothing is known.
+inline float GaussianThreshold(const SmallSample& sample, int64_t row_size, float aim) {
   const Body body = BodyOf(sample);
-  return body.is_known ? body.mean + body.deviation * UpperQuantile(share) : kLowestFinite;
+  if (!body.is_known) return kLowestFinite;
+  const float share = aim / (body.finite_share * static_cast<float>(row_size));
+  return share < 0.75f ? body.mean + body.deviation * UpperQuantile(share) : kLowestFinite;
 }
 
-// The value at which the sampled elements below `limit` hold about this share of their mass.
-inline float SampledMassQuantile(const RowSample& sample, float limit, float max, float scale,
-                                 double share) {
+// A threshold that at least `k` elements reach, most likely, whatever the shape of the row.
+inline float SampledThreshold(const SmallSample& sample, int64_t row_size, int64_t k) {
+  if (sample.size == 0) return kLowestFinite;
   const F32 d;
-  auto mass_from = [&](float value) HWY_ATTR {
-    auto sum = hn::Zero(d);
-    for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
-      const auto x = hn::Load(d, sample.x + i);
-      const auto inside = hn::And(hn::Ge(x, hn::Set(d, value)), hn::Lt(x, hn::Set(d, limit)));
-      sum =
-          hn::Add(sum, hn::IfThenElseZero(inside, Weights(x, hn::Set(d, max), hn::Set(d, scale))));
-    }
-    return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
-  };
-  const double wanted = share * mass_from(kLowestFinite);
-  return LargestValue(kLowestFinite, limit,
-                      [&](float value) { return mass_from(value) >= wanted; });
+  int64_t finite = 0;
+  for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+    const auto x = hn::Load(d, sample.x + i);
+    finite += static_cast<int64_t>(hn::CountTrue(d, hn::Ge(x, hn::Set(d, kLowestFinite))));
+  }
+  const double elements = static_cast<double>(row_size) * static_cast<double>(finite) /
+                          static_cast<double>(sample.size);
+  if (!(static_cast<double>(k) < elements)) return kLowestFinite;
+  return SampledBracket({sample.x, nullptr, sample.size}, static_cast<double>(k) / elements).low;
 }
 
 }  // namespace sluice::HWY_NAMESPACE

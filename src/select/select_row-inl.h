@@ -3,12 +3,13 @@
 //
 //   guess     a threshold from 64 vectors of the row, as if its body were Gaussian (Qrita's sigma
 //             truncation, with outliers on both sides trimmed away first)
-//   certify   top-k: enough candidates were found. top-p: the rest of the row, summed by a table
-//             exp with a proven error, cannot move the boundary
-//   refine    top-k: bisection by exact counts. top-p: the exact mass of the rest, then more
-//             candidates. What no path here covers goes to the definition itself
+//   certify   top-k: enough candidates were found. top-p: the rest of the row, summed by a table of
+//             powers with a proven error, cannot move the boundary
+//   refine    top-k: a threshold from the sample itself, then every element. top-p: a better sum,
+//             then the exact mass, then a band of values around a boundary far down
 //
-// Candidates are stored in memory for a whole row, so no guess can overflow anything.
+// Candidates are stored in memory for a whole row, so no guess can overflow anything. What no path
+// here covers goes to the definition itself.
 #include <algorithm>
 #include <cmath>
 
@@ -22,8 +23,10 @@
 #define SLUICE_SELECT_SELECT_ROW_INL_H_
 #endif
 
-#include "select/candidates-inl.h"
+#include "select/band-inl.h"
+#include "select/boundary-inl.h"
 #include "select/guess-inl.h"
+#include "select/power_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -31,19 +34,24 @@ namespace sluice::HWY_NAMESPACE {
 // The memory of one row's selection, carved from a worker's workspace.
 struct RowMemory {
   CandidateList list;
-  float* weights;
+  float* weights;  // of the list
   GroupMask* masks;
-  semantics::Token* tokens;
+  semantics::Token* tokens;  // for the definition; else scratch_x and scratch_weights
+  float* scratch_x;
+  float* scratch_weights;
 
+  static constexpr size_t kMaxLanes = 16;
+  static size_t Padded(int64_t vocab) { return static_cast<size_t>(vocab) + 4 * kMaxLanes; }
   static size_t Bytes(int64_t vocab) {
-    const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
-    return padded * (3 * sizeof(float) + sizeof(semantics::Token)) + padded / kMaxLanes +
-           2 * sizeof(uint64_t);
+    return Padded(vocab) * (3 * sizeof(float) + sizeof(semantics::Token)) +
+           Padded(vocab) / kMaxLanes + 2 * sizeof(uint64_t);
   }
   static RowMemory In(std::byte* memory, int64_t vocab) {
-    const size_t padded = static_cast<size_t>(vocab) + 2 * kMaxLanes;
+    const size_t padded = Padded(vocab);
     RowMemory row;
     row.tokens = reinterpret_cast<semantics::Token*>(memory);
+    row.scratch_x = reinterpret_cast<float*>(memory);
+    row.scratch_weights = row.scratch_x + padded;
     row.list.x = reinterpret_cast<float*>(row.tokens + padded);
     row.list.ids = reinterpret_cast<int32_t*>(row.list.x + padded);
     row.list.size = 0;
@@ -52,18 +60,24 @@ struct RowMemory {
     return row;
   }
 
-  static constexpr size_t kMaxLanes = 16;
+  Measured Counted() const { return {list.x, nullptr, static_cast<size_t>(list.size)}; }
+  Measured Weighed(const Weigher& weigher) const {
+    Weigh(list.x, static_cast<size_t>(list.size), weigher, weights);
+    return {list.x, weights, static_cast<size_t>(list.size)};
+  }
 };
 
-// A set that is known by its candidates: `list` holds exactly the kept tokens, all at or above
-// cut.lower.
-inline SelectedSet Materialized(const CandidateList& list, const Cut& cut, float max) {
-  SelectedSet selected;
-  selected.cut = cut;
-  selected.max = max;
-  selected.kept = {list.x, list.ids, list.size};
-  return selected;
-}
+// What the steps of one row's selection share.
+struct RowTask {
+  const semantics::Row& row;
+  const SelectParams& params;
+  RowMemory memory;
+  bool wants_tokens;  // the kept tokens, for a draw; else the Cut is all
+  int64_t elements_read = 0;
+
+  // One pass over the row.
+  void CountPass() { elements_read += row.size; }
+};
 
 inline SelectedSet WithStatus(RowStatus status) {
   SelectedSet selected;
@@ -71,297 +85,357 @@ inline SelectedSet WithStatus(RowStatus status) {
   return selected;
 }
 
-// Keeps of the candidates equal to `value` the first `kept` by id. `ties` are all of them.
-inline void TrimTies(CandidateList& list, float value, int64_t ties, int64_t kept,
-                     semantics::Token* scratch) {
-  if (kept == ties) return;
-  int64_t n = 0;
-  for (int64_t i = 0; i < list.size; ++i) {
-    if (list.x[i] == value) scratch[n++] = {0.0f, list.ids[i]};
-  }
-  std::nth_element(scratch, scratch + kept, scratch + n, semantics::Before);
-  const int32_t first_dropped = scratch[kept].id;
-  n = 0;
-  for (int64_t i = 0; i < list.size; ++i) {
-    const bool is_kept = list.x[i] != value || list.ids[i] < first_dropped;
-    list.x[n] = list.x[i];
-    list.ids[n] = list.ids[i];
-    n += is_kept ? 1 : 0;
-  }
-  list.size = n;
-  list.Pad();
+// NaN and +inf: the definition says which comes first.
+inline RowStatus StatusOf(const semantics::Row& row, bool has_nan, float max) {
+  if (has_nan || max == semantics::Infinity()) return semantics::ScanRow(row).status;
+  return RowStatus::kOk;
 }
 
-// Reduces the candidates to those from `lower` on, of whose ties `ties_kept` are kept.
-inline SelectedSet CutAt(RowMemory& memory, float lower, int64_t ties, int64_t ties_kept,
-                         float max) {
-  KeepAtLeast(memory.list, lower);
-  TrimTies(memory.list, lower, ties, ties_kept, memory.tokens);
-  Cut cut;
-  cut.lower = lower + 0.0f;
-  cut.ties_kept = static_cast<int32_t>(ties_kept);
-  cut.count = static_cast<int32_t>(memory.list.size);
-  return Materialized(memory.list, cut, max);
+// The first `ties_kept` of the tokens equal to `lower`, and `above` tokens above it.
+inline SelectedSet SetOf(float max, float lower, int64_t above, int64_t ties_kept) {
+  SelectedSet selected;
+  selected.max = max;
+  selected.cut.lower = lower + 0.0f;
+  selected.cut.ties_kept = static_cast<int32_t>(ties_kept);
+  selected.cut.count = static_cast<int32_t>(above + ties_kept);
+  return selected;
 }
 
-// The boundary of top-p among the candidates, which hold at least the target mass.
+// The same, of a set that lies among the candidates: they are reduced to it when somebody wants
+// them.
+inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& boundary,
+                                   int64_t ties_kept) {
+  SelectedSet selected = SetOf(max, boundary.value, boundary.count_above, ties_kept);
+  if (!task.wants_tokens) return selected;
+  CandidateList& list = task.memory.list;
+  KeepAtLeast(list, boundary.value);
+  if (ties_kept < boundary.ties) TrimTies(list, boundary.value, ties_kept);
+  selected.kept = {list.x, list.ids, list.size};
+  return selected;
+}
+
+template <class Read>
+void CollectCandidates(RowTask& task, float threshold) {
+  RowMemory& memory = task.memory;
+  if (task.wants_tokens) {
+    Collect<Read, true>(task.row, threshold, memory.masks, memory.list);
+  } else {
+    Collect<Read, false>(task.row, threshold, memory.masks, memory.list);
+  }
+  task.elements_read += memory.list.size;
+}
+
+template <class Read>
+SelectedSet SelectGreedy(RowTask& task) {
+  const Extremes found = FindExtremes<Read, false>(task.row);
+  task.CountPass();
+  const RowStatus status = StatusOf(task.row, found.has_nan, found.max);
+  if (status != RowStatus::kOk) return WithStatus(status);
+  if (found.max == -semantics::Infinity()) return WithStatus(RowStatus::kEmptySupport);
+  SelectedSet selected = SetOf(found.max, found.max, 0, 1);
+  selected.first_id = static_cast<int32_t>(FindFrom<Read>(task.row, found.max_chunk, found.max));
+  return selected;
+}
+
+// The boundary of top-p among the candidates, which hold at least the target mass, and how many of
+// its ties are kept.
 struct MassBoundary {
-  float lower;
-  int64_t ties;
+  Boundary at;
   int64_t ties_kept;
   uint64_t mass;  // of what is kept
 };
 
-inline MassBoundary FindMassBoundary(const RowMemory& memory, float max, float scale,
-                                     uint64_t target, Ties rule) {
-  const CandidateList& list = memory.list;
+inline MassBoundary FindMassBoundary(const RowMemory& memory, const Measured& weighed, float max,
+                                     float scale, uint64_t target, Ties rule) {
   MassBoundary found;
-  found.lower = LargestValue(MinOf(list), MaxOf(list), [&](float value) HWY_ATTR {
-    return MassAtLeast(list, memory.weights, value) >= target;
-  });
-  found.ties = CountEqual(list, found.lower);
-  const uint64_t weight = semantics::Weight(found.lower, max, scale);
-  const uint64_t through = MassAtLeast(list, memory.weights, found.lower);
-  const uint64_t above = through - static_cast<uint64_t>(found.ties) * weight;
-  found.ties_kept = found.ties;
+  found.at =
+      FindBoundary<true>(weighed, target, memory.scratch_x, memory.scratch_weights);
+  const uint64_t weight = semantics::Weight(found.at.value, max, scale);
+  found.ties_kept = found.at.ties;
   if (rule == Ties::kLowestId && weight > 0) {
-    found.ties_kept = semantics::TopPTiesKept(above, weight, found.ties, target);
+    found.ties_kept =
+        semantics::TopPTiesKept(found.at.above, weight, found.at.ties, target);
   }
-  found.mass = above + static_cast<uint64_t>(found.ties_kept) * weight;
+  found.mass = found.at.above + static_cast<uint64_t>(found.ties_kept) * weight;
   return found;
-}
-
-// All finite elements, or those from a threshold on, when the guess was wrong: the largest
-// threshold within a factor of what is needed, by exact counts.
-template <class Read>
-float RefineThreshold(const semantics::Row& row, float too_high, int64_t k) {
-  if (CountAtLeast<Read>(row, kLowestFinite) <= k) return kLowestFinite;
-  uint32_t low = semantics::OrderKey(kLowestFinite);
-  uint32_t high = semantics::OrderKey(too_high);
-  while (high - low > 1) {
-    const uint32_t middle = low + (high - low) / 2;
-    const int64_t count = CountAtLeast<Read>(row, semantics::ValueOfKey(middle));
-    if (count >= k) {
-      low = middle;
-      if (count <= 2 * k + 1024) break;
-    } else {
-      high = middle;
-    }
-  }
-  return semantics::ValueOfKey(low);
-}
-
-// Any status that the candidates or the pass give away; kOk when there is none.
-inline RowStatus StatusOf(const semantics::Row& row, float checksum, float max) {
-  if (checksum != checksum || max == semantics::Infinity()) return semantics::ScanRow(row).status;
-  return RowStatus::kOk;
-}
-
-template <class Read>
-SelectedSet SelectGreedy(const semantics::Row& row) {
-  const MaxFinding found = MaxPass<Read>(row);
-  RowStatus status = StatusOf(row, found.checksum, found.max);
-  if (status == RowStatus::kOk && found.max == -semantics::Infinity()) {
-    status = RowStatus::kEmptySupport;
-  }
-  if (status != RowStatus::kOk) return WithStatus(status);
-  SelectedSet selected;
-  selected.max = found.max;
-  selected.cut.lower = found.max + 0.0f;
-  selected.cut.ties_kept = 1;
-  selected.cut.count = 1;
-  selected.first_id = static_cast<int32_t>(FindFrom<Read>(row, found.chunk, found.max));
-  return selected;
 }
 
 // Top-k, and top-p on its survivors: everything after the one pass happens among k tokens.
 template <class Read>
-SelectedSet SelectTopK(const semantics::Row& row, const SelectParams& params, RowMemory& memory) {
-  const int64_t k = params.top_k;
+SelectedSet SelectTopK(RowTask& task) {
+  const semantics::Row& row = task.row;
+  const int64_t k = task.params.top_k;
+  RowMemory& memory = task.memory;
   CandidateList& list = memory.list;
-  const float aim = 1.4f * static_cast<float>(k) + 80.0f;
-  float threshold = GuessThreshold<Read>(row, aim);
-  const float checksum = ThresholdPass<Read>(row, threshold, memory.masks);
-  Collect<Read>(row, threshold, memory.masks, list);
-  const RowStatus status = StatusOf(row, checksum, MaxOf(list));
-  if (status != RowStatus::kOk) return WithStatus(status);
-  if (list.size < k && threshold != kLowestFinite) {
-    threshold = RefineThreshold<Read>(row, threshold, k);
-    ThresholdPass<Read>(row, threshold, memory.masks);
-    Collect<Read>(row, threshold, memory.masks, list);
+  SmallSample sample;
+  sample.Take<Read>(row);
+  float threshold =
+      GaussianThreshold(sample, row.size, 1.4f * static_cast<float>(k) + 80.0f);
+  bool has_nan = ThresholdPass<Read>(row, threshold, memory.masks);
+  task.CountPass();
+  CollectCandidates<Read>(task, threshold);
+  for (const float next : {SampledThreshold(sample, row.size, k), kLowestFinite}) {
+    if (list.size >= k || has_nan || !(next < threshold)) continue;
+    threshold = next;
+    has_nan = ThresholdPass<Read>(row, threshold, memory.masks);
+    task.CountPass();
+    CollectCandidates<Read>(task, threshold);
   }
+  const float max = MaxOf(list);
+  const RowStatus status = StatusOf(row, has_nan, max);
+  if (status != RowStatus::kOk) return WithStatus(status);
   if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
 
-  const float max = MaxOf(list);
-  const float low = MinOf(list);
-  const float lower = list.size <= k ? low : LargestValue(low, max, [&](float value) HWY_ATTR {
-    return CountAtLeast(list, value) >= k;
-  });
-  KeepAtLeast(list, lower);
-  const int64_t ties = CountEqual(list, lower);
-  const int64_t excess = std::max<int64_t>(0, list.size - k);
-  const int64_t ties_kept = params.profile.ties == Ties::kAll ? ties : ties - excess;
-  SelectedSet selected = CutAt(memory, lower, ties, ties_kept, max);
-  if (params.top_p == 1.0f) return selected;
+  const uint64_t kept = static_cast<uint64_t>(std::min(k, list.size));
+  const Boundary boundary =
+      FindBoundary<false>(memory.Counted(), kept, memory.scratch_x, memory.scratch_weights);
+  const int64_t ties_kept = task.params.profile.ties == Ties::kAll
+                                ? boundary.ties
+                                : static_cast<int64_t>(kept) - boundary.count_above;
+  const SelectedSet by_count = SetOfCandidates(task, max, boundary, ties_kept);
+  if (task.params.top_p == 1.0f) return by_count;
 
-  const float scale = semantics::ScalesOf(params).filter;
-  Weigh(list, max, scale, memory.weights);
-  const uint64_t target =
-      semantics::TargetMass(params.top_p, MassAtLeast(list, memory.weights, kLowestFinite));
-  const MassBoundary boundary = FindMassBoundary(memory, max, scale, target, params.profile.ties);
-  return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
-}
-
-// Top-p when its boundary lies below `limit`, among tokens that hold `share` of the mass there. Too
-// many tokens to collect: guess a band around the boundary, certify it with the exact mass above
-// it, and search the band alone. Only the Cut comes of it.
-template <class Read>
-SelectedSet SelectWideNucleus(const semantics::Row& row, const SelectParams& params,
-                              RowMemory& memory, float max, float limit, uint64_t target,
-                              double share) {
-  const float scale = semantics::ScalesOf(params).filter;
-  RowSample sample;
-  TakeSample<Read>(row, sample);
-  float low = kLowestFinite;
-  float high = limit;
-  if (sample.size > 0) {  // a sampled share is off by some 10 %
-    if (share > 0.12) high = SampledMassQuantile(sample, limit, max, scale, share - 0.12);
-    if (share < 0.88) low = SampledMassQuantile(sample, limit, max, scale, share + 0.12);
-  }
-  uint64_t above = 0;
-  for (;;) {
-    above = MassAboveBand<Read>(row, low, high, max, scale, memory.list);
-    if (above >= target) {  // the boundary lies above the band
-      low = high;
-      high = limit;
-      continue;
+  if (!task.wants_tokens) {  // ids mean nothing here, so any of the ties may go
+    KeepAtLeast(list, boundary.value);
+    if (ties_kept < boundary.ties) {
+      TrimAnyTies(list, boundary.value, boundary.ties - ties_kept);
     }
-    Weigh(memory.list, max, scale, memory.weights);
-    if (above + MassAtLeast(memory.list, memory.weights, kLowestFinite) >= target) break;
-    high = low;  // it lies below
-    low = kLowestFinite;
   }
-  const MassBoundary boundary =
-      FindMassBoundary(memory, max, scale, target - above, params.profile.ties);
-  SelectedSet selected;
-  selected.max = max;
-  selected.cut.lower = boundary.lower + 0.0f;
-  selected.cut.ties_kept = static_cast<int32_t>(boundary.ties_kept);
-  selected.cut.count = static_cast<int32_t>(CountAtLeast<Read>(row, boundary.lower) -
-                                            boundary.ties + boundary.ties_kept);
-  return selected;
+  const float scale = semantics::ScalesOf(task.params).filter;
+  const Measured weighed = memory.Weighed(Weigher(max, scale));
+  const uint64_t target =
+      semantics::TargetMass(task.params.top_p, MeasureAll<true>(weighed).amount);
+  const MassBoundary by_mass =
+      FindMassBoundary(memory, weighed, max, scale, target, task.params.profile.ties);
+  return SetOfCandidates(task, max, by_mass.at, by_mass.ties_kept);
 }
+
+// An interval that holds the mass of a set.
+struct MassInterval {
+  uint64_t least;
+  uint64_t most;
+};
 
 // Top-p over the whole row.
 template <class Read>
-SelectedSet SelectTopP(const semantics::Row& row, const SelectParams& params, RowMemory& memory) {
-  constexpr float kAim = 384.0f;
-  CandidateList& list = memory.list;
-  const float scale = semantics::ScalesOf(params).filter;
-  const Ties rule = params.profile.ties;
-  float threshold = GuessThreshold<Read>(row, kAim);
-  if (std::abs(threshold * scale) > kLargestOffset) threshold = kLowestFinite;
-  const PassSums sums = ApproximateTailPass<Read>(row, threshold, scale, memory.masks);
-  Collect<Read>(row, threshold, memory.masks, list);
-  float max = MaxOf(list);
-  const RowStatus status = StatusOf(row, sums.checksum, max);
-  if (status != RowStatus::kOk) return WithStatus(status);
-  if (list.size == 0 && threshold != kLowestFinite) {  // the body's outliers are all below it
-    threshold = kLowestFinite;
-    ThresholdPass<Read>(row, threshold, memory.masks);
-    Collect<Read>(row, threshold, memory.masks, list);
-    max = MaxOf(list);
-  } else if (list.size > 0 && threshold != kLowestFinite) {
-    // Elements behind the last whole group are not in the sum: their mass is added exactly.
-    const int64_t grouped =
-        row.size / static_cast<int64_t>(GroupElements()) * static_cast<int64_t>(GroupElements());
-    int64_t in_sum = list.size;
-    uint64_t ungrouped = 0;
-    for (int64_t i = grouped; i < row.size; ++i) {
-      const float x = row[i];
-      if (x >= threshold) {
-        --in_sum;
-      } else {
-        ungrouped += semantics::Weight(x, max, scale);
-      }
-    }
-    Weigh(list, max, scale, memory.weights);
-    const uint64_t mass = MassAtLeast(list, memory.weights, kLowestFinite);
-    // What a candidate adds to the sum is 1, or below it by the rounding of the offset when it lies
-    // at the threshold.
-    const double unit =
-        0x1p40 * std::exp2(static_cast<double>(semantics::LogWeight(threshold, max, scale)));
-    const TailError error = ApproximationError(row.size);
-    const double sum = static_cast<double>(sums.tail);
-    const double rest = std::max(0.0, sum - static_cast<double>(in_sum));
-    const double doubt =
-        error.power * rest + error.candidate * static_cast<double>(in_sum) + error.sum * sum;
-    // Each weight is rounded down by less than one unit.
-    const double least =
-        std::max(0.0, (rest - doubt) * unit - static_cast<double>(row.size)) * (1.0 - 1e-9);
-    const double most = (rest + doubt) * unit * (1.0 + 1e-9) + 1.0;
-    const uint64_t known = mass + ungrouped;
-    const uint64_t low_target =
-        semantics::TargetMass(params.top_p, known + static_cast<uint64_t>(least));
-    const uint64_t high_target =
-        semantics::TargetMass(params.top_p, known + static_cast<uint64_t>(most));
-    if (mass >= high_target) {
-      const MassBoundary boundary = FindMassBoundary(memory, max, scale, low_target, rule);
-      if (boundary.mass >= high_target) {
-        return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
-      }
-    }
-  }
-  if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
+class TopPSearch {
+ public:
+  explicit TopPSearch(RowTask& task)
+      : task_(task),
+        row_(task.row),
+        list_(task.memory.list),
+        scale_(semantics::ScalesOf(task.params).filter),
+        rule_(task.params.profile.ties) {}
 
-  // The interval does not decide, or the nucleus is wider than the candidates: take the exact mass.
-  Weigh(list, max, scale, memory.weights);
-  const uint64_t mass = MassAtLeast(list, memory.weights, kLowestFinite);
-  const uint64_t rest = MassBelow<Read>(row, threshold, max, scale);
-  const uint64_t target = semantics::TargetMass(params.top_p, mass + rest);
-  if (mass < target) {
-    return SelectWideNucleus<Read>(row, params, memory, max, threshold, target,
-                                   static_cast<double>(target - mass) / static_cast<double>(rest));
+  SelectedSet Run() {
+    SmallSample sample;
+    sample.Take<Read>(row_);
+    threshold_ = GaussianThreshold(sample, row_.size, kAim);
+    MassInterval rest = GuessAndSum();
+    if (list_.size == 0 && !has_nan_) {  // the body's outliers are all below it
+      threshold_ = SampledThreshold(sample, row_.size, static_cast<int64_t>(kAim));
+      rest = GuessAndSum();
+    }
+    if (list_.size == 0 && !has_nan_) {
+      threshold_ = kLowestFinite;
+      rest = GuessAndSum();
+    }
+    const RowStatus status = StatusOf(row_, has_nan_, max_);
+    if (status != RowStatus::kOk) return WithStatus(status);
+    if (list_.size == 0) return WithStatus(RowStatus::kEmptySupport);
+
+    SelectedSet selected;
+    if (Decide(rest, selected)) return selected;
+    if (TargetOf(rest.least) <= mass_ && CanSumPowers(max_)) {
+      const MassInterval better = SumRest();
+      if (Decide(better, selected)) return selected;
+      rest = better;
+    }
+    if (TargetOf(rest.least) > mass_) return SelectWide(rest);
+    const uint64_t exact = MassBelow<Read>(row_, threshold_, Weigher(max_, scale_));
+    task_.CountPass();
+    if (Decide({exact, exact}, selected)) return selected;
+    return SelectWide({exact, exact});
   }
-  const MassBoundary boundary = FindMassBoundary(memory, max, scale, target, rule);
-  return CutAt(memory, boundary.lower, boundary.ties, boundary.ties_kept, max);
-}
+
+ private:
+  static constexpr float kAim = 384.0f;
+#if HWY_TARGET == HWY_AVX2
+  static constexpr int kFirstDegree = 1;  // eight entries are too coarse to decide much alone
+#else
+  static constexpr int kFirstDegree = 0;
+#endif
+  static constexpr int kSecondDegree = 2;
+
+  uint64_t TargetOf(uint64_t rest) const {
+    return semantics::TargetMass(task_.params.top_p, mass_ + rest);
+  }
+  bool CanSumPowers(float reference) const {
+    return scale_ > 1e-6f &&
+           std::abs(reference * scale_) < PowerTerms<kSecondDegree>::kLargestOffset;
+  }
+
+  // What is known of the mass below the threshold when nothing was summed.
+  MassInterval Unknown() const {
+    return {0, static_cast<uint64_t>(row_.size) * semantics::kFullWeight};
+  }
+
+  // Candidates from the threshold on, weighed, and an interval for the mass below it.
+  MassInterval GuessAndSum() {
+    const bool sums = threshold_ != kLowestFinite && CanSumPowers(threshold_);
+    double sum = 0.0;
+    const PowerTerms<kFirstDegree> terms(sums ? threshold_ : 0.0f, sums ? scale_ : 1.0f);
+    if (sums) {
+      const PowerSum powers =
+          SumPowers<Read, kFirstDegree>(row_, terms, threshold_, task_.memory.masks);
+      sum = powers.sum;
+      has_nan_ = powers.has_nan;
+    } else {
+      has_nan_ = ThresholdPass<Read>(row_, threshold_, task_.memory.masks);
+    }
+    task_.CountPass();
+    CollectCandidates<Read>(task_, threshold_);
+    max_ = MaxOf(list_);
+    if (list_.size == 0 || has_nan_ || max_ == semantics::Infinity()) return Unknown();
+    weighed_ = task_.memory.Weighed(Weigher(max_, scale_));
+    mass_ = MeasureAll<true>(weighed_).amount;
+    if (threshold_ == kLowestFinite) return {0, 0};
+    const double range = (static_cast<double>(max_) - terms.reference()) * scale_;
+    if (!sums || range > PowerTerms<kFirstDegree>::kLargestTerm) return Unknown();
+    return IntervalOf(sum, terms);
+  }
+
+  // Sums the whole row once more, better.
+  MassInterval SumRest() {
+    const PowerTerms<kSecondDegree> terms(max_, scale_);
+    task_.CountPass();
+    return IntervalOf(SumPowers<Read, kSecondDegree>(row_, terms, 0.0f, nullptr).sum, terms);
+  }
+
+  // The sum holds the candidates as well: their terms are taken off, and only what the fp32 sums
+  // lost of them stays in doubt.
+  template <int kDegree>
+  MassInterval IntervalOf(double sum, const PowerTerms<kDegree>& terms) const {
+    const double of_candidates =
+        SumPowers(list_.x, static_cast<size_t>(list_.size), terms);
+    const double rest = std::max(0.0, sum - of_candidates);
+    const double doubt = PowerTerms<kDegree>::RelativeError() * 1.01 * rest +
+                         kPowerSumError * (sum + of_candidates);
+    const double unit =
+        0x1p40 * std::exp2((terms.reference() - static_cast<double>(max_)) *
+                           static_cast<double>(scale_));
+    // Each weight is rounded down by less than one unit, and 2^-40 of a unit is cut off below.
+    const double least =
+        std::max(0.0, (rest - doubt) * unit - static_cast<double>(row_.size)) * (1.0 - 1e-9);
+    const double most = (rest + doubt) * unit * (1.0 + 1e-9) + 1.0;
+    return {static_cast<uint64_t>(least), static_cast<uint64_t>(most)};
+  }
+
+  // Whether every mass of the interval gives the same set, which lies among the candidates.
+  bool Decide(const MassInterval& rest, SelectedSet& selected) {
+    const uint64_t low_target = TargetOf(rest.least);
+    const uint64_t high_target = TargetOf(rest.most);
+    if (mass_ < high_target) return false;
+    const MassBoundary boundary =
+        FindMassBoundary(task_.memory, weighed_, max_, scale_, low_target, rule_);
+    if (low_target != high_target && boundary.mass < high_target) return false;
+    selected = SetOfCandidates(task_, max_, boundary.at, boundary.ties_kept);
+    return true;
+  }
+
+  // The boundary lies below the threshold, among too many tokens to collect them all: guess a band
+  // around it, certify it with the exact mass above it, and search the band alone. Only the Cut
+  // comes of it.
+  SelectedSet SelectWide(const MassInterval& guess) {
+    const Weigher weigher(max_, scale_);
+    const double rest = 0.5 * (static_cast<double>(guess.least) + static_cast<double>(guess.most));
+    const double missing = static_cast<double>(TargetOf(static_cast<uint64_t>(rest))) -
+                           static_cast<double>(mass_);
+    Bracket bracket = BandFor(std::clamp(missing / std::max(rest, 1.0), 0.0, 1.0), weigher);
+    for (;;) {
+      const bool reaches_limit = !(bracket.high < threshold_);
+      const BandPass pass =
+          reaches_limit
+              ? PassBand<Read, true>(row_, bracket.low, 0.0f, threshold_, weigher, list_.x)
+              : PassBand<Read, false>(row_, bracket.low, bracket.high, threshold_, weigher,
+                                      list_.x);
+      task_.CountPass();
+      const uint64_t above = mass_ + pass.mass_above;
+      const uint64_t target = TargetOf(pass.mass);
+      if (above >= target) {  // the boundary lies above the band
+        bracket = {bracket.high, semantics::Infinity()};
+        continue;
+      }
+      list_.size = static_cast<int64_t>(pass.size);
+      const Measured band = task_.memory.Weighed(weigher);
+      if (above + MeasureAll<true>(band).amount < target) {  // it lies below
+        bracket = {kLowestFinite, bracket.low};
+        continue;
+      }
+      const MassBoundary boundary =
+          FindMassBoundary(task_.memory, band, max_, scale_, target - above, rule_);
+      const Counts counts = CountIn<Read>(row_, boundary.at.value);
+      task_.CountPass();
+      return SetOf(max_, boundary.at.value, counts.at_least - counts.equal, boundary.ties_kept);
+    }
+  }
+
+  // Values around the place where the elements below the threshold pass this share of their mass.
+  Bracket BandFor(double share, const Weigher& weigher) {
+    constexpr size_t kVectors = 256;
+    RowSample<kVectors> sample;
+    sample.template Take<Read>(row_);
+    if (sample.size == 0) return {kLowestFinite, semantics::Infinity()};
+    const F32 d;
+    HWY_ALIGN float weights[kVectors * HWY_MAX_BYTES / sizeof(float)];
+    const auto limit = hn::Set(d, threshold_);
+    for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+      const auto x = hn::Load(d, sample.x + i);
+      const auto below = hn::IfThenElse(hn::Lt(x, limit), x, hn::Set(d, -semantics::Infinity()));
+      hn::Store(below, d, sample.x + i);
+      hn::Store(weigher(below), d, weights + i);
+    }
+    return SampledBracket({sample.x, weights, sample.size}, share);
+  }
+
+  RowTask& task_;
+  const semantics::Row& row_;
+  CandidateList& list_;
+  float scale_;
+  Ties rule_;
+  float threshold_ = 0.0f;
+  bool has_nan_ = false;
+  float max_ = 0.0f;
+  uint64_t mass_ = 0;  // of the candidates
+  Measured weighed_ = {};
+};
 
 // No filter: every finite token, known by its Cut alone.
 template <class Read>
-SelectedSet SelectAll(const semantics::Row& row) {
-  const MaxFinding found = MaxPass<Read>(row);
-  const RowStatus status = StatusOf(row, found.checksum, found.max);
+SelectedSet SelectAll(RowTask& task) {
+  const semantics::Row& row = task.row;
+  Extremes found = FindExtremes<Read, true>(row);
+  task.CountPass();
+  const RowStatus status = StatusOf(row, found.has_nan, found.max);
   if (status != RowStatus::kOk) return WithStatus(status);
-  const int64_t finite = CountAtLeast<Read>(row, kLowestFinite);
-  if (finite == 0) return WithStatus(RowStatus::kEmptySupport);
-  const F32 d;
-  auto min = hn::Set(d, semantics::Infinity());
-  size_t i = 0;
-  const size_t size = static_cast<size_t>(row.size);
-  for (; i + hn::Lanes(d) <= size; i += hn::Lanes(d)) {
-    const auto x = Read::At(row.data, i);
-    min = hn::Min(min, hn::IfThenElse(hn::Ge(x, hn::Set(d, kLowestFinite)), x, min));
+  if (found.max == -semantics::Infinity()) return WithStatus(RowStatus::kEmptySupport);
+  int64_t finite = row.size;
+  if (found.min == -semantics::Infinity()) {
+    found.min = LowestFinite<Read>(row);
+    finite = CountIn<Read>(row, kLowestFinite).at_least;
+    task.CountPass();
+    task.CountPass();
   }
-  float lowest = hn::GetLane(hn::MinOfLanes(d, min));
-  for (; i < size; ++i) {
-    const float x = row[static_cast<int64_t>(i)];
-    if (x >= kLowestFinite && x < lowest) lowest = x;
-  }
-  SelectedSet selected;
-  selected.max = found.max;
-  selected.cut.lower = lowest + 0.0f;
-  const float above = semantics::ValueOfKey(semantics::OrderKey(lowest) + 1);
-  selected.cut.ties_kept = static_cast<int32_t>(finite - CountAtLeast<Read>(row, above));
-  selected.cut.count = static_cast<int32_t>(finite);
-  return selected;
+  const int64_t ties = CountIn<Read>(row, found.min).equal;
+  task.CountPass();
+  return SetOf(found.max, found.min, finite - ties, ties);
 }
 
 template <class Read>
 SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   const semantics::Row& row = request.row;
   const SelectParams& params = request.params;
-  RowMemory memory = RowMemory::In(workspace, row.size);
+  RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
   if (!semantics::AreValid(params, request.limits) || !semantics::IsValid(request.key)) {
     return WithStatus(RowStatus::kBadParam);
   }
@@ -373,12 +447,14 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
                           !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
                           !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
   if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
-    return SelectByDefinition(request, memory.tokens);
+    return SelectByDefinition(request, task.memory.tokens);
   }
-  if (semantics::IsGreedy(params)) return SelectGreedy<Read>(row);
-  if (has_top_k) return SelectTopK<Read>(row, params, memory);
-  if (has_top_p) return SelectTopP<Read>(row, params, memory);
-  return SelectAll<Read>(row);
+  SelectedSet selected = semantics::IsGreedy(params) ? SelectGreedy<Read>(task)
+                         : has_top_k                 ? SelectTopK<Read>(task)
+                         : has_top_p                 ? TopPSearch<Read>(task).Run()
+                                                     : SelectAll<Read>(task);
+  selected.work = {SelectAlgorithm::kCertified, task.elements_read};
+  return selected;
 }
 
 inline SelectedSet SelectRowOfAnyDType(const RowRequest& request, std::byte* workspace) {

@@ -15,6 +15,7 @@ struct RowRequest {
   const Limits& limits;
   bool wants_masses;
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
+  bool wants_tokens = false;  // KeptTokens, where they are at hand
 };
 
 // The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.

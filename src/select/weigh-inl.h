@@ -1,7 +1,4 @@
 // The weight of semantics/weight.h on vectors, bit for bit, and exact sums of weights.
-//
-// A weight has 24 significant bits and is at most 2^40, so it is exact in fp32, and a sum of up to
-// 2^13 of them is exact in fp64; sums are moved to 64-bit integers before that.
 #include "semantics/weight.h"
 
 #if defined(SLUICE_SELECT_WEIGH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -16,57 +13,127 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Weights as fp32 integers. x is not NaN.
-inline VecF32 Weights(VecF32 x, VecF32 max, VecF32 scale) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const auto t = hn::Mul(hn::Sub(x, max), scale);
-  const auto n = hn::Floor(t);
-  const auto f = hn::Sub(t, n);
-  auto r = hn::MulAdd(hn::Set(d, 0x1.e974fap-10f), f, hn::Set(d, 0x1.277856p-7f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.c91ce6p-5f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.ebdb56p-3f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.62e4bap-1f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1p+0f));
-  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127 + 40));
-  const auto w = hn::Floor(hn::Mul(r, hn::BitCast(d, hn::ShiftLeft<23>(exponent))));
-  return hn::IfThenElseZero(hn::Ge(t, hn::Set(d, -40.0f)), w);
-}
+// Weights of 24 significant bits and at most 2^40, so as fp32 integers they are exact.
+class Weigher {
+ public:
+  HWY_INLINE Weigher(float max, float scale)
+      : max_(hn::Set(F32(), max)), scale_(hn::Set(F32(), scale)) {}
 
-// The exact mass of the elements below a threshold, one whole row. NaN and -inf weigh nothing.
-template <class Read>
-uint64_t MassBelow(const semantics::Row& row, float threshold, float max, float scale) {
-  const F32 d;
-  const hn::Repartition<double, F32> dd;
-  const size_t lanes = hn::Lanes(d);
-  const auto limit = hn::Set(d, threshold);
-  const auto vmax = hn::Set(d, max);
-  const auto vscale = hn::Set(d, scale);
-  // Each block adds at most 2 * 1024 weights below 2^40 to a lane: exact in fp64.
-  constexpr size_t kBlockVectors = 1024;
-  const size_t size = static_cast<size_t>(row.size);
-  uint64_t mass = 0;
-  size_t i = 0;
-  while (i + lanes <= size) {
-    const size_t vectors = HWY_MIN((size - i) / lanes, kBlockVectors);
-    auto low = hn::Zero(dd), high = hn::Zero(dd);
-    for (size_t v = 0; v < vectors; ++v, i += lanes) {
-      const auto x = Read::At(row.data, i);
-      const auto w = hn::IfThenElseZero(hn::Lt(x, limit), Weights(x, vmax, vscale));
-      const hn::Half<F32> half;
-      low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
-      high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
-    }
+  // x is not NaN and at most max.
+  HWY_INLINE VecF32 operator()(VecF32 x) const {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    const auto t = hn::Mul(hn::Sub(x, max_), scale_);
+    const Parts parts = Split(hn::Max(t, hn::Set(d, -50.0f)));
+    const auto f = parts.fraction;
+    auto r = hn::MulAdd(hn::Set(d, 0x1.e974fap-10f), f, hn::Set(d, 0x1.277856p-7f));
+    r = hn::MulAdd(r, f, hn::Set(d, 0x1.c91ce6p-5f));
+    r = hn::MulAdd(r, f, hn::Set(d, 0x1.ebdb56p-3f));
+    r = hn::MulAdd(r, f, hn::Set(d, 0x1.62e4bap-1f));
+    r = hn::MulAdd(r, f, hn::Set(d, 0x1p+0f));
+    // r lies in [1, 2], so adding floor(t) + 40 to its exponent multiplies it exactly. Below t = -40
+    // the product is below 1, and the floor makes it 0, as the definition has it.
+    const auto w = hn::Add(hn::BitCast(di, r), hn::ShiftLeft<23>(parts.exponent));
+    return hn::Floor(hn::BitCast(d, w));
+  }
+
+ private:
+  struct Parts {
+    hn::Vec<hn::RebindToSigned<F32>> exponent;  // floor(t) + 40, in the lowest bits
+    VecF32 fraction;                            // t - floor(t)
+  };
+  // t in [-50, 0].
+  static HWY_INLINE Parts Split(VecF32 t) {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    const auto magic = hn::Set(d, 0x1.8p23f + 40.0f);
+#if HWY_TARGET == HWY_AVX2
+    const auto floor = hn::Floor(t);
+    return {hn::BitCast(di, hn::Add(floor, magic)), hn::Sub(t, floor)};
+#else
+    // The addition itself rounds down to an integer.
+    const VecF32 sum{
+        _mm512_add_round_ps(t.raw, magic.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+    return {hn::BitCast(di, sum), hn::Sub(t, hn::Sub(sum, magic))};
+#endif
+  }
+
+  VecF32 max_;
+  VecF32 scale_;
+};
+
+// An exact sum of weights, four vectors at a time. Adding to a large number leaves a multiple of
+// 2^21 there and gives back the rest, |rest| <= 2^20, and both kinds of parts add up without a
+// rounding for eight weights a lane.
+class ExactSum {
+ public:
+  static constexpr size_t kGroupsInBlock = 8;
+
+  HWY_INLINE ExactSum() : total_(0) { Clear(); }
+  HWY_INLINE void Add(VecF32 w0, VecF32 w1, VecF32 w2, VecF32 w3) {
+    AddTo(large0_, rest0_, w0);
+    AddTo(large1_, rest1_, w1);
+    AddTo(large2_, rest2_, w2);
+    AddTo(large3_, rest3_, w3);
+  }
+  // At least after every kGroupsInBlock additions.
+  HWY_INLINE void EndBlock() {
+    const auto start = hn::Set(F32(), kStart);
+    // Multiples of 2^21 below 2^45 in all: exact. The rests: at most 2^24 for two of them.
+    const auto large = hn::Add(hn::Add(hn::Sub(large0_, start), hn::Sub(large1_, start)),
+                               hn::Add(hn::Sub(large2_, start), hn::Sub(large3_, start)));
+    wide_ = hn::Add(wide_, hn::Add(Widened(large), hn::Add(Widened(hn::Add(rest0_, rest1_)),
+                                                           Widened(hn::Add(rest2_, rest3_)))));
+    Clear1();
+    if (++blocks_ == 128) Flush();
+  }
+  HWY_INLINE uint64_t Total() {
+    Flush();
+    return total_;
+  }
+
+ private:
+  static constexpr float kStart = 0x1.8p44f;
+  using Doubles = hn::Repartition<double, F32>;
+
+  static HWY_INLINE void AddTo(VecF32& large, VecF32& rest, VecF32 w) {
+    const auto next = hn::Add(large, w);
+    rest = hn::Add(rest, hn::Sub(w, hn::Sub(next, large)));
+    large = next;
+  }
+  static HWY_INLINE hn::Vec<Doubles> Widened(VecF32 x) {
+    const Doubles dd;
+    const hn::Half<F32> half;
+    return hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, x)),
+                   hn::PromoteTo(dd, hn::UpperHalf(half, x)));
+  }
+  HWY_INLINE void Clear1() {
+    const F32 d;
+    large0_ = large1_ = large2_ = large3_ = hn::Set(d, kStart);
+    rest0_ = rest1_ = rest2_ = rest3_ = hn::Zero(d);
+  }
+  HWY_INLINE void Clear() {
+    Clear1();
+    wide_ = hn::Zero(Doubles());
+    blocks_ = 0;
+  }
+  // 128 blocks of 64 weights below 2^40 in a lane: below 2^53, exact in fp64.
+  HWY_INLINE void Flush() {
     HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
-    hn::Store(hn::Add(low, high), dd, sums);
-    for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) mass += static_cast<uint64_t>(sums[lane]);
+    hn::Store(wide_, Doubles(), sums);
+    for (size_t lane = 0; lane < hn::Lanes(Doubles()); ++lane) {
+      total_ += static_cast<uint64_t>(static_cast<int64_t>(sums[lane]));
+    }
+    wide_ = hn::Zero(Doubles());
+    blocks_ = 0;
   }
-  for (; i < size; ++i) {
-    const float x = row[static_cast<int64_t>(i)];
-    if (x < threshold) mass += semantics::Weight(x, max, scale);
-  }
-  return mass;
-}
+
+  VecF32 large0_, large1_, large2_, large3_;
+  VecF32 rest0_, rest1_, rest2_, rest3_;
+  hn::Vec<Doubles> wide_;
+  uint64_t total_;
+  size_t blocks_;
+};
 
 }  // namespace sluice::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

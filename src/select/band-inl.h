@@ -1,0 +1,86 @@
+// One pass over a row for exact masses, and for the elements of a band of values.
+#if defined(SLUICE_SELECT_BAND_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SELECT_BAND_INL_H_
+#undef SLUICE_SELECT_BAND_INL_H_
+#else
+#define SLUICE_SELECT_BAND_INL_H_
+#endif
+
+#include "select/candidates-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::HWY_NAMESPACE {
+
+// Elements from `limit` on take no part; NaN does not occur.
+struct BandPass {
+  uint64_t mass = 0;        // below the limit
+  uint64_t mass_above = 0;  // between the band and the limit
+  size_t size = 0;          // of the band, whose values lie in x
+};
+
+// The band is [low, high], or [low, limit) when it reaches up to the limit. x has room for a row.
+template <class Read, bool kReachesLimit>
+BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
+                  const Weigher& weigher, float* x) {
+  const F32 d;
+  const Weigher weigh = weigher;
+  const auto vlow = hn::Set(d, low), vhigh = hn::Set(d, high), vlimit = hn::Set(d, limit);
+  BandPass pass;
+  ExactSum mass, above;
+  size_t size = 0;
+  const auto see = [&](VecF32 v) HWY_ATTR {
+    const auto is_below = hn::Lt(v, vlimit);
+    const auto is_in = hn::And(hn::Ge(v, vlow), kReachesLimit ? is_below : hn::Le(v, vhigh));
+    hn::StoreU(hn::Compress(v, is_in), d, x + size);
+    size += hn::CountTrue(d, is_in);
+    return hn::IfThenElseZero(is_below, weigh(v));
+  };
+  ForEachGroup<Read>(
+      row, Padding::kMasked, ExactSum::kGroupsInBlock,
+      [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3) HWY_ATTR {
+        const auto w0 = see(x0);
+        const auto w1 = see(x1);
+        const auto w2 = see(x2);
+        const auto w3 = see(x3);
+        mass.Add(w0, w1, w2, w3);
+        if constexpr (!kReachesLimit) {
+          above.Add(hn::IfThenElseZero(hn::Gt(x0, vhigh), w0),
+                    hn::IfThenElseZero(hn::Gt(x1, vhigh), w1),
+                    hn::IfThenElseZero(hn::Gt(x2, vhigh), w2),
+                    hn::IfThenElseZero(hn::Gt(x3, vhigh), w3));
+        }
+      },
+      [&]() HWY_ATTR {
+        mass.EndBlock();
+        if constexpr (!kReachesLimit) above.EndBlock();
+      });
+  pass.mass = mass.Total();
+  if constexpr (!kReachesLimit) pass.mass_above = above.Total();
+  hn::StoreU(hn::Set(d, -semantics::Infinity()), d, x + size);
+  pass.size = size;
+  return pass;
+}
+
+// The exact mass of the elements below `limit`.
+template <class Read>
+uint64_t MassBelow(const semantics::Row& row, float limit, const Weigher& weigher) {
+  const F32 d;
+  const Weigher weigh = weigher;
+  const auto vlimit = hn::Set(d, limit);
+  ExactSum mass;
+  const auto weight = [&](VecF32 v) HWY_ATTR {
+    return hn::IfThenElseZero(hn::Lt(v, vlimit), weigh(v));
+  };
+  ForEachGroup<Read>(
+      row, Padding::kMasked, ExactSum::kGroupsInBlock,
+      [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3) HWY_ATTR {
+        mass.Add(weight(x0), weight(x1), weight(x2), weight(x3));
+      },
+      [&]() HWY_ATTR { mass.EndBlock(); });
+  return mass.Total();
+}
+
+}  // namespace sluice::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

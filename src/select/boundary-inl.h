@@ -1,0 +1,217 @@
+// Where a running count or mass over the total order reaches a target: exact, on a list of values.
+//
+// A sample of the list suggests a bracket, one sweep counts exactly what lies above and inside it,
+// and the part that holds the boundary is compacted. What is left after a few rounds is bisected.
+#include <algorithm>
+#include <cmath>
+
+#include "semantics/order.h"
+
+#if defined(SLUICE_SELECT_BOUNDARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SELECT_BOUNDARY_INL_H_
+#undef SLUICE_SELECT_BOUNDARY_INL_H_
+#else
+#define SLUICE_SELECT_BOUNDARY_INL_H_
+#endif
+
+#include "select/candidates-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::HWY_NAMESPACE {
+
+// Values, and what each counts for: its weight, or 1 where weights is null. Padded with -inf.
+struct Measured {
+  const float* x;
+  const float* weights;
+  size_t size;
+};
+
+struct Measure {
+  uint64_t amount = 0;
+  int64_t count = 0;
+};
+
+// Of the elements above `value`, or from it on.
+template <bool kByMass, bool kEqualToo>
+Measure MeasureFrom(const Measured& list, float value) {
+  const F32 d;
+  const hn::Repartition<double, F32> dd;
+  const hn::Half<F32> half;
+  const auto least = hn::Set(d, value);
+  Measure measure;
+  constexpr size_t kBlockVectors = 1024;  // 2^11 weights below 2^40 in a lane: exact in fp64
+  for (size_t i = 0; i < list.size;) {
+    const size_t end = HWY_MIN(list.size, i + kBlockVectors * hn::Lanes(d));
+    auto low = hn::Zero(dd), high = hn::Zero(dd);
+    for (; i < end; i += hn::Lanes(d)) {
+      const auto x = hn::LoadU(d, list.x + i);
+      const auto mask = kEqualToo ? hn::Ge(x, least) : hn::Gt(x, least);  // never the padding
+      measure.count += static_cast<int64_t>(hn::CountTrue(d, mask));
+      if constexpr (kByMass) {
+        const auto w = hn::IfThenElseZero(mask, hn::LoadU(d, list.weights + i));
+        low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
+        high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
+      }
+    }
+    if constexpr (kByMass) {
+      HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
+      hn::Store(hn::Add(low, high), dd, sums);
+      for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) {
+        measure.amount += static_cast<uint64_t>(sums[lane]);
+      }
+    }
+  }
+  if constexpr (!kByMass) measure.amount = static_cast<uint64_t>(measure.count);
+  return measure;
+}
+
+template <bool kByMass>
+Measure MeasureAll(const Measured& list) {
+  return MeasureFrom<kByMass, true>(list, kLowestFinite);
+}
+
+// The largest value in [low, high] for which `holds`, which is true up to some value and false
+// above, by bisection over order-preserving keys; `low` is one for which it holds.
+template <typename Predicate>
+HWY_INLINE float LargestValue(float low, float high, const Predicate& holds) {
+  uint32_t low_key = semantics::OrderKey(low);
+  uint32_t high_key = semantics::OrderKey(high);
+  while (low_key < high_key) {
+    const uint32_t middle = high_key - (high_key - low_key) / 2;
+    if (holds(semantics::ValueOfKey(middle))) {
+      low_key = middle;
+    } else {
+      high_key = middle - 1;
+    }
+  }
+  return semantics::ValueOfKey(low_key);
+}
+
+struct Bracket {
+  float low;
+  float high;
+};
+
+// Where, in a sample, the share of what is counted from the largest value on passes `share`: a
+// bracket of three standard errors. sample: padded with -inf; weights as in Measured, approximate.
+inline Bracket SampledBracket(const Measured& sample, double share) {
+  const F32 d;
+  auto sum = hn::Zero(d), squares = hn::Zero(d), max = hn::Set(d, -semantics::Infinity());
+  const auto weight_at = [&](size_t i, VecF32 x) HWY_ATTR {
+    const auto one = sample.weights == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, sample.weights + i);
+    return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, kLowestFinite)), one);
+  };
+  for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, sample.x + i);
+    const auto w = weight_at(i, x);
+    max = hn::Max(max, x);
+    sum = hn::Add(sum, w);
+    squares = hn::MulAdd(w, w, squares);
+  }
+  const float total = hn::GetLane(hn::SumOfLanes(d, sum));
+  const float spread = hn::GetLane(hn::SumOfLanes(d, squares));
+  if (!(total > 0.0f)) return {kLowestFinite, semantics::Infinity()};
+  const double error =
+      3.0 * std::sqrt(std::max(0.01, share * (1.0 - share)) * static_cast<double>(spread)) /
+      static_cast<double>(total);
+  // Twelve halvings of the range of values: a guess needs no more.
+  const auto value_at = [&](double part) HWY_ATTR {
+    const float wanted = static_cast<float>(part) * total;
+    float low = MinOf(sample.x, sample.size);
+    float high = hn::GetLane(hn::MaxOfLanes(d, max));
+    for (int round = 0; round < 12 && low < high; ++round) {
+      const float middle = low + 0.5f * (high - low);
+      const auto least = hn::Set(d, middle);
+      auto from = hn::Zero(d);
+      for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+        const auto x = hn::LoadU(d, sample.x + i);
+        from = hn::Add(from, hn::IfThenElseZero(hn::Ge(x, least), weight_at(i, x)));
+      }
+      (hn::GetLane(hn::SumOfLanes(d, from)) >= wanted ? low : high) = middle;
+    }
+    return low;
+  };
+  Bracket bracket{kLowestFinite, semantics::Infinity()};
+  if (share - error > 0.0) bracket.high = value_at(share - error);
+  if (share + error < 1.0) bracket.low = value_at(share + error);
+  return bracket;
+}
+
+struct Boundary {
+  float value;          // the largest one from which on the target is reached
+  uint64_t above;       // what is counted strictly above it
+  int64_t count_above;  // how many elements are
+  int64_t ties;         // how many are equal to it
+};
+
+// The list holds at least the target. scratch_x, scratch_weights: as long as the list; `list` is
+// left as it is.
+template <bool kByMass>
+Boundary FindBoundary(Measured list, uint64_t target, float* scratch_x, float* scratch_weights) {
+  const F32 d;
+  constexpr size_t kSmall = 256;
+  constexpr size_t kSampleVectors = 8;
+  Boundary found{0.0f, 0, 0, 0};
+  target = HWY_MAX(target, uint64_t{1});  // the first element is always kept
+  uint64_t all = kByMass && list.size > kSmall ? MeasureAll<kByMass>(list).amount : list.size;
+  while (list.size > kSmall) {
+    HWY_ALIGN float sample_x[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
+    HWY_ALIGN float sample_weights[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
+    const size_t step = (list.size - hn::Lanes(d)) / (kSampleVectors - 1);
+    for (size_t v = 0; v < kSampleVectors; ++v) {
+      hn::Store(hn::LoadU(d, list.x + v * step), d, sample_x + v * hn::Lanes(d));
+      if constexpr (kByMass) {
+        hn::Store(hn::LoadU(d, list.weights + v * step), d, sample_weights + v * hn::Lanes(d));
+      }
+    }
+    const double share =
+        static_cast<double>(target - found.above) / static_cast<double>(HWY_MAX(all, uint64_t{1}));
+    const Bracket bracket = SampledBracket(
+        {sample_x, kByMass ? sample_weights : nullptr, kSampleVectors * hn::Lanes(d)}, share);
+    const Measure above = MeasureFrom<kByMass, false>(list, bracket.high);
+    const Measure from = MeasureFrom<kByMass, true>(list, bracket.low);
+    const bool is_above = found.above + above.amount >= target;
+    const bool is_below = found.above + from.amount < target;
+    if (!is_above) {
+      const Measure passed = is_below ? from : above;
+      found.above += passed.amount;
+      found.count_above += passed.count;
+    }
+    all = is_above ? above.amount : is_below ? all - from.amount : from.amount - above.amount;
+
+    const auto low = hn::Set(d, bracket.low), high = hn::Set(d, bracket.high);
+    const auto finite = hn::Set(d, kLowestFinite);
+    size_t kept = 0;
+    for (size_t i = 0; i < list.size; i += hn::Lanes(d)) {
+      const auto x = hn::LoadU(d, list.x + i);
+      const auto mask = is_above   ? hn::Gt(x, high)
+                        : is_below ? hn::And(hn::Lt(x, low), hn::Ge(x, finite))
+                                   : hn::And(hn::Ge(x, low), hn::Le(x, high));
+      hn::StoreU(hn::Compress(x, mask), d, scratch_x + kept);
+      if constexpr (kByMass) {
+        const auto w = hn::LoadU(d, list.weights + i);
+        hn::StoreU(hn::Compress(w, mask), d, scratch_weights + kept);
+      }
+      kept += hn::CountTrue(d, mask);
+    }
+    hn::StoreU(hn::Set(d, -semantics::Infinity()), d, scratch_x + kept);
+    if constexpr (kByMass) hn::StoreU(hn::Zero(d), d, scratch_weights + kept);
+    const bool has_shrunk = kept < list.size - list.size / 8;
+    list = {scratch_x, kByMass ? scratch_weights : nullptr, kept};
+    if (!has_shrunk) break;
+  }
+  CandidateList view{const_cast<float*>(list.x), nullptr, static_cast<int64_t>(list.size)};
+  found.value = LargestValue(MinOf(list.x, list.size), MaxOf(view), [&](float value) HWY_ATTR {
+    return found.above + MeasureFrom<kByMass, true>(list, value).amount >= target;
+  });
+  const Measure above = MeasureFrom<kByMass, false>(list, found.value);
+  found.ties = MeasureFrom<false, true>(list, found.value).count - above.count;
+  found.above += above.amount;
+  found.count_above += above.count;
+  return found;
+}
+
+}  // namespace sluice::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

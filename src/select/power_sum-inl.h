@@ -1,0 +1,190 @@
+// Sums of powers of two over a row, by a table: approximate, with a proven bound.
+//
+//   degree 0: the table alone. 6 instructions a vector; decides most rows
+//   degree 1: one Taylor term
+//   degree 2: two. 10 instructions; what it leaves open is decided by exact weights
+#include <cmath>
+
+#if defined(SLUICE_SELECT_POWER_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SELECT_POWER_SUM_INL_H_
+#undef SLUICE_SELECT_POWER_SUM_INL_H_
+#else
+#define SLUICE_SELECT_POWER_SUM_INL_H_
+#endif
+
+#include "select/row_pass-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::HWY_NAMESPACE {
+
+// 2^(e / kEntries) in fixed places of a float's bits, so that adding an integer's bits shifted next
+// to them gives 2^(n + e / kEntries). A lookup sees the lowest bits of its index only.
+class PowerTable {
+ public:
+#if HWY_TARGET == HWY_AVX2
+  static constexpr int kIndexBits = 3;
+#else
+  static constexpr int kIndexBits = 5;
+#endif
+  static constexpr size_t kEntries = size_t{1} << kIndexBits;
+
+  HWY_INLINE PowerTable() {
+    HWY_ALIGN float value[kEntries];
+    for (size_t e = 0; e < kEntries; ++e) {
+      const double power = std::exp2(static_cast<double>(e) / static_cast<double>(kEntries));
+      const uint32_t index_bits = static_cast<uint32_t>(e) << (23 - kIndexBits);
+      value[e] = semantics::FloatOf(semantics::BitsOf(static_cast<float>(power)) - index_bits);
+    }
+    const F32 d;
+    low_ = hn::Load(d, value);
+    high_ = hn::Load(d, value + (kEntries - hn::Lanes(d)));
+  }
+
+  // 2^(z / kEntries) for the integer z in the low bits of a float of exponent 23.
+  HWY_INLINE VecF32 Power(VecF32 z) const {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    const auto index = hn::BitCast(di, z);
+#if HWY_TARGET == HWY_AVX2
+    const VecF32 fraction{_mm256_permutevar8x32_ps(low_.raw, index.raw)};
+#else
+    const VecF32 fraction{_mm512_permutex2var_ps(low_.raw, index.raw, high_.raw)};
+#endif
+    return hn::BitCast(d,
+                       hn::Add(hn::BitCast(di, fraction), hn::ShiftLeft<23 - kIndexBits>(index)));
+  }
+
+ private:
+  VecF32 low_;
+  VecF32 high_;
+};
+
+// The terms 2^((x - reference) * scale), where the reference lies on the table's grid: as
+// integers, exponents and offset are exact, and the only rounding of an argument is that to the
+// grid, which the Taylor terms make up for.
+template <int kDegree>
+class PowerTerms {
+ public:
+  // A place near `wanted`, whose power is 1. |wanted * scale| is at most kLargestOffset.
+  HWY_INLINE PowerTerms(float wanted, float scale) {
+    const F32 d;
+    const float steps = scale * static_cast<float>(PowerTable::kEntries);
+    const float offset = std::round(-wanted * steps);
+    reference_ = -static_cast<double>(offset) / static_cast<double>(steps);
+    slope_ = hn::Set(d, steps);
+    offset_ = hn::Set(d, kMagic + offset);
+    // 100 octaves below, a term counts nothing, and further down its bits would mean nothing.
+    const float range = 100.0f * static_cast<float>(PowerTable::kEntries);
+    lowest_z_ = hn::Set(d, kMagic - range);
+    lowest_x_ = hn::Set(d, (-offset - range) / steps);
+    const float step_log = 0.6931472f / static_cast<float>(PowerTable::kEntries);
+    first_ = hn::Set(d, step_log);
+    second_ = hn::Set(d, 0.5f * step_log * step_log);
+  }
+
+  HWY_INLINE VecF32 AddTo(VecF32 sum, VecF32 x) const {
+    if constexpr (kDegree == 0) {
+      return hn::Add(sum, table_.Power(hn::Max(hn::MulAdd(x, slope_, offset_), lowest_z_)));
+    } else {
+      const auto one = hn::Set(F32(), 1.0f);
+      const auto clamped = hn::Max(x, lowest_x_);
+      const auto z = hn::MulAdd(clamped, slope_, offset_);
+      const auto rest = hn::MulAdd(clamped, slope_, hn::Sub(offset_, z));  // in [-1/2, 1/2] steps
+      const auto slope = kDegree == 1 ? first_ : hn::MulAdd(rest, second_, first_);
+      return hn::MulAdd(table_.Power(z), hn::MulAdd(rest, slope, one), sum);
+    }
+  }
+
+  double reference() const { return reference_; }
+
+  // How far a term may be from the weight of the same x, relative to it: what the series leaves
+  // out, and 2e-5 for the roundings of the weight's exponent (2^-23 of at most 40 octaves), of the
+  // scale times 32, of the weight's own polynomial (1.7e-7), of the entries and of the products.
+  static double RelativeError() {
+    const double half_step = 0.5 * 0.6931472 / static_cast<double>(PowerTable::kEntries);
+    const double left_out = kDegree == 0   ? std::exp(half_step) - 1.0
+                            : kDegree == 1 ? half_step * half_step * 0.51
+                                           : half_step * half_step * half_step * 0.17;
+    return left_out + 2e-5;
+  }
+
+  // In octaves. The offset must stay far below 2^22 steps for the fma to round to whole steps.
+  static constexpr float kLargestOffset = 4000.0f;
+  // How many octaves above the reference a term may lie; one further up means nothing.
+  static constexpr float kLargestTerm = 100.0f;
+
+ private:
+  static constexpr float kMagic = 0x1.8p23f;
+
+  PowerTable table_;
+  VecF32 slope_;
+  VecF32 offset_;
+  VecF32 lowest_z_;
+  VecF32 lowest_x_;
+  VecF32 first_;
+  VecF32 second_;
+  double reference_;
+};
+
+struct PowerSum {
+  double sum;
+  bool has_nan;
+};
+
+// Blocks keep the error of the fp32 sums small: at most this, relative to the sum.
+constexpr size_t kGroupsInPowerBlock = 64;
+constexpr double kPowerSumError = 72 * 0x1p-24;
+
+inline double SumOf(VecF32 a, VecF32 b, VecF32 c, VecF32 e) {
+  const hn::Repartition<double, F32> dd;
+  const hn::Half<F32> half;
+  auto widened = [&](VecF32 x) HWY_ATTR {
+    return hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, x)),
+                   hn::PromoteTo(dd, hn::UpperHalf(half, x)));
+  };
+  return hn::GetLane(hn::SumOfLanes(
+      dd, hn::Add(hn::Add(widened(a), widened(b)), hn::Add(widened(c), widened(e)))));
+}
+
+// The sum over the row; with masks, the candidates are marked and NaN is watched for.
+template <class Read, int kDegree>
+PowerSum SumPowers(const semantics::Row& row, const PowerTerms<kDegree>& terms_in, float threshold,
+                   GroupMask* masks) {
+  const F32 d;
+  const PowerTerms<kDegree> terms = terms_in;  // where nothing that is stored can change it
+  Marker marker(threshold, masks);
+  PowerSum result{0.0, false};
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  ForEachGroup<Read>(
+      row, Padding::kMasked, kGroupsInPowerBlock,
+      [&](size_t group, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3) HWY_ATTR {
+        if (masks != nullptr) marker.See(group, x0, x1, x2, x3);
+        sum0 = terms.AddTo(sum0, x0);
+        sum1 = terms.AddTo(sum1, x1);
+        sum2 = terms.AddTo(sum2, x2);
+        sum3 = terms.AddTo(sum3, x3);
+      },
+      [&]() HWY_ATTR {
+        result.sum += SumOf(sum0, sum1, sum2, sum3);
+        sum0 = sum1 = sum2 = sum3 = hn::Zero(d);
+      });
+  result.has_nan = marker.HasSeenNan();
+  return result;
+}
+
+// The same terms over a list of any length.
+template <int kDegree>
+double SumPowers(const float* x, size_t size, const PowerTerms<kDegree>& terms) {
+  const F32 d;
+  const auto zero = hn::Zero(d);
+  double sum = 0.0;
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {  // padded with -inf
+    sum += SumOf(terms.AddTo(zero, hn::LoadU(d, x + i)), zero, zero, zero);
+  }
+  return sum;
+}
+
+}  // namespace sluice::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
