@@ -142,14 +142,13 @@ std::vector<float> BodyWithOutliers(Distribution distribution, int64_t vocab, Ra
   }
   const Nucleus nucleus(row, positions, offsets);
 
-  double shift = 0.0;
-  for (int attempt = 0; attempt < 16; ++attempt) {
-    const int64_t size = wanted.low + random.Below(wanted.high - wanted.low + 1);
-    shift = nucleus.ShiftFor(size) + 0.01 * random.Uniform();
-    // With room for the outliers' rounding to fp32.
-    if (nucleus.Size(shift + 1e-5) >= wanted.low && nucleus.Size(shift - 1e-5) <= wanted.high)
-      break;
-  }
+  // Anywhere between the smallest and the largest shift that give the size: a real row does not
+  // know where its boundary lies. With room for the outliers' rounding to fp32.
+  const int64_t size = wanted.low + random.Below(wanted.high - wanted.low + 1);
+  const double least = nucleus.ShiftFor(size) + 1e-5;
+  const double most =
+      std::min(size > 1 ? nucleus.ShiftFor(size - 1) - 1e-5 : least + 1.0, least + 1.0);
+  const double shift = least + random.Uniform() * std::max(0.0, most - least);
   for (int64_t i = 0; i < count; ++i) {
     const double outlier = shift - offsets[static_cast<size_t>(i)];
     row[static_cast<size_t>(positions[static_cast<size_t>(i)])] = static_cast<float>(outlier);

@@ -2,11 +2,11 @@
 //
 // The first three kinds are a body of N(-2, 1.6) with 40 outliers, moved together, row by row,
 // until the nucleus (the smallest prefix with a share p = 0.9 of the mass at T = 1) has a size
-// drawn from the kind's range. A row that is moved exactly to a size sits on its own decision
-// boundary, where no interval arithmetic can decide, and makes every implementation look slow or
-// wrong: each is moved on by a jitter of up to 0.01, and kept when its size is still in range. A
-// row's rounding to bf16 moves its size once more, and is left at that. The tests have their own
-// rows of the same names.
+// drawn from the kind's range; of all shifts that give the size, any is as likely as any other. (A
+// row that is moved just to the edge of a size sits on its own decision boundary, where no interval
+// arithmetic can decide, and makes every implementation look slow or wrong.) A row's rounding to
+// bf16 moves its size once more, and is left at that. The tests have their own rows of the same
+// names.
 #pragma once
 
 #include <cstdint>

@@ -44,10 +44,9 @@ BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
         const auto w3 = see(x3);
         mass.Add(w0, w1, w2, w3);
         if constexpr (!kReachesLimit) {
-          above.Add(hn::IfThenElseZero(hn::Gt(x0, vhigh), w0),
-                    hn::IfThenElseZero(hn::Gt(x1, vhigh), w1),
-                    hn::IfThenElseZero(hn::Gt(x2, vhigh), w2),
-                    hn::IfThenElseZero(hn::Gt(x3, vhigh), w3));
+          above.Add(
+              hn::IfThenElseZero(hn::Gt(x0, vhigh), w0), hn::IfThenElseZero(hn::Gt(x1, vhigh), w1),
+              hn::IfThenElseZero(hn::Gt(x2, vhigh), w2), hn::IfThenElseZero(hn::Gt(x3, vhigh), w3));
         }
       },
       [&]() HWY_ATTR {
@@ -68,14 +67,12 @@ uint64_t MassBelow(const semantics::Row& row, float limit, const Weigher& weighe
   const Weigher weigh = weigher;
   const auto vlimit = hn::Set(d, limit);
   ExactSum mass;
-  const auto weight = [&](VecF32 v) HWY_ATTR {
-    return hn::IfThenElseZero(hn::Lt(v, vlimit), weigh(v));
-  };
+  const auto weight = [&](VecF32 v)
+                          HWY_ATTR { return hn::IfThenElseZero(hn::Lt(v, vlimit), weigh(v)); };
   ForEachGroup<Read>(
       row, Padding::kMasked, ExactSum::kGroupsInBlock,
-      [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3) HWY_ATTR {
-        mass.Add(weight(x0), weight(x1), weight(x2), weight(x3));
-      },
+      [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3)
+          HWY_ATTR { mass.Add(weight(x0), weight(x1), weight(x2), weight(x3)); },
       [&]() HWY_ATTR { mass.EndBlock(); });
   return mass.Total();
 }

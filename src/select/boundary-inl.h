@@ -87,55 +87,81 @@ HWY_INLINE float LargestValue(float low, float high, const Predicate& holds) {
   return semantics::ValueOfKey(low_key);
 }
 
-struct Bracket {
-  float low;
-  float high;
-};
-
-// Where, in a sample, the share of what is counted from the largest value on passes `share`: a
-// bracket of three standard errors. sample: padded with -inf; weights as in Measured, approximate.
-inline Bracket SampledBracket(const Measured& sample, double share) {
-  const F32 d;
-  auto sum = hn::Zero(d), squares = hn::Zero(d), max = hn::Set(d, -semantics::Infinity());
-  const auto weight_at = [&](size_t i, VecF32 x) HWY_ATTR {
-    const auto one = sample.weights == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, sample.weights + i);
-    return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, kLowestFinite)), one);
-  };
-  for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
-    const auto x = hn::LoadU(d, sample.x + i);
-    const auto w = weight_at(i, x);
-    max = hn::Max(max, x);
-    sum = hn::Add(sum, w);
-    squares = hn::MulAdd(w, w, squares);
+// Where, in a sample, the share of what is counted from the largest value on passes some share.
+// sample: padded with -inf; weights as in Measured, approximate.
+class SampledShares {
+ public:
+  explicit SampledShares(const Measured& sample) : sample_(sample) {
+    const F32 d;
+    auto sum = hn::Zero(d), squares = hn::Zero(d), max = hn::Set(d, -semantics::Infinity());
+    for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
+      const auto x = hn::LoadU(d, sample.x + i);
+      const auto w = WeightAt(i, x);
+      max = hn::Max(max, x);
+      sum = hn::Add(sum, w);
+      squares = hn::MulAdd(w, w, squares);
+    }
+    total_ = hn::GetLane(hn::SumOfLanes(d, sum));
+    squares_ = hn::GetLane(hn::SumOfLanes(d, squares));
+    min_ = MinOf(sample.x, sample.size);
+    max_ = hn::GetLane(hn::MaxOfLanes(d, max));
   }
-  const float total = hn::GetLane(hn::SumOfLanes(d, sum));
-  const float spread = hn::GetLane(hn::SumOfLanes(d, squares));
-  if (!(total > 0.0f)) return {kLowestFinite, semantics::Infinity()};
-  const double error =
-      3.0 * std::sqrt(std::max(0.01, share * (1.0 - share)) * static_cast<double>(spread)) /
-      static_cast<double>(total);
+
+  // A value that lies, most likely (three standard errors), below the place; the lowest finite one
+  // when the sample does not say.
+  float Low(double share) const {
+    const double safe = share + Error(share);
+    return total_ > 0.0f && safe < 1.0 ? ValueAt(safe) : kLowestFinite;
+  }
+  // Above it, or +inf.
+  float High(double share) const {
+    const double safe = share - Error(share);
+    return total_ > 0.0f && safe > 0.0 ? ValueAt(safe) : semantics::Infinity();
+  }
+
+ private:
+  VecF32 WeightAt(size_t i, VecF32 x) const {
+    const F32 d;
+    const auto one =
+        sample_.weights == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, sample_.weights + i);
+    return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, kLowestFinite)), one);
+  }
+
+  double Error(double share) const {
+    const double variance = std::max(0.01, share * (1.0 - share));
+    return 3.0 * std::sqrt(variance * static_cast<double>(squares_)) / static_cast<double>(total_);
+  }
+
   // Twelve halvings of the range of values: a guess needs no more.
-  const auto value_at = [&](double part) HWY_ATTR {
-    const float wanted = static_cast<float>(part) * total;
-    float low = MinOf(sample.x, sample.size);
-    float high = hn::GetLane(hn::MaxOfLanes(d, max));
+  float ValueAt(double share) const {
+    const F32 d;
+    const float wanted = static_cast<float>(share) * total_;
+    float low = min_;
+    float high = max_;
     for (int round = 0; round < 12 && low < high; ++round) {
       const float middle = low + 0.5f * (high - low);
       const auto least = hn::Set(d, middle);
       auto from = hn::Zero(d);
-      for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
-        const auto x = hn::LoadU(d, sample.x + i);
-        from = hn::Add(from, hn::IfThenElseZero(hn::Ge(x, least), weight_at(i, x)));
+      for (size_t i = 0; i < sample_.size; i += hn::Lanes(d)) {
+        const auto x = hn::LoadU(d, sample_.x + i);
+        from = hn::Add(from, hn::IfThenElseZero(hn::Ge(x, least), WeightAt(i, x)));
       }
       (hn::GetLane(hn::SumOfLanes(d, from)) >= wanted ? low : high) = middle;
     }
     return low;
-  };
-  Bracket bracket{kLowestFinite, semantics::Infinity()};
-  if (share - error > 0.0) bracket.high = value_at(share - error);
-  if (share + error < 1.0) bracket.low = value_at(share + error);
-  return bracket;
-}
+  }
+
+  const Measured sample_;
+  float total_;
+  float squares_;
+  float min_;
+  float max_;
+};
+
+struct Bracket {
+  float low;
+  float high;
+};
 
 struct Boundary {
   float value;          // the largest one from which on the target is reached
@@ -144,16 +170,45 @@ struct Boundary {
   int64_t ties;         // how many are equal to it
 };
 
-// The list holds at least the target. scratch_x, scratch_weights: as long as the list; `list` is
-// left as it is.
+// Elements so light that all of them together do not matter: what is left still holds the target.
+// On peaked rows that is nearly everything.
+inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t target,
+                                 float* scratch_x, float* scratch_weights) {
+  const F32 d;
+  // Rounded down more than fp32 could round it up.
+  const double bound =
+      static_cast<double>(all - target) / static_cast<double>(list.size) * (1.0 - 1e-6);
+  const auto vbound = hn::Set(d, static_cast<float>(bound));
+  size_t kept = 0;
+  for (size_t i = 0; i < list.size; i += hn::Lanes(d)) {
+    const auto w = hn::LoadU(d, list.weights + i);
+    const auto mask = hn::Gt(w, vbound);  // never the padding, which weighs nothing
+    hn::StoreU(hn::Compress(hn::LoadU(d, list.x + i), mask), d, scratch_x + kept);
+    hn::StoreU(hn::Compress(w, mask), d, scratch_weights + kept);
+    kept += hn::CountTrue(d, mask);
+  }
+  hn::StoreU(hn::Set(d, -semantics::Infinity()), d, scratch_x + kept);
+  hn::StoreU(hn::Zero(d), d, scratch_weights + kept);
+  return {scratch_x, scratch_weights, kept};
+}
+
+// The list holds `all`, which is at least the target. scratch_x, scratch_weights: as long as the
+// list, which is left as it is.
 template <bool kByMass>
-Boundary FindBoundary(Measured list, uint64_t target, float* scratch_x, float* scratch_weights) {
+Boundary FindBoundary(Measured list, uint64_t all, uint64_t target, float* scratch_x,
+                      float* scratch_weights) {
   const F32 d;
   constexpr size_t kSmall = 256;
+  constexpr size_t kFewEnough = 4096;  // to look for light ones; longer lists have none
   constexpr size_t kSampleVectors = 8;
   Boundary found{0.0f, 0, 0, 0};
   target = HWY_MAX(target, uint64_t{1});  // the first element is always kept
-  uint64_t all = kByMass && list.size > kSmall ? MeasureAll<kByMass>(list).amount : list.size;
+  if constexpr (kByMass) {
+    if (all > target && list.size <= kFewEnough) {
+      list = WithoutLightOnes(list, all, target, scratch_x, scratch_weights);
+      if (list.size > kSmall) all = MeasureAll<true>(list).amount;
+    }
+  }
   while (list.size > kSmall) {
     HWY_ALIGN float sample_x[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
     HWY_ALIGN float sample_weights[kSampleVectors * HWY_MAX_BYTES / sizeof(float)];
@@ -166,8 +221,9 @@ Boundary FindBoundary(Measured list, uint64_t target, float* scratch_x, float* s
     }
     const double share =
         static_cast<double>(target - found.above) / static_cast<double>(HWY_MAX(all, uint64_t{1}));
-    const Bracket bracket = SampledBracket(
-        {sample_x, kByMass ? sample_weights : nullptr, kSampleVectors * hn::Lanes(d)}, share);
+    const SampledShares shares(
+        {sample_x, kByMass ? sample_weights : nullptr, kSampleVectors * hn::Lanes(d)});
+    const Bracket bracket{shares.Low(share), shares.High(share)};
     const Measure above = MeasureFrom<kByMass, false>(list, bracket.high);
     const Measure from = MeasureFrom<kByMass, true>(list, bracket.low);
     const bool is_above = found.above + above.amount >= target;

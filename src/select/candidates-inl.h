@@ -1,9 +1,7 @@
 // The elements of a row that reach a threshold, and exact questions about them.
 #include <bit>
-#include <cstring>
 
 #include "select/select_table.h"
-#include "sluice/tensor.hpp"
 
 #if defined(SLUICE_SELECT_CANDIDATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_CANDIDATES_INL_H_
@@ -17,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Values and ids side by side, in order of neither, padded behind `size` to whole vectors with
+// Values and ids side by side, by ascending id, padded behind `size` to whole vectors with
 // -inf. The memory holds a whole row: there is no bound to overflow.
 struct CandidateList {
   float* x;
@@ -29,72 +27,135 @@ struct CandidateList {
   }
 };
 
-// Collects what a pass has marked. Without kIds the list's ids mean nothing.
-template <class Read, bool kIds>
+// Appends the candidates of one group after the other, by ascending id. Without kIds the list's ids
+// mean nothing.
+template <class Read, class Mask, bool kIds>
 class Collector {
  public:
-  HWY_INLINE Collector(const semantics::Row& row, float threshold, const CandidateList& list)
-      : row_(row), threshold_(threshold), x_(list.x), ids_(list.ids) {}
+  HWY_INLINE Collector(const semantics::Row& row, float threshold, const Mask* masks,
+                       const CandidateList& list)
+      : data_(static_cast<const typename Read::Element*>(row.data)),
+        threshold_(threshold),
+        masks_(masks),
+        x_(list.x),
+        ids_(list.ids) {}
 
-  // Stores the element in any case and counts it if it is a candidate: no branch to mispredict.
-  HWY_INLINE void Append(size_t i) {
-    const float x = Read::One(row_.data, i);
-    x_[count_] = x;
-    if constexpr (kIds) ids_[count_] = static_cast<int32_t>(i);
-    count_ += x >= threshold_ ? 1 : 0;
+  // Takes kAtOnce elements without asking how many there are: most groups have no more, and a
+  // branch that nobody can predict costs more than storing too much.
+  template <size_t kAtOnce>
+  HWY_INLINE void Append(size_t group) {
+    const size_t first = group * GroupElements();
+    ElementMask bits = BitsOf(group);
+    const size_t count = static_cast<size_t>(std::popcount(bits));
+    if (count >= kMany) {
+      size_ = AppendMany(data_ + first, first, threshold_, x_ + size_, ids_ + size_, size_);
+      return;
+    }
+    for (size_t k = 0; k < kAtOnce; ++k) bits = Take(first, bits, size_ + k);
+    if (count > kAtOnce) {
+      for (size_t at = size_ + kAtOnce; bits != 0; ++at) bits = Take(first, bits, at);
+    }
+    size_ += count;
   }
-  HWY_INLINE void AppendGroup(size_t group) {
+
+  // Behind the last whole group.
+  HWY_INLINE void AppendOne(size_t i) {
+    const float x = Read::One(data_, i);
+    x_[size_] = x;
+    if constexpr (kIds) ids_[size_] = static_cast<int32_t>(i);
+    size_ += x >= threshold_ ? 1 : 0;
+  }
+
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr size_t kMany = 12;
+
+  HWY_INLINE ElementMask BitsOf(size_t group) const {
+    if constexpr (sizeof(Mask) == sizeof(ElementMask)) return masks_[group];
+    const F32 d;
+    const size_t lanes = hn::Lanes(d);
+    const auto* x = data_ + group * GroupElements();
+    return MarksOf(ElementMask(), hn::Set(d, threshold_), Read::At(x, 0), Read::At(x, lanes),
+                   Read::At(x, 2 * lanes), Read::At(x, 3 * lanes));
+  }
+
+  // The lowest of the bits becomes element `at`; when there is none, what is stored does not count.
+  HWY_INLINE ElementMask Take(size_t first, ElementMask bits, size_t at) {
+    const size_t i = first + (static_cast<size_t>(std::countr_zero(bits)) & (GroupElements() - 1));
+    x_[at] = Read::One(data_, i);
+    if constexpr (kIds) ids_[at] = static_cast<int32_t>(i);
+    return bits & (bits - 1);
+  }
+
+  // By vectors: for groups that are full of candidates. Not a call of a member, which would keep
+  // the members of the caller in memory.
+  static HWY_NOINLINE size_t AppendMany(const typename Read::Element* data, size_t first,
+                                        float threshold, float* to_x, int32_t* to_ids,
+                                        size_t size) {
     const F32 d;
     const hn::RebindToSigned<F32> di;
     for (size_t v = 0; v < kVectorsInGroup; ++v) {
-      const size_t i = group * GroupElements() + v * hn::Lanes(d);
-      const auto x = Read::At(static_cast<const typename Read::Element*>(row_.data) + i, 0);
-      const auto mask = hn::Ge(x, hn::Set(d, threshold_));
-      hn::StoreU(hn::Compress(x, mask), d, x_ + count_);
+      const size_t i = v * hn::Lanes(d);
+      const auto x = Read::At(data + i, 0);
+      const auto mask = hn::Ge(x, hn::Set(d, threshold));
+      const size_t count = hn::CountTrue(d, mask);
+      hn::StoreU(hn::Compress(x, mask), d, to_x);
+      to_x += count;
       if constexpr (kIds) {
-        const auto ids = hn::Iota(di, static_cast<int32_t>(i));
-        hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, ids_ + count_);
+        const auto ids = hn::Iota(di, static_cast<int32_t>(first + i));
+        hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, to_ids);
+        to_ids += count;
       }
-      count_ += hn::CountTrue(d, mask);
+      size += count;
     }
+    return size;
   }
-  size_t count() const { return count_; }
 
- private:
-  const semantics::Row& row_;
+  const typename Read::Element* data_;
   float threshold_;
+  const Mask* masks_;
   float* x_;
   int32_t* ids_;
-  size_t count_ = 0;
+  size_t size_ = 0;
 };
 
-// masks: one a group, padded with zeros to whole words. Where few lanes of a word are marked, their
-// elements are appended one by one; else by vectors.
-template <class Read, bool kIds>
-void Collect(const semantics::Row& row, float threshold, GroupMask* masks, CandidateList& list) {
-  const size_t lanes = hn::Lanes(F32());
-  const size_t groups = static_cast<size_t>(row.size) / GroupElements();
-  Collector<Read, kIds> collector(row, threshold, list);
-  constexpr size_t kGroupsInWord = sizeof(uint64_t) / sizeof(GroupMask);
-  constexpr size_t kBitsInMask = 64 / kGroupsInWord;
-  constexpr int kFewLanes = 8;
-  for (size_t g = groups; g % kGroupsInWord != 0; ++g) masks[g] = 0;
-  for (size_t g = 0; g < groups; g += kGroupsInWord) {
-    uint64_t bits;
-    std::memcpy(&bits, masks + g, sizeof bits);
-    if (std::popcount(bits) <= kFewLanes) {
-      for (; bits != 0; bits &= bits - 1) {
-        const size_t bit = static_cast<size_t>(std::countr_zero(bits));
-        const size_t first = (g + bit / kBitsInMask) * GroupElements() + bit % kBitsInMask;
-        for (size_t v = 0; v < kVectorsInGroup; ++v) collector.Append(first + v * lanes);
-      }
-    } else {
-      for (size_t k = 0; k < kGroupsInWord && g + k < groups; ++k) collector.AppendGroup(g + k);
+// The indices of the groups with marks. masks and marked have room for a vector more.
+template <class Mask>
+size_t ListMarked(const Mask* masks, size_t groups, uint32_t* marked) {
+  const hn::RebindToUnsigned<F32> du;
+  size_t count = 0;
+  size_t g = 0;
+  if constexpr (sizeof(Mask) < sizeof(uint32_t)) {
+    const hn::Rebind<Mask, decltype(du)> dm;
+    for (; g + hn::Lanes(du) <= groups; g += hn::Lanes(du)) {
+      const auto has_marks = hn::Ne(hn::PromoteTo(du, hn::LoadU(dm, masks + g)), hn::Zero(du));
+      const auto indices = hn::Iota(du, static_cast<uint32_t>(g));
+      hn::StoreU(hn::Compress(indices, has_marks), du, marked + count);
+      count += hn::CountTrue(du, has_marks);
     }
   }
+  for (; g < groups; ++g) {
+    marked[count] = static_cast<uint32_t>(g);
+    count += masks[g] != 0 ? 1 : 0;
+  }
+  return count;
+}
+
+template <class Read, class Mask, bool kIds>
+void Collect(const semantics::Row& row, float threshold, const Mask* masks, uint32_t* marked,
+             CandidateList& list) {
+  const size_t groups = static_cast<size_t>(row.size) / GroupElements();
+  const size_t count = ListMarked(masks, groups, marked);
+  Collector<Read, Mask, kIds> collector(row, threshold, masks, list);
+  if (count <= groups / 2) {
+    for (size_t k = 0; k < count; ++k) collector.template Append<2>(marked[k]);
+  } else {
+    for (size_t k = 0; k < count; ++k) collector.template Append<4>(marked[k]);
+  }
   const size_t size = static_cast<size_t>(row.size);
-  for (size_t i = groups * GroupElements(); i < size; ++i) collector.Append(i);
-  list.size = static_cast<int64_t>(collector.count());
+  for (size_t i = groups * GroupElements(); i < size; ++i) collector.AppendOne(i);
+  list.size = static_cast<int64_t>(collector.size());
   list.Pad();
 }
 
@@ -147,48 +208,15 @@ inline void KeepAtLeast(CandidateList& list, float value) {
   list.Pad();
 }
 
-// Keeps of the candidates equal to `value`, the least of the list, the first `kept` by id.
+// Keeps of the candidates equal to `value` the first `kept`, and all others.
 inline void TrimTies(CandidateList& list, float value, int64_t kept) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const size_t size = static_cast<size_t>(list.size);
-  const auto tie = hn::Set(d, value);
-  const auto ties_until = [&](int32_t id) HWY_ATTR {
-    int64_t count = 0;
-    for (size_t i = 0; i < size; i += hn::Lanes(d)) {
-      const auto is_tie = hn::RebindMask(di, hn::Eq(hn::LoadU(d, list.x + i), tie));
-      const auto is_early = hn::Lt(hn::LoadU(di, list.ids + i), hn::Set(di, id + 1));
-      count += static_cast<int64_t>(hn::CountTrue(di, hn::And(is_tie, is_early)));
-    }
-    return count;
-  };
-  int32_t low = -1;  // the last id that is kept, by bisection
-  int32_t high = static_cast<int32_t>(kMaxVocab);
-  while (high - low > 1) {
-    const int32_t middle = low + (high - low) / 2;
-    (ties_until(middle) >= kept ? high : low) = middle;
-  }
-  size_t n = 0;
-  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
-    const auto x = hn::LoadU(d, list.x + i);
-    const auto ids = hn::LoadU(di, list.ids + i);
-    const auto is_early = hn::RebindMask(d, hn::Lt(ids, hn::Set(di, high + 1)));
-    const auto mask = hn::Or(hn::Gt(x, tie), hn::And(hn::Eq(x, tie), is_early));
-    hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, list.ids + n);
-    hn::StoreU(hn::Compress(x, mask), d, list.x + n);
-    n += hn::CountTrue(d, mask);
-  }
-  list.size = static_cast<int64_t>(n);
-  list.Pad();
-}
-
-// Forgets `excess` of the candidates equal to `value`, whichever.
-inline void TrimAnyTies(CandidateList& list, float value, int64_t excess) {
   int64_t n = 0;
   for (int64_t i = 0; i < list.size; ++i) {
-    const bool goes = excess > 0 && list.x[i] == value;
-    excess -= goes ? 1 : 0;
+    const bool is_tie = list.x[i] == value;
+    const bool goes = is_tie && kept == 0;
+    kept -= is_tie && !goes ? 1 : 0;
     list.x[n] = list.x[i];
+    list.ids[n] = list.ids[i];
     n += goes ? 0 : 1;
   }
   list.size = n;

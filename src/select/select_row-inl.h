@@ -34,8 +34,9 @@ namespace sluice::HWY_NAMESPACE {
 // The memory of one row's selection, carved from a worker's workspace.
 struct RowMemory {
   CandidateList list;
-  float* weights;  // of the list
-  GroupMask* masks;
+  float* weights;   // of the list
+  LaneMask* masks;  // one a group; of either kind, in the same memory
+  ElementMask* element_masks;
   semantics::Token* tokens;  // for the definition; else scratch_x and scratch_weights
   float* scratch_x;
   float* scratch_weights;
@@ -44,7 +45,7 @@ struct RowMemory {
   static size_t Padded(int64_t vocab) { return static_cast<size_t>(vocab) + 4 * kMaxLanes; }
   static size_t Bytes(int64_t vocab) {
     return Padded(vocab) * (3 * sizeof(float) + sizeof(semantics::Token)) +
-           Padded(vocab) / kMaxLanes + 2 * sizeof(uint64_t);
+           (Padded(vocab) / 64 + 1) * sizeof(uint64_t);
   }
   static RowMemory In(std::byte* memory, int64_t vocab) {
     const size_t padded = Padded(vocab);
@@ -56,7 +57,8 @@ struct RowMemory {
     row.list.ids = reinterpret_cast<int32_t*>(row.list.x + padded);
     row.list.size = 0;
     row.weights = reinterpret_cast<float*>(row.list.ids + padded);
-    row.masks = reinterpret_cast<GroupMask*>(row.weights + padded);
+    row.element_masks = reinterpret_cast<ElementMask*>(row.weights + padded);
+    row.masks = reinterpret_cast<LaneMask*>(row.element_masks);
     return row;
   }
 
@@ -114,15 +116,36 @@ inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& bou
   return selected;
 }
 
-template <class Read>
-void CollectCandidates(RowTask& task, float threshold) {
+template <class Read, class Mask>
+void CollectCandidates(RowTask& task, float threshold, const Mask* masks) {
   RowMemory& memory = task.memory;
+  uint32_t* marked = reinterpret_cast<uint32_t*>(memory.scratch_x);
   if (task.wants_tokens) {
-    Collect<Read, true>(task.row, threshold, memory.masks, memory.list);
+    Collect<Read, Mask, true>(task.row, threshold, masks, marked, memory.list);
   } else {
-    Collect<Read, false>(task.row, threshold, memory.masks, memory.list);
+    Collect<Read, Mask, false>(task.row, threshold, masks, marked, memory.list);
   }
   task.elements_read += memory.list.size;
+}
+
+// One pass over the row for the candidates from a threshold on, of which about `expected` are
+// expected. Returns whether there is a NaN.
+template <class Read>
+bool FindCandidates(RowTask& task, float threshold, float expected) {
+  const RowMemory& memory = task.memory;
+  // From some share on most groups hold one, and asking each group again costs more than a bit an
+  // element.
+  const bool are_many = expected * 160.0f > static_cast<float>(task.row.size);
+  bool has_nan = false;
+  if (are_many) {
+    has_nan = ThresholdPass<Read>(task.row, threshold, memory.element_masks);
+    CollectCandidates<Read>(task, threshold, memory.element_masks);
+  } else {
+    has_nan = ThresholdPass<Read>(task.row, threshold, memory.masks);
+    CollectCandidates<Read>(task, threshold, memory.masks);
+  }
+  task.CountPass();
+  return has_nan;
 }
 
 template <class Read>
@@ -145,16 +168,15 @@ struct MassBoundary {
   uint64_t mass;  // of what is kept
 };
 
-inline MassBoundary FindMassBoundary(const RowMemory& memory, const Measured& weighed, float max,
-                                     float scale, uint64_t target, Ties rule) {
+inline MassBoundary FindMassBoundary(const RowMemory& memory, const Measured& weighed,
+                                     uint64_t mass, float max, float scale, uint64_t target,
+                                     Ties rule) {
   MassBoundary found;
-  found.at =
-      FindBoundary<true>(weighed, target, memory.scratch_x, memory.scratch_weights);
+  found.at = FindBoundary<true>(weighed, mass, target, memory.scratch_x, memory.scratch_weights);
   const uint64_t weight = semantics::Weight(found.at.value, max, scale);
   found.ties_kept = found.at.ties;
   if (rule == Ties::kLowestId && weight > 0) {
-    found.ties_kept =
-        semantics::TopPTiesKept(found.at.above, weight, found.at.ties, target);
+    found.ties_kept = semantics::TopPTiesKept(found.at.above, weight, found.at.ties, target);
   }
   found.mass = found.at.above + static_cast<uint64_t>(found.ties_kept) * weight;
   return found;
@@ -169,17 +191,15 @@ SelectedSet SelectTopK(RowTask& task) {
   CandidateList& list = memory.list;
   SmallSample sample;
   sample.Take<Read>(row);
-  float threshold =
-      GaussianThreshold(sample, row.size, 1.4f * static_cast<float>(k) + 80.0f);
-  bool has_nan = ThresholdPass<Read>(row, threshold, memory.masks);
-  task.CountPass();
-  CollectCandidates<Read>(task, threshold);
-  for (const float next : {SampledThreshold(sample, row.size, k), kLowestFinite}) {
-    if (list.size >= k || has_nan || !(next < threshold)) continue;
+  const float aim = 1.3f * static_cast<float>(k) + 60.0f;
+  float threshold = GaussianThreshold(sample, row.size, aim);
+  bool has_nan = FindCandidates<Read>(task, threshold, aim);
+  for (const bool is_last : {false, true}) {
+    if (list.size >= k || has_nan || threshold == kLowestFinite) break;
+    const float next = is_last ? kLowestFinite : SampledThreshold(sample, row.size, k);
+    if (!(next < threshold)) continue;
     threshold = next;
-    has_nan = ThresholdPass<Read>(row, threshold, memory.masks);
-    task.CountPass();
-    CollectCandidates<Read>(task, threshold);
+    has_nan = FindCandidates<Read>(task, threshold, static_cast<float>(row.size));
   }
   const float max = MaxOf(list);
   const RowStatus status = StatusOf(row, has_nan, max);
@@ -187,26 +207,24 @@ SelectedSet SelectTopK(RowTask& task) {
   if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
 
   const uint64_t kept = static_cast<uint64_t>(std::min(k, list.size));
-  const Boundary boundary =
-      FindBoundary<false>(memory.Counted(), kept, memory.scratch_x, memory.scratch_weights);
+  const Boundary boundary = FindBoundary<false>(memory.Counted(), static_cast<uint64_t>(list.size),
+                                                kept, memory.scratch_x, memory.scratch_weights);
   const int64_t ties_kept = task.params.profile.ties == Ties::kAll
                                 ? boundary.ties
                                 : static_cast<int64_t>(kept) - boundary.count_above;
   const SelectedSet by_count = SetOfCandidates(task, max, boundary, ties_kept);
   if (task.params.top_p == 1.0f) return by_count;
 
-  if (!task.wants_tokens) {  // ids mean nothing here, so any of the ties may go
+  if (!task.wants_tokens) {
     KeepAtLeast(list, boundary.value);
-    if (ties_kept < boundary.ties) {
-      TrimAnyTies(list, boundary.value, boundary.ties - ties_kept);
-    }
+    if (ties_kept < boundary.ties) TrimTies(list, boundary.value, ties_kept);
   }
   const float scale = semantics::ScalesOf(task.params).filter;
   const Measured weighed = memory.Weighed(Weigher(max, scale));
-  const uint64_t target =
-      semantics::TargetMass(task.params.top_p, MeasureAll<true>(weighed).amount);
+  const uint64_t mass = MeasureAll<true>(weighed).amount;
   const MassBoundary by_mass =
-      FindMassBoundary(memory, weighed, max, scale, target, task.params.profile.ties);
+      FindMassBoundary(memory, weighed, mass, max, scale,
+                       semantics::TargetMass(task.params.top_p, mass), task.params.profile.ties);
   return SetOfCandidates(task, max, by_mass.at, by_mass.ties_kept);
 }
 
@@ -231,14 +249,14 @@ class TopPSearch {
     SmallSample sample;
     sample.Take<Read>(row_);
     threshold_ = GaussianThreshold(sample, row_.size, kAim);
-    MassInterval rest = GuessAndSum();
+    MassInterval rest = GuessAndSum<kFirstDegree>();
     if (list_.size == 0 && !has_nan_) {  // the body's outliers are all below it
       threshold_ = SampledThreshold(sample, row_.size, static_cast<int64_t>(kAim));
-      rest = GuessAndSum();
+      rest = GuessAndSum<kFirstDegree>();
     }
     if (list_.size == 0 && !has_nan_) {
       threshold_ = kLowestFinite;
-      rest = GuessAndSum();
+      rest = GuessAndSum<kFirstDegree>();
     }
     const RowStatus status = StatusOf(row_, has_nan_, max_);
     if (status != RowStatus::kOk) return WithStatus(status);
@@ -246,25 +264,25 @@ class TopPSearch {
 
     SelectedSet selected;
     if (Decide(rest, selected)) return selected;
-    if (TargetOf(rest.least) <= mass_ && CanSumPowers(max_)) {
-      const MassInterval better = SumRest();
-      if (Decide(better, selected)) return selected;
-      rest = better;
+    if (TargetOf(rest.least) > mass_) {
+      const Bracket band = GuessBand(rest);
+      if (band.high < threshold_) return SelectWide(band);
+      // Few enough elements to collect them all, down to a lower threshold.
+      threshold_ = band.low;
+      rest = GuessAndSum<kSecondDegree>();
+    } else if (CanSumPowers(threshold_)) {
+      rest = SumRest();
     }
-    if (TargetOf(rest.least) > mass_) return SelectWide(rest);
+    if (Decide(rest, selected)) return selected;
     const uint64_t exact = MassBelow<Read>(row_, threshold_, Weigher(max_, scale_));
     task_.CountPass();
     if (Decide({exact, exact}, selected)) return selected;
-    return SelectWide({exact, exact});
+    return SelectWide(GuessBand({exact, exact}));
   }
 
  private:
   static constexpr float kAim = 384.0f;
-#if HWY_TARGET == HWY_AVX2
-  static constexpr int kFirstDegree = 1;  // eight entries are too coarse to decide much alone
-#else
-  static constexpr int kFirstDegree = 0;
-#endif
+  static constexpr int kFirstDegree = 1;
   static constexpr int kSecondDegree = 2;
 
   uint64_t TargetOf(uint64_t rest) const {
@@ -281,49 +299,61 @@ class TopPSearch {
   }
 
   // Candidates from the threshold on, weighed, and an interval for the mass below it.
+  template <int kDegree>
   MassInterval GuessAndSum() {
     const bool sums = threshold_ != kLowestFinite && CanSumPowers(threshold_);
     double sum = 0.0;
-    const PowerTerms<kFirstDegree> terms(sums ? threshold_ : 0.0f, sums ? scale_ : 1.0f);
+    const PowerTerms<kDegree> terms(sums ? threshold_ : 0.0f, sums ? scale_ : 1.0f);
     if (sums) {
-      const PowerSum powers =
-          SumPowers<Read, kFirstDegree>(row_, terms, threshold_, task_.memory.masks);
+      const PowerSum powers = SumAndCollect(terms);
       sum = powers.sum;
       has_nan_ = powers.has_nan;
     } else {
-      has_nan_ = ThresholdPass<Read>(row_, threshold_, task_.memory.masks);
+      has_nan_ = FindCandidates<Read>(task_, threshold_, static_cast<float>(row_.size));
     }
-    task_.CountPass();
-    CollectCandidates<Read>(task_, threshold_);
     max_ = MaxOf(list_);
     if (list_.size == 0 || has_nan_ || max_ == semantics::Infinity()) return Unknown();
     weighed_ = task_.memory.Weighed(Weigher(max_, scale_));
     mass_ = MeasureAll<true>(weighed_).amount;
     if (threshold_ == kLowestFinite) return {0, 0};
     const double range = (static_cast<double>(max_) - terms.reference()) * scale_;
-    if (!sums || range > PowerTerms<kFirstDegree>::kLargestTerm) return Unknown();
+    if (!sums || (kDegree == 1 && range > PowerTerms<kDegree>::kLargestTerm)) return Unknown();
     return IntervalOf(sum, terms);
+  }
+
+  // The first threshold leaves few candidates, a lower one many.
+  template <int kDegree>
+  PowerSum SumAndCollect(const PowerTerms<kDegree>& terms) {
+    const RowMemory& memory = task_.memory;
+    PowerSum powers;
+    if constexpr (kDegree == kFirstDegree) {
+      powers = SumPowers<Read>(row_, terms, threshold_, memory.masks);
+      CollectCandidates<Read>(task_, threshold_, memory.masks);
+    } else {
+      powers = SumPowers<Read>(row_, terms, threshold_, memory.element_masks);
+      CollectCandidates<Read>(task_, threshold_, memory.element_masks);
+    }
+    task_.CountPass();
+    return powers;
   }
 
   // Sums the whole row once more, better.
   MassInterval SumRest() {
-    const PowerTerms<kSecondDegree> terms(max_, scale_);
+    const PowerTerms<kSecondDegree> terms(threshold_, scale_);
     task_.CountPass();
-    return IntervalOf(SumPowers<Read, kSecondDegree>(row_, terms, 0.0f, nullptr).sum, terms);
+    return IntervalOf(SumPowers<Read, LaneMask>(row_, terms, threshold_, nullptr).sum, terms);
   }
 
-  // The sum holds the candidates as well: their terms are taken off, and only what the fp32 sums
-  // lost of them stays in doubt.
+  // The sum holds the candidates as well: their terms are taken off, and what the fp32 sums lost of
+  // them stays in doubt.
   template <int kDegree>
   MassInterval IntervalOf(double sum, const PowerTerms<kDegree>& terms) const {
-    const double of_candidates =
-        SumPowers(list_.x, static_cast<size_t>(list_.size), terms);
+    const double of_candidates = SumPowers(list_.x, static_cast<size_t>(list_.size), terms);
     const double rest = std::max(0.0, sum - of_candidates);
-    const double doubt = PowerTerms<kDegree>::RelativeError() * 1.01 * rest +
-                         kPowerSumError * (sum + of_candidates);
-    const double unit =
-        0x1p40 * std::exp2((terms.reference() - static_cast<double>(max_)) *
-                           static_cast<double>(scale_));
+    const double doubt =
+        PowerTerms<kDegree>::RelativeError() * 1.01 * rest + kPowerSumError * (sum + of_candidates);
+    const double unit = 0x1p40 * std::exp2((terms.reference() - static_cast<double>(max_)) *
+                                           static_cast<double>(scale_));
     // Each weight is rounded down by less than one unit, and 2^-40 of a unit is cut off below.
     const double least =
         std::max(0.0, (rest - doubt) * unit - static_cast<double>(row_.size)) * (1.0 - 1e-9);
@@ -337,7 +367,7 @@ class TopPSearch {
     const uint64_t high_target = TargetOf(rest.most);
     if (mass_ < high_target) return false;
     const MassBoundary boundary =
-        FindMassBoundary(task_.memory, weighed_, max_, scale_, low_target, rule_);
+        FindMassBoundary(task_.memory, weighed_, mass_, max_, scale_, low_target, rule_);
     if (low_target != high_target && boundary.mass < high_target) return false;
     selected = SetOfCandidates(task_, max_, boundary.at, boundary.ties_kept);
     return true;
@@ -346,19 +376,15 @@ class TopPSearch {
   // The boundary lies below the threshold, among too many tokens to collect them all: guess a band
   // around it, certify it with the exact mass above it, and search the band alone. Only the Cut
   // comes of it.
-  SelectedSet SelectWide(const MassInterval& guess) {
+  SelectedSet SelectWide(Bracket bracket) {
+    const int64_t candidates = list_.size;
     const Weigher weigher(max_, scale_);
-    const double rest = 0.5 * (static_cast<double>(guess.least) + static_cast<double>(guess.most));
-    const double missing = static_cast<double>(TargetOf(static_cast<uint64_t>(rest))) -
-                           static_cast<double>(mass_);
-    Bracket bracket = BandFor(std::clamp(missing / std::max(rest, 1.0), 0.0, 1.0), weigher);
     for (;;) {
       const bool reaches_limit = !(bracket.high < threshold_);
-      const BandPass pass =
-          reaches_limit
-              ? PassBand<Read, true>(row_, bracket.low, 0.0f, threshold_, weigher, list_.x)
-              : PassBand<Read, false>(row_, bracket.low, bracket.high, threshold_, weigher,
-                                      list_.x);
+      const BandPass pass = reaches_limit ? PassBand<Read, true>(row_, bracket.low, 0.0f,
+                                                                 threshold_, weigher, list_.x)
+                                          : PassBand<Read, false>(row_, bracket.low, bracket.high,
+                                                                  threshold_, weigher, list_.x);
       task_.CountPass();
       const uint64_t above = mass_ + pass.mass_above;
       const uint64_t target = TargetOf(pass.mass);
@@ -368,25 +394,36 @@ class TopPSearch {
       }
       list_.size = static_cast<int64_t>(pass.size);
       const Measured band = task_.memory.Weighed(weigher);
-      if (above + MeasureAll<true>(band).amount < target) {  // it lies below
+      const uint64_t mass = MeasureAll<true>(band).amount;
+      if (above + mass < target) {  // it lies below
         bracket = {kLowestFinite, bracket.low};
         continue;
       }
       const MassBoundary boundary =
-          FindMassBoundary(task_.memory, band, max_, scale_, target - above, rule_);
+          FindMassBoundary(task_.memory, band, mass, max_, scale_, target - above, rule_);
+      if (reaches_limit) {
+        return SetOf(max_, boundary.at.value, candidates + boundary.at.count_above,
+                     boundary.ties_kept);
+      }
       const Counts counts = CountIn<Read>(row_, boundary.at.value);
       task_.CountPass();
       return SetOf(max_, boundary.at.value, counts.at_least - counts.equal, boundary.ties_kept);
     }
   }
 
-  // Values around the place where the elements below the threshold pass this share of their mass.
-  Bracket BandFor(double share, const Weigher& weigher) {
+  // Values around the boundary below the threshold; up to +inf, when there are few between them and
+  // the threshold.
+  Bracket GuessBand(const MassInterval& guess) {
+    const double rest = 0.5 * (static_cast<double>(guess.least) + static_cast<double>(guess.most));
+    const double missing =
+        static_cast<double>(TargetOf(static_cast<uint64_t>(rest))) - static_cast<double>(mass_);
+    const double share = std::clamp(missing / std::max(rest, 1.0), 0.0, 1.0);
     constexpr size_t kVectors = 256;
     RowSample<kVectors> sample;
     sample.template Take<Read>(row_);
     if (sample.size == 0) return {kLowestFinite, semantics::Infinity()};
     const F32 d;
+    const Weigher weigher(max_, scale_);
     HWY_ALIGN float weights[kVectors * HWY_MAX_BYTES / sizeof(float)];
     const auto limit = hn::Set(d, threshold_);
     for (size_t i = 0; i < sample.size; i += hn::Lanes(d)) {
@@ -395,7 +432,11 @@ class TopPSearch {
       hn::Store(below, d, sample.x + i);
       hn::Store(weigher(below), d, weights + i);
     }
-    return SampledBracket({sample.x, weights, sample.size}, share);
+    const SampledShares shares({sample.x, weights, sample.size});
+    const float low = shares.Low(share);
+    const Measure down_to_low = MeasureFrom<false, true>({sample.x, nullptr, sample.size}, low);
+    const bool are_few = down_to_low.count < static_cast<int64_t>(sample.size / 16);
+    return {low, are_few ? semantics::Infinity() : shares.High(share)};
   }
 
   RowTask& task_;

@@ -31,8 +31,8 @@ class Weigher {
     r = hn::MulAdd(r, f, hn::Set(d, 0x1.ebdb56p-3f));
     r = hn::MulAdd(r, f, hn::Set(d, 0x1.62e4bap-1f));
     r = hn::MulAdd(r, f, hn::Set(d, 0x1p+0f));
-    // r lies in [1, 2], so adding floor(t) + 40 to its exponent multiplies it exactly. Below t = -40
-    // the product is below 1, and the floor makes it 0, as the definition has it.
+    // r lies in [1, 2], so adding floor(t) + 40 to its exponent multiplies it exactly. Below t =
+    // -40 the product is below 1, and the floor makes it 0, as the definition has it.
     const auto w = hn::Add(hn::BitCast(di, r), hn::ShiftLeft<23>(parts.exponent));
     return hn::Floor(hn::BitCast(d, w));
   }
