@@ -1,7 +1,4 @@
-// The weight of semantics/weight.h on vectors, bit for bit, and exact sums of weights.
-//
-// A weight has 24 significant bits and is at most 2^40, so it is exact in fp32, and a sum of up to
-// 2^13 of them is exact in fp64; sums are moved to 64-bit integers before that.
+// The exact mass of a part of a row.
 #include "semantics/weight.h"
 
 #if defined(SLUICE_SELECT_WEIGH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -12,26 +9,10 @@
 #endif
 
 #include "select/row_pass-inl.h"
+#include "support/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
-
-// Weights as fp32 integers. x is not NaN.
-inline VecF32 Weights(VecF32 x, VecF32 max, VecF32 scale) {
-  const F32 d;
-  const hn::RebindToSigned<F32> di;
-  const auto t = hn::Mul(hn::Sub(x, max), scale);
-  const auto n = hn::Floor(t);
-  const auto f = hn::Sub(t, n);
-  auto r = hn::MulAdd(hn::Set(d, 0x1.e974fap-10f), f, hn::Set(d, 0x1.277856p-7f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.c91ce6p-5f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.ebdb56p-3f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1.62e4bap-1f));
-  r = hn::MulAdd(r, f, hn::Set(d, 0x1p+0f));
-  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127 + 40));
-  const auto w = hn::Floor(hn::Mul(r, hn::BitCast(d, hn::ShiftLeft<23>(exponent))));
-  return hn::IfThenElseZero(hn::Ge(t, hn::Set(d, -40.0f)), w);
-}
 
 // The exact mass of the elements below a threshold, one whole row. NaN and -inf weigh nothing.
 template <class Read>
