@@ -16,6 +16,7 @@
 #endif
 
 #include "select/select_row-inl.h"
+#include "support/compress-inl.h"
 #include "support/cut_blocks-inl.h"
 #include "support/row_status-inl.h"
 #include "support/weights-inl.h"
@@ -44,10 +45,9 @@ size_t CollectKept(const semantics::Row& row, const Cut& cut, float* xs, int32_t
     }
     for (size_t v = 0; v * hn::Lanes(d) < kBlock; ++v) {
       const size_t first = i + v * hn::Lanes(d);
-      const auto mask = MaskOfBits(d, kept, v);
-      hn::CompressStore(hn::Iota(di, static_cast<int32_t>(first)), hn::RebindMask(di, mask), di,
-                        ids + count);
-      count += hn::CompressStore(Read::At(row.data, first), mask, d, xs + count);
+      const uint64_t lanes = kept >> (v * hn::Lanes(d)) & ((uint64_t{1} << hn::Lanes(d)) - 1);
+      CompressTo(di, hn::Iota(di, static_cast<int32_t>(first)), lanes, ids + count);
+      count += CompressTo(d, Read::At(row.data, first), lanes, xs + count);
     }
   }
   return count;

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Only dropped elements are written, and only where a block holds one.
+// A block of which everything is kept is not written; elsewhere kept elements get their own bits.
 template <class Read, typename Element>
 void MaskRow(const semantics::Row& row, const Cut& cut, Element* elements, Element minus_infinity) {
   const hn::ScalableTag<Element> d;
@@ -34,7 +34,8 @@ void MaskRow(const semantics::Row& row, const Cut& cut, Element* elements, Eleme
       for (size_t v = 0; v < kBlock; v += hn::Lanes(d)) hn::StoreU(masked, d, elements + i + v);
     } else {
       for (size_t v = 0; v * hn::Lanes(d) < kBlock; ++v) {
-        hn::BlendedStore(masked, MaskOfBits(d, ~kept, v), d, elements + i + v * hn::Lanes(d));
+        Element* to = elements + i + v * hn::Lanes(d);
+        hn::StoreU(hn::IfThenElse(MaskOfBits(d, kept, v), hn::LoadU(d, to), masked), d, to);
       }
     }
   }
