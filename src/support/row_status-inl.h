@@ -28,6 +28,14 @@ float SignedMax(const semantics::Row& row, float max) {
   return Read::One(row.data, i);
 }
 
+// The status of a row without NaN, whose largest value this is.
+template <class Read>
+semantics::StatusAndMax StatusOfMax(const semantics::Row& row, float max) {
+  if (max == semantics::Infinity()) return {RowStatus::kPosInfInput, 0.0f};
+  if (max == -semantics::Infinity()) return {RowStatus::kEmptySupport, 0.0f};
+  return {RowStatus::kOk, SignedMax<Read>(row, max)};
+}
+
 template <class Read>
 semantics::StatusAndMax ExamineRow(const semantics::Row& row) {
   const F32 d;
@@ -56,10 +64,8 @@ semantics::StatusAndMax ExamineRow(const semantics::Row& row) {
     has_nan = has_nan || semantics::IsNan(x);
     max = x > max ? x : max;
   }
-  if (has_nan) return {RowStatus::kNanInput, 0.0f};
-  if (max == semantics::Infinity()) return {RowStatus::kPosInfInput, 0.0f};
-  if (max == -semantics::Infinity()) return {RowStatus::kEmptySupport, 0.0f};
-  return {RowStatus::kOk, SignedMax<Read>(row, max)};
+  return has_nan ? semantics::StatusAndMax{RowStatus::kNanInput, 0.0f}
+                 : StatusOfMax<Read>(row, max);
 }
 
 }  // namespace sluice::HWY_NAMESPACE
