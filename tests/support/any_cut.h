@@ -1,7 +1,9 @@
 // Rows and Cuts that fit each other well or badly, for what has to equal the definition on both.
 #pragma once
 
+#include <iterator>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "sluice/cut.hpp"
@@ -17,7 +19,7 @@ inline constexpr int64_t kBlockWidths[] = {1,   2,   7,   15,  16,  17,  31,  32
 
 // A model's row, ties everywhere, one value only, both zeros; some with NaN and infinities.
 inline std::vector<float> AnyRow(int64_t vocab, Random& random) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> row =
       MakeRow(kAllRowKinds[random.Below(std::size(kAllRowKinds))], vocab, random);
   const int64_t shape = random.Below(5);
@@ -28,9 +30,9 @@ inline std::vector<float> AnyRow(int64_t vocab, Random& random) {
     if (shape == 2 && x == 0.0f && random.Coin()) x = -0.0f;
   }
   if (random.Coin(0.3)) {
-    for (int i = 0; i < 3; ++i) random.Pick(row) = -kInf;
+    for (int i = 0; i < 3; ++i) random.Pick(row) = -infinity;
   }
-  if (random.Coin(0.1)) random.Pick(row) = kInf;
+  if (random.Coin(0.1)) random.Pick(row) = infinity;
   if (random.Coin(0.1)) random.Pick(row) = std::numeric_limits<float>::quiet_NaN();
   return row;
 }
@@ -38,10 +40,10 @@ inline std::vector<float> AnyRow(int64_t vocab, Random& random) {
 // Boundaries at values of the row or anywhere, ties of any number: Cuts as rules make them, and
 // those of some other row.
 inline Cut AnyCut(const std::vector<float>& row, Random& random) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
   const int64_t vocab = static_cast<int64_t>(row.size());
   auto value = [&] {
-    if (random.Coin(0.05)) return random.Coin() ? kInf : -kInf;
+    if (random.Coin(0.05)) return random.Coin() ? infinity : -infinity;
     if (random.Coin(0.02)) return std::numeric_limits<float>::quiet_NaN();
     return random.Coin(0.8) ? random.Pick(row) : static_cast<float>(random.Normal());
   };
