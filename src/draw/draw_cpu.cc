@@ -15,6 +15,7 @@
 #include "draw/cdf-inl.h"
 #include "draw/gumbel-inl.h"
 #include "draw/logprobs-inl.h"
+#include "draw/verify-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -133,10 +134,10 @@ namespace sluice {
 
 const DrawTable kDrawAvx2 = {N_AVX2::ExamineRowOfAnyDType, N_AVX2::FirstKeptOfAnyDType,
                              N_AVX2::DrawByMethod,         N_AVX2::DrawListed,
-                             N_AVX2::LogprobsOfRows,       VerifyByDefinition};
+                             N_AVX2::LogprobsOfRows,       N_AVX2::VerifyDraft};
 const DrawTable kDrawAvx512 = {N_AVX3::ExamineRowOfAnyDType, N_AVX3::FirstKeptOfAnyDType,
                                N_AVX3::DrawByMethod,         N_AVX3::DrawListed,
-                               N_AVX3::LogprobsOfRows,       VerifyByDefinition};
+                               N_AVX3::LogprobsOfRows,       N_AVX3::VerifyDraft};
 
 }  // namespace sluice
 #endif
