@@ -164,19 +164,20 @@ int32_t DrawCdf(const semantics::Row& row, const Cut& cut, float max, float scal
   size_t part = 0;
   while (running + masses[part] <= threshold) running += masses[part++];
   blocks.set_ties(ties[part]);
-  for (size_t i = part * part_size;; i += kBlock) {  // ends: the threshold is below the mass
+  for (size_t i = part * part_size; i < size; i += kBlock) {
     uint64_t kept = blocks.At(i);
     const uint64_t block_mass = weights.Of(i, kept);
     if (running + block_mass <= threshold) {
       running += block_mass;
       continue;
     }
-    for (;; kept &= kept - 1) {
+    for (; kept != 0; kept &= kept - 1) {
       const size_t at = i + static_cast<size_t>(std::countr_zero(kept));
       running += semantics::Weight(Read::One(row.data, at), max, scale);
       if (running > threshold) return static_cast<int32_t>(at);
     }
   }
+  return -1;  // not reached: the threshold is below the mass
 }
 
 inline semantics::StatusAndMax ExamineRowOfAnyDType(const semantics::Row& row) {

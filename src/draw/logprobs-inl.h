@@ -87,7 +87,8 @@ class ListedRow {
     size_t ties_left = least == -semantics::Infinity() ? 0 : wanted;
     size_t count = 0;
     for (size_t part = 0; part < parts; ++part) {
-      if (memory_.maxima[part] < least || memory_.maxima[part] == -semantics::Infinity()) continue;
+      const float max = memory_.maxima[part];
+      if (ties_left > 0 ? max < least : !(max > least)) continue;
       blocks_.set_ties(memory_.ties[part]);
       const size_t begin = part * part_, end = std::min(begin + part_, size_);
       for (size_t i = begin; i < end; i += kBlock) {

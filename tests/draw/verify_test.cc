@@ -339,6 +339,24 @@ TEST_P(VerifyReject, AProbabilityThatIsNoneIsTheRowsBadParam) {
   }
 }
 
+// Of 200 equal tokens the first 100 are kept. The draft's own probability is so small that it is
+// accepted if it has any in the target.
+TEST_P(VerifyReject, ADraftAmongTiesIsAcceptedWhenTheCutKeepsIt) {
+  const Batch batch({std::vector<float>(200), std::vector<float>(200)}, dtype());
+  const SelectParams params{.top_k = 100};
+  const NoiseKey key{1, 2, 3};
+  const std::vector<int64_t> first_row = {0, 2};
+  const Batch q({std::vector<float>(200, 0x1p-38f), std::vector<float>(200)});
+  for (const int32_t draft : {0, 63, 64, 99, 100, 127, 128, 150, 199}) {
+    const std::vector<int32_t> ids = {draft, -1};
+    const auto verdicts =
+        Verified({batch.view(), {&params, 1}, {&key, 1}},
+                 {.first_row = first_row, .ids = ids, .probabilities = Probabilities(q)},
+                 DraftMode::kReject, DrawMethod::kGumbel, {backend()});
+    EXPECT_EQ(verdicts.emitted[0], draft < 100 ? 2 : 1) << draft;
+  }
+}
+
 TEST_P(VerifyReject, AProbabilityThatIsNoneIsFoundAnywhere) {
   const Batch batch({std::vector<float>(200), std::vector<float>(200)}, dtype());
   const SelectParams params;
