@@ -117,10 +117,16 @@ void DotTile(const void* const* weights, const void* const* states, size_t dim, 
 
 // Tiles that fill the registers: 24 accumulators of 32, or 12 of 16. One hidden row needs each
 // weight once and only streams: eight chains hide the latency of fma.
+template <size_t kW, size_t kS, size_t kV>
+struct Tile {
+  static constexpr size_t kWeights = kW, kStates = kS, kVectors = kV;
+};
 #if HWY_TARGET == HWY_AVX2
-constexpr size_t kTileWeights = 2, kTileStates = 3, kTileVectors = 2;
+using FewTile = Tile<2, 3, 2>;
+using ManyTile = FewTile;
 #else
-constexpr size_t kTileWeights = 4, kTileStates = 6, kTileVectors = 1;
+using FewTile = Tile<2, 3, 4>;
+using ManyTile = Tile<4, 6, 1>;
 #endif
 constexpr size_t kStreamVectors = 8;
 
@@ -155,41 +161,50 @@ void ProjectOneState(const DenseWork& work, int64_t r, int64_t begin, int64_t en
 }
 
 // A tile at the edge repeats its last row and forgets the result.
-template <class ReadW, class ReadS>
+template <class ReadW, class ReadS, class T>
 void ProjectTile(const DenseWork& work, int64_t r, int64_t rows, int64_t v, int64_t weights) {
-  const void* weight[kTileWeights];
-  const void* state[kTileStates];
-  float dots[kTileWeights * kTileStates];
-  for (size_t w = 0; w < kTileWeights; ++w) {
+  const void* weight[T::kWeights];
+  const void* state[T::kStates];
+  float dots[T::kWeights * T::kStates];
+  for (size_t w = 0; w < T::kWeights; ++w) {
     weight[w] = work.head.weight.Row(v + std::min(static_cast<int64_t>(w), weights - 1));
   }
-  for (size_t s = 0; s < kTileStates; ++s) {
+  for (size_t s = 0; s < T::kStates; ++s) {
     state[s] = work.State(r + std::min(static_cast<int64_t>(s), rows - 1));
   }
-  DotTile<ReadW, ReadS, kTileWeights, kTileStates, kTileVectors>(
+  DotTile<ReadW, ReadS, T::kWeights, T::kStates, T::kVectors>(
       weight, state, static_cast<size_t>(work.hidden.columns), dots);
   for (int64_t w = 0; w < weights; ++w) {
     for (int64_t s = 0; s < rows; ++s) {
-      work.Store(r + s, v + w, dots[static_cast<size_t>(w) * kTileStates + static_cast<size_t>(s)]);
+      work.Store(r + s, v + w, dots[static_cast<size_t>(w) * T::kStates + static_cast<size_t>(s)]);
+    }
+  }
+}
+
+template <class ReadW, class ReadS, class T>
+void ProjectTiles(const DenseWork& work, int64_t block, int64_t block_end, int64_t begin,
+                  int64_t end) {
+  constexpr int64_t kWeights = T::kWeights, kStates = T::kStates;
+  for (int64_t v = begin; v < end; v += kWeights) {
+    for (int64_t r = block; r < block_end; r += kStates) {
+      ProjectTile<ReadW, ReadS, T>(work, r, std::min(kStates, block_end - r), v,
+                                   std::min(kWeights, end - v));
     }
   }
 }
 
 template <class ReadW, class ReadS>
 void ProjectWeights(const DenseWork& work, int64_t begin, int64_t end) {
-  constexpr int64_t kStep = kTileStates;
   const int64_t rows = work.logits.rows;
   for (int64_t block = 0; block < rows; block += kBlockStates) {
     const int64_t block_end = std::min(block + kBlockStates, rows);
-    if (block_end - block == 1) {
+    const int64_t states = block_end - block;
+    if (states == 1) {
       ProjectOneState<ReadW, ReadS>(work, block, begin, end);
-      continue;
-    }
-    for (int64_t v = begin; v < end; v += static_cast<int64_t>(kTileWeights)) {
-      const int64_t weights = std::min(end - v, static_cast<int64_t>(kTileWeights));
-      for (int64_t r = block; r < block_end; r += kStep) {
-        ProjectTile<ReadW, ReadS>(work, r, std::min(kStep, block_end - r), v, weights);
-      }
+    } else if (states <= static_cast<int64_t>(FewTile::kStates)) {
+      ProjectTiles<ReadW, ReadS, FewTile>(work, block, block_end, begin, end);
+    } else {
+      ProjectTiles<ReadW, ReadS, ManyTile>(work, block, block_end, begin, end);
     }
   }
 }
