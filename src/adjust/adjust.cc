@@ -1,12 +1,20 @@
-// The adjustments' dispatch: the reference serves every backend.
+// The adjustments' dispatch.
 #include "adjust/adjust_table.h"
 #include "backend/registry.h"
 
 namespace sluice {
 
 const AdjustTable& AdjustTableFor(Backend backend) {
-  ResolveBackend(backend);  // throws when it is not there
-  return kAdjustRef;
+  switch (ResolveBackend(backend)) {
+#if SLUICE_HAS_CPU
+    case Backend::kCpuAvx512:
+      return kAdjustAvx512;
+    case Backend::kCpuAvx2:
+      return kAdjustAvx2;
+#endif
+    default:
+      return kAdjustRef;
+  }
 }
 
 }  // namespace sluice

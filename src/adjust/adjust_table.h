@@ -14,6 +14,8 @@ struct AdjustTable {
 };
 
 extern const AdjustTable kAdjustRef;
+extern const AdjustTable kAdjustAvx2;
+extern const AdjustTable kAdjustAvx512;
 
 const AdjustTable& AdjustTableFor(Backend backend);
 

@@ -3,7 +3,8 @@
 
 #include "backend/registry.h"
 #include "draw/draw_table.h"
-#include "semantics/draw.h"
+#include "semantics/cut.h"
+#include "semantics/noise.h"
 #include "semantics/row_status.h"
 #include "semantics/temperature.h"
 #include "semantics/validate.h"
@@ -38,7 +39,7 @@ void Draw(const SelectInput& input, DrawMethod method, std::span<const Cut> cuts
     const NoiseKey& key = PerRow(input.keys, r);
     const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
     Cut cut = cuts[static_cast<size_t>(r)];
-    const semantics::RowScan scan = semantics::ScanRow(row);
+    const semantics::StatusAndMax scan = table.examine(row);
     const bool is_valid = semantics::AreValid(params, input.limits) && semantics::IsValid(key);
     cut.status = semantics::Worse(
         cut.status,
@@ -48,7 +49,7 @@ void Draw(const SelectInput& input, DrawMethod method, std::span<const Cut> cuts
     if (cut.status == RowStatus::kOk) {
       result.id =
           semantics::IsGreedy(params)
-              ? semantics::FirstKept(row, cut)
+              ? table.first_kept(row, cut)
               : table.draw(row, cut, scan.max, semantics::ScalesOf(params).draw, method, key);
       if (result.id < 0) cut.status = RowStatus::kEmptySupport;  // a Cut that keeps nothing of it
     }

@@ -12,7 +12,10 @@
 // As in select_cpu.cc, only targets with fma.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
+#include "draw/cdf-inl.h"
 #include "draw/gumbel-inl.h"
+#include "draw/logprobs-inl.h"
+#include "draw/verify-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -111,6 +114,16 @@ int32_t DrawFromRow(const semantics::Row& row, const Cut& cut, float max, float 
   return best.token.id;
 }
 
+int32_t DrawByMethod(const semantics::Row& row, const Cut& cut, float max, float scale,
+                     DrawMethod method, const NoiseKey& key) {
+  if (method == DrawMethod::kCdf) return DrawCdfOfAnyDType(row, cut, max, scale, key);
+  // Of no rule, but a caller's own: it would keep DrawFromRow's padding.
+  if (cut.lower == -semantics::Infinity()) {
+    return semantics::DrawToken(row, cut, max, scale, method, key);
+  }
+  return DrawFromRow(row, cut, max, scale, method, key);
+}
+
 }  // namespace sluice::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -119,10 +132,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sluice {
 
-const DrawTable kDrawAvx2 = {N_AVX2::DrawFromRow, N_AVX2::DrawListed, LogprobsByDefinition,
-                             VerifyByDefinition};
-const DrawTable kDrawAvx512 = {N_AVX3::DrawFromRow, N_AVX3::DrawListed, LogprobsByDefinition,
-                               VerifyByDefinition};
+const DrawTable kDrawAvx2 = {N_AVX2::ExamineRowOfAnyDType, N_AVX2::FirstKeptOfAnyDType,
+                             N_AVX2::DrawByMethod,         N_AVX2::DrawListed,
+                             N_AVX2::LogprobsOfRows,       N_AVX2::VerifyDraft};
+const DrawTable kDrawAvx512 = {N_AVX3::ExamineRowOfAnyDType, N_AVX3::FirstKeptOfAnyDType,
+                               N_AVX3::DrawByMethod,         N_AVX3::DrawListed,
+                               N_AVX3::LogprobsOfRows,       N_AVX3::VerifyDraft};
 
 }  // namespace sluice
 #endif

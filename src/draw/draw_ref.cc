@@ -1,5 +1,6 @@
 // Draws, log-probabilities and draft verification by the definition.
 #include "draw/draw_table.h"
+#include "draw/mode_value.h"
 #include "semantics/draft.h"
 #include "semantics/logprob.h"
 #include "semantics/validate.h"
@@ -20,6 +21,11 @@ Token* TokensOf(const Execution& execution, const LogitsView& logits, int worker
   return reinterpret_cast<Token*>(WorkerWorkspace(execution, bytes, worker));
 }
 
+semantics::StatusAndMax ExamineRef(const Row& row) {
+  const semantics::RowScan scan = semantics::ScanRow(row);
+  return {scan.status, scan.max};
+}
+
 int32_t DrawListedRef(const TokenList& tokens, float max, float scale, const NoiseKey& key) {
   semantics::Winner best{0.0f, {0.0f, -1}};
   for (int64_t i = 0; i < tokens.size; ++i) {
@@ -32,75 +38,44 @@ int32_t DrawListedRef(const TokenList& tokens, float max, float scale, const Noi
   return best.token.id;
 }
 
-// The values that a mode reports, of one row.
-class ModeValues {
- public:
-  ModeValues(const LogprobInput& input, int64_t r, const Cut& cut)
-      : row_(RowOf(input.logits, r)), mode_(input.mode), params_(PerRow(input.params, r)) {
-    if (IsProcessed()) cut_ = semantics::ProcessedCut(cut, params_);
-    if (mode_ == LogprobMode::kRawLogprobs) {
-      normalizer_ = semantics::RawNormalizer(row_);
-    } else if (mode_ == LogprobMode::kProcessedLogprobs) {
-      const semantics::RowScan scan = semantics::ScanRow(row_);
-      normalizer_ = scan.status == RowStatus::kOk
-                        ? semantics::ProcessedNormalizer(row_, cut, scan.max, params_)
-                        : semantics::NormalizerOf(0.0f, 1.0f, 0);
-    }
-  }
+semantics::Normalizer NormalizerOfMode(const LogprobInput& input, const Row& row, const Cut& cut,
+                                       const SelectParams& params) {
+  if (input.mode == LogprobMode::kRawLogprobs) return semantics::RawNormalizer(row);
+  if (input.mode != LogprobMode::kProcessedLogprobs) return {};
+  const semantics::RowScan scan = semantics::ScanRow(row);
+  return scan.status == RowStatus::kOk ? semantics::ProcessedNormalizer(row, cut, scan.max, params)
+                                       : semantics::NormalizerOf(0.0f, 1.0f, 0);
+}
 
-  bool IsProcessed() const {
-    return mode_ == LogprobMode::kProcessedLogprobs || mode_ == LogprobMode::kProcessedLogits;
-  }
-  const Cut& cut() const { return cut_; }
-
-  float operator()(float x) const {
-    switch (mode_) {
-      case LogprobMode::kRawLogits:
-        return x;
-      case LogprobMode::kProcessedLogits:
-        return semantics::ProcessedLogit(x, params_);
-      case LogprobMode::kRawLogprobs:
-      case LogprobMode::kProcessedLogprobs:
-        break;
-    }
-    return normalizer_.Logprob(x);
-  }
-
- private:
-  Row row_;
-  LogprobMode mode_;
-  SelectParams params_;
-  Cut cut_;
-  semantics::Normalizer normalizer_ = {};
-};
-
-void LogprobsOfRow(const LogprobInput& input, int64_t r, TokenResult& result, int32_t* ids,
-                   float* values, int32_t width, Token* workspace) {
+void LogprobsOfRow(const LogprobInput& input, int64_t r, TokenResult& result, const RowList& list,
+                   Token* workspace) {
   const Row row = RowOf(input.logits, r);
-  const ModeValues mode_value(input, r, result.cut);
+  const SelectParams& params = PerRow(input.params, r);
+  const ModeValue mode_value{input.mode, params, NormalizerOfMode(input, row, result.cut, params)};
+  const bool is_processed = IsProcessed(input.mode);
   const float sampled = row[result.id];
 
   // Tokens that the mode gives a value: the kept ones, or all that are neither -inf nor NaN.
   int64_t listed = 0;
   result.rank = 0;
-  semantics::CutWalk walk(mode_value.cut());
+  semantics::CutWalk walk(semantics::ProcessedCut(result.cut, params));
   for (int64_t i = 0; i < row.size; ++i) {
     const float x = row[i];
-    const bool is_dropped = mode_value.IsProcessed() && !walk.Keeps(x);
+    const bool is_dropped = is_processed && !walk.Keeps(x);
     if (!is_dropped && x >= sampled) ++result.rank;
     if (!is_dropped && x > -semantics::Infinity())
       workspace[listed++] = {x, static_cast<int32_t>(i)};
   }
   result.logprob = mode_value(sampled);
-  if (width == 0) return;
+  if (list.width == 0) return;
 
   semantics::SortByOrder(workspace, listed);
-  ids[0] = result.id;
-  values[0] = result.logprob;
-  for (int32_t n = 1; n < width; ++n) {
+  list.ids[0] = result.id;
+  list.values[0] = result.logprob;
+  for (int32_t n = 1; n < list.width; ++n) {
     const bool is_listed = n <= listed;
-    ids[n] = is_listed ? workspace[n - 1].id : -1;
-    values[n] = is_listed ? mode_value(workspace[n - 1].x) : -semantics::Infinity();
+    list.ids[n] = is_listed ? workspace[n - 1].id : -1;
+    list.values[n] = is_listed ? mode_value(workspace[n - 1].x) : -semantics::Infinity();
   }
 }
 
@@ -110,19 +85,11 @@ void LogprobsByDefinition(const LogprobInput& input, std::span<TokenResult> resu
                           const LogprobLists& lists, const Execution& execution) {
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     TokenResult& result = results[static_cast<size_t>(r)];
-    int32_t* ids = lists.ids.data() + r * lists.width;
-    float* values = lists.values.data() + r * lists.width;
     if (result.status != RowStatus::kOk || result.id < 0) {
-      result.logprob = semantics::QuietNan();
-      result.rank = 0;
-      for (int32_t n = 0; n < lists.width; ++n) {
-        ids[n] = -1;
-        values[n] = semantics::QuietNan();
-      }
-      return;
+      ReportNothing(result, ListOf(lists, r));
+    } else {
+      LogprobsOfRow(input, r, result, ListOf(lists, r), TokensOf(execution, input.logits, worker));
     }
-    LogprobsOfRow(input, r, result, ids, values, lists.width,
-                  TokensOf(execution, input.logits, worker));
   });
 }
 
@@ -172,7 +139,7 @@ Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t dr
   return VerifyAgainst(target, cut, draft, semantics::CertainDraft(draft));
 }
 
-const DrawTable kDrawRef = {semantics::DrawToken, DrawListedRef, LogprobsByDefinition,
-                            VerifyByDefinition};
+const DrawTable kDrawRef = {ExamineRef,    semantics::FirstKept, semantics::DrawToken,
+                            DrawListedRef, LogprobsByDefinition, VerifyByDefinition};
 
 }  // namespace sluice

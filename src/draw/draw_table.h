@@ -1,6 +1,7 @@
 // What a backend provides for draws. Arguments have been checked.
 #pragma once
 
+#include "semantics/row_status.h"
 #include "semantics/widen.h"
 #include "sluice/draw.hpp"
 #include "sluice/logprobs.hpp"
@@ -28,6 +29,9 @@ struct TokenList {
 };
 
 struct DrawTable {
+  semantics::StatusAndMax (*examine)(const semantics::Row&);
+  // The first token of the total order that a Cut keeps, -1 when it keeps nothing of the row.
+  int32_t (*first_kept)(const semantics::Row&, const Cut&);
   // One token of a row whose Cut has status kOk. max is the row's m, scale that of the draw.
   int32_t (*draw)(const semantics::Row&, const Cut&, float max, float scale, DrawMethod,
                   const NoiseKey&);

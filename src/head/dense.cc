@@ -9,9 +9,17 @@ namespace {
 
 constexpr int64_t kMaxDim = int64_t{1} << 20;
 
-const DenseHeadTable& TableFor(const Execution& execution) {
-  ResolveBackend(execution.backend);  // throws when it is not there
-  return kDenseHeadRef;               // which serves them all
+const DenseHeadTable& TableFor(Backend backend) {
+  switch (ResolveBackend(backend)) {
+#if SLUICE_HAS_CPU
+    case Backend::kCpuAvx512:
+      return kDenseHeadAvx512;
+    case Backend::kCpuAvx2:
+      return kDenseHeadAvx2;
+#endif
+    default:
+      return kDenseHeadRef;
+  }
 }
 
 }  // namespace
@@ -43,7 +51,7 @@ void Project(const DenseHead& head, const MatrixView& hidden,
     CheckInRange("query_start_loc", query_start_loc[static_cast<size_t>(r) + 1], begin + 1,
                  hidden.rows);
   }
-  TableFor(execution).project(head, hidden, query_start_loc, logits, execution);
+  TableFor(execution.backend).project(head, hidden, query_start_loc, logits, execution);
 }
 
 }  // namespace sluice

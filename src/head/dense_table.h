@@ -17,5 +17,7 @@ struct DenseHeadTable {
 };
 
 extern const DenseHeadTable kDenseHeadRef;
+extern const DenseHeadTable kDenseHeadAvx2;
+extern const DenseHeadTable kDenseHeadAvx512;
 
 }  // namespace sluice

@@ -26,17 +26,16 @@ BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
   const Weigher weigh = weigher;
   const auto vlow = hn::Set(d, low), vhigh = hn::Set(d, high), vlimit = hn::Set(d, limit);
   BandPass pass;
-  ExactSum mass, above;
+  RowWeightSum mass, above;
   size_t size = 0;
   const auto see = [&](VecF32 v) HWY_ATTR {
     const auto is_below = hn::Lt(v, vlimit);
     const auto is_in = hn::And(hn::Ge(v, vlow), kReachesLimit ? is_below : hn::Le(v, vhigh));
-    hn::StoreU(hn::Compress(v, is_in), d, x + size);
-    size += hn::CountTrue(d, is_in);
+    size += CompressTo(d, v, is_in, x + size);
     return hn::IfThenElseZero(is_below, weigh(v));
   };
   ForEachGroup<Read>(
-      row, Padding::kMasked, ExactSum::kGroupsInBlock,
+      row, Padding::kMasked, RowWeightSum::kGroupsInBlock,
       [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3) HWY_ATTR {
         const auto w0 = see(x0);
         const auto w1 = see(x1);
@@ -66,11 +65,11 @@ uint64_t MassBelow(const semantics::Row& row, float limit, const Weigher& weighe
   const F32 d;
   const Weigher weigh = weigher;
   const auto vlimit = hn::Set(d, limit);
-  ExactSum mass;
+  RowWeightSum mass;
   const auto weight = [&](VecF32 v)
                           HWY_ATTR { return hn::IfThenElseZero(hn::Lt(v, vlimit), weigh(v)); };
   ForEachGroup<Read>(
-      row, Padding::kMasked, ExactSum::kGroupsInBlock,
+      row, Padding::kMasked, RowWeightSum::kGroupsInBlock,
       [&](size_t, VecF32 x0, VecF32 x1, VecF32 x2, VecF32 x3)
           HWY_ATTR { mass.Add(weight(x0), weight(x1), weight(x2), weight(x3)); },
       [&]() HWY_ATTR { mass.EndBlock(); });

@@ -183,9 +183,8 @@ inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t ta
   for (size_t i = 0; i < list.size; i += hn::Lanes(d)) {
     const auto w = hn::LoadU(d, list.weights + i);
     const auto mask = hn::Gt(w, vbound);  // never the padding, which weighs nothing
-    hn::StoreU(hn::Compress(hn::LoadU(d, list.x + i), mask), d, scratch_x + kept);
-    hn::StoreU(hn::Compress(w, mask), d, scratch_weights + kept);
-    kept += hn::CountTrue(d, mask);
+    CompressTo(d, hn::LoadU(d, list.x + i), mask, scratch_x + kept);
+    kept += CompressTo(d, w, mask, scratch_weights + kept);
   }
   hn::StoreU(hn::Set(d, -semantics::Infinity()), d, scratch_x + kept);
   hn::StoreU(hn::Zero(d), d, scratch_weights + kept);
@@ -243,10 +242,10 @@ Boundary FindBoundary(Measured list, uint64_t all, uint64_t target, float* scrat
       const auto mask = is_above   ? hn::Gt(x, high)
                         : is_below ? hn::And(hn::Lt(x, low), hn::Ge(x, finite))
                                    : hn::And(hn::Ge(x, low), hn::Le(x, high));
-      hn::StoreU(hn::Compress(x, mask), d, scratch_x + kept);
+      CompressTo(d, x, mask, scratch_x + kept);
       if constexpr (kByMass) {
         const auto w = hn::LoadU(d, list.weights + i);
-        hn::StoreU(hn::Compress(w, mask), d, scratch_weights + kept);
+        CompressTo(d, w, mask, scratch_weights + kept);
       }
       kept += hn::CountTrue(d, mask);
     }

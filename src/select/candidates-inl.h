@@ -10,7 +10,9 @@
 #define SLUICE_SELECT_CANDIDATES_INL_H_
 #endif
 
-#include "select/weigh-inl.h"
+#include "select/row_pass-inl.h"
+#include "support/compress-inl.h"
+#include "support/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -100,11 +102,11 @@ class Collector {
       const auto x = Read::At(data + i, 0);
       const auto mask = hn::Ge(x, hn::Set(d, threshold));
       const size_t count = hn::CountTrue(d, mask);
-      hn::StoreU(hn::Compress(x, mask), d, to_x);
+      CompressTo(d, x, mask, to_x);
       to_x += count;
       if constexpr (kIds) {
         const auto ids = hn::Iota(di, static_cast<int32_t>(first + i));
-        hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, to_ids);
+        CompressTo(di, ids, hn::RebindMask(di, mask), to_ids);
         to_ids += count;
       }
       size += count;
@@ -131,8 +133,7 @@ size_t ListMarked(const Mask* masks, size_t groups, uint32_t* marked) {
     for (; g + hn::Lanes(du) <= groups; g += hn::Lanes(du)) {
       const auto has_marks = hn::Ne(hn::PromoteTo(du, hn::LoadU(dm, masks + g)), hn::Zero(du));
       const auto indices = hn::Iota(du, static_cast<uint32_t>(g));
-      hn::StoreU(hn::Compress(indices, has_marks), du, marked + count);
-      count += hn::CountTrue(du, has_marks);
+      count += CompressTo(du, indices, has_marks, marked + count);
     }
   }
   for (; g < groups; ++g) {
@@ -200,9 +201,8 @@ inline void KeepAtLeast(CandidateList& list, float value) {
     const auto x = hn::LoadU(d, list.x + i);
     const auto ids = hn::LoadU(di, list.ids + i);
     const auto mask = hn::Ge(x, least);  // never the padding
-    hn::StoreU(hn::Compress(ids, hn::RebindMask(di, mask)), di, list.ids + kept);
-    hn::StoreU(hn::Compress(x, mask), d, list.x + kept);
-    kept += hn::CountTrue(d, mask);
+    CompressTo(di, ids, hn::RebindMask(di, mask), list.ids + kept);
+    kept += CompressTo(d, x, mask, list.x + kept);
   }
   list.size = static_cast<int64_t>(kept);
   list.Pad();

@@ -10,6 +10,8 @@
 // definition itself serves.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
+#include "select/collect-inl.h"
+#include "select/cut_rows-inl.h"
 #include "select/select_row-inl.h"
 
 #endif
@@ -18,9 +20,10 @@
 namespace sluice {
 
 const SelectTable kSelectAvx2 = {N_AVX2::RowMemory::Bytes, N_AVX2::SelectRowOfAnyDType,
-                                 MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
+                                 N_AVX2::MaskRows, N_AVX2::KeptBitmaskOfRows, N_AVX2::CollectRows};
 const SelectTable kSelectAvx512 = {N_AVX3::RowMemory::Bytes, N_AVX3::SelectRowOfAnyDType,
-                                   MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
+                                   N_AVX3::MaskRows, N_AVX3::KeptBitmaskOfRows,
+                                   N_AVX3::CollectRows};
 
 }  // namespace sluice
 #endif

@@ -13,6 +13,12 @@ struct RowScan {
   int64_t support;  // number of tokens that are not masked
 };
 
+// The part of it that draws and weights need.
+struct StatusAndMax {
+  RowStatus status;
+  float max;
+};
+
 SLUICE_HD inline RowStatus Worse(RowStatus a, RowStatus b) { return a > b ? a : b; }
 
 SLUICE_HD inline RowScan ScanRow(const Row& row) {

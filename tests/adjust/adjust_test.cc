@@ -1,11 +1,14 @@
 // The adjustments: every rule by literal small examples, and their order.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "tests/adjust/request.h"
+#include "tests/support/any_cut.h"
 #include "tests/support/first_difference.h"
+#include "tests/support/guarded_row.h"
 #include "tests/support/run.h"
 
 namespace sluice::test {
@@ -29,6 +32,58 @@ TEST_P(Adjust, BitmaskKeepsTheTokensOfItsSetBits) {
       Adjusted(Values(40, 1.0f),
                {.bitmask = {static_cast<int32_t>(0x80000001u), static_cast<int32_t>(0xffffff02u)}}),
       expected));
+}
+
+// Words of all ones, of zeros and of both, at every width, against the definition.
+TEST_P(Adjust, MasksEqualTheDefinitionAtEveryWidth) {
+  Random random(1);
+  for (const int64_t vocab : kBlockWidths) {
+    for (int i = 0; i < 20; ++i) {
+      const Batch batch({AnyRow(vocab, random)}, dtype());
+      Request request;
+      for (int64_t w = 0; w < (vocab + 31) / 32; ++w) {
+        const uint32_t words[] = {0, 0xffffffffu, static_cast<uint32_t>(random.Bits())};
+        request.bitmask.push_back(static_cast<int32_t>(words[random.Below(3)]));
+      }
+      request.has_allowed = random.Coin();
+      for (int32_t id = 0; id < vocab; ++id) {
+        if (random.Coin(0.2)) request.allowed.push_back(id);
+      }
+      Values values;
+      for (int64_t id = 0; id < vocab; ++id) values.push_back(batch.Get(0, id));
+      Values expected = values;
+      semantics::ApplyBitmask(expected, request.bitmask.data());
+      if (request.has_allowed) semantics::ApplyAllowedIds(expected, request.allowed);
+      ASSERT_TRUE(SameSequence(Adjusted(values, request), expected)) << vocab;
+    }
+  }
+}
+
+// Signalling NaN and subnormals included; nothing behind the row is read.
+TEST_P(Adjust, WideningIsExactForEveryPattern) {
+  const AdjustTable& table = AdjustTableFor(backend());
+  std::vector<uint32_t> patterns(1 << 16);
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const uint32_t bits = static_cast<uint32_t>(i);
+    patterns[i] = dtype() == DType::kF32 ? bits << 16 | bits : bits;
+  }
+  for (const size_t size : {size_t{1}, size_t{15}, size_t{33}, patterns.size()}) {
+    const GuardedRow row(Values(size), dtype(), GuardSide::kBack);
+    void* data = row.mutable_view().data;
+    for (size_t i = 0; i < size; ++i) {
+      const uint32_t bits = patterns[patterns.size() - size + i];
+      std::memcpy(static_cast<std::byte*>(data) + i * SizeOf(dtype()), &bits, SizeOf(dtype()));
+    }
+    Values values(size);
+    table.widen(data, dtype(), values);
+    for (size_t i = 0; i < size; ++i) {
+      const uint32_t bits = patterns[patterns.size() - size + i];
+      const uint16_t half = static_cast<uint16_t>(bits);
+      const float expected =
+          dtype() == DType::kF32 ? semantics::FloatOf(bits) : Widened(half, dtype());
+      ASSERT_TRUE(SameBits(values[i], expected)) << bits;
+    }
+  }
 }
 
 TEST_P(Adjust, AllowedIdsMaskAllOthers) {

@@ -150,7 +150,7 @@ std::vector<uint64_t> Probabilities40(const Batch& batch, int64_t r, const Cut& 
 TEST_P(VerifyReject, EqualsTheDefinitionForEveryKindOfDraft) {
   Random random(2);
   for (int round = 0; round < 200; ++round) {
-    const int64_t vocab = random.Between(1, 40);
+    const int64_t vocab = random.Coin() ? random.Between(1, 40) : random.Between(41, 400);
     const size_t n = static_cast<size_t>(vocab);
     // One request, one draft; the target's and the draft's row are alike now and then.
     const std::vector<float> row = MakeRow(RowKind::kFewDistinct, vocab, random);
@@ -336,6 +336,43 @@ TEST_P(VerifyReject, AProbabilityThatIsNoneIsTheRowsBadParam) {
     EXPECT_TRUE(SameBits(verdicts.results[1], TokenResult{}));
     EXPECT_EQ(verdicts.results[2].status, RowStatus::kOk);
     EXPECT_GE(verdicts.emitted[1], 1);
+  }
+}
+
+// Of 200 equal tokens the first 100 are kept. The draft's own probability is so small that it is
+// accepted if it has any in the target.
+TEST_P(VerifyReject, ADraftAmongTiesIsAcceptedWhenTheCutKeepsIt) {
+  const Batch batch({std::vector<float>(200), std::vector<float>(200)}, dtype());
+  const SelectParams params{.top_k = 100};
+  const NoiseKey key{1, 2, 3};
+  const std::vector<int64_t> first_row = {0, 2};
+  const Batch q({std::vector<float>(200, 0x1p-38f), std::vector<float>(200)});
+  for (const int32_t draft : {0, 63, 64, 99, 100, 127, 128, 150, 199}) {
+    const std::vector<int32_t> ids = {draft, -1};
+    const auto verdicts =
+        Verified({batch.view(), {&params, 1}, {&key, 1}},
+                 {.first_row = first_row, .ids = ids, .probabilities = Probabilities(q)},
+                 DraftMode::kReject, DrawMethod::kGumbel, {backend()});
+    EXPECT_EQ(verdicts.emitted[0], draft < 100 ? 2 : 1) << draft;
+  }
+}
+
+TEST_P(VerifyReject, AProbabilityThatIsNoneIsFoundAnywhere) {
+  const Batch batch({std::vector<float>(200), std::vector<float>(200)}, dtype());
+  const SelectParams params;
+  const NoiseKey key{1, 2, 3};
+  const std::vector<int64_t> first_row = {0, 2};
+  const std::vector<int32_t> ids = {0, -1};
+  for (const size_t place : {0u, 17u, 63u, 64u, 191u, 192u, 199u}) {
+    for (const float bad : {kNan, 1.00001f, -0x1p-140f}) {
+      Batch q({std::vector<float>(200, 0.0f), std::vector<float>(200, kNan)});
+      q.Set(0, static_cast<int64_t>(place), bad);
+      const auto verdicts =
+          Verified({batch.view(), {&params, 1}, {&key, 1}},
+                   {.first_row = first_row, .ids = ids, .probabilities = Probabilities(q)},
+                   DraftMode::kReject, DrawMethod::kGumbel, {backend()});
+      EXPECT_EQ(verdicts.results[0].status, RowStatus::kBadParam) << place << " " << bad;
+    }
   }
 }
 

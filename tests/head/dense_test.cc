@@ -1,6 +1,7 @@
 // The dense head: one defined order of additions, whatever the batch.
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/batch.h"
 #include "tests/support/first_difference.h"
+#include "tests/support/guarded_row.h"
 #include "tests/support/random.h"
 
 namespace sluice::test {
@@ -164,6 +166,72 @@ TEST_P(ProjectDense, RunsOnAnyParallelFor) {
   };
   EXPECT_EQ(Projected({Matrix(weight)}, Matrix(hidden), {}, {backend(), {3, nullptr, backwards}}),
             Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()}));
+}
+
+// Batches and vocabularies around the tiles and blocks that a backend may work in.
+TEST_P(ProjectDense, EqualsTheDefinitionAtEveryEdgeOfABatch) {
+  Random random(6);
+  for (const int64_t vocab : {1, 2, 3, 4, 5, 31, 32, 33, 67}) {
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 24, 25, 26, 49}) {
+      const int64_t dim = random.Between(1, 300);
+      const Batch weight(RandomRows(vocab, dim, random), dtype(), random.Below(5));
+      const Batch hidden(RandomRows(rows, dim, random), kAllDTypes[random.Below(3)],
+                         random.Below(5));
+      const auto actual = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+      const auto expected = Projected({Matrix(weight)}, Matrix(hidden), {}, {Backend::kRef});
+      for (size_t r = 0; r < actual.size(); ++r) {
+        ASSERT_TRUE(SameSequence(actual[r], expected[r])) << vocab << " " << rows << " " << dim;
+      }
+    }
+  }
+}
+
+// Every product is a tiny negative number, so every lane is -0, and their sum is unless a lane that
+// has no element left was given one more addition.
+TEST_P(ProjectDense, LanesBehindTheLastElementAreLeftAlone) {
+  for (const int64_t dim : {128, 129, 140, 200, 255, 257}) {
+    const std::vector<float> small(static_cast<size_t>(dim), 0x1p-24f);
+    const std::vector<float> smaller(static_cast<size_t>(dim), -0x1p-140f);
+    const Batch weight({small, small, small}, dtype());
+    for (const size_t rows : {1u, 2u, 7u}) {
+      const Batch hidden(std::vector(rows, smaller), DType::kF32);
+      for (const auto& row : Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()})) {
+        EXPECT_TRUE(SameSequence(row, std::vector<float>(3, -0.0f))) << dim;
+      }
+    }
+  }
+}
+
+TEST_P(ProjectDense, ReadsNothingBesideTheRows) {
+  Random random(7);
+  for (const int64_t dim : kDims) {
+    for (const int64_t rows : {1, 2}) {  // a guarded row of twice the width is two rows
+      for (const GuardSide side : {GuardSide::kFront, GuardSide::kBack}) {
+        const GuardedRow weight(RandomRows(1, rows * dim, random)[0], dtype(), side);
+        const GuardedRow hidden(RandomRows(1, rows * dim, random)[0], dtype(), side);
+        std::vector<float> logits(static_cast<size_t>(rows * rows));
+        Project({{weight.view().data, rows, dim, dim, dtype(), {}}},
+                {hidden.view().data, rows, dim, dim, dtype(), {}}, {},
+                {logits.data(), rows, rows, rows, DType::kF32, {}}, {backend()});
+      }
+    }
+  }
+}
+
+// A caller may have set flush-to-zero, or its workers another rounding.
+TEST_P(ProjectDense, IsTheSameInAnyRoundingModeOfTheCaller) {
+  Random random(8);
+  const Batch weight(RandomRows(9, 300, random), dtype());
+  const Batch hidden(RandomRows(7, 300, random), dtype());
+  const auto expected = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+  for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    const auto actual = Projected({Matrix(weight)}, Matrix(hidden), {}, {backend()});
+    const int left = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(left, rounding);
+    EXPECT_EQ(actual, expected);
+  }
 }
 
 SLUICE_FOR_EACH_BACKEND(ProjectDense);

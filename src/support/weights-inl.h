@@ -1,14 +1,15 @@
 // The weight of semantics/weight.h on vectors, bit for bit, and exact sums of weights.
+//
 #include "semantics/weight.h"
 
-#if defined(SLUICE_SELECT_WEIGH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_WEIGH_INL_H_
-#undef SLUICE_SELECT_WEIGH_INL_H_
+#if defined(SLUICE_SUPPORT_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SUPPORT_WEIGHTS_INL_H_
+#undef SLUICE_SUPPORT_WEIGHTS_INL_H_
 #else
-#define SLUICE_SELECT_WEIGH_INL_H_
+#define SLUICE_SUPPORT_WEIGHTS_INL_H_
 #endif
 
-#include "select/row_pass-inl.h"
+#include "support/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -62,14 +63,46 @@ class Weigher {
   VecF32 scale_;
 };
 
+// An exact sum of vectors of weights: fp64 holds 2^13 of them in a lane. Total() at least once
+// every kMostVectors.
+class WeightSum {
+ public:
+  static constexpr size_t kMostVectors = 2048;
+
+  WeightSum() : low_(hn::Zero(F64())), high_(hn::Zero(F64())) {}
+
+  void Add(VecF32 weights) {
+    const hn::Half<F32> half;
+    low_ = hn::Add(low_, hn::PromoteTo(F64(), hn::LowerHalf(half, weights)));
+    high_ = hn::Add(high_, hn::PromoteTo(F64(), hn::UpperHalf(half, weights)));
+  }
+
+  // What was added since the last call.
+  uint64_t Total() {
+    HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
+    hn::Store(hn::Add(low_, high_), F64(), sums);
+    uint64_t total = 0;
+    for (size_t lane = 0; lane < hn::Lanes(F64()); ++lane) {
+      total += static_cast<uint64_t>(static_cast<int64_t>(sums[lane]));
+    }
+    low_ = high_ = hn::Zero(F64());
+    return total;
+  }
+
+ private:
+  using F64 = hn::Repartition<double, F32>;
+  hn::Vec<F64> low_;
+  hn::Vec<F64> high_;
+};
+
 // An exact sum of weights, four vectors at a time. Adding to a large number leaves a multiple of
 // 2^21 there and gives back the rest, |rest| <= 2^20, and both kinds of parts add up without a
 // rounding for eight weights a lane.
-class ExactSum {
+class RowWeightSum {
  public:
   static constexpr size_t kGroupsInBlock = 8;
 
-  HWY_INLINE ExactSum() : total_(0) { Clear(); }
+  HWY_INLINE RowWeightSum() : total_(0) { Clear(); }
   HWY_INLINE void Add(VecF32 w0, VecF32 w1, VecF32 w2, VecF32 w3) {
     AddTo(large0_, rest0_, w0);
     AddTo(large1_, rest1_, w1);
