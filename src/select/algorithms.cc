@@ -1,7 +1,8 @@
 // The names of the algorithms, and what is said about them. Their loops are in algorithms/.
+#include <iterator>
 #include <string>
 
-#include "sluice/algorithm.hpp"
+#include "select/select_table.h"
 #include "support/check.h"
 
 namespace sluice {
@@ -31,17 +32,31 @@ constexpr AlgorithmInfo kAlgorithms[] = {
      "each pass compares with several pivots", "Qrita, 2026"},
 };
 
+std::string KnownNames() {
+  std::string known;
+  for (const AlgorithmInfo& info : kAlgorithms) {
+    known.append(known.empty() ? "" : ", ").append(info.name);
+  }
+  return known;
+}
+
 }  // namespace
 
 std::span<const AlgorithmInfo> SelectAlgorithms() { return kAlgorithms; }
 
 SelectAlgorithm SelectAlgorithmByName(std::string_view name) {
-  std::string known;
   for (const AlgorithmInfo& info : kAlgorithms) {
     if (info.name == name) return info.algorithm;
-    known.append(known.empty() ? "" : ", ").append(info.name);
   }
-  ThrowInvalid("algorithm", ToText(name), known);
+  ThrowInvalid("algorithm", ToText(name), KnownNames());
+}
+
+void CheckAlgorithm(const Execution& execution, int64_t rows) {
+  if (static_cast<size_t>(execution.algorithm) >= std::size(kAlgorithms)) {
+    ThrowInvalid("execution.algorithm", ToText(static_cast<int64_t>(execution.algorithm)),
+                 KnownNames());
+  }
+  if (!execution.work.empty()) CheckSize("execution.work", execution.work.size(), rows);
 }
 
 }  // namespace sluice

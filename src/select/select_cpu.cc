@@ -17,9 +17,9 @@
 #if HWY_ONCE
 namespace sluice {
 
-const SelectTable kSelectAvx2 = {N_AVX2::RowMemory::Bytes, N_AVX2::SelectRowOfAnyDType,
+const SelectTable kSelectAvx2 = {N_AVX2::SelectRowBytes, N_AVX2::SelectRowOfAnyDType,
                                  MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
-const SelectTable kSelectAvx512 = {N_AVX3::RowMemory::Bytes, N_AVX3::SelectRowOfAnyDType,
+const SelectTable kSelectAvx512 = {N_AVX3::SelectRowBytes, N_AVX3::SelectRowOfAnyDType,
                                    MaskByDefinition, KeptBitmaskByDefinition, CollectByDefinition};
 
 }  // namespace sluice

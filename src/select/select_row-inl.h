@@ -6,7 +6,7 @@
 //   certify   top-k: enough candidates were found. top-p: the rest of the row, summed by a table
 //             exp with a proven error, cannot move the boundary
 //   refine    top-k: bisection by exact counts. top-p: the exact mass of the rest, then more
-//             candidates. What no path here covers goes to the definition itself
+//             candidates. What no path here covers goes to the list (select_list-inl.h)
 //
 // Candidates are stored in memory for a whole row, so no guess can overflow anything.
 #include <algorithm>
@@ -24,6 +24,7 @@
 
 #include "select/candidates-inl.h"
 #include "select/guess-inl.h"
+#include "select/select_list-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -357,6 +358,9 @@ SelectedSet SelectAll(const semantics::Row& row) {
   return selected;
 }
 
+// What selects where the certified ways below do not.
+constexpr SelectAlgorithm kForTheRest = SelectAlgorithm::kPivot;
+
 template <class Read>
 SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   const semantics::Row& row = request.row;
@@ -364,6 +368,10 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   RowMemory memory = RowMemory::In(workspace, row.size);
   if (!semantics::AreValid(params, request.limits) || !semantics::IsValid(request.key)) {
     return WithStatus(RowStatus::kBadParam);
+  }
+  if (request.algorithm != SelectAlgorithm::kAuto &&
+      request.algorithm != SelectAlgorithm::kCertified) {
+    return SelectFromList<Read>(request, request.algorithm, workspace);
   }
   const Profile& profile = params.profile;
   const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
@@ -373,12 +381,19 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
                           !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
                           !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
   if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
-    return SelectByDefinition(request, memory.tokens);
+    return SelectFromList<Read>(request, kForTheRest, workspace);
   }
-  if (semantics::IsGreedy(params)) return SelectGreedy<Read>(row);
-  if (has_top_k) return SelectTopK<Read>(row, params, memory);
-  if (has_top_p) return SelectTopP<Read>(row, params, memory);
-  return SelectAll<Read>(row);
+  SelectedSet selected = semantics::IsGreedy(params) ? SelectGreedy<Read>(row)
+                         : has_top_k                 ? SelectTopK<Read>(row, params, memory)
+                         : has_top_p                 ? SelectTopP<Read>(row, params, memory)
+                                                     : SelectAll<Read>(row);
+  selected.work.algorithm = SelectAlgorithm::kCertified;
+  return selected;
+}
+
+// The workspace serves as a RowMemory or as a ListMemory.
+inline size_t SelectRowBytes(int64_t vocab) {
+  return std::max(RowMemory::Bytes(vocab), ListMemory::Bytes(vocab));
 }
 
 inline SelectedSet SelectRowOfAnyDType(const RowRequest& request, std::byte* workspace) {

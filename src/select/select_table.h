@@ -14,7 +14,7 @@ struct RowRequest {
   const NoiseKey& key;
   const Limits& limits;
   bool wants_masses;
-  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
+  SelectAlgorithm algorithm;
 };
 
 // The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.
@@ -49,6 +49,9 @@ extern const SelectTable kSelectAvx2;
 extern const SelectTable kSelectAvx512;
 
 const SelectTable& SelectTableFor(Backend backend);
+
+// execution.algorithm and the size of execution.work.
+void CheckAlgorithm(const Execution& execution, int64_t rows);
 
 // The definition, for what a backend has no faster way to. workspace: row.size tokens.
 SelectedSet SelectByDefinition(const RowRequest& request, semantics::Token* workspace);
