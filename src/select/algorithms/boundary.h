@@ -20,7 +20,7 @@ namespace sluice {
 enum class Measure : uint8_t {
   kCount,           // every element measures 1; there are no weights
   kMass,            // its weight, which never rises as the key falls
-  kMassInAnyOrder,  // its weight, which has nothing to do with the order of the keys (typical)
+  kMassInAnyOrder,  // its weight, in no order; the keys are at most 0 (typical)
 };
 
 // Keys are finite, without -0, and padded behind `size` to whole vectors with -inf. Weights are

@@ -9,7 +9,9 @@
 // groups each holds an element that reaches the least of the groups' maxima, so the k-th largest
 // does too.
 //
-// Masses in any order give nothing away: no element is dropped.
+// Masses in any order say nothing about the keys. But by Markov's inequality the elements whose
+// keys lie at least t below 0 hold at most S / t, S = sum(w * |key|): when that is Z - target or
+// less, the others hold the target, and none of those with |key| >= t is kept.
 #if defined(SLUICE_SELECT_ALGORITHMS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_ALGORITHMS_FILTER_INL_H_
 #undef SLUICE_SELECT_ALGORITHMS_FILTER_INL_H_
@@ -33,19 +35,19 @@ class CandidateFilter {
       if (static_cast<uint64_t>(least_) > bound) {
         least_ = semantics::FloatOf(semantics::BitsOf(least_) - 1);
       }
+    } else if constexpr (kMeasure == Measure::kCount) {
+      least_ = semantics::kLowestValue;
+      LookAtGroups(list, target, scratch, work);
     } else {
-      least_ = -semantics::Infinity();
-      if constexpr (kMeasure == Measure::kCount) LookAtGroups(list, target, scratch, work);
+      least_ = semantics::kLowestValue;
+      if (target < list.mass) LookAtDistances(list, target, work);
     }
   }
 
   HWY_INLINE hn::Mask<F32> operator()(VecF32 keys, VecF32 weights) const {
     const F32 d;
-    if constexpr (kMeasure == Measure::kMass) return hn::Gt(weights, hn::Set(d, least_));
-    if constexpr (kMeasure == Measure::kCount) {
-      return hn::Ge(keys, hn::Set(d, least_));
-    }
-    return hn::Gt(keys, hn::Set(d, -semantics::Infinity()));
+    const auto least = hn::Set(d, least_);
+    return kMeasure == Measure::kMass ? hn::Gt(weights, least) : hn::Ge(keys, least);
   }
 
  private:
@@ -54,7 +56,6 @@ class CandidateFilter {
                     SelectWork& work) {
     const F32 d;
     const size_t lanes = hn::Lanes(d);
-    least_ = semantics::kLowestValue;
     if (target > list.size / 2) return;
     const size_t groups = (static_cast<size_t>(target) + lanes - 1) / lanes * lanes;
     if (groups > list.size / 2) return;
@@ -73,7 +74,23 @@ class CandidateFilter {
     work.elements_read += static_cast<int64_t>(first);
   }
 
-  float least_;
+  void LookAtDistances(const Elements& list, uint64_t target, SelectWork& work) {
+    const F32 d;
+    auto sum = hn::Zero(d);
+    for (size_t i = 0; i < list.size; i += hn::Lanes(d)) {
+      const auto key = hn::LoadU(d, list.keys + i);
+      const auto weight = hn::LoadU(d, list.weights + i);
+      const auto is_element = hn::Gt(key, hn::Set(d, -semantics::Infinity()));
+      sum = hn::MulAdd(hn::IfThenElseZero(is_element, hn::Abs(key)), weight, sum);
+    }
+    work.elements_read += static_cast<int64_t>(list.size);
+    // At worst 2^20 additions to a lane, each off by 2^-24: together by less than 1/15 of the sum.
+    const double most = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum))) * 1.07;
+    const double distance = most / static_cast<double>(list.mass - target);
+    if (distance < 0x1p60) least_ = static_cast<float>(-distance * 1.0001 - 1.0);
+  }
+
+  float least_;  // weight or key
 };
 
 }  // namespace sluice::HWY_NAMESPACE

@@ -1,6 +1,6 @@
 // Drop what cannot be kept, then take the largest key with all its ties out of the rest, again and
-// again (J. Rudolph, 2023). After 64 times the rest is sorted, so that no row takes a quadratic
-// number of steps.
+// again (J. Rudolph, 2023). When the scans have read as much as 32 lists the rest is sorted, so
+// that no row takes a quadratic number of steps.
 //
 // An element that holds more than half of the remaining mass is the largest, and alone: the scan
 // for the largest ends there.
@@ -19,7 +19,6 @@ namespace sluice::HWY_NAMESPACE {
 template <Measure kMeasure>
 Boundary FindByFilterAndScan(const Elements& list, uint64_t target, const Scratch& scratch,
                              SelectWork& work) {
-  constexpr int kMostScans = 64;
   const F32 d;
   const CandidateFilter<kMeasure> filter(list, target, scratch, work);
   float* keys = scratch.Keys();
@@ -45,7 +44,8 @@ Boundary FindByFilterAndScan(const Elements& list, uint64_t target, const Scratc
 
   uint64_t rest = tally.mass();
   Boundary found{};
-  for (int scan = 0; scan < kMostScans; ++scan) {
+  const int64_t most_reads = work.elements_read + 32 * static_cast<int64_t>(list.size);
+  while (work.elements_read < most_reads) {
     auto largest = hn::Set(d, -semantics::Infinity());
     const auto half = hn::Set(d, static_cast<float>(rest / 2 + 1) * (1.0f + 0x1p-22f));
     size_t i = 0;

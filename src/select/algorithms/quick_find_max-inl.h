@@ -1,6 +1,6 @@
 // In each round one loop over everything finds the largest key below the last one, with its ties:
-// nothing is copied or moved (J. Rudolph, 2023). After 64 rounds the rest is sorted, so that no row
-// takes a quadratic number of steps.
+// nothing is copied or moved (J. Rudolph, 2023). When the rounds have read as much as 64
+// lists the rest is sorted, so that no row takes a quadratic number of steps.
 //
 // A round ends early at an element that holds more than half of the mass that is left below the
 // last key: it is the largest, and alone.
@@ -32,14 +32,14 @@ inline uint64_t MassOfKey(const Elements& list, float key) {
 template <Measure kMeasure>
 Boundary FindByQuickFindMax(const Elements& list, uint64_t target, const Scratch& scratch,
                             SelectWork& work) {
-  constexpr int kMostRounds = 64;
   const F32 d;
   const hn::RebindToSigned<F32> di;
   const auto nothing = hn::Set(d, -semantics::Infinity());
   const CandidateFilter<kMeasure> filter(list, target, scratch, work);
   Boundary found{};
   found.value = semantics::Infinity();
-  for (int round = 0; round < kMostRounds; ++round) {
+  const int64_t most_reads = work.elements_read + 64 * static_cast<int64_t>(list.size);
+  while (work.elements_read < most_reads) {
     const auto limit = hn::Set(d, found.value);
     const uint64_t rest = list.mass - found.mass_above;
     const auto half = hn::Set(d, static_cast<float>(rest / 2 + 1) * (1.0f + 0x1p-22f));
@@ -71,7 +71,7 @@ Boundary FindByQuickFindMax(const Elements& list, uint64_t target, const Scratch
       ties = hn::IfThenElse(hn::RebindMask(di, is_larger), hn::Set(di, 1), hn::Sub(ties, is_equal));
       largest = hn::Max(largest, candidate);
     }
-    work.elements_read += static_cast<int64_t>(HWY_MIN(i, list.size));
+    work.elements_read += static_cast<int64_t>(HWY_MIN(i + 1, list.size));
     if (i >= list.size) {
       next.value = hn::GetLane(hn::MaxOfLanes(d, largest));
       const auto has_largest = hn::Eq(largest, hn::Set(d, next.value));
