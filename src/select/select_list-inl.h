@@ -168,8 +168,11 @@ class ListSelection {
     const End by_count = end_;
     const bool is_limited = has_top_k && !is_joint;  // the list may hold ties that are dropped
     Weigh();
-    const int64_t surplus = is_limited ? by_count.ties - by_count.ties_kept : 0;
-    mass_.total = list_mass_ - static_cast<uint64_t>(surplus) * WeightAt(by_count.value);
+    mass_.total = list_mass_;
+    if (is_limited) {
+      mass_.total -=
+          static_cast<uint64_t>(by_count.ties - by_count.ties_kept) * WeightAt(by_count.value);
+    }
     const uint64_t target = semantics::TargetMass(params_.top_p, mass_.total);
     const uint64_t needed =
         AtLeastOne(semantics::ExclusiveTarget(target, params_.profile.top_p_boundary));
