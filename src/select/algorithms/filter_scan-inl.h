@@ -16,107 +16,114 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-template <Measure kMeasure>
-Boundary FindByFilterAndScan(const Elements& list, uint64_t target, const Scratch& scratch,
-                             SelectWork& work) {
+// What is left of the elements that the filter passes.
+struct ScanList {
+  float* keys;
+  float* weights;
+  size_t size;
+  uint64_t mass;  // 0 with Measure::kCount
+};
+
+// Moves the elements that belongs(keys, weights) marks from one place to another, which may be the
+// same, and tallies those that counts(keys) marks.
+template <Measure kMeasure, class Belongs, class Counts>
+HWY_INLINE Tally<kMeasure> MoveAndTally(const float* keys, const float* weights, size_t size,
+                                        ScanList& to, Belongs belongs, Counts counts) {
   const F32 d;
-  const CandidateFilter<kMeasure> filter(list, target, scratch, work);
-  float* keys = scratch.Keys();
-  float* weights = scratch.Weights();
   Tally<kMeasure> tally;
-  size_t size = 0;
+  size_t count = 0;
   ForEachVector(
-      list.size,
+      size,
       [&](size_t i) HWY_ATTR {
-        const auto key = hn::LoadU(d, list.keys + i);
-        const auto weight = WeightsAt<kMeasure>(list.weights, i);
-        const auto mask = filter(key, weight);
-        if (hn::AllFalse(d, mask)) return;
-        // Padding weighs nothing and passes no filter.
-        tally.Add(mask, weight);
-        if constexpr (kMeasure != Measure::kCount)
-          hn::CompressStore(weight, mask, d, weights + size);
-        size += hn::CompressStore(key, mask, d, keys + size);
+        const auto key = hn::LoadU(d, keys + i);
+        const auto weight = WeightsAt<kMeasure>(weights, i);
+        const auto mask = belongs(key, weight);
+        tally.Add(counts(key, mask), weight);
+        if constexpr (kMeasure != Measure::kCount) {
+          hn::CompressStore(weight, mask, d, to.weights + count);
+        }
+        count += hn::CompressStore(key, mask, d, to.keys + count);
       },
       [&]() HWY_ATTR { tally.EndBlock(); });
-  PadKeys(keys, size);
-  work.elements_read += static_cast<int64_t>(list.size);
+  PadKeys(to.keys, count);
+  to.size = count;
+  return tally;
+}
 
-  uint64_t rest = tally.mass();
-  Boundary found{};
-  const int64_t most_reads = work.elements_read + 32 * static_cast<int64_t>(list.size);
-  while (work.elements_read < most_reads) {
-    auto largest = hn::Set(d, -semantics::Infinity());
-    const auto half = hn::Set(d, static_cast<float>(rest / 2 + 1) * (1.0f + 0x1p-22f));
-    size_t i = 0;
-    bool is_alone = false;
-    for (; i < size; i += hn::Lanes(d)) {
-      largest = hn::Max(largest, hn::LoadU(d, keys + i));
-      if constexpr (kMeasure == Measure::kMass) {
-        const intptr_t lane = hn::FindFirstTrue(d, hn::Ge(hn::LoadU(d, weights + i), half));
-        if (lane >= 0 && i + static_cast<size_t>(lane) < size) {
-          i += static_cast<size_t>(lane);
-          is_alone = true;
-          break;
-        }
-      }
+struct Largest {
+  float key;
+  size_t alone_at;  // the list's size unless it is known to be the only one
+};
+
+template <Measure kMeasure>
+Largest ScanForLargest(const ScanList& list) {
+  const F32 d;
+  const auto half = hn::Set(d, static_cast<float>(list.mass / 2 + 1) * (1.0f + 0x1p-22f));
+  auto largest = hn::Set(d, -semantics::Infinity());
+  for (size_t i = 0; i < list.size; i += hn::Lanes(d)) {
+    largest = hn::Max(largest, hn::LoadU(d, list.keys + i));
+    if constexpr (kMeasure == Measure::kMass) {
+      const intptr_t lane = hn::FindFirstTrue(d, hn::Ge(hn::LoadU(d, list.weights + i), half));
+      const size_t at = i + static_cast<size_t>(lane);
+      if (lane >= 0 && at < list.size) return {list.keys[at], at};
     }
-    if (is_alone) {
-      work.elements_read += static_cast<int64_t>(i + 1);
-      const uint64_t mass = static_cast<uint64_t>(weights[i]);
-      if (found.mass_above + mass >= target) {
-        found.value = keys[i];
-        found.ties = 1;
-        return found;
-      }
-      --size;
-      keys[i] = keys[size];
-      weights[i] = weights[size];
-      PadKeys(keys, size);
-      found.above += 1;
-      found.mass_above += mass;
-      rest -= mass;
-      continue;
-    }
-    const float value = hn::GetLane(hn::MaxOfLanes(d, largest));
-    const auto taken = hn::Set(d, value);
-    Tally<kMeasure> ties;
-    size_t left = 0;
-    ForEachVector(
-        size,
-        [&](size_t at) HWY_ATTR {
-          const auto key = hn::LoadU(d, keys + at);
-          const auto weight = WeightsAt<kMeasure>(weights, at);
-          ties.Add(hn::Eq(key, taken), weight);
-          const auto stays =
-              hn::And(hn::Lt(key, taken), hn::Gt(key, hn::Set(d, -semantics::Infinity())));
-          if constexpr (kMeasure != Measure::kCount) {
-            hn::CompressStore(weight, stays, d, weights + left);
-          }
-          left += hn::CompressStore(key, stays, d, keys + left);
-        },
-        [&]() HWY_ATTR { ties.EndBlock(); });
-    work.elements_read += static_cast<int64_t>(2 * size);
-    if (MeasureAbove<kMeasure>(found) + ties.measure() >= target) {
-      found.value = value;
-      found.ties = ties.count();
-      return found;
-    }
-    found.value = value;
-    found.above += ties.count();
-    found.mass_above += ties.mass();
-    rest -= ties.mass();
-    size = left;
-    PadKeys(keys, size);
   }
-  // What is left is what the filter passes below the last value that was taken out one by one.
-  const float limit = found.value;
+  return {hn::GetLane(hn::MaxOfLanes(d, largest)), list.size};
+}
+
+template <Measure kMeasure>
+Boundary FindByFilterAndScan(const Elements& all, uint64_t target, const Scratch& scratch,
+                             SelectWork& work) {
+  const F32 d;
+  const CandidateFilter<kMeasure> filter(all, target, scratch, work);
+  ScanList list{scratch.Keys(), scratch.Weights(), 0, 0};
+  list.mass = MoveAndTally<kMeasure>(
+                  all.keys, all.weights, all.size, list,
+                  [&](VecF32 key, VecF32 weight) HWY_ATTR { return filter(key, weight); },
+                  [](VecF32, hn::Mask<F32> mask) HWY_ATTR { return mask; })
+                  .mass();
+  work.elements_read += static_cast<int64_t>(all.size);
+
+  Boundary found{};
+  const int64_t most_reads = work.elements_read + 32 * static_cast<int64_t>(all.size);
+  while (work.elements_read < most_reads) {
+    const Largest largest = ScanForLargest<kMeasure>(list);
+    found.value = largest.key;
+    uint64_t mass = 0;
+    if (largest.alone_at < list.size) {
+      work.elements_read += static_cast<int64_t>(largest.alone_at + 1);
+      found.ties = 1;
+      mass = static_cast<uint64_t>(list.weights[largest.alone_at]);
+      --list.size;
+      list.keys[largest.alone_at] = list.keys[list.size];
+      list.weights[largest.alone_at] = list.weights[list.size];
+      PadKeys(list.keys, list.size);
+    } else {
+      work.elements_read += static_cast<int64_t>(2 * list.size);
+      const auto taken = hn::Set(d, largest.key);
+      const auto padding = hn::Set(d, -semantics::Infinity());
+      const Tally<kMeasure> ties = MoveAndTally<kMeasure>(
+          list.keys, list.weights, list.size, list,
+          [&](VecF32 key, VecF32)
+              HWY_ATTR { return hn::And(hn::Lt(key, taken), hn::Gt(key, padding)); },
+          [&](VecF32 key, hn::Mask<F32>) HWY_ATTR { return hn::Eq(key, taken); });
+      found.ties = ties.count();
+      mass = ties.mass();
+    }
+    const uint64_t measure = kMeasure == Measure::kCount ? static_cast<uint64_t>(found.ties) : mass;
+    if (MeasureAbove<kMeasure>(found) + measure >= target) return found;
+    found.above += found.ties;
+    found.mass_above += mass;
+    list.mass -= mass;
+  }
+  // What is left is what the filter passes below the last key that was taken out.
+  const auto limit = hn::Set(d, found.value);
   auto* elements = scratch.As<Sortable<kMeasure>>();
   const size_t count =
-      GatherSortables<kMeasure>(list, elements, [&](VecF32 key, VecF32 weight) HWY_ATTR {
-        return hn::And(filter(key, weight), hn::Lt(key, hn::Set(d, limit)));
+      GatherSortables<kMeasure>(all, elements, [&](VecF32 key, VecF32 weight) HWY_ATTR {
+        return hn::And(filter(key, weight), hn::Lt(key, limit));
       });
-  work.elements_read += static_cast<int64_t>(list.size);
+  work.elements_read += static_cast<int64_t>(all.size);
   return SortAndWalk<kMeasure>(elements, count, found, target, work);
 }
 

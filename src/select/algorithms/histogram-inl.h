@@ -25,7 +25,7 @@ struct BucketChoice {
   Boundary above;
 };
 
-// counts and masses lie `copies` times one after the other, bucket by bucket.
+// The highest bucket with which what lies above measures the target.
 template <Measure kMeasure>
 BucketChoice ChooseBucket(const uint32_t* counts, const uint64_t* masses, uint32_t buckets,
                           Boundary above, uint64_t target) {
