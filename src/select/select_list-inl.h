@@ -180,13 +180,12 @@ class ListSelection {
     if (needed <= mass_.total) {
       const Boundary boundary =
           finder_.by_mass(ListAs(memory_.values, list_mass_), needed, memory_.scratch, work_);
-      const bool is_last = is_limited && boundary.value == by_count.value;
-      const int64_t ties = is_last ? by_count.ties_kept : boundary.ties;
       const uint64_t weight = WeightAt(boundary.value);
+      // Ties that top-k has dropped come behind the needed mass, or there are none (Ties::kAll).
       const int64_t ties_kept =
           params_.profile.ties == Ties::kAll
-              ? ties
-              : semantics::TopPTiesKept(boundary.mass_above, weight, ties, needed);
+              ? boundary.ties
+              : semantics::TopPTiesKept(boundary.mass_above, weight, boundary.ties, needed);
       end_ = {boundary.value, boundary.above, boundary.ties, ties_kept};
       has_end_ = true;
       through = boundary.mass_above + static_cast<uint64_t>(ties_kept) * weight;
