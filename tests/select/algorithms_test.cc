@@ -90,6 +90,29 @@ TEST_P(Algorithms, GiveTheDefinitionWhereALoopGivesUp) {
   }
 }
 
+// typical drops the likeliest token and keeps the many that tie behind it; of those, min-p at the
+// end keeps one though none is likely enough, and XTC drops all but the last.
+TEST_P(Algorithms, GiveTheDefinitionWhereTypicalDropsTheTop) {
+  std::vector<float> row(70, -2.0f);
+  row[40] = 0.0f;
+  for (size_t i = 0; i < row.size(); i += 9) row[i] = -6.0f;
+  const Batch batch({row}, dtype());
+  const NoiseKey key{15, 16, 0};
+  const Profile last{.min_p_stage = MinPStage::kLast};
+  const SelectParams mixes[] = {
+      {.min_p = 0.5f, .typical_p = 0.5f, .profile = last},
+      {.top_k = 7, .min_p = 0.5f, .typical_p = 0.5f, .profile = last},
+      {.typical_p = 0.5f, .xtc_probability = 1.0f, .xtc_threshold = 0.01f},
+      {.top_k = 7, .typical_p = 0.5f, .xtc_probability = 1.0f, .xtc_threshold = 0.01f},
+      {.top_p = 0.5f, .typical_p = 0.99f, .xtc_probability = 1.0f, .xtc_threshold = 0.01f},
+  };
+  for (const SelectParams& params : mixes) {
+    const SelectInput input{batch.view(), {&params, 1}, {&key, 1}};
+    EXPECT_LT(Selected(input, Backend::kRef).cuts[0].upper, 0.0f);
+    ExpectEachGivesTheDefinition(input, backend());
+  }
+}
+
 // Everything at once, under every switch: ties at each boundary, weights of 0, both signs of zero.
 TEST_P(Algorithms, GiveTheDefinitionUnderEverySwitch) {
   const std::vector<Profile> profiles = AllProfiles();
