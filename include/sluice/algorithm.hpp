@@ -35,10 +35,13 @@ std::span<const AlgorithmInfo> SelectAlgorithms();
 // Throws Error naming the known ones.
 SelectAlgorithm SelectAlgorithmByName(std::string_view name);
 
-// What selecting one row took, to compare algorithms by more than time.
+// What selecting one row took, to compare algorithms by more than time. The reference backend runs
+// the definition, whatever is asked for, and reports kAuto and 0.
 struct SelectWork {
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;  // that gave the answer
-  int64_t elements_read = 0;  // by its loops, of the row or of a copy, each time one was read
+  // By its loops, of the row or of a copy, each time one was read. A pass that reads and moves
+  // counts once; sorting n elements counts n for each bit of n.
+  int64_t elements_read = 0;
 };
 
 }  // namespace sluice

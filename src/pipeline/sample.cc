@@ -13,6 +13,7 @@ void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> 
   CheckPerRow("keys", input.keys.size(), input.logits.rows);
   CheckMethod(method);
   CheckSize("results", results.size(), input.logits.rows);
+  CheckAlgorithm(execution, input.logits.rows);
   const SelectTable& selection = SelectTableFor(execution.backend);
   const DrawTable& draws = DrawTableFor(execution.backend);
   const size_t bytes = selection.workspace_bytes(input.logits.vocab);
@@ -23,6 +24,7 @@ void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> 
     const SelectedSet set = selection.select_row(
         {row, params, key, input.limits, false, execution.algorithm, method == DrawMethod::kGumbel},
         WorkerWorkspace(execution, bytes, worker));
+    if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = set.work;
     TokenResult& result = results[static_cast<size_t>(r)];
     result = TokenResult{};
     result.cut = set.cut;

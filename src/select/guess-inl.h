@@ -8,7 +8,7 @@
 #define SLUICE_SELECT_GUESS_INL_H_
 #endif
 
-#include "select/boundary-inl.h"
+#include "select/narrow-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {

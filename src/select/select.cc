@@ -32,6 +32,7 @@ void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> ma
   CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckSize("cuts", cuts.size(), input.logits.rows);
   if (!masses.empty()) CheckSize("masses", masses.size(), input.logits.rows);
+  CheckAlgorithm(execution, input.logits.rows);
   if (input.keys.empty() && AnyXtc(input.params)) {
     ThrowInvalid("keys", "empty", "one NoiseKey for all rows or one a row when XTC is on");
   }
@@ -45,10 +46,12 @@ void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> ma
                           PerRow(input.params, r),
                           key,
                           input.limits,
-                          !masses.empty()},
+                          !masses.empty(),
+                          execution.algorithm},
                          WorkerWorkspace(execution, bytes, worker));
     cuts[static_cast<size_t>(r)] = selected.cut;
     if (!masses.empty()) masses[static_cast<size_t>(r)] = selected.mass;
+    if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = selected.work;
   });
 }
 

@@ -19,9 +19,9 @@
 #if HWY_ONCE
 namespace sluice {
 
-const SelectTable kSelectAvx2 = {N_AVX2::RowMemory::Bytes, N_AVX2::SelectRowOfAnyDType,
+const SelectTable kSelectAvx2 = {N_AVX2::SelectRowBytes, N_AVX2::SelectRowOfAnyDType,
                                  N_AVX2::MaskRows, N_AVX2::KeptBitmaskOfRows, N_AVX2::CollectRows};
-const SelectTable kSelectAvx512 = {N_AVX3::RowMemory::Bytes, N_AVX3::SelectRowOfAnyDType,
+const SelectTable kSelectAvx512 = {N_AVX3::SelectRowBytes, N_AVX3::SelectRowOfAnyDType,
                                    N_AVX3::MaskRows, N_AVX3::KeptBitmaskOfRows,
                                    N_AVX3::CollectRows};
 

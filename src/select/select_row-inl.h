@@ -9,7 +9,7 @@
 //             then the exact mass, then a band of values around a boundary far down
 //
 // Candidates are stored in memory for a whole row, so no guess can overflow anything. What no path
-// here covers goes to the definition itself.
+// here covers goes to the list (select_list-inl.h).
 #include <algorithm>
 #include <cmath>
 
@@ -24,9 +24,10 @@
 #endif
 
 #include "select/band-inl.h"
-#include "select/boundary-inl.h"
 #include "select/guess-inl.h"
+#include "select/narrow-inl.h"
 #include "select/power_sum-inl.h"
+#include "select/select_list-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -37,23 +38,20 @@ struct RowMemory {
   float* weights;   // of the list
   LaneMask* masks;  // one a group; of either kind, in the same memory
   ElementMask* element_masks;
-  semantics::Token* tokens;  // for the definition; else scratch_x and scratch_weights
   float* scratch_x;
   float* scratch_weights;
 
   static constexpr size_t kMaxLanes = 16;
   static size_t Padded(int64_t vocab) { return static_cast<size_t>(vocab) + 4 * kMaxLanes; }
   static size_t Bytes(int64_t vocab) {
-    return Padded(vocab) * (3 * sizeof(float) + sizeof(semantics::Token)) +
-           (Padded(vocab) / 64 + 1) * sizeof(uint64_t);
+    return Padded(vocab) * 5 * sizeof(float) + (Padded(vocab) / 64 + 1) * sizeof(uint64_t);
   }
   static RowMemory In(std::byte* memory, int64_t vocab) {
     const size_t padded = Padded(vocab);
     RowMemory row;
-    row.tokens = reinterpret_cast<semantics::Token*>(memory);
     row.scratch_x = reinterpret_cast<float*>(memory);
     row.scratch_weights = row.scratch_x + padded;
-    row.list.x = reinterpret_cast<float*>(row.tokens + padded);
+    row.list.x = row.scratch_weights + padded;
     row.list.ids = reinterpret_cast<int32_t*>(row.list.x + padded);
     row.list.size = 0;
     row.weights = reinterpret_cast<float*>(row.list.ids + padded);
@@ -107,7 +105,7 @@ inline SelectedSet SetOf(float max, float lower, int64_t above, int64_t ties_kep
 // them.
 inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& boundary,
                                    int64_t ties_kept) {
-  SelectedSet selected = SetOf(max, boundary.value, boundary.count_above, ties_kept);
+  SelectedSet selected = SetOf(max, boundary.value, boundary.above, ties_kept);
   if (!task.wants_tokens) return selected;
   CandidateList& list = task.memory.list;
   KeepAtLeast(list, boundary.value);
@@ -172,13 +170,14 @@ inline MassBoundary FindMassBoundary(const RowMemory& memory, const Measured& we
                                      uint64_t mass, float max, float scale, uint64_t target,
                                      Ties rule) {
   MassBoundary found;
-  found.at = FindBoundary<true>(weighed, mass, target, memory.scratch_x, memory.scratch_weights);
+  found.at =
+      NarrowToBoundary<true>(weighed, mass, target, memory.scratch_x, memory.scratch_weights);
   const uint64_t weight = semantics::Weight(found.at.value, max, scale);
   found.ties_kept = found.at.ties;
   if (rule == Ties::kLowestId && weight > 0) {
-    found.ties_kept = semantics::TopPTiesKept(found.at.above, weight, found.at.ties, target);
+    found.ties_kept = semantics::TopPTiesKept(found.at.mass_above, weight, found.at.ties, target);
   }
-  found.mass = found.at.above + static_cast<uint64_t>(found.ties_kept) * weight;
+  found.mass = found.at.mass_above + static_cast<uint64_t>(found.ties_kept) * weight;
   return found;
 }
 
@@ -207,11 +206,12 @@ SelectedSet SelectTopK(RowTask& task) {
   if (list.size == 0) return WithStatus(RowStatus::kEmptySupport);
 
   const uint64_t kept = static_cast<uint64_t>(std::min(k, list.size));
-  const Boundary boundary = FindBoundary<false>(memory.Counted(), static_cast<uint64_t>(list.size),
-                                                kept, memory.scratch_x, memory.scratch_weights);
+  const Boundary boundary =
+      NarrowToBoundary<false>(memory.Counted(), static_cast<uint64_t>(list.size), kept,
+                              memory.scratch_x, memory.scratch_weights);
   const int64_t ties_kept = task.params.profile.ties == Ties::kAll
                                 ? boundary.ties
-                                : static_cast<int64_t>(kept) - boundary.count_above;
+                                : static_cast<int64_t>(kept) - boundary.above;
   const SelectedSet by_count = SetOfCandidates(task, max, boundary, ties_kept);
   if (task.params.top_p == 1.0f) return by_count;
 
@@ -402,8 +402,7 @@ class TopPSearch {
       const MassBoundary boundary =
           FindMassBoundary(task_.memory, band, mass, max_, scale_, target - above, rule_);
       if (reaches_limit) {
-        return SetOf(max_, boundary.at.value, candidates + boundary.at.count_above,
-                     boundary.ties_kept);
+        return SetOf(max_, boundary.at.value, candidates + boundary.at.above, boundary.ties_kept);
       }
       const Counts counts = CountIn<Read>(row_, boundary.at.value);
       task_.CountPass();
@@ -434,7 +433,7 @@ class TopPSearch {
     }
     const SampledShares shares({sample.x, weights, sample.size});
     const float low = shares.Low(share);
-    const Measure down_to_low = MeasureFrom<false, true>({sample.x, nullptr, sample.size}, low);
+    const Extent down_to_low = MeasureFrom<false, true>({sample.x, nullptr, sample.size}, low);
     const bool are_few = down_to_low.count < static_cast<int64_t>(sample.size / 16);
     return {low, are_few ? semantics::Infinity() : shares.High(share)};
   }
@@ -472,6 +471,9 @@ SelectedSet SelectAll(RowTask& task) {
   return SetOf(found.max, found.min, finite - ties, ties);
 }
 
+// What selects where the certified ways do not.
+constexpr SelectAlgorithm kForTheRest = SelectAlgorithm::kPivot;
+
 template <class Read>
 SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   const semantics::Row& row = request.row;
@@ -479,6 +481,10 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
   if (!semantics::AreValid(params, request.limits) || !semantics::IsValid(request.key)) {
     return WithStatus(RowStatus::kBadParam);
+  }
+  if (request.algorithm != SelectAlgorithm::kAuto &&
+      request.algorithm != SelectAlgorithm::kCertified) {
+    return SelectFromList<Read>(request, request.algorithm, workspace);
   }
   const Profile& profile = params.profile;
   const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
@@ -488,7 +494,7 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
                           !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
                           !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
   if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
-    return SelectByDefinition(request, task.memory.tokens);
+    return SelectFromList<Read>(request, kForTheRest, workspace);
   }
   SelectedSet selected = semantics::IsGreedy(params) ? SelectGreedy<Read>(task)
                          : has_top_k                 ? SelectTopK<Read>(task)
@@ -496,6 +502,11 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
                                                      : SelectAll<Read>(task);
   selected.work = {SelectAlgorithm::kCertified, task.elements_read};
   return selected;
+}
+
+// The workspace serves as a RowMemory or as a ListMemory.
+inline size_t SelectRowBytes(int64_t vocab) {
+  return std::max(RowMemory::Bytes(vocab), ListMemory::Bytes(vocab));
 }
 
 inline SelectedSet SelectRowOfAnyDType(const RowRequest& request, std::byte* workspace) {

@@ -49,6 +49,9 @@ extern const SelectTable kSelectRef;
 extern const SelectTable kSelectAvx2;
 extern const SelectTable kSelectAvx512;
 
+// execution.algorithm and the size of execution.work.
+void CheckAlgorithm(const Execution& execution, int64_t rows);
+
 const SelectTable& SelectTableFor(Backend backend);
 
 // The definition, for what a backend has no faster way to. workspace: row.size tokens.

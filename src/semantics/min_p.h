@@ -16,4 +16,10 @@ SLUICE_HD inline Interval MinP(SortedRow row, Interval kept, float min_p, float 
   return kept;
 }
 
+// The same rule as a threshold: W >= M from this value on. W never rises as x falls.
+SLUICE_HD inline float MinPThreshold(float min_p, float m, float scale) {
+  const uint64_t least = Fixed40(min_p);
+  return LeastValue(kLowestValue, m, [=](float x) { return Weight(x, m, scale) >= least; });
+}
+
 }  // namespace sluice::semantics

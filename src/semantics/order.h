@@ -8,6 +8,8 @@
 
 namespace sluice::semantics {
 
+inline constexpr float kLowestValue = -0x1.fffffep+127f;  // of those that are not masked
+
 struct Token {
   float x;
   int32_t id;
@@ -26,6 +28,23 @@ SLUICE_HD inline uint32_t OrderKey(float x) {
 
 SLUICE_HD inline float ValueOfKey(uint32_t key) {
   return FloatOf((key & 0x80000000u) ? key & 0x7fffffffu : ~key);
+}
+
+// The least value in [low, high] for which `holds`, which is false up to some value, true from it
+// on, and true for `high`.
+template <typename Predicate>
+SLUICE_HD inline float LeastValue(float low, float high, Predicate holds) {
+  uint32_t low_key = OrderKey(low);
+  uint32_t high_key = OrderKey(high);
+  while (low_key < high_key) {
+    const uint32_t middle = low_key + (high_key - low_key) / 2;
+    if (holds(ValueOfKey(middle))) {
+      high_key = middle;
+    } else {
+      low_key = middle + 1;
+    }
+  }
+  return ValueOfKey(low_key);
 }
 
 // Heapsort: in place, O(n log n) for every input, and it compiles for the device.

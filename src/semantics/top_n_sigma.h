@@ -34,6 +34,11 @@ SLUICE_HD inline uint64_t SigmaBound(uint64_t n, uint64_t sum, uint64_t sum_of_s
   return IntegerSqrt(variance * sigmas * sigmas) / (n << 8);
 }
 
+// The same rule as a threshold on the value.
+SLUICE_HD inline float SigmaThreshold(uint64_t bound, float m) {
+  return LeastValue(kLowestValue, m, [=](float x) { return SigmaDistance(x, m) <= bound; });
+}
+
 SLUICE_HD inline Interval TopNSigma(SortedRow row, Interval kept, float n_sigma) {
   uint64_t sum = 0;
   uint64_t sum_of_squares = 0;

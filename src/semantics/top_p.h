@@ -15,9 +15,15 @@ SLUICE_HD inline uint64_t TargetMass(float p, uint64_t total) {
   return static_cast<uint64_t>((product + 0xffffffffu) >> 32);
 }
 
+// The target at which an exclusive boundary keeps the same. An inclusive one on the whole mass
+// keeps everything, so this can be more than there is.
+SLUICE_HD inline uint64_t ExclusiveTarget(uint64_t target, TopPBoundary boundary) {
+  return boundary == TopPBoundary::kInclusive ? target + 1 : target;
+}
+
 // Whether a token with this mass strictly before it is kept.
 SLUICE_HD inline bool TopPKeeps(uint64_t mass_before, uint64_t target, TopPBoundary boundary) {
-  return boundary == TopPBoundary::kInclusive ? mass_before <= target : mass_before < target;
+  return mass_before < ExclusiveTarget(target, boundary);
 }
 
 // Of `ties` tokens of equal weight above 0, with mass_before before them all, how many an exclusive

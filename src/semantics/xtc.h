@@ -16,11 +16,14 @@ SLUICE_HD inline uint128_t XtcLeast(float threshold, uint64_t mass) {
   return static_cast<uint128_t>(threshold32 == 0 ? 1 : threshold32) * mass;
 }
 
+SLUICE_HD inline bool XtcCounts(uint64_t weight, uint128_t least) {
+  return (static_cast<uint128_t>(weight) << 32) >= least;
+}
+
 SLUICE_HD inline Interval Xtc(SortedRow row, Interval kept, float threshold, float scale) {
   const uint128_t least = XtcLeast(threshold, MassOf(row, kept, scale));
   int64_t above = kept.begin;
-  while (above < kept.end &&
-         (static_cast<uint128_t>(Weight(row.tokens[above].x, row.Max(), scale)) << 32) >= least) {
+  while (above < kept.end && XtcCounts(Weight(row.tokens[above].x, row.Max(), scale), least)) {
     ++above;
   }
   if (above - kept.begin >= 2) kept.begin = above - 1;

@@ -89,6 +89,23 @@ void CheckShards(const SelectInput& input, DrawMethod method, const TokenResult&
   Check(SameBits(result, expected));
 }
 
+// The definition by the reference backend against every algorithm of the others.
+void CheckAlgorithms(const SelectInput& input, const test::Selection& selection,
+                     const Execution& execution) {
+  const test::Selection expected = test::Selected(input, Backend::kRef);
+  Check(selection.cuts == expected.cuts && selection.masses == expected.masses);
+  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    Cut cut;
+    CutMass mass;
+    Execution with = execution;
+    with.algorithm = info.algorithm;
+    Select(input, {&cut, 1}, {&mass, 1}, with);
+    Check(cut == expected.cuts[0] && mass == expected.masses[0]);
+    Select(input, {&cut, 1}, {}, with);
+    Check(cut == expected.cuts[0]);
+  }
+}
+
 void Run(Bytes bytes) {
   const DType dtype = static_cast<DType>(bytes.Between(0, 2));
   const int64_t vocab = bytes.Between(1, 100);
@@ -107,6 +124,7 @@ void Run(Bytes bytes) {
   const test::Selection selection = test::Selected(input, Backend::kAuto);
   const Cut& cut = selection.cuts[0];
   Check(cut.status == ExpectedStatus(logits, params, limits));
+  CheckAlgorithms(input, selection, execution);
 
   const std::vector<int32_t> kept = test::KeptIds(logits, selection.cuts, Backend::kAuto)[0];
   Check(static_cast<int32_t>(kept.size()) == cut.count);

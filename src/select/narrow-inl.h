@@ -7,13 +7,14 @@
 
 #include "semantics/order.h"
 
-#if defined(SLUICE_SELECT_BOUNDARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_BOUNDARY_INL_H_
-#undef SLUICE_SELECT_BOUNDARY_INL_H_
+#if defined(SLUICE_SELECT_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_SELECT_NARROW_INL_H_
+#undef SLUICE_SELECT_NARROW_INL_H_
 #else
-#define SLUICE_SELECT_BOUNDARY_INL_H_
+#define SLUICE_SELECT_NARROW_INL_H_
 #endif
 
+#include "select/algorithms/boundary.h"
 #include "select/candidates-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,19 +27,19 @@ struct Measured {
   size_t size;
 };
 
-struct Measure {
+struct Extent {
   uint64_t amount = 0;
   int64_t count = 0;
 };
 
 // Of the elements above `value`, or from it on.
 template <bool kByMass, bool kEqualToo>
-Measure MeasureFrom(const Measured& list, float value) {
+Extent MeasureFrom(const Measured& list, float value) {
   const F32 d;
   const hn::Repartition<double, F32> dd;
   const hn::Half<F32> half;
   const auto least = hn::Set(d, value);
-  Measure measure;
+  Extent extent;
   constexpr size_t kBlockVectors = 1024;  // 2^11 weights below 2^40 in a lane: exact in fp64
   for (size_t i = 0; i < list.size;) {
     const size_t end = HWY_MIN(list.size, i + kBlockVectors * hn::Lanes(d));
@@ -46,7 +47,7 @@ Measure MeasureFrom(const Measured& list, float value) {
     for (; i < end; i += hn::Lanes(d)) {
       const auto x = hn::LoadU(d, list.x + i);
       const auto mask = kEqualToo ? hn::Ge(x, least) : hn::Gt(x, least);  // never the padding
-      measure.count += static_cast<int64_t>(hn::CountTrue(d, mask));
+      extent.count += static_cast<int64_t>(hn::CountTrue(d, mask));
       if constexpr (kByMass) {
         const auto w = hn::IfThenElseZero(mask, hn::LoadU(d, list.weights + i));
         low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
@@ -57,16 +58,16 @@ Measure MeasureFrom(const Measured& list, float value) {
       HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
       hn::Store(hn::Add(low, high), dd, sums);
       for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) {
-        measure.amount += static_cast<uint64_t>(sums[lane]);
+        extent.amount += static_cast<uint64_t>(sums[lane]);
       }
     }
   }
-  if constexpr (!kByMass) measure.amount = static_cast<uint64_t>(measure.count);
-  return measure;
+  if constexpr (!kByMass) extent.amount = static_cast<uint64_t>(extent.count);
+  return extent;
 }
 
 template <bool kByMass>
-Measure MeasureAll(const Measured& list) {
+Extent MeasureAll(const Measured& list) {
   return MeasureFrom<kByMass, true>(list, kLowestFinite);
 }
 
@@ -163,13 +164,6 @@ struct Bracket {
   float high;
 };
 
-struct Boundary {
-  float value;          // the largest one from which on the target is reached
-  uint64_t above;       // what is counted strictly above it
-  int64_t count_above;  // how many elements are
-  int64_t ties;         // how many are equal to it
-};
-
 // Elements so light that all of them together do not matter: what is left still holds the target.
 // On peaked rows that is nearly everything.
 inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t target,
@@ -194,8 +188,8 @@ inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t ta
 // The list holds `all`, which is at least the target. scratch_x, scratch_weights: as long as the
 // list, which is left as it is.
 template <bool kByMass>
-Boundary FindBoundary(Measured list, uint64_t all, uint64_t target, float* scratch_x,
-                      float* scratch_weights) {
+Boundary NarrowToBoundary(Measured list, uint64_t all, uint64_t target, float* scratch_x,
+                          float* scratch_weights) {
   const F32 d;
   constexpr size_t kSmall = 256;
   constexpr size_t kFewEnough = 4096;  // to look for light ones; longer lists have none
@@ -218,19 +212,19 @@ Boundary FindBoundary(Measured list, uint64_t all, uint64_t target, float* scrat
         hn::Store(hn::LoadU(d, list.weights + v * step), d, sample_weights + v * hn::Lanes(d));
       }
     }
-    const double share =
-        static_cast<double>(target - found.above) / static_cast<double>(HWY_MAX(all, uint64_t{1}));
+    const double share = static_cast<double>(target - found.mass_above) /
+                         static_cast<double>(HWY_MAX(all, uint64_t{1}));
     const SampledShares shares(
         {sample_x, kByMass ? sample_weights : nullptr, kSampleVectors * hn::Lanes(d)});
     const Bracket bracket{shares.Low(share), shares.High(share)};
-    const Measure above = MeasureFrom<kByMass, false>(list, bracket.high);
-    const Measure from = MeasureFrom<kByMass, true>(list, bracket.low);
-    const bool is_above = found.above + above.amount >= target;
-    const bool is_below = found.above + from.amount < target;
+    const Extent above = MeasureFrom<kByMass, false>(list, bracket.high);
+    const Extent from = MeasureFrom<kByMass, true>(list, bracket.low);
+    const bool is_above = found.mass_above + above.amount >= target;
+    const bool is_below = found.mass_above + from.amount < target;
     if (!is_above) {
-      const Measure passed = is_below ? from : above;
-      found.above += passed.amount;
-      found.count_above += passed.count;
+      const Extent passed = is_below ? from : above;
+      found.mass_above += passed.amount;
+      found.above += passed.count;
     }
     all = is_above ? above.amount : is_below ? all - from.amount : from.amount - above.amount;
 
@@ -257,12 +251,12 @@ Boundary FindBoundary(Measured list, uint64_t all, uint64_t target, float* scrat
   }
   CandidateList view{const_cast<float*>(list.x), nullptr, static_cast<int64_t>(list.size)};
   found.value = LargestValue(MinOf(list.x, list.size), MaxOf(view), [&](float value) HWY_ATTR {
-    return found.above + MeasureFrom<kByMass, true>(list, value).amount >= target;
+    return found.mass_above + MeasureFrom<kByMass, true>(list, value).amount >= target;
   });
-  const Measure above = MeasureFrom<kByMass, false>(list, found.value);
+  const Extent above = MeasureFrom<kByMass, false>(list, found.value);
   found.ties = MeasureFrom<false, true>(list, found.value).count - above.count;
-  found.above += above.amount;
-  found.count_above += above.count;
+  found.mass_above += above.amount;
+  found.above += above.count;
   return found;
 }
 
