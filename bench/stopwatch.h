@@ -17,6 +17,9 @@ double TimeOf(const Call& call) {
   return std::chrono::duration<double, std::nano>(end - start).count();
 }
 
+// Takes a value where the compiler cannot see what becomes of it: what only goes here is computed.
+void Consume(float value);
+
 // One number for calls on many rows, in nanoseconds; 0 when there were none.
 struct Timing {
   int64_t calls = 0;
@@ -28,6 +31,9 @@ struct Timing {
   double TimesFloor() const { return median / floor; }
   double MeanTimesFloor() const { return mean / floor; }
 };
+
+// Sorts the values; 0 when there are none.
+double MedianOf(std::vector<double>& values);
 
 Timing Summary(std::vector<double> times, std::vector<double> floors);
 

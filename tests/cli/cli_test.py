@@ -171,30 +171,79 @@ class Parameters(unittest.TestCase):
         self.assertRegex(run("--version").stdout, r"^sluice \d+\.\d+\.\d+\n$")
 
 
+def bench_json(*args):
+    """The JSON of a quick bench and its text, after what every bench must do."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bench.json")
+        result = run("bench", *args, "--quick", "--json", path)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert set(report) == {"env", "commit", "rows"}
+    assert {"cpu", "cores", "compiler", "os", "floor"} <= set(report["env"])
+    assert "--quick" in result.stdout
+    return report["rows"], result.stdout
+
+
+def available_backends():
+    listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
+    return [b["name"] for b in listed if b["available"]]
+
+
 class Bench(unittest.TestCase):
-    def test_quick_run_is_exact_and_its_json_has_every_cell(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "bench.json")
-            result = run("bench", "select", "--quick", "--vocab", "4096", "--task",
-                         "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked",
-                         "--json", path)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            with open(path, encoding="utf-8") as file:
-                report = json.load(file)
-        self.assertEqual(set(report), {"env", "commit", "rows"})
-        self.assertTrue({"cpu", "cores", "compiler", "os"} <= set(report["env"]))
-        listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
-        backends = sum(b["available"] for b in listed)
-        # 3 tasks with a peer each, 2 kinds of rows, 2 dtypes, hot and cold.
-        self.assertEqual(len(report["rows"]), 3 * 2 * 2 * 2 * backends)
-        for row in report["rows"]:
-            self.assertTrue(row["exact"], row)
-            for key in ("ns", "floor_ns", "peer_ns"):
+    def assert_complete(self, rows, text, keys):
+        for row in rows:
+            self.assertTrue(row.get("exact", True), row)
+            for key in keys:
                 self.assertGreater(row[key], 0, row)
-            self.assertIn(row["task"], result.stdout)
-            self.assertIn(row["peer"], result.stdout)
-        for flag in ("--task", "--distribution", "--dtype", "--backend"):
-            self.assertEqual(run("bench", "select", flag, "no-such").returncode, 2, flag)
+            for key in ("task", "peer"):
+                if row.get(key):
+                    self.assertIn(row[key], text)
+
+    def test_select_is_exact_and_its_json_has_every_cell(self):
+        rows, text = bench_json("select", "--vocab", "4096", "--task",
+                                "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked")
+        self.assert_complete(rows, text, ("ns", "floor_ns", "peer_ns"))
+        cells = {(r["task"], r["distribution"], r["dtype"], r["cache"], r["backend"])
+                 for r in rows}
+        self.assertEqual(len(cells), 3 * 2 * 2 * 2 * len(available_backends()))
+        # One row a peer: top-p may have VQSort as well.
+        peers = {(r["task"], r["peer"]) for r in rows}
+        self.assertEqual(len(rows), len(cells) // 3 * len(peers))
+        self.assertEqual("VQSort" in text, ("top-p", "vqsort_exp_cumsum") not in peers)
+
+    def test_select_measures_the_algorithms_that_are_named(self):
+        rows, _ = bench_json("select", "--vocab", "4096", "--rows", "2", "--task", "top-50",
+                             "--distribution", "mid", "--dtype", "fp32", "--algorithm",
+                             "sort,certified,sort")
+        wanted = {("ref", "definition")} | {(b, a) for b in available_backends() if b != "ref"
+                                            for a in ("sort", "certified")}
+        self.assertEqual({(r["backend"], r["algorithm"]) for r in rows}, wanted)
+
+    def test_draw_measures_both_methods(self):
+        rows, text = bench_json("draw", "--vocab", "1024", "--distribution", "mid", "--dtype",
+                                "fp32")
+        self.assert_complete(rows, text, ("ns", "floor_ns", "peer_ns"))
+        self.assertEqual({r["task"] for r in rows},
+                         {t + m for t in ("draw", "top-p-draw", "k50-p0.9-draw")
+                          for m in ("", "-cdf")})
+        self.assertEqual({r["bench"] for r in rows}, {"draw"})
+
+    def test_unknown_names_and_values_are_refused(self):
+        for command, flag, value in (
+                ("select", "--task", "draw-cdf"), ("select", "--distribution", "no-such"),
+                ("select", "--dtype", "int8"), ("select", "--backend", "tpu"),
+                ("select", "--algorithm", "bogo"), ("select", "--vocab", "63"),
+                ("select", "--rows", "0"), ("draw", "--task", "top-50")):
+            result = run("bench", command, flag, value)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), (command, flag))
+            for said in (flag[2:], value):
+                self.assertIn(said, result.stderr)
+
+    def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
+        result = run("bench", "select", "--json", "/no/such/folder/bench.json")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("/no/such/folder/bench.json", result.stderr)
 
 
 class Output(unittest.TestCase):
