@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "bench/floor.h"
 #include "bench/row_store.h"
@@ -23,11 +23,19 @@ class RowTimer {
  public:
   explicit RowTimer(RowStore& store) : store_(store) {}
 
-  // Calls prepare(row, index) outside of the clock, then times run(). The row was read twice
-  // just before, so it lies in the nearest cache that holds it.
+  // Calls prepare(row, index) outside of the clock, then times run(). The row was read twice just
+  // before, so it lies in the nearest cache that holds it.
   template <typename Prepare, typename Run>
   Timing Hot(const CallBudget& budget, const Prepare& prepare, const Run& run) {
-    return Repeat(budget, [&](int64_t call, double& floor) {
+    Samples samples;
+    AddHot(budget, prepare, run, samples);
+    return Summary(std::move(samples));
+  }
+
+  // The same, for calls that are measured in turns with others, because machines drift.
+  template <typename Prepare, typename Run>
+  void AddHot(const CallBudget& budget, const Prepare& prepare, const Run& run, Samples& samples) {
+    Repeat(budget, samples, [&](int64_t call, double& floor) {
       const int64_t index = call % store_.rows();
       const void* const row = store_.Hot(index);
       Read(row);
@@ -43,31 +51,29 @@ class RowTimer {
   // The same on rows that were not touched for a whole walk over the store.
   template <typename Prepare, typename Run>
   Timing Cold(const CallBudget& budget, const Prepare& prepare, const Run& run) {
-    return Repeat(budget, [&](int64_t, double& floor) {
+    Samples samples;
+    Repeat(budget, samples, [&](int64_t, double& floor) {
       const RowStore::ColdPair pair = store_.NextCold();
       prepare(pair.for_call, pair.row);
       floor = TimeOf([&] { Read(pair.for_floor); });
       return TimeOf(run);
     });
+    return Summary(std::move(samples));
   }
 
  private:
   void Read(const void* row) const { Consume(RowMax(row, store_.dtype(), store_.vocab())); }
 
   template <typename Measurement>
-  static Timing Repeat(const CallBudget& budget, const Measurement& measure) {
-    std::vector<double> times;
-    std::vector<double> floors;
-    double used = 0.0;
+  static void Repeat(const CallBudget& budget, Samples& samples, const Measurement& measure) {
     for (int64_t call = 0; call < budget.calls; ++call) {
+      const bool is_used_up = budget.milliseconds > 0.0 && samples.used > budget.milliseconds * 1e6;
+      if (is_used_up && std::ssize(samples.times) >= budget.least) break;
       double floor = 0.0;
-      times.push_back(measure(call, floor));
-      floors.push_back(floor);
-      used += times.back();
-      const bool is_used_up = budget.milliseconds > 0.0 && used > budget.milliseconds * 1e6;
-      if (is_used_up && call + 1 >= budget.least) break;
+      samples.times.push_back(measure(call, floor));
+      samples.floors.push_back(floor);
+      samples.used += samples.times.back();
     }
-    return Summary(std::move(times), std::move(floors));
   }
 
   RowStore& store_;

@@ -28,7 +28,8 @@ class Bench {
     for (const Task task : options_.tasks) {
       on_progress(std::string(Name(distribution)) + ", " + std::string(Name(dtype)) + ": " +
                   std::string(Name(task)));
-      const std::vector<TokenResult> expected = Expected(task);
+      const std::vector<TokenResult> expected = Expected(
+          SetupOf(task, Backend::kRef, SelectAlgorithm::kAuto), store_, options_.compared_rows);
       std::vector<PeerTiming> peers;
       for (const Peer& peer : PeersOf(task)) peers.push_back(MeasurePeer(peer));
       const auto add = [&](Backend backend, SelectAlgorithm algorithm) {
@@ -56,37 +57,11 @@ class Bench {
             algorithm,      store_.vocab(), store_.dtype()};
   }
 
-  // What the reference backend says about the first rows.
-  std::vector<TokenResult> Expected(Task task) {
-    std::vector<TokenResult> expected;
-    SelectCall call(SetupOf(task, Backend::kRef, SelectAlgorithm::kAuto));
-    for (int64_t row = 0; row < std::min(options_.compared_rows, store_.rows()); ++row) {
-      call.Prepare(store_.Hot(row), row);
-      call.Run();
-      expected.push_back(call.result());
-    }
-    return expected;
-  }
-
   Cell MeasureCall(Task task, Backend backend, SelectAlgorithm algorithm,
                    const std::vector<TokenResult>& expected) {
     Cell cell{task, backend, algorithm, {}, {}, 0.0, 0, 0, {}};
-    SelectCall call(SetupOf(task, backend, algorithm));
-    // A result is looked at when the next call is prepared, outside of both clocks.
-    int64_t pending = -1;
-    const auto compare = [&] {
-      if (pending >= 0 && pending < std::ssize(expected)) {
-        ++cell.compared;
-        const bool is_same = AreSame(call.result(), expected[static_cast<size_t>(pending)]);
-        cell.different += is_same ? 0 : 1;
-      }
-      pending = -1;
-    };
-    const auto prepare = [&](const void* row, int64_t index) {
-      compare();
-      call.Prepare(row, index);
-      pending = index;
-    };
+    CheckedCall call(SetupOf(task, backend, algorithm), expected);
+    const auto prepare = [&](const void* row, int64_t index) { call.Prepare(row, index); };
     const auto run = [&] { call.Run(); };
     const bool is_slow = backend == Backend::kRef || (algorithm != SelectAlgorithm::kAuto &&
                                                       algorithm != SelectAlgorithm::kCertified);
@@ -94,20 +69,13 @@ class Bench {
     timer_.Hot({2}, prepare, run);  // the first calls of a cell find its code and memory cold
     cell.hot = timer_.Hot(budget, prepare, run);
     cell.cold = timer_.Cold(budget, prepare, run);
-    compare();
-    if (backend != Backend::kRef) cell.reads = Reads(call, cell.hot.calls);
-    return cell;
-  }
-
-  // Of the rows that were timed, and outside of the clock.
-  double Reads(SelectCall& call, int64_t calls) {
-    const int64_t rows = std::min(calls, options_.compared_rows);
-    double elements = 0.0;
-    for (int64_t row = 0; row < rows; ++row) {
-      call.Prepare(store_.Hot(row), row);
-      elements += static_cast<double>(call.Work().elements_read);
+    call.Compare();
+    cell.compared = call.compared();
+    cell.different = call.different();
+    if (backend != Backend::kRef) {
+      cell.reads = MeanReads(call, store_, std::min(cell.hot.calls, options_.compared_rows));
     }
-    return elements / static_cast<double>(rows * store_.vocab());
+    return cell;
   }
 
   PeerTiming MeasurePeer(const Peer& peer) {

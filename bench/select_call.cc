@@ -1,5 +1,6 @@
 #include "bench/select_call.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace sluice::bench {
@@ -40,8 +41,36 @@ void SelectCall::RunWith(const Execution& execution) {
   }
 }
 
-bool AreSame(const TokenResult& a, const TokenResult& b) {
-  return a.id == b.id && a.status == b.status && a.cut == b.cut;
+void CheckedCall::Compare() {
+  if (pending_ >= 0 && pending_ < std::ssize(expected_)) {
+    const TokenResult& a = call_.result();
+    const TokenResult& b = expected_[static_cast<size_t>(pending_)];
+    ++compared_;
+    different_ += a.id == b.id && a.status == b.status && a.cut == b.cut ? 0 : 1;
+  }
+  pending_ = -1;
+}
+
+std::vector<TokenResult> Expected(CallSetup setup, const RowStore& store, int64_t rows) {
+  setup.backend = Backend::kRef;
+  setup.algorithm = SelectAlgorithm::kAuto;
+  std::vector<TokenResult> expected;
+  SelectCall call(setup);
+  for (int64_t row = 0; row < std::min(rows, store.rows()); ++row) {
+    call.Prepare(store.Hot(row), row);
+    call.Run();
+    expected.push_back(call.result());
+  }
+  return expected;
+}
+
+double MeanReads(CheckedCall& call, const RowStore& store, int64_t rows) {
+  double elements = 0.0;
+  for (int64_t row = 0; row < rows; ++row) {
+    call.Prepare(store.Hot(row), row);
+    elements += static_cast<double>(call.Work().elements_read);
+  }
+  return elements / static_cast<double>(rows * store.vocab());
 }
 
 }  // namespace sluice::bench

@@ -17,13 +17,13 @@ double MedianOf(std::vector<double>& values) {
   return n == 0 ? 0.0 : 0.5 * (values[(n - 1) / 2] + values[n / 2]);
 }
 
-Timing Summary(std::vector<double> times, std::vector<double> floors) {
+Timing Summary(Samples samples) {
   Timing timing;
-  timing.calls = static_cast<int64_t>(times.size());
-  timing.median = MedianOf(times);
-  timing.floor = MedianOf(floors);
-  const size_t kept = times.size() - times.size() / 100;
-  for (size_t i = 0; i < kept; ++i) timing.mean += times[i] / static_cast<double>(kept);
+  timing.calls = static_cast<int64_t>(samples.times.size());
+  timing.median = MedianOf(samples.times);
+  timing.floor = MedianOf(samples.floors);
+  const size_t kept = samples.times.size() - samples.times.size() / 100;
+  for (size_t i = 0; i < kept; ++i) timing.mean += samples.times[i] / static_cast<double>(kept);
   return timing;
 }
 

@@ -35,6 +35,13 @@ struct Timing {
 // Sorts the values; 0 when there are none.
 double MedianOf(std::vector<double>& values);
 
-Timing Summary(std::vector<double> times, std::vector<double> floors);
+// What was measured so far: times of calls, and of the floor next to each.
+struct Samples {
+  std::vector<double> times;
+  std::vector<double> floors;
+  double used = 0.0;  // the sum of the times
+};
+
+Timing Summary(Samples samples);
 
 }  // namespace sluice::bench

@@ -83,6 +83,50 @@ void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws)
   AddCommon(*command, *options);
 }
 
+void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchAlgorithmsOptions>(
+      bench, "algorithms", "every way to select, ranked on one mix of rows", action,
+      [](const BenchAlgorithmsOptions& o) {
+        RunBenchAlgorithms(o, std::cout, Terminal::Detect());
+      });
+  AddVocab(*command, options->vocab);
+  AddCommon(*command, *options);
+}
+
+void AddTune(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchTuneOptions>(
+      bench, "tune", "measure what auto should choose on this machine", action,
+      [](const BenchTuneOptions& o) { RunBenchTune(o, std::cout, Terminal::Detect()); });
+  command->footer("A full run takes some minutes. Build again to use the new table.");
+  command->add_option("--output", options->output_path,
+                      "rewrite this table, which is src/select/policy.inc");
+  AddCommon(*command, *options);
+}
+
+void AddPipeline(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchPipelineOptions>(
+      bench, "pipeline", "whole steps of a Sampler, alone and in batches", action,
+      [](const BenchPipelineOptions& o) { RunBenchPipeline(o, std::cout, Terminal::Detect()); });
+  AddVocab(*command, options->vocab);
+  command->add_option("--threads", options->threads, "threads that share the rows of a step")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddCommon(*command, *options);
+}
+
+void AddRows(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchRowsOptions>(
+      bench, "rows", "write the rows that the others time, for programs in other languages", action,
+      [](const BenchRowsOptions& o) { RunBenchRows(o, std::cout); });
+  AddVocab(*command, options->vocab);
+  command->add_option("--rows", options->rows, "rows of each kind")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->capture_default_str();
+  AddDistributions(*command, options->distributions);
+  command->add_option("--output", options->output_path, "file of fp32; FILE.json says what it has")
+      ->required();
+}
+
 }  // namespace
 
 void AddBench(CLI::App& app, std::function<void()>& action) {
@@ -91,6 +135,10 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   bench->require_subcommand(1);
   AddSelect(*bench, action, false);
   AddSelect(*bench, action, true);
+  AddAlgorithms(*bench, action);
+  AddPipeline(*bench, action);
+  AddTune(*bench, action);
+  AddRows(*bench, action);
 }
 
 }  // namespace sluice::cli
