@@ -14,8 +14,8 @@ namespace sluice::bench {
 struct TuneOptions {
   std::vector<int64_t> vocabs = {256, 1024, 4096, 16384, 32768, 65536, 131072, 262144};
   int64_t rows = 24;  // different rows of each of the four kinds that are like a model's
-  int64_t passes = 3;
-  double budget_ms = 15.0;  // for an algorithm on rows of one kind, but 3 calls
+  int64_t passes = 9;
+  double budget_ms = 20.0;  // for an algorithm on rows of one kind, but 3 calls
   std::vector<Backend> backends;
 };
 

@@ -229,21 +229,109 @@ class Bench(unittest.TestCase):
                           for m in ("", "-cdf")})
         self.assertEqual({r["bench"] for r in rows}, {"draw"})
 
+    def test_algorithms_are_ranked(self):
+        rows, text = bench_json("algorithms", "--vocab", "1024")
+        self.assert_complete(rows, text, ("ns", "mean_ns", "floor_ns", "rows_per_second"))
+        vectors = [b for b in available_backends() if b != "ref"]
+        for task in ("top-p", "top-50"):
+            for backend in vectors:
+                ranked = [r for r in rows if (r["task"], r["backend"]) == (task, backend)]
+                self.assertEqual(ranked, sorted(ranked, key=lambda r: r["mean_ns"]))
+                names = {r["algorithm"] for r in ranked if "algorithm" in r}
+                self.assertTrue({"auto", "certified", "sort", "radix"} <= names)
+                for name in names:
+                    self.assertIn(name, text)
+
+    def test_pipeline_times_every_kind_and_mixed_batches(self):
+        alone, text = bench_json("pipeline", "--vocab", "1024", "--backend", "ref")
+        self.assert_complete(alone, text, ("ns", "ns_a_row", "floor_ns"))
+        self.assertEqual({r["batch"] for r in alone if r["task"] != "mixed"}, {1})
+        self.assertEqual([r["batch"] for r in alone if r["task"] == "mixed"], [8])
+        shared, _ = bench_json("pipeline", "--vocab", "1024", "--backend", "ref", "--threads", "3")
+        self.assertEqual({r["threads"] for r in shared}, {3})
+
+    def test_tune_writes_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = os.path.join(folder, "policy.inc")
+            rows, text = bench_json("tune", "--output", table)
+            with open(table, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        self.assertIn(table, text)
+        winners = [r for r in rows if r["is_winner"]]
+        entries = [line for line in lines if line.startswith("SLUICE_POLICY(")]
+        self.assertTrue(any("sluice bench tune" in line for line in lines))
+        self.assertEqual(len(winners), len({(r["backend"], r["kind"], r["vocab"]) for r in rows}))
+        self.assertGreaterEqual(len(entries), len(winners))
+        for entry in entries:
+            self.assertRegex(entry, r"^SLUICE_POLICY\(kCpu\w+, k\w+, (\d+|kMaxVocab), k\w+\)  // ")
+
+    def test_tune_leaves_the_table_alone_when_it_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = os.path.join(folder, "policy.inc")
+            with open(table, "w", encoding="utf-8") as file:
+                file.write("as it was")
+            result = run("bench", "tune", "--quick", "--backend", "ref", "--output", table)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("vector backend", result.stderr)
+            with open(table, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "as it was")
+
+    def test_rows_are_the_ones_that_the_header_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows")
+            args = ("bench", "rows", "--vocab", "100", "--rows", "3", "--distribution",
+                    "flat,peaked", "--output", path)
+            self.assertEqual(run(*args).returncode, 0)
+            with open(path, "rb") as file:
+                first = file.read()
+            with open(path + ".json", encoding="utf-8") as file:
+                header = json.load(file)
+            self.assertEqual(run(*args).returncode, 0)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), first)
+        self.assertEqual((header["dtype"], header["shape"]), ("float32", [6, 100]))
+        self.assertEqual(len(first), 6 * 100 * 4)
+        self.assertEqual([(g["distribution"], g["first_row"]) for g in header["groups"]],
+                         [("peaked", 0), ("flat", 3)])
+
+    def test_peers_from_python_are_timed_or_named(self):
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "bench", "peers_python.py")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "peers.json")
+            result = subprocess.run(
+                [sys.executable, "-B", script, "--sluice", SLUICE, "--quick", "--vocab", "4096",
+                 "--distribution", "mid", "--output", path], env=ENVIRONMENT, timeout=240,
+                stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
+            if result.returncode != 0:  # not even numpy is here
+                self.assertIn("pip install numpy", result.stderr)
+                return
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        for package in ("torch", "transformers", "llama-cpp-python"):
+            self.assertTrue(package in report["env"]["peers"] or f"pip install {package}" in
+                            result.stdout, package)
+        self.assert_complete(report["rows"], result.stdout, ("ns", "floor_ns", "peer_ns"))
+
     def test_unknown_names_and_values_are_refused(self):
         for command, flag, value in (
                 ("select", "--task", "draw-cdf"), ("select", "--distribution", "no-such"),
                 ("select", "--dtype", "int8"), ("select", "--backend", "tpu"),
                 ("select", "--algorithm", "bogo"), ("select", "--vocab", "63"),
-                ("select", "--rows", "0"), ("draw", "--task", "top-50")):
+                ("select", "--rows", "0"), ("draw", "--task", "top-50"),
+                ("pipeline", "--threads", "0"), ("algorithms", "--vocab", "1"),
+                ("tune", "--backend", "tpu"), ("rows", "--rows", "-1")):
             result = run("bench", command, flag, value)
             self.assertEqual((result.returncode, result.stdout), (2, ""), (command, flag))
             for said in (flag[2:], value):
                 self.assertIn(said, result.stderr)
 
     def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
-        result = run("bench", "select", "--json", "/no/such/folder/bench.json")
-        self.assertEqual((result.returncode, result.stdout), (1, ""))
-        self.assertIn("/no/such/folder/bench.json", result.stderr)
+        for command, flag in (("select", "--json"), ("draw", "--json"), ("algorithms", "--json"),
+                              ("pipeline", "--json"), ("tune", "--json"), ("tune", "--output"),
+                              ("rows", "--output")):
+            result = run("bench", command, flag, "/no/such/folder/bench.out")
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("/no/such/folder/bench.out", result.stderr)
 
 
 class Output(unittest.TestCase):
