@@ -41,10 +41,14 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
   }
   std::vector<RankedCall> ranked;
   for (size_t i = 0; i < calls.size(); ++i) {
-    calls[i].Compare();
-    ranked.push_back({SelectAlgorithms()[i].name, false, Summary(std::move(samples[i])),
-                      MeanReads(calls[i], store, options.rows), calls[i].compared(),
-                      calls[i].different()});
+    CheckedCall& call = calls[i];
+    call.Compare();
+    const int64_t compared = call.compared();
+    const int64_t different = call.different();
+    const double reads = MeanReads(call, store, options.rows);
+    call.Prepare(store.Hot(0), 0);
+    ranked.push_back({SelectAlgorithms()[i].name, false, Summary(std::move(samples[i])), reads,
+                      call.Work().algorithm, compared, different});
   }
   return ranked;
 }

@@ -31,8 +31,10 @@ inline constexpr std::string_view kMixName = "mix 50% peaked, 35% mid, 15% flat"
 struct RankedCall {
   std::string_view name;  // of the algorithm or the peer
   bool is_peer;
-  Timing timing;          // its mean counts: rows differ, and all of them are to be served
-  double reads = 0.0;     // elements read for each one of the row; 0 when nobody said
+  Timing timing;       // its mean counts: rows differ, and all of them are to be served
+  double reads = 0.0;  // elements read for each one of the row; 0 when nobody said
+  // What answered the first row, when the library says so: kAuto is another one's answer.
+  SelectAlgorithm ran = SelectAlgorithm::kAuto;
   int64_t compared = 0;   // results that were compared with the reference's
   int64_t different = 0;  // those that were not the same
 };

@@ -1,7 +1,9 @@
 #include "bench/select_bench.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
+#include <stdexcept>
 
 #include "bench/row_timer.h"
 #include "bench/select_call.h"
@@ -31,7 +33,10 @@ class Bench {
       const std::vector<TokenResult> expected = Expected(
           SetupOf(task, Backend::kRef, SelectAlgorithm::kAuto), store_, options_.compared_rows);
       std::vector<PeerTiming> peers;
-      for (const Peer& peer : PeersOf(task)) peers.push_back(MeasurePeer(peer));
+      for (const Peer& peer : PeersOf(task)) {
+        if (IsLikeAModels(distribution)) CheckPeer(peer, task, expected.front());
+        peers.push_back(MeasurePeer(peer));
+      }
       const auto add = [&](Backend backend, SelectAlgorithm algorithm) {
         group.cells.push_back(MeasureCall(task, backend, algorithm, expected));
         group.cells.back().peers = peers;
@@ -76,6 +81,20 @@ class Bench {
       cell.reads = MeanReads(call, store_, std::min(cell.hot.calls, options_.compared_rows));
     }
     return cell;
+  }
+
+  // What computes something else is no peer. Sums in fp32 are off by some tokens; rows in bf16 have
+  // ties, all of which some peers keep.
+  void CheckPeer(const Peer& peer, Task task, const TokenResult& expected) {
+    if (Draws(task) || task == Task::kGreedy || store_.dtype() != DType::kF32) return;
+    const auto row = Widened(store_.Hot(0), store_.dtype(), store_.vocab(), peer_memory_);
+    const int64_t kept = peer.run(row, peer_memory_);
+    const int64_t count = expected.cut.count;
+    const int64_t slack = std::max<int64_t>(2, count / 50);
+    if (std::abs(kept - count) <= slack) return;
+    throw std::runtime_error(std::string(peer.name) + " keeps " + std::to_string(kept) +
+                             " tokens for " + std::string(Name(task)) + ", not " +
+                             std::to_string(count));
   }
 
   PeerTiming MeasurePeer(const Peer& peer) {

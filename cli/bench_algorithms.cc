@@ -30,7 +30,10 @@ void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Termi
             Style::kHeading);
   int place = 0;
   for (const RankedCall& call : ranking.calls) {
-    const std::string name(call.name);
+    std::string name(call.name);
+    if (call.ran != SelectAlgorithm::kAuto && NameOf(call.ran) != call.name) {
+      name.append(" = ").append(NameOf(call.ran));
+    }
     table.Add({call.is_peer ? "" : Number(++place), call.is_peer ? "(" + name + ")" : name,
                ExactText(call), Micros(call.timing.mean), Micros(call.timing.median),
                Fixed(1e9 / call.timing.mean, 0), Times(call.timing.MeanTimesFloor()) + "m",
@@ -61,6 +64,7 @@ void WriteRow(JsonWriter& json, const Ranking& ranking, const RankedCall& call, 
     json.Key("floor_ns").Value(call.timing.floor);
     json.Key("reads");
     call.reads > 0.0 ? json.Value(call.reads) : json.Null();
+    if (call.ran != SelectAlgorithm::kAuto) json.Key("ran").Value(NameOf(call.ran));
     if (!call.is_peer) json.Key("exact").Value(call.different == 0 && call.compared > 0);
   });
 }

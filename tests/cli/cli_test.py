@@ -200,6 +200,12 @@ class Bench(unittest.TestCase):
                 if row.get(key):
                     self.assertIn(row[key], text)
 
+    def vector_backends(self):
+        found = [b for b in available_backends() if b != "ref"]
+        if not found:
+            self.skipTest("no vector backend here")
+        return found
+
     def test_select_is_exact_and_its_json_has_every_cell(self):
         rows, text = bench_json("select", "--vocab", "4096", "--task",
                                 "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked")
@@ -230,9 +236,9 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["bench"] for r in rows}, {"draw"})
 
     def test_algorithms_are_ranked(self):
+        vectors = self.vector_backends()
         rows, text = bench_json("algorithms", "--vocab", "1024")
         self.assert_complete(rows, text, ("ns", "mean_ns", "floor_ns", "rows_per_second"))
-        vectors = [b for b in available_backends() if b != "ref"]
         for task in ("top-p", "top-50"):
             for backend in vectors:
                 ranked = [r for r in rows if (r["task"], r["backend"]) == (task, backend)]
@@ -251,6 +257,7 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["threads"] for r in shared}, {3})
 
     def test_tune_writes_a_table(self):
+        self.vector_backends()
         with tempfile.TemporaryDirectory() as folder:
             table = os.path.join(folder, "policy.inc")
             rows, text = bench_json("tune", "--output", table)
