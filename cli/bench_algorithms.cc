@@ -34,13 +34,14 @@ void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Termi
     if (call.ran != SelectAlgorithm::kAuto && NameOf(call.ran) != call.name) {
       name.append(" = ").append(NameOf(call.ran));
     }
-    table.Add({call.is_peer ? "" : Number(++place), call.is_peer ? "(" + name + ")" : name,
-               ExactText(call), Micros(call.timing.mean), Micros(call.timing.median),
-               Fixed(1e9 / call.timing.mean, 0), Times(call.timing.MeanTimesFloor()) + "m",
-               Reads(call.reads)},
-              call.is_peer ? Style::kFaint
-              : place == 1 ? Style::kGood
-                           : Style::kPlain);
+    place += call.is_peer ? 0 : 1;
+    table.Add(
+        {call.is_peer ? "" : Number(place), call.is_peer ? "(" + name + ")" : name, ExactText(call),
+         Micros(call.timing.mean), Micros(call.timing.median), Fixed(1e9 / call.timing.mean, 0),
+         Times(call.timing.MeanTimesFloor()) + "m", Reads(call.reads)},
+        call.is_peer ? Style::kFaint
+        : place == 1 ? Style::kGood
+                     : Style::kPlain);
   }
   table.Print(out, terminal);
   out << '\n' << std::flush;
