@@ -39,7 +39,7 @@ std::vector<double> TimesOn(RowStore& store, Backend backend, SelectKind kind,
     calls.emplace_back(setup, expected);
   }
   std::vector<Samples> samples(calls.size());
-  const CallBudget budget{options.rows, options.budget_ms, 3};
+  const CallBudget budget{store.rows(), options.budget_ms, 3};
   for (int64_t pass = -1; pass < options.passes; ++pass) {
     for (size_t turn = 0; turn < calls.size(); ++turn) {
       // Whoever comes first finds caches and branch predictors colder: in each pass another one.
@@ -109,13 +109,15 @@ std::vector<TunedCell> RunTuneBench(const TuneOptions& options,
                                     const std::function<void(const std::string&)>& on_progress) {
   std::vector<TunedCell> cells;
   for (const int64_t vocab : options.vocabs) {
-    RowStore store(vocab, options.rows, 0);
+    const int64_t rows =
+        std::clamp(kTunedElements / vocab, options.rows, std::max(options.rows, options.most_rows));
+    RowStore store(vocab, rows, 0);
     // [backend and kind][kind of rows][algorithm]
     std::vector<std::vector<std::vector<double>>> times(options.backends.size() * kSelectKinds);
     for (const Distribution distribution : kTunedRows) {
       on_progress("V=" + std::to_string(vocab) + ", " + std::string(Name(distribution)));
       std::vector<std::vector<float>> sources;
-      for (int64_t row = 0; row < options.rows; ++row) {
+      for (int64_t row = 0; row < rows; ++row) {
         sources.push_back(MakeRow(distribution, vocab, static_cast<uint32_t>(row)));
       }
       store.Fill(DType::kF32, sources);

@@ -13,11 +13,16 @@ namespace sluice::bench {
 
 struct TuneOptions {
   std::vector<int64_t> vocabs = {256, 1024, 4096, 16384, 32768, 65536, 131072, 262144};
-  int64_t rows = 24;  // different rows of each of the four kinds that are like a model's
+  // Different rows of each of the four kinds that are like a model's. Short rows get more of them,
+  // until they hold kTunedElements: a branch predictor learns a few by heart.
+  int64_t rows = 24;
+  int64_t most_rows = 512;
   int64_t passes = 9;
   double budget_ms = 20.0;  // for an algorithm on rows of one kind, but 3 calls
   std::vector<Backend> backends;
 };
+
+inline constexpr int64_t kTunedElements = int64_t{1} << 20;
 
 struct TunedAlgorithm {
   SelectAlgorithm algorithm;

@@ -129,7 +129,7 @@ void RunBenchTune(const BenchTuneOptions& options, std::ostream& out, const Term
   run.backends = ChosenVectorBackends(options.backends);
   if (options.is_quick) {
     run.vocabs = {256, 1024};
-    run.rows = 2;
+    run.rows = run.most_rows = 2;
     run.passes = 1;
     run.budget_ms = 0.5;
   }

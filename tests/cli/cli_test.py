@@ -333,9 +333,11 @@ class Bench(unittest.TestCase):
                 self.assertIn(said, result.stderr)
 
     def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
-        for command, flag in (("select", "--json"), ("draw", "--json"), ("algorithms", "--json"),
-                              ("pipeline", "--json"), ("tune", "--json"), ("tune", "--output"),
-                              ("rows", "--output")):
+        commands = [("select", "--json"), ("draw", "--json"), ("pipeline", "--json"),
+                    ("rows", "--output")]
+        if available_backends() != ["ref"]:  # without a vector backend these fail for that
+            commands += [("algorithms", "--json"), ("tune", "--json"), ("tune", "--output")]
+        for command, flag in commands:
             result = run("bench", command, flag, "/no/such/folder/bench.out")
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn("/no/such/folder/bench.out", result.stderr)
