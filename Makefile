@@ -60,6 +60,9 @@ plots: ## draw docs/img/ from bench/results/
 	  --only backend=cpu-avx512,cpu-avx2
 	scripts/plot_bench.py $(RESULTS)/select-algorithms.json --output docs/img/algorithms-top-p.svg \
 	  --only task=top-p
+	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
+	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
+	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi
 
 docs wheel:
 	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2

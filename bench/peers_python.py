@@ -190,9 +190,11 @@ def main():
         parser.error(f"--sluice: {args.sluice} is no program; make build makes it")
 
     def say(text):
-        print(f"peers_python: {text}", file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"\r\x1b[Kpeers_python: {text}", end="", file=sys.stderr, flush=True)
 
     report = measure(args, say)
+    say("")
     for package, command in report["env"]["skipped"].items():
         print(f"skipped: {package} is not installed ({command})")
     if args.quick:

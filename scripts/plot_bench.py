@@ -29,7 +29,6 @@ def times_floor(row):
 
 def label_of(row, differing):
     names = [row.get("algorithm") or row.get("peer")] if row["bench"] == "algorithms" else []
-    names.append(row["task"])
     names += [str(row[key]) for key in differing if row.get(key) not in (None, "")]
     return ", ".join(names)
 
@@ -38,10 +37,13 @@ def bars_of(rows, with_peers):
     """(label, times the floor, target or None, is a peer), each figure once, in the file's order;
     and what all of them have in common."""
     is_ranking = rows[0]["bench"] == "algorithms"
-    keys = ("backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch", "threads")
+    keys = ("task", "backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch",
+            "threads")
     if is_ranking:
         keys = tuple(key for key in keys if key != "algorithm")
     differing = [key for key in keys if len({row.get(key) for row in rows}) > 1]
+    if not is_ranking and not differing:
+        differing = ["task"]
     bars = {}
     for row in rows:
         label = label_of(row, differing)
@@ -98,8 +100,10 @@ def svg(title, environment, bars, common):
                          f'stroke="{INK}" stroke-width="2"/>')
         parts.append(text(round(max(at(times), at(target or 1.0)) + 6, 1), y + 12,
                           "x" + short(times), size=11))
-    parts.append(text(LABEL + PLOT, bottom + 30,
-                      "times one read of the row; black: the target", "end", 11, GREY))
+    legend = ["times one read of the row"]
+    legend += ["black: the target"] if any(bar[2] for bar in bars) else []
+    legend += ["grey: others"] if any(bar[3] for bar in bars) else []
+    parts.append(text(LABEL + PLOT, bottom + 30, "; ".join(legend), "end", 11, GREY))
     return "\n".join(parts) + "\n</svg>\n"
 
 
