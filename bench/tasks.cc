@@ -100,8 +100,8 @@ Targets TargetsOf(Task task, Distribution distribution, DType dtype) {
     }
     case Task::kTopKTopP:
     case Task::kTopKTopPDraw:
-    case Task::kTopKTopPDrawCdf:
       return {{2.5, false}, {1.4, false}};
+    case Task::kTopKTopPDrawCdf:
     case Task::kTopPDraw:
     case Task::kTopPDrawCdf:
       return any_row;
