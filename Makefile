@@ -4,7 +4,7 @@
 export PATH := $(PATH):/usr/local/cuda/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test lint format tidy bench docs wheel clean
+.PHONY: help demo build test lint format tidy bench plots docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -35,12 +35,34 @@ tidy: ## clang-tidy over every source file (slow)
 	git ls-files '*.cc' ':!tests/install' ':!tests/fuzz' ':!tests/compile_fail' | \
 		xargs -P "$$(nproc)" -n 1 clang-tidy-19 --quiet -p build/dev
 
-bench: ## time selection on the CPU, next to the floor and to its peers (some minutes)
+# The peers from Python are timed with PYTHON: make bench PYTHON=.venv/bin/python
+PYTHON ?= python3
+RESULTS := bench/results
+
+bench: ## time everything on the CPU, next to the floor and to its peers, and draw it (10 minutes)
 	@scripts/setup.sh build
 	cmake --preset release
 	cmake --build --preset release --target sluice
-	@mkdir -p bench/results
-	build/release/sluice bench select --json bench/results/select-cpu.json
+	@mkdir -p $(RESULTS)
+	build/release/sluice bench select --json $(RESULTS)/select-cpu.json
+	build/release/sluice bench algorithms --json $(RESULTS)/select-algorithms.json
+	build/release/sluice bench draw --json $(RESULTS)/draw-cpu.json
+	build/release/sluice bench pipeline --json $(RESULTS)/pipeline-cpu.json
+	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
+	  $(PYTHON) -B bench/peers_python.py --output $(RESULTS)/select-peers-python.json; \
+	else echo "bench: $(PYTHON) has no numpy, so its peers are left out;" \
+	  "pip install numpy torch transformers llama-cpp-python" >&2; fi
+	@$(MAKE) --no-print-directory plots
+
+plots: ## draw docs/img/ from bench/results/
+	scripts/plot_bench.py $(RESULTS)/select-cpu.json --output docs/img/select-cpu.svg \
+	  --only cache=hot --only dtype=float32 --only distribution=peaked,mid,flat \
+	  --only backend=cpu-avx512,cpu-avx2
+	scripts/plot_bench.py $(RESULTS)/select-algorithms.json --output docs/img/algorithms-top-p.svg \
+	  --only task=top-p
+	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
+	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
+	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi
 
 docs wheel:
 	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2

@@ -9,7 +9,6 @@ namespace sluice::bench {
 namespace {
 
 using Pair = std::pair<float, int32_t>;
-constexpr float kShare = 0.9f;
 
 bool Before(const Pair& a, const Pair& b) {
   return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -74,7 +73,7 @@ int64_t SoftmaxSort(std::span<const float> row, PeerMemory& memory) {
   Softmax(row, static_cast<float>(kTenths) * 0.1f, memory.probabilities);
   MakePairs(memory.probabilities, memory);
   std::sort(memory.pairs.begin(), memory.pairs.end(), Before);
-  return CutAtShare(memory.pairs, kShare);
+  return CutAtShare(memory.pairs, kPeerShare);
 }
 
 // Top-k, then the softmax of what is left, then top-p: how many of memory.pairs are kept, as
@@ -89,11 +88,11 @@ int64_t TopKTopP(std::span<const float> row, PeerMemory& memory) {
     sum += pair.first;
   }
   for (Pair& pair : kept) pair.first /= sum;
-  return CutAtShare(kept, kShare);
+  return CutAtShare(kept, kPeerShare);
 }
 
-int64_t TopKTopPDraw(std::span<const float> row, PeerMemory& memory) {
-  const auto count = static_cast<size_t>(TopKTopP(row, memory));
+// One of the first `count` pairs, by their probabilities.
+int64_t DrawFromPairs(size_t count, PeerMemory& memory) {
   float mass = 0.0f;
   for (size_t i = 0; i < count; ++i) mass += memory.pairs[i].first;
   float left = Uniform(memory) * mass;
@@ -102,6 +101,10 @@ int64_t TopKTopPDraw(std::span<const float> row, PeerMemory& memory) {
     if (left < 0.0f) return memory.pairs[i].second;
   }
   return memory.pairs[count - 1].second;
+}
+
+int64_t TopKTopPDraw(std::span<const float> row, PeerMemory& memory) {
+  return DrawFromPairs(static_cast<size_t>(TopKTopP(row, memory)), memory);
 }
 
 int64_t SoftmaxCdf(std::span<const float> row, PeerMemory& memory) {
@@ -124,43 +127,93 @@ int64_t SoftmaxExponentialArgmax(std::span<const float> row, PeerMemory& memory)
          memory.probabilities.begin();
 }
 
-constexpr Peer kGreedyPeers[] = {{"max_element", 30, MaxElement}};
-constexpr Peer kTop50Peers[] = {{"partial_sort", 0, PartialSort<50>}, {"sort", 50, FullSort}};
-constexpr Peer kTop2048Peers[] = {{"nth_element", 0, NthElement}};
-constexpr Peer kTopPPeers[] = {{"softmax_sort_cumsum", 0, SoftmaxSort<10>}};
-constexpr Peer kTopPCoolPeers[] = {{"softmax_sort_cumsum", 0, SoftmaxSort<7>}};
-constexpr Peer kTopKTopPPeers[] = {{"partial_sort_softmax_cumsum", 0, TopKTopP}};
-constexpr Peer kTopKTopPDrawPeers[] = {{"partial_sort_softmax_cumsum_draw", 0, TopKTopPDraw}};
-constexpr Peer kDrawPeers[] = {{"softmax_cdf", 0, SoftmaxCdf},
-                               {"softmax_exponential_argmax", 10, SoftmaxExponentialArgmax}};
+// Top-p as people write it, and one token of the nucleus.
+int64_t SoftmaxSortDraw(std::span<const float> row, PeerMemory& memory) {
+  const int64_t count = SoftmaxSort<10>(row, memory);
+  return DrawFromPairs(static_cast<size_t>(count), memory);
+}
+
+constexpr PeerTarget kNoTarget = {};
+constexpr PeerTarget Always(double times) { return {times, times, times}; }
+
+// VQSort is the fastest sort that there is, but a sort: on no row may it win.
+[[maybe_unused]] constexpr PeerTarget kVqsortTopP = {30.0, 8.0, 1.0};
 
 }  // namespace
 
 PeerMemory::PeerMemory(int64_t vocab)
     : pairs(static_cast<size_t>(vocab)),
       probabilities(static_cast<size_t>(vocab)),
+      sorted(static_cast<size_t>(vocab)),
+      ids(static_cast<size_t>(vocab)),
       widened(static_cast<size_t>(vocab)) {}
 
-std::span<const Peer> PeersOf(Task task) {
+std::vector<Peer> PeersOf(Task task) {
   switch (task) {
     case Task::kGreedy:
-      return kGreedyPeers;
+      return {{"max_element", Always(30.0), MaxElement}};
     case Task::kTop50:
-      return kTop50Peers;
+      return {{"partial_sort", kNoTarget, PartialSort<50>},
+              {"sort", Always(50.0), FullSort},
+#if SLUICE_BENCH_VQSORT
+              {"vqsort", kNoTarget, VqsortTop50}
+#endif
+      };
     case Task::kTop2048:
-      return kTop2048Peers;
+      return {{"nth_element", kNoTarget, NthElement},
+#if SLUICE_BENCH_VQSORT
+              {"vqsort", kNoTarget, VqsortTop2048}
+#endif
+      };
     case Task::kTopP:
-      return kTopPPeers;
+      return {{"softmax_sort_cumsum", kNoTarget, SoftmaxSort<10>},
+#if SLUICE_BENCH_VQSORT
+              {"vqsort_exp_cumsum", kVqsortTopP, VqsortTopP}
+#endif
+      };
     case Task::kTopPCool:
-      return kTopPCoolPeers;
+      return {{"softmax_sort_cumsum", kNoTarget, SoftmaxSort<7>},
+#if SLUICE_BENCH_VQSORT
+              {"vqsort_exp_cumsum", kNoTarget, VqsortTopPCool}
+#endif
+      };
     case Task::kTopKTopP:
-      return kTopKTopPPeers;
+      return {{"partial_sort_softmax_cumsum", kNoTarget, TopKTopP}};
     case Task::kTopKTopPDraw:
-      return kTopKTopPDrawPeers;
+    case Task::kTopKTopPDrawCdf:
+      return {{"partial_sort_softmax_cumsum_draw", kNoTarget, TopKTopPDraw}};
+    case Task::kTopPDraw:
+    case Task::kTopPDrawCdf:
+      return {{"softmax_sort_cumsum_draw", kNoTarget, SoftmaxSortDraw}};
     case Task::kDraw:
-      return kDrawPeers;
+      return {{"softmax_cdf", kNoTarget, SoftmaxCdf},
+              {"softmax_exponential_argmax", Always(10.0), SoftmaxExponentialArgmax}};
+    case Task::kDrawCdf:
+      return {{"softmax_cdf", kNoTarget, SoftmaxCdf}};
   }
   return {};
+}
+
+double TargetOn(const PeerTarget& target, Distribution distribution) {
+  switch (distribution) {
+    case Distribution::kPeaked:
+    case Distribution::kMid:
+      return target.small;
+    case Distribution::kFlat:
+      return target.flat;
+    case Distribution::kNormal:
+      return target.normal;
+    default:
+      return 0.0;
+  }
+}
+
+std::string_view MissingPeers() {
+#if SLUICE_BENCH_VQSORT
+  return "";
+#else
+  return "VQSort: this build did not find Highway's libhwy_contrib";
+#endif
 }
 
 std::span<const float> Widened(const void* row, DType dtype, int64_t vocab, PeerMemory& memory) {

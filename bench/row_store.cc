@@ -36,8 +36,7 @@ RowStore::RowStore(int64_t vocab, int64_t rows, size_t bytes)
 
 RowStore::~RowStore() { munmap(memory_, size_); }
 
-NucleusSizes RowStore::Fill(Distribution distribution, DType dtype,
-                            std::span<const std::vector<float>> sources) {
+NucleusSizes RowStore::Fill(DType dtype, std::span<const std::vector<float>> sources) {
   dtype_ = dtype;
   stride_ = StrideOf(vocab_, dtype);
   pairs_ = PairsOf(walk_, stride_, rows_);
@@ -63,12 +62,7 @@ NucleusSizes RowStore::Fill(Distribution distribution, DType dtype,
     }
   }
   std::sort(sizes.begin(), sizes.end());
-  const SizeRange wanted = WantedNucleus(distribution);
-  NucleusSizes found{sizes.front(), sizes[sizes.size() / 2], sizes.back(), true};
-  // What is promised is promised of the row before its rounding.
-  if (wanted.high > 0 && dtype == DType::kF32)
-    found.is_as_wanted = found.least >= wanted.low && found.most <= wanted.high;
-  return found;
+  return {sizes.front(), sizes[sizes.size() / 2], sizes.back()};
 }
 
 RowStore::ColdPair RowStore::NextCold() {

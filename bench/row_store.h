@@ -16,20 +16,18 @@ struct NucleusSizes {
   int64_t least = 0;
   int64_t median = 0;
   int64_t most = 0;
-  bool is_as_wanted = true;
 };
 
 class RowStore {
  public:
-  // `bytes`: how many a walk over all rows reads at least.
+  // `bytes`: how many a walk over all rows reads at least; 0 when no row is to be cold.
   RowStore(int64_t vocab, int64_t rows, size_t bytes);
   ~RowStore();
   RowStore(const RowStore&) = delete;
   RowStore& operator=(const RowStore&) = delete;
 
   // Overwrites every copy. sources: the fp32 rows.
-  NucleusSizes Fill(Distribution distribution, DType dtype,
-                    std::span<const std::vector<float>> sources);
+  NucleusSizes Fill(DType dtype, std::span<const std::vector<float>> sources);
 
   int64_t vocab() const { return vocab_; }
   int64_t rows() const { return rows_; }

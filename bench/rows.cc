@@ -132,7 +132,7 @@ std::vector<float> BodyWithOutliers(Distribution distribution, int64_t vocab, Ra
   std::vector<float> row = NormalRow(vocab, kBodyMean, kBodyDeviation, random);
   const int64_t count = std::min(kOutliers, vocab / 4);
   const std::vector<double> offsets = OutlierOffsets(distribution, count, random);
-  const SizeRange wanted = WantedNucleus(distribution);
+  const SizeRange wanted = WantedNucleus(distribution, vocab);
   std::vector<int64_t> positions;
   while (std::ssize(positions) < count) {
     const int64_t position = random.Below(vocab);
@@ -178,14 +178,18 @@ std::string_view Name(Distribution distribution) {
   return "unknown";
 }
 
-SizeRange WantedNucleus(Distribution distribution) {
+SizeRange WantedNucleus(Distribution distribution, int64_t vocab) {
+  const auto of_at_most = [&](int64_t low, int64_t high) {
+    return SizeRange{std::min(low, std::max<int64_t>(vocab / 32, 1)),
+                     std::min(high, std::max<int64_t>(vocab / 8, 1))};
+  };
   switch (distribution) {
     case Distribution::kPeaked:
-      return {1, 5};
+      return of_at_most(1, 5);
     case Distribution::kMid:
-      return {30, 80};
+      return of_at_most(30, 80);
     case Distribution::kFlat:
-      return {1000, 4000};
+      return of_at_most(1000, 4000);
     default:
       return {0, 0};
   }

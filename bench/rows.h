@@ -40,12 +40,13 @@ std::vector<float> MakeRow(Distribution distribution, int64_t vocab, uint32_t in
 // Tokens in the nucleus for p = 0.9 at T = 1, with fp64 weights and an fp64 sum.
 int64_t NucleusSize(std::span<const float> row);
 
-// Sizes that rows of this kind are made to have; {0, 0} where nothing is promised.
+// Sizes that rows of this kind are made to have; {0, 0} where nothing is promised. Vocabularies
+// below 32000 get smaller ones: never more than an eighth of the tokens.
 struct SizeRange {
   int64_t low;
   int64_t high;
 };
-SizeRange WantedNucleus(Distribution distribution);
+SizeRange WantedNucleus(Distribution distribution, int64_t vocab);
 
 uint16_t RoundToBf16(float x);  // to nearest even; no NaN may come in
 float WidenBf16(uint16_t bits);

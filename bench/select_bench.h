@@ -1,4 +1,4 @@
-// The benchmark of selection on the CPU: one thread, every call timed alone.
+// The benchmark of selection and draws on the CPU: one thread, every call timed alone.
 //
 // Hot: the row was read twice just before the call, so it lies in the nearest cache that holds it.
 // Cold: a walk over more rows than any cache holds; each call gets a row that was not touched for a
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/peers.h"
 #include "bench/row_store.h"
 #include "bench/stopwatch.h"
 #include "bench/tasks.h"
@@ -26,12 +27,15 @@ struct SelectBenchOptions {
   int64_t rows = 200;                     // different rows a distribution
   size_t cold_bytes = size_t{320} << 20;  // read between two touches of a cold row
   int64_t compared_rows = 40;             // for which the reference backend is asked
-  double slow_call_budget_ms = 60.0;      // for the reference and for each peer, hot and cold each
-  int64_t least_slow_calls = 3;           // whatever they take
+  // For the reference, for each peer, and for each algorithm that was asked for by name; hot and
+  // cold each.
+  double slow_call_budget_ms = 60.0;
+  int64_t least_slow_calls = 3;  // whatever they take
   std::vector<Task> tasks;
   std::vector<Distribution> distributions;
   std::vector<DType> dtypes;
   std::vector<Backend> backends;
+  std::vector<SelectAlgorithm> algorithms;
 };
 
 // Few rows and little memory: shows that everything works, and no figure of it means anything.
@@ -39,7 +43,7 @@ SelectBenchOptions QuickOptions();
 
 struct PeerTiming {
   std::string_view name;
-  double hot_target;  // as in Peer
+  PeerTarget hot_target;
   Timing hot;
   Timing cold;
 };
@@ -47,8 +51,10 @@ struct PeerTiming {
 struct Cell {
   Task task;
   Backend backend;
+  SelectAlgorithm algorithm;  // kAuto for the reference, which has one way only
   Timing hot;
   Timing cold;
+  double reads;       // elements read for each one of the row, mean; 0 when the library did not say
   int64_t compared;   // timed results that were compared with the reference's
   int64_t different;  // those that were not the same
   std::vector<PeerTiming> peers;
@@ -60,6 +66,7 @@ struct Group {
   DType dtype;
   int64_t vocab;
   NucleusSizes nucleus;
+  bool is_as_wanted;  // the nuclei have the sizes that the distribution promises
   std::vector<Cell> cells;
 };
 

@@ -17,6 +17,9 @@ double TimeOf(const Call& call) {
   return std::chrono::duration<double, std::nano>(end - start).count();
 }
 
+// Takes a value where the compiler cannot see what becomes of it: what only goes here is computed.
+void Consume(float value);
+
 // One number for calls on many rows, in nanoseconds; 0 when there were none.
 struct Timing {
   int64_t calls = 0;
@@ -29,6 +32,16 @@ struct Timing {
   double MeanTimesFloor() const { return mean / floor; }
 };
 
-Timing Summary(std::vector<double> times, std::vector<double> floors);
+// Sorts the values; 0 when there are none.
+double MedianOf(std::vector<double>& values);
+
+// What was measured so far: times of calls, and of the floor next to each.
+struct Samples {
+  std::vector<double> times;
+  std::vector<double> floors;
+  double used = 0.0;  // the sum of the times
+};
+
+Timing Summary(Samples samples);
 
 }  // namespace sluice::bench

@@ -1,51 +1,58 @@
 #include "bench/tasks.h"
 
+#include <iterator>
+
 namespace sluice::bench {
 
-std::string_view Name(Task task) {
-  switch (task) {
-    case Task::kGreedy:
-      return "greedy";
-    case Task::kTop50:
-      return "top-50";
-    case Task::kTop2048:
-      return "top-2048";
-    case Task::kTopP:
-      return "top-p";
-    case Task::kTopPCool:
-      return "top-p-t0.7";
-    case Task::kTopKTopP:
-      return "k50-p0.9";
-    case Task::kTopKTopPDraw:
-      return "k50-p0.9-draw";
-    case Task::kDraw:
-      return "draw";
-  }
-  return "unknown";
-}
+namespace {
 
-bool Draws(Task task) { return task == Task::kTopKTopPDraw || task == Task::kDraw; }
+struct TaskInfo {
+  Task task;
+  std::string_view name;
+  SelectParams params;
+  bool draws;
+  DrawMethod method;
+};
 
-SelectParams ParamsOf(Task task) {
-  switch (task) {
-    case Task::kGreedy:
-      return {.temperature = 0.0f};
-    case Task::kTop50:
-      return {.top_k = 50};
-    case Task::kTop2048:
-      return {.top_k = 2048};
-    case Task::kTopP:
-      return {.top_p = 0.9f};
-    case Task::kTopPCool:
-      return {.temperature = 0.7f, .top_p = 0.9f};
-    case Task::kTopKTopP:
-    case Task::kTopKTopPDraw:
-      return {.top_k = 50, .top_p = 0.9f};
-    case Task::kDraw:
-      return {};
+constexpr SelectParams kAll = {};
+constexpr SelectParams kTop50Params = {.top_k = 50};
+constexpr SelectParams kTopPParams = {.top_p = 0.9f};
+constexpr SelectParams kTopKTopPParams = {.top_k = 50, .top_p = 0.9f};
+constexpr DrawMethod kGumbel = DrawMethod::kGumbel;
+constexpr DrawMethod kCdf = DrawMethod::kCdf;
+
+// In the order of the enumeration.
+constexpr TaskInfo kInfos[] = {
+    {Task::kGreedy, "greedy", {.temperature = 0.0f}, false, kGumbel},
+    {Task::kTop50, "top-50", kTop50Params, false, kGumbel},
+    {Task::kTop2048, "top-2048", {.top_k = 2048}, false, kGumbel},
+    {Task::kTopP, "top-p", kTopPParams, false, kGumbel},
+    {Task::kTopPCool, "top-p-t0.7", {.temperature = 0.7f, .top_p = 0.9f}, false, kGumbel},
+    {Task::kTopKTopP, "k50-p0.9", kTopKTopPParams, false, kGumbel},
+    {Task::kTopKTopPDraw, "k50-p0.9-draw", kTopKTopPParams, true, kGumbel},
+    {Task::kDraw, "draw", kAll, true, kGumbel},
+    {Task::kDrawCdf, "draw-cdf", kAll, true, kCdf},
+    {Task::kTopKTopPDrawCdf, "k50-p0.9-draw-cdf", kTopKTopPParams, true, kCdf},
+    {Task::kTopPDraw, "top-p-draw", kTopPParams, true, kGumbel},
+    {Task::kTopPDrawCdf, "top-p-draw-cdf", kTopPParams, true, kCdf},
+};
+
+constexpr bool IsInOrder() {
+  for (size_t i = 0; i < std::size(kInfos); ++i) {
+    if (static_cast<size_t>(kInfos[i].task) != i) return false;
   }
-  return {};
+  return true;
 }
+static_assert(IsInOrder());
+
+const TaskInfo& InfoOf(Task task) { return kInfos[static_cast<size_t>(task)]; }
+
+}  // namespace
+
+std::string_view Name(Task task) { return InfoOf(task).name; }
+bool Draws(Task task) { return InfoOf(task).draws; }
+DrawMethod MethodOf(Task task) { return InfoOf(task).method; }
+SelectParams ParamsOf(Task task) { return InfoOf(task).params; }
 
 namespace {
 
@@ -94,7 +101,12 @@ Targets TargetsOf(Task task, Distribution distribution, DType dtype) {
     case Task::kTopKTopP:
     case Task::kTopKTopPDraw:
       return {{2.5, false}, {1.4, false}};
+    case Task::kTopKTopPDrawCdf:
+    case Task::kTopPDraw:
+    case Task::kTopPDrawCdf:
+      return any_row;
     case Task::kDraw:
+    case Task::kDrawCdf:
       return {{9.0, false}, {2.5, false}};
   }
   return any_row;

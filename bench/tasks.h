@@ -18,14 +18,23 @@ enum class Task : uint8_t {
   kTopKTopP,      // k = 50, p = 0.9: the set
   kTopKTopPDraw,  // and one token of it
   kDraw,          // one token of the whole vocabulary, T = 1
+  kDrawCdf,       // the same three with one uniform number a row instead of Gumbel noise
+  kTopKTopPDrawCdf,
+  kTopPDraw,  // p = 0.9, and one token of the nucleus
+  kTopPDrawCdf,
 };
 
-inline constexpr Task kTasks[] = {Task::kGreedy,       Task::kTop50,    Task::kTop2048,
-                                  Task::kTopP,         Task::kTopPCool, Task::kTopKTopP,
-                                  Task::kTopKTopPDraw, Task::kDraw};
+inline constexpr Task kSelectTasks[] = {Task::kGreedy,       Task::kTop50,    Task::kTop2048,
+                                        Task::kTopP,         Task::kTopPCool, Task::kTopKTopP,
+                                        Task::kTopKTopPDraw, Task::kDraw};
+
+inline constexpr Task kDrawTasks[] = {Task::kDraw,         Task::kDrawCdf,
+                                      Task::kTopPDraw,     Task::kTopPDrawCdf,
+                                      Task::kTopKTopPDraw, Task::kTopKTopPDrawCdf};
 
 std::string_view Name(Task task);
 bool Draws(Task task);
+DrawMethod MethodOf(Task task);
 SelectParams ParamsOf(Task task);
 
 // Times the one-read floor that a task may take; 0 where nothing is promised.

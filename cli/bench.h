@@ -1,31 +1,79 @@
 // sluice bench: times what Sluice does, next to the floor and to its peers.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "cli/terminal.h"
 
+namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
+class App;
+}
+
 namespace sluice::cli {
 
-// Empty lists are everything that there is. The command line has checked the names.
+// Adds the command and all of its subcommands. What the command line asks for becomes `action`.
+void AddBench(CLI::App& app, std::function<void()>& action);
+
+// Empty lists are everything that there is, unless said otherwise. The command line has checked the
+// names. Every Run writes tables as they are done, and throws when a file cannot be written.
+
+// sluice bench select, and sluice bench draw: throws, after everything is printed, when a timed
+// result was not the reference's.
 struct BenchSelectOptions {
+  bool is_of_draws = false;
   int64_t vocab = 128256;
+  int64_t rows = 0;  // 0: as many as is usual
   std::vector<std::string> tasks;
   std::vector<std::string> distributions;
   std::vector<std::string> dtypes;
   std::vector<std::string> backends;
+  std::vector<std::string> algorithms = {"auto"};
   std::string json_path;  // empty: none
   bool is_quick = false;
 };
-
-std::vector<std::string> BenchTaskNames();
-std::vector<std::string> BenchDistributionNames();
-inline const std::vector<std::string> kBenchDTypeNames = {"fp32", "bf16"};
-
-// Writes the groups as they are done. Throws when the JSON file cannot be written, and, after
-// everything is printed, when a timed result was not the reference's.
 void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out, const Terminal& terminal);
+
+// sluice bench algorithms: all of them on one mix of rows. Throws as RunBenchSelect does.
+struct BenchAlgorithmsOptions {
+  int64_t vocab = 32000;
+  std::vector<std::string> backends;
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchAlgorithms(const BenchAlgorithmsOptions& options, std::ostream& out,
+                        const Terminal& terminal);
+
+// sluice bench tune: measures what the policy table says, and rewrites it.
+struct BenchTuneOptions {
+  std::vector<std::string> backends;
+  std::string output_path;  // of the table; empty: it is only shown
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchTune(const BenchTuneOptions& options, std::ostream& out, const Terminal& terminal);
+
+// sluice bench pipeline: whole steps of a Sampler.
+struct BenchPipelineOptions {
+  int64_t vocab = 128256;
+  int threads = 1;
+  std::vector<std::string> backends;
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchPipeline(const BenchPipelineOptions& options, std::ostream& out,
+                      const Terminal& terminal);
+
+// sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header beside it.
+struct BenchRowsOptions {
+  int64_t vocab = 128256;
+  int64_t rows = 200;
+  std::vector<std::string> distributions;
+  std::string output_path;
+};
+void RunBenchRows(const BenchRowsOptions& options, std::ostream& out);
 
 }  // namespace sluice::cli

@@ -4,6 +4,7 @@
 // that cannot be understood or a value out of range, 1 for every other failure.
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <functional>
 #include <iostream>
 
 #include "cli/bench.h"
@@ -12,7 +13,6 @@
 #include "cli/inspect.h"
 #include "cli/param_flags.h"
 #include "sluice/error.hpp"
-#include "sluice/tensor.hpp"
 #include "sluice/version.hpp"
 
 namespace {
@@ -47,27 +47,6 @@ CLI::App* AddDemo(CLI::App& app, sluice::cli::DemoOptions& options) {
   return demo;
 }
 
-CLI::App* AddBenchSelect(CLI::App& bench, sluice::cli::BenchSelectOptions& options) {
-  CLI::App* select = bench.add_subcommand("select", "selection and draws on the CPU");
-  select->footer("Lists are separated by commas. A full run takes about three minutes.");
-  select->add_option("--vocab", options.vocab, "tokens in a row")
-      ->check(CLI::Range(int64_t{64}, sluice::kMaxVocab))
-      ->capture_default_str();
-  const auto add_list = [&](const char* flag, std::vector<std::string>& list, const char* help) {
-    return select->add_option(flag, list, help)->delimiter(',');
-  };
-  add_list("--task", options.tasks, "only these tasks")
-      ->check(CLI::IsMember(sluice::cli::BenchTaskNames()));
-  add_list("--distribution", options.distributions, "only rows of these kinds")
-      ->check(CLI::IsMember(sluice::cli::BenchDistributionNames()));
-  add_list("--dtype", options.dtypes, "only logits of these types")
-      ->check(CLI::IsMember(sluice::cli::kBenchDTypeNames));
-  add_list("--backend", options.backends, "only these backends; see sluice inspect backends");
-  select->add_option("--json", options.json_path, "also write the results into this file");
-  select->add_flag("--quick", options.is_quick, "a run of seconds, whose figures mean nothing");
-  return select;
-}
-
 int Run(int argc, char** argv) {
   CLI::App app("The last mile of language-model decoding: from hidden states to text", "sluice");
   app.formatter(std::make_shared<HelpFormatter>());
@@ -83,10 +62,8 @@ int Run(int argc, char** argv) {
   bool backends_as_json = false;
   backends->add_flag("--json", backends_as_json, "write one JSON object");
 
-  CLI::App* bench = app.add_subcommand("bench", "time it, next to the floor and to its peers");
-  bench->require_subcommand(1);
-  sluice::cli::BenchSelectOptions bench_options;
-  const CLI::App* bench_select = AddBenchSelect(*bench, bench_options);
+  std::function<void()> bench;
+  sluice::cli::AddBench(app, bench);
 
   try {
     app.parse(argc, argv);
@@ -96,8 +73,8 @@ int Run(int argc, char** argv) {
 
   if (demo->parsed()) {
     sluice::cli::RunDemo(demo_options, std::cout, Terminal::Detect());
-  } else if (bench_select->parsed()) {
-    sluice::cli::RunBenchSelect(bench_options, std::cout, Terminal::Detect());
+  } else if (bench) {
+    bench();
   } else if (backends_as_json) {
     sluice::cli::PrintBackendsJson(std::cout);
   } else {

@@ -11,7 +11,7 @@
 #endif
 
 #include "select/algorithms/elements-inl.h"
-#include "select/weigh-inl.h"
+#include "support/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
@@ -57,13 +57,12 @@ ListedRow ListRow(const semantics::Row& row, float* values) {
 inline uint64_t WeighValues(const float* values, size_t size, float max, float scale,
                             float* weights) {
   const F32 d;
-  const auto vmax = hn::Set(d, max);
-  const auto vscale = hn::Set(d, scale);
+  const Weigher weigh(max, scale);
   ExactSum sum;
   ForEachVector(
       size,
       [&](size_t i) HWY_ATTR {
-        const auto w = Weights(hn::LoadU(d, values + i), vmax, vscale);  // the padding weighs 0
+        const auto w = weigh(hn::LoadU(d, values + i));  // the padding weighs 0
         hn::StoreU(w, d, weights + i);
         sum.Add(w);
       },

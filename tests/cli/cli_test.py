@@ -171,30 +171,176 @@ class Parameters(unittest.TestCase):
         self.assertRegex(run("--version").stdout, r"^sluice \d+\.\d+\.\d+\n$")
 
 
+def bench_json(*args):
+    """The JSON of a quick bench and its text, after what every bench must do."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bench.json")
+        result = run("bench", *args, "--quick", "--json", path)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert set(report) == {"env", "commit", "rows"}
+    assert {"cpu", "cores", "compiler", "os", "floor"} <= set(report["env"])
+    assert "--quick" in result.stdout
+    return report["rows"], result.stdout
+
+
+def available_backends():
+    listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
+    return [b["name"] for b in listed if b["available"]]
+
+
 class Bench(unittest.TestCase):
-    def test_quick_run_is_exact_and_its_json_has_every_cell(self):
+    def assert_complete(self, rows, text, keys):
+        for row in rows:
+            self.assertTrue(row.get("exact", True), row)
+            for key in keys:
+                self.assertGreater(row[key], 0, row)
+            for key in ("task", "peer"):
+                if row.get(key):
+                    self.assertIn(row[key], text)
+
+    def vector_backends(self):
+        found = [b for b in available_backends() if b != "ref"]
+        if not found:
+            self.skipTest("no vector backend here")
+        return found
+
+    def test_select_is_exact_and_its_json_has_every_cell(self):
+        rows, text = bench_json("select", "--vocab", "4096", "--task",
+                                "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked")
+        self.assert_complete(rows, text, ("ns", "floor_ns", "peer_ns"))
+        cells = {(r["task"], r["distribution"], r["dtype"], r["cache"], r["backend"])
+                 for r in rows}
+        self.assertEqual(len(cells), 3 * 2 * 2 * 2 * len(available_backends()))
+        # One row a peer: top-p may have VQSort as well.
+        peers = {(r["task"], r["peer"]) for r in rows}
+        self.assertEqual(len(rows), len(cells) // 3 * len(peers))
+        self.assertEqual("VQSort" in text, ("top-p", "vqsort_exp_cumsum") not in peers)
+
+    def test_select_measures_the_algorithms_that_are_named(self):
+        rows, _ = bench_json("select", "--vocab", "4096", "--rows", "2", "--task", "top-50",
+                             "--distribution", "mid", "--dtype", "fp32", "--algorithm",
+                             "sort,certified,sort")
+        wanted = {("ref", "definition")} | {(b, a) for b in available_backends() if b != "ref"
+                                            for a in ("sort", "certified")}
+        self.assertEqual({(r["backend"], r["algorithm"]) for r in rows}, wanted)
+
+    def test_draw_measures_both_methods(self):
+        rows, text = bench_json("draw", "--vocab", "1024", "--distribution", "mid", "--dtype",
+                                "fp32")
+        self.assert_complete(rows, text, ("ns", "floor_ns", "peer_ns"))
+        self.assertEqual({r["task"] for r in rows},
+                         {t + m for t in ("draw", "top-p-draw", "k50-p0.9-draw")
+                          for m in ("", "-cdf")})
+        self.assertEqual({r["bench"] for r in rows}, {"draw"})
+
+    def test_algorithms_are_ranked(self):
+        vectors = self.vector_backends()
+        rows, text = bench_json("algorithms", "--vocab", "1024")
+        self.assert_complete(rows, text, ("ns", "mean_ns", "floor_ns", "rows_per_second"))
+        for task in ("top-p", "top-50"):
+            for backend in vectors:
+                ranked = [r for r in rows if (r["task"], r["backend"]) == (task, backend)]
+                self.assertEqual(ranked, sorted(ranked, key=lambda r: r["mean_ns"]))
+                names = {r["algorithm"] for r in ranked if "algorithm" in r}
+                self.assertTrue({"auto", "certified", "sort", "radix"} <= names)
+                for name in names:
+                    self.assertIn(name, text)
+
+    def test_pipeline_times_every_kind_and_mixed_batches(self):
+        alone, text = bench_json("pipeline", "--vocab", "1024", "--backend", "ref")
+        self.assert_complete(alone, text, ("ns", "ns_a_row", "floor_ns"))
+        self.assertEqual({r["batch"] for r in alone if r["task"] != "mixed"}, {1})
+        self.assertEqual([r["batch"] for r in alone if r["task"] == "mixed"], [8])
+        shared, _ = bench_json("pipeline", "--vocab", "1024", "--backend", "ref", "--threads", "3")
+        self.assertEqual({r["threads"] for r in shared}, {3})
+
+    def test_tune_writes_a_table(self):
+        self.vector_backends()
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "bench.json")
-            result = run("bench", "select", "--quick", "--vocab", "4096", "--task",
-                         "greedy,top-p,k50-p0.9-draw", "--distribution", "mid,masked",
-                         "--json", path)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            table = os.path.join(folder, "policy.inc")
+            rows, text = bench_json("tune", "--output", table)
+            with open(table, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        self.assertIn(table, text)
+        winners = [r for r in rows if r["is_winner"]]
+        entries = [line for line in lines if line.startswith("SLUICE_POLICY(")]
+        self.assertTrue(any("sluice bench tune" in line for line in lines))
+        self.assertEqual(len(winners), len({(r["backend"], r["kind"], r["vocab"]) for r in rows}))
+        self.assertGreaterEqual(len(entries), len(winners))
+        for entry in entries:
+            self.assertRegex(entry, r"^SLUICE_POLICY\(kCpu\w+, k\w+, (\d+|kMaxVocab), k\w+\)  // ")
+
+    def test_tune_leaves_the_table_alone_when_it_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = os.path.join(folder, "policy.inc")
+            with open(table, "w", encoding="utf-8") as file:
+                file.write("as it was")
+            result = run("bench", "tune", "--quick", "--backend", "ref", "--output", table)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("vector backend", result.stderr)
+            with open(table, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "as it was")
+
+    def test_rows_are_the_ones_that_the_header_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows")
+            args = ("bench", "rows", "--vocab", "100", "--rows", "3", "--distribution",
+                    "flat,peaked", "--output", path)
+            self.assertEqual(run(*args).returncode, 0)
+            with open(path, "rb") as file:
+                first = file.read()
+            with open(path + ".json", encoding="utf-8") as file:
+                header = json.load(file)
+            self.assertEqual(run(*args).returncode, 0)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), first)
+        self.assertEqual((header["dtype"], header["shape"]), ("float32", [6, 100]))
+        self.assertEqual(len(first), 6 * 100 * 4)
+        self.assertEqual([(g["distribution"], g["first_row"]) for g in header["groups"]],
+                         [("peaked", 0), ("flat", 3)])
+
+    def test_peers_from_python_are_timed_or_named(self):
+        script = os.path.join(os.path.dirname(__file__), "..", "..", "bench", "peers_python.py")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "peers.json")
+            result = subprocess.run(
+                [sys.executable, "-B", script, "--sluice", SLUICE, "--quick", "--vocab", "4096",
+                 "--distribution", "mid", "--output", path], env=ENVIRONMENT, timeout=240,
+                stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
+            if result.returncode != 0:  # not even numpy is here
+                self.assertIn("pip install numpy", result.stderr)
+                return
             with open(path, encoding="utf-8") as file:
                 report = json.load(file)
-        self.assertEqual(set(report), {"env", "commit", "rows"})
-        self.assertTrue({"cpu", "cores", "compiler", "os"} <= set(report["env"]))
-        listed = json.loads(run("inspect", "backends", "--json").stdout)["backends"]
-        backends = sum(b["available"] for b in listed)
-        # 3 tasks with a peer each, 2 kinds of rows, 2 dtypes, hot and cold.
-        self.assertEqual(len(report["rows"]), 3 * 2 * 2 * 2 * backends)
-        for row in report["rows"]:
-            self.assertTrue(row["exact"], row)
-            for key in ("ns", "floor_ns", "peer_ns"):
-                self.assertGreater(row[key], 0, row)
-            self.assertIn(row["task"], result.stdout)
-            self.assertIn(row["peer"], result.stdout)
-        for flag in ("--task", "--distribution", "--dtype", "--backend"):
-            self.assertEqual(run("bench", "select", flag, "no-such").returncode, 2, flag)
+        for package in ("torch", "transformers", "llama-cpp-python"):
+            self.assertTrue(package in report["env"]["peers"] or f"pip install {package}" in
+                            result.stdout, package)
+        self.assert_complete(report["rows"], result.stdout, ("ns", "floor_ns", "peer_ns"))
+
+    def test_unknown_names_and_values_are_refused(self):
+        for command, flag, value in (
+                ("select", "--task", "draw-cdf"), ("select", "--distribution", "no-such"),
+                ("select", "--dtype", "int8"), ("select", "--backend", "tpu"),
+                ("select", "--algorithm", "bogo"), ("select", "--vocab", "63"),
+                ("select", "--rows", "0"), ("draw", "--task", "top-50"),
+                ("pipeline", "--threads", "0"), ("algorithms", "--vocab", "1"),
+                ("tune", "--backend", "tpu"), ("rows", "--rows", "-1")):
+            result = run("bench", command, flag, value)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), (command, flag))
+            for said in (flag[2:], value):
+                self.assertIn(said, result.stderr)
+
+    def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
+        commands = [("select", "--json"), ("draw", "--json"), ("pipeline", "--json"),
+                    ("rows", "--output")]
+        if available_backends() != ["ref"]:  # without a vector backend these fail for that
+            commands += [("algorithms", "--json"), ("tune", "--json"), ("tune", "--output")]
+        for command, flag in commands:
+            result = run("bench", command, flag, "/no/such/folder/bench.out")
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn("/no/such/folder/bench.out", result.stderr)
 
 
 class Output(unittest.TestCase):

@@ -9,39 +9,25 @@
 #endif
 
 #include "select/algorithms/boundary.h"
-#include "support/vectors-inl.h"
+#include "support/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// A sum of weights, exact: a weight is an integer of at most 2^40, so an fp64 lane takes 2^13 of
-// them. It gets two from a vector, and EndBlock moves the lanes to an integer.
+// An exact sum over a list of any length, block by block.
 class ExactSum {
  public:
   // Written out, as implicit ones are not compiled for the target.
-  ExactSum() : low_(hn::Zero(hn::Repartition<double, F32>())), high_(low_) {}
+  ExactSum() : sum_() {}
 
-  static size_t BlockElements() { return 2048 * hn::Lanes(F32()); }
+  static size_t BlockElements() { return WeightSum::kMostVectors * hn::Lanes(F32()); }
 
-  HWY_INLINE void Add(VecF32 weights) {
-    const hn::Repartition<double, F32> dd;
-    const hn::Half<F32> half;
-    low_ = hn::Add(low_, hn::PromoteTo(dd, hn::LowerHalf(half, weights)));
-    high_ = hn::Add(high_, hn::PromoteTo(dd, hn::UpperHalf(half, weights)));
-  }
-  void EndBlock() {
-    const hn::Repartition<double, F32> dd;
-    HWY_ALIGN double lanes[HWY_MAX_BYTES / sizeof(double)];
-    hn::Store(hn::Add(low_, high_), dd, lanes);
-    for (size_t i = 0; i < hn::Lanes(dd); ++i) total_ += static_cast<uint64_t>(lanes[i]);
-    low_ = high_ = hn::Zero(dd);
-  }
+  HWY_INLINE void Add(VecF32 weights) { sum_.Add(weights); }
+  void EndBlock() { total_ += sum_.Total(); }
   uint64_t total() const { return total_; }
 
  private:
-  using VecF64 = hn::Vec<hn::Repartition<double, F32>>;
-  VecF64 low_;
-  VecF64 high_;
+  WeightSum sum_;
   uint64_t total_ = 0;
 };
 

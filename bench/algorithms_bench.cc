@@ -1,0 +1,108 @@
+#include "bench/algorithms_bench.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "bench/peers.h"
+#include "bench/row_timer.h"
+#include "bench/select_call.h"
+#include "sluice/algorithm.hpp"
+
+namespace sluice::bench {
+namespace {
+
+constexpr Task kRankedTasks[] = {Task::kTopP, Task::kTop50};
+
+// All algorithms, a pass over the rows each in turns.
+std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult> expected,
+                                    RowTimer& timer, const RowStore& store,
+                                    const AlgorithmsOptions& options) {
+  std::vector<CheckedCall> calls;
+  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    setup.algorithm = info.algorithm;
+    calls.emplace_back(setup, expected);
+  }
+  std::vector<Samples> samples(calls.size());
+  const CallBudget budget{options.rows, options.slow_budget_ms, options.rows};
+  for (int64_t pass = -1; pass < options.passes; ++pass) {
+    for (size_t turn = 0; turn < calls.size(); ++turn) {
+      // Whoever comes first finds caches and branch predictors colder: in each pass another one.
+      const size_t i = (turn + static_cast<size_t>(pass + 1)) % calls.size();
+      CheckedCall& call = calls[i];
+      const auto prepare = [&](const void* row, int64_t index) { call.Prepare(row, index); };
+      const auto run = [&] { call.Run(); };
+      if (pass < 0) {
+        timer.Hot({2}, prepare, run);  // finds code and memory cold
+      } else {
+        timer.AddHot(budget, prepare, run, samples[i]);
+      }
+    }
+  }
+  std::vector<RankedCall> ranked;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    CheckedCall& call = calls[i];
+    call.Compare();
+    const int64_t compared = call.compared();
+    const int64_t different = call.different();
+    const double reads = MeanReads(call, store, options.rows);
+    call.Prepare(store.Hot(0), 0);
+    ranked.push_back({SelectAlgorithms()[i].name, false, Summary(std::move(samples[i])), reads,
+                      call.Work().algorithm, compared, different});
+  }
+  return ranked;
+}
+
+}  // namespace
+
+Distribution MixedKind(int64_t row) {
+  // Every place once in 20 rows, and no long runs of one kind that a branch predictor would learn.
+  const int64_t place = row * 7 % 20;
+  return place < 10 ? Distribution::kPeaked : place < 17 ? Distribution::kMid : Distribution::kFlat;
+}
+
+void RunAlgorithmsBench(const AlgorithmsOptions& options,
+                        const std::function<void(const Ranking&)>& on_ranking,
+                        const std::function<void(const std::string&)>& on_progress) {
+  on_progress("making rows");
+  std::vector<std::vector<float>> sources;
+  for (int64_t row = 0; row < options.rows; ++row) {
+    sources.push_back(MakeRow(MixedKind(row), options.vocab, static_cast<uint32_t>(row)));
+  }
+  RowStore store(options.vocab, options.rows, 0);
+  const NucleusSizes nucleus = store.Fill(DType::kF32, sources);
+  RowTimer timer(store);
+  PeerMemory memory(options.vocab);
+  const CallBudget budget{options.rows * options.passes, options.slow_budget_ms, options.rows};
+
+  for (const Task task : kRankedTasks) {
+    CallSetup setup{.params = ParamsOf(task), .vocab = options.vocab};
+    const std::vector<TokenResult> expected = Expected(setup, store, options.rows);
+    std::vector<RankedCall> peers;
+    for (const Peer& peer : PeersOf(task)) {
+      on_progress(std::string(Name(task)) + ": " + std::string(peer.name));
+      const void* row = nullptr;
+      const auto prepare = [&](const void* next, int64_t) { row = next; };
+      const auto run = [&] {
+        const auto values = Widened(row, DType::kF32, options.vocab, memory);
+        Consume(static_cast<float>(peer.run(values, memory)));
+      };
+      timer.Hot({1}, prepare, run);
+      peers.push_back({peer.name, true, timer.Hot(budget, prepare, run)});
+    }
+    for (const Backend backend : options.backends) {
+      Ranking ranking{task, backend, nucleus, peers};
+      setup.backend = backend;
+      on_progress(std::string(Name(task)) + ": algorithms");
+      for (const RankedCall& call : RankedCalls(setup, expected, timer, store, options)) {
+        ranking.calls.push_back(call);
+      }
+      std::stable_sort(
+          ranking.calls.begin(), ranking.calls.end(),
+          [](const RankedCall& a, const RankedCall& b) { return a.timing.mean < b.timing.mean; });
+      on_ranking(ranking);
+    }
+  }
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,77 @@
+// A ParallelFor for the benches: threads that wait for work, the caller among them as worker 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "sluice/execution.hpp"
+
+namespace sluice::bench {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads) {
+    for (int worker = 1; worker < threads; ++worker) {
+      threads_.emplace_back([this, worker] { Wait(worker); });
+    }
+  }
+  ~ThreadPool() {
+    is_over_ = true;
+    StartRound();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // One call at a time. Tasks may not throw.
+  ParallelFor parallel() {
+    if (threads_.empty()) return {};
+    return {static_cast<int>(threads_.size()) + 1, this,
+            [](void* pool, int64_t count, ParallelFor::Task task, void* state) {
+              static_cast<ThreadPool*>(pool)->Run(count, task, state);
+            }};
+  }
+
+ private:
+  void Run(int64_t count, ParallelFor::Task task, void* state) {
+    count_ = count;
+    task_ = task;
+    state_ = state;
+    next_ = 0;
+    busy_ = static_cast<int>(threads_.size());
+    StartRound();
+    Work(0);
+    for (int busy = busy_; busy > 0; busy = busy_) busy_.wait(busy);
+  }
+
+  void StartRound() {
+    ++round_;
+    round_.notify_all();
+  }
+
+  void Wait(int worker) {
+    for (uint64_t round = 0;; ++round) {
+      round_.wait(round);
+      if (is_over_) return;
+      Work(worker);
+      if (--busy_ == 0) busy_.notify_one();
+    }
+  }
+
+  void Work(int worker) {
+    for (int64_t index = next_++; index < count_; index = next_++) task_(state_, index, worker);
+  }
+
+  int64_t count_ = 0;
+  ParallelFor::Task task_ = nullptr;
+  void* state_ = nullptr;
+  std::atomic<int64_t> next_ = 0;
+  std::atomic<int> busy_ = 0;
+  std::atomic<uint64_t> round_ = 0;
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;  // last: they use what stands above
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,144 @@
+// The flags of sluice bench.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <span>
+
+#include "bench/rows.h"
+#include "bench/tasks.h"
+#include "cli/bench.h"
+#include "cli/bench_report.h"
+#include "sluice/algorithm.hpp"
+#include "sluice/tensor.hpp"
+
+namespace sluice::cli {
+namespace {
+
+using Names = std::vector<std::string>;
+
+CLI::Option* AddList(CLI::App& command, const char* flag, Names& list, const char* help) {
+  return command.add_option(flag, list, help)->delimiter(',');
+}
+
+void AddVocab(CLI::App& command, int64_t& vocab) {
+  command.add_option("--vocab", vocab, "tokens in a row")
+      ->check(CLI::Range(int64_t{64}, kMaxVocab))
+      ->capture_default_str();
+}
+
+void AddDistributions(CLI::App& command, Names& list) {
+  AddList(command, "--distribution", list, "only rows of these kinds")
+      ->check(CLI::IsMember(NamesOf<bench::Distribution>(bench::kDistributions)));
+}
+
+// What every bench that measures has.
+template <typename Options>
+void AddCommon(CLI::App& command, Options& options) {
+  AddList(command, "--backend", options.backends,
+          "only these backends; see sluice inspect backends");
+  command.add_option("--json", options.json_path, "also write the results into this file");
+  command.add_flag("--quick", options.is_quick, "a run of seconds, whose figures mean nothing");
+  const std::string footer = command.get_footer();
+  command.footer("Lists are separated by commas." + (footer.empty() ? "" : " " + footer));
+}
+
+Names AlgorithmNames() {
+  Names names = {"all"};
+  for (const AlgorithmInfo& info : SelectAlgorithms()) names.emplace_back(info.name);
+  return names;
+}
+
+// A subcommand whose options live as long as it does. `run` is what it does.
+template <typename Options, typename Run>
+std::pair<CLI::App*, Options*> AddCommand(CLI::App& bench, const char* name, const char* help,
+                                          std::function<void()>& action, const Run& run) {
+  CLI::App* const command = bench.add_subcommand(name, help);
+  const auto options = std::make_shared<Options>();
+  command->callback([&action, options, run] { action = [options, run] { run(*options); }; });
+  return {command, options.get()};
+}
+
+void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws) {
+  const std::span<const bench::Task> tasks =
+      is_of_draws ? std::span<const bench::Task>(bench::kDrawTasks) : bench::kSelectTasks;
+  const auto [command, options] = AddCommand<BenchSelectOptions>(
+      bench, is_of_draws ? "draw" : "select",
+      is_of_draws ? "draws of a token on the CPU, from all tokens and from kept ones"
+                  : "selection on the CPU, next to its peers",
+      action,
+      [](const BenchSelectOptions& o) { RunBenchSelect(o, std::cout, Terminal::Detect()); });
+  options->is_of_draws = is_of_draws;
+  command->footer("A full run takes some minutes.");
+  AddVocab(*command, options->vocab);
+  command->add_option("--rows", options->rows, "different rows of a kind; 200 unless --quick")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}));
+  AddList(*command, "--task", options->tasks, "only these tasks")
+      ->check(CLI::IsMember(NamesOf<bench::Task>(tasks)));
+  AddDistributions(*command, options->distributions);
+  AddList(*command, "--dtype", options->dtypes, "only logits of these types")
+      ->check(CLI::IsMember(Names{"fp32", "bf16"}));
+  AddList(*command, "--algorithm", options->algorithms, "these ways to select; all is every one")
+      ->check(CLI::IsMember(AlgorithmNames()))
+      ->capture_default_str();
+  AddCommon(*command, *options);
+}
+
+void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchAlgorithmsOptions>(
+      bench, "algorithms", "every way to select, ranked on one mix of rows", action,
+      [](const BenchAlgorithmsOptions& o) {
+        RunBenchAlgorithms(o, std::cout, Terminal::Detect());
+      });
+  AddVocab(*command, options->vocab);
+  AddCommon(*command, *options);
+}
+
+void AddTune(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchTuneOptions>(
+      bench, "tune", "measure what auto should choose on this machine", action,
+      [](const BenchTuneOptions& o) { RunBenchTune(o, std::cout, Terminal::Detect()); });
+  command->footer("A full run takes some minutes. Build again to use the new table.");
+  command->add_option("--output", options->output_path,
+                      "rewrite this table, which is src/select/policy.inc");
+  AddCommon(*command, *options);
+}
+
+void AddPipeline(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchPipelineOptions>(
+      bench, "pipeline", "whole steps of a Sampler, alone and in batches", action,
+      [](const BenchPipelineOptions& o) { RunBenchPipeline(o, std::cout, Terminal::Detect()); });
+  AddVocab(*command, options->vocab);
+  command->add_option("--threads", options->threads, "threads that share the rows of a step")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddCommon(*command, *options);
+}
+
+void AddRows(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchRowsOptions>(
+      bench, "rows", "write the rows that the others time, for programs in other languages", action,
+      [](const BenchRowsOptions& o) { RunBenchRows(o, std::cout); });
+  AddVocab(*command, options->vocab);
+  command->add_option("--rows", options->rows, "rows of each kind")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->capture_default_str();
+  AddDistributions(*command, options->distributions);
+  command->add_option("--output", options->output_path, "file of fp32; FILE.json says what it has")
+      ->required();
+}
+
+}  // namespace
+
+void AddBench(CLI::App& app, std::function<void()>& action) {
+  CLI::App* const bench =
+      app.add_subcommand("bench", "time it, next to the floor and to its peers");
+  bench->require_subcommand(1);
+  AddSelect(*bench, action, false);
+  AddSelect(*bench, action, true);
+  AddAlgorithms(*bench, action);
+  AddPipeline(*bench, action);
+  AddTune(*bench, action);
+  AddRows(*bench, action);
+}
+
+}  // namespace sluice::cli
