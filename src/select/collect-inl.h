@@ -74,7 +74,7 @@ void CollectRow(const semantics::Row& row, const Cut& cut, CandidateOrder order,
   int32_t* ids = memory.list.ids;
   const size_t kept = CollectKept<Read>(row, cut, xs, ids);
   if (order == CandidateOrder::kByRank) {
-    uint64_t* keys = reinterpret_cast<uint64_t*>(memory.tokens);
+    uint64_t* keys = reinterpret_cast<uint64_t*>(memory.scratch_x);
     for (size_t i = 0; i < kept; ++i) keys[i] = RankKey({xs[i], ids[i]});
     // What lies in xs and ids is in the keys as well, but for the sign of a zero.
     const uint64_t* sorted = SortRankKeys(keys, reinterpret_cast<uint64_t*>(xs), kept);

@@ -13,8 +13,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-template <size_t kVectors>
+template <size_t kSampleVectors>
 struct RowSample {
+  static constexpr size_t kVectors = kSampleVectors;
   HWY_ALIGN float x[kVectors * HWY_MAX_BYTES / sizeof(float)];
   size_t size = 0;  // 0 when the row is too short to be sampled
 

@@ -44,12 +44,13 @@ template <Measure kMeasure>
 Pivots PivotsFromSample(const Elements& list, const KeyRange& range, uint64_t target) {
   const F32 d;
   const size_t lanes = hn::Lanes(d);
-  if (list.size < 4 * kSampleVectors * lanes) return QuartilesOfValues(range);
-  RowSample sample;
-  sample.size = kSampleVectors * lanes;
-  const size_t step = (list.size - lanes) / (kSampleVectors - 1);
+  constexpr size_t kVectors = SmallSample::kVectors;
+  if (list.size < 4 * kVectors * lanes) return QuartilesOfValues(range);
+  SmallSample sample;
+  sample.size = kVectors * lanes;
+  const size_t step = (list.size - lanes) / (kVectors - 1);
   auto mass = hn::Zero(d), moment = mass, second = mass;
-  for (size_t v = 0; v < kSampleVectors; ++v) {
+  for (size_t v = 0; v < kVectors; ++v) {
     const auto key = hn::LoadU(d, list.keys + v * step);
     hn::Store(key, d, sample.x + v * lanes);
     if constexpr (kMeasure != Measure::kCount) {
