@@ -14,6 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
 using U32 = hn::RebindToUnsigned<F32>;
+using VecI32 = hn::Vec<hn::RebindToSigned<F32>>;
 using VecU32 = hn::Vec<U32>;
 
 struct WidePair {
@@ -143,35 +144,6 @@ inline VecF32 GumbelNoise(const NoiseKey& key, VecU32 ids) {
   const BlockVector fine = NoiseBlocks(key, stream, hn::ShiftRight<2>(ids), 1);
   return GumbelOf(high, Choose(fine, ids));
 }
-
-// The noise bits of consecutive tokens, eight vectors of them. Eight tokens share a block of the
-// high bits and four one of the low bits, so three Philox vectors serve where GumbelNoise takes
-// sixteen. Blocks lie in memory in the order of the tokens.
-struct NoiseChunk {
-  HWY_ALIGN uint16_t high[8 * HWY_MAX_BYTES / sizeof(float)];
-  HWY_ALIGN uint32_t low[8 * HWY_MAX_BYTES / sizeof(float)];
-
-  // first_id: a multiple of 8.
-  void Fill(const NoiseKey& key, uint32_t first_id) {
-    const U32 du;
-    const size_t lanes = hn::Lanes(du);
-    const semantics::Stream stream = semantics::GumbelStream(key);
-    auto store = [&](uint32_t first_block, uint32_t plane, uint32_t* to) HWY_ATTR {
-      const BlockVector b = NoiseBlocks(key, stream, hn::Iota(du, first_block), plane);
-      hn::StoreInterleaved4(b.word[0], b.word[1], b.word[2], b.word[3], du, to);
-    };
-    store(first_id / 8, 0, reinterpret_cast<uint32_t*>(high));
-    store(first_id / 4, 1, low);
-    store(first_id / 4 + static_cast<uint32_t>(lanes), 1, low + 4 * lanes);
-  }
-
-  VecF32 Gumbel(size_t vector) const {
-    const U32 du;
-    const hn::Rebind<uint16_t, U32> du16;
-    const size_t at = vector * hn::Lanes(du);
-    return GumbelOf(hn::PromoteTo(du, hn::LoadU(du16, high + at)), hn::LoadU(du, low + at));
-  }
-};
 
 }  // namespace sluice::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
