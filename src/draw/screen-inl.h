@@ -35,13 +35,17 @@ struct ScreenBits {
 };
 
 // Philox4x32-10 with a block in each 64-bit lane, so that no product has to be taken apart: its
-// low half serves as it is, and one shift brings up the high half. What stands in the upper half of
-// a lane means nothing. The first three rounds are half constant, as only the block index varies.
+// low half serves as it is, and one shuffle brings up the high half. What stands in the upper half
+// of a lane means nothing. The first three rounds are half constant, as only the block index
+// varies.
 class ScreenNoise {
  public:
   ScreenNoise(const NoiseKey& key, semantics::Stream stream) {
     const U32 du;
     const U64 dd;
+    m0_ = hn::Set(du, kM0);
+    m1_ = hn::Set(du, kM1);
+    asm("" : "+v"(m0_.raw), "+v"(m1_.raw));  // or gcc makes them anew for every block
     uint32_t k0 = static_cast<uint32_t>(key.seed);
     uint32_t k1 = static_cast<uint32_t>(key.seed >> 32);
     const uint32_t s = static_cast<uint32_t>(stream) | key.choice << 8;
@@ -79,7 +83,7 @@ class ScreenNoise {
   // first_block: id / 8 of the first token.
   HWY_INLINE ScreenBits Bits(uint32_t first_block) const {
     const U32 du;
-    const auto m0 = hn::Set(du, kM0), m1 = hn::Set(du, kM1);
+    const auto m0 = m0_, m1 = m1_;
     const auto index = hn::Add(lane_blocks_, hn::Set(du, first_block));
     auto c0 = hn::Xor(index, xor_index_);
     // Second round.
@@ -118,9 +122,8 @@ class ScreenNoise {
   static HWY_INLINE VecU32 Product(VecU32 a, VecU32 b) {
     return hn::BitCast(U32(), hn::MulEven(a, b));
   }
-  static HWY_INLINE VecU32 High(VecU32 product) {
-    return hn::BitCast(U32(), hn::ShiftRight<32>(hn::BitCast(U64(), product)));
-  }
+  // A shuffle, not a shift: shifts of 512 bits compete with products for the same port.
+  static HWY_INLINE VecU32 High(VecU32 product) { return hn::Shuffle2301(product); }
 
   // Words 0 and 1 of block b hold tokens 8 b to 8 b + 3, words 2 and 3 the next four.
   static HWY_INLINE ScreenBits Arrange(VecU32 c0, VecU32 c1, VecU32 c2, VecU32 c3) {
@@ -145,6 +148,7 @@ class ScreenNoise {
 #endif
   }
 
+  VecU32 m0_, m1_;
   VecU32 lane_blocks_;
   VecU32 xor_index_, xor_second_, xor_third_0_, xor_third_2_, xor_fourth_0_, xor_fourth_2_;
   uint32_t keys_[kFullRounds][2];
@@ -169,20 +173,21 @@ class ScreenBound {
                                   0x1p23));
   }
 
-  template <bool kShifts>
+  // kIsSafe: best is at least -6, and is_near_zero().
+  template <bool kIsSafe>
   HWY_INLINE VecU32 Of(VecF32 x0, VecF32 x1) const {
-    return Pack(Power<kShifts>(x0), Power<kShifts>(x1));
+    return Pack(Power<kIsSafe>(x0), Power<kIsSafe>(x1));
   }
 
-  bool shifts() const { return shifts_; }
+  bool is_near_zero() const { return !shifts_; }
 
  private:
-  // Up to 2^17, and at most 0 where even h = 0 would not do: the caller looks closer anyway.
-  template <bool kShifts>
+  // Below 2^31, and at most 0 where even h = 0 would not do: then h = 0 passes all the same.
+  template <bool kIsSafe>
   HWY_INLINE VecI32 Power(VecF32 x) const {
     const F32 d;
-    const auto y = hn::MulAdd(kShifts ? hn::Sub(x, shift_) : x, slope_, offset_);
-    const auto clamped = hn::Min(y, hn::Set(d, (127.0f + 17.0f) * 0x1p23f));
+    auto clamped = hn::MulAdd(kIsSafe ? x : hn::Sub(x, shift_), slope_, offset_);
+    if constexpr (!kIsSafe) clamped = hn::Min(clamped, hn::Set(d, (127.0f + 17.0f) * 0x1p23f));
 #if HWY_TARGET == HWY_AVX2
     return VecI32{_mm256_cvttps_epi32(_mm256_castsi256_ps(_mm256_cvtps_epi32(clamped.raw)))};
 #else

@@ -91,25 +91,22 @@ class ScreenedDraw {
         noise_(key, semantics::GumbelStream(key)),
         bound_(max, scale) {
     // The noise is above -5.7, so where the maximum is kept nothing below wins.
-    const bool keeps_max = cut.upper == semantics::Infinity() && cut.lower < max;
-    least_score_ = keeps_max ? -6.0f : -semantics::Infinity();
+    keeps_max_ = cut.upper == semantics::Infinity() && cut.lower < max;
+    least_score_ = keeps_max_ ? -6.0f : -semantics::Infinity();
     bound_.Set(least_score_);
   }
 
   int32_t Run() {
-    // Where the Cut keeps few, the values that it drops must not pass for their noise.
-    const bool keeps_few = int64_t{cut_.count} * 2 < row_.size;
-    if (bound_.shifts()) {
-      keeps_few ? Screen<true, true>() : Screen<true, false>();
-    } else {
-      keeps_few ? Screen<false, true>() : Screen<false, false>();
-    }
+    const bool keeps_many = int64_t{cut_.count} * 2 >= row_.size;
+    keeps_max_&& keeps_many&& bound_.is_near_zero() ? Screen<true>() : Screen<false>();
     LookCloser();
     return best_.token.id;
   }
 
  private:
-  template <bool kShifts, bool kKeepsFew>
+  // kIsSafe: the largest value is kept, most others are as well, and none is too large for the
+  // cheaper bound.
+  template <bool kIsSafe>
   void Screen() {
     using Element = typename Read::Element;
     const size_t lanes = hn::Lanes(F32());
@@ -125,25 +122,23 @@ class ScreenedDraw {
         x = end;
       }
       const ScreenBits bits = noise.Bits(static_cast<uint32_t>(first / 8));
-      uint64_t passes = 0;
-      if constexpr (kKeepsFew) {
-        const VecF32 x0 = OrMasked(Read::At(x, 0)), x1 = OrMasked(Read::At(x, lanes));
-        const VecF32 x2 = OrMasked(Read::At(x, 2 * lanes)), x3 = OrMasked(Read::At(x, 3 * lanes));
-        passes = AtMost(bits.first, bound_.Of<kShifts>(x0, x1)) |
-                 uint64_t{AtMost(bits.second, bound_.Of<kShifts>(x2, x3))} << 32;
-      } else {
-        passes = AtMost(bits.first, bound_.Of<kShifts>(Read::At(x, 0), Read::At(x, lanes))) |
-                 uint64_t{AtMost(bits.second, bound_.Of<kShifts>(Read::At(x, 2 * lanes),
-                                                                 Read::At(x, 3 * lanes)))}
-                     << 32;
-      }
+      const uint64_t passes =
+          AtMost(bits.first, bound_.Of<kIsSafe>(Value<kIsSafe>(x, 0), Value<kIsSafe>(x, lanes))) |
+          uint64_t{AtMost(bits.second, bound_.Of<kIsSafe>(Value<kIsSafe>(x, 2 * lanes),
+                                                          Value<kIsSafe>(x, 3 * lanes)))}
+              << 32;
       if (HWY_UNLIKELY(passes != 0)) Note(first, passes);
     }
   }
 
-  HWY_INLINE VecF32 OrMasked(VecF32 x) const {
+  // Where the Cut keeps few, the values that it drops must not pass for their noise.
+  template <bool kIsSafe>
+  HWY_INLINE VecF32 Value(const typename Read::Element* data, size_t i) const {
     const F32 d;
-    return hn::IfThenElse(hn::Ge(x, hn::Set(d, cut_.lower)), x, hn::Set(d, -semantics::Infinity()));
+    const auto x = Read::At(data + i, 0);
+    if constexpr (kIsSafe) return x;
+    const auto masked = hn::Set(d, -semantics::Infinity());
+    return hn::IfThenElse(hn::Ge(x, hn::Set(d, cut_.lower)), x, masked);
   }
 
   // passes: as AtMost, the first two vectors of tokens low.
@@ -190,6 +185,7 @@ class ScreenedDraw {
   KeptTest<Read> is_kept_;
   ScreenNoise noise_;
   ScreenBound bound_;
+  bool keeps_max_;
   float least_score_;
   semantics::Winner best_{0.0f, {0.0f, -1}};
   size_t noted_ = 0;

@@ -159,6 +159,8 @@ bool ThresholdPass(const semantics::Row& row, float threshold, Mask* masks) {
 // Where the largest and the smallest value lie, -inf included. A chunk is small enough to be
 // searched once more and large enough for its maximum to cost nothing.
 constexpr size_t kGroupsInChunk = 64;
+inline size_t ChunkElements() { return kGroupsInChunk * GroupElements(); }
+
 struct Extremes {
   float max = -semantics::Infinity();
   float min = semantics::Infinity();
@@ -166,9 +168,10 @@ struct Extremes {
   bool has_nan = false;
 };
 
-// kMin: whether to look for the minimum as well.
+// kMin: whether the minimum is looked for, and that of each chunk: chunk_minima has room for all of
+// them and one more, for the end of the row.
 template <class Read, bool kMin>
-Extremes FindExtremes(const semantics::Row& row) {
+Extremes FindExtremes(const semantics::Row& row, float* chunk_minima) {
   const F32 d;
   const auto low = hn::Set(d, -semantics::Infinity());
   const auto high = hn::Set(d, semantics::Infinity());
@@ -196,17 +199,44 @@ Extremes FindExtremes(const semantics::Row& row) {
             hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(max0, max1), hn::Max(max2, max3))));
         if (max > found.max) {
           found.max = max;
-          found.max_chunk = chunk;
+          found.max_chunk = chunk * ChunkElements();
         }
         max0 = max1 = max2 = max3 = low;
-        chunk += kGroupsInChunk * GroupElements();
+        if constexpr (kMin) {
+          const float min = hn::GetLane(hn::MinOfLanes(d, hn::Min(min0, min1)));
+          found.min = min < found.min ? min : found.min;
+          chunk_minima[chunk] = min;
+          min0 = min1 = high;
+        }
+        ++chunk;
       });
-  if constexpr (kMin) found.min = hn::GetLane(hn::MinOfLanes(d, hn::Min(min0, min1)));
-  // The end of the row comes after its last chunk.
+  // The end of the row comes behind its last chunk, which may be a part of one.
   const size_t end = static_cast<size_t>(row.size) / GroupElements() * GroupElements();
   found.max_chunk = HWY_MIN(found.max_chunk, end);
   found.has_nan = even.HasSeen() || odd.HasSeen();
   return found;
+}
+
+// How many elements are equal to the minimum.
+template <class Read>
+int64_t CountMinima(const semantics::Row& row, float min, const float* chunk_minima) {
+  const F32 d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t size = static_cast<size_t>(row.size);
+  const size_t groups_end = size / GroupElements() * GroupElements();
+  const auto* data = static_cast<const typename Read::Element*>(row.data);
+  const auto wanted = hn::Set(d, min);
+  size_t count = 0;
+  for (size_t chunk = 0; chunk * ChunkElements() < groups_end; ++chunk) {
+    if (chunk_minima[chunk] > min) continue;
+    const size_t begin = chunk * ChunkElements();
+    const size_t end = HWY_MIN(begin + ChunkElements(), groups_end);
+    for (size_t i = begin; i < end; i += lanes) {
+      count += hn::CountTrue(d, hn::Eq(Read::At(data + i, 0), wanted));
+    }
+  }
+  for (size_t i = groups_end; i < size; ++i) count += Read::One(data, i) == min ? 1 : 0;
+  return static_cast<int64_t>(count);
 }
 
 // The first element equal to a value that the row holds from `begin` on.

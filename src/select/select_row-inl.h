@@ -148,7 +148,7 @@ bool FindCandidates(RowTask& task, float threshold, float expected) {
 
 template <class Read>
 SelectedSet SelectGreedy(RowTask& task) {
-  const Extremes found = FindExtremes<Read, false>(task.row);
+  const Extremes found = FindExtremes<Read, false>(task.row, nullptr);
   task.CountPass();
   const RowStatus status = StatusOf(task.row, found.has_nan, found.max);
   if (status != RowStatus::kOk) return WithStatus(status);
@@ -454,21 +454,21 @@ class TopPSearch {
 template <class Read>
 SelectedSet SelectAll(RowTask& task) {
   const semantics::Row& row = task.row;
-  Extremes found = FindExtremes<Read, true>(row);
+  float* chunk_minima = task.memory.scratch_x;
+  const Extremes found = FindExtremes<Read, true>(row, chunk_minima);
   task.CountPass();
   const RowStatus status = StatusOf(row, found.has_nan, found.max);
   if (status != RowStatus::kOk) return WithStatus(status);
   if (found.max == -semantics::Infinity()) return WithStatus(RowStatus::kEmptySupport);
-  int64_t finite = row.size;
-  if (found.min == -semantics::Infinity()) {
-    found.min = LowestFinite<Read>(row);
-    finite = CountIn<Read>(row, kLowestFinite).at_least;
-    task.CountPass();
-    task.CountPass();
+  if (found.min > -semantics::Infinity()) {
+    const int64_t ties = CountMinima<Read>(row, found.min, chunk_minima);
+    return SetOf(found.max, found.min, row.size - ties, ties);
   }
-  const int64_t ties = CountIn<Read>(row, found.min).equal;
+  const float lowest = LowestFinite<Read>(row);
+  const Counts counts = CountIn<Read>(row, lowest);
   task.CountPass();
-  return SetOf(found.max, found.min, finite - ties, ties);
+  task.CountPass();
+  return SetOf(found.max, lowest, counts.at_least - counts.equal, counts.equal);
 }
 
 // What selects where the certified ways do not.
