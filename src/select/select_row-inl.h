@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "select/policy.h"
 #include "select/select_table.h"
 #include "semantics/select_row.h"
 
@@ -474,31 +475,56 @@ SelectedSet SelectAll(RowTask& task) {
 // What selects where the certified ways do not.
 constexpr SelectAlgorithm kForTheRest = SelectAlgorithm::kPivot;
 
+#if HWY_TARGET == HWY_AVX2
+constexpr Backend kThisBackend = Backend::kCpuAvx2;
+#else
+constexpr Backend kThisBackend = Backend::kCpuAvx512;
+#endif
+
+// Whether there is a certified way to what is asked for.
+inline bool IsCovered(const RowRequest& request) {
+  const SelectParams& params = request.params;
+  const Profile& profile = params.profile;
+  const bool has_top_k = params.top_k > 0 && params.top_k < request.row.size;
+  const bool has_top_p = params.top_p < 1.0f;
+  if (request.wants_masses) return false;
+  return semantics::IsGreedy(params) ||
+         (params.min_p == 0.0f && params.top_n_sigma == 0.0f && params.typical_p == 1.0f &&
+          params.xtc_probability == 0.0f &&
+          !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
+          !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint));
+}
+
+// The algorithm that runs: the policy table says which for kAuto.
+inline SelectAlgorithm AlgorithmFor(const RowRequest& request) {
+  SelectAlgorithm algorithm = request.algorithm;
+  if (algorithm == SelectAlgorithm::kAuto) {
+    // One pass is all that these two take.
+    const SelectKind kind = KindOf(request.params, request.row.size);
+    const bool is_one_pass =
+        semantics::IsGreedy(request.params) || (kind == SelectKind::kOther && IsCovered(request));
+    algorithm = is_one_pass ? SelectAlgorithm::kCertified
+                            : ChooseAlgorithm(kThisBackend, kind, request.row.size);
+  }
+  return algorithm == SelectAlgorithm::kCertified && !IsCovered(request) ? kForTheRest : algorithm;
+}
+
 template <class Read>
 SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   const semantics::Row& row = request.row;
   const SelectParams& params = request.params;
-  RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
   if (!semantics::AreValid(params, request.limits) || !semantics::IsValid(request.key)) {
     return WithStatus(RowStatus::kBadParam);
   }
-  if (request.algorithm != SelectAlgorithm::kAuto &&
-      request.algorithm != SelectAlgorithm::kCertified) {
-    return SelectFromList<Read>(request, request.algorithm, workspace);
+  const SelectAlgorithm algorithm = AlgorithmFor(request);
+  if (algorithm != SelectAlgorithm::kCertified) {
+    return SelectFromList<Read>(request, algorithm, workspace);
   }
-  const Profile& profile = params.profile;
+  RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
   const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
-  const bool has_top_p = params.top_p < 1.0f;
-  const bool is_covered = params.min_p == 0.0f && params.top_n_sigma == 0.0f &&
-                          params.typical_p == 1.0f && params.xtc_probability == 0.0f &&
-                          !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
-                          !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint);
-  if (request.wants_masses || !(is_covered || semantics::IsGreedy(params))) {
-    return SelectFromList<Read>(request, kForTheRest, workspace);
-  }
   SelectedSet selected = semantics::IsGreedy(params) ? SelectGreedy<Read>(task)
                          : has_top_k                 ? SelectTopK<Read>(task)
-                         : has_top_p                 ? TopPSearch<Read>(task).Run()
+                         : params.top_p < 1.0f       ? TopPSearch<Read>(task).Run()
                                                      : SelectAll<Read>(task);
   selected.work = {SelectAlgorithm::kCertified, task.elements_read};
   return selected;
