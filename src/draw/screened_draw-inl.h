@@ -122,11 +122,11 @@ class ScreenedDraw {
         x = end;
       }
       const ScreenBits bits = noise.Bits(static_cast<uint32_t>(first / 8));
-      const uint64_t passes =
-          AtMost(bits.first, bound_.Of<kIsSafe>(Value<kIsSafe>(x, 0), Value<kIsSafe>(x, lanes))) |
-          uint64_t{AtMost(bits.second, bound_.Of<kIsSafe>(Value<kIsSafe>(x, 2 * lanes),
-                                                          Value<kIsSafe>(x, 3 * lanes)))}
-              << 32;
+      const auto bound =
+          bound_.Of<kIsSafe>(Value<kIsSafe>(x, 0), Value<kIsSafe>(x, lanes),
+                             Value<kIsSafe>(x, 2 * lanes), Value<kIsSafe>(x, 3 * lanes));
+      const uint64_t passes = AtMost(bits.first, bound) | uint64_t{AtMost(bits.second, bound)}
+                                                              << 32;
       if (HWY_UNLIKELY(passes != 0)) Note(first, passes);
     }
   }

@@ -38,7 +38,7 @@ ListedRow ListRow(const semantics::Row& row, float* values) {
     const auto present = hn::Gt(x, masked);
     checksum = hn::Add(checksum, x);
     max = hn::Max(max, x);
-    listed.size += hn::CompressStore(x, present, d, values + listed.size);
+    listed.size += CompressTo(d, x, present, values + listed.size);
   }
   listed.max = hn::GetLane(hn::MaxOfLanes(d, max));
   listed.checksum = hn::GetLane(hn::SumOfLanes(d, checksum));

@@ -418,7 +418,7 @@ class TopPSearch {
     const double missing =
         static_cast<double>(TargetOf(static_cast<uint64_t>(rest))) - static_cast<double>(mass_);
     const double share = std::clamp(missing / std::max(rest, 1.0), 0.0, 1.0);
-    constexpr size_t kVectors = 256;
+    constexpr size_t kVectors = 128;
     RowSample<kVectors> sample;
     sample.template Take<Read>(row_);
     if (sample.size == 0) return {kLowestFinite, semantics::Infinity()};

@@ -9,6 +9,7 @@
 #endif
 
 #include "select/algorithms/boundary.h"
+#include "support/compress-inl.h"
 #include "support/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,9 +97,9 @@ HWY_INLINE size_t Compact(const float* keys, const float* weights, size_t size, 
     const auto mask = belongs(key, weight);
     if (hn::AllFalse(d, mask)) continue;
     if constexpr (kMeasure != Measure::kCount) {
-      hn::CompressStore(weight, mask, d, to_weights + count);
+      CompressTo(d, weight, mask, to_weights + count);
     }
-    count += hn::CompressStore(key, mask, d, to_keys + count);
+    count += CompressTo(d, key, mask, to_keys + count);
   }
   PadKeys(to_keys, count);
   return count;

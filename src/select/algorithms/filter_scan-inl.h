@@ -40,9 +40,9 @@ HWY_INLINE Tally<kMeasure> MoveAndTally(const float* keys, const float* weights,
         const auto mask = belongs(key, weight);
         tally.Add(counts(key, mask), weight);
         if constexpr (kMeasure != Measure::kCount) {
-          hn::CompressStore(weight, mask, d, to.weights + count);
+          CompressTo(d, weight, mask, to.weights + count);
         }
-        count += hn::CompressStore(key, mask, d, to.keys + count);
+        count += CompressTo(d, key, mask, to.keys + count);
       },
       [&]() HWY_ATTR { tally.EndBlock(); });
   PadKeys(to.keys, count);
