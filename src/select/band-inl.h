@@ -15,6 +15,7 @@ namespace sluice::HWY_NAMESPACE {
 struct BandPass {
   uint64_t mass = 0;        // below the limit
   uint64_t mass_above = 0;  // between the band and the limit
+  size_t above = 0;         // how many elements are
   size_t size = 0;          // of the band, whose values lie in x
 };
 
@@ -28,11 +29,17 @@ BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
   BandPass pass;
   RowWeightSum mass, above;
   size_t size = 0;
+  size_t count_above = 0;
   const auto see = [&](VecF32 v) HWY_ATTR {
     const auto is_below = hn::Lt(v, vlimit);
     const auto is_in = hn::And(hn::Ge(v, vlow), kReachesLimit ? is_below : hn::Le(v, vhigh));
     size += CompressTo(d, v, is_in, x + size);
     return hn::IfThenElseZero(is_below, weigh(v));
+  };
+  const auto above_band = [&](VecF32 v, VecF32 weights) HWY_ATTR {
+    const auto is_above = hn::And(hn::Gt(v, vhigh), hn::Lt(v, vlimit));
+    count_above += hn::CountTrue(d, is_above);
+    return hn::IfThenElseZero(is_above, weights);
   };
   ForEachGroup<Read>(
       row, Padding::kMasked, RowWeightSum::kGroupsInBlock,
@@ -56,6 +63,7 @@ BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
   if constexpr (!kReachesLimit) pass.mass_above = above.Total();
   hn::StoreU(hn::Set(d, -semantics::Infinity()), d, x + size);
   pass.size = size;
+  pass.above = count_above;
   return pass;
 }
 

@@ -160,13 +160,16 @@ void Collect(const semantics::Row& row, float threshold, const Mask* masks, uint
   list.Pad();
 }
 
-inline float MaxOf(const CandidateList& list) {
+// Of size floats, padded with -inf.
+inline float MaxOf(const float* x, size_t size) {
   const F32 d;
   auto max = hn::Set(d, -semantics::Infinity());
-  for (size_t i = 0; i < static_cast<size_t>(list.size); i += hn::Lanes(d)) {
-    max = hn::Max(max, hn::LoadU(d, list.x + i));
-  }
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) max = hn::Max(max, hn::LoadU(d, x + i));
   return hn::GetLane(hn::MaxOfLanes(d, max));
+}
+
+inline float MaxOf(const CandidateList& list) {
+  return MaxOf(list.x, static_cast<size_t>(list.size));
 }
 
 // Of size floats, padded with -inf, which does not count.

@@ -120,6 +120,9 @@ class SampledShares {
     return total_ > 0.0f && safe > 0.0 ? ValueAt(safe) : semantics::Infinity();
   }
 
+  // Nothing but one value was seen.
+  bool IsFlat() const { return min_ == max_; }
+
  private:
   VecF32 WeightAt(size_t i, VecF32 x) const {
     const F32 d;
@@ -185,6 +188,10 @@ inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t ta
   return {scratch_x, scratch_weights, kept};
 }
 
+inline bool AreAllEqual(const Measured& list) {
+  return MinOf(list.x, list.size) == MaxOf(list.x, list.size);
+}
+
 // The list holds `all`, which is at least the target. scratch_x, scratch_weights: as long as the
 // list, which is left as it is.
 template <bool kByMass>
@@ -216,6 +223,7 @@ Boundary NarrowToBoundary(Measured list, uint64_t all, uint64_t target, float* s
                          static_cast<double>(HWY_MAX(all, uint64_t{1}));
     const SampledShares shares(
         {sample_x, kByMass ? sample_weights : nullptr, kSampleVectors * hn::Lanes(d)});
+    if (shares.IsFlat() && AreAllEqual(list)) break;  // so many ties that a bracket would cost more
     const Bracket bracket{shares.Low(share), shares.High(share)};
     const Extent above = MeasureFrom<kByMass, false>(list, bracket.high);
     const Extent from = MeasureFrom<kByMass, true>(list, bracket.low);
@@ -249,8 +257,13 @@ Boundary NarrowToBoundary(Measured list, uint64_t all, uint64_t target, float* s
     list = {scratch_x, kByMass ? scratch_weights : nullptr, kept};
     if (!has_shrunk) break;
   }
-  CandidateList view{const_cast<float*>(list.x), nullptr, static_cast<int64_t>(list.size)};
-  found.value = LargestValue(MinOf(list.x, list.size), MaxOf(view), [&](float value) HWY_ATTR {
+  found.value = MinOf(list.x, list.size);
+  const float max = MaxOf(list.x, list.size);
+  if (found.value == max) {
+    found.ties = static_cast<int64_t>(list.size);
+    return found;
+  }
+  found.value = LargestValue(found.value, max, [&](float value) HWY_ATTR {
     return found.mass_above + MeasureFrom<kByMass, true>(list, value).amount >= target;
   });
   const Extent above = MeasureFrom<kByMass, false>(list, found.value);

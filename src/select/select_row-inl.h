@@ -402,12 +402,8 @@ class TopPSearch {
       }
       const MassBoundary boundary =
           FindMassBoundary(task_.memory, band, mass, max_, scale_, target - above, rule_);
-      if (reaches_limit) {
-        return SetOf(max_, boundary.at.value, candidates + boundary.at.above, boundary.ties_kept);
-      }
-      const Counts counts = CountIn<Read>(row_, boundary.at.value);
-      task_.CountPass();
-      return SetOf(max_, boundary.at.value, counts.at_least - counts.equal, boundary.ties_kept);
+      const int64_t tokens_above = candidates + static_cast<int64_t>(pass.above);
+      return SetOf(max_, boundary.at.value, tokens_above + boundary.at.above, boundary.ties_kept);
     }
   }
 
