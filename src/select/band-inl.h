@@ -50,9 +50,7 @@ BandPass PassBand(const semantics::Row& row, float low, float high, float limit,
         const auto w3 = see(x3);
         mass.Add(w0, w1, w2, w3);
         if constexpr (!kReachesLimit) {
-          above.Add(
-              hn::IfThenElseZero(hn::Gt(x0, vhigh), w0), hn::IfThenElseZero(hn::Gt(x1, vhigh), w1),
-              hn::IfThenElseZero(hn::Gt(x2, vhigh), w2), hn::IfThenElseZero(hn::Gt(x3, vhigh), w3));
+          above.Add(above_band(x0, w0), above_band(x1, w1), above_band(x2, w2), above_band(x3, w3));
         }
       },
       [&]() HWY_ATTR {

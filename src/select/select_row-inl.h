@@ -43,7 +43,10 @@ struct RowMemory {
   float* scratch_weights;
 
   static constexpr size_t kMaxLanes = 16;
-  static size_t Padded(int64_t vocab) { return static_cast<size_t>(vocab) + 4 * kMaxLanes; }
+  // Room for four vectors more, and a multiple of a vector, so that every array is aligned.
+  static size_t Padded(int64_t vocab) {
+    return (static_cast<size_t>(vocab) + 5 * kMaxLanes - 1) / kMaxLanes * kMaxLanes;
+  }
   static size_t Bytes(int64_t vocab) {
     return Padded(vocab) * 5 * sizeof(float) + (Padded(vocab) / 64 + 1) * sizeof(uint64_t);
   }
@@ -251,12 +254,9 @@ class TopPSearch {
     sample.Take<Read>(row_);
     threshold_ = GaussianThreshold(sample, row_.size, kAim);
     MassInterval rest = GuessAndSum<kFirstDegree>();
-    if (list_.size == 0 && !has_nan_) {  // the body's outliers are all below it
+    if (list_.size == 0 && !has_nan_ && threshold_ != kLowestFinite) {
+      // Nothing is as far above the body as a Gaussian's outliers. The sample itself reaches this:
       threshold_ = SampledThreshold(sample, row_.size, static_cast<int64_t>(kAim));
-      rest = GuessAndSum<kFirstDegree>();
-    }
-    if (list_.size == 0 && !has_nan_) {
-      threshold_ = kLowestFinite;
       rest = GuessAndSum<kFirstDegree>();
     }
     const RowStatus status = StatusOf(row_, has_nan_, max_);
@@ -296,7 +296,7 @@ class TopPSearch {
 
   // What is known of the mass below the threshold when nothing was summed.
   MassInterval Unknown() const {
-    return {0, static_cast<uint64_t>(row_.size) * semantics::kFullWeight};
+    return {0, static_cast<uint64_t>(row_.size - list_.size) * semantics::kFullWeight};
   }
 
   // Candidates from the threshold on, weighed, and an interval for the mass below it.
@@ -352,10 +352,10 @@ class TopPSearch {
     const double of_candidates = SumPowers(list_.x, static_cast<size_t>(list_.size), terms);
     const double rest = std::max(0.0, sum - of_candidates);
     const double doubt =
-        PowerTerms<kDegree>::RelativeError() * 1.01 * rest + kPowerSumError * (sum + of_candidates);
+        PowerTerms<kDegree>::RelativeError() * rest + kPowerSumError * (sum + of_candidates);
     const double unit = 0x1p40 * std::exp2((terms.reference() - static_cast<double>(max_)) *
                                            static_cast<double>(scale_));
-    // Each weight is rounded down by less than one unit, and 2^-40 of a unit is cut off below.
+    // Each weight is rounded down by less than one unit; a masked token's term is below 2^-60.
     const double least =
         std::max(0.0, (rest - doubt) * unit - static_cast<double>(row_.size)) * (1.0 - 1e-9);
     const double most = (rest + doubt) * unit * (1.0 + 1e-9) + 1.0;
@@ -390,6 +390,9 @@ class TopPSearch {
       const uint64_t above = mass_ + pass.mass_above;
       const uint64_t target = TargetOf(pass.mass);
       if (above >= target) {  // the boundary lies above the band
+        // Not above the threshold, or the candidates would have decided; should it ever, all tokens
+        // do.
+        if (reaches_limit) return SelectAmongAll();
         bracket = {bracket.high, semantics::Infinity()};
         continue;
       }
@@ -405,6 +408,13 @@ class TopPSearch {
       const int64_t tokens_above = candidates + static_cast<int64_t>(pass.above);
       return SetOf(max_, boundary.at.value, tokens_above + boundary.at.above, boundary.ties_kept);
     }
+  }
+
+  SelectedSet SelectAmongAll() {
+    threshold_ = kLowestFinite;
+    SelectedSet selected;
+    Decide(GuessAndSum<kFirstDegree>(), selected);
+    return selected;
   }
 
   // Values around the boundary below the threshold; up to +inf, when there are few between them and

@@ -1,5 +1,4 @@
 // The weight of semantics/weight.h on vectors, bit for bit, and exact sums of weights.
-//
 #include "semantics/weight.h"
 
 #if defined(SLUICE_SUPPORT_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -117,7 +116,7 @@ class RowWeightSum {
                                hn::Add(hn::Sub(large2_, start), hn::Sub(large3_, start)));
     wide_ = hn::Add(wide_, hn::Add(Widened(large), hn::Add(Widened(hn::Add(rest0_, rest1_)),
                                                            Widened(hn::Add(rest2_, rest3_)))));
-    Clear1();
+    ClearBlock();
     if (++blocks_ == 128) Flush();
   }
   HWY_INLINE uint64_t Total() {
@@ -140,13 +139,13 @@ class RowWeightSum {
     return hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, x)),
                    hn::PromoteTo(dd, hn::UpperHalf(half, x)));
   }
-  HWY_INLINE void Clear1() {
+  HWY_INLINE void ClearBlock() {
     const F32 d;
     large0_ = large1_ = large2_ = large3_ = hn::Set(d, kStart);
     rest0_ = rest1_ = rest2_ = rest3_ = hn::Zero(d);
   }
   HWY_INLINE void Clear() {
-    Clear1();
+    ClearBlock();
     wide_ = hn::Zero(Doubles());
     blocks_ = 0;
   }
