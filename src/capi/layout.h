@@ -27,12 +27,12 @@ constexpr bool SameField() {
 template <typename C>
 struct CppOf {};
 
-#define SLUICE_SAME_STRUCT(c, cpp)                                                      \
+#define SLUICE_SAME_STRUCT(c, cpp)                                                    \
   static_assert(std::is_standard_layout_v<cpp> && std::is_trivially_copyable_v<cpp>); \
-  static_assert(sizeof(c) == sizeof(cpp) && alignof(c) == alignof(cpp));               \
-  template <>                                                                          \
-  struct CppOf<c> {                                                                    \
-    using type = cpp;                                                                  \
+  static_assert(sizeof(c) == sizeof(cpp) && alignof(c) == alignof(cpp));              \
+  template <>                                                                         \
+  struct CppOf<c> {                                                                   \
+    using type = cpp;                                                                 \
   }
 #define SLUICE_SAME_FIELD(c, cpp, field)                     \
   static_assert(offsetof(c, field) == offsetof(cpp, field)); \
@@ -42,13 +42,13 @@ SLUICE_SAME_STRUCT(sluice_device, Device);
 SLUICE_SAME_FIELD(sluice_device, Device, kind);
 SLUICE_SAME_FIELD(sluice_device, Device, index);
 
-#define SLUICE_SAME_VIEW(c, cpp, width)  \
-  SLUICE_SAME_STRUCT(c, cpp);            \
-  SLUICE_SAME_FIELD(c, cpp, data);       \
-  SLUICE_SAME_FIELD(c, cpp, rows);       \
-  SLUICE_SAME_FIELD(c, cpp, width);      \
-  SLUICE_SAME_FIELD(c, cpp, stride);     \
-  SLUICE_SAME_FIELD(c, cpp, dtype);      \
+#define SLUICE_SAME_VIEW(c, cpp, width) \
+  SLUICE_SAME_STRUCT(c, cpp);           \
+  SLUICE_SAME_FIELD(c, cpp, data);      \
+  SLUICE_SAME_FIELD(c, cpp, rows);      \
+  SLUICE_SAME_FIELD(c, cpp, width);     \
+  SLUICE_SAME_FIELD(c, cpp, stride);    \
+  SLUICE_SAME_FIELD(c, cpp, dtype);     \
   SLUICE_SAME_FIELD(c, cpp, device)
 SLUICE_SAME_VIEW(sluice_matrix_view, MatrixView, columns);
 SLUICE_SAME_VIEW(sluice_logits_view, LogitsView, vocab);

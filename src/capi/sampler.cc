@@ -1,4 +1,5 @@
-// The Sampler behind an opaque handle, with the memory that turning C arguments into C++ ones takes.
+// The Sampler behind an opaque handle, with the memory that turning C arguments into C++ ones
+// takes.
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,12 +49,10 @@ StepRequest ToStepRequest(const sluice_step_request& c) {
 }
 
 StepOutput ToStepOutput(const sluice_step_output& c) {
-  return {Structs("tokens", c.tokens, c.token_count),
-          Elements("emitted", c.emitted, c.emitted_count),
-          ToLogprobLists("logprobs", c.logprobs),
-          Elements("kept", c.kept, c.kept_count),
-          Structs("masses", c.masses, c.mass_count),
-          ToCpp(c.adjusted)};
+  return {
+      Structs("tokens", c.tokens, c.token_count), Elements("emitted", c.emitted, c.emitted_count),
+      ToLogprobLists("logprobs", c.logprobs),     Elements("kept", c.kept, c.kept_count),
+      Structs("masses", c.masses, c.mass_count),  ToCpp(c.adjusted)};
 }
 
 }  // namespace

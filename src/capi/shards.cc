@@ -9,9 +9,8 @@ namespace {
 
 ShardInput ToShardInput(const sluice_shard_input* input) {
   const sluice_shard_input& c = Deref("input", input);
-  return {Structs("shards", c.shards, c.shard_count),
-          ToSelectParams("", c.params, c.param_count), ToNoiseKeys("", c.keys, c.key_count),
-          ToCpp(c.limits)};
+  return {Structs("shards", c.shards, c.shard_count), ToSelectParams("", c.params, c.param_count),
+          ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits)};
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ TEST(CGuard, TurnsEveryKindOfExceptionIntoAStatus) {
   struct Derived : Error {
     using Error::Error;
   };
-  EXPECT_EQ(Guarded([] { throw Derived(ErrorCode::kExhausted, "a", "b", "c"); }),
-            SLUICE_EXHAUSTED);
+  EXPECT_EQ(Guarded([] { throw Derived(ErrorCode::kExhausted, "a", "b", "c"); }), SLUICE_EXHAUSTED);
   EXPECT_EQ(Guarded([] { throw std::bad_alloc(); }), SLUICE_OUT_OF_MEMORY);
   EXPECT_STREQ(sluice_last_error(), "out of memory");
   ExpectParts("", "", "");

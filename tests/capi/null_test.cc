@@ -63,9 +63,7 @@ struct Case {
   std::string allowed = "a pointer to the elements";
 };
 
-std::string Message(const Case& c) {
-  return c.parameter + " = null is not allowed: " + c.allowed;
-}
+std::string Message(const Case& c) { return c.parameter + " = null is not allowed: " + c.allowed; }
 
 TEST(CNull, StructsAndResults) {
   const std::string pointer = "a pointer";
@@ -76,16 +74,14 @@ TEST(CNull, StructsAndResults) {
        "execution", pointer},
       {[](Call& c) { return sluice_select_workspace_bytes(&c.logits, &c.execution, nullptr); },
        "bytes", pointer},
-      {[](Call& c) { return sluice_select(nullptr, &c.cut, 1, &c.mass, 1, &c.execution); },
-       "input", pointer},
-      {[](Call& c) { return sluice_select(&c.input, &c.cut, 1, &c.mass, 1, nullptr); },
-       "execution", pointer},
+      {[](Call& c) { return sluice_select(nullptr, &c.cut, 1, &c.mass, 1, &c.execution); }, "input",
+       pointer},
+      {[](Call& c) { return sluice_select(&c.input, &c.cut, 1, &c.mass, 1, nullptr); }, "execution",
+       pointer},
       {[](Call& c) { return sluice_mask(nullptr, &c.cut, 1, &c.execution); }, "logits", pointer},
       {[](Call& c) { return sluice_mask(&c.mutable_logits, &c.cut, 1, nullptr); }, "execution",
        pointer},
-      {[](Call& c) {
-         return sluice_kept_bitmask(nullptr, &c.cut, 1, &c.bitmask, 1, &c.execution);
-       },
+      {[](Call& c) { return sluice_kept_bitmask(nullptr, &c.cut, 1, &c.bitmask, 1, &c.execution); },
        "logits", pointer},
       {[](Call& c) { return sluice_kept_bitmask(&c.logits, &c.cut, 1, &c.bitmask, 1, nullptr); },
        "execution", pointer},
@@ -125,8 +121,8 @@ TEST(CNull, StructsAndResults) {
        "execution", pointer},
       {[](Call& c) { return sluice_topk_workspace_bytes(nullptr, &c.execution, &c.bytes); },
        "input", pointer},
-      {[](Call& c) { return sluice_topk_workspace_bytes(&c.topk, &c.execution, nullptr); },
-       "bytes", pointer},
+      {[](Call& c) { return sluice_topk_workspace_bytes(&c.topk, &c.execution, nullptr); }, "bytes",
+       pointer},
       {[](Call& c) {
          return sluice_topk(nullptr, c.ids, 2, c.floats, 2, &c.row_status, 1, &c.execution);
        },
@@ -235,9 +231,7 @@ TEST(CNull, Arrays) {
       {[](Call& c) { return sluice_select(&c.input, &c.cut, 1, nullptr, 1, &c.execution); },
        "masses"},
       {[](Call& c) { return sluice_mask(&c.mutable_logits, nullptr, 1, &c.execution); }, "cuts"},
-      {[](Call& c) {
-         return sluice_kept_bitmask(&c.logits, &c.cut, 1, nullptr, 1, &c.execution);
-       },
+      {[](Call& c) { return sluice_kept_bitmask(&c.logits, &c.cut, 1, nullptr, 1, &c.execution); },
        "bitmask"},
       {with(collect, [](Call& c) { c.candidates.offsets = nullptr; }), "candidates.offsets"},
       {with(collect, [](Call& c) { c.candidates.ids = nullptr; }), "candidates.ids"},
@@ -291,9 +285,11 @@ TEST(CNull, Sampler) {
   sluice_sampler_options_init(&options);
   options.vocab = 4;
   options.max_requests = 1;
-  ExpectFailure(sluice_sampler_create(&options, nullptr), "sampler = null is not allowed: a pointer");
+  ExpectFailure(sluice_sampler_create(&options, nullptr),
+                "sampler = null is not allowed: a pointer");
   auto* sampler = reinterpret_cast<sluice_sampler*>(&options);
-  ExpectFailure(sluice_sampler_create(nullptr, &sampler), "options = null is not allowed: a pointer");
+  ExpectFailure(sluice_sampler_create(nullptr, &sampler),
+                "options = null is not allowed: a pointer");
   EXPECT_EQ(sampler, nullptr);
   ExpectOk(sluice_sampler_create(&options, &sampler));
 
@@ -375,8 +371,7 @@ TEST(CAbi, AnotherHeaderIsRefused) {
     options.abi_version = version;
     sluice_sampler* sampler = nullptr;
     ExpectFailure(sluice_sampler_create(&options, &sampler),
-                  "options.abi_version = " + std::to_string(version) + allowed,
-                  SLUICE_UNAVAILABLE);
+                  "options.abi_version = " + std::to_string(version) + allowed, SLUICE_UNAVAILABLE);
   }
 }
 

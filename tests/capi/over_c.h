@@ -78,9 +78,9 @@ inline void Collect(const SelectInput& input, std::span<const Cut> cuts, Candida
                     const Candidates& out, const Execution& execution) {
   const sluice_select_input c = AsC(input);
   const sluice_execution c_execution = AsC(execution);
-  const sluice_candidates candidates = {
-      out.offsets.data(), out.offsets.size(), out.ids.data(),     out.ids.size(),
-      out.logits.data(),  out.logits.size(),  out.weights.data(), out.weights.size()};
+  const sluice_candidates candidates = {out.offsets.data(), out.offsets.size(), out.ids.data(),
+                                        out.ids.size(),     out.logits.data(),  out.logits.size(),
+                                        out.weights.data(), out.weights.size()};
   Check(sluice_collect(&c, DataAsC<sluice_cut>(cuts), cuts.size(),
                        static_cast<sluice_candidate_order>(order), &candidates, &c_execution));
 }
@@ -101,9 +101,9 @@ inline void Sample(const SelectInput& input, DrawMethod method, std::span<TokenR
 }
 inline void Logprobs(const LogprobInput& input, std::span<TokenResult> results,
                      const LogprobLists& lists, const Execution& execution) {
-  const sluice_logprob_input c = {
-      AsC<sluice_logits_view>(input.logits), static_cast<sluice_logprob_mode>(input.mode),
-      DataAsC<sluice_select_params>(input.params), input.params.size()};
+  const sluice_logprob_input c = {AsC<sluice_logits_view>(input.logits),
+                                  static_cast<sluice_logprob_mode>(input.mode),
+                                  DataAsC<sluice_select_params>(input.params), input.params.size()};
   const sluice_logprob_lists c_lists = AsC(lists);
   const sluice_execution c_execution = AsC(execution);
   Check(sluice_logprobs(&c, DataAsC<sluice_token_result>(results), results.size(), &c_lists,
@@ -138,8 +138,7 @@ inline void Project(const DenseHead& head, const MatrixView& hidden,
   Check(sluice_project(&c, &c_hidden, query_start_loc.data(), query_start_loc.size(), &c_logits,
                        &c_execution));
 }
-inline void SelectShards(const ShardInput& input, std::span<Cut> cuts,
-                         const Execution& execution) {
+inline void SelectShards(const ShardInput& input, std::span<Cut> cuts, const Execution& execution) {
   const sluice_shard_input c = AsC(input);
   const sluice_execution c_execution = AsC(execution);
   Check(sluice_select_shards(&c, DataAsC<sluice_cut>(cuts), cuts.size(), &c_execution));
@@ -150,13 +149,12 @@ inline Cut ShardCut(const Cut& cut, int64_t ties_before_upper, int64_t ties_befo
   Check(sluice_shard_cut(&c, ties_before_upper, ties_before_lower, &part));
   return AsC<Cut>(part);
 }
-inline void SampleShards(const ShardInput& input, DrawMethod method,
-                         std::span<TokenResult> results, const Execution& execution) {
+inline void SampleShards(const ShardInput& input, DrawMethod method, std::span<TokenResult> results,
+                         const Execution& execution) {
   const sluice_shard_input c = AsC(input);
   const sluice_execution c_execution = AsC(execution);
   Check(sluice_sample_shards(&c, static_cast<sluice_draw_method>(method),
-                             DataAsC<sluice_token_result>(results), results.size(),
-                             &c_execution));
+                             DataAsC<sluice_token_result>(results), results.size(), &c_execution));
 }
 
 class Sampler {

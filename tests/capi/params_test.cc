@@ -29,10 +29,10 @@ constexpr sluice_sampling_params SamplingDefaults() {
 constexpr sluice_select_params kSelect = SelectDefaults();
 constexpr sluice_sampling_params kSampling = SamplingDefaults();
 
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)           \
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)                   \
   static_assert(std::is_same_v<decltype(kSelect.name), decltype(SelectParams{}.name)>);     \
   static_assert(std::is_same_v<decltype(kSampling.name), decltype(SamplingParams{}.name)>); \
-  static_assert(kSelect.name == SelectParams{}.name);                               \
+  static_assert(kSelect.name == SelectParams{}.name);                                       \
   static_assert(kSampling.name == SelectParams{}.name);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
   static_assert(std::is_same_v<decltype(kSampling.name), type>);           \

@@ -99,8 +99,8 @@ TEST_P(CRows, Mask) {
     const size_t other_at = static_cast<size_t>(static_cast<const std::byte*>(other.view().data) -
                                                 other.bytes().data());
     const size_t size = s.rows() * static_cast<size_t>(s.batch.view().stride) * SizeOf(dtype());
-    EXPECT_TRUE(SameSequence(other.bytes().subspan(other_at, size),
-                             s.batch.bytes().subspan(at, size)));
+    EXPECT_TRUE(
+        SameSequence(other.bytes().subspan(other_at, size), s.batch.bytes().subspan(at, size)));
   });
 }
 
@@ -128,9 +128,14 @@ TEST_P(CRows, Collect) {
       std::vector<int32_t> ids(total);
       std::vector<float> logits(total);
       std::vector<uint64_t> weights(total);
-      const sluice_candidates candidates = {
-          expected.offsets.data(), expected.offsets.size(), ids.data(),     total,
-          logits.data(),           total,                   weights.data(), total};
+      const sluice_candidates candidates = {expected.offsets.data(),
+                                            expected.offsets.size(),
+                                            ids.data(),
+                                            total,
+                                            logits.data(),
+                                            total,
+                                            weights.data(),
+                                            total};
       ExpectOk(sluice_collect(&input, DataAsC<sluice_cut>(s.cuts), s.rows(),
                               static_cast<sluice_candidate_order>(order), &candidates, &execution));
       EXPECT_TRUE(SameSequence(ids, expected.ids));
@@ -268,8 +273,8 @@ TEST_P(CRows, Project) {
               s.execution);
       const sluice_dense_head head = {AsC<sluice_matrix_view>(matrix), bias.data(), tokens};
       const auto hidden = AsC<sluice_matrix_view>(matrix);
-      const sluice_mutable_logits_view out = {logits.data(), out_rows, vocab, vocab, SLUICE_F32,
-                                              {SLUICE_CPU, 0}};
+      const sluice_mutable_logits_view out = {logits.data(), out_rows,   vocab,
+                                              vocab,         SLUICE_F32, {SLUICE_CPU, 0}};
       const sluice_execution execution = AsC(s.execution);
       size_t bytes = 1;
       ExpectOk(sluice_project_workspace_bytes(&head, &hidden, &execution, &bytes));
@@ -324,8 +329,7 @@ TEST_P(CRows, ParallelForIsTheCallers) {
   execution.parallel = backwards;
   const sluice_select_input input = AsC(s.input());
   std::vector<Cut> cuts(s.rows());
-  ExpectOk(
-      sluice_select(&input, DataAsC<sluice_cut>(cuts), s.rows(), nullptr, 0, &execution));
+  ExpectOk(sluice_select(&input, DataAsC<sluice_cut>(cuts), s.rows(), nullptr, 0, &execution));
   EXPECT_TRUE(SameSequence(cuts, s.cuts));
   EXPECT_EQ(rows_run, s.batch.view().rows);
 }

@@ -61,8 +61,7 @@ TEST_P(CSamplerLife, IsThatOfTheCppSampler) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(seed);
-    const SamplerOptions options{
-        .vocab = kVocab, .max_requests = kRequests, .backend = backend()};
+    const SamplerOptions options{.vocab = kVocab, .max_requests = kRequests, .backend = backend()};
     Sampler cpp(options);
     over_c::Sampler c(options);
     std::vector<RequestHandle> handles;

@@ -66,7 +66,8 @@ TEST(BadRequest, Validate) {
   ExpectErrors(ParamCases(), [](const SamplingParams& params) { api::Validate(params, 4); });
   SamplingParams hot{.temperature = 4.0f};
   EXPECT_NO_THROW(api::Validate(hot, 4, {.max_temperature = 4.0f}));
-  ExpectError([&] { api::Validate(hot, 4, {.max_temperature = 3.0f}); }, "temperature", "4", "[0, 3]");
+  ExpectError([&] { api::Validate(hot, 4, {.max_temperature = 3.0f}); }, "temperature", "4",
+              "[0, 3]");
   SamplingParams whole{.top_k = -1};
   whole.logprobs = -1;
   EXPECT_NO_THROW(api::Validate(whole, 4));

@@ -53,8 +53,8 @@ Stepped StepAll(AnySampler& sampler, const LogitsView& logits,
 // One step, the tokens only: no adjusted values are asked for, so rows need not be copied.
 template <typename AnySampler>
 std::vector<TokenResult> StepTokens(AnySampler& sampler, const LogitsView& logits,
-                                           std::span<const StepRequest> requests,
-                                           std::vector<int32_t>* emitted = nullptr) {
+                                    std::span<const StepRequest> requests,
+                                    std::vector<int32_t>* emitted = nullptr) {
   std::vector<TokenResult> tokens(static_cast<size_t>(logits.rows));
   std::vector<int32_t> counts(requests.size());
   sampler.Step({logits, requests}, {.tokens = tokens, .emitted = counts});

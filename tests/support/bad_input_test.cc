@@ -157,21 +157,23 @@ TEST(BadInput, Collect) {
                  {[](Call& c) { c.order = CandidateOrder{2}; }, "order", "2", "[0, 1]"}});
   ExpectErrors(cases, [](Call& c) {
     api::Collect(c.Input(), c.cuts, c.order, {c.offsets, c.ids, c.collected, c.weights},
-            c.execution);
+                 c.execution);
   });
 }
 
 TEST(BadInput, Draw) {
   Cases cases = InputCases();
   Append(cases, {ThreeCuts(), OneResult(), NoKeys()});
-  ExpectErrors(
-      cases, [](Call& c) { api::Draw(c.Input(), DrawMethod::kGumbel, c.cuts, c.results, c.execution); });
+  ExpectErrors(cases, [](Call& c) {
+    api::Draw(c.Input(), DrawMethod::kGumbel, c.cuts, c.results, c.execution);
+  });
 }
 
 TEST(BadInput, Sample) {
   Cases cases = InputCases();
   Append(cases, {OneResult(), NoKeys()});
-  ExpectErrors(cases, [](Call& c) { api::Sample(c.Input(), DrawMethod::kCdf, c.results, c.execution); });
+  ExpectErrors(cases,
+               [](Call& c) { api::Sample(c.Input(), DrawMethod::kCdf, c.results, c.execution); });
 }
 
 TEST(BadInput, Logprobs) {
@@ -184,7 +186,7 @@ TEST(BadInput, Logprobs) {
                  {[](Call& c) { c.results[1].id = 4; }, "results.id", "4", "[0, 3]"}});
   ExpectErrors(cases, [](Call& c) {
     api::Logprobs({c.logits, LogprobMode::kRawLogprobs, c.params}, c.results,
-             {c.width, c.listed_ids, c.listed_values}, c.execution);
+                  {c.width, c.listed_ids, c.listed_values}, c.execution);
   });
 }
 
@@ -290,8 +292,8 @@ TEST(BadInput, Topk) {
           {[](Call& c) { c.topk.hint = c.hint; }, "hint.size()", "6", "0"},
           {[](Call& c) { c.top_values.resize(3); }, "values.size()", "3", "4"},
           {[](Call& c) { c.statuses.resize(1); }, "statuses.size()", "1", "2"}});
-  ExpectErrors(cases,
-               [](Call& c) { api::Topk(c.topk, c.indices, c.top_values, c.statuses, c.execution); });
+  ExpectErrors(
+      cases, [](Call& c) { api::Topk(c.topk, c.indices, c.top_values, c.statuses, c.execution); });
 }
 
 TEST(BadInput, Project) {
@@ -343,7 +345,8 @@ TEST(BadInput, Shards) {
   ExpectErrors(sample, [](Call& c) {
     api::SampleShards({c.shards, c.params, c.keys, {}}, DrawMethod::kCdf, c.results, {});
   });
-  ExpectErrors(cases, [](Call& c) { api::SelectShards({c.shards, c.params, c.keys, {}}, c.cuts, {}); });
+  ExpectErrors(cases,
+               [](Call& c) { api::SelectShards({c.shards, c.params, c.keys, {}}, c.cuts, {}); });
 }
 
 TEST(BadInput, StridesAndWorkersCannotOverflow) {
@@ -437,7 +440,8 @@ TEST(BadInput, NoRowsAreFineEverywhere) {
   EXPECT_NO_THROW(api::Select({none, {}}, {}, {}, execution));
   EXPECT_NO_THROW(api::Mask({nullptr, 0, 4, 4}, {}, execution));
   EXPECT_NO_THROW(api::KeptBitmask(none, {}, {}, execution));
-  EXPECT_NO_THROW(api::Collect({none, {}}, {}, CandidateOrder::kById, {.offsets = zero}, execution));
+  EXPECT_NO_THROW(
+      api::Collect({none, {}}, {}, CandidateOrder::kById, {.offsets = zero}, execution));
   EXPECT_NO_THROW(api::Draw({none, {}}, DrawMethod::kCdf, {}, {}, execution));
   EXPECT_NO_THROW(api::Sample({none, {}}, DrawMethod::kCdf, {}, execution));
   EXPECT_NO_THROW(api::Logprobs({none, LogprobMode::kRawLogits, {}}, {}, {.width = 5}, execution));
@@ -447,7 +451,8 @@ TEST(BadInput, NoRowsAreFineEverywhere) {
   }
   EXPECT_NO_THROW(api::Topk({.scores = none, .k = 3}, {}, {}, {}, execution));
   const float weight[3] = {};
-  EXPECT_NO_THROW(api::Project({{weight, 1, 3, 3}}, {nullptr, 0, 3, 3}, {}, {nullptr, 0, 1, 1}, {}));
+  EXPECT_NO_THROW(
+      api::Project({{weight, 1, 3, 3}}, {nullptr, 0, 3, 3}, {}, {nullptr, 0, 1, 1}, {}));
   const Shard shard{none, 0};
   EXPECT_NO_THROW(api::SelectShards({{&shard, 1}, {}, {}, {}}, {}, {}));
   EXPECT_NO_THROW(api::SampleShards({{&shard, 1}, {}, {}, {}}, DrawMethod::kCdf, {}, {}));

@@ -1,6 +1,6 @@
 /* A C program that uses the installed library: says which version it got, and fails if that is not
- * the one named on the command line. A sampler, and an error that is thrown inside and caught there,
- * make sure that the library links with its C++ runtime. */
+ * the one named on the command line. A sampler, and an error that is thrown inside and caught
+ * there, make sure that the library links with its C++ runtime. */
 #include <sluice/sluice.h>
 #include <stdio.h>
 #include <string.h>
