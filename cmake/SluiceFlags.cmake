@@ -3,6 +3,7 @@
 if(SLUICE_DEVELOPER_WARNINGS)
   add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Werror>"
+    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wconversion;-pedantic;-Werror>"
     # nvcc's generated host code does not pass -Wconversion.
     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>")
 endif()
@@ -10,7 +11,7 @@ endif()
 if(SLUICE_SANITIZE)
   # One finding ends the test: a report that scrolls by is a report that nobody reads.
   set(sanitize -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitize}>")
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${sanitize}>")
   add_link_options(${sanitize})
 endif()
 

@@ -5,7 +5,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sluice ${PROJECT_BINARY_DIR}/inc
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(TARGETS sluice_core EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS sluice_core sluice_c sluice_c_static EXPORT SluiceTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${package_dir})
@@ -22,5 +24,9 @@ install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
 # The prefix is found from where the .pc file lies, so that an installed tree can be moved.
 file(RELATIVE_PATH SLUICE_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
      ${CMAKE_INSTALL_PREFIX})
-configure_file(${PROJECT_SOURCE_DIR}/cmake/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/sluice.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+list(TRANSFORM SLUICE_CXX_RUNTIME PREPEND -l OUTPUT_VARIABLE SLUICE_PC_CXX_RUNTIME)
+list(JOIN SLUICE_PC_CXX_RUNTIME " " SLUICE_PC_CXX_RUNTIME)
+foreach(name IN ITEMS sluice sluice-c)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

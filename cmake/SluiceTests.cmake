@@ -53,20 +53,36 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
 
-# Every public header, alone and twice in a row: it includes what it uses and has its guard.
-# The one glob of the build, because a header that is missing from a list would not be noticed.
+# Every public header, alone and twice in a row: it includes what it uses and has its guard. Those of
+# the C interface as C99 and as two ages of C++. The one glob of the build, because a header that is
+# missing from a list would not be noticed.
 function(sluice_add_header_tests)
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include
-       ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp)
+       ${PROJECT_SOURCE_DIR}/include/sluice/*.h ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp
+       ${PROJECT_SOURCE_DIR}/include/sluice/c/*.h)
   foreach(header IN LISTS headers)
     string(MAKE_C_IDENTIFIER ${header} name)
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/header_alone/${name}.cc)
-    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"@header@\"\n#include \"@header@\"\n" @ONLY)
-    list(APPEND sources ${source})
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/header_alone/${name})
+    set(content "#include \"@header@\"\n#include \"@header@\"\n")
+    file(CONFIGURE OUTPUT ${source}.cc CONTENT "${content}" @ONLY)
+    list(APPEND sources ${source}.cc)
+    if(header MATCHES "\\.h$")
+      file(CONFIGURE OUTPUT ${source}.c CONTENT "${content}extern int ${name};\n" @ONLY)
+      list(APPEND c_sources ${source}.c)
+      list(APPEND c_as_cxx_sources ${source}.cc)
+    endif()
   endforeach()
   add_library(sluice_header_alone OBJECT ${sources})
-  target_include_directories(sluice_header_alone PRIVATE
-                             ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+  add_library(sluice_c_header_alone OBJECT ${c_sources})
+  target_compile_options(sluice_c_header_alone PRIVATE
+    -pedantic -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Werror)
+  add_library(sluice_c_header_alone_cxx11 OBJECT ${c_as_cxx_sources})
+  set_target_properties(sluice_c_header_alone_cxx11 PROPERTIES CXX_STANDARD 11)
+  target_compile_options(sluice_c_header_alone_cxx11 PRIVATE -pedantic -Wall -Wextra -Werror)
+  foreach(target IN ITEMS sluice_header_alone sluice_c_header_alone sluice_c_header_alone_cxx11)
+    target_include_directories(${target} PRIVATE
+                               ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+  endforeach()
 endfunction()
 
 # sluice_add_fuzz_test(NAME name SOURCES file...)

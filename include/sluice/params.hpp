@@ -21,6 +21,11 @@ struct BiasEntry {
   friend bool operator==(const BiasEntry&, const BiasEntry&) = default;
 };
 
+using TokenIds = std::vector<int32_t>;
+using OptionalTokenIds = std::optional<TokenIds>;  // an empty list differs from none
+using TokenSequences = std::vector<TokenIds>;
+using BiasEntries = std::vector<BiasEntry>;
+
 // What decides the kept set of one row: plain data, so that it can live on a device.
 struct SelectParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;

@@ -68,6 +68,7 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
             const Execution& execution) {
   CheckLogits("target.logits", target.logits);
   CheckSelectInput("target", target, execution, VerifyWorkspaceBytes(target.logits, execution));
+  CheckInRange("mode", static_cast<int64_t>(mode), 0, 1);
   CheckMethod(method);
   CheckPerRow("target.keys", target.keys.size(), target.logits.rows);
   CheckSize("results", results.size(), target.logits.rows);

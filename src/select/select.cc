@@ -75,6 +75,7 @@ void Collect(const SelectInput& input, std::span<const Cut> cuts, CandidateOrder
              const Candidates& candidates, const Execution& execution) {
   CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
   CheckSize("cuts", cuts.size(), input.logits.rows);
+  CheckInRange("order", static_cast<int64_t>(order), 0, 1);
   const std::span<const int64_t> offsets = candidates.offsets;
   CheckSize("candidates.offsets", offsets.size(), input.logits.rows + 1);
   CheckInRange("candidates.offsets[0]", offsets.front(), 0, 0);

@@ -1,7 +1,7 @@
 # Run by ctest, see CMakeLists.txt beside it: installs `build` below `work`, then builds and runs
-# the consumer against what was installed and nothing else. `way` is find_package or pkg_config.
+# `consumer` against what was installed and nothing else. `way` is find_package or pkg_config,
+# `component` core (C++), c or c_static.
 set(prefix ${work}/prefix)
-set(consumer ${CMAKE_CURRENT_LIST_DIR}/consumer)
 
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY COMMAND_ECHO STDOUT)
@@ -10,19 +10,38 @@ endfunction()
 file(REMOVE_RECURSE ${work})
 run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix})
 
+set(language C)
+set(source ${consumer}/main.c)
+set(options -std=c99 -pedantic -Wall -Wextra -Werror)
+set(package sluice-c)
+if(component STREQUAL core)
+  set(language CXX)
+  set(source ${consumer}/main.cc)
+  set(options -std=c++20)
+  set(package sluice)
+endif()
+
 if(way STREQUAL find_package)
   run(${CMAKE_COMMAND} -S ${consumer} -B ${work}/build -G ${generator}
-      -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=${config}
-      -D CMAKE_PREFIX_PATH=${prefix})
+      -D CMAKE_${language}_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=${config}
+      -D CMAKE_PREFIX_PATH=${prefix} -D component=${component})
   run(${CMAKE_COMMAND} --build ${work}/build)
   set(program ${work}/build/consumer)
 else()
   set(ENV{PKG_CONFIG_PATH} ${prefix}/${libdir}/pkgconfig)
-  execute_process(COMMAND ${pkg_config} --cflags --libs sluice OUTPUT_VARIABLE flags
-                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(ENV{LD_LIBRARY_PATH} ${prefix}/${libdir})
+  set(static)
+  if(component STREQUAL c_static)
+    # Where both are there, the linker takes the shared one: leave it the archives.
+    file(GLOB shared ${prefix}/${libdir}/libsluice_c.so*)
+    file(REMOVE ${shared})
+    set(static --static)
+  endif()
+  execute_process(COMMAND ${pkg_config} --cflags --libs ${static} ${package}
+                  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   separate_arguments(flags UNIX_COMMAND "${flags}")
   set(program ${work}/consumer)
-  run(${compiler} -std=c++20 ${consumer}/main.cc -o ${program} ${flags})
+  run(${compiler} ${options} ${source} -o ${program} ${flags})
 endif()
 
 run(${program} ${version})

@@ -27,8 +27,9 @@ struct Stepped {
   std::vector<float> adjusted;  // vocab a row, whatever was in the rows behind a rejection
 };
 
-inline Stepped StepAll(Sampler& sampler, const LogitsView& logits,
-                       std::span<const StepRequest> requests, int64_t width = 0) {
+template <typename AnySampler>
+Stepped StepAll(AnySampler& sampler, const LogitsView& logits,
+                std::span<const StepRequest> requests, int64_t width = 0) {
   const size_t rows = static_cast<size_t>(logits.rows);
   const size_t vocab = static_cast<size_t>(logits.vocab);
   Stepped out;
@@ -50,9 +51,10 @@ inline Stepped StepAll(Sampler& sampler, const LogitsView& logits,
 }
 
 // One step, the tokens only: no adjusted values are asked for, so rows need not be copied.
-inline std::vector<TokenResult> StepTokens(Sampler& sampler, const LogitsView& logits,
-                                           std::span<const StepRequest> requests,
-                                           std::vector<int32_t>* emitted = nullptr) {
+template <typename AnySampler>
+std::vector<TokenResult> StepTokens(AnySampler& sampler, const LogitsView& logits,
+                                    std::span<const StepRequest> requests,
+                                    std::vector<int32_t>* emitted = nullptr) {
   std::vector<TokenResult> tokens(static_cast<size_t>(logits.rows));
   std::vector<int32_t> counts(requests.size());
   sampler.Step({logits, requests}, {.tokens = tokens, .emitted = counts});
@@ -178,7 +180,8 @@ inline LiteralRequest RandomLiteralRequest(int64_t vocab, Random& random) {
   return request;
 }
 
-inline RequestHandle AddTo(Sampler& sampler, const LiteralRequest& request) {
+template <typename AnySampler>
+RequestHandle AddTo(AnySampler& sampler, const LiteralRequest& request) {
   return sampler.Add(
       {.params = request.params, .prompt = request.prompt, .choice = request.choice});
 }

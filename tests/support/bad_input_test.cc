@@ -1,5 +1,7 @@
 // Every wrong argument of every function on rows is an Error that names it, before anything is
 // touched. The sampler's are in pipeline/bad_request_test.cc.
+//
+// Built twice: SLUICE_OVER_C makes the same calls through the C interface, with the same answers.
 #include "tests/support/bad_input.h"
 
 #include <cstdlib>
@@ -7,6 +9,12 @@
 
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"
+#if SLUICE_OVER_C
+#include "tests/capi/over_c.h"
+namespace api = sluice::over_c;
+#else
+namespace api = sluice;
+#endif
 
 namespace sluice::test {
 namespace {
@@ -42,6 +50,7 @@ struct Call {
   std::vector<float> q = std::vector<float>(8, 0.25f);
   Drafts drafts{};
   DraftMode mode = DraftMode::kReject;
+  CandidateOrder order = CandidateOrder::kById;
   std::vector<int32_t> emitted = std::vector<int32_t>(1);
 
   TopkInput topk{.scores = logits, .k = 2};
@@ -104,7 +113,7 @@ BadCase<Call> OneResult() {
 
 TEST(BadInput, SelectWorkspaceBytes) {
   Cases cases = ViewCases<Call>("logits", "vocab", 4, kMaxVocab, kLogits);
-  ExpectErrors(cases, [](Call& c) { SelectWorkspaceBytes(c.logits, c.execution); });
+  ExpectErrors(cases, [](Call& c) { api::SelectWorkspaceBytes(c.logits, c.execution); });
 }
 
 TEST(BadInput, Select) {
@@ -118,20 +127,20 @@ TEST(BadInput, Select) {
              c.params[0].xtc_probability = 0.5f;
            },
            "keys", "empty", "one NoiseKey for all rows or one a row when XTC is on"}});
-  ExpectErrors(cases, [](Call& c) { Select(c.Input(), c.cuts, c.masses, c.execution); });
+  ExpectErrors(cases, [](Call& c) { api::Select(c.Input(), c.cuts, c.masses, c.execution); });
 }
 
 TEST(BadInput, Mask) {
   Cases cases = ViewCases<Call>("logits", "vocab", 4, kMaxVocab,
                                 [](Call& c) -> MutableLogitsView& { return c.mutable_logits; });
   cases.push_back(ThreeCuts());
-  ExpectErrors(cases, [](Call& c) { Mask(c.mutable_logits, c.cuts, c.execution); });
+  ExpectErrors(cases, [](Call& c) { api::Mask(c.mutable_logits, c.cuts, c.execution); });
 }
 
 TEST(BadInput, KeptBitmask) {
   Cases cases = ViewCases<Call>("logits", "vocab", 4, kMaxVocab, kLogits);
   Append(cases, {ThreeCuts(), {[](Call& c) { c.bitmask.resize(3); }, "bitmask.size()", "3", "2"}});
-  ExpectErrors(cases, [](Call& c) { KeptBitmask(c.logits, c.cuts, c.bitmask, c.execution); });
+  ExpectErrors(cases, [](Call& c) { api::KeptBitmask(c.logits, c.cuts, c.bitmask, c.execution); });
 }
 
 TEST(BadInput, Collect) {
@@ -144,24 +153,27 @@ TEST(BadInput, Collect) {
                  {[](Call& c) { c.offsets = {1, 5, 9}; }, "candidates.offsets[0]", "1", "0"},
                  {[](Call& c) { c.ids.resize(7); }, "candidates.ids.size()", "7", "8"},
                  {[](Call& c) { c.collected.resize(9); }, "candidates.logits.size()", "9", "8"},
-                 {[](Call& c) { c.weights.resize(1); }, "candidates.weights.size()", "1", "8"}});
+                 {[](Call& c) { c.weights.resize(1); }, "candidates.weights.size()", "1", "8"},
+                 {[](Call& c) { c.order = CandidateOrder{2}; }, "order", "2", "[0, 1]"}});
   ExpectErrors(cases, [](Call& c) {
-    Collect(c.Input(), c.cuts, CandidateOrder::kById, {c.offsets, c.ids, c.collected, c.weights},
-            c.execution);
+    api::Collect(c.Input(), c.cuts, c.order, {c.offsets, c.ids, c.collected, c.weights},
+                 c.execution);
   });
 }
 
 TEST(BadInput, Draw) {
   Cases cases = InputCases();
   Append(cases, {ThreeCuts(), OneResult(), NoKeys()});
-  ExpectErrors(
-      cases, [](Call& c) { Draw(c.Input(), DrawMethod::kGumbel, c.cuts, c.results, c.execution); });
+  ExpectErrors(cases, [](Call& c) {
+    api::Draw(c.Input(), DrawMethod::kGumbel, c.cuts, c.results, c.execution);
+  });
 }
 
 TEST(BadInput, Sample) {
   Cases cases = InputCases();
   Append(cases, {OneResult(), NoKeys()});
-  ExpectErrors(cases, [](Call& c) { Sample(c.Input(), DrawMethod::kCdf, c.results, c.execution); });
+  ExpectErrors(cases,
+               [](Call& c) { api::Sample(c.Input(), DrawMethod::kCdf, c.results, c.execution); });
 }
 
 TEST(BadInput, Logprobs) {
@@ -173,21 +185,21 @@ TEST(BadInput, Logprobs) {
                  {[](Call& c) { c.listed_values.resize(5); }, "lists.values.size()", "5", "6"},
                  {[](Call& c) { c.results[1].id = 4; }, "results.id", "4", "[0, 3]"}});
   ExpectErrors(cases, [](Call& c) {
-    Logprobs({c.logits, LogprobMode::kRawLogprobs, c.params}, c.results,
-             {c.width, c.listed_ids, c.listed_values}, c.execution);
+    api::Logprobs({c.logits, LogprobMode::kRawLogprobs, c.params}, c.results,
+                  {c.width, c.listed_ids, c.listed_values}, c.execution);
   });
 }
 
 TEST(BadInput, VerifyWorkspaceBytes) {
   Cases cases = ViewCases<Call>("logits", "vocab", 4, kMaxVocab, kLogits);
-  ExpectErrors(cases, [](Call& c) { VerifyWorkspaceBytes(c.logits, c.execution); });
+  ExpectErrors(cases, [](Call& c) { api::VerifyWorkspaceBytes(c.logits, c.execution); });
 }
 
 // The drafts of the call, its vectors included.
 void RunVerify(Call& c) {
   c.drafts.first_row = c.first_row;
   c.drafts.ids = c.draft_ids;
-  Verify(c.Input(), c.drafts, c.mode, DrawMethod::kGumbel, c.results, c.emitted, c.execution);
+  api::Verify(c.Input(), c.drafts, c.mode, DrawMethod::kGumbel, c.results, c.emitted, c.execution);
 }
 
 TEST(BadInput, Verify) {
@@ -200,6 +212,7 @@ TEST(BadInput, Verify) {
                  {[](Call& c) { c.draft_ids[0] = 4; }, "drafts.ids", "4", "[0, 3]"},
                  {[](Call& c) { c.draft_ids[0] = -1; }, "drafts.ids", "-1", "[0, 3]"},
                  {[](Call& c) { c.emitted.resize(2); }, "emitted.size()", "2", "1"},
+                 {[](Call& c) { c.mode = DraftMode{7}; }, "mode", "7", "[0, 1]"},
                  {[](Call& c) { c.first_row = {1, 2}; }, "drafts.first_row[0]", "1", "0"},
                  {[](Call& c) { c.first_row = {0, 3}; }, "drafts.first_row[requests]", "3", "2"},
                  {[](Call& c) {
@@ -279,8 +292,8 @@ TEST(BadInput, Topk) {
           {[](Call& c) { c.topk.hint = c.hint; }, "hint.size()", "6", "0"},
           {[](Call& c) { c.top_values.resize(3); }, "values.size()", "3", "4"},
           {[](Call& c) { c.statuses.resize(1); }, "statuses.size()", "1", "2"}});
-  ExpectErrors(cases,
-               [](Call& c) { Topk(c.topk, c.indices, c.top_values, c.statuses, c.execution); });
+  ExpectErrors(
+      cases, [](Call& c) { api::Topk(c.topk, c.indices, c.top_values, c.statuses, c.execution); });
 }
 
 TEST(BadInput, Project) {
@@ -308,7 +321,7 @@ TEST(BadInput, Project) {
   // A range of one value is written as the value.
   for (BadCase<Call>& c : cases) c.allowed = c.allowed == "[2, 2]" ? "2" : c.allowed;
   ExpectErrors(cases, [](Call& c) {
-    Project({c.weight, c.bias}, c.hidden, c.query_start_loc, c.mutable_logits, c.execution);
+    api::Project({c.weight, c.bias}, c.hidden, c.query_start_loc, c.mutable_logits, c.execution);
   });
 }
 
@@ -330,21 +343,22 @@ TEST(BadInput, Shards) {
   Cases sample = cases;
   Append(sample, {OneResult(), NoKeys()});
   ExpectErrors(sample, [](Call& c) {
-    SampleShards({c.shards, c.params, c.keys, {}}, DrawMethod::kCdf, c.results, {});
+    api::SampleShards({c.shards, c.params, c.keys, {}}, DrawMethod::kCdf, c.results, {});
   });
-  ExpectErrors(cases, [](Call& c) { SelectShards({c.shards, c.params, c.keys, {}}, c.cuts, {}); });
+  ExpectErrors(cases,
+               [](Call& c) { api::SelectShards({c.shards, c.params, c.keys, {}}, c.cuts, {}); });
 }
 
 TEST(BadInput, StridesAndWorkersCannotOverflow) {
   Call call;
   call.logits.stride = INT64_MAX;
-  ExpectError([&] { Select(call.Input(), call.cuts, {}, call.execution); }, "logits.stride",
+  ExpectError([&] { api::Select(call.Input(), call.cuts, {}, call.execution); }, "logits.stride",
               std::to_string(INT64_MAX), "at most 2^61 elements in all rows");
   Call idle;
-  ExpectError([&] { SelectWorkspaceBytes(idle.logits, {.parallel = {.workers = -1}}); },
+  ExpectError([&] { api::SelectWorkspaceBytes(idle.logits, {.parallel = {.workers = -1}}); },
               "execution.parallel.workers", "-1", "[1, 65536]");
-  ExpectError([&] { ShardCut({}, -1, 0); }, "ties_before_upper", "-1", "[0, 8388608]");
-  ExpectError([&] { Sample(idle.Input(), DrawMethod{7}, idle.results, idle.execution); },
+  ExpectError([&] { api::ShardCut({}, -1, 0); }, "ties_before_upper", "-1", "[0, 8388608]");
+  ExpectError([&] { api::Sample(idle.Input(), DrawMethod{7}, idle.results, idle.execution); },
               "draw_method", "7", "gumbel or cdf");
 }
 
@@ -353,7 +367,7 @@ TEST(BadInput, ADrawTrustsNeitherCutNorRow) {
   Call call;
   auto drawn = [&call](const Cut& cut) {
     call.cuts.assign(2, cut);
-    Draw(call.Input(), DrawMethod::kCdf, call.cuts, call.results, call.execution);
+    api::Draw(call.Input(), DrawMethod::kCdf, call.cuts, call.results, call.execution);
     return call.results[0];
   };
   EXPECT_EQ(drawn(Cut{}).status, RowStatus::kEmptySupport);
@@ -373,13 +387,13 @@ TEST(BadInput, ADrawTrustsNeitherCutNorRow) {
 }
 
 TEST(BadInput, Names) {
-  ExpectError([] { ProfileByName("ollama"); }, "profile", "\"ollama\"",
+  ExpectError([] { api::ProfileByName("ollama"); }, "profile", "\"ollama\"",
               "vllm, hf, sglang, llamacpp, tensorrt-llm");
   std::string known = "auto, cpu";
   for (const BackendInfo& info : Backends()) known += ", " + std::string(info.name);
-  ExpectError([] { BackendByName("tpu"); }, "backend", "\"tpu\"", known);
-  EXPECT_EQ(BackendByName("auto"), Backend::kAuto);
-  EXPECT_EQ(BackendByName("ref"), Backend::kRef);
+  ExpectError([] { api::BackendByName("tpu"); }, "backend", "\"tpu\"", known);
+  EXPECT_EQ(api::BackendByName("auto"), Backend::kAuto);
+  EXPECT_EQ(api::BackendByName("ref"), Backend::kRef);
 }
 
 TEST(BadInput, AParameterOutOfRangeIsTheStatusOfItsRowAlone) {
@@ -410,7 +424,7 @@ TEST(BadInput, AParameterOutOfRangeIsTheStatusOfItsRowAlone) {
   for (size_t i = 0; i < bad.size(); ++i) {
     Call call;
     call.params = {bad[i], {}};
-    Sample(call.Input(), DrawMethod::kGumbel, call.results, call.execution);
+    api::Sample(call.Input(), DrawMethod::kGumbel, call.results, call.execution);
     EXPECT_EQ(call.results[0].status, RowStatus::kBadParam) << i;
     EXPECT_EQ(call.results[0].id, -1) << i;
     EXPECT_EQ(call.results[1].status, RowStatus::kOk) << i;
@@ -423,23 +437,25 @@ TEST(BadInput, NoRowsAreFineEverywhere) {
   const Workspace memory(4096);
   const Execution execution{Backend::kRef, {}, memory.span()};
   const std::vector<int64_t> zero = {0};
-  EXPECT_NO_THROW(Select({none, {}}, {}, {}, execution));
-  EXPECT_NO_THROW(Mask({nullptr, 0, 4, 4}, {}, execution));
-  EXPECT_NO_THROW(KeptBitmask(none, {}, {}, execution));
-  EXPECT_NO_THROW(Collect({none, {}}, {}, CandidateOrder::kById, {.offsets = zero}, execution));
-  EXPECT_NO_THROW(Draw({none, {}}, DrawMethod::kCdf, {}, {}, execution));
-  EXPECT_NO_THROW(Sample({none, {}}, DrawMethod::kCdf, {}, execution));
-  EXPECT_NO_THROW(Logprobs({none, LogprobMode::kRawLogits, {}}, {}, {.width = 5}, execution));
+  EXPECT_NO_THROW(api::Select({none, {}}, {}, {}, execution));
+  EXPECT_NO_THROW(api::Mask({nullptr, 0, 4, 4}, {}, execution));
+  EXPECT_NO_THROW(api::KeptBitmask(none, {}, {}, execution));
+  EXPECT_NO_THROW(
+      api::Collect({none, {}}, {}, CandidateOrder::kById, {.offsets = zero}, execution));
+  EXPECT_NO_THROW(api::Draw({none, {}}, DrawMethod::kCdf, {}, {}, execution));
+  EXPECT_NO_THROW(api::Sample({none, {}}, DrawMethod::kCdf, {}, execution));
+  EXPECT_NO_THROW(api::Logprobs({none, LogprobMode::kRawLogits, {}}, {}, {.width = 5}, execution));
   for (const DraftMode mode : {DraftMode::kMatch, DraftMode::kReject}) {
     EXPECT_NO_THROW(
-        Verify({none, {}}, {.first_row = zero}, mode, DrawMethod::kCdf, {}, {}, execution));
+        api::Verify({none, {}}, {.first_row = zero}, mode, DrawMethod::kCdf, {}, {}, execution));
   }
-  EXPECT_NO_THROW(Topk({.scores = none, .k = 3}, {}, {}, {}, execution));
+  EXPECT_NO_THROW(api::Topk({.scores = none, .k = 3}, {}, {}, {}, execution));
   const float weight[3] = {};
-  EXPECT_NO_THROW(Project({{weight, 1, 3, 3}}, {nullptr, 0, 3, 3}, {}, {nullptr, 0, 1, 1}, {}));
+  EXPECT_NO_THROW(
+      api::Project({{weight, 1, 3, 3}}, {nullptr, 0, 3, 3}, {}, {nullptr, 0, 1, 1}, {}));
   const Shard shard{none, 0};
-  EXPECT_NO_THROW(SelectShards({{&shard, 1}, {}, {}, {}}, {}, {}));
-  EXPECT_NO_THROW(SampleShards({{&shard, 1}, {}, {}, {}}, DrawMethod::kCdf, {}, {}));
+  EXPECT_NO_THROW(api::SelectShards({{&shard, 1}, {}, {}, {}}, {}, {}));
+  EXPECT_NO_THROW(api::SampleShards({{&shard, 1}, {}, {}, {}}, DrawMethod::kCdf, {}, {}));
 }
 
 }  // namespace

@@ -1,0 +1,3 @@
+// The tests of bad arguments of the C++ interface once more, through C: the same codes and texts.
+#define SLUICE_OVER_C 1
+#include "tests/support/bad_input_test.cc"
