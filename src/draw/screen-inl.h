@@ -164,13 +164,14 @@ class ScreenBound {
     shift_ = hn::Set(F32(), shifts_ ? max : 0.0f);
   }
 
-  // best: a score that the winner reaches at least. Bounds are 1e-3 octaves too high, which covers
-  // the roundings of t, of the score, of this line and of its offset (below 1e-4).
+  // best: a score that the winner reaches at least. The bound is too high by more than all
+  // roundings together: of the definition's t (2^-23 of it), of the score, of this line's offset
+  // and of its value (2^-24 of each); t is within 55 octaves of best, and the shift below 1000.
   void Set(float best) {
-    const double shifted = shifts_ ? 0.0 : -static_cast<double>(max_) * static_cast<double>(scale_);
-    offset_ = hn::Set(
-        F32(), static_cast<float>((shifted - static_cast<double>(best) + 15.4712 + 1e-3 + 127.0) *
-                                  0x1p23));
+    const double shift = shifts_ ? 0.0 : -static_cast<double>(max_) * static_cast<double>(scale_);
+    const double slack = 1e-3 + 0x1p-21 * std::abs(static_cast<double>(best));
+    const double at_zero = shift - static_cast<double>(best) + 15.4712 + slack;
+    offset_ = hn::Set(F32(), static_cast<float>((at_zero + 127.0) * 0x1p23));
   }
 
   // One bound for the four tokens of a lane, by the largest: a bound each would cost more than

@@ -81,6 +81,30 @@ TEST_P(FromAnyCut, DrawEqualsTheDefinition) {
 }
 
 // Long rows, on which the sums of parts decide; every draw of a flat row falls somewhere else.
+// Where all kept tokens are unlikely, their scores are large negative numbers with few bits behind
+// the point, and what bounds a score from above must know it.
+TEST_P(FromAnyCut, DrawsFarBelowTheMaximumEqualTheDefinition) {
+  Random random(5);
+  for (const float depth : {40.0f, 700.0f, 7000.0f, 60000.0f}) {
+    for (int i = 0; i < 100; ++i) {
+      std::vector<float> values(200);
+      for (float& x : values) x = -depth - static_cast<float>(random.Below(64)) * 0.0078125f;
+      values[0] = 0.0f;
+      const Batch batch({values}, dtype());
+      Cut cut;
+      cut.upper = -0.5f * depth;
+      cut.lower = -2.0f * depth;
+      cut.count = 199;
+      const SelectParams params{.temperature = 0.01f};
+      const NoiseKey key{random.Bits(), static_cast<uint32_t>(i), 0};
+      ASSERT_TRUE(
+          SameAnswer(Drawn(batch.view(), params, key, cut, DrawMethod::kGumbel, backend()),
+                     Drawn(batch.view(), params, key, cut, DrawMethod::kGumbel, Backend::kRef)))
+          << depth << " below, draw " << i;
+    }
+  }
+}
+
 TEST_P(FromAnyCut, CdfDrawsEqualTheDefinitionOnLongRows) {
   Random random(2);
   for (const RowKind kind : kAllRowKinds) {
