@@ -36,31 +36,18 @@ struct Extent {
 template <bool kByMass, bool kEqualToo>
 Extent MeasureFrom(const Measured& list, float value) {
   const F32 d;
-  const hn::Repartition<double, F32> dd;
-  const hn::Half<F32> half;
   const auto least = hn::Set(d, value);
   Extent extent;
-  constexpr size_t kBlockVectors = 1024;  // 2^11 weights below 2^40 in a lane: exact in fp64
+  WeightSum sum;
   for (size_t i = 0; i < list.size;) {
-    const size_t end = HWY_MIN(list.size, i + kBlockVectors * hn::Lanes(d));
-    auto low = hn::Zero(dd), high = hn::Zero(dd);
+    const size_t end = HWY_MIN(list.size, i + WeightSum::kMostVectors * hn::Lanes(d));
     for (; i < end; i += hn::Lanes(d)) {
       const auto x = hn::LoadU(d, list.x + i);
       const auto mask = kEqualToo ? hn::Ge(x, least) : hn::Gt(x, least);  // never the padding
       extent.count += static_cast<int64_t>(hn::CountTrue(d, mask));
-      if constexpr (kByMass) {
-        const auto w = hn::IfThenElseZero(mask, hn::LoadU(d, list.weights + i));
-        low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, w)));
-        high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, w)));
-      }
+      if constexpr (kByMass) sum.Add(hn::IfThenElseZero(mask, hn::LoadU(d, list.weights + i)));
     }
-    if constexpr (kByMass) {
-      HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
-      hn::Store(hn::Add(low, high), dd, sums);
-      for (size_t lane = 0; lane < hn::Lanes(dd); ++lane) {
-        extent.amount += static_cast<uint64_t>(sums[lane]);
-      }
-    }
+    if constexpr (kByMass) extent.amount += sum.Total();
   }
   if constexpr (!kByMass) extent.amount = static_cast<uint64_t>(extent.count);
   return extent;

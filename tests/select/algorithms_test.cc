@@ -37,12 +37,26 @@ Worked SelectedBy(SelectAlgorithm algorithm, const SelectInput& input, Backend b
   return worked;
 }
 
+std::vector<int32_t> TokensBy(SelectAlgorithm algorithm, SelectInput input, Backend backend) {
+  const NoiseKey key{.seed = 7, .position = 3};
+  if (input.keys.empty()) input.keys = {&key, 1};
+  const Workspace workspace(SelectWorkspaceBytes(input.logits, {backend}));
+  std::vector<TokenResult> results(static_cast<size_t>(input.logits.rows));
+  Sample(input, DrawMethod::kGumbel, results,
+         {backend, {}, workspace.span(), nullptr, algorithm, {}});
+  std::vector<int32_t> ids;
+  for (const TokenResult& result : results) ids.push_back(result.id);
+  return ids;
+}
+
 void ExpectEachGivesTheDefinition(const SelectInput& input, Backend backend) {
   const Selection expected = Selected(input, Backend::kRef);
+  const std::vector<int32_t> tokens = TokensBy(SelectAlgorithm::kAuto, input, Backend::kRef);
   for (const AlgorithmInfo& info : SelectAlgorithms()) {
     const Selection actual = SelectedBy(info.algorithm, input, backend).selection;
     EXPECT_TRUE(SameSequence(actual.cuts, expected.cuts)) << info.name;
     EXPECT_TRUE(SameSequence(actual.masses, expected.masses)) << info.name;
+    EXPECT_EQ(TokensBy(info.algorithm, input, backend), tokens) << info.name;
   }
 }
 
