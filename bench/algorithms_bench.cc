@@ -7,6 +7,7 @@
 #include "bench/peers.h"
 #include "bench/row_timer.h"
 #include "bench/select_call.h"
+#include "bench/turns.h"
 #include "sluice/algorithm.hpp"
 
 namespace sluice::bench {
@@ -23,22 +24,8 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
     setup.algorithm = info.algorithm;
     calls.emplace_back(setup, expected);
   }
-  std::vector<Samples> samples(calls.size());
   const CallBudget budget{options.rows, options.slow_budget_ms, options.rows};
-  for (int64_t pass = -1; pass < options.passes; ++pass) {
-    for (size_t turn = 0; turn < calls.size(); ++turn) {
-      // Whoever comes first finds caches and branch predictors colder: in each pass another one.
-      const size_t i = (turn + static_cast<size_t>(pass + 1)) % calls.size();
-      CheckedCall& call = calls[i];
-      const auto prepare = [&](const void* row, int64_t index) { call.Prepare(row, index); };
-      const auto run = [&] { call.Run(); };
-      if (pass < 0) {
-        timer.Hot({2}, prepare, run);  // finds code and memory cold
-      } else {
-        timer.AddHot(budget, prepare, run, samples[i]);
-      }
-    }
-  }
+  std::vector<Samples> samples = SamplesInTurns(calls, timer, budget, options.passes);
   std::vector<RankedCall> ranked;
   for (size_t i = 0; i < calls.size(); ++i) {
     CheckedCall& call = calls[i];
