@@ -69,14 +69,15 @@ void CheckDType(std::string_view parameter, DType dtype, DType expected) {
 }
 
 void CheckMatrix(std::string_view parameter, std::string_view columns_name,
-                 const MatrixView& matrix, int64_t max_columns) {
+                 const MatrixView& matrix, int64_t max_columns, DeviceKind device) {
   if (matrix.dtype > DType::kF16) {
     throw Error(ErrorCode::kInvalidType, std::string(MemberName(parameter, "dtype")),
                 ToText(static_cast<int64_t>(matrix.dtype)), "float32, bfloat16 or float16");
   }
-  if (matrix.device.kind != DeviceKind::kCpu) {
-    throw Error(ErrorCode::kInvalidType, std::string(MemberName(parameter, "device")), "cuda",
-                "cpu with this backend");
+  if (matrix.device.kind != device) {
+    const bool wants_cpu = device == DeviceKind::kCpu;
+    throw Error(ErrorCode::kInvalidType, std::string(MemberName(parameter, "device")),
+                wants_cpu ? "cuda" : "cpu", wants_cpu ? "cpu with this backend" : "cuda");
   }
   CheckInRange(MemberName(parameter, "rows"), matrix.rows, 0, INT32_MAX);
   CheckInRange(MemberName(parameter, columns_name), matrix.columns, 1, max_columns);
@@ -100,10 +101,10 @@ void CheckMatrix(std::string_view parameter, std::string_view columns_name,
   }
 }
 
-void CheckLogits(std::string_view parameter, const LogitsView& logits) {
+void CheckLogits(std::string_view parameter, const LogitsView& logits, DeviceKind device) {
   CheckMatrix(parameter, "vocab",
               {logits.data, logits.rows, logits.vocab, logits.stride, logits.dtype, logits.device},
-              kMaxVocab);
+              kMaxVocab, device);
 }
 
 void CheckWorkers(const Execution& execution) {

@@ -45,11 +45,13 @@ void CheckSize(std::string_view parameter, size_t size, int64_t expected);
 // One element for all rows, or one a row.
 void CheckPerRow(std::string_view parameter, size_t size, int64_t rows);
 
-// A matrix in host memory with 1 <= columns <= max_columns, stride >= columns, a known dtype and
+// A matrix on that device with 1 <= columns <= max_columns, stride >= columns, a known dtype and
 // aligned data. `parameter` is its name, `columns_name` what the caller calls its width.
 void CheckMatrix(std::string_view parameter, std::string_view columns_name,
-                 const MatrixView& matrix, int64_t max_columns);
-void CheckLogits(std::string_view parameter, const LogitsView& logits);
+                 const MatrixView& matrix, int64_t max_columns,
+                 DeviceKind device = DeviceKind::kCpu);
+void CheckLogits(std::string_view parameter, const LogitsView& logits,
+                 DeviceKind device = DeviceKind::kCpu);
 void CheckDType(std::string_view parameter, DType dtype, DType expected);
 
 void CheckWorkers(const Execution& execution);

@@ -54,26 +54,6 @@ std::string Describe(const SelectParams& p) {
                               static_cast<int>(f.temperature_stage)});
 }
 
-NoiseKey RandomKey(Random& random) {
-  return {random.Bits(), static_cast<uint32_t>(random.Bits()),
-          static_cast<uint32_t>(random.Below(1 << 24))};
-}
-
-// Named profiles are five points of a larger space: half of the rows take each switch by itself.
-SelectParams AnyParams(int64_t vocab, Random& random) {
-  SelectParams params = RandomSelectParams(vocab, random);
-  if (random.Coin()) {
-    Profile& profile = params.profile;
-    profile.ties = random.Coin() ? Ties::kAll : Ties::kLowestId;
-    profile.top_k_top_p = random.Coin() ? TopKTopP::kJoint : TopKTopP::kSequential;
-    profile.min_p_stage = random.Coin() ? MinPStage::kLast : MinPStage::kBeforeTopK;
-    profile.top_p_boundary = random.Coin() ? TopPBoundary::kInclusive : TopPBoundary::kExclusive;
-    profile.temperature_stage =
-        random.Coin() ? TemperatureStage::kLast : TemperatureStage::kBeforeTruncation;
-  }
-  return params;
-}
-
 // Small vocabularies, because they reach every edge of every rule most often: one token, all
 // tokens, a boundary inside a group of ties.
 TEST_P(SelectOracle, AgreesOnRandomRowsOfEveryKind) {
@@ -82,7 +62,7 @@ TEST_P(SelectOracle, AgreesOnRandomRowsOfEveryKind) {
     const double u = random.Uniform();
     const int64_t vocab = 1 + static_cast<int64_t>(2047 * u * u * u * u);
     const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
-    const SelectParams params = AnyParams(vocab, random);
+    const SelectParams params = RandomSwitchedParams(vocab, random);
     SCOPED_TRACE(testing::Message() << "row " << i << " " << Name(kind) << " vocab " << vocab
                                     << " params " << Describe(params));
     ExpectSame(MakeRow(kind, vocab, random), params, RandomKey(random));
@@ -142,7 +122,7 @@ TEST_P(SelectOracle, AgreesAtTheVocabulariesOfModels) {
   for (int i = 0; i < 17 / kSlowdown + 1 && !HasFailure(); ++i) {
     const int64_t vocab = i % 2 == 0 ? 128256 : 151936;
     const RowKind kind = kAllRowKinds[static_cast<size_t>(i) % std::size(kAllRowKinds)];
-    const SelectParams params = AnyParams(vocab, random);
+    const SelectParams params = RandomSwitchedParams(vocab, random);
     SCOPED_TRACE(testing::Message()
                  << "row " << i << " " << Name(kind) << " params " << Describe(params));
     ExpectSame(MakeRow(kind, vocab, random), params, RandomKey(random));

@@ -69,6 +69,10 @@ class Batch {
   }
   // Every byte, padding included.
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Those from the first row's start to the last row's padding.
+  std::span<const std::byte> row_bytes() const {
+    return {first_, static_cast<size_t>(rows_ * stride_) * SizeOf(dtype_)};
+  }
 
  private:
   DType dtype_;

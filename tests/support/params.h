@@ -30,6 +30,26 @@ inline SelectParams RandomSelectParams(int64_t vocab, Random& random) {
   return params;
 }
 
+// Named profiles are five points of a larger space: half of them take each switch by itself.
+inline SelectParams RandomSwitchedParams(int64_t vocab, Random& random) {
+  SelectParams params = RandomSelectParams(vocab, random);
+  if (random.Coin()) {
+    Profile& profile = params.profile;
+    profile.ties = random.Coin() ? Ties::kAll : Ties::kLowestId;
+    profile.top_k_top_p = random.Coin() ? TopKTopP::kJoint : TopKTopP::kSequential;
+    profile.min_p_stage = random.Coin() ? MinPStage::kLast : MinPStage::kBeforeTopK;
+    profile.top_p_boundary = random.Coin() ? TopPBoundary::kInclusive : TopPBoundary::kExclusive;
+    profile.temperature_stage =
+        random.Coin() ? TemperatureStage::kLast : TemperatureStage::kBeforeTruncation;
+  }
+  return params;
+}
+
+inline NoiseKey RandomKey(Random& random) {
+  return {random.Bits(), static_cast<uint32_t>(random.Bits()),
+          static_cast<uint32_t>(random.Below(1 << 24))};
+}
+
 // One of each extreme, for going through hostile rows.
 inline std::vector<SelectParams> ExtremeSelectParams() {
   return {

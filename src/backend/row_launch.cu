@@ -1,0 +1,94 @@
+#include "backend/row_launch.h"
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+namespace sluice::cuda {
+namespace {
+
+void Require(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) return;
+  cudaGetLastError();  // the error belongs to this call, not to the next one
+  throw Error(ErrorCode::kUnavailable, what, cudaGetErrorString(result),
+              "a device of compute capability 8.0 or higher that works");
+}
+
+int CurrentDevice() {
+  int device = 0;
+  Require(cudaGetDevice(&device), "device");
+  return device;
+}
+
+int Attribute(cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  Require(cudaDeviceGetAttribute(&value, attribute, device), "device");
+  return value;
+}
+
+}  // namespace
+
+RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
+  return {.data = const_cast<void*>(logits.data),
+          .stride_bytes = logits.stride * static_cast<int64_t>(SizeOf(logits.dtype)),
+          .rows = static_cast<int32_t>(logits.rows),
+          .vocab = static_cast<int32_t>(logits.vocab),
+          .params = params.params.data,
+          .keys = params.keys.size == 0 ? nullptr : params.keys.data,
+          .has_params_per_row = params.params.size > 1,
+          .has_keys_per_row = params.keys.size > 1,
+          .limits = params.limits};
+}
+
+void CheckRows(const LogitsView& logits) {
+  CheckLogits("logits", logits, DeviceKind::kCuda);
+  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 16);  // a row may have 16 blocks
+  const int device = CurrentDevice();
+  if (logits.device.index != device) {
+    throw Error(ErrorCode::kInvalidType, "logits.device.index", ToText(int64_t{logits.device.index}),
+                "the current device, " + ToText(int64_t{device}));
+  }
+}
+
+void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys) {
+  auto check = [rows](std::string_view name, int64_t size, const void* data) {
+    CheckPerRow(name, static_cast<size_t>(size), rows);
+    if (rows > 0 && data == nullptr) {
+      ThrowInvalid(MemberName(name, "data"), "null", "a pointer to device memory");
+    }
+  };
+  check("params", params.params.size, params.params.data);
+  if (needs_keys || params.keys.size != 0) check("keys", params.keys.size, params.keys.data);
+}
+
+void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream) {
+  if (rows == 0) return;
+  if (kernel.shared_bytes > 48 * 1024) {
+    Require(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 kernel.shared_bytes),
+            "kernel");
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(rows * kernel.blocks_per_row));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  cudaLaunchAttribute cluster;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(kernel.blocks_per_row), 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = kernel.blocks_per_row > 1 ? 1 : 0;
+  Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
+}
+
+int BlocksForRows(int64_t rows) {
+  const int device = CurrentDevice();
+  if (Attribute(cudaDevAttrComputeCapabilityMajor, device) < 9) return 1;  // no clusters
+  const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
+  for (const int blocks : {8, 4, 2}) {
+    if (rows * blocks <= processors) return blocks;
+  }
+  return 1;
+}
+
+}  // namespace sluice::cuda

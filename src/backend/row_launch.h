@@ -1,0 +1,62 @@
+// Kernels over rows, from the host's side: checks of what was passed, and the launch.
+#pragma once
+
+#include "sluice/cuda.hpp"
+#include "support/check.h"
+
+namespace sluice::cuda {
+
+// Rows and their parameters as a kernel takes them, by value.
+struct RowsArgument {
+  void* data;  // written by those that mask
+  int64_t stride_bytes;
+  int32_t rows;
+  int32_t vocab;
+  const SelectParams* params;
+  const NoiseKey* keys;  // null: NoiseKey{} for all
+  bool has_params_per_row;
+  bool has_keys_per_row;
+  Limits limits;
+};
+
+RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params);
+
+// Each throws Error. Rows lie on the current device.
+void CheckRows(const LogitsView& logits);
+void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys);
+
+// One element a row, or none where it may be empty.
+template <typename T>
+void CheckOneARow(std::string_view name, const DeviceArray<T>& array, int64_t rows,
+                  bool may_be_empty = false) {
+  if (may_be_empty && array.size == 0) return;
+  CheckSize(name, static_cast<size_t>(array.size), rows);
+  if (rows > 0 && array.data == nullptr) {
+    ThrowInvalid(MemberName(name, "data"), "null", "a pointer to device memory");
+  }
+}
+
+// A kernel with one argument, a struct, that has a team of blocks for each row.
+struct RowKernel {
+  const void* function;
+  int threads;
+  int blocks_per_row;
+  int shared_bytes = 0;  // dynamic
+};
+
+// Nothing is launched for no rows. Throws Error when the device does not take the kernel.
+void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
+
+// How many blocks share a row in the kernels that work by the definition: few rows use the whole
+// device.
+int BlocksForRows(int64_t rows);
+
+template <typename Argument>
+const void* ForDType(DType dtype, void (*f32)(Argument), void (*bf16)(Argument),
+                     void (*f16)(Argument)) {
+  return reinterpret_cast<const void*>(dtype == DType::kF32    ? f32
+                                       : dtype == DType::kBf16 ? bf16
+                                                               : f16);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,71 @@
+// The part of a row that one block of a team reads. The slices of a team follow each other in the
+// order of ids.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "backend/team.cuh"
+#include "sluice/tensor.hpp"
+
+namespace sluice::cuda {
+
+template <DType kDType>
+struct ElementOf {
+  using Type = uint16_t;
+};
+template <>
+struct ElementOf<DType::kF32> {
+  using Type = float;
+};
+
+// Exact, like the scalar code of semantics/widen.h, in one instruction.
+template <DType kDType>
+__device__ float Widen(typename ElementOf<kDType>::Type bits) {
+  if constexpr (kDType == DType::kF32) {
+    return bits;
+  } else if constexpr (kDType == DType::kBf16) {
+    return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+  } else {
+    return __half2float(__ushort_as_half(bits));
+  }
+}
+
+template <DType kDType>
+class RowSlice {
+ public:
+  using Element = typename ElementOf<kDType>::Type;
+
+  __device__ RowSlice(const Team& team, const void* row, int vocab)
+      : row_(static_cast<const Element*>(row)), step_(team.threads()) {
+    const int share = (vocab + team.blocks() - 1) / team.blocks();
+    first_ = team.rank() * share;
+    end_ = min(first_ + share, vocab);
+    first_ += team.thread();
+  }
+
+  __device__ float operator[](int id) const { return Widen<kDType>(row_[id]); }
+
+  // visit(x, id) for the tokens of this thread.
+  template <typename Visit>
+  __device__ void ForEach(Visit visit) const {
+    constexpr int kAtOnce = 8;  // loads in flight
+    int id = first_;
+    for (; id + (kAtOnce - 1) * step_ < end_; id += kAtOnce * step_) {
+      Element loaded[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) loaded[i] = row_[id + i * step_];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) visit(Widen<kDType>(loaded[i]), id + i * step_);
+    }
+    for (; id < end_; id += step_) visit(Widen<kDType>(row_[id]), id);
+  }
+
+ private:
+  const Element* row_;
+  int first_;
+  int end_;
+  int step_;
+};
+
+}  // namespace sluice::cuda

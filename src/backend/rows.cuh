@@ -1,0 +1,39 @@
+// What every kernel over rows starts with.
+#pragma once
+
+#include "backend/row_launch.h"
+#include "backend/row_slice.cuh"
+#include "backend/scan_row.cuh"
+#include "semantics/noise.h"
+#include "semantics/validate.h"
+
+namespace sluice::cuda {
+
+// The row of a team, its parameters and what is wrong with it.
+template <DType kDType>
+struct TeamRow {
+  __device__ TeamRow(const Team& team, const RowsArgument& rows)
+      : index(static_cast<int>(blockIdx.x) / team.blocks()),
+        data(static_cast<char*>(rows.data) + index * rows.stride_bytes),
+        slice(team, data, rows.vocab),
+        params(rows.params == nullptr ? SelectParams{}
+                                      : rows.params[rows.has_params_per_row ? index : 0]),
+        key(rows.keys == nullptr ? NoiseKey{} : rows.keys[rows.has_keys_per_row ? index : 0]) {}
+
+  // The status counts the parameters.
+  __device__ semantics::RowScan Scan(const Team& team, const Limits& limits) const {
+    semantics::RowScan scan = ScanRow(team, slice);
+    if (!semantics::AreValid(params, limits) || !semantics::IsValid(key)) {
+      scan.status = RowStatus::kBadParam;
+    }
+    return scan;
+  }
+
+  int index;
+  void* data;
+  RowSlice<kDType> slice;
+  SelectParams params;
+  NoiseKey key;
+};
+
+}  // namespace sluice::cuda

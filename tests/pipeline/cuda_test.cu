@@ -1,0 +1,241 @@
+// The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
+// models give, of rows that break samplers, and of parameters at the ends of their ranges.
+#include "sluice/cuda.hpp"
+
+#include <iterator>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/any_cut.h"
+#include "tests/support/device.h"
+#include "tests/support/first_difference.h"
+#include "tests/support/params.h"
+#include "tests/support/rows.h"
+#include "tests/support/run.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr DrawMethod kMethods[] = {DrawMethod::kGumbel, DrawMethod::kCdf};
+
+class Cuda : public DeviceTest, public ::testing::WithParamInterface<DType> {};
+
+// Rows of one width with parameters and keys of their own.
+struct Rows {
+  std::vector<std::vector<float>> values;
+  std::vector<SelectParams> params;
+  std::vector<NoiseKey> keys;
+
+  void Add(std::vector<float> row, const SelectParams& row_params, Random& random) {
+    values.push_back(std::move(row));
+    params.push_back(row_params);
+    keys.push_back(RandomKey(random));
+  }
+};
+
+void ExpectReference(const Rows& rows, DType dtype) {
+  const Batch batch(rows.values, dtype);
+  const DeviceBatch device(batch);
+  const OnDevice<SelectParams> params(rows.params);
+  const OnDevice<NoiseKey> keys(rows.keys);
+  const SelectInput input{batch.view(), rows.params, rows.keys};
+  const cuda::RowParams on_device{params, keys};
+  const size_t count = rows.values.size();
+
+  const Selection expected = Selected(input);
+  OnDevice<Cut> cuts(count);
+  const OnDevice<CutMass> masses(count);
+  cuda::Select(device.view(), on_device, cuts, masses, nullptr);
+  EXPECT_TRUE(SameSequence(cuts.Get(), expected.cuts));
+  EXPECT_TRUE(SameSequence(masses.Get(), expected.masses));
+  cuts.Set(std::vector<Cut>(count));
+  cuda::Select(device.view(), on_device, cuts, {}, nullptr);
+  EXPECT_TRUE(SameSequence(cuts.Get(), expected.cuts));
+
+  for (const DrawMethod method : kMethods) {
+    const std::vector<TokenResult> tokens = Sampled(input, method);
+    const OnDevice<TokenResult> results(count);
+    cuda::Sample(device.view(), on_device, method, results, nullptr);
+    EXPECT_TRUE(SameSequence(results.Get(), tokens));
+    const OnDevice<TokenResult> drawn(count);
+    cuda::Draw(device.view(), on_device, method, cuts, drawn, nullptr);
+    EXPECT_TRUE(SameSequence(drawn.Get(), tokens));
+  }
+
+  Batch masked(rows.values, dtype);
+  Mask(masked.mutable_view(), expected.cuts, {Backend::kRef});
+  const DeviceBatch in_two_calls(batch);
+  cuda::Mask(in_two_calls.mutable_view(), cuts, nullptr);
+  EXPECT_TRUE(SameSequence(in_two_calls.row_bytes(), masked.row_bytes()));
+  const DeviceBatch in_one_call(batch);
+  cuda::SelectAndMask(in_one_call.mutable_view(), on_device, {}, nullptr);
+  EXPECT_TRUE(SameSequence(in_one_call.row_bytes(), masked.row_bytes()));
+}
+
+TEST_P(Cuda, EqualsTheReferenceOnRandomRowsAndParameters) {
+  Random random(31);
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    const double u = random.Uniform();
+    const int64_t vocab = 1 + static_cast<int64_t>(2999 * u * u * u);
+    SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
+    Rows rows;
+    const int64_t count = 1 + random.Below(i % 8 == 0 ? 200 : 24);
+    for (int64_t r = 0; r < count; ++r) {
+      const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
+      rows.Add(MakeRow(kind, vocab, random), RandomSwitchedParams(vocab, random), random);
+    }
+    ExpectReference(rows, GetParam());
+  }
+}
+
+TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
+  Random random(7);
+  for (const HostileRow& hostile : HostileRows()) {
+    SCOPED_TRACE(hostile.name);
+    Rows rows;
+    for (SelectParams params : ExtremeSelectParams()) {
+      for (const NamedProfile& named : kProfiles) {
+        params.profile = named.profile;
+        rows.Add(hostile.values, params, random);
+      }
+    }
+    ExpectReference(rows, GetParam());
+  }
+}
+
+TEST_P(Cuda, EqualsTheReferenceAtFullSize) {
+  Random random(5);
+  for (const int64_t vocab : {int64_t{128256}, int64_t{151936}, int64_t{262208}}) {
+    SCOPED_TRACE(vocab);
+    Rows rows;
+    for (const RowKind kind : kAllRowKinds) {
+      for (const SelectParams& params :
+           {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_p = 0.7f},
+            SelectParams{.top_k = 2000}, SelectParams{}, RandomSwitchedParams(vocab, random)}) {
+        rows.Add(MakeRow(kind, vocab, random), params, random);
+      }
+    }
+    ExpectReference(rows, GetParam());
+  }
+}
+
+TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtFullSize) {
+  Random random(6);
+  for (const HostileRow& hostile : HostileRows(128256)) {
+    SCOPED_TRACE(hostile.name);
+    Rows rows;
+    for (const SelectParams& params :
+         {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_p = 0.7f}, SelectParams{},
+          SelectParams{.top_k = 50, .profile = ProfileByName("hf")}}) {
+      rows.Add(hostile.values, params, random);
+    }
+    ExpectReference(rows, GetParam());
+  }
+}
+
+TEST_P(Cuda, DrawsAndMasksFromAnyCut) {
+  Random random(8);
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
+    const int64_t vocab = kBlockWidths[random.Below(std::size(kBlockWidths))];
+    SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
+    Rows rows;
+    std::vector<Cut> any;
+    for (int r = 0; r < 9; ++r) {
+      rows.Add(AnyRow(vocab, random), {.temperature = random.Coin() ? 1.0f : 0.7f}, random);
+      any.push_back(AnyCut(rows.values.back(), random));
+    }
+    const Batch batch(rows.values, GetParam());
+    const DeviceBatch device(batch);
+    const OnDevice<SelectParams> params(rows.params);
+    const OnDevice<NoiseKey> keys(rows.keys);
+    const OnDevice<Cut> cuts(any);
+    for (const DrawMethod method : kMethods) {
+      const Workspace workspace(SelectWorkspaceBytes(batch.view(), {Backend::kRef}));
+      std::vector<TokenResult> expected(any.size());
+      Draw({batch.view(), rows.params, rows.keys}, method, any, expected,
+           {Backend::kRef, {}, workspace.span()});
+      const OnDevice<TokenResult> results(any.size());
+      cuda::Draw(device.view(), {params, keys}, method, cuts, results, nullptr);
+      EXPECT_TRUE(SameSequence(results.Get(), expected));
+    }
+    Batch masked(rows.values, GetParam());
+    Mask(masked.mutable_view(), any, {Backend::kRef});
+    cuda::Mask(device.mutable_view(), cuts, nullptr);
+    EXPECT_TRUE(SameSequence(device.row_bytes(), masked.row_bytes()));
+  }
+}
+
+// However many blocks share a row, and whatever rows are beside it.
+TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
+  Random random(9);
+  const int64_t vocab = 32000;
+  Rows rows;
+  for (int r = 0; r < 160; ++r) {
+    rows.Add(MakeRow(kAllRowKinds[r % 8], vocab, random), RandomSwitchedParams(vocab, random),
+             random);
+  }
+  const DeviceBatch device(Batch(rows.values, GetParam()));
+  const OnDevice<SelectParams> params(rows.params);
+  const OnDevice<NoiseKey> keys(rows.keys);
+  const OnDevice<TokenResult> all(rows.values.size());
+  cuda::Sample(device.view(), {params, keys}, DrawMethod::kGumbel, all, nullptr);
+  const std::vector<TokenResult> expected = all.Get();
+  for (const size_t size : {size_t{1}, size_t{8}, size_t{20}, size_t{40}, size_t{80}}) {
+    const OnDevice<TokenResult> some(size);
+    LogitsView part = device.view();
+    part.data = part.Row(3);
+    part.rows = static_cast<int64_t>(size);
+    cuda::Sample(part, {{params.data() + 3, part.rows}, {keys.data() + 3, part.rows}},
+                 DrawMethod::kGumbel, some, nullptr);
+    EXPECT_TRUE(SameSequence(some.Get(),
+                             std::vector(expected.begin() + 3,
+                                         expected.begin() + 3 + static_cast<ptrdiff_t>(size))));
+  }
+}
+
+// A graph is captured once and sees the parameters and logits of each replay.
+TEST_P(Cuda, SamplesInACapturedGraph) {
+  Random random(10);
+  const int64_t vocab = 5000;
+  auto make = [&](int32_t top_k) {
+    Rows rows;
+    for (int r = 0; r < 4; ++r) {
+      rows.Add(MakeRow(RowKind::kMid, vocab, random), {.top_k = top_k}, random);
+    }
+    return rows;
+  };
+  const Rows first = make(50);
+  const Batch batch(first.values, GetParam());
+  const DeviceBatch device(batch);
+  OnDevice<SelectParams> params(first.params);
+  OnDevice<NoiseKey> keys(first.keys);
+  const OnDevice<TokenResult> results(4);
+  cudaStream_t stream;
+  Require(cudaStreamCreate(&stream));
+  Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  cuda::Sample(device.view(), {params, keys}, DrawMethod::kGumbel, results, stream);
+  cudaGraph_t graph;
+  Require(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable;
+  Require(cudaGraphInstantiate(&executable, graph, 0));
+  for (const int32_t top_k : {50, 1, 0}) {
+    Rows rows = make(top_k);
+    rows.values = first.values;
+    params.Set(rows.params);
+    keys.Set(rows.keys);
+    Require(cudaGraphLaunch(executable, stream));
+    Require(cudaStreamSynchronize(stream));
+    EXPECT_TRUE(
+        SameSequence(results.Get(), Sampled({batch.view(), rows.params, rows.keys})));
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, Cuda, ::testing::ValuesIn(kAllDTypes), [](const auto& info) {
+  return std::string(Name(info.param));
+});
+
+}  // namespace
+}  // namespace sluice::test
