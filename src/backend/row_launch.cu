@@ -65,30 +65,31 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   if (rows == 0) return;
   if (kernel.shared_bytes > 48 * 1024) {
     Require(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 kernel.shared_bytes),
+                                 static_cast<int>(kernel.shared_bytes)),
             "kernel");
   }
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(rows * kernel.blocks_per_row));
-  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.gridDim = dim3(static_cast<unsigned>(rows * kernel.shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
+  config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
   cudaLaunchAttribute cluster;
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(kernel.blocks_per_row), 1, 1};
+  cluster.val.clusterDim = {static_cast<unsigned>(kernel.shape.blocks), 1, 1};
   config.attrs = &cluster;
-  config.numAttrs = kernel.blocks_per_row > 1 ? 1 : 0;
+  config.numAttrs = kernel.shape.blocks > 1 ? 1 : 0;
   Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 
-int BlocksForRows(int64_t rows) {
+TeamShape ShapeForRows(int64_t rows) {
   const int device = CurrentDevice();
-  if (Attribute(cudaDevAttrComputeCapabilityMajor, device) < 9) return 1;  // no clusters
   const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
-  for (const int blocks : {8, 4, 2}) {
-    if (rows * blocks <= processors) return blocks;
-  }
-  return 1;
+  const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
+  // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 30 of
+  // 8 blocks fit at two blocks a processor, 66 of 2 at one.
+  if (has_clusters && rows * 8 <= 2 * processors - 24) return {8, 512};
+  if (has_clusters && rows * 2 <= processors) return {2, 1024};
+  return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
 }
 
 }  // namespace sluice::cuda

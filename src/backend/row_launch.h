@@ -36,20 +36,26 @@ void CheckOneARow(std::string_view name, const DeviceArray<T>& array, int64_t ro
   }
 }
 
-// A kernel with one argument, a struct, that has a team of blocks for each row.
+// The team of a row.
+struct TeamShape {
+  int blocks;
+  int threads;  // of a block
+};
+
+// A kernel with one argument, a struct, and a team for each row.
 struct RowKernel {
   const void* function;
-  int threads;
-  int blocks_per_row;
-  int shared_bytes = 0;  // dynamic
+  TeamShape shape;
+  size_t shared_bytes;  // dynamic
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
 
-// How many blocks share a row in the kernels that work by the definition: few rows use the whole
-// device.
-int BlocksForRows(int64_t rows);
+// So that few rows use the whole device, and many keep it busy: kernels take the teams of their
+// rows from here.
+TeamShape ShapeForRows(int64_t rows);
+inline constexpr int kMostThreads = 1024;
 
 template <typename Argument>
 const void* ForDType(DType dtype, void (*f32)(Argument), void (*bf16)(Argument),

@@ -31,6 +31,16 @@ __device__ float Widen(typename ElementOf<kDType>::Type bits) {
   }
 }
 
+// -inf
+template <DType kDType>
+__device__ typename ElementOf<kDType>::Type MaskedElement() {
+  if constexpr (kDType == DType::kF32) {
+    return -INFINITY;
+  } else {
+    return kDType == DType::kBf16 ? 0xff80 : 0xfc00;
+  }
+}
+
 template <DType kDType>
 class RowSlice {
  public:

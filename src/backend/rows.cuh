@@ -20,12 +20,14 @@ struct TeamRow {
                                       : rows.params[rows.has_params_per_row ? index : 0]),
         key(rows.keys == nullptr ? NoiseKey{} : rows.keys[rows.has_keys_per_row ? index : 0]) {}
 
+  __device__ bool HasValidParams(const Limits& limits) const {
+    return semantics::AreValid(params, limits) && semantics::IsValid(key);
+  }
+
   // The status counts the parameters.
   __device__ semantics::RowScan Scan(const Team& team, const Limits& limits) const {
     semantics::RowScan scan = ScanRow(team, slice);
-    if (!semantics::AreValid(params, limits) || !semantics::IsValid(key)) {
-      scan.status = RowStatus::kBadParam;
-    }
+    if (!HasValidParams(limits)) scan.status = RowStatus::kBadParam;
     return scan;
   }
 

@@ -20,20 +20,27 @@ struct TeamMemory {
 
 class Team {
  public:
-  __device__ explicit Team(TeamMemory& memory) : memory_(memory) {}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  __device__ explicit Team(TeamMemory& memory)
+      : memory_(memory),
+        rank_(static_cast<int>(cooperative_groups::this_cluster().block_rank())),
+        blocks_(static_cast<int>(cooperative_groups::this_cluster().num_blocks())) {}
+#else
+  __device__ explicit Team(TeamMemory& memory) : memory_(memory), rank_(0), blocks_(1) {}
+#endif
+
+  // This block alone, when the others have left.
+  __device__ Team Block() const { return Team(memory_, 0, 1); }
 
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ int threads() const { return static_cast<int>(blockDim.x); }
   __device__ bool IsFirstThread() const { return rank() == 0 && thread() == 0; }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   // Of this block in the team.
-  __device__ int rank() const {
-    return static_cast<int>(cooperative_groups::this_cluster().block_rank());
-  }
-  __device__ int blocks() const {
-    return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
-  }
+  __device__ int rank() const { return rank_; }
+  __device__ int blocks() const { return blocks_; }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __device__ void Sync() const {
     if (blocks() == 1) {
       __syncthreads();
@@ -47,8 +54,6 @@ class Team {
     return cooperative_groups::this_cluster().map_shared_rank(mine, static_cast<unsigned>(rank));
   }
 #else
-  __device__ int rank() const { return 0; }
-  __device__ int blocks() const { return 1; }
   __device__ void Sync() const { __syncthreads(); }
   template <typename T>
   __device__ T* Of(int, T* mine) const {
@@ -56,8 +61,9 @@ class Team {
   }
 #endif
 
+  // Of this block.
   template <typename Op>
-  __device__ uint64_t Reduce(uint64_t value, Op op) const {
+  __device__ uint64_t ReduceBlock(uint64_t value, Op op) const {
     for (int step = kWarpSize / 2; step > 0; step /= 2) {
       value = op(value, __shfl_xor_sync(~0u, value, step));
     }
@@ -68,6 +74,19 @@ class Team {
     for (int warp = 1; warp < threads() / kWarpSize; ++warp) {
       value = op(value, memory_.of_warp[warp]);
     }
+    return value;
+  }
+  __device__ uint64_t SumOfBlock(uint64_t value) const {
+    return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a + b; });
+  }
+  __device__ uint64_t MaxOfBlock(uint64_t value) const {
+    return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
+  }
+
+  // Of the team.
+  template <typename Op>
+  __device__ uint64_t Reduce(uint64_t value, Op op) const {
+    value = ReduceBlock(value, op);
     if (blocks() == 1) return value;
     if (thread() == 0) memory_.of_block = value;
     Sync();
@@ -103,7 +122,12 @@ class Team {
   }
 
  private:
+  __device__ Team(TeamMemory& memory, int rank, int blocks)
+      : memory_(memory), rank_(rank), blocks_(blocks) {}
+
   TeamMemory& memory_;
+  int rank_;
+  int blocks_;
 };
 
 }  // namespace sluice::cuda

@@ -6,8 +6,6 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kThreads = 512;
-
 struct DrawArgument {
   RowsArgument rows;
   DrawMethod method;
@@ -16,7 +14,7 @@ struct DrawArgument {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kThreads) DrawKernel(DrawArgument argument) {
+__global__ void __launch_bounds__(kMostThreads) DrawKernel(DrawArgument argument) {
   __shared__ TeamMemory team_memory;
   __shared__ FindMemory find_memory;
   const Team team(team_memory);
@@ -47,7 +45,7 @@ void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
   DrawArgument argument{ArgumentOf(logits, params), method, cuts.data, results.data};
   const RowKernel kernel{ForDType(logits.dtype, DrawKernel<DType::kF32>, DrawKernel<DType::kBf16>,
                                   DrawKernel<DType::kF16>),
-                         kThreads, BlocksForRows(logits.rows)};
+                         ShapeForRows(logits.rows), 0};
   LaunchOverRows(kernel, logits.rows, &argument, stream);
 }
 

@@ -1,12 +1,12 @@
-// Select and Draw in one kernel, by the definition.
+// Select and Draw in one kernel: by the top of the row where that is certain, else by the
+// definition.
 #include "backend/rows.cuh"
+#include "draw/draw_kept.cuh"
 #include "draw/draw_row.cuh"
-#include "select/row_rules.cuh"
+#include "select/top_row.cuh"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr int kThreads = 512;
 
 struct SampleArgument {
   RowsArgument rows;
@@ -14,21 +14,54 @@ struct SampleArgument {
   TokenResult* results;
 };
 
-template <DType kDType>
-__global__ void __launch_bounds__(kThreads) SampleKernel(SampleArgument argument) {
-  __shared__ TeamMemory team_memory;
-  __shared__ FindMemory find_memory;
-  const Team team(team_memory);
-  const TeamRow<kDType> row(team, argument.rows);
-  const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
+// By the first block alone.
+__device__ TokenResult SampleFromTop(const Team& block, SelectMemory& memory, int size,
+                                     DrawMethod method, const SelectParams& params,
+                                     const NoiseKey& key) {
+  const TopSelection top = SelectTop(block, memory, size, params, key);
+  const float scale = semantics::ScalesOf(params).draw;
   TokenResult result;
+  result.cut = top.cut;
+  if (top.is_sorted) {
+    auto* weights = memory.top.sorted;  // what was there is sorted into `key`
+    auto* ids = reinterpret_cast<int32_t*>(memory.find.count);
+    const int winner = WinnerOfKept(block, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.max,
+                                    scale, method, key, weights, ids);
+    result.id = IdOf(memory.top.key[winner]);
+  } else {
+    result.id = DrawToken(block, memory.find, ListSlice(memory.top, size), top.cut,
+                          {top.max, scale, method, key});
+  }
+  return result;
+}
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
+  const Team team(memory.team);
+  const TeamRow<kDType> row(team, argument.rows);
+  const bool is_valid = row.HasValidParams(argument.rows.limits);
+  if (const int needed = is_valid ? TokensNeeded(row.params) : 0; needed > 0) {
+    const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
+    const int size = ListTop(team, slice, memory.top, needed);
+    if (size > 0) {
+      if (team.rank() != 0) return;
+      const TokenResult result =
+          SampleFromTop(team.Block(), memory, size, argument.method, row.params, row.key);
+      if (team.thread() == 0) argument.results[row.index] = result;
+      return;
+    }
+  }
+  TokenResult result;
+  const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   result.cut = semantics::CutOfStatus(scan.status);
   result.status = scan.status;
   if (scan.status == RowStatus::kOk) {
-    RowRules rules(team, find_memory, row.slice, scan, row.params, row.key);
+    RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
     result.cut = rules.Select(nullptr);
     const float scale = semantics::ScalesOf(row.params).draw;
-    result.id = DrawToken(team, find_memory, row.slice, result.cut,
+    result.id = DrawToken(team, memory.find, row.slice, result.cut,
                           {scan.max, scale, argument.method, row.key});
   }
   if (team.IsFirstThread()) argument.results[row.index] = result;
@@ -45,7 +78,7 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
   SampleArgument argument{ArgumentOf(logits, params), method, results.data};
   const RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>,
                                   SampleKernel<DType::kBf16>, SampleKernel<DType::kF16>),
-                         kThreads, BlocksForRows(logits.rows)};
+                         ShapeForRows(logits.rows), sizeof(SelectMemory)};
   LaunchOverRows(kernel, logits.rows, &argument, stream);
 }
 

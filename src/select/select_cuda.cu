@@ -1,12 +1,11 @@
-// Select, Mask and both in one, by the definition: the way that is right for every row.
+// Select, Mask and both in one: by the top of the row where that is certain, else by the
+// definition.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
-#include "select/row_rules.cuh"
+#include "select/top_row.cuh"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr int kThreads = 512;
 
 struct SelectArgument {
   RowsArgument rows;
@@ -19,34 +18,71 @@ struct SelectArgument {
 template <DType kDType>
 __device__ void MaskRow(const Team& team, FindMemory& memory, const TeamRow<kDType>& row,
                         const Cut& cut) {
-  using Element = typename RowSlice<kDType>::Element;
   const CutIds ids = ResolveTies(team, memory, row.slice, cut);
-  Element masked;
-  if constexpr (kDType == DType::kF32) {
-    masked = -INFINITY;
-  } else {
-    masked = kDType == DType::kBf16 ? 0xff80 : 0xfc00;
-  }
-  Element* elements = static_cast<Element*>(row.data);
+  auto* elements = static_cast<typename RowSlice<kDType>::Element*>(row.data);
   row.slice.ForEach([&](float x, int id) {
-    if (!ids.Keeps(x, id)) elements[id] = masked;
+    if (!ids.Keeps(x, id)) elements[id] = MaskedElement<kDType>();
   });
 }
 
+// By the whole team, of which the first block has the selection. The top is a list of tokens, so
+// the row is overwritten without being read, and they are put back.
 template <DType kDType>
-__global__ void __launch_bounds__(kThreads) SelectKernel(SelectArgument argument) {
-  __shared__ TeamMemory team_memory;
-  __shared__ FindMemory find_memory;
-  const Team team(team_memory);
+__device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
+                          const TeamRow<kDType>& row, const KeptTop& kept) {
+  auto* elements = static_cast<typename RowSlice<kDType>::Element*>(row.data);
+  const bool is_mine = team.rank() == 0 && kept.IsMine();
+  const auto element = is_mine ? elements[kept.id] : MaskedElement<kDType>();  // -0 stays -0
+  team.Sync();
+  slice.MaskAll(row.data);
+  team.Sync();
+  if (is_mine) elements[kept.id] = element;
+}
+
+// Whether the top decided the row.
+template <DType kDType>
+__device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                            const SelectArgument& argument) {
+  const bool is_valid = row.HasValidParams(argument.rows.limits);
+  const int needed = is_valid && argument.masses == nullptr ? TokensNeeded(row.params) : 0;
+  if (needed == 0) return false;
+  const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
+  const int size = ListTop(team, slice, memory.top, needed);
+  if (size < 0) return false;
+  TopSelection top = {};
+  if (team.rank() == 0) {
+    top = SelectTop(team.Block(), memory, size, row.params, row.key);
+    if (argument.cuts != nullptr && team.thread() == 0) argument.cuts[row.index] = top.cut;
+    if (team.thread() == 0) memory.top_cut = top.cut;
+  }
+  if (!argument.masks) return true;
+  if (size <= team.threads()) {
+    MaskToTop(team, slice, row, top.kept);
+  } else {
+    team.Sync();
+    const Cut cut = team.Of(0, &memory)->top_cut;
+    team.Sync();
+    MaskRow(team, memory.find, row, cut);
+  }
+  return true;
+}
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
+  const Team team(memory.team);
   const TeamRow<kDType> row(team, argument.rows);
   Cut cut;
   if (argument.given != nullptr) {
     cut = argument.given[row.index];
+  } else if (SelectByTop(team, memory, row, argument)) {
+    return;
   } else {
     const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
     CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + row.index;
     if (scan.status == RowStatus::kOk) {
-      RowRules rules(team, find_memory, row.slice, scan, row.params, row.key);
+      RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
       cut = rules.Select(mass);
     } else {
       cut = semantics::CutOfStatus(scan.status);
@@ -54,13 +90,13 @@ __global__ void __launch_bounds__(kThreads) SelectKernel(SelectArgument argument
     }
     if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = cut;
   }
-  if (argument.masks && cut.status == RowStatus::kOk) MaskRow(team, find_memory, row, cut);
+  if (argument.masks && cut.status == RowStatus::kOk) MaskRow(team, memory.find, row, cut);
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
   const RowKernel kernel{ForDType(logits.dtype, SelectKernel<DType::kF32>,
                                   SelectKernel<DType::kBf16>, SelectKernel<DType::kF16>),
-                         kThreads, BlocksForRows(logits.rows)};
+                         ShapeForRows(logits.rows), sizeof(SelectMemory)};
   LaunchOverRows(kernel, logits.rows, &argument, stream);
 }
 

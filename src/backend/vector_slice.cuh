@@ -1,0 +1,114 @@
+// A row in vectors of 16 bytes, for kernels that stream it. Every warp of a team has a stretch of
+// the row to itself, so the first vectors of all warps are a sample of the whole row: vocabularies
+// are not shuffled.
+#pragma once
+
+#include "backend/ptx.cuh"
+#include "backend/row_slice.cuh"
+
+namespace sluice::cuda {
+
+// The elements of a vector, widened.
+template <DType kDType>
+struct Vector {
+  using Element = typename ElementOf<kDType>::Type;
+  static constexpr int kElements = 16 / sizeof(Element);
+
+  static __device__ uint4 OfMasked() {
+    const uint32_t word = kDType == DType::kF32    ? 0xff800000u
+                          : kDType == DType::kBf16 ? 0xff80ff80u
+                                                   : 0xfc00fc00u;
+    return {word, word, word, word};
+  }
+
+  __device__ explicit Vector(const uint4& raw) {
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      if constexpr (kDType == DType::kF32) {
+        x[w] = __uint_as_float(words[w]);
+      } else if constexpr (kDType == DType::kBf16) {
+        x[2 * w] = __uint_as_float(words[w] << 16);
+        x[2 * w + 1] = __uint_as_float(words[w] & 0xffff0000u);
+      } else {
+        x[2 * w] = Widen<kDType>(static_cast<uint16_t>(words[w]));
+        x[2 * w + 1] = Widen<kDType>(static_cast<uint16_t>(words[w] >> 16));
+      }
+    }
+  }
+
+  float x[kElements];
+};
+
+template <DType kDType>
+class VectorSlice {
+ public:
+  using Element = typename ElementOf<kDType>::Type;
+  using Unpacked = Vector<kDType>;
+  static constexpr int kElements = Unpacked::kElements;
+
+  __device__ VectorSlice(const Team& team, const void* row, int vocab)
+      : row_(static_cast<const Element*>(row)) {
+    const uint32_t misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)) % 16;
+    head_ = min(vocab, static_cast<int>((16 - misaligned) % 16 / sizeof(Element)));
+    vectors_ = (vocab - head_) / kElements;
+    tail_ = vocab - head_ - vectors_ * kElements;
+    const int pieces = (vectors_ + kWarpSize - 1) / kWarpSize;  // what a warp loads at once
+    const int warps = team.threads() / kWarpSize;
+    const int all_warps = warps * team.blocks();
+    const int warp = team.rank() * warps + team.thread() / kWarpSize;
+    first_ = static_cast<int>(int64_t{pieces} * warp / all_warps);
+    end_ = static_cast<int>(int64_t{pieces} * (warp + 1) / all_warps);
+    lane_ = team.thread() % kWarpSize;
+    has_edges_ = warp == 0;
+    pieces_a_block_ = pieces / team.blocks();
+  }
+
+  __device__ int first() const { return first_; }
+  __device__ int end() const { return end_; }
+  __device__ int pieces_a_block() const { return pieces_a_block_; }
+
+  // This thread's vector of a piece; masked where there is none.
+  __device__ uint4 Load(int piece) const {
+    const int vector = piece * kWarpSize + lane_;
+    return piece < end_ && vector < vectors_ ? LoadOnce(body() + vector) : Unpacked::OfMasked();
+  }
+  __device__ int FirstId(int piece) const {
+    return head_ + (piece * kWarpSize + lane_) * kElements;
+  }
+
+  // visit(x, id) for what lies before the first and behind the last vector.
+  template <typename Visit>
+  __device__ void ForEachAtEdges(Visit visit) const {
+    if (!has_edges_) return;
+    if (lane_ < head_) visit(Widen<kDType>(row_[lane_]), lane_);
+    const int id = head_ + vectors_ * kElements + lane_;
+    if (lane_ < tail_) visit(Widen<kDType>(row_[id]), id);
+  }
+
+  // Writes -inf to everything that is this thread's. row: the one that it was made from.
+  __device__ void MaskAll(void* row) const {
+    Element* elements = static_cast<Element*>(row);
+    uint4* vectors = reinterpret_cast<uint4*>(elements + head_);
+    for (int piece = first_; piece < end_; ++piece) {
+      const int vector = piece * kWarpSize + lane_;
+      if (vector < vectors_) vectors[vector] = Unpacked::OfMasked();
+    }
+    ForEachAtEdges([&](float, int id) { elements[id] = MaskedElement<kDType>(); });
+  }
+
+ private:
+  __device__ const uint4* body() const { return reinterpret_cast<const uint4*>(row_ + head_); }
+
+  const Element* row_;
+  int head_;
+  int vectors_;
+  int tail_;
+  int first_;  // pieces of this warp
+  int end_;
+  int lane_;
+  int pieces_a_block_;
+  bool has_edges_;
+};
+
+}  // namespace sluice::cuda

@@ -1,0 +1,204 @@
+// The top of a row in one read: guess a threshold from a sample, list what reaches it, certify that
+// the list holds the first k tokens.
+//
+// The guess is the value at a rank of the sample where, by the hypergeometric law, fewer than k
+// tokens of the row lie above it in one row of a million. The certificate is a count: at least k
+// listed tokens reach the largest threshold of the team, or the thresholds left nothing out.
+#pragma once
+
+#include "backend/vector_slice.cuh"
+#include "semantics/order.h"
+#include "semantics/temperature.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kListCapacity = 3072;
+inline constexpr int kMostTopK = 1024;  // rarely overflows the list
+
+// In shared memory.
+struct TopList {
+  uint64_t key[kListCapacity];     // order key of the value, then the complement of the id
+  uint64_t sorted[kListCapacity];  // of the first block: the keys of the whole team
+  uint32_t count;                  // may exceed the capacity
+  uint32_t gathered;               // of the first block: keys of the whole team
+  uint32_t threshold;              // order key
+  uint32_t is_spoilt;              // NaN or +inf was seen
+  uint32_t least;                  // of the sample, order keys
+  uint32_t most;
+};
+
+__device__ inline uint64_t KeyOfToken(float x, int id) {
+  return static_cast<uint64_t>(semantics::OrderKey(x)) << 32 | ~static_cast<uint32_t>(id);
+}
+__device__ inline float ValueOf(uint64_t key) {
+  return semantics::ValueOfKey(static_cast<uint32_t>(key >> 32));
+}
+__device__ inline int32_t IdOf(uint64_t key) {
+  return static_cast<int32_t>(~static_cast<uint32_t>(key));
+}
+
+// How many tokens the parameters need the list to hold; 0: a list does not decide them.
+__device__ inline int TokensNeeded(const SelectParams& params) {
+  if (semantics::IsGreedy(params)) return 1;
+  const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
+  const bool whole_row = joint || params.top_n_sigma > 0 || params.typical_p < 1;
+  return !whole_row && params.top_k > 0 && params.top_k <= kMostTopK ? params.top_k : 0;
+}
+
+// What ListTop leaves, as a slice for the rules: for a block by itself.
+class ListSlice {
+ public:
+  __device__ ListSlice(const TopList& list, int size) : list_(list), size_(size) {}
+
+  template <typename Visit>
+  __device__ void ForEach(Visit visit) const {
+    for (int i = static_cast<int>(threadIdx.x); i < size_; i += static_cast<int>(blockDim.x)) {
+      visit(ValueOf(list_.sorted[i]), IdOf(list_.sorted[i]));
+    }
+  }
+
+ private:
+  const TopList& list_;
+  int size_;
+};
+
+// The largest key of a few probed that at least `rank` of the threads' keys reach; the least of
+// all when there are too few. kKeys a thread.
+template <int kKeys>
+__device__ uint32_t KeyOfRank(TopList& list, const uint32_t (&keys)[kKeys], int rank) {
+  uint32_t least = keys[0], most = keys[0];
+#pragma unroll
+  for (int i = 1; i < kKeys; ++i) {
+    least = min(least, keys[i]);
+    most = max(most, keys[i]);
+  }
+  least = __reduce_min_sync(~0u, least);
+  most = __reduce_max_sync(~0u, most);
+  if (threadIdx.x % kWarpSize == 0) {
+    atomicMin(&list.least, least);
+    atomicMax(&list.most, most);
+  }
+  __syncthreads();
+  uint32_t low = list.least;
+  uint32_t high = list.most;
+  const int enough = rank + rank / 4 + 4;
+#pragma unroll 1
+  for (int probe = 0; probe < 20 && low < high; ++probe) {
+    const uint32_t middle = high - (high - low) / 2;
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) count += __syncthreads_count(keys[i] >= middle);
+    if (count >= rank) {
+      low = middle;
+      if (count <= enough) break;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// The list of one row. All threads of the team call it and get the same answer: the number of
+// tokens, in the first block's `sorted`, in no order yet; or -1 when the row has to be selected
+// otherwise.
+template <DType kDType>
+__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopList& list,
+                       int needed) {
+  using Unpacked = Vector<kDType>;
+  constexpr int kAtOnce = kDType == DType::kF32 ? 4 : 2;  // vectors in flight
+  if (team.thread() == 0) {
+    list.count = list.gathered = list.is_spoilt = list.most = 0;
+    list.least = ~0u;
+  }
+  __syncthreads();
+
+  uint4 loaded[kAtOnce];
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) loaded[i] = slice.Load(slice.first() + i);
+
+  // The sample: the first vectors. `expected` of the wanted tokens are in it.
+  const int pieces = max(1, slice.pieces_a_block());
+  const int sampled = min(kAtOnce * (team.threads() / kWarpSize), pieces);
+  const float expected = static_cast<float>(needed) / static_cast<float>(team.blocks()) *
+                         static_cast<float>(sampled) / static_cast<float>(pieces);
+  const int rank = static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f);
+  uint32_t keys[kAtOnce];
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const Unpacked vector(loaded[i]);
+    float largest = vector.x[0];
+#pragma unroll
+    for (int e = 1; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);
+    keys[i] = semantics::OrderKey(largest);  // of a NaN alone: some key, and it spoils the list
+  }
+  uint32_t threshold_key;
+  if (rank <= team.threads() / 8) {  // few enough that the largest of a thread's vectors serves
+    uint32_t largest[1] = {keys[0]};
+#pragma unroll
+    for (int i = 1; i < kAtOnce; ++i) largest[0] = max(largest[0], keys[i]);
+    threshold_key = KeyOfRank(list, largest, rank);
+  } else {
+    threshold_key = KeyOfRank(list, keys, rank);
+  }
+  const float threshold = fmaxf(semantics::ValueOfKey(threshold_key), semantics::kLowestValue);
+
+  auto push = [&](float x, int id) {
+    if (x < threshold) return;
+    if (!(x < INFINITY)) list.is_spoilt = 1;
+    if (*static_cast<volatile uint32_t*>(&list.count) >= kListCapacity) return;
+    const uint32_t place = atomicAdd(&list.count, 1u);
+    if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
+  };
+  slice.ForEachAtEdges(push);
+#pragma unroll 1
+  for (int piece = slice.first(); piece < slice.end(); piece += kAtOnce) {
+    uint4 next[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) next[i] = slice.Load(piece + kAtOnce + i);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const Unpacked vector(loaded[i]);
+      bool all_below = true;  // false for a NaN
+#pragma unroll
+      for (int e = 0; e < Unpacked::kElements; ++e) all_below &= vector.x[e] < threshold;
+      if (!all_below) {
+        const int id = slice.FirstId(piece + i);
+#pragma unroll
+        for (int e = 0; e < Unpacked::kElements; ++e) push(vector.x[e], id + e);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) loaded[i] = next[i];
+  }
+  if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
+  team.Sync();
+
+  // What reaches the largest threshold goes to the first block.
+  uint32_t largest_threshold = 0;
+  bool is_bad = false;
+  for (int r = 0; r < team.blocks(); ++r) {
+    const TopList& other = *team.Of(r, &list);
+    largest_threshold = max(largest_threshold, other.threshold);
+    is_bad |= other.is_spoilt != 0 || other.count > kListCapacity;
+  }
+  if (is_bad) {
+    team.Sync();  // nobody leaves while others read
+    return -1;
+  }
+  TopList& first = *team.Of(0, &list);
+  for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
+       i += static_cast<uint32_t>(team.threads())) {
+    if (list.key[i] >> 32 < largest_threshold) continue;
+    const uint32_t place = atomicAdd(&first.gathered, 1u);
+    if (place < kListCapacity) first.sorted[place] = list.key[i];
+  }
+  team.Sync();
+  const uint32_t gathered = first.gathered;
+  const bool has_all = largest_threshold == semantics::OrderKey(semantics::kLowestValue);
+  const bool is_certain = gathered <= kListCapacity && gathered > 0 &&
+                          (has_all || gathered >= static_cast<uint32_t>(needed));
+  if (team.blocks() > 1) team.Sync();  // the first block is about to go on
+  return is_certain ? static_cast<int>(gathered) : -1;
+}
+
+}  // namespace sluice::cuda
