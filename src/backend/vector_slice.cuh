@@ -64,8 +64,6 @@ class VectorSlice {
     pieces_a_block_ = pieces / team.blocks();
   }
 
-  __device__ int first() const { return first_; }
-  __device__ int end() const { return end_; }
   __device__ int pieces_a_block() const { return pieces_a_block_; }
 
   // This thread's vector of a piece; masked where there is none.
@@ -75,6 +73,29 @@ class VectorSlice {
   }
   __device__ int FirstId(int piece) const {
     return head_ + (piece * kWarpSize + lane_) * kElements;
+  }
+
+  // The first vectors: a sample of the row, and what Stream begins with.
+  template <int kAtOnce>
+  __device__ void LoadFirst(uint4 (&loaded)[kAtOnce]) const {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) loaded[i] = Load(first_ + i);
+  }
+
+  // visit(vector, id of its first element) for the vectors of this thread, the lanes of a warp
+  // together; masked vectors behind the end are among them.
+  template <int kAtOnce, typename Visit>
+  __device__ void Stream(uint4 (&loaded)[kAtOnce], Visit visit) const {
+#pragma unroll 1
+    for (int piece = first_; piece < end_; piece += kAtOnce) {
+      uint4 next[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) next[i] = Load(piece + kAtOnce + i);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) visit(Unpacked(loaded[i]), FirstId(piece + i));
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) loaded[i] = next[i];
+    }
   }
 
   // visit(x, id) for what lies before the first and behind the last vector.

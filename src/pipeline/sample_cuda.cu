@@ -2,8 +2,8 @@
 // definition.
 #include "backend/rows.cuh"
 #include "draw/draw_kept.cuh"
-#include "draw/draw_row.cuh"
-#include "select/top_row.cuh"
+#include "draw/score_kept.cuh"
+#include "select/nucleus.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -35,10 +35,39 @@ __device__ TokenResult SampleFromTop(const Team& block, SelectMemory& memory, in
   return result;
 }
 
+// In dynamic shared memory.
+struct SampleMemory {
+  SelectMemory select;
+  ScoreQueue queues[kMostWarps];
+};
+
+// Whether top-p alone decided the row; then the first thread has the token.
+template <DType kDType>
+__device__ bool SampleNucleus(const Team& team, SampleMemory& memory, const TeamRow<kDType>& row,
+                              int vocab, TokenResult& result) {
+  const VectorSlice<kDType> slice(team, row.data, vocab);
+  const float scale = semantics::ScalesOf(row.params).draw;
+  KeptScorer scorer(memory.queues, scale, row.key);
+  Nucleus nucleus;
+  if (!SelectNucleus(team, slice, memory.select, row.params, scorer, nucleus)) return false;
+  BestToken best = scorer.Finish();
+  if (team.rank() == 0) {
+    const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
+    ListSlice(memory.select.top, nucleus.band).ForEach([&](float x, int id) {
+      if (ids.Keeps(x, id)) scorer.SeeAlone(x, id);
+    });
+    best = scorer.Finish();
+  }
+  result.cut = nucleus.cut;
+  result.id = IdOfBest(team, best);
+  return true;
+}
+
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
-  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
+  SampleMemory& all_memory = *reinterpret_cast<SampleMemory*>(shared);
+  SelectMemory& memory = all_memory.select;
   const Team team(memory.team);
   const TeamRow<kDType> row(team, argument.rows);
   const bool is_valid = row.HasValidParams(argument.rows.limits);
@@ -54,6 +83,13 @@ __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argu
     }
   }
   TokenResult result;
+  if (is_valid && argument.method == DrawMethod::kGumbel &&
+      IsNucleusAlone(team, row.params, argument.rows.vocab) &&
+      SampleNucleus(team, all_memory, row, argument.rows.vocab, result)) {
+    if (team.IsFirstThread()) argument.results[row.index] = result;
+    return;
+  }
+  result = {};
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   result.cut = semantics::CutOfStatus(scan.status);
   result.status = scan.status;
@@ -78,7 +114,7 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
   SampleArgument argument{ArgumentOf(logits, params), method, results.data};
   const RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>,
                                   SampleKernel<DType::kBf16>, SampleKernel<DType::kF16>),
-                         ShapeForRows(logits.rows), sizeof(SelectMemory)};
+                         ShapeForRows(logits.rows), sizeof(SampleMemory)};
   LaunchOverRows(kernel, logits.rows, &argument, stream);
 }
 

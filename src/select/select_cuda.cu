@@ -2,7 +2,7 @@
 // definition.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
-#include "select/top_row.cuh"
+#include "select/nucleus.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -16,9 +16,7 @@ struct SelectArgument {
 };
 
 template <DType kDType>
-__device__ void MaskRow(const Team& team, FindMemory& memory, const TeamRow<kDType>& row,
-                        const Cut& cut) {
-  const CutIds ids = ResolveTies(team, memory, row.slice, cut);
+__device__ void MaskRow(const TeamRow<kDType>& row, const CutIds& ids) {
   auto* elements = static_cast<typename RowSlice<kDType>::Element*>(row.data);
   row.slice.ForEach([&](float x, int id) {
     if (!ids.Keeps(x, id)) elements[id] = MaskedElement<kDType>();
@@ -48,7 +46,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRo
   if (needed == 0) return false;
   const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
   const int size = ListTop(team, slice, memory.top, needed);
-  if (size < 0) return false;
+  if (size <= 0) return false;
   TopSelection top = {};
   if (team.rank() == 0) {
     top = SelectTop(team.Block(), memory, size, row.params, row.key);
@@ -62,8 +60,25 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRo
     team.Sync();
     const Cut cut = team.Of(0, &memory)->top_cut;
     team.Sync();
-    MaskRow(team, memory.find, row, cut);
+    MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
   }
+  return true;
+}
+
+// Whether top-p alone decided the row.
+template <DType kDType>
+__device__ bool SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                                const SelectArgument& argument) {
+  if (argument.masses != nullptr || !row.HasValidParams(argument.rows.limits) ||
+      !IsNucleusAlone(team, row.params, argument.rows.vocab)) {
+    return false;
+  }
+  const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
+  NoVisitor nobody;
+  Nucleus nucleus;
+  if (!SelectNucleus(team, slice, memory, row.params, nobody, nucleus)) return false;
+  if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = nucleus.cut;
+  if (argument.masks) MaskRow(row, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
   return true;
 }
 
@@ -76,7 +91,8 @@ __global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argu
   Cut cut;
   if (argument.given != nullptr) {
     cut = argument.given[row.index];
-  } else if (SelectByTop(team, memory, row, argument)) {
+  } else if (SelectByTop(team, memory, row, argument) ||
+             SelectByNucleus(team, memory, row, argument)) {
     return;
   } else {
     const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
@@ -90,7 +106,7 @@ __global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argu
     }
     if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = cut;
   }
-  if (argument.masks && cut.status == RowStatus::kOk) MaskRow(team, memory.find, row, cut);
+  if (argument.masks && cut.status == RowStatus::kOk) MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {

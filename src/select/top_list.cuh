@@ -19,7 +19,7 @@ inline constexpr int kMostTopK = 1024;  // rarely overflows the list
 struct TopList {
   uint64_t key[kListCapacity];     // order key of the value, then the complement of the id
   uint64_t sorted[kListCapacity];  // of the first block: the keys of the whole team
-  uint32_t count;                  // may exceed the capacity
+  uint32_t count;                  // at the capacity or above: not all of them
   uint32_t gathered;               // of the first block: keys of the whole team
   uint32_t threshold;              // order key
   uint32_t is_spoilt;              // NaN or +inf was seen
@@ -98,23 +98,56 @@ __device__ uint32_t KeyOfRank(TopList& list, const uint32_t (&keys)[kKeys], int 
   return low;
 }
 
+__device__ inline void Push(TopList& list, float x, int id) {
+  if (*static_cast<volatile uint32_t*>(&list.count) >= kListCapacity) return;
+  const uint32_t place = atomicAdd(&list.count, 1u);
+  if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
+}
+
+// Behind a Sync: the listed tokens of the team whose order keys reach `least` go to the first
+// block's `sorted`. The number of them, or -1 when something is missing or spoilt.
+__device__ inline int Gather(const Team& team, TopList& list, uint32_t least) {
+  bool is_bad = false;
+  for (int r = 0; r < team.blocks(); ++r) {
+    const TopList& other = *team.Of(r, &list);
+    is_bad |= other.is_spoilt != 0 || other.count >= kListCapacity;
+  }
+  TopList& first = *team.Of(0, &list);
+  if (!is_bad) {
+    for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
+         i += static_cast<uint32_t>(team.threads())) {
+      if (list.key[i] >> 32 < least) continue;
+      const uint32_t place = atomicAdd(&first.gathered, 1u);
+      if (place < kListCapacity) first.sorted[place] = list.key[i];
+    }
+  }
+  team.Sync();
+  const uint32_t gathered = first.gathered;
+  if (team.blocks() > 1) team.Sync();  // the first block may leave before others have read
+  return is_bad || gathered > kListCapacity ? -1 : static_cast<int>(gathered);
+}
+
+// Before the first Push, with a barrier behind it.
+__device__ inline void Clear(const Team& team, TopList& list) {
+  if (team.thread() == 0) {
+    list.count = list.gathered = list.is_spoilt = list.most = 0;
+    list.least = ~0u;
+  }
+}
+
 // The list of one row. All threads of the team call it and get the same answer: the number of
 // tokens, in the first block's `sorted`, in no order yet; or -1 when the row has to be selected
-// otherwise.
+// otherwise. 0 is a row without support.
 template <DType kDType>
 __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopList& list,
                        int needed) {
   using Unpacked = Vector<kDType>;
   constexpr int kAtOnce = kDType == DType::kF32 ? 4 : 2;  // vectors in flight
-  if (team.thread() == 0) {
-    list.count = list.gathered = list.is_spoilt = list.most = 0;
-    list.least = ~0u;
-  }
+  Clear(team, list);
   __syncthreads();
 
   uint4 loaded[kAtOnce];
-#pragma unroll
-  for (int i = 0; i < kAtOnce; ++i) loaded[i] = slice.Load(slice.first() + i);
+  slice.LoadFirst(loaded);
 
   // The sample: the first vectors. `expected` of the wanted tokens are in it.
   const int pieces = max(1, slice.pieces_a_block());
@@ -145,60 +178,26 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopLi
   auto push = [&](float x, int id) {
     if (x < threshold) return;
     if (!(x < INFINITY)) list.is_spoilt = 1;
-    if (*static_cast<volatile uint32_t*>(&list.count) >= kListCapacity) return;
-    const uint32_t place = atomicAdd(&list.count, 1u);
-    if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
+    Push(list, x, id);
   };
   slice.ForEachAtEdges(push);
-#pragma unroll 1
-  for (int piece = slice.first(); piece < slice.end(); piece += kAtOnce) {
-    uint4 next[kAtOnce];
+  slice.Stream(loaded, [&](const Unpacked& vector, int id) {
+    bool all_below = true;  // false for a NaN
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) next[i] = slice.Load(piece + kAtOnce + i);
+    for (int e = 0; e < Unpacked::kElements; ++e) all_below &= vector.x[e] < threshold;
+    if (all_below) return;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const Unpacked vector(loaded[i]);
-      bool all_below = true;  // false for a NaN
-#pragma unroll
-      for (int e = 0; e < Unpacked::kElements; ++e) all_below &= vector.x[e] < threshold;
-      if (!all_below) {
-        const int id = slice.FirstId(piece + i);
-#pragma unroll
-        for (int e = 0; e < Unpacked::kElements; ++e) push(vector.x[e], id + e);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) loaded[i] = next[i];
-  }
+    for (int e = 0; e < Unpacked::kElements; ++e) push(vector.x[e], id + e);
+  });
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 
-  // What reaches the largest threshold goes to the first block.
-  uint32_t largest_threshold = 0;
-  bool is_bad = false;
-  for (int r = 0; r < team.blocks(); ++r) {
-    const TopList& other = *team.Of(r, &list);
-    largest_threshold = max(largest_threshold, other.threshold);
-    is_bad |= other.is_spoilt != 0 || other.count > kListCapacity;
-  }
-  if (is_bad) {
-    team.Sync();  // nobody leaves while others read
-    return -1;
-  }
-  TopList& first = *team.Of(0, &list);
-  for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
-       i += static_cast<uint32_t>(team.threads())) {
-    if (list.key[i] >> 32 < largest_threshold) continue;
-    const uint32_t place = atomicAdd(&first.gathered, 1u);
-    if (place < kListCapacity) first.sorted[place] = list.key[i];
-  }
-  team.Sync();
-  const uint32_t gathered = first.gathered;
-  const bool has_all = largest_threshold == semantics::OrderKey(semantics::kLowestValue);
-  const bool is_certain = gathered <= kListCapacity && gathered > 0 &&
-                          (has_all || gathered >= static_cast<uint32_t>(needed));
-  if (team.blocks() > 1) team.Sync();  // the first block is about to go on
-  return is_certain ? static_cast<int>(gathered) : -1;
+  // The first block gets what is complete: no block left out anything from the largest threshold on.
+  uint32_t largest = 0;
+  for (int r = 0; r < team.blocks(); ++r) largest = max(largest, team.Of(r, &list)->threshold);
+  const int gathered = Gather(team, list, largest);
+  const bool has_all = largest == semantics::OrderKey(semantics::kLowestValue);
+  return has_all || gathered >= needed ? gathered : -1;
 }
 
 }  // namespace sluice::cuda

@@ -2,6 +2,7 @@
 // does not cover is for RowRules on the row itself.
 #pragma once
 
+#include "backend/cut_ids.cuh"
 #include "select/row_rules.cuh"
 #include "select/sorted_rules.cuh"
 
@@ -12,7 +13,9 @@ struct SelectMemory {
   TeamMemory team;
   FindMemory find;
   TopList top;
-  Cut top_cut;  // of the first block, for the others
+  // Of the first block, for the others.
+  Cut top_cut;
+  int32_t top_last;
 };
 
 // What the first block of the team knows of a row that was decided by its top.

@@ -1,0 +1,213 @@
+// Top-p over a whole row in two reads, exact: a histogram guesses a band of values that holds the
+// boundary, integer masses certify it, and the boundary is found among the tokens of the band.
+#pragma once
+
+#include "backend/mass_sum.cuh"
+#include "select/top_row.cuh"
+
+namespace sluice::cuda {
+
+// Whether top-p alone decides the row. (A team of SelectNucleus has a bounded share of the row.)
+__device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& params, int vocab) {
+  return !semantics::IsGreedy(params) && params.top_p < 1 &&
+         (params.top_k <= 0 || params.top_k >= vocab) && params.min_p == 0 &&
+         params.top_n_sigma == 0 && params.typical_p == 1 && params.xtc_probability == 0 &&
+         vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
+}
+
+struct Nucleus {
+  Cut cut;
+  int32_t last_at_lower;  // the id of the last kept token equal to cut.lower, or INT32_MAX
+  float max;
+  int band;  // tokens in the first block's `sorted`: those of the band
+};
+
+// Counts by value, over 32 octaves of weight around the largest value of the sample.
+struct BandGuess {
+  static constexpr int kBins = kDigitBins;
+  static constexpr float kBinsAnOctave = 64.0f;
+  static constexpr float kOctavesBelow = 20.0f;
+
+  __device__ BandGuess(float sampled_max, float scale)
+      : slope(scale * kBinsAnOctave),
+        offset(kOctavesBelow * kBinsAnOctave - sampled_max * slope),
+        origin(sampled_max) {}
+
+  // Negative below the first bin.
+  __device__ float PlaceOf(float x) const {
+    return fminf(__fmaf_rn(x, slope, offset), kBins - 0.5f);
+  }
+  __device__ float LeastOf(int bin) const {
+    if (bin <= 0) return semantics::kLowestValue;
+    if (bin >= kBins) return INFINITY;
+    return origin + (static_cast<float>(bin) - kOctavesBelow * kBinsAnOctave) / slope;
+  }
+  // The weight of a token in a bin, in units that keep the sum of a row within 64 bits.
+  static __device__ uint64_t WeightIn(int bin) {
+    const float octave = (static_cast<float>(bin) + 0.5f) / kBinsAnOctave;
+    return static_cast<uint64_t>(exp2f(octave + 4.0f));
+  }
+
+  float slope;
+  float offset;
+  float origin;
+};
+
+// From the counts of the team, the band: two neighbouring sets of bins around the share p of the
+// mass. memory.least and memory.most are the first bin and the last one.
+__device__ inline void FindBand(const Team& team, FindMemory& find, TopList& list, float p) {
+  const int share = BandGuess::kBins / team.threads();
+  const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
+  auto mass_of = [&](int bin) {
+    uint64_t count = 0;
+    for (int r = 0; r < team.blocks(); ++r) count += *team.Of(r, &find.count[bin]);
+    return count * BandGuess::WeightIn(bin);
+  };
+  uint64_t mine = 0;
+  for (int i = 0; i < share; ++i) mine += mass_of(first - i);
+  const uint64_t before = team.SumBefore(mine);
+  const uint64_t total = team.SumOfBlock(mine);
+  const double target = static_cast<double>(p) * static_cast<double>(total);
+  const double doubt = static_cast<double>(total) / 256;
+  double through = static_cast<double>(before);
+  for (int i = 0; i < share; ++i) {
+    const double above = through;
+    through += static_cast<double>(mass_of(first - i));
+    if (through >= target - doubt && above <= target + doubt) {
+      atomicMin(&list.least, static_cast<uint32_t>(first - i));
+      atomicMax(&list.most, static_cast<uint32_t>(first - i));
+    }
+  }
+  team.Sync();
+}
+
+// All threads of the team call it and get the same answer: whether the row is decided. on_max(max)
+// is called once, before on_token(x, id, is_kept): for every token, by all lanes of a warp at once,
+// whether it lies above the band; the edges of the row come lane by lane to on_edge(x, id).
+template <DType kDType, class Visitor>
+__device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
+                              SelectMemory& memory, const SelectParams& params, Visitor& visitor,
+                              Nucleus& nucleus) {
+  using Unpacked = Vector<kDType>;
+  constexpr int kAtOnce = kDType == DType::kF32 ? 4 : 2;
+  TopList& list = memory.top;
+  const float scale = semantics::ScalesOf(params).filter;
+  Clear(team, list);
+  for (int bin = team.thread(); bin < BandGuess::kBins; bin += team.threads()) {
+    memory.find.count[bin] = 0;
+  }
+  uint4 loaded[kAtOnce];
+  slice.LoadFirst(loaded);
+  float largest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const Unpacked vector(loaded[i]);
+#pragma unroll
+    for (int e = 0; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);
+  }
+  const float sampled = semantics::ValueOfKey(
+      static_cast<uint32_t>(team.Max(semantics::OrderKey(largest))));
+  if (!(sampled > -INFINITY && sampled < INFINITY)) return false;
+  const BandGuess guess(sampled, scale);
+
+  // The first read.
+  bool is_spoilt = false;
+  auto count = [&](float x) {
+    is_spoilt |= !(x < INFINITY);
+    largest = fmaxf(largest, x);
+    const float place = guess.PlaceOf(x);
+    if (place >= 0.0f) atomicAdd(&memory.find.count[static_cast<int>(place)], 1u);
+  };
+  slice.ForEachAtEdges([&](float x, int) { count(x); });
+  slice.Stream(loaded, [&](const Unpacked& vector, int) {
+#pragma unroll
+    for (int e = 0; e < Unpacked::kElements; ++e) count(vector.x[e]);
+  });
+  const uint64_t spoilt_or_max =
+      team.Max(is_spoilt ? ~uint64_t{0} : uint64_t{semantics::OrderKey(largest)});
+  if (spoilt_or_max == ~uint64_t{0}) return false;
+  nucleus.max = semantics::ValueOfKey(static_cast<uint32_t>(spoilt_or_max));
+  team.Sync();
+  FindBand(team, memory.find, list, params.top_p);
+  const float low = guess.LeastOf(static_cast<int>(list.least));
+  const float high = guess.LeastOf(static_cast<int>(list.most) + 1);
+
+  // The second.
+  visitor.Begin(nucleus.max);
+  MassSum all, above;
+  auto see = [&](float x, int id) {
+    const MassSum::Addend addend = MassSum::Of(x, nucleus.max, scale);
+    all.Add(addend);
+    if (x >= high) {
+      above.Add(addend);
+    } else if (x >= low) {
+      Push(list, x, id);
+    }
+  };
+  slice.ForEachAtEdges([&](float x, int id) {
+    see(x, id);
+    if (x >= high) visitor.SeeAlone(x, id);
+  });
+  slice.LoadFirst(loaded);
+  slice.Stream(loaded, [&](const Unpacked& vector, int id) {
+#pragma unroll
+    for (int e = 0; e < Unpacked::kElements; ++e) {
+      see(vector.x[e], id + e);
+      visitor.See(vector.x[e] >= high, vector.x[e], id + e);
+    }
+  });
+  const uint64_t total = team.Sum(all.Total());
+  const uint64_t mass_above = team.Sum(above.Total());
+  const uint64_t count_above = team.Sum(above.addends());
+  nucleus.band = Gather(team, list, 0);
+  const uint64_t target =
+      max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),
+                                                  params.profile.top_p_boundary));
+  if (nucleus.band <= 0 || mass_above >= target) return false;
+
+  // The boundary, by the first block.
+  if (team.rank() == 0) {
+    const Team block = team.Block();
+    const ListSlice band(list, nucleus.band);
+    uint64_t mass = 0;
+    band.ForEach([&](float x, int) { mass += semantics::Weight(x, nucleus.max, scale); });
+    const bool reaches = mass_above + block.Sum(mass) >= target;
+    Cut cut;
+    int32_t last = INT32_MAX;
+    if (reaches) {
+      const Found found = Find<Amount::kMass>(block, memory.find, target - mass_above, [&](auto add) {
+        band.ForEach([&](float x, int) {
+          add(semantics::OrderKey(x), 1u, semantics::Weight(x, nucleus.max, scale));
+        });
+      });
+      cut.lower = semantics::ValueOfKey(found.key);
+      const bool with_ties = params.profile.ties == Ties::kAll;
+      const int64_t ties =
+          with_ties ? found.count
+                    : semantics::TopPTiesKept(mass_above + found.above,
+                                              semantics::Weight(cut.lower, nucleus.max, scale),
+                                              found.count, target);
+      cut.ties_kept = static_cast<int32_t>(ties);
+      cut.count = static_cast<int32_t>(count_above + found.count_above) + cut.ties_kept;
+      if (ties < found.count) last = IdOfTie(block, memory.find, band, cut.lower, ties);
+    }
+    if (team.thread() == 0) {
+      memory.top_cut = cut;
+      memory.top_last = reaches ? last : -1;
+    }
+  }
+  team.Sync();
+  nucleus.cut = team.Of(0, &memory)->top_cut;
+  nucleus.last_at_lower = team.Of(0, &memory)->top_last;
+  team.Sync();
+  return nucleus.last_at_lower >= 0;
+}
+
+// For those who need no more than the Cut.
+struct NoVisitor {
+  __device__ void Begin(float) {}
+  __device__ void See(bool, float, int) {}
+  __device__ void SeeAlone(float, int) {}
+};
+
+}  // namespace sluice::cuda
