@@ -27,6 +27,14 @@ struct Found {
   uint32_t count;        // the number of elements with this key
 };
 
+// Over the blocks of a team, all loads in flight at once.
+__device__ inline uint32_t CountInTeam(const Team& team, uint32_t* counts, uint32_t bin) {
+  uint32_t count = 0;
+#pragma unroll
+  for (int r = 0; r < kMostBlocks; ++r) count += r < team.blocks() ? *team.Of(r, counts + bin) : 0;
+  return count;
+}
+
 enum class Amount { kCount, kMass };
 
 // visit(add) calls add(key, count, mass) for the elements of this thread; counts of an element that
@@ -43,7 +51,7 @@ __device__ Found Find(const Team& team, FindMemory& memory, uint64_t target, Vis
       memory.count[bin] = 0;
       if constexpr (kByMass) memory.mass_low[bin] = memory.mass_high[bin] = 0;
     }
-    __syncthreads();
+    team.SyncBlock();
     const uint32_t bins = (~known >> shift) & (kDigitBins - 1);  // 1023 for the last digit
     visit([&](uint32_t key, uint32_t count, uint64_t mass) {
       if ((key & known) != found.key) return;
@@ -60,15 +68,13 @@ __device__ Found Find(const Team& team, FindMemory& memory, uint64_t target, Vis
 
     // Every block looks for the bin by itself. A thread has some neighbouring bins, the first
     // thread the largest keys.
-    auto count_of = [&](uint32_t bin) {
-      uint32_t count = 0;
-      for (int r = 0; r < team.blocks(); ++r) count += *team.Of(r, &memory.count[bin]);
-      return count;
-    };
+    auto count_of = [&](uint32_t bin) { return CountInTeam(team, memory.count, bin); };
     auto amount_of = [&](uint32_t bin, uint32_t count) -> uint64_t {
       if constexpr (!kByMass) return count;
       uint64_t mass = 0;
-      for (int r = 0; r < team.blocks(); ++r) {
+#pragma unroll
+      for (int r = 0; r < kMostBlocks; ++r) {
+        if (r >= team.blocks()) continue;
         mass += *team.Of(r, &memory.mass_low[bin]) +
                 (static_cast<uint64_t>(*team.Of(r, &memory.mass_high[bin])) << 32);
       }
@@ -99,7 +105,7 @@ __device__ Found Find(const Team& team, FindMemory& memory, uint64_t target, Vis
         count_above += of_bin;
       }
     }
-    __syncthreads();
+    team.SyncBlock();
     const uint32_t bin = memory.bin;
     found = {found.key | bin << shift, memory.above, memory.count_above, count_of(bin)};
     known |= bins << shift;

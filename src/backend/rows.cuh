@@ -1,8 +1,8 @@
 // What every kernel over rows starts with.
 #pragma once
 
-#include "backend/row_launch.h"
 #include "backend/row_slice.cuh"
+#include "backend/rows_argument.cuh"
 #include "backend/scan_row.cuh"
 #include "semantics/noise.h"
 #include "semantics/validate.h"
@@ -13,8 +13,8 @@ namespace sluice::cuda {
 template <DType kDType>
 struct TeamRow {
   __device__ TeamRow(const Team& team, const RowsArgument& rows)
-      : index(static_cast<int>(blockIdx.x) / team.blocks()),
-        data(static_cast<char*>(rows.data) + index * rows.stride_bytes),
+      : index(RowIndex(team)),
+        data(RowOf(team, rows)),
         slice(team, data, rows.vocab),
         params(rows.params == nullptr ? SelectParams{}
                                       : rows.params[rows.has_params_per_row ? index : 0]),

@@ -7,10 +7,13 @@
 
 #include <cstdint>
 
+#include "backend/ptx.cuh"
+
 namespace sluice::cuda {
 
 inline constexpr int kWarpSize = 32;
 inline constexpr int kMostWarps = 32;
+inline constexpr int kMostBlocks = 8;
 
 // In shared memory.
 struct TeamMemory {
@@ -22,28 +25,37 @@ class Team {
  public:
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __device__ explicit Team(TeamMemory& memory)
-      : memory_(memory),
-        rank_(static_cast<int>(cooperative_groups::this_cluster().block_rank())),
-        blocks_(static_cast<int>(cooperative_groups::this_cluster().num_blocks())) {}
+      : Team(memory, static_cast<int>(cooperative_groups::this_cluster().block_rank()),
+             static_cast<int>(cooperative_groups::this_cluster().num_blocks()),
+             static_cast<int>(blockDim.x), 0) {}
 #else
-  __device__ explicit Team(TeamMemory& memory) : memory_(memory), rank_(0), blocks_(1) {}
+  __device__ explicit Team(TeamMemory& memory)
+      : Team(memory, 0, 1, static_cast<int>(blockDim.x), 0) {}
 #endif
 
   // This block alone, when the others have left.
-  __device__ Team Block() const { return Team(memory_, 0, 1); }
+  __device__ Team Block() const { return Team(memory_, 0, 1, threads_, barrier_); }
+  // Its first threads alone, whole warps.
+  __device__ Team FirstThreads(int threads) const { return Team(memory_, 0, 1, threads, 1); }
 
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
-  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  __device__ int lane() const { return thread() % kWarpSize; }
+  __device__ int threads() const { return threads_; }  // of a block
   __device__ bool IsFirstThread() const { return rank() == 0 && thread() == 0; }
-
   // Of this block in the team.
   __device__ int rank() const { return rank_; }
   __device__ int blocks() const { return blocks_; }
 
+  // Of this block.
+  __device__ void SyncBlock() const { SyncThreads(barrier_, threads_); }
+  __device__ int CountOfBlock(bool predicate) const {
+    return CountThreads(barrier_, threads_, predicate);
+  }
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   __device__ void Sync() const {
     if (blocks() == 1) {
-      __syncthreads();
+      SyncBlock();
     } else {
       cooperative_groups::this_cluster().sync();
     }
@@ -51,30 +63,43 @@ class Team {
   // The same variable of another block's shared memory.
   template <typename T>
   __device__ T* Of(int rank, T* mine) const {
+    if (blocks() == 1) return mine;
     return cooperative_groups::this_cluster().map_shared_rank(mine, static_cast<unsigned>(rank));
   }
 #else
-  __device__ void Sync() const { __syncthreads(); }
+  __device__ void Sync() const { SyncBlock(); }
   template <typename T>
   __device__ T* Of(int, T* mine) const {
     return mine;
   }
 #endif
 
-  // Of this block.
-  template <typename Op>
-  __device__ uint64_t ReduceBlock(uint64_t value, Op op) const {
+  // Of the lanes of a warp.
+  template <typename T, typename Op>
+  static __device__ T ReduceWarp(T value, Op op) {
+#pragma unroll
     for (int step = kWarpSize / 2; step > 0; step /= 2) {
-      value = op(value, __shfl_xor_sync(~0u, value, step));
-    }
-    __syncthreads();  // the memory may still be read
-    if (thread() % kWarpSize == 0) memory_.of_warp[thread() / kWarpSize] = value;
-    __syncthreads();
-    value = memory_.of_warp[0];
-    for (int warp = 1; warp < threads() / kWarpSize; ++warp) {
-      value = op(value, memory_.of_warp[warp]);
+      value = op(value, static_cast<T>(__shfl_xor_sync(~0u, value, step)));
     }
     return value;
+  }
+
+  // get(other) of all blocks, one a lane, because a load from another block takes 220 cycles.
+  template <typename T, typename Get, typename Op>
+  __device__ T ReduceBlocks(T none, Get get, Op op) const {
+    return ReduceWarp(lane() < blocks() ? get(lane()) : none, op);
+  }
+
+  // Of this block. 0 changes nothing in `op`.
+  template <typename Op>
+  __device__ uint64_t ReduceBlock(uint64_t value, Op op) const {
+    value = ReduceWarp(value, op);
+    const int warps = threads() / kWarpSize;
+    if (warps == 1) return value;
+    SyncBlock();  // the memory may still be read
+    if (lane() == 0) memory_.of_warp[thread() / kWarpSize] = value;
+    SyncBlock();
+    return ReduceWarp(lane() < warps ? memory_.of_warp[lane()] : 0, op);  // 0 changes none of them
   }
   __device__ uint64_t SumOfBlock(uint64_t value) const {
     return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a + b; });
@@ -90,10 +115,8 @@ class Team {
     if (blocks() == 1) return value;
     if (thread() == 0) memory_.of_block = value;
     Sync();
-    value = *Of(0, &memory_.of_block);
-    for (int other = 1; other < blocks(); ++other) {
-      value = op(value, *Of(other, &memory_.of_block));
-    }
+    value = ReduceBlocks(
+        uint64_t{0}, [&](int other) { return *Of(other, &memory_.of_block); }, op);
     Sync();
     return value;
   }
@@ -107,27 +130,37 @@ class Team {
 
   // Of the threads of this block, in their order: what those before this one have.
   __device__ uint64_t SumBefore(uint64_t value) const {
-    const int lane = thread() % kWarpSize;
-    uint64_t through = value;
-    for (int step = 1; step < kWarpSize; step *= 2) {
-      const uint64_t other = __shfl_up_sync(~0u, through, static_cast<unsigned>(step));
-      if (lane >= step) through += other;
-    }
-    __syncthreads();
-    if (lane == kWarpSize - 1) memory_.of_warp[thread() / kWarpSize] = through;
-    __syncthreads();
-    uint64_t before = through - value;
-    for (int warp = 0; warp < thread() / kWarpSize; ++warp) before += memory_.of_warp[warp];
-    return before;
+    const int warps = threads() / kWarpSize;
+    const uint64_t through = SumThrough(value);
+    if (warps == 1) return through - value;
+    SyncBlock();
+    if (lane() == kWarpSize - 1) memory_.of_warp[thread() / kWarpSize] = through;
+    SyncBlock();
+    const uint64_t of_warps = SumThrough(lane() < warps ? memory_.of_warp[lane()] : 0);
+    const int warp = thread() / kWarpSize;
+    const uint64_t before = __shfl_sync(~0u, of_warps, warp == 0 ? 0 : warp - 1);
+    return through - value + (warp == 0 ? 0 : before);
   }
 
  private:
-  __device__ Team(TeamMemory& memory, int rank, int blocks)
-      : memory_(memory), rank_(rank), blocks_(blocks) {}
+  __device__ Team(TeamMemory& memory, int rank, int blocks, int threads, int barrier)
+      : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads), barrier_(barrier) {}
+
+  // Of the lanes up to this one.
+  __device__ uint64_t SumThrough(uint64_t value) const {
+#pragma unroll
+    for (int step = 1; step < kWarpSize; step *= 2) {
+      const uint64_t other = __shfl_up_sync(~0u, value, static_cast<unsigned>(step));
+      if (lane() >= step) value += other;
+    }
+    return value;
+  }
 
   TeamMemory& memory_;
   int rank_;
   int blocks_;
+  int threads_;
+  int barrier_;
 };
 
 }  // namespace sluice::cuda

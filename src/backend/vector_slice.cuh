@@ -5,6 +5,7 @@
 
 #include "backend/ptx.cuh"
 #include "backend/row_slice.cuh"
+#include "backend/rows_argument.cuh"
 
 namespace sluice::cuda {
 
@@ -40,15 +41,24 @@ struct Vector {
   float x[kElements];
 };
 
+// What a thread has in flight, and what a row is sampled by.
+template <DType kDType>
+inline constexpr int kVectorsAtOnce = kDType == DType::kF32 ? 4 : 2;
+template <DType kDType>
+using FirstVectors = uint4[kVectorsAtOnce<kDType>];
+
 template <DType kDType>
 class VectorSlice {
  public:
   using Element = typename ElementOf<kDType>::Type;
   using Unpacked = Vector<kDType>;
   static constexpr int kElements = Unpacked::kElements;
+  static constexpr int kAtOnce = kVectorsAtOnce<kDType>;
 
-  __device__ VectorSlice(const Team& team, const void* row, int vocab)
-      : row_(static_cast<const Element*>(row)) {
+  __device__ VectorSlice(const Team& team, const RowsArgument& rows)
+      : row_(static_cast<const Element*>(RowOf(team, rows))) {
+    const int vocab = rows.vocab;
+    const void* row = row_;
     const uint32_t misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)) % 16;
     head_ = min(vocab, static_cast<int>((16 - misaligned) % 16 / sizeof(Element)));
     vectors_ = (vocab - head_) / kElements;
@@ -76,16 +86,15 @@ class VectorSlice {
   }
 
   // The first vectors: a sample of the row, and what Stream begins with.
-  template <int kAtOnce>
-  __device__ void LoadFirst(uint4 (&loaded)[kAtOnce]) const {
+  __device__ void LoadFirst(FirstVectors<kDType>& loaded) const {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
   // visit(vector, id of its first element) for the vectors of this thread, the lanes of a warp
   // together; masked vectors behind the end are among them.
-  template <int kAtOnce, typename Visit>
-  __device__ void Stream(uint4 (&loaded)[kAtOnce], Visit visit) const {
+  template <typename Visit>
+  __device__ void Stream(FirstVectors<kDType>& loaded, Visit visit) const {
 #pragma unroll 1
     for (int piece = first_; piece < end_; piece += kAtOnce) {
       uint4 next[kAtOnce];

@@ -31,7 +31,7 @@ __device__ inline int WinnerOfKept(const Team& team, const KeptToken& token, flo
   const uint64_t mass = team.SumOfBlock(weight);
   weights[team.thread()] = weight;
   ids[team.thread()] = token.is_kept ? token.id : INT32_MAX;
-  __syncthreads();
+  team.SyncBlock();
   uint64_t answer = 0;
   if (mass == 0) {  // the first in the order
     answer = token.is_kept ? static_cast<uint64_t>(place) : 0;

@@ -14,24 +14,29 @@ struct SampleArgument {
   TokenResult* results;
 };
 
-// By the first block alone.
-__device__ TokenResult SampleFromTop(const Team& block, SelectMemory& memory, int size,
+// By the first block alone; its first thread has the result.
+__device__ TokenResult SampleFromTop(const Team& block, SelectMemory& memory, int size, int needed,
                                      DrawMethod method, const SelectParams& params,
                                      const NoiseKey& key) {
-  const TopSelection top = SelectTop(block, memory, size, params, key);
   const float scale = semantics::ScalesOf(params).draw;
   TokenResult result;
-  result.cut = top.cut;
-  if (top.is_sorted) {
-    auto* weights = memory.top.sorted;  // what was there is sorted into `key`
-    auto* ids = reinterpret_cast<int32_t*>(memory.find.count);
-    const int winner = WinnerOfKept(block, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.max,
-                                    scale, method, key, weights, ids);
-    result.id = IdOf(memory.top.key[winner]);
-  } else {
-    result.id = DrawToken(block, memory.find, ListSlice(memory.top, size), top.cut,
-                          {top.max, scale, method, key});
+  if (size > block.threads()) {
+    result.cut = SelectListed(block, memory, size, params, key).cut;
+    const ListSlice slice(memory.top, size);
+    const float max = MaxOfRow(block, slice);
+    result.id = DrawToken(block, memory.find, slice, result.cut, {max, scale, method, key});
+    return result;
   }
+  size = PruneTop(block, memory.top, size, needed);
+  const Team first = block.FirstThreads(ThreadsToSort(size));
+  if (first.thread() >= first.threads()) return result;
+  const TopSelection top = SelectSorted(first, memory.top, size, params, key);
+  auto* weights = memory.top.key;  // what was there is sorted
+  auto* ids = reinterpret_cast<int32_t*>(memory.find.count);
+  const int winner = WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.max,
+                                  scale, method, key, weights, ids);
+  result.cut = top.cut;
+  result.id = IdOf(memory.top.sorted[winner]);
   return result;
 }
 
@@ -44,12 +49,12 @@ struct SampleMemory {
 // Whether top-p alone decided the row; then the first thread has the token.
 template <DType kDType>
 __device__ bool SampleNucleus(const Team& team, SampleMemory& memory, const TeamRow<kDType>& row,
-                              int vocab, TokenResult& result) {
-  const VectorSlice<kDType> slice(team, row.data, vocab);
+                              const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
+                              TokenResult& result) {
   const float scale = semantics::ScalesOf(row.params).draw;
   KeptScorer scorer(memory.queues, scale, row.key);
   Nucleus nucleus;
-  if (!SelectNucleus(team, slice, memory.select, row.params, scorer, nucleus)) return false;
+  if (!SelectNucleus(team, slice, loaded, memory.select, row.params, scorer, nucleus)) return false;
   BestToken best = scorer.Finish();
   if (team.rank() == 0) {
     const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
@@ -69,15 +74,17 @@ __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argu
   SampleMemory& all_memory = *reinterpret_cast<SampleMemory*>(shared);
   SelectMemory& memory = all_memory.select;
   const Team team(memory.team);
+  const VectorSlice<kDType> slice(team, argument.rows);
+  FirstVectors<kDType> loaded;
+  slice.LoadFirst(loaded);  // on the way while the parameters come
   const TeamRow<kDType> row(team, argument.rows);
   const bool is_valid = row.HasValidParams(argument.rows.limits);
   if (const int needed = is_valid ? TokensNeeded(row.params) : 0; needed > 0) {
-    const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
-    const int size = ListTop(team, slice, memory.top, needed);
+    const int size = ListTop(team, slice, loaded, memory.top, needed);
     if (size > 0) {
       if (team.rank() != 0) return;
       const TokenResult result =
-          SampleFromTop(team.Block(), memory, size, argument.method, row.params, row.key);
+          SampleFromTop(team.Block(), memory, size, needed, argument.method, row.params, row.key);
       if (team.thread() == 0) argument.results[row.index] = result;
       return;
     }
@@ -85,7 +92,7 @@ __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argu
   TokenResult result;
   if (is_valid && argument.method == DrawMethod::kGumbel &&
       IsNucleusAlone(team, row.params, argument.rows.vocab) &&
-      SampleNucleus(team, all_memory, row, argument.rows.vocab, result)) {
+      SampleNucleus(team, all_memory, row, slice, loaded, result)) {
     if (team.IsFirstThread()) argument.results[row.index] = result;
     return;
   }

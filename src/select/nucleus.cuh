@@ -58,21 +58,26 @@ struct BandGuess {
 __device__ inline void FindBand(const Team& team, FindMemory& find, TopList& list, float p) {
   const int share = BandGuess::kBins / team.threads();
   const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
-  auto mass_of = [&](int bin) {
-    uint64_t count = 0;
-    for (int r = 0; r < team.blocks(); ++r) count += *team.Of(r, &find.count[bin]);
-    return count * BandGuess::WeightIn(bin);
-  };
+  constexpr int kMostShare = 4;  // of blocks of 512 threads and more
+  uint64_t masses[kMostShare];
   uint64_t mine = 0;
-  for (int i = 0; i < share; ++i) mine += mass_of(first - i);
+#pragma unroll
+  for (int i = 0; i < kMostShare; ++i) {
+    if (i >= share) continue;
+    const uint64_t count = CountInTeam(team, find.count, static_cast<uint32_t>(first - i));
+    masses[i] = count * BandGuess::WeightIn(first - i);
+    mine += masses[i];
+  }
   const uint64_t before = team.SumBefore(mine);
   const uint64_t total = team.SumOfBlock(mine);
   const double target = static_cast<double>(p) * static_cast<double>(total);
   const double doubt = static_cast<double>(total) / 256;
   double through = static_cast<double>(before);
-  for (int i = 0; i < share; ++i) {
+#pragma unroll
+  for (int i = 0; i < kMostShare; ++i) {
+    if (i >= share) continue;
     const double above = through;
-    through += static_cast<double>(mass_of(first - i));
+    through += static_cast<double>(masses[i]);
     if (through >= target - doubt && above <= target + doubt) {
       atomicMin(&list.least, static_cast<uint32_t>(first - i));
       atomicMax(&list.most, static_cast<uint32_t>(first - i));
@@ -86,21 +91,18 @@ __device__ inline void FindBand(const Team& team, FindMemory& find, TopList& lis
 // whether it lies above the band; the edges of the row come lane by lane to on_edge(x, id).
 template <DType kDType, class Visitor>
 __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
-                              SelectMemory& memory, const SelectParams& params, Visitor& visitor,
+                              FirstVectors<kDType>& loaded, SelectMemory& memory, const SelectParams& params, Visitor& visitor,
                               Nucleus& nucleus) {
   using Unpacked = Vector<kDType>;
-  constexpr int kAtOnce = kDType == DType::kF32 ? 4 : 2;
   TopList& list = memory.top;
   const float scale = semantics::ScalesOf(params).filter;
   Clear(team, list);
   for (int bin = team.thread(); bin < BandGuess::kBins; bin += team.threads()) {
     memory.find.count[bin] = 0;
   }
-  uint4 loaded[kAtOnce];
-  slice.LoadFirst(loaded);
   float largest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < kAtOnce; ++i) {
+  for (int i = 0; i < kVectorsAtOnce<kDType>; ++i) {
     const Unpacked vector(loaded[i]);
 #pragma unroll
     for (int e = 0; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);

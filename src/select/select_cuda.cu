@@ -40,21 +40,30 @@ __device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
 // Whether the top decided the row.
 template <DType kDType>
 __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                            const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
                             const SelectArgument& argument) {
-  const bool is_valid = row.HasValidParams(argument.rows.limits);
-  const int needed = is_valid && argument.masses == nullptr ? TokensNeeded(row.params) : 0;
+  const int needed = TokensNeeded(row.params);
   if (needed == 0) return false;
-  const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
-  const int size = ListTop(team, slice, memory.top, needed);
-  if (size <= 0) return false;
+  const int listed = ListTop(team, slice, loaded, memory.top, needed);
+  if (listed <= 0) return false;
+  const bool is_sorted = listed <= team.threads();
   TopSelection top = {};
   if (team.rank() == 0) {
-    top = SelectTop(team.Block(), memory, size, row.params, row.key);
+    const Team block = team.Block();
+    if (is_sorted) {
+      const int size = PruneTop(block, memory.top, listed, needed);
+      const Team first = block.FirstThreads(ThreadsToSort(size));
+      if (first.thread() < first.threads()) {
+        top = SelectSorted(first, memory.top, size, row.params, row.key);
+      }
+    } else {
+      top = SelectListed(block, memory, listed, row.params, row.key);
+    }
     if (argument.cuts != nullptr && team.thread() == 0) argument.cuts[row.index] = top.cut;
     if (team.thread() == 0) memory.top_cut = top.cut;
   }
   if (!argument.masks) return true;
-  if (size <= team.threads()) {
+  if (is_sorted) {
     MaskToTop(team, slice, row, top.kept);
   } else {
     team.Sync();
@@ -68,15 +77,12 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRo
 // Whether top-p alone decided the row.
 template <DType kDType>
 __device__ bool SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                                const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
                                 const SelectArgument& argument) {
-  if (argument.masses != nullptr || !row.HasValidParams(argument.rows.limits) ||
-      !IsNucleusAlone(team, row.params, argument.rows.vocab)) {
-    return false;
-  }
-  const VectorSlice<kDType> slice(team, row.data, argument.rows.vocab);
+  if (!IsNucleusAlone(team, row.params, argument.rows.vocab)) return false;
   NoVisitor nobody;
   Nucleus nucleus;
-  if (!SelectNucleus(team, slice, memory, row.params, nobody, nucleus)) return false;
+  if (!SelectNucleus(team, slice, loaded, memory, row.params, nobody, nucleus)) return false;
   if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = nucleus.cut;
   if (argument.masks) MaskRow(row, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
   return true;
@@ -91,10 +97,16 @@ __global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argu
   Cut cut;
   if (argument.given != nullptr) {
     cut = argument.given[row.index];
-  } else if (SelectByTop(team, memory, row, argument) ||
-             SelectByNucleus(team, memory, row, argument)) {
-    return;
   } else {
+    if (argument.masses == nullptr && row.HasValidParams(argument.rows.limits)) {
+      const VectorSlice<kDType> slice(team, argument.rows);
+      FirstVectors<kDType> loaded;
+      slice.LoadFirst(loaded);
+      if (SelectByTop(team, memory, row, slice, loaded, argument) ||
+          SelectByNucleus(team, memory, row, slice, loaded, argument)) {
+        return;
+      }
+    }
     const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
     CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + row.index;
     if (scan.status == RowStatus::kOk) {

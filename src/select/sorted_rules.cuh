@@ -1,5 +1,5 @@
 // Stages 10 to 15 on the sorted top of a row, a token a thread: semantics/select.h with the walks
-// done by all threads at once. One block; the list is not longer than the block.
+// done by all threads at once.
 #pragma once
 
 #include "select/top_list.cuh"
@@ -11,23 +11,67 @@
 
 namespace sluice::cuda {
 
-// Sorts sorted[0, size) into key[0, size), by ranks: the keys differ. size is at most the number of
-// threads.
-__device__ inline void SortTop(TopList& list, int size) {
-  const int threads = static_cast<int>(blockDim.x);
-  int width = 1;  // threads a key, so that one round is enough
-  while (width < kWarpSize && 2 * width * size <= threads) width *= 2;
-  const int mine = static_cast<int>(threadIdx.x) / width;
-  const int part = static_cast<int>(threadIdx.x) % width;
-  const uint64_t key = mine < size ? list.sorted[mine] : 0;
-  int rank = 0;
-  if (mine < size) {
-#pragma unroll 4
-    for (int other = part; other < size; other += width) rank += list.sorted[other] > key ? 1 : 0;
+// Leaves of sorted[0, size) those that can be among the first `needed`, in key[0, result), in no
+// order. By a block that is not smaller than the list.
+__device__ inline int PruneTop(const Team& block, TopList& list, int size, int needed) {
+  const int i = block.thread();
+  const uint64_t mine = i < size ? list.sorted[i] : 0;
+  if (i == 0) {
+    list.least = ~0u;
+    list.most = list.count = 0;
   }
-  for (int step = width / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
-  if (mine < size && part == 0) list.key[rank] = key;
-  __syncthreads();
+  block.SyncBlock();
+  const uint32_t key[1] = {static_cast<uint32_t>(mine >> 32)};
+  const uint32_t least = KeyOfRank(block, list, key, needed, needed + needed / 4 + 4);
+  if (i < size && key[0] >= least) list.key[atomicAdd(&list.count, 1u)] = mine;
+  block.SyncBlock();
+  return static_cast<int>(list.count);
+}
+
+// Sorts key[0, size) into sorted[0, size); all differ. `first` are the first threads of a block, at
+// least `size`.
+__device__ inline void SortTop(const Team& first, TopList& list, int size) {
+  const int thread = first.thread();
+  if (size <= 4 * kWarpSize) {  // by ranks
+    int width = 1;              // threads a key
+    while (width < kWarpSize && 2 * width * size <= first.threads()) width *= 2;
+    const int mine = thread / width;
+    const uint64_t key = mine < size ? list.key[mine] : 0;
+    int rank = 0;
+    if (mine < size) {
+#pragma unroll 4
+      for (int other = thread % width; other < size; other += width) {
+        rank += list.key[other] > key ? 1 : 0;
+      }
+    }
+    for (int step = width / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+    if (mine < size && thread % width == 0) list.sorted[rank] = key;
+    first.SyncBlock();
+    return;
+  }
+  // Bitonic, a key a thread, descending; threads behind the list have 0, which goes to its end.
+  uint64_t key = thread < size ? list.key[thread] : 0;
+#pragma unroll 1
+  for (int length = 2; length <= first.threads(); length *= 2) {
+#pragma unroll 1
+    for (int step = length / 2; step > 0; step /= 2) {
+      uint64_t other;
+      if (step < kWarpSize) {
+        other = __shfl_xor_sync(~0u, key, step);
+      } else {
+        first.SyncBlock();
+        list.sorted[thread] = key;
+        first.SyncBlock();
+        other = list.sorted[thread ^ step];
+      }
+      const bool descends = (thread & length) == 0;
+      const bool is_lower = (thread & step) == 0;
+      key = descends == is_lower ? max(key, other) : min(key, other);
+    }
+  }
+  first.SyncBlock();
+  list.sorted[thread] = key;
+  first.SyncBlock();
 }
 
 // What is kept of the sorted top: the tokens of the threads from `begin` to before `end`.
@@ -48,9 +92,9 @@ __device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, i
                                         const SelectParams& params, const NoiseKey& noise) {
   const int i = team.thread();
   KeptTop kept;
-  kept.x = i < size ? ValueOf(list.key[i]) : -INFINITY;
-  kept.id = i < size ? IdOf(list.key[i]) : -1;
-  kept.max = ValueOf(list.key[0]);
+  kept.x = i < size ? ValueOf(list.sorted[i]) : -INFINITY;
+  kept.id = i < size ? IdOf(list.sorted[i]) : -1;
+  kept.max = ValueOf(list.sorted[0]);
   kept.begin = 0;
   kept.end = size;
   if (semantics::IsGreedy(params)) {
@@ -64,11 +108,11 @@ __device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, i
 
   auto apply_min_p = [&] {
     const uint64_t least = semantics::Fixed40(params.min_p);
-    kept.end = max(1, __syncthreads_count(i < kept.end && weight >= least));
+    kept.end = max(1, team.CountOfBlock(i < kept.end && weight >= least));
   };
   auto end_with_ties = [&](int end, int limit) {
-    const float last = ValueOf(list.key[end - 1]);
-    return __syncthreads_count(i < limit && kept.x >= last);
+    const float last = ValueOf(list.sorted[end - 1]);
+    return team.CountOfBlock(i < limit && kept.x >= last);
   };
 
   if (params.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) apply_min_p();
@@ -79,7 +123,7 @@ __device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, i
     const uint64_t mine = i < kept.end ? weight : 0;
     const uint64_t before = team.SumBefore(mine);
     const uint64_t target = semantics::TargetMass(params.top_p, team.SumOfBlock(mine));
-    const int end = max(1, __syncthreads_count(i < kept.end &&
+    const int end = max(1, team.CountOfBlock(i < kept.end &&
                                                semantics::TopPKeeps(before, target,
                                                                     profile.top_p_boundary)));
     kept.end = with_ties ? end_with_ties(end, kept.end) : end;
@@ -88,18 +132,18 @@ __device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, i
   if (params.xtc_probability > 0 && semantics::XtcCoinFalls(noise, params.xtc_probability)) {
     const uint64_t mass = team.SumOfBlock(i < kept.end ? weight : 0);
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
-    const int above = __syncthreads_count(i < kept.end && semantics::XtcCounts(weight, least));
+    const int above = team.CountOfBlock(i < kept.end && semantics::XtcCounts(weight, least));
     if (above >= 2) kept.begin = above - 1;
   }
   return kept;
 }
 
-__device__ inline Cut CutOfTop(const TopList& list, const KeptTop& kept, int size) {
+__device__ inline Cut CutOfTop(const Team& team, const TopList& list, const KeptTop& kept, int size) {
   const int i = static_cast<int>(threadIdx.x);
-  const float first = ValueOf(list.key[kept.begin]);
-  const float last = ValueOf(list.key[kept.end - 1]);
-  const int above_first = __syncthreads_count(i < size && kept.x > first);
-  const int above_last = __syncthreads_count(i < size && kept.x > last);
+  const float first = ValueOf(list.sorted[kept.begin]);
+  const float last = ValueOf(list.sorted[kept.end - 1]);
+  const int above_first = team.CountOfBlock(i < size && kept.x > first);
+  const int above_last = team.CountOfBlock(i < size && kept.x > last);
   Cut cut;
   cut.count = kept.end - kept.begin;
   cut.lower = last;

@@ -62,10 +62,11 @@ class ListSlice {
   int size_;
 };
 
-// The largest key of a few probed that at least `rank` of the threads' keys reach; the least of
-// all when there are too few. kKeys a thread.
+// The largest key of a few probed that at least `rank` of the block's keys reach; the least of all
+// when there are too few. kKeys a thread.
 template <int kKeys>
-__device__ uint32_t KeyOfRank(TopList& list, const uint32_t (&keys)[kKeys], int rank) {
+__device__ uint32_t KeyOfRank(const Team& team, TopList& list, const uint32_t (&keys)[kKeys],
+                              int rank, int enough) {
   uint32_t least = keys[0], most = keys[0];
 #pragma unroll
   for (int i = 1; i < kKeys; ++i) {
@@ -74,20 +75,19 @@ __device__ uint32_t KeyOfRank(TopList& list, const uint32_t (&keys)[kKeys], int 
   }
   least = __reduce_min_sync(~0u, least);
   most = __reduce_max_sync(~0u, most);
-  if (threadIdx.x % kWarpSize == 0) {
+  if (team.lane() == 0) {
     atomicMin(&list.least, least);
     atomicMax(&list.most, most);
   }
-  __syncthreads();
+  team.SyncBlock();
   uint32_t low = list.least;
   uint32_t high = list.most;
-  const int enough = rank + rank / 4 + 4;
 #pragma unroll 1
   for (int probe = 0; probe < 20 && low < high; ++probe) {
     const uint32_t middle = high - (high - low) / 2;
     int count = 0;
 #pragma unroll
-    for (int i = 0; i < kKeys; ++i) count += __syncthreads_count(keys[i] >= middle);
+    for (int i = 0; i < kKeys; ++i) count += team.CountOfBlock(keys[i] >= middle);
     if (count >= rank) {
       low = middle;
       if (count <= enough) break;
@@ -107,11 +107,13 @@ __device__ inline void Push(TopList& list, float x, int id) {
 // Behind a Sync: the listed tokens of the team whose order keys reach `least` go to the first
 // block's `sorted`. The number of them, or -1 when something is missing or spoilt.
 __device__ inline int Gather(const Team& team, TopList& list, uint32_t least) {
-  bool is_bad = false;
-  for (int r = 0; r < team.blocks(); ++r) {
-    const TopList& other = *team.Of(r, &list);
-    is_bad |= other.is_spoilt != 0 || other.count >= kListCapacity;
-  }
+  const bool is_bad = team.ReduceBlocks(
+                          0,
+                          [&](int r) {
+                            const TopList& other = *team.Of(r, &list);
+                            return other.is_spoilt != 0 || other.count >= kListCapacity ? 1 : 0;
+                          },
+                          [](int a, int b) { return a | b; }) != 0;
   TopList& first = *team.Of(0, &list);
   if (!is_bad) {
     for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
@@ -139,15 +141,12 @@ __device__ inline void Clear(const Team& team, TopList& list) {
 // tokens, in the first block's `sorted`, in no order yet; or -1 when the row has to be selected
 // otherwise. 0 is a row without support.
 template <DType kDType>
-__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopList& list,
-                       int needed) {
+__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice,
+                       FirstVectors<kDType>& loaded, TopList& list, int needed) {
   using Unpacked = Vector<kDType>;
-  constexpr int kAtOnce = kDType == DType::kF32 ? 4 : 2;  // vectors in flight
+  constexpr int kAtOnce = kVectorsAtOnce<kDType>;
   Clear(team, list);
-  __syncthreads();
-
-  uint4 loaded[kAtOnce];
-  slice.LoadFirst(loaded);
+  team.SyncBlock();
 
   // The sample: the first vectors. `expected` of the wanted tokens are in it.
   const int pieces = max(1, slice.pieces_a_block());
@@ -169,9 +168,9 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopLi
     uint32_t largest[1] = {keys[0]};
 #pragma unroll
     for (int i = 1; i < kAtOnce; ++i) largest[0] = max(largest[0], keys[i]);
-    threshold_key = KeyOfRank(list, largest, rank);
+    threshold_key = KeyOfRank(team, list, largest, rank, rank + rank / 4 + 4);
   } else {
-    threshold_key = KeyOfRank(list, keys, rank);
+    threshold_key = KeyOfRank(team, list, keys, rank, rank + rank / 8);
   }
   const float threshold = fmaxf(semantics::ValueOfKey(threshold_key), semantics::kLowestValue);
 
@@ -193,8 +192,9 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, TopLi
   team.Sync();
 
   // The first block gets what is complete: no block left out anything from the largest threshold on.
-  uint32_t largest = 0;
-  for (int r = 0; r < team.blocks(); ++r) largest = max(largest, team.Of(r, &list)->threshold);
+  const uint32_t largest = team.ReduceBlocks(
+      0u, [&](int r) { return team.Of(r, &list)->threshold; },
+      [](uint32_t a, uint32_t b) { return max(a, b); });
   const int gathered = Gather(team, list, largest);
   const bool has_all = largest == semantics::OrderKey(semantics::kLowestValue);
   return has_all || gathered >= needed ? gathered : -1;

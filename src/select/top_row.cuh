@@ -22,25 +22,35 @@ struct SelectMemory {
 struct TopSelection {
   Cut cut;
   float max;
-  bool is_sorted;  // then `kept` holds a token a thread, else the list is longer than the block
-  KeptTop kept;
+  KeptTop kept;  // of SelectSorted: a token a thread
 };
 
-// For the first block; size: what ListTop answered.
-__device__ inline TopSelection SelectTop(const Team& block, SelectMemory& memory, int size,
-                                         const SelectParams& params, const NoiseKey& key) {
+// How many threads have a part in SelectSorted, for a list of that many tokens: a power of two,
+// because every barrier costs more with more of them.
+__device__ inline int ThreadsToSort(int size) {
+  int threads = 2 * kWarpSize;
+  while (threads < size) threads *= 2;
+  return threads;
+}
+
+// By ThreadsToSort(size) threads; PruneTop has been here.
+__device__ inline TopSelection SelectSorted(const Team& first, TopList& list, int size,
+                                            const SelectParams& params, const NoiseKey& key) {
+  SortTop(first, list, size);
   TopSelection selection;
-  selection.is_sorted = size <= block.threads();
-  if (selection.is_sorted) {
-    SortTop(memory.top, size);
-    selection.kept = SelectFromTop(block, memory.top, size, params, key);
-    selection.cut = CutOfTop(memory.top, selection.kept, size);
-    selection.max = selection.kept.max;
-    return selection;
-  }
+  selection.kept = SelectFromTop(first, list, size, params, key);
+  selection.cut = CutOfTop(first, list, selection.kept, size);
+  selection.max = selection.kept.max;
+  return selection;
+}
+
+// By the whole block, for a list that is longer than the block.
+__device__ inline TopSelection SelectListed(const Team& block, SelectMemory& memory, int size,
+                                            const SelectParams& params, const NoiseKey& key) {
   const ListSlice slice(memory.top, size);
   uint32_t max_key = 0;
   slice.ForEach([&](float x, int) { max_key = max(max_key, semantics::OrderKey(x)); });
+  TopSelection selection = {};
   selection.max = semantics::ValueOfKey(static_cast<uint32_t>(block.Max(max_key)));
   const semantics::RowScan scan{RowStatus::kOk, selection.max, size};
   selection.cut = RowRules(block, memory.find, slice, scan, params, key).Select(nullptr);
