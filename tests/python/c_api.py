@@ -199,9 +199,7 @@ TopkInput = struct(
     ("hint_shift", c.c_int32),
     ("sorted", c.c_bool),
 )
-DenseHead = struct(
-    "DenseHead", ("weight", View), ("bias", c.c_void_p), ("bias_count", c.c_size_t)
-)
+DenseHead = struct("DenseHead", ("weight", View), ("bias", c.c_void_p), ("bias_count", c.c_size_t))
 Shard = struct("Shard", ("logits", View), ("first_id", c.c_int32))
 ShardInput = struct(
     "ShardInput",
@@ -463,9 +461,7 @@ class Rows:
             out.id_count = out.logit_count = out.weight_count = n
         order = c.c_uint8(by_rank)
         call("sluice_collect", self.input, cuts, self.rows, order, out, self.execution)
-        return [
-            (ids[a:b], logits[a:b], weights[a:b]) for a, b in zip(offsets[:-1], offsets[1:])
-        ]
+        return [(ids[a:b], logits[a:b], weights[a:b]) for a, b in zip(offsets[:-1], offsets[1:])]
 
     def mask(self, cuts: c.Array) -> np.ndarray:
         masked = self.logits.copy()
@@ -485,9 +481,7 @@ class Rows:
         values = np.zeros((self.rows, width), np.float32)
         lists = LogprobLists(width, ids.ctypes.data, ids.size, values.ctypes.data, values.size)
         number = LOGPROB_MODES.index(mode)
-        given = LogprobInput(
-            self.input.logits, number, self.input.params, self.input.param_count
-        )
+        given = LogprobInput(self.input.logits, number, self.input.params, self.input.param_count)
         call("sluice_logprobs", given, results, self.rows, lists, self.execution)
         return ids, values
 

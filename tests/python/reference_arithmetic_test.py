@@ -1,14 +1,15 @@
-"""The arithmetic under sluice.reference: fused multiply-adds against exact rationals, Philox against
-its published answers."""
+"""The arithmetic under sluice.reference: fused multiply-adds against exact rationals, Philox
+against its published answers."""
 
 from fractions import Fraction
 
 import numpy as np
 from reference_support import reference
-from reference.arithmetic import fma32, fma64
-from reference.log2 import log2_64
-from reference.philox import philox
-from reference.weight import weight_of
+
+fma32, fma64 = reference.arithmetic.fma32, reference.arithmetic.fma64
+log2_64 = reference.log2.log2_64
+philox = reference.philox.philox
+weight_of = reference.weight.weight_of
 
 
 def nearest_f32(exact: Fraction) -> np.float32:
@@ -18,7 +19,7 @@ def nearest_f32(exact: Fraction) -> np.float32:
     if abs(exact) >= largest + step / 2:
         return np.float32(np.inf if exact > 0 else -np.inf)
     guess = np.float32(np.clip(float(exact), -float(largest), float(largest)))
-    near = [guess, np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))]
+    near = [guess, *np.nextafter(guess, np.float32([-np.inf, np.inf]))]
     near = [x for x in near if np.isfinite(x)]
     return min(near, key=lambda x: (abs(Fraction(float(x)) - exact), int(x.view(np.uint32)) & 1))
 

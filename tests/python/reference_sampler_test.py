@@ -1,5 +1,5 @@
-"""The whole step of sluice.reference against the C sampler, bit for bit: adjustments with a history,
-grammar masks, forced tokens, processors, drafts in both modes, reports, accept and rollback."""
+"""The whole step of sluice.reference against the C sampler, bit for bit: adjustments with a
+history, grammar masks, forced tokens, processors, drafts in both modes, reports, rollback."""
 
 import c_api
 import numpy as np

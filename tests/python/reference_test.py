@@ -48,8 +48,10 @@ def compare(logits, params, keys, max_temperature=2.0, mode="raw_logprobs", widt
     bitmasks = [reference.kept_bitmask(x, cut) for x, cut in zip(logits, cuts)]
     tokens = [draws["gumbel"] for _, draws in rows]
     logprobs = [
-        reference.logprobs(x, token, cut, p, mode=mode, count=max(0, width - 1)) if token >= 0 else None
-        for x, token, cut, p in zip(logits, tokens, cuts, params)
+        reference.logprobs(logits[r], token, cuts[r], params[r], mode=mode, count=max(0, width - 1))
+        if token >= 0
+        else None
+        for r, token in enumerate(tokens)
     ]
     for backend in BACKENDS:
         batch = c_api.Rows(logits, params, keys, max_temperature, backend)
@@ -364,12 +366,13 @@ def test_shards():
                 assert plain(token.cut) == c_api.plain(result.cut)
 
         for x, token in zip(whole, tokens):
-            ties = (int((x[: edges[1]] == token.cut.upper).sum()), int((x[: edges[1]] == token.cut.lower).sum()))
+            ends = (token.cut.upper, token.cut.lower)
+            ties = [int((x[: edges[1]] == end).sum()) for end in ends]
             part = c_api.Cut()
             cut = c_api.to_cuts([token.cut])[0]
             c_api.call("sluice_shard_cut", cut, *(c.c_int64(tie) for tie in ties), part)
             own = reference.shard_cut(token.cut, *ties)
             if token.status == 0:
                 assert plain(own) == c_api.plain(part)
-                kept = reference.cut.is_kept(x, token.cut)[edges[1] :]
-                assert (reference.cut.is_kept(x[edges[1] :], own) == kept).all()
+                kept = reference.is_kept(x, token.cut)[edges[1] :]
+                assert (reference.is_kept(x[edges[1] :], own) == kept).all()

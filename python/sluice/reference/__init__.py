@@ -9,9 +9,9 @@ One rule a file, named as in src/semantics; each opens with the rule in words. S
     reference.select(logits, top_k=3, top_p=0.9).ids             # kept tokens, most likely first
     reference.sample(logits, top_p=0.9, seed=7, position=12).id  # the same on any machine
 
-Logits are float32, float16, or uint16 with the bits of bf16. A row is an array of one axis and gives
-one result; a matrix gives a list of them, and then `params` may be a list, too. Parameters are
-keyword arguments with the names of params.def, changes to `params` where both are given.
+Logits are float32, float16, or uint16 with the bits of bf16. A row is an array of one axis and
+gives one result; a matrix gives a list of them, and then `params` may be a list, too. Parameters
+are keyword arguments with the names of params.def, changes to `params` where both are given.
 
 A reference is for reading and comparing: it is exact and slow.
 """
@@ -29,7 +29,7 @@ from .draft import DraftModel, Verdict
 from .draw import draw_token, first_kept
 from .interval import Interval
 from .logprob import Logprobs, logprobs_row
-from .params import PROFILES, NoiseKey, Params, Profile, params_from
+from .params import MAX_FLOAT, PROFILES, NoiseKey, Params, Profile, params_from
 from .request import Report, Request, Token, sample_row, verified_row
 from .row_status import Status
 from .select import Selection, select_row
@@ -63,6 +63,7 @@ __all__ = [
     "check_request",
     "dense_head",
     "draw",
+    "is_kept",
     "kept_bitmask",
     "logprobs",
     "mask",
@@ -73,6 +74,10 @@ __all__ = [
     "verify",
     "whole_row",
 ]
+
+
+# A Cut for modes that look at none.
+EVERYTHING = Cut(lower=-MAX_FLOAT, ties_kept=2**31 - 1)
 
 
 def _rows(function, logits: np.ndarray, **per_row):
@@ -113,8 +118,8 @@ def select(
     max_temperature: float = MAX_TEMPERATURE,
     **changes,
 ) -> Selection | list[Selection]:
-    """Stages 10 to 15: the kept set as a Cut, its masses, its ids by rank, what each rule left. Only
-    XTC reads the key."""
+    """Stages 10 to 15: the kept set as a Cut, its masses, its ids by rank, what each rule left.
+    Only XTC reads the key."""
     params = _params(params, changes)
     key = _key(key, params, position, choice)
     return _rows(select_row, logits, params=params, key=key, max_temperature=max_temperature)
@@ -174,7 +179,7 @@ def candidates(
 def logprobs(
     logits: np.ndarray,
     token: int | list[int],
-    cut: Cut | list[Cut] = Cut(),
+    cut: Cut | list[Cut] = EVERYTHING,
     params: Params | list[Params] | None = None,
     *,
     mode: str | None = None,
@@ -186,9 +191,7 @@ def logprobs(
     params = _params(params, changes)
     if mode is None:
         mode = (params[0] if isinstance(params, list) else params).logprob_mode
-    return _rows(
-        logprobs_row, logits, cut=cut, params=params, mode=mode, token=token, count=count
-    )
+    return _rows(logprobs_row, logits, cut=cut, params=params, mode=mode, token=token, count=count)
 
 
 def adjust(

@@ -65,7 +65,7 @@ def mask(logits: np.ndarray, cut: Cut) -> np.ndarray:
 
 
 def kept_bitmask(logits: np.ndarray, cut: Cut) -> np.ndarray:
-    """ceil(V / 32) int32 words; bit i of word w is token 32 w + i. With a status nothing is kept."""
+    """ceil(V / 32) int32 words, bit i of word w is token 32 w + i. All 0 with a status."""
     x = widen(logits)
     bits = np.zeros((len(x) + 31) // 32 * 32, dtype=bool)
     if cut.status == Status.OK:

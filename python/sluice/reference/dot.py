@@ -1,7 +1,7 @@
 """The dense head: logit[v] = <weight[v], hidden> + bias[v].
 
-Products of the widened values in fp32: of 128 lanes, lane j takes elements j, j + 128, ... by fma in
-order; then a halving tree 64, 32, ... 1; then the bias. The same bits on every backend, for any
+Products of the widened values in fp32: of 128 lanes, lane j takes elements j, j + 128, ... by fma
+in order; then a halving tree 64, 32, ... 1; then the bias. The same bits on every backend, for any
 batch and any subset of rows.
 """
 

@@ -1,8 +1,9 @@
 """Stage 16: one token from a Cut.
 
     gumbel   the kept token with the largest fl(t + g), ties by the total order
-    cdf      the first kept token in id order whose running mass exceeds (U * mass) >> 64, U the row's
-             uniform number of 64 bits; a set of mass 0 gives its first token in the total order
+    cdf      the first kept token in id order whose running mass exceeds (U * mass) >> 64, U the
+             uniform number of 64 bits of the row; a set of mass 0 gives its first token in the
+             total order
 
 t and the masses are at the temperature of the draw, m is the maximum of the whole row.
 """

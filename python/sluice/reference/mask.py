@@ -1,8 +1,10 @@
-"""Stages 3 and 5: tokens that must not be drawn become -inf, in place.
+"""Stages 3 and 5: tokens that must not be drawn become -inf, in place:
 
     bitmask      one bit a token, int32 words, bit i of word w is token 32 w + i; 0 masks it
     allowed ids  every other token is masked
     min-tokens   while fewer than min_tokens were generated, every stop token is masked
+
+There is at least one allowed id; they may repeat and come in any order.
 """
 
 import numpy as np

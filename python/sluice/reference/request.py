@@ -1,9 +1,9 @@
 """The whole step of one request: from logits to tokens, with its history and its drafts.
 
-A step is a pure function of the logits, the request's own history and its seed: a request gets the
-same tokens alone, in any batch, with drafts (mode `match`) or without. A request with n drafts takes
-n + 1 rows: row j is what the target says after the first j drafts. They are walked in order, each
-row sees the tokens that the rows before it gave, and the first disagreement ends the walk.
+A step is a pure function of the logits, the request's own history and its seed: a request gets
+the same tokens alone, in any batch, with drafts (mode `match`) or without. A request with n drafts
+takes n + 1 rows: row j is what the target says after the first j drafts. They are walked in order,
+each row sees the tokens that the rows before it gave, and the first disagreement ends the walk.
 """
 
 import secrets
