@@ -39,7 +39,7 @@ def with_padding(matrix: np.ndarray, width: int) -> np.ndarray:
 
 def random_row(vocab: int, random: np.random.Generator) -> np.ndarray:
     """Rows such as decoding gives, and the shapes that selection finds hard."""
-    kind = random.integers(9)
+    kind = random.integers(10)
     body = random.normal(-2.0, 1.6, vocab)
     if kind <= 2:  # some tens of tokens above a body: peaked, mid, flat
         top, spread = [(15.0, 1.0), (12.0, 0.1), (9.0, 0.1)][kind]
@@ -57,8 +57,11 @@ def random_row(vocab: int, random: np.random.Generator) -> np.ndarray:
     elif kind == 7:  # most of it masked
         row = np.where(random.random(vocab) < 0.9, -np.inf, body)
         row[random.integers(vocab)] = 1.0
-    else:  # far below the maximum, where weights end
+    elif kind == 8:  # far below the maximum, where weights end
         row = -random.random(vocab) * 60.0
+    else:  # a narrow top, and a tail about W = 2^16, below which typical weighs nothing
+        row = -16.0 - 1.5 * random.random(vocab)
+        row[random.integers(vocab, size=6)] = -0.004 * random.random(6)
     return row.astype(np.float32)
 
 

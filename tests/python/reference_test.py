@@ -259,7 +259,7 @@ def test_drafts(mode, kind):
                 assert (token.id, token.status) == (result.id, result.status), where
                 assert plain(token.cut) == c_api.plain(result.cut), where
             assert emitted[0] == sum(token.id >= 0 for token in tokens)
-        accepted += sum(token.id >= 0 for token in tokens) - 1
+        accepted += max(0, sum(token.id >= 0 for token in tokens) - 1)
         rejected += any(token.id < 0 for token in tokens)
     assert accepted > 20 and rejected > 20  # else this test tests little
 
