@@ -63,6 +63,15 @@ def test_default_and_range(defined):
         assert metadata["selects"] == (defined.kind == "SELECT")
 
 
+def test_the_example_of_the_package():
+    lines = [line[4:] for line in reference.__doc__.splitlines() if line.startswith("    ")]
+    names = {"reference": reference, "np": np}
+    code = [line for line in lines if not line.startswith(("import", "from"))]
+    exec("\n".join(code[:1]), names)  # noqa: S102
+    values = [eval(line.split("#")[0], names) for line in code[1:] if line]  # noqa: S307
+    assert (values[0] == [1, 2]).all() and values[1] in (0, 1, 2)
+
+
 def test_real_parameters_are_rounded_once():
     params = reference.Params(top_p=0.9, temperature=1e300, min_p=1e-60)
     assert params.top_p == float(np.float32(0.9))

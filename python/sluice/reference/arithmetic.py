@@ -1,7 +1,8 @@
 """Arithmetic that rounds as the semantics say: binary32, to nearest even, once an operation.
 
-numpy's own float32 operators do that already; only the fused multiply-add is missing. Here it is
-made exact from binary64, and for binary64 from rational numbers.
+numpy's own float32 operators do that already, as long as no other library of the process has told
+the CPU to flush subnormals to zero; only the fused multiply-add is missing. Here it is made exact
+from binary64, and for binary64 from rational numbers.
 """
 
 from fractions import Fraction

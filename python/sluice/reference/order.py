@@ -9,7 +9,3 @@ import numpy as np
 def by_total_order(x: np.ndarray) -> np.ndarray:
     """The ids of a row, first in the order first."""
     return np.argsort(-x, kind="stable")  # stable: ties stay in the order of their ids
-
-
-def is_before(x_a: float, id_a: int, x_b: float, id_b: int) -> bool:
-    return bool(x_a > x_b or (x_a == x_b and id_a < id_b))
