@@ -63,7 +63,7 @@ RequestState StateOf(const ExplainInput& input) {
 // are told apart by moving the first.
 void Compare(StageReport& report, Comparison comparison, double quantity, double limit,
              bool holds) {
-  if (Holds(comparison, quantity, limit) != holds) {
+  if (quantity == limit && Holds(comparison, quantity, limit) != holds) {
     const bool keeps_below = comparison == Comparison::kBelow || comparison == Comparison::kAtMost;
     const double towards = std::numeric_limits<double>::infinity();
     quantity = std::nextafter(limit, keeps_below == holds ? -towards : towards);
