@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/stopwatch.h"
-#include "cli/json.h"
+#include "json/writer.h"
 #include "sluice/execution.hpp"
 
 namespace sluice::cli {

@@ -1,7 +1,7 @@
 // The demonstration as JSON: one object, everything that the text shows and more digits of it.
 #include "cli/demo_report.h"
 #include "cli/demo_row.h"
-#include "cli/json.h"
+#include "json/writer.h"
 #include "cli/param_flags.h"
 #include "sluice/version.hpp"
 

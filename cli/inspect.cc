@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/json.h"
+#include "json/writer.h"
 #include "cli/table.h"
 #include "sluice/execution.hpp"
 
