@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/stopwatch.h"
+#include "cli/text.h"
 #include "json/writer.h"
 #include "sluice/execution.hpp"
 
