@@ -52,7 +52,7 @@ void Collect(const CLI::App& app, const std::string& path, std::vector<Command>&
     }
     for (const std::string& name : option->get_lnames()) {
       command.words += "--" + name + " ";
-      if (option->get_type_size() == 0) continue;
+      if (option->get_items_expected_max() == 0) continue;  // a flag
       command.values.push_back({"--" + name, Choices(option->get_type_name()), IsFile(*option)});
     }
   }

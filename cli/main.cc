@@ -57,19 +57,6 @@ void AddDemo(CLI::App& app, Action& action, sluice::cli::DemoOptions& options) {
   });
 }
 
-// What has no flags but --json, and so one way to print each.
-void AddListing(CLI::App& inspect, const char* name, const char* help, Action& action,
-                bool& as_json, void (*print)(std::ostream&, const Terminal&),
-                void (*print_json)(std::ostream&)) {
-  CLI::App* const command = inspect.add_subcommand(name, help);
-  command->add_flag("--json", as_json, "write one JSON object");
-  command->callback([&action, &as_json, print, print_json] {
-    action = [&as_json, print, print_json] {
-      as_json ? print_json(std::cout) : print(std::cout, Terminal::Detect());
-    };
-  });
-}
-
 struct InspectOptions {
   sluice::cli::InspectRowOptions row;
   bool as_json = false;
@@ -81,15 +68,32 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
   CLI::App* const inspect =
       app.add_subcommand("inspect", "show a row of logits, or what this build has on this machine");
   inspect->require_subcommand(0, 1);
-  AddListing(*inspect, "backends", "the backends, the fastest first", action, options.as_json,
-             sluice::cli::PrintBackends, sluice::cli::PrintBackendsJson);
-  AddListing(*inspect, "params", "every sampling parameter and its names", action, options.as_json,
-             sluice::cli::PrintParams, sluice::cli::PrintParamsJson);
-  CLI::App* const params = inspect->get_subcommand("params");
-  params->add_flag("--markdown", options.as_markdown, "write docs/parameters.md")
+  CLI::App* const backends = inspect->add_subcommand("backends", "the backends, the fastest first");
+  backends->add_flag("--json", options.as_json, "write one JSON object");
+  backends->callback([&action, &options] {
+    action = [&options] {
+      if (options.as_json) {
+        sluice::cli::PrintBackendsJson(std::cout);
+      } else {
+        sluice::cli::PrintBackends(std::cout, Terminal::Detect());
+      }
+    };
+  });
+  CLI::App* const params =
+      inspect->add_subcommand("params", "every sampling parameter and its names");
+  params->add_flag("--json", options.as_json, "write one JSON object");
+  params->add_flag("--markdown", options.as_markdown, "write the page docs/parameters.md")
       ->excludes("--json");
-  params->final_callback([&action, &options] {
-    if (options.as_markdown) action = [] { sluice::cli::PrintParamsMarkdown(std::cout); };
+  params->callback([&action, &options] {
+    action = [&options] {
+      if (options.as_markdown) {
+        sluice::cli::PrintParamsMarkdown(std::cout);
+      } else if (options.as_json) {
+        sluice::cli::PrintParamsJson(std::cout);
+      } else {
+        sluice::cli::PrintParams(std::cout, Terminal::Detect());
+      }
+    };
   });
   CLI::App* const model = inspect->add_subcommand("model", "not in this version");
   model->add_option("DIR", options.model, "folder of a model");
