@@ -92,8 +92,7 @@ class Parameters(unittest.TestCase):
             self.assertEqual(by_variable, by_flag, name)
 
     def test_both_structs_have_every_field(self):
-        # By the compiler: params_fields.cc of the C and C++ tests is expanded from the same file;
-        # here, that the headers expand every kind of entry.
+        # tests/capi/params_test.cc compares them field by field; here, that both expand every kind.
         for header in ("params.hpp", "c/params.h"):
             text = (ROOT / "include/sluice" / header).read_text(encoding="utf-8")
             body = re.search(r"struct (?:SamplingParams|sluice_sampling_params) \{(.*?)#include",
