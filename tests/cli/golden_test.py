@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SECTION = re.compile(r"^# \[(\w+)\]\n\$ sluice (.*)\n(.*?)^# \[\1\]\n", re.DOTALL | re.MULTILINE)
+SECTION = re.compile(r"^# \[(\w+)\]\n\$ sluice ([^\n]*)\n(.*?)^# \[\1\]\n", re.DOTALL | re.MULTILINE)
 
 
 def main():
