@@ -85,8 +85,8 @@ constexpr bool Holds(Comparison comparison, double quantity, double limit) {
 //   draw, cdf      share of the kept mass up to and with it, by id        the row's random number
 //
 // Profiles that keep all ties take the place, and the mass before it, of the first token of the
-// same value. The rules compare integers; where both sides round to the same double, quantity is
-// moved by one unit so that the comparison tells the same.
+// same value. Shares of the mass come from integers; where two of those round to the same double,
+// quantity is moved by one unit so that the comparison tells the same.
 struct StageReport {
   bool is_on = false;       // the parameters ask for the stage
   bool is_left = false;     // the token is still there behind it; of the draw: it was drawn

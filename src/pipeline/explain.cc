@@ -59,18 +59,23 @@ RequestState StateOf(const ExplainInput& input) {
   return state;
 }
 
-// Two integers that were compared, as doubles that compare alike: two that round to the same double
-// are told apart by moving the first.
-void Compare(StageReport& report, Comparison comparison, double quantity, double limit,
-             bool holds) {
+// Numbers that a double has exactly.
+void Compare(StageReport& report, Comparison comparison, double quantity, double limit) {
+  report.comparison = comparison;
+  report.quantity = quantity;
+  report.limit = limit;
+}
+
+// Shares, of which the integers were compared: two that round to the same double are told apart by
+// moving the first.
+void CompareShares(StageReport& report, Comparison comparison, double quantity, double limit,
+                   bool holds) {
   if (quantity == limit && Holds(comparison, quantity, limit) != holds) {
     const bool keeps_below = comparison == Comparison::kBelow || comparison == Comparison::kAtMost;
     const double towards = std::numeric_limits<double>::infinity();
     quantity = std::nextafter(limit, keeps_below == holds ? -towards : towards);
   }
-  report.comparison = comparison;
-  report.quantity = quantity;
-  report.limit = limit;
+  Compare(report, comparison, quantity, limit);
 }
 
 double Ratio(uint64_t part, uint64_t whole) {
@@ -156,7 +161,7 @@ class AdjustedRow {
     if (in.min_tokens > 0 &&
         std::find(in.stop_ids.begin(), in.stop_ids.end(), e.id) != in.stop_ids.end()) {
       Compare(e[Stage::kMinTokens], Comparison::kAtLeast, static_cast<double>(generated),
-              static_cast<double>(in.min_tokens), generated >= in.min_tokens);
+              static_cast<double>(in.min_tokens));
     }
     const size_t seen = semantics::LowerBound(in.counts, e.id);
     if (e[Stage::kDry].is_on && seen < in.counts.size() && in.counts[seen].id == e.id) {
@@ -274,7 +279,7 @@ class FilterReports {
     const auto rank = static_cast<double>(place - before.begin + 1);
     switch (filter) {
       case Filter::kGreedy:
-        return Compare(report, Comparison::kAtMost, rank, 1, report.is_left);
+        return Compare(report, Comparison::kAtMost, rank, 1);
       case Filter::kMinP:
       case Filter::kMinPLast:
         return CompareMinP(place, report);
@@ -285,7 +290,7 @@ class FilterReports {
       case Filter::kTopK:
         return Compare(report, Comparison::kAtMost,
                        static_cast<double>(JudgedBy(place, before) - before.begin + 1),
-                       static_cast<double>(params_.top_k), report.is_left);
+                       static_cast<double>(params_.top_k));
       case Filter::kTopP:
         return CompareTopP(place, report);
       case Filter::kXtc:
@@ -297,7 +302,7 @@ class FilterReports {
     const uint64_t least = semantics::Fixed40(params_.min_p);
     const bool holds = Weight(place) >= least;
     Compare(report, Comparison::kAtLeast, Ratio(Weight(place), semantics::kFullWeight),
-            Ratio(least, semantics::kFullWeight), holds);
+            Ratio(least, semantics::kFullWeight));
     report.is_exempt = report.is_left && !holds;
   }
 
@@ -308,7 +313,7 @@ class FilterReports {
     const auto n_sigma = static_cast<double>(params_.top_n_sigma);
     const double quantity =
         e == 0 ? 0.0 : n_sigma * static_cast<double>(e) / static_cast<double>(sigma_bound_);
-    Compare(report, Comparison::kAtMost, quantity, n_sigma, report.is_left);
+    Compare(report, Comparison::kAtMost, quantity, n_sigma);
   }
 
   void CompareTypical(int64_t place, StageReport& report) const {
@@ -320,8 +325,7 @@ class FilterReports {
         static_cast<double>(semantics::LogWeight(row_.tokens[place].x, row_.Max(), scale_));
     const double quantity = Weight(place) > 0 ? static_cast<double>(TypicalKey(place)) / kUnit
                                               : std::abs(-t - static_cast<double>(mean_) / kUnit);
-    Compare(report, Comparison::kAtMost, quantity, static_cast<double>(largest) / kUnit,
-            report.is_left);
+    Compare(report, Comparison::kAtMost, quantity, static_cast<double>(largest) / kUnit);
   }
 
   int64_t TypicalKey(int64_t place) const {
@@ -337,8 +341,8 @@ class FilterReports {
     const uint64_t target = semantics::TargetMass(params_.top_p, total);
     const uint64_t before = Mass({measured.begin, JudgedBy(place, measured)});
     const bool holds = semantics::TopPKeeps(before, target, params_.profile.top_p_boundary);
-    Compare(report, is_inclusive ? Comparison::kAtMost : Comparison::kBelow, Ratio(before, total),
-            Ratio(target, total), holds);
+    CompareShares(report, is_inclusive ? Comparison::kAtMost : Comparison::kBelow,
+                  Ratio(before, total), Ratio(target, total), holds);
     report.is_exempt = report.is_left && !holds;
   }
 
@@ -349,7 +353,8 @@ class FilterReports {
     // The least share that counts, as XtcLeast rounds it.
     const auto least =
         static_cast<double>(static_cast<uint64_t>(semantics::XtcLeast(params_.xtc_threshold, 1)));
-    Compare(report, Comparison::kBelow, Ratio(Weight(place), total), least * 0x1p-32, !counts);
+    CompareShares(report, Comparison::kBelow, Ratio(Weight(place), total), least * 0x1p-32,
+                  !counts);
     report.is_exempt = report.is_left && counts;
   }
 
@@ -399,16 +404,15 @@ class DrawReports {
     if (is_cdf_) {
       if (mass_ == 0) return;  // the first in the total order, whatever the number
       const uint64_t through = mass_through_[static_cast<size_t>(e.id)];
-      Compare(report, Comparison::kAbove, Ratio(through, mass_), Ratio(threshold_, mass_),
-              through > threshold_);
+      CompareShares(report, Comparison::kAbove, Ratio(through, mass_), Ratio(threshold_, mass_),
+                    through > threshold_);
       return;
     }
     const float t = semantics::LogWeight(e.adjusted, m_, scale_);
     const float g =
         semantics::Gumbel(semantics::NoiseBits(key_, semantics::GumbelStream(key_), e.id));
     const float score = t + g;
-    Compare(report, Comparison::kAtLeast, static_cast<double>(score), static_cast<double>(best_),
-            score >= best_);
+    Compare(report, Comparison::kAtLeast, static_cast<double>(score), static_cast<double>(best_));
   }
 
  private:

@@ -132,6 +132,8 @@ TEST_F(NpyFileTest, RefusesWithTheValueAndWhatIsAllowed) {
   const std::string whole = Npy(Header("'<f4'", "(6,)"), kSix);
   ExpectRefused(whole.substr(0, 40), "length of the header",
                 std::to_string(Header("'<f4'", "(6,)").size()), "within the file, at most 65536");
+  ExpectRefused(whole.substr(0, whole.size() - 1), "data", "23 bytes",
+                "the 24 bytes of shape (6,)");
   ExpectRefused(whole.substr(0, 7), "first bytes", "a file of 7 bytes", file);
 }
 

@@ -132,6 +132,42 @@ TEST(Explain, AgreesWithSelectOnHostileRowsUnderEveryProfile) {
   }
 }
 
+// Rows whose values lie one unit of the rules' fixed point apart, so that some token misses or
+// makes every limit by a single unit.
+TEST(Explain, AgreesWhereOneUnitDecides) {
+  Random random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> row;
+    for (int64_t n = random.Between(2, 12); n > 0; --n) {
+      row.push_back(static_cast<float>(-random.Below(6)) * 0x1p-12f);
+    }
+    SelectParams params{.temperature = random.Coin() ? 1.0f : 0.7213475f};
+    params.profile = kProfiles[random.Below(std::size(kProfiles))].profile;
+    if (random.Coin()) params.top_n_sigma = static_cast<float>(random.Between(1, 16)) * 0.125f;
+    if (random.Coin()) params.typical_p = static_cast<float>(random.Between(1, 7)) * 0.125f;
+    const auto equal_parts =
+        static_cast<float>(random.Between(1, 3)) / static_cast<float>(row.size());
+    if (random.Coin()) params.top_p = std::min(equal_parts, 1.0f);
+    SCOPED_TRACE(round);
+    ExpectAgrees(Batch({row}).view(), params, {1, 2}, DrawMethod::kGumbel);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Explain, SharesThatRoundToTheSameDoubleStandOnTheirSides) {
+  // 2^14 weights of 2^40 and one of 1: half of the mass is 2^53 + 1 in whole units, and 2^53 of it
+  // lies before token 2^13, which therefore stays. As doubles the two shares are equal.
+  std::vector<float> row(1 << 14, 0.0f);
+  row.push_back(-27.6f);
+  const Batch batch({row});
+  for (const int32_t id : {(1 << 13) - 1, 1 << 13, (1 << 13) + 1}) {
+    const Explanation e = Explain({.logits = batch.view(), .params = {.top_p = 0.5f}}, id);
+    EXPECT_EQ(e.is_kept, id <= 1 << 13);
+    ExpectNumbersDecide(e);
+    EXPECT_FALSE(e[Stage::kTopP].is_exempt);
+  }
+}
+
 TEST(Explain, AgreesWithTheSamplerOnEveryAdjustment) {
   Random random(2);
   for (int round = 0; round < 300; ++round) {
