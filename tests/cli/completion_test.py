@@ -83,6 +83,11 @@ class Completion(unittest.TestCase):
         for words in (("demo", "r"), ("demo", "--top-k", ""), ("inspect", "--row", "r")):
             self.assertNotIn("row.npy", self.completed(*words), words)
 
+    def test_behind_a_flag_without_a_value_all_is_offered_as_before(self):
+        self.assertEqual(self.completed("demo", "--json", "--prof"), ["--profile"])
+        self.assertIn("row.npy", self.completed("inspect", "--json", "r"))
+        self.assertEqual(self.completed("demo", "--top-k", "--prof"), [])
+
     def test_another_shell_is_refused(self):
         result = subprocess.run([SLUICE, "completion", "tcsh"], capture_output=True,
                                 encoding="utf-8", env=ENVIRONMENT)
