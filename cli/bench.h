@@ -70,9 +70,11 @@ void RunBenchPipeline(const BenchPipelineOptions& options, std::ostream& out,
 // sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header beside it.
 struct BenchRowsOptions {
   int64_t vocab = 128256;
-  int64_t rows = 200;
+  int64_t rows = 0;  // 0: 200, or 5 when is_quick
   std::vector<std::string> distributions;
   std::string output_path;
+  std::string json_path;
+  bool is_quick = false;
 };
 void RunBenchRows(const BenchRowsOptions& options, std::ostream& out);
 

@@ -8,6 +8,7 @@
 #include "bench/tasks.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
+#include "cli/param_flags.h"
 #include "sluice/algorithm.hpp"
 #include "sluice/tensor.hpp"
 
@@ -31,12 +32,19 @@ void AddDistributions(CLI::App& command, Names& list) {
       ->check(CLI::IsMember(NamesOf<bench::Distribution>(bench::kDistributions)));
 }
 
+void AddJsonFile(CLI::App& command, std::string& path) {
+  command.add_option("--json", path, "also write the results into this file")->type_name("FILE");
+}
+
 // What every bench that measures has.
 template <typename Options>
 void AddCommon(CLI::App& command, Options& options) {
+  Names backends = {"auto", "cpu"};
+  for (const BackendInfo& info : Backends()) backends.emplace_back(info.name);
   AddList(command, "--backend", options.backends,
-          "only these backends; see sluice inspect backends");
-  command.add_option("--json", options.json_path, "also write the results into this file");
+          "only these backends; see sluice inspect backends")
+      ->type_name(ChoiceType(backends));
+  AddJsonFile(command, options.json_path);
   command.add_flag("--quick", options.is_quick, "a run of seconds, whose figures mean nothing");
   const std::string footer = command.get_footer();
   command.footer("Lists are separated by commas." + (footer.empty() ? "" : " " + footer));
@@ -98,8 +106,10 @@ void AddTune(CLI::App& bench, std::function<void()>& action) {
       bench, "tune", "measure what auto should choose on this machine", action,
       [](const BenchTuneOptions& o) { RunBenchTune(o, std::cout, Terminal::Detect()); });
   command->footer("A full run takes some minutes. Build again to use the new table.");
-  command->add_option("--output", options->output_path,
-                      "rewrite this table, which is src/select/policy.inc");
+  command
+      ->add_option("--output", options->output_path,
+                   "rewrite this table, which is src/select/policy.inc")
+      ->type_name("FILE");
   AddCommon(*command, *options);
 }
 
@@ -119,12 +129,14 @@ void AddRows(CLI::App& bench, std::function<void()>& action) {
       bench, "rows", "write the rows that the others time, for programs in other languages", action,
       [](const BenchRowsOptions& o) { RunBenchRows(o, std::cout); });
   AddVocab(*command, options->vocab);
-  command->add_option("--rows", options->rows, "rows of each kind")
-      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
-      ->capture_default_str();
+  command->add_option("--rows", options->rows, "rows of each kind; 200 unless --quick")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}));
   AddDistributions(*command, options->distributions);
   command->add_option("--output", options->output_path, "file of fp32; FILE.json says what it has")
+      ->type_name("FILE")
       ->required();
+  AddJsonFile(*command, options->json_path);
+  command->add_flag("--quick", options->is_quick, "a few rows of each kind");
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "bench/stopwatch.h"
-#include "cli/json.h"
+#include "cli/text.h"
+#include "json/writer.h"
 #include "sluice/execution.hpp"
 
 namespace sluice::cli {

@@ -1,6 +1,7 @@
 #include "cli/demo.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -9,24 +10,20 @@
 #include "cli/demo_report.h"
 #include "cli/demo_row.h"
 #include "cli/demo_stages.h"
+#include "cli/workspace.h"
 #include "sluice/shards.hpp"
 
 namespace sluice::cli {
 namespace {
-
-// Memory for the calls of the library, at the alignment that they ask for.
-struct alignas(kWorkspaceAlignment) WorkspaceLine {
-  std::byte bytes[kWorkspaceAlignment];
-};
 
 LogitsView RowView(std::span<const float> logits) {
   const auto vocab = static_cast<int64_t>(logits.size());
   return {logits.data(), 1, vocab, vocab};
 }
 
-RequestTokens DemoTokens() {
-  RequestTokens tokens{{DemoPrompt().begin(), DemoPrompt().end()}, DemoPrompt().size()};
-  tokens.ids.insert(tokens.ids.end(), DemoOutput().begin(), DemoOutput().end());
+std::vector<int32_t> DemoTokens() {
+  std::vector<int32_t> tokens(DemoPrompt().begin(), DemoPrompt().end());
+  tokens.insert(tokens.end(), DemoOutput().begin(), DemoOutput().end());
   return tokens;
 }
 
@@ -37,9 +34,10 @@ struct Sampled {
 };
 
 // Samples the request as row `row` of a batch. Its neighbours have the same logits and other seeds.
-Sampled SampleInBatch(std::span<const float> logits, const SamplingParams& params, size_t batch,
-                      size_t row) {
-  Sampler sampler({.vocab = kDemoVocab, .max_requests = static_cast<int32_t>(batch)});
+Sampled SampleInBatch(std::span<const float> logits, const SamplingParams& params, Backend backend,
+                      size_t batch, size_t row) {
+  Sampler sampler(
+      {.vocab = kDemoVocab, .max_requests = static_cast<int32_t>(batch), .backend = backend});
   std::vector<float> rows;
   std::vector<StepRequest> requests;
   for (size_t r = 0; r < batch; ++r) {
@@ -64,8 +62,9 @@ Sampled SampleInBatch(std::span<const float> logits, const SamplingParams& param
   return {tokens[row], masses[row], {begin, begin + kDemoVocab}};
 }
 
-int32_t SampleSharded(std::span<const float> adjusted, const SelectParams& params,
+int32_t SampleSharded(std::span<const float> adjusted, const SamplingParams& params,
                       const NoiseKey& key, int32_t shards) {
+  const SelectParams select = params.Select();
   const int32_t width = kDemoVocab / shards;
   std::vector<Shard> parts;
   for (int32_t s = 0; s < shards; ++s) {
@@ -75,20 +74,35 @@ int32_t SampleSharded(std::span<const float> adjusted, const SelectParams& param
          first_id});
   }
   TokenResult result;
-  SampleShards({parts, {&params, 1}, {&key, 1}, {}}, DrawMethod::kGumbel, {&result, 1}, {});
+  SampleShards({parts, {&select, 1}, {&key, 1}, {}}, params.draw_method, {&result, 1}, {});
+  return result.id;
+}
+
+// The row by one of the ways to select.
+int32_t SampleBy(std::span<const float> adjusted, const SamplingParams& params, const NoiseKey& key,
+                 const ExecutionOptions& execution) {
+  const LogitsView view = RowView(adjusted);
+  const SelectParams select = params.Select();
+  Workspace workspace(view, execution.backend);
+  TokenResult result;
+  Sample({view, {&select, 1}, {&key, 1}}, params.draw_method, {&result, 1},
+         {.backend = execution.backend,
+          .workspace = workspace.span(),
+          .algorithm = execution.algorithm});
   return result.id;
 }
 
 // Draws from the same Cut at one position after the other, as an engine would if the logits stayed.
-void CountDraws(std::span<const float> adjusted, const SelectParams& params, NoiseKey key,
-                const Cut& cut, std::vector<DrawScore>& scores) {
+void CountDraws(std::span<const float> adjusted, const SamplingParams& params, NoiseKey key,
+                const Cut& cut, Backend backend, std::vector<DrawScore>& scores) {
   const LogitsView view = RowView(adjusted);
-  std::vector<WorkspaceLine> lines(SelectWorkspaceBytes(view, {}) / kWorkspaceAlignment + 1);
-  const Execution execution{.workspace = std::as_writable_bytes(std::span(lines))};
+  const SelectParams select = params.Select();
+  Workspace workspace(view, backend);
+  const Execution execution{.backend = backend, .workspace = workspace.span()};
   std::vector<int32_t> times_drawn(adjusted.size(), 0);
   for (int32_t n = 0; n < kDemoDraws; ++n, ++key.position) {
     TokenResult result;
-    Draw({view, {&params, 1}, {&key, 1}}, DrawMethod::kGumbel, {&cut, 1}, {&result, 1}, execution);
+    Draw({view, {&select, 1}, {&key, 1}}, params.draw_method, {&cut, 1}, {&result, 1}, execution);
     ++times_drawn[static_cast<size_t>(result.id)];
   }
   for (DrawScore& score : scores) score.times_drawn = times_drawn[static_cast<size_t>(score.id)];
@@ -106,36 +120,53 @@ DemoReport MakeReport(const DemoOptions& options) {
   DemoReport report;
   report.params = options.params;
   const std::vector<float> logits = DemoLogits();
-  const Sampled sampled = SampleInBatch(logits, options.params, 1, 0);
+  const Backend backend = options.execution.backend;
+  const Sampled sampled = SampleInBatch(logits, options.params, backend, 1, 0);
   report.token = sampled.token;
   report.mass = sampled.mass;
+  report.logprobs = MakeLogprobs(RowView(logits), RowView(sampled.adjusted), options.params,
+                                 sampled.token, backend);
 
   const SelectParams params = options.params.Select();
-  const RequestTokens tokens = DemoTokens();
-  report.key = {options.params.seed.value_or(0), static_cast<uint32_t>(tokens.ids.size()), 0};
-  std::vector<float> adjusted = logits;
-  report.adjustments = AdjustStageByStage(adjusted, options.params, tokens, report.off);
+  const std::vector<int32_t> tokens = DemoTokens();
+  report.key = {options.params.seed.value_or(0), static_cast<uint32_t>(tokens.size()), 0};
+  std::vector<int32_t> ids(kDemoVocab);
+  std::iota(ids.begin(), ids.end(), 0);
+  const std::vector<Explanation> explained = Explain({.logits = RowView(logits),
+                                                      .params = options.params,
+                                                      .key = report.key,
+                                                      .tokens = tokens,
+                                                      .prompt_length = DemoPrompt().size()},
+                                                     ids);
+  std::vector<float> adjusted;
+  for (const Explanation& e : explained) adjusted.push_back(e.adjusted);
+  report.adjustments = AdjustStages(explained, options.params, report.off);
   std::vector<semantics::Token> sorted(adjusted.size());
   const semantics::SelectedRow row = semantics::SelectRow(
       {adjusted.data(), DType::kF32, kDemoVocab}, params, report.key, {}, sorted.data());
   if (row.status != RowStatus::kOk) return report;
 
-  report.filters = FilterStages(row, options.params, report.key, report.off);
-  report.candidates = TraceCandidates(logits, adjusted, row, params, report.adjustments,
-                                      static_cast<size_t>(options.show_candidates));
+  report.filters = FilterStages(explained.front(), options.params, report.off);
+  report.candidates = TraceCandidates(explained, static_cast<size_t>(options.show_candidates));
   report.ties_at_lower = std::count(adjusted.begin(), adjusted.end(), report.token.cut.lower);
   report.scores = ScoreKept(row, params, report.key);
-  CountDraws(adjusted, params, report.key, report.token.cut, report.scores);
+  CountDraws(adjusted, options.params, report.key, report.token.cut, backend, report.scores);
 
   auto prove = [&](const char* way, int32_t id, bool also = true) {
     report.proofs.push_back({way, id, id == report.token.id && also});
   };
-  prove("the stages above, one by one", BestScore(report.scores),
+  const bool is_gumbel = options.params.draw_method == DrawMethod::kGumbel;
+  prove("the stages above, one by one",
+        is_gumbel ? BestScore(report.scores) : explained.front().drawn_id,
         adjusted == sampled.adjusted && row.ToCut() == report.token.cut &&
             semantics::MassesOf(row.sorted, params, row.trace) == report.mass);
-  prove("the same seed once more", SampleInBatch(logits, options.params, 1, 0).token.id);
-  prove("as row 3 of a batch of 4", SampleInBatch(logits, options.params, 4, 2).token.id);
-  prove("the vocabulary on 8 shards", SampleSharded(adjusted, params, report.key, 8));
+  prove("the same seed once more", SampleInBatch(logits, options.params, backend, 1, 0).token.id);
+  prove("as row 3 of a batch of 4", SampleInBatch(logits, options.params, backend, 4, 2).token.id);
+  prove("the vocabulary on 8 shards", SampleSharded(adjusted, options.params, report.key, 8));
+  if (options.execution.algorithm != SelectAlgorithm::kAuto) {
+    prove("the algorithm that was named",
+          SampleBy(adjusted, options.params, report.key, options.execution));
+  }
   return report;
 }
 

@@ -3,6 +3,7 @@
 
 #include <ostream>
 
+#include "cli/row_flags.h"
 #include "cli/terminal.h"
 #include "sluice/params.hpp"
 
@@ -14,6 +15,7 @@ SamplingParams DemoParams();
 struct DemoOptions {
   SamplingParams params = DemoParams();
   int show_candidates = 14;
+  ExecutionOptions execution;
   bool as_json = false;
 };
 

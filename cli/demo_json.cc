@@ -1,8 +1,9 @@
 // The demonstration as JSON: one object, everything that the text shows and more digits of it.
 #include "cli/demo_report.h"
 #include "cli/demo_row.h"
-#include "cli/json.h"
-#include "cli/param_flags.h"
+#include "cli/stage_text.h"
+#include "json/params_writer.h"
+#include "json/writer.h"
 #include "sluice/version.hpp"
 
 namespace sluice::cli {
@@ -11,16 +12,6 @@ namespace {
 void WriteToken(JsonWriter& json, int32_t id) {
   json.Key("id").Value(id);
   json.Key("word").Value(DemoWord(id));
-}
-
-void WriteParameters(JsonWriter& json, const SamplingParams& params, uint64_t seed) {
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json_name, help) \
-  json.Key(json_name).Value(params.name);
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json_name, help) \
-  json.Key(json_name).Value(params.name);
-#include "sluice/params.def"
-  json.Key("seed").Value(seed);
-  json.Key("profile").Value(NameOf(params.profile));
 }
 
 void WriteAdjustment(JsonWriter& json, const AdjustStage& stage) {
@@ -44,14 +35,6 @@ void WriteCandidate(JsonWriter& json, const CandidateRow& candidate) {
   json.Key("probability").Value(candidate.probability);
   json.Key("kept").Value(candidate.is_kept);
   json.Key("fate").Value(candidate.fate);
-}
-
-void WriteCut(JsonWriter& json, const Cut& cut) {
-  json.Key("upper").Value(cut.upper);
-  json.Key("ties_dropped").Value(cut.ties_dropped);
-  json.Key("lower").Value(cut.lower);
-  json.Key("ties_kept").Value(cut.ties_kept);
-  json.Key("count").Value(cut.count);
 }
 
 void WriteMass(JsonWriter& json, const CutMass& mass) {
@@ -104,7 +87,7 @@ void PrintDemoJson(const DemoReport& report, std::ostream& out) {
     json.Key("prompt").Value(DemoText(DemoPrompt()));
     json.Key("output").Value(DemoText(DemoOutput()));
     json.Key("vocab").Value(kDemoVocab);
-    json.Key("parameters").Object([&] { WriteParameters(json, report.params, report.key.seed); });
+    json.Key("parameters").Object([&] { ParamsWriter(json).WriteFields(report.params); });
     json.Key("status").Value(Name(report.token.status));
     json.Key("token").Object([&] { WriteToken(json, report.token.id); });
     json.Key("position").Value(report.key.position);
@@ -116,6 +99,7 @@ void PrintDemoJson(const DemoReport& report, std::ostream& out) {
     json.Key("mass").Object([&] { WriteMass(json, report.mass); });
     json.Key("draws").Value(kDemoDraws);
     WriteAll(json, "kept", report.scores, WriteScore);
+    WriteLogprobs(json, report.logprobs);
     WriteAll(json, "proofs", report.proofs, WriteProof);
   });
   out << '\n';

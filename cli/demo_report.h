@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/demo.h"
+#include "cli/logprob_report.h"
 #include "sluice/sampler.hpp"
 
 namespace sluice::cli {
@@ -70,6 +71,7 @@ struct DemoReport {
   TokenResult token;
   CutMass mass;
   std::vector<DrawScore> scores;  // every kept token, by probability
+  LogprobReport logprobs;
   std::vector<Proof> proofs;
 };
 

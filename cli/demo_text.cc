@@ -5,6 +5,7 @@
 #include "cli/demo_report.h"
 #include "cli/demo_row.h"
 #include "cli/param_flags.h"
+#include "cli/stage_text.h"
 #include "cli/table.h"
 #include "cli/text.h"
 #include "sluice/version.hpp"
@@ -20,10 +21,6 @@ std::string WordCell(int32_t id) {
   const std::string_view word = DemoWord(id);
   if (word.empty()) return "(noise)";
   return std::string(word.substr(word.front() == ' ' ? 1 : 0));
-}
-
-std::string LogitText(float logit) {
-  return std::isinf(logit) ? (logit < 0 ? "-inf" : "+inf") : Fixed(static_cast<double>(logit), 3);
 }
 
 class DemoPrinter {
@@ -42,6 +39,7 @@ class DemoPrinter {
     Scores();
     Draws();
     Proofs();
+    PrintLogprobs(report_.logprobs, out_, terminal_);
   }
 
  private:
@@ -144,6 +142,11 @@ class DemoPrinter {
   }
 
   void Scores() {
+    if (report_.params.draw_method == DrawMethod::kCdf) {
+      Heading("5. Draw: where a keyed random number falls among the masses, by id");
+      DrawnText();
+      return;
+    }
     Heading("5. Draw: the largest sum of log-probability and keyed noise wins");
     out_ << "  noise = f(seed " << report_.key.seed << ", position " << report_.key.position
          << ", token id), and of nothing else\n";
@@ -160,6 +163,10 @@ class DemoPrinter {
                 is_drawn ? Style::kGood : Style::kPlain);
     }
     table.Print(out_, terminal_);
+    DrawnText();
+  }
+
+  void DrawnText() {
     const std::string text = DemoText(DemoOutput()) + std::string(DemoWord(report_.token.id));
     out_ << "  => " << terminal_.Styled(Quoted(text), Style::kGood) << '\n';
   }

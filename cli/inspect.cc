@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "cli/json.h"
 #include "cli/table.h"
+#include "json/writer.h"
 #include "sluice/execution.hpp"
 
 namespace sluice::cli {

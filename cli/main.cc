@@ -8,10 +8,14 @@
 #include <iostream>
 
 #include "cli/bench.h"
+#include "cli/completion.h"
 #include "cli/demo.h"
 #include "cli/demo_row.h"
+#include "cli/explain.h"
 #include "cli/inspect.h"
+#include "cli/inspect_row.h"
 #include "cli/param_flags.h"
+#include "cli/params_table.h"
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
 
@@ -30,21 +34,93 @@ class HelpFormatter : public CLI::Formatter {
   HelpFormatter() { column_width(36); }
 
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_type_size() == 0) return "";
+    const bool is_positional = option->get_lnames().empty() && option->get_snames().empty();
+    if (option->get_type_size() == 0 || is_positional) return "";
     const std::string value = option->get_default_str();
     return value.empty() ? " " + option->get_type_name() : " [" + value + "]";
   }
 };
 
-CLI::App* AddDemo(CLI::App& app, sluice::cli::DemoOptions& options) {
+using Action = std::function<void()>;
+
+void AddDemo(CLI::App& app, Action& action, sluice::cli::DemoOptions& options) {
   CLI::App* demo = app.add_subcommand("demo", "sample one token and show every stage of the way");
   demo->footer("Every sampling flag is also an environment variable: --top-k is SLUICE_TOP_K.");
   demo->add_flag("--json", options.as_json, "write one JSON object");
   demo->add_option("--show-candidates", options.show_candidates, "how many tokens to list")
       ->check(CLI::Range(0, sluice::cli::kDemoVocab))
       ->capture_default_str();
+  sluice::cli::AddExecutionFlags(*demo, options.execution);
   sluice::cli::AddParamFlags(*demo, options.params);
-  return demo;
+  demo->callback([&action, &options] {
+    action = [&options] { sluice::cli::RunDemo(options, std::cout, Terminal::Detect()); };
+  });
+}
+
+struct InspectOptions {
+  sluice::cli::InspectRowOptions row;
+  bool as_json = false;
+  bool as_markdown = false;
+  std::string model;
+};
+
+void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
+  CLI::App* const inspect =
+      app.add_subcommand("inspect", "show a row of logits, or what this build has on this machine");
+  inspect->require_subcommand(0, 1);
+  CLI::App* const backends = inspect->add_subcommand("backends", "the backends, the fastest first");
+  backends->add_flag("--json", options.as_json, "write one JSON object");
+  backends->callback([&action, &options] {
+    action = [&options] {
+      if (options.as_json) {
+        sluice::cli::PrintBackendsJson(std::cout);
+      } else {
+        sluice::cli::PrintBackends(std::cout, Terminal::Detect());
+      }
+    };
+  });
+  CLI::App* const params =
+      inspect->add_subcommand("params", "every sampling parameter and its names");
+  params->add_flag("--json", options.as_json, "write one JSON object");
+  params->add_flag("--markdown", options.as_markdown, "write the page docs/parameters.md")
+      ->excludes("--json");
+  params->callback([&action, &options] {
+    action = [&options] {
+      if (options.as_markdown) {
+        sluice::cli::PrintParamsMarkdown(std::cout);
+      } else if (options.as_json) {
+        sluice::cli::PrintParamsJson(std::cout);
+      } else {
+        sluice::cli::PrintParams(std::cout, Terminal::Detect());
+      }
+    };
+  });
+  CLI::App* const model = inspect->add_subcommand("model", "not in this version");
+  model->add_option("DIR", options.model, "folder of a model");
+  model->callback([&action, &options] {
+    action = [&options] {
+      throw sluice::Error(sluice::ErrorCode::kUnavailable, "model", "\"" + options.model + "\"",
+                          "nothing yet: models belong to a later version of Sluice");
+    };
+  });
+  sluice::cli::AddInspectRow(*inspect, options.row);
+  inspect->footer("FILE is a row of logits to show; the subcommands take none. " +
+                  inspect->get_footer());
+  inspect->callback([&action, &options, inspect] {
+    if (!inspect->get_subcommands().empty()) return;
+    if (options.row.row.path.empty()) throw CLI::RequiredError("FILE.npy or a subcommand");
+    action = [&options] { sluice::cli::RunInspectRow(options.row, std::cout, Terminal::Detect()); };
+  });
+}
+
+void AddCompletion(CLI::App& app, Action& action, std::string& shell) {
+  CLI::App* const completion =
+      app.add_subcommand("completion", "write a completion script for a shell");
+  completion->add_option("SHELL", shell, "which shell")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>{"bash"}));
+  completion->callback(
+      [&app, &action] { action = [&app] { sluice::cli::PrintBashCompletion(app, std::cout); }; });
 }
 
 int Run(int argc, char** argv) {
@@ -53,33 +129,25 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", "sluice " + std::string(sluice::kVersionString));
   app.require_subcommand(1);
 
-  sluice::cli::DemoOptions demo_options;
-  const CLI::App* demo = AddDemo(app, demo_options);
-
-  CLI::App* inspect = app.add_subcommand("inspect", "show what this build has on this machine");
-  inspect->require_subcommand(1);
-  CLI::App* backends = inspect->add_subcommand("backends", "the backends, the fastest first");
-  bool backends_as_json = false;
-  backends->add_flag("--json", backends_as_json, "write one JSON object");
-
-  std::function<void()> bench;
-  sluice::cli::AddBench(app, bench);
+  Action action;
+  sluice::cli::DemoOptions demo;
+  InspectOptions inspect;
+  sluice::cli::ExplainOptions explain;
+  std::string shell;
+  AddDemo(app, action, demo);
+  AddInspect(app, action, inspect);
+  sluice::cli::AddExplain(app, explain)->callback([&action, &explain] {
+    action = [&explain] { sluice::cli::RunExplain(explain, std::cout, Terminal::Detect()); };
+  });
+  sluice::cli::AddBench(app, action);
+  AddCompletion(app, action, shell);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // --help and --version come this way too
     return app.exit(error) == 0 ? kSuccess : kUsageError;
   }
-
-  if (demo->parsed()) {
-    sluice::cli::RunDemo(demo_options, std::cout, Terminal::Detect());
-  } else if (bench) {
-    bench();
-  } else if (backends_as_json) {
-    sluice::cli::PrintBackendsJson(std::cout);
-  } else {
-    sluice::cli::PrintBackends(std::cout, Terminal::Detect());
-  }
+  action();
   std::cout.flush();
   if (!std::cout) {
     std::cerr << "sluice: cannot write to standard output\n";

@@ -2,15 +2,81 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <limits>
-#include <optional>
+#include <iostream>
+#include <type_traits>
 
+#include "cli/file.h"
+#include "cli/param_text.h"
 #include "cli/text.h"
 #include "sluice/error.hpp"
+#if SLUICE_HAS_JSON
+#include "json/params_json.h"
+#endif
 
 namespace sluice::cli {
 namespace {
+
+template <typename T, size_t count>
+std::string NamesOf(const T (&values)[count]) {
+  std::vector<std::string> names;
+  for (const T& value : values) names.push_back(ToText(value));
+  return ChoiceType(names);
+}
+
+std::string ProfileNames() {
+  std::vector<std::string> names;
+  for (const NamedProfile& named : kProfiles) names.emplace_back(named.name);
+  return ChoiceType(names);
+}
+
+// What a value looks like: "INT", "{gumbel,cdf}", "ID,...".
+template <typename T>
+std::string TypeOf() {
+  if constexpr (std::is_same_v<T, float>) return "FLOAT";
+  if constexpr (std::is_same_v<T, DrawMethod>) {
+    return NamesOf({DrawMethod::kGumbel, DrawMethod::kCdf});
+  }
+  if constexpr (std::is_same_v<T, DraftMode>) {
+    return NamesOf({DraftMode::kMatch, DraftMode::kReject});
+  }
+  if constexpr (std::is_same_v<T, LogprobMode>) {
+    return NamesOf({LogprobMode::kRawLogprobs, LogprobMode::kRawLogits,
+                    LogprobMode::kProcessedLogprobs, LogprobMode::kProcessedLogits});
+  }
+  if constexpr (std::is_same_v<T, Profile>) return ProfileNames();
+  if constexpr (std::is_same_v<T, TokenIds> || std::is_same_v<T, OptionalTokenIds>) return "ID,ID";
+  if constexpr (std::is_same_v<T, TokenSequences>) return "ID:ID,ID";
+  if constexpr (std::is_same_v<T, BiasEntries>) return "ID:BIAS,ID:BIAS";
+  return "INT";
+}
+
+template <typename T>
+void AddFlag(CLI::App& command, const char* name, const char* help, T& value) {
+  command
+      .add_option_function<std::string>(
+          FlagName(name), [name, &value](const std::string& text) { FromText(name, text, value); },
+          help)
+      ->envname(EnvironmentName(name))
+      ->default_str(ToText(value))
+      ->type_name(TypeOf<T>())
+      ->group("Sampling");
+}
+
+void ReadParams(const std::string& path, SamplingParams& params) {
+#if SLUICE_HAS_JSON
+  const ParsedParams parsed = ParseParams(ReadTextFile("params", path), params);
+  params = parsed.params;
+  if (parsed.unknown.empty()) return;
+  std::cerr << "sluice: " << path << " has fields that are no parameters:";
+  for (const std::string& name : parsed.unknown) std::cerr << ' ' << name;
+  std::cerr << '\n';
+#else
+  static_cast<void>(params);
+  throw Error(ErrorCode::kUnavailable, "params", Quoted(path), "a build with simdjson");
+#endif
+}
+
+}  // namespace
 
 std::string FlagName(std::string_view name) {
   std::string flag = std::string("--").append(name);
@@ -26,84 +92,51 @@ std::string EnvironmentName(std::string_view name) {
   return variable;
 }
 
-void Finish(CLI::Option* option, const char* name, const std::string& default_value) {
-  option->envname(EnvironmentName(name))->default_str(default_value)->group("Sampling");
+std::string ChoiceType(const std::vector<std::string>& names) {
+  std::string type = "{";
+  for (const std::string& name : names) type.append(type.size() > 1 ? "," : "").append(name);
+  return type + "}";
 }
-
-// CLI11's own conversion lets "-1" and too many digits pass as an unsigned number, and rounds a
-// float twice.
-template <typename T>
-T Parse(const char* name, const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && rest == end) return value;
-  std::string allowed = "a number";
-  if constexpr (std::is_integral_v<T>) {
-    using Bounds = std::numeric_limits<T>;
-    allowed = "a whole number from " + Number(Bounds::min()) + " to " + Number(Bounds::max());
-  }
-  throw Error(ErrorCode::kInvalidValue, name, Quoted(text), allowed);
-}
-
-template <typename T>
-void AddNumber(CLI::App& command, const char* name, const char* help, T& value) {
-  CLI::Option* option = command.add_option_function<std::string>(
-      FlagName(name), [name, &value](const std::string& text) { value = Parse<T>(name, text); },
-      help);
-  Finish(option, name, Number(value));
-}
-
-void AddOptional(CLI::App& command, const char* name, const char* help,
-                 std::optional<uint64_t>& value) {
-  CLI::Option* option = command.add_option_function<std::string>(
-      FlagName(name),
-      [name, &value](const std::string& text) { value = Parse<uint64_t>(name, text); }, help);
-  Finish(option, name, value.has_value() ? Number(*value) : "");
-}
-
-void AddChoice(CLI::App& command, const char* name, const char* help, Profile& value) {
-  CLI::Option* option = command.add_option_function<std::string>(
-      FlagName(name), [&value](const std::string& given) { value = ProfileByName(given); }, help);
-  Finish(option, name, std::string(NameOf(value)));
-}
-
-// What concerns drafts and reports of log-probabilities belongs to commands that have those.
-void AddOptional(CLI::App&, const char*, const char*, std::optional<int32_t>&) {}
-template <typename T>
-void AddChoice(CLI::App&, const char*, const char*, T&) {}
-
-}  // namespace
 
 void AddParamFlags(CLI::App& command, SamplingParams& params) {
+  // CLI11 runs what options do in the order in which they were added: the file comes first.
+  command
+      .add_option_function<std::string>(
+          "--params", [&params](const std::string& path) { ReadParams(path, params); },
+          "a JSON object of parameters, - for standard input; flags and variables override it")
+      ->type_name("FILE")
+      ->group("Sampling");
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
-  AddNumber(command, #name, help, params.name);
+  AddFlag(command, #name, help, params.name);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
-  AddNumber(command, #name, help, params.name);
+  AddFlag(command, #name, help, params.name);
 #define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  AddOptional(command, #name, help, params.name);
+  AddFlag(command, #name, help, params.name);
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
-  AddChoice(command, #name, help, params.name);
+  AddFlag(command, #name, help, params.name);
+#define SLUICE_LIST_PARAM(type, name, json, help) AddFlag(command, #name, help, params.name);
 #include "sluice/params.def"
 }
 
 std::string FlagsOf(const SamplingParams& params, const SamplingParams& base) {
+  const SamplingParams usual;
   std::string flags;
-  auto add = [&flags](std::string_view name, const std::string& value) {
-    flags += (flags.empty() ? "" : " ") + FlagName(name) + " " + value;
-  };
-  auto add_number = [&add](std::string_view name, auto value, auto base_value, auto default_value) {
-    if (value != base_value || value != default_value) add(name, Number(value));
+  auto add = [&flags](std::string_view name, const auto& value, const auto& base_value,
+                      const auto& usual_value) {
+    if (value == base_value && value == usual_value) return;
+    const std::string text = ToText(value);
+    flags += (flags.empty() ? "" : " ") + FlagName(name) + " " + (text.empty() ? "''" : text);
   };
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
-  add_number(#name, params.name, base.name, type{default_value});
+  add(#name, params.name, base.name, usual.name);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
-  add_number(#name, params.name, base.name, type{default_value});
+  add(#name, params.name, base.name, usual.name);
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
+  add(#name, params.name, base.name, usual.name);
+#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
+  add(#name, params.name, base.name, usual.name);
+#define SLUICE_LIST_PARAM(type, name, json, help) add(#name, params.name, base.name, usual.name);
 #include "sluice/params.def"
-  if (params.seed.has_value()) add("seed", Number(*params.seed));
-  if (params.profile != base.profile || params.profile != Profile{}) {
-    add("profile", std::string(NameOf(params.profile)));
-  }
   return flags;
 }
 

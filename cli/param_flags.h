@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/params.hpp"
 
@@ -12,16 +13,25 @@ class App;
 
 namespace sluice::cli {
 
-// A flag and an environment variable for every number that a request is made of, for its seed and
-// its profile: top_k is --top-k and SLUICE_TOP_K. What `params` holds is the default.
-// Text that is no number and an unknown profile throw Error; the ranges are left to Validate.
+// A flag and an environment variable for every parameter: top_k is --top-k and SLUICE_TOP_K. What
+// `params` holds is the default. In front of them --params, a file of JSON that they override.
+// Text that is no value of the parameter throws Error; the ranges are left to Validate.
+//
+//   lists of ids  1,2      words  1:2,3 (tokens by colons)      bias  17:2.5,18:-100
 void AddParamFlags(CLI::App& command, SamplingParams& params);
 
 // The flags that give `params` in a command that starts from `base`. What is at its default in both
 // is left out.
 std::string FlagsOf(const SamplingParams& params, const SamplingParams& base);
 
-// The name of one of kProfiles.
+// "--top-k" and "SLUICE_TOP_K" of top_k.
+std::string FlagName(std::string_view name);
+std::string EnvironmentName(std::string_view name);
+
+// The name of one of kProfiles, or "custom".
 std::string_view NameOf(const Profile& profile);
+
+// "{vllm,hf}" as the type of an option: its help and its completion show them.
+std::string ChoiceType(const std::vector<std::string>& names);
 
 }  // namespace sluice::cli

@@ -1,18 +1,13 @@
-// Numbers as text, the same in every locale.
+// Figures and names as the command prints them.
 #pragma once
 
 #include <charconv>
 #include <string>
 #include <string_view>
 
-namespace sluice::cli {
+#include "support/number.h"
 
-// The shortest text that reads back as the same value.
-template <typename T>
-std::string Number(T value) {
-  char text[64];
-  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
-}
+namespace sluice::cli {
 
 inline std::string Fixed(double value, int digits) {
   char text[400];  // the largest double has 309 digits before the point

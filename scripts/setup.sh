@@ -14,6 +14,7 @@ packages_of() {
       echo "ninja-build         build system"
       echo "libhwy-dev          vectors of the CPU backend"
       echo "libcli11-dev        command line of the program sluice"
+      echo "libsimdjson-dev     parameters as JSON"
       ;;
     test)
       echo "libgtest-dev        unit tests"

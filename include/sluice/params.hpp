@@ -15,6 +15,14 @@ enum class DrawMethod : uint8_t { kGumbel, kCdf };
 enum class DraftMode : uint8_t { kMatch, kReject };
 enum class LogprobMode : uint8_t { kRawLogprobs, kRawLogits, kProcessedLogprobs, kProcessedLogits };
 
+// "gumbel", "raw_logits", ...; and back: an unknown name throws Error with the known ones.
+std::string_view Name(DrawMethod method);
+std::string_view Name(DraftMode mode);
+std::string_view Name(LogprobMode mode);
+DrawMethod DrawMethodByName(std::string_view name);
+DraftMode DraftModeByName(std::string_view name);
+LogprobMode LogprobModeByName(std::string_view name);
+
 struct BiasEntry {
   int32_t id = 0;
   float bias = 0.0f;
@@ -52,6 +60,8 @@ struct SamplingParams {
     select.profile = profile;
     return select;
   }
+
+  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
 // What the operator of a service may change.

@@ -6,6 +6,7 @@
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"
 #include "sluice/execution.hpp"
+#include "sluice/explain.hpp"
 #include "sluice/head.hpp"
 #include "sluice/logprobs.hpp"
 #include "sluice/params.hpp"

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "capi/guard.h"
 #include "support/check.h"
 
 namespace sluice::capi {
@@ -43,6 +44,15 @@ void Assign(std::string_view name, TokenSequences& to, const sluice_token_sequen
 void Assign(std::string_view name, BiasEntries& to, const sluice_bias_entries& from) {
   const auto entries = Structs(name, from.data, from.count);
   to.assign(entries.begin(), entries.end());
+}
+
+// Sluice's step catches what this throws before it could reach the caller's parallel-for.
+void ApplyProcessor(void* context, std::span<const int32_t> tokens, size_t prompt_length,
+                    std::span<float> logits) {
+  const auto& processor = *static_cast<const sluice_logits_processor*>(context);
+  const int failure = processor.apply(processor.context, tokens.data(), tokens.size(),
+                                      prompt_length, logits.data(), logits.size());
+  if (failure != 0) throw CallbackFailed{"a logits processor returned " + std::to_string(failure)};
 }
 
 }  // namespace
@@ -100,6 +110,18 @@ SelectInput ToSelectInput(std::string_view parameter, const sluice_select_input&
 LogprobLists ToLogprobLists(std::string_view parameter, const sluice_logprob_lists& lists) {
   return {lists.width, Elements(MemberName(parameter, "ids"), lists.ids, lists.id_count),
           Elements(MemberName(parameter, "values"), lists.values, lists.value_count)};
+}
+
+std::vector<LogitsProcessor> ToProcessors(const sluice_logits_processor* processors, size_t count,
+                                          std::vector<sluice_logits_processor>& copies) {
+  if (processors == nullptr && count > 0) ThrowNull("processors", "a pointer to the elements");
+  copies.assign(processors, processors + count);
+  std::vector<LogitsProcessor> result;
+  for (sluice_logits_processor& copy : copies) {
+    result.push_back(
+        {&copy, copy.apply == nullptr ? nullptr : &ApplyProcessor, copy.argmax_invariant});
+  }
+  return result;
 }
 
 SamplingParams ToSamplingParams(const sluice_sampling_params& params) {

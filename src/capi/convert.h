@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "capi/layout.h"
 
@@ -60,6 +61,10 @@ std::span<const NoiseKey> ToNoiseKeys(std::string_view parameter, const sluice_n
                                       size_t count);
 
 LogprobLists ToLogprobLists(std::string_view parameter, const sluice_logprob_lists& lists);
+
+// The results point to `copies`, whose elements must stay where they are.
+std::vector<LogitsProcessor> ToProcessors(const sluice_logits_processor* processors, size_t count,
+                                          std::vector<sluice_logits_processor>& copies);
 
 SamplingParams ToSamplingParams(const sluice_sampling_params& params);
 

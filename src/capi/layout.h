@@ -119,6 +119,18 @@ SLUICE_SAME_STRUCT(sluice_request_handle, RequestHandle);
 SLUICE_SAME_FIELD(sluice_request_handle, RequestHandle, slot);
 SLUICE_SAME_FIELD(sluice_request_handle, RequestHandle, generation);
 
+SLUICE_SAME_STRUCT(sluice_stage_report, StageReport);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, is_on);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, is_left);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, tokens_left);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, mass_left);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, before);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, after);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, comparison);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, quantity);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, limit);
+SLUICE_SAME_FIELD(sluice_stage_report, StageReport, is_exempt);
+
 #undef SLUICE_SAME_STRUCT
 #undef SLUICE_SAME_FIELD
 
@@ -173,6 +185,32 @@ SLUICE_SAME_VALUE(SLUICE_ORDER_BY_ID, CandidateOrder::kById);
 SLUICE_SAME_VALUE(SLUICE_ORDER_BY_RANK, CandidateOrder::kByRank);
 SLUICE_SAME_VALUE(SLUICE_STREAM_TARGET, DrawStream::kTarget);
 SLUICE_SAME_VALUE(SLUICE_STREAM_DRAFT, DrawStream::kDraft);
+SLUICE_SAME_VALUE(SLUICE_STAGE_LOGITS, Stage::kLogits);
+SLUICE_SAME_VALUE(SLUICE_STAGE_BITMASK, Stage::kBitmask);
+SLUICE_SAME_VALUE(SLUICE_STAGE_ALLOWED_IDS, Stage::kAllowedIds);
+SLUICE_SAME_VALUE(SLUICE_STAGE_BAD_WORDS, Stage::kBadWords);
+SLUICE_SAME_VALUE(SLUICE_STAGE_MIN_TOKENS, Stage::kMinTokens);
+SLUICE_SAME_VALUE(SLUICE_STAGE_LOGIT_BIAS, Stage::kLogitBias);
+SLUICE_SAME_VALUE(SLUICE_STAGE_REPETITION_PENALTY, Stage::kRepetitionPenalty);
+SLUICE_SAME_VALUE(SLUICE_STAGE_FREQUENCY_PENALTY, Stage::kFrequencyPenalty);
+SLUICE_SAME_VALUE(SLUICE_STAGE_PRESENCE_PENALTY, Stage::kPresencePenalty);
+SLUICE_SAME_VALUE(SLUICE_STAGE_DRY, Stage::kDry);
+SLUICE_SAME_VALUE(SLUICE_STAGE_PROCESSORS, Stage::kProcessors);
+SLUICE_SAME_VALUE(SLUICE_STAGE_FORCED, Stage::kForced);
+SLUICE_SAME_VALUE(SLUICE_STAGE_GREEDY, Stage::kGreedy);
+SLUICE_SAME_VALUE(SLUICE_STAGE_MIN_P, Stage::kMinP);
+SLUICE_SAME_VALUE(SLUICE_STAGE_TOP_N_SIGMA, Stage::kTopNSigma);
+SLUICE_SAME_VALUE(SLUICE_STAGE_TYPICAL, Stage::kTypical);
+SLUICE_SAME_VALUE(SLUICE_STAGE_TOP_K, Stage::kTopK);
+SLUICE_SAME_VALUE(SLUICE_STAGE_TOP_P, Stage::kTopP);
+SLUICE_SAME_VALUE(SLUICE_STAGE_MIN_P_LAST, Stage::kMinPLast);
+SLUICE_SAME_VALUE(SLUICE_STAGE_XTC, Stage::kXtc);
+SLUICE_SAME_VALUE(SLUICE_STAGE_DRAW, Stage::kDraw);
+SLUICE_SAME_VALUE(SLUICE_COMPARE_NONE, Comparison::kNone);
+SLUICE_SAME_VALUE(SLUICE_COMPARE_BELOW, Comparison::kBelow);
+SLUICE_SAME_VALUE(SLUICE_COMPARE_AT_MOST, Comparison::kAtMost);
+SLUICE_SAME_VALUE(SLUICE_COMPARE_AT_LEAST, Comparison::kAtLeast);
+SLUICE_SAME_VALUE(SLUICE_COMPARE_ABOVE, Comparison::kAbove);
 #undef SLUICE_SAME_VALUE
 
 }  // namespace sluice::capi

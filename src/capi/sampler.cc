@@ -29,15 +29,6 @@ struct sluice_sampler {
 
 namespace {
 
-// Sluice's step catches what this throws before it could reach the caller's parallel-for.
-void ApplyProcessor(void* context, std::span<const int32_t> tokens, size_t prompt_length,
-                    std::span<float> logits) {
-  const auto& processor = *static_cast<const sluice_logits_processor*>(context);
-  const int failure = processor.apply(processor.context, tokens.data(), tokens.size(),
-                                      prompt_length, logits.data(), logits.size());
-  if (failure != 0) throw CallbackFailed{"a logits processor returned " + std::to_string(failure)};
-}
-
 StepRequest ToStepRequest(const sluice_step_request& c) {
   return {ToCpp(c.request),
           Elements("drafts", c.drafts, c.draft_count),
@@ -77,15 +68,9 @@ sluice_status sluice_sampler_add(sluice_sampler* sampler, const sluice_request* 
     sluice_sampler& own = Deref("sampler", sampler);
     sluice_request_handle& result = Deref("handle", handle);
     const sluice_request& c = Deref("request", request);
-    if (c.processors == nullptr && c.processor_count > 0) {
-      ThrowNull("processors", "a pointer to the elements");
-    }
-    std::vector<sluice_logits_processor> copies(c.processors, c.processors + c.processor_count);
-    std::vector<LogitsProcessor> processors;
-    for (sluice_logits_processor& copy : copies) {
-      processors.push_back(
-          {&copy, copy.apply == nullptr ? nullptr : &ApplyProcessor, copy.argmax_invariant});
-    }
+    std::vector<sluice_logits_processor> copies;
+    const std::vector<LogitsProcessor> processors =
+        ToProcessors(c.processors, c.processor_count, copies);
     const RequestHandle added =
         own.sampler.Add({ToSamplingParams(c.params), Elements("prompt", c.prompt, c.prompt_count),
                          c.choice, c.max_new_tokens, processors});

@@ -39,7 +39,8 @@ SLUICE_HD inline float SigmaThreshold(uint64_t bound, float m) {
   return LeastValue(kLowestValue, m, [=](float x) { return SigmaDistance(x, m) <= bound; });
 }
 
-SLUICE_HD inline Interval TopNSigma(SortedRow row, Interval kept, float n_sigma) {
+// The bound of the tokens in `kept`.
+SLUICE_HD inline uint64_t SigmaBoundOf(SortedRow row, Interval kept, float n_sigma) {
   uint64_t sum = 0;
   uint64_t sum_of_squares = 0;
   for (int64_t i = kept.begin; i < kept.end; ++i) {
@@ -48,7 +49,11 @@ SLUICE_HD inline Interval TopNSigma(SortedRow row, Interval kept, float n_sigma)
     sum_of_squares += e * e;
   }
   const uint64_t n = static_cast<uint64_t>(kept.end - kept.begin);
-  const uint64_t bound = SigmaBound(n, sum, sum_of_squares, n_sigma);
+  return SigmaBound(n, sum, sum_of_squares, n_sigma);
+}
+
+SLUICE_HD inline Interval TopNSigma(SortedRow row, Interval kept, float n_sigma) {
+  const uint64_t bound = SigmaBoundOf(row, kept, n_sigma);
   while (SigmaDistance(row.tokens[kept.end - 1].x, row.Max()) > bound) --kept.end;
   return kept;
 }

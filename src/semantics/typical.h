@@ -18,8 +18,14 @@ SLUICE_HD inline int64_t TypicalKey(float t, int64_t mean) {
   return difference < 0 ? -difference : difference;
 }
 
-// p < 1.
-SLUICE_HD inline Interval Typical(SortedRow row, Interval kept, float p, float scale) {
+// What the tokens of an interval have in common. `end` is behind the last one with W > 0.
+struct TypicalMoments {
+  int64_t mean;
+  uint64_t total;
+  int64_t end;
+};
+
+SLUICE_HD inline TypicalMoments TypicalMomentsOf(SortedRow row, Interval kept, float scale) {
   uint64_t weighted_surprise = 0;  // below 2^24 * 2^12 * 2^23: w * a peaks at a = 2^12 / ln 2
   uint64_t weights = 0;
   uint64_t total = 0;
@@ -32,22 +38,27 @@ SLUICE_HD inline Interval Typical(SortedRow row, Interval kept, float p, float s
     weights += w >> 16;
     total += w;
   }
-  const int64_t mean = static_cast<int64_t>(weighted_surprise / weights);
-  const uint64_t target = TargetMass(p, total);
+  return {static_cast<int64_t>(weighted_surprise / weights), total, end};
+}
+
+// p < 1.
+SLUICE_HD inline Interval Typical(SortedRow row, Interval kept, float p, float scale) {
+  const TypicalMoments moments = TypicalMomentsOf(row, kept, scale);
+  const uint64_t target = TargetMass(p, moments.total);
   auto key = [&](int64_t i) {
-    return TypicalKey(LogWeight(row.tokens[i].x, row.Max(), scale), mean);
+    return TypicalKey(LogWeight(row.tokens[i].x, row.Max(), scale), moments.mean);
   };
 
   // Grow an interval from the token nearest to the mean, always on the side of the smaller key,
   // until it holds the target; then take all further tokens of the last key.
   int64_t nearest = kept.begin;
-  while (nearest + 1 < end && key(nearest + 1) <= key(nearest)) ++nearest;
+  while (nearest + 1 < moments.end && key(nearest + 1) <= key(nearest)) ++nearest;
   Interval grown{nearest, nearest + 1};
   uint64_t mass = Weight(row.tokens[nearest].x, row.Max(), scale);
   int64_t largest_key = key(nearest);
   for (;;) {
     const bool can_grow_up = grown.begin > kept.begin;
-    const bool can_grow_down = grown.end < end;
+    const bool can_grow_down = grown.end < moments.end;
     if (!can_grow_up && !can_grow_down) break;
     const bool up = can_grow_up && (!can_grow_down || key(grown.begin - 1) <= key(grown.end));
     const int64_t next = up ? grown.begin - 1 : grown.end;

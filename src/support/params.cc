@@ -29,7 +29,43 @@ void CheckIds(std::string_view name, std::span<const int32_t> ids, int64_t vocab
   for (const int32_t id : ids) CheckInRange(name, id, 0, vocab - 1);
 }
 
+constexpr std::string_view kDrawMethods[] = {"gumbel", "cdf"};
+constexpr std::string_view kDraftModes[] = {"match", "reject"};
+constexpr std::string_view kLogprobModes[] = {"raw_logprobs", "raw_logits", "processed_logprobs",
+                                              "processed_logits"};
+
+template <typename T>
+std::string_view NameOf(std::span<const std::string_view> names, T value) {
+  const auto index = static_cast<size_t>(value);
+  return index < names.size() ? names[index] : "unknown";
+}
+
+template <typename T>
+T ByName(std::string_view parameter, std::span<const std::string_view> names,
+         std::string_view name) {
+  std::string known;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<T>(i);
+    known.append(i == 0 ? "" : ", ").append(names[i]);
+  }
+  ThrowInvalid(parameter, ToText(name), known);
+}
+
 }  // namespace
+
+std::string_view Name(DrawMethod method) { return NameOf(kDrawMethods, method); }
+std::string_view Name(DraftMode mode) { return NameOf(kDraftModes, mode); }
+std::string_view Name(LogprobMode mode) { return NameOf(kLogprobModes, mode); }
+
+DrawMethod DrawMethodByName(std::string_view name) {
+  return ByName<DrawMethod>("draw_method", kDrawMethods, name);
+}
+DraftMode DraftModeByName(std::string_view name) {
+  return ByName<DraftMode>("draft_mode", kDraftModes, name);
+}
+LogprobMode LogprobModeByName(std::string_view name) {
+  return ByName<LogprobMode>("logprob_mode", kLogprobModes, name);
+}
 
 void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits) {
   CheckParam("temperature", params.temperature,

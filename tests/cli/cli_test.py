@@ -301,6 +301,22 @@ class Bench(unittest.TestCase):
         self.assertEqual([(g["distribution"], g["first_row"]) for g in header["groups"]],
                          [("peaked", 0), ("flat", 3)])
 
+    def test_rows_in_json_are_those_of_the_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows")
+            result = run("bench", "rows", "--vocab", "64", "--quick", "--output", path, "--json",
+                         path + ".out")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            with open(path + ".out", encoding="utf-8") as file:
+                report = json.load(file)
+            with open(path + ".json", encoding="utf-8") as file:
+                groups = json.load(file)["groups"]
+            self.assertEqual(set(report), {"env", "commit", "rows"})
+            self.assertEqual([(r["distribution"], r["first_row"], r["rows"])
+                              for r in report["rows"]],
+                             [(g["distribution"], g["first_row"], g["rows"]) for g in groups])
+            self.assertEqual(os.path.getsize(path), sum(r["rows"] for r in report["rows"]) * 256)
+
     def test_peers_from_python_are_timed_or_named(self):
         script = os.path.join(os.path.dirname(__file__), "..", "..", "bench", "peers_python.py")
         with tempfile.TemporaryDirectory() as folder:

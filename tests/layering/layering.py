@@ -14,7 +14,7 @@ LEVELS = [
     ["cli", "python", "capi"],
     ["server"],
     ["engine"],
-    ["model", "pipeline", "text", "parallel"],
+    ["model", "pipeline", "text", "parallel", "json"],
     ["head", "adjust", "select", "draw"],
     ["backend"],
     ["support"],

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include "cli/text.h"
+#include "support/number.h"
 
-namespace sluice::cli {
+namespace sluice {
 
 class JsonWriter {
  public:
@@ -88,4 +88,4 @@ class JsonWriter {
   bool is_first_ = true;  // no comma goes before the next value
 };
 
-}  // namespace sluice::cli
+}  // namespace sluice

@@ -1,0 +1,219 @@
+#include "cli/inspect_row.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "cli/param_text.h"
+#include "cli/row_run.h"
+#include "cli/stage_text.h"
+#include "cli/table.h"
+#include "cli/text.h"
+#include "semantics/order.h"
+#include "semantics/widen.h"
+#include "sluice/error.hpp"
+
+namespace sluice::cli {
+namespace {
+
+constexpr int kBarWidth = 24;
+
+struct Statistics {
+  float max = NAN;  // of the finite values, as the other figures
+  float min = NAN;
+  int32_t max_id = -1;
+  double mean = NAN;
+  double deviation = NAN;
+  double entropy = NAN;  // of the softmax at temperature 1, in bits
+  int64_t finite = 0;
+  int64_t distinct = 0;
+  int64_t masked = 0;  // -inf
+  int64_t infinite = 0;
+  int64_t nan = 0;
+};
+
+std::vector<float> Widened(const LogitsView& logits) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < logits.vocab; ++i) {
+    values.push_back(semantics::Load(logits.data, logits.dtype, i));
+  }
+  return values;
+}
+
+Statistics StatisticsOf(std::span<const float> values) {
+  Statistics s;
+  std::set<float> distinct;
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float x = values[i];
+    s.nan += std::isnan(x);
+    s.masked += x == -INFINITY;
+    s.infinite += x == INFINITY;
+    if (!std::isfinite(x)) continue;
+    ++s.finite;
+    sum += static_cast<double>(x);
+    distinct.insert(x);
+    if (!(x <= s.max)) s.max_id = static_cast<int32_t>(i);
+    s.max = x <= s.max ? s.max : x;
+    s.min = x >= s.min ? s.min : x;
+  }
+  s.distinct = std::ssize(distinct);
+  if (s.finite == 0) return s;
+  const auto count = static_cast<double>(s.finite);
+  s.mean = sum / count;
+  double squares = 0;
+  double mass = 0;
+  double weighted = 0;  // surprise against the maximum, in nats
+  for (const float x : values) {
+    if (!std::isfinite(x)) continue;
+    squares += (static_cast<double>(x) - s.mean) * (static_cast<double>(x) - s.mean);
+    const double t = static_cast<double>(x) - static_cast<double>(s.max);
+    mass += std::exp(t);
+    weighted -= t * std::exp(t);
+  }
+  s.deviation = std::sqrt(squares / count);
+  s.entropy = (std::log(mass) + weighted / mass) / std::log(2.0);
+  return s;
+}
+
+// The first tokens of the total order; a NaN has no place in it.
+std::vector<int32_t> FirstIds(std::span<const float> values, int64_t count) {
+  std::vector<semantics::Token> order;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!std::isnan(values[i])) order.push_back({values[i], static_cast<int32_t>(i)});
+  }
+  const auto shown = std::min(count, static_cast<int64_t>(order.size()));
+  std::partial_sort(order.begin(), order.begin() + shown, order.end(), semantics::Before);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < shown; ++i) ids.push_back(order[static_cast<size_t>(i)].id);
+  return ids;
+}
+
+void PrintStatistics(const Statistics& s, std::ostream& out, const Terminal& terminal) {
+  Table table("ll");
+  table.Add({"finite", Number(s.finite) + ", " + Number(s.distinct) + " distinct"});
+  table.Add({"not finite", Number(s.nan) + " NaN, " + Number(s.infinite) + " +inf, " +
+                               Number(s.masked) + " -inf"});
+  if (s.finite > 0) {
+    table.Add({"largest", LogitText(s.max) + ", first at token " + Number(s.max_id)});
+    table.Add({"smallest", LogitText(s.min)});
+    table.Add({"mean", Fixed(s.mean, 3) + ", standard deviation " + Fixed(s.deviation, 3)});
+    table.Add({"entropy", Fixed(s.entropy, 3) + " bits at temperature 1, as of " +
+                              Fixed(std::exp2(s.entropy), 1) + " equal tokens"});
+  }
+  table.Print(out, terminal);
+}
+
+void PrintCandidates(std::span<const Explanation> candidates, int64_t vocab, std::ostream& out,
+                     const Terminal& terminal) {
+  Table table("rrrrrll");
+  table.Add({"rank", "id", "logit", "adjusted", "prob", "", "fate"}, Style::kFaint);
+  for (const Explanation& e : candidates) {
+    const bool has_probability = !std::isnan(e.probability);
+    table.Add({e.rank > 0 ? Number(e.rank) : "", Number(e.id), LogitText(e.logit),
+               e.adjusted == e.logit || std::isnan(e.logit) ? "" : LogitText(e.adjusted),
+               has_probability ? Percent(e.probability) : "",
+               has_probability ? terminal.Bar(e.probability, kBarWidth) : "",
+               FateOf(e) + (e.is_drawn ? ", DRAWN" : "")},
+              e.is_drawn  ? Style::kGood
+              : e.is_kept ? Style::kPlain
+                          : Style::kFaint);
+  }
+  table.Print(out, terminal);
+  out << "  ... and " << vocab - std::ssize(candidates)
+      << " more. prob: after the adjustments, at the temperature, before the filters.\n";
+}
+
+void PrintKept(const RowRun& run, const Explanation& e, std::ostream& out,
+               const Terminal& terminal) {
+  out << '\n';
+  if (run.token().status != RowStatus::kOk) {
+    out << "  " << terminal.Styled(Sentence(e), Style::kHeading) << '\n';
+    return;
+  }
+  const Cut& cut = run.token().cut;
+  out << "  kept " << cut.count << (cut.count == 1 ? " token" : " tokens") << " of "
+      << e[Stage::kForced].tokens_left << ", " << Percent(e[Stage::kXtc].mass_left)
+      << " of the mass; the smallest logit kept is " << LogitText(cut.lower) << '\n'
+      << "  drawn at seed " << run.key().seed << ", position " << run.key().position << ": token "
+      << terminal.Styled(Number(run.token().id), Style::kGood) << '\n';
+}
+
+void WriteStatistics(JsonWriter& json, const Statistics& s) {
+  json.Key("max").Value(s.max);
+  json.Key("max_id").Value(s.max_id);
+  json.Key("min").Value(s.min);
+  json.Key("mean").Value(s.mean);
+  json.Key("deviation").Value(s.deviation);
+  json.Key("entropy_bits").Value(s.entropy);
+  json.Key("finite").Value(s.finite);
+  json.Key("distinct").Value(s.distinct);
+  json.Key("nan").Value(s.nan);
+  json.Key("pos_inf").Value(s.infinite);
+  json.Key("neg_inf").Value(s.masked);
+}
+
+void WriteCandidate(JsonWriter& json, const Explanation& e) {
+  json.Key("id").Value(e.id);
+  json.Key("rank").Value(e.rank);
+  json.Key("logit").Value(e.logit);
+  json.Key("adjusted").Value(e.adjusted);
+  json.Key("probability").Value(e.probability);
+  json.Key("kept_probability").Value(e.kept_probability);
+  json.Key("kept").Value(e.is_kept);
+  json.Key("drawn").Value(e.is_drawn);
+  json.Key("fate").Value(FateOf(e));
+}
+
+}  // namespace
+
+void AddInspectRow(CLI::App& inspect, InspectRowOptions& options) {
+  inspect
+      .add_option_function<std::string>(
+          "--show-candidates",
+          [&options](const std::string& text) {
+            FromText("show_candidates", text, options.show_candidates);
+          },
+          "how many tokens to list")
+      ->default_str(ToText(options.show_candidates))
+      ->type_name("INT");
+  AddRowFlags(inspect, options.row, false);
+}
+
+void RunInspectRow(const InspectRowOptions& options, std::ostream& out, const Terminal& terminal) {
+  RowRun run(options.row);
+  const int64_t vocab = run.file().vocab();
+  if (options.show_candidates < 0) {
+    throw sluice::Error(ErrorCode::kInvalidValue, "show_candidates",
+                        Number(options.show_candidates), "0 or more");
+  }
+  const std::vector<float> values = Widened(run.logits());
+  std::vector<int32_t> ids = FirstIds(values, options.show_candidates);
+  const auto shown = static_cast<std::ptrdiff_t>(ids.size());
+  ids.push_back(0);  // for what concerns the row, whether or not a token is shown
+  const std::vector<Explanation> explained = run.ExplainIds(ids);
+  const std::span<const Explanation> candidates(explained.begin(), explained.begin() + shown);
+  const Statistics statistics = StatisticsOf(values);
+  if (options.row.as_json) {
+    JsonWriter json(out);
+    json.Object([&] {
+      run.WriteHead(json);
+      json.Key("statistics").Object([&] { WriteStatistics(json, statistics); });
+      json.Key("candidates").Array([&] {
+        for (const Explanation& e : candidates) json.Object([&] { WriteCandidate(json, e); });
+      });
+    });
+    out << '\n';
+  } else {
+    out << terminal.Styled(run.Title(), Style::kHeading) << "\n\n";
+    PrintStatistics(statistics, out, terminal);
+    out << '\n';
+    PrintCandidates(candidates, vocab, out, terminal);
+    PrintKept(run, explained.back(), out, terminal);
+    PrintLogprobs(run.logprobs(), out, terminal);
+  }
+  run.CheckAgainst(explained.back());
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,67 @@
+#include "cli/row_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/param_flags.h"
+#include "cli/param_text.h"
+
+namespace sluice::cli {
+namespace {
+
+template <typename T>
+CLI::Option* AddValue(CLI::App& command, const char* name, const char* type, const char* help,
+                      T& value) {
+  return command
+      .add_option_function<std::string>(
+          FlagName(name), [name, &value](const std::string& text) { FromText(name, text, value); },
+          help)
+      ->default_str(ToText(value))
+      ->type_name(type);
+}
+
+template <typename Infos>
+std::string NamesOf(const Infos& infos, std::vector<std::string> names) {
+  for (const auto& info : infos) names.emplace_back(info.name);
+  return ChoiceType(names);
+}
+
+}  // namespace
+
+void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--backend",
+          [&options](const std::string& name) { options.backend = BackendByName(name); },
+          "who computes; see sluice inspect backends")
+      ->default_str("auto")
+      ->type_name(NamesOf(Backends(), {"auto", "cpu"}));
+  command
+      .add_option_function<std::string>(
+          "--algorithm",
+          [&options](const std::string& name) { options.algorithm = SelectAlgorithmByName(name); },
+          "how the vector backends select; the answer is the same")
+      ->default_str("auto")
+      ->type_name(NamesOf(SelectAlgorithms(), {}));
+}
+
+void AddRowFlags(CLI::App& command, RowOptions& options, bool is_required) {
+  command.add_option("FILE", options.path, "logits: a .npy file of float32, float16 or bfloat16")
+      ->type_name("FILE")
+      ->required(is_required);
+  command.add_flag("--json", options.as_json, "write one JSON object");
+  AddValue(command, "row", "INT", "which row of the file", options.row);
+  AddValue(command, "prompt_ids", "ID,ID", "tokens of the prompt, for penalties", options.prompt);
+  AddValue(command, "output_ids", "ID,ID", "tokens generated so far", options.output);
+  AddValue(command, "position", "INT", "of the token, for its noise; else as many as came before",
+           options.position);
+  AddValue(command, "choice", "INT", "which completion of the prompt, for its noise",
+           options.choice);
+  AddValue(command, "forced", "ID", "a token that must come; -1 is none", options.forced);
+  AddExecutionFlags(command, options.execution);
+  AddParamFlags(command, options.params);
+  command.footer("Every sampling flag is also an environment variable: --top-k is SLUICE_TOP_K.");
+}
+
+}  // namespace sluice::cli
