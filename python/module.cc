@@ -20,4 +20,5 @@ NB_MODULE(_sluice, module) {
   BindVerify(module);
   BindTopk(module);
   BindDenseHead(module);
+  BindSampler(module);
 }

@@ -14,8 +14,12 @@ from sluice import _sluice
 from sluice._sluice import (
     Candidates,
     Cuts,
+    LogitsProcessor,
+    RequestHandle,
+    Sampler,
     SamplingParams,
     Status,
+    StepRequest,
     Threads,
     TokenResults,
     TopkResults,
@@ -34,4 +38,57 @@ from sluice._sluice import (
 )
 from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableError
 
+__all__ = [
+    "ArgumentTypeError",
+    "Candidates",
+    "Cuts",
+    "Error",
+    "ExhaustedError",
+    "LogitsProcessor",
+    "RequestHandle",
+    "Sampler",
+    "SamplingParams",
+    "Status",
+    "StepRequest",
+    "Threads",
+    "TokenResults",
+    "TopkResults",
+    "UnavailableError",
+    "algorithms",
+    "backends",
+    "candidates",
+    "dense_head",
+    "kept_bitmask",
+    "logprobs",
+    "mask_",
+    "parameters",
+    "sample",
+    "select",
+    "show_config",
+    "topk",
+    "verify",
+]
+
 __version__: str = _sluice.build["version"]
+
+
+def show_config() -> None:
+    """Prints what was built and what this machine can run: the first lines of a bug report.
+
+    >>> sluice.show_config()  # doctest: +ELLIPSIS
+    sluice ...
+    """
+    build = _sluice.build
+    print(f"sluice {build['version']}, {build['compiler']}"
+          + (", with assertions" if build["assertions"] else ""))
+    for backend in backends():
+        print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
+
+
+def __getattr__(name: str):
+    # A module in Python, with numpy: it is loaded when somebody asks for it.
+    if name == "reference":
+        from importlib import import_module
+
+        return import_module("sluice.reference")
+    raise AttributeError(f"module 'sluice' has no attribute {name!r}")
