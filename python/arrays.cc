@@ -10,8 +10,7 @@ namespace sluice::python {
 namespace {
 
 constexpr std::string_view kFloatArray =
-    "an array of float32, bfloat16 or float16: numpy, or any other with __dlpack__ (a tensor that "
-    "needs no gradient)";
+    "an array of float32, bfloat16 or float16, of numpy or anything else with __dlpack__";
 
 std::string ListText(std::string_view open, std::string_view close, int size, const int64_t* values) {
   std::string text(open);

@@ -10,6 +10,8 @@
 
 NB_MODULE(_sluice, module) {
   using namespace sluice::python;  // NOLINT(google-build-using-namespace)
+  // They speak of objects that other modules keep until the interpreter has ended.
+  nb::set_leak_warnings(false);
   InternKeywords();
   RegisterErrors();
   BindResults(module);  // types first: signatures of the calls name them

@@ -23,6 +23,8 @@ class Processor {
       : function_(std::move(function)), argmax_invariant_(argmax_invariant) {}
 
   LogitsProcessor View() { return {this, Apply, argmax_invariant_}; }
+  PyObject* function() const { return function_.ptr(); }
+  void Forget() { function_ = nb::none(); }
 
  private:
   static void Apply(void* self, std::span<const int32_t> tokens, size_t prompt_length,

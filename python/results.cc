@@ -229,8 +229,8 @@ void BindCandidates(nb::module_& module) {
 Those of row r stand at offsets[r]:offsets[r + 1].
 
     >>> kept = sluice.candidates(np.array([1, 3, 2, 0], np.float32), top_k=2, order="rank")
-    >>> kept.ids, kept.logits, kept.offsets
-    (array([1, 2], dtype=int32), array([3., 2.], dtype=float32), array([0, 2])))")
+    >>> kept.ids, kept.logits, kept.offsets.tolist()
+    (array([1, 2], dtype=int32), array([3., 2.], dtype=float32), [0, 2]))")
       .def_prop_ro(
           "offsets", [](nb::handle self) { return Member(self, &CandidateSets::offsets); },
           nb::sig("def offsets(self) -> numpy.typing.NDArray[numpy.int64]"),

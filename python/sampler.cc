@@ -39,6 +39,10 @@ class PythonSampler {
 
   int64_t vocab() const { return options_.vocab; }
 
+  // For Python's collector: a processor may well refer to the sampler that calls it.
+  static int Traverse(PyObject* self, visitproc visit, void* arg);
+  static int Clear(PyObject* self);
+
  private:
   struct Options : SamplerOptions {
     nb::object threads;  // kept alive
@@ -132,6 +136,23 @@ void PythonSampler::Remove(RequestHandle handle) {
   running_.erase(handle.slot);
 }
 
+int PythonSampler::Traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const auto& [slot, running] : nb::inst_ptr<PythonSampler>(self)->running_) {
+    for (const auto& processor : running.processors) Py_VISIT(processor->function());
+  }
+  return 0;
+}
+
+int PythonSampler::Clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  for (auto& [slot, running] : nb::inst_ptr<PythonSampler>(self)->running_) {
+    for (const auto& processor : running.processors) processor->Forget();
+  }
+  return 0;
+}
+
 nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb::kwargs kwargs) {
   const Hold hold(*this);
   const Arguments arguments(
@@ -221,7 +242,12 @@ log-probabilities are as wide as the requests' ``logprobs`` ask for.
 void BindSampler(nb::module_& module) {
   BindRequests(module);
   const auto request = nb::arg("request");
-  nb::class_<PythonSampler>(module, "Sampler", kDoc)
+  static PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(&PythonSampler::Traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(&PythonSampler::Clear)},
+      {0, nullptr},
+  };
+  nb::class_<PythonSampler>(module, "Sampler", nb::type_slots(slots), kDoc)
       .def(
           "__init__",
           [](PythonSampler* self, nb::kwargs kwargs) { new (self) PythonSampler(kwargs); },
