@@ -21,7 +21,7 @@ build: ## build everything into build/release
 	cmake --build --preset release
 
 test: ## install what is missing, then run every test that this machine can run
-	@scripts/setup.sh build test
+	@scripts/setup.sh build test python
 	@scripts/test.sh
 
 lint: ## check the formatting
@@ -64,7 +64,11 @@ plots: ## draw docs/img/ from bench/results/
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
 	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi
 
-docs wheel:
+wheel: ## build the Python package into dist/
+	@scripts/setup.sh build python
+	build/python-venv/bin/pip wheel --no-deps --no-build-isolation --no-index -w dist .
+
+docs:
 	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2
 	@exit 2
 

@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view kFloatArray =
     "an array of float32, bfloat16 or float16, of numpy or anything else with __dlpack__";
 
-std::string ListText(std::string_view open, std::string_view close, int size, const int64_t* values) {
+std::string ListText(std::string_view open, std::string_view close, int size,
+                     const int64_t* values) {
   std::string text(open);
   for (int i = 0; i < size; ++i) text.append(i == 0 ? "" : ", ").append(std::to_string(values[i]));
   if (size == 1 && close == ")") text.append(",");

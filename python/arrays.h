@@ -126,8 +126,7 @@ Array GetElements(std::string_view name, nb::handle object, Access access, Eleme
 template <typename T>
 Elements<T> GetElements(std::string_view name, nb::handle object, Access access,
                         std::initializer_list<int64_t> shape) {
-  Array array =
-      GetElements(name, object, access, ElementOf<std::remove_const_t<T>>(), shape);
+  Array array = GetElements(name, object, access, ElementOf<std::remove_const_t<T>>(), shape);
   size_t size = 1;
   for (int axis = 0; axis < array.ndim(); ++axis) size *= static_cast<size_t>(array.shape(axis));
   T* data = static_cast<T*>(array.data());

@@ -47,8 +47,8 @@ nb::object DoDenseHead(nb::handle weight_object, nb::handle hidden_object, nb::k
     return nb::borrow(out);
   }
   const auto width = static_cast<size_t>(vocab);
-  const auto made = is_row ? MakeNumpy<float>({width})
-                           : MakeNumpy<float>({static_cast<size_t>(rows), width});
+  const auto made =
+      is_row ? MakeNumpy<float>({width}) : MakeNumpy<float>({static_cast<size_t>(rows), width});
   project(made.values.data(), vocab);
   return made.object;
 }
@@ -59,7 +59,8 @@ constexpr const char* kSignature =
     "backend: str | None = None, threads: Threads | None = None) "
     "-> numpy.typing.NDArray[numpy.float32]";
 
-constexpr const char* kDoc = R"(The vocabulary projection: hidden [positions, dim] times weight [vocab, dim], plus bias.
+constexpr const char* kDoc =
+    R"(The vocabulary projection: hidden [positions, dim] times weight [vocab, dim], plus bias.
 
 The sums run in a fixed order, so the bits are the same on every backend, for any batch.
 ``query_start_loc`` has requests + 1 ascending offsets into the positions; then only the last

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>       // how text is converted: every file has to agree
+#include <nanobind/stl/string.h>  // how text is converted: every file has to agree
 #include <nanobind/stl/string_view.h>
 
 #include <string>

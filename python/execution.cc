@@ -47,7 +47,8 @@ nb::list ListAlgorithms() {
   return list;
 }
 
-constexpr const char* kThreadsDoc = R"(Threads for the rows of a call: ``threads=sluice.Threads(4)``.
+constexpr const char* kThreadsDoc =
+    R"(Threads for the rows of a call: ``threads=sluice.Threads(4)``.
 
 They start here and end with the object; no other call of the package starts a thread. The result is
 the same with any number. One object serves one call at a time.
@@ -136,8 +137,8 @@ std::span<std::byte> Workspace(size_t bytes) {
   thread_local size_t size = 0;
   if (bytes > size) {
     size = 0;
-    memory.reset(static_cast<std::byte*>(
-        ::operator new[](bytes, std::align_val_t{kWorkspaceAlignment})));
+    memory.reset(
+        static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kWorkspaceAlignment})));
     size = bytes;
   }
   return {memory.get(), size};
@@ -153,14 +154,12 @@ void BindExecution(nb::module_& module) {
           nb::arg("workers"), nb::sig("def __init__(self, workers: int) -> None"))
       .def_prop_ro("workers", &Threads::workers, "The number of threads, the caller's included.");
 
-  module.def("backends", ListBackends,
-             nb::sig("def backends() -> list[dict[str, typing.Any]]"),
+  module.def("backends", ListBackends, nb::sig("def backends() -> list[dict[str, typing.Any]]"),
              R"(All backends that this version knows, the fastest first, and why one is not there.
 
     >>> sluice.backends()[-1]
     {'name': 'ref', 'available': True, 'reason': ''})");
-  module.def("algorithms", ListAlgorithms,
-             nb::sig("def algorithms() -> list[dict[str, str]]"),
+  module.def("algorithms", ListAlgorithms, nb::sig("def algorithms() -> list[dict[str, str]]"),
              R"(The ways to select. All give the same answer; an algorithm changes the time only.
 
     >>> [info["name"] for info in sluice.algorithms()][:2]

@@ -35,7 +35,8 @@ size_t Find(PyObject* name) {
 [[noreturn]] void ThrowUnknown(Keywords allowed, PyObject* name, PyObject* value) {
   std::string known;
   for (size_t i = 0; i < kKeywordCount; ++i) {
-    if (allowed.Has(static_cast<Keyword>(i))) known.append(known.empty() ? "" : ", ").append(kNames[i]);
+    if (allowed.Has(static_cast<Keyword>(i)))
+      known.append(known.empty() ? "" : ", ").append(kNames[i]);
   }
   ThrowType(nb::cast<std::string>(nb::handle(name)), Describe(value),
             "one of the keywords " + known);

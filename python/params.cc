@@ -136,8 +136,7 @@ nb::dict Given(const SamplingParams& params) {
   add(#name, params.name, defaults.name);
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
   add(#name, params.name, defaults.name);
-#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  add(#name, params.name, defaults.name);
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) add(#name, params.name, defaults.name);
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
   add(#name, params.name, defaults.name);
 #define SLUICE_LIST_PARAM(type, name, json, help) add(#name, params.name, defaults.name);
@@ -187,18 +186,21 @@ nb::object RangeObject(const Range& range) {
 nb::list Parameters() {
   const SamplingParams defaults;
   nb::list list;
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)                  \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), RangeObject(range), json, \
-                       help));
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help)                 \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), RangeObject(range), json, \
-                       help));
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)         \
+  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
+                       RangeObject(range), json, help));
+#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help)        \
+  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), \
+                       RangeObject(range), json, help));
 #define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, nb::none(), RangeObject(range), json, help));
-#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help)                      \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), json, help));
-#define SLUICE_LIST_PARAM(type, name, json, help) \
-  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), json, help));
+  list.append(                                               \
+      Describe(#name, SLUICE_PYTHON_TYPE_##type, nb::none(), RangeObject(range), json, help));
+#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help)                            \
+  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
+                       json, help));
+#define SLUICE_LIST_PARAM(type, name, json, help)                                             \
+  list.append(Describe(#name, SLUICE_PYTHON_TYPE_##type, ToPython(defaults.name), nb::none(), \
+                       json, help));
 #include "sluice/params.def"
   return list;
 }
@@ -214,8 +216,7 @@ constexpr const char* kInitSignature =
   ", " #name ": " SLUICE_PYTHON_TYPE_##type " | None = ..."
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
   ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_LIST_PARAM(type, name, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
+#define SLUICE_LIST_PARAM(type, name, json, help) ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
 #include "sluice/params.def"
     ") -> None";
 
@@ -279,7 +280,8 @@ void FromPython(std::string_view name, nb::handle value, TokenSequences& to) {
   for (const nb::handle word : value) to.push_back(GetInts(name, word));
 }
 void FromPython(std::string_view name, nb::handle value, BiasEntries& to) {
-  if (!PyDict_Check(value.ptr())) ThrowType(name, Describe(value), "a dict of token ids and biases");
+  if (!PyDict_Check(value.ptr()))
+    ThrowType(name, Describe(value), "a dict of token ids and biases");
   to.clear();
   for (const auto& [id, bias] : nb::borrow<nb::dict>(value)) {
     to.push_back({GetNumber<int32_t>(name, id), GetNumber<float>(name, bias)});
@@ -356,28 +358,29 @@ void BindParams(nb::module_& module) {
     >>> sluice.SamplingParams(top_k=4).replace(top_p=0.9)
     SamplingParams(top_k=4, top_p=0.9))")
       .def("__repr__", Repr)
-      .def("__eq__",
-           [](const SamplingParams& self, nb::handle other) -> nb::object {
-             if (!nb::isinstance<SamplingParams>(other)) {
-               return nb::borrow(Py_NotImplemented);
-             }
-             return nb::bool_(AreEqual(self, nb::cast<const SamplingParams&>(other)));
-           },
-           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const SamplingParams& self, nb::handle other) -> nb::object {
+            if (!nb::isinstance<SamplingParams>(other)) {
+              return nb::borrow(Py_NotImplemented);
+            }
+            return nb::bool_(AreEqual(self, nb::cast<const SamplingParams&>(other)));
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__getstate__", Given)
       .def("__setstate__", [](SamplingParams& self, nb::dict state) {
         new (&self) SamplingParams(FromKeywords({}, nb::borrow<nb::kwargs>(state)));
       });
   type.attr("__hash__") = nb::none();  // fields can be set
 
-#define SLUICE_FIELD(type_text, name, help, ...)                                                   \
-  type.def_prop_rw(                                                                                \
-      #name, [](const SamplingParams& self) { return ToPython(self.name); },                       \
-      [](SamplingParams& self, nb::handle value) {                                                 \
-        SetField(self, &SamplingParams::name, #name, value __VA_OPT__(, ) __VA_ARGS__);            \
-      },                                                                                           \
-      nb::for_getter(nb::sig("def " #name "(self) -> " type_text)),                                \
-      nb::for_setter(nb::sig("def " #name "(self, value: " type_text ", /) -> None")),             \
+#define SLUICE_FIELD(type_text, name, help, ...)                                        \
+  type.def_prop_rw(                                                                     \
+      #name, [](const SamplingParams& self) { return ToPython(self.name); },            \
+      [](SamplingParams& self, nb::handle value) {                                      \
+        SetField(self, &SamplingParams::name, #name, value __VA_OPT__(, ) __VA_ARGS__); \
+      },                                                                                \
+      nb::for_getter(nb::sig("def " #name "(self) -> " type_text)),                     \
+      nb::for_setter(nb::sig("def " #name "(self, value: " type_text ", /) -> None")),  \
       nb::for_setter(nb::arg("value").none()), help);
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
   SLUICE_FIELD(SLUICE_PYTHON_TYPE_##type, name, help, range)
@@ -392,8 +395,8 @@ void BindParams(nb::module_& module) {
 #include "sluice/params.def"
 #undef SLUICE_FIELD
 
-  module.def("parameters", Parameters,
-             nb::sig("def parameters() -> list[dict[str, typing.Any]]"), kParametersDoc);
+  module.def("parameters", Parameters, nb::sig("def parameters() -> list[dict[str, typing.Any]]"),
+             kParametersDoc);
 }
 
 }  // namespace sluice::python

@@ -25,7 +25,8 @@ struct ProcessorObject {
   bool argmax_invariant = false;
 };
 
-constexpr const char* kProcessorDoc = R"(A callable for ``processors`` of Sampler.add, and whether greedy rows may skip it.
+constexpr const char* kProcessorDoc =
+    R"(A callable for ``processors`` of Sampler.add, and whether greedy rows may skip it.
 
 It is called as function(tokens, prompt_length, logits) behind all penalties; ``logits`` is a float32
 array to change in place, of the request's row. An exception leaves the step.
@@ -39,7 +40,8 @@ array to change in place, of the request's row. An exception leaves the step.
     >>> sluice.LogitsProcessor(forbid_repeats, argmax_invariant=False).argmax_invariant
     False)";
 
-constexpr const char* kStepRequestDoc = R"(One request of a step with more than its row: drafts, a mask, a forced token.
+constexpr const char* kStepRequestDoc =
+    R"(One request of a step with more than its row: drafts, a mask, a forced token.
 
 n ``drafts`` take n + 1 consecutive rows of the logits. ``bitmask``: int32, ceil(vocab / 32) words a
 row, one bit a token. ``forced``: the token that the first row must give. For draft_mode "reject",
@@ -54,7 +56,8 @@ what the drafts were drawn from, one row a draft: ``draft_probabilities``, or a 
 
 constexpr const char* kStepRequestSignature =
     "def __init__(self, request: RequestHandle, *, drafts: numpy.typing.ArrayLike | None = None, "
-    "bitmask: typing.Any = None, forced: int | None = None, draft_probabilities: typing.Any = None, "
+    "bitmask: typing.Any = None, forced: int | None = None, draft_probabilities: typing.Any = "
+    "None, "
     "draft_logits: typing.Any = None, "
     "draft_params: SamplingParams | collections.abc.Sequence[SamplingParams] | None = None, "
     "draft_cuts: Cuts | None = None) -> None";
@@ -167,8 +170,7 @@ const char* AddSignature() {
   ", " #name ": " SLUICE_PYTHON_TYPE_##type " | None = ..."
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
   ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_LIST_PARAM(type, name, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
+#define SLUICE_LIST_PARAM(type, name, json, help) ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
 #include "sluice/params.def"
          ") -> RequestHandle";
 }
@@ -180,13 +182,14 @@ void BindRequests(nb::module_& module) {
     RequestHandle(slot=0, generation=0))")
       .def_ro("slot", &RequestHandle::slot, "Where its state lies.")
       .def_ro("generation", &RequestHandle::generation, "Which request of that slot it is.")
-      .def("__eq__",
-           [](const RequestHandle& self, nb::handle other) {
-             RequestHandle* handle = nullptr;
-             return nb::try_cast(other, handle) && self.slot == handle->slot &&
-                    self.generation == handle->generation;
-           },
-           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "__eq__",
+          [](const RequestHandle& self, nb::handle other) {
+            RequestHandle* handle = nullptr;
+            return nb::try_cast(other, handle) && self.slot == handle->slot &&
+                   self.generation == handle->generation;
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const RequestHandle& self) {
              return nb::hash(nb::make_tuple(self.slot, self.generation));

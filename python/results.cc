@@ -53,7 +53,8 @@ std::string Repr(const char* type, const char* member_name, const std::vector<St
   for (size_t r = 0; r < rows.size() && r < kMost; ++r) {
     text.append(r == 0 ? "" : ", ").append(std::to_string(rows[r].*member));
   }
-  if (rows.size() > kMost) text.append(", ... ").append(std::to_string(rows.size())).append(" rows");
+  if (rows.size() > kMost)
+    text.append(", ... ").append(std::to_string(rows.size())).append(" rows");
   return text + "])";
 }
 
@@ -61,13 +62,13 @@ std::string Repr(const char* type, const char* member_name, const std::vector<St
 #define SLUICE_GETTER(type, name, dtype) \
   nb::sig("def " name "(self) -> numpy.typing.NDArray[numpy." dtype "] | " type)
 
-#define SLUICE_COLUMN(Class, Struct, rows, name, member, dtype, type, doc)                       \
-  def_prop_ro(                                                                                   \
-      name,                                                                                      \
-      [](nb::handle self) {                                                                      \
-        auto& result = nb::cast<Class&>(self);                                                   \
-        return Column(self, result.rows, &Struct::member, result.is_row);                        \
-      },                                                                                         \
+#define SLUICE_COLUMN(Class, Struct, rows, name, member, dtype, type, doc) \
+  def_prop_ro(                                                             \
+      name,                                                                \
+      [](nb::handle self) {                                                \
+        auto& result = nb::cast<Class&>(self);                             \
+        return Column(self, result.rows, &Struct::member, result.is_row);  \
+      },                                                                   \
       nb::for_getter(SLUICE_GETTER(type, name, dtype)), doc)
 
 constexpr const char* kMassesHow = "masses=True";
@@ -224,7 +225,8 @@ nb::object Member(nb::handle self, std::vector<T> Class::* member) {
 }
 
 void BindCandidates(nb::module_& module) {
-  nb::class_<CandidateSets>(module, "Candidates", R"(The kept tokens of all rows, one row behind the other.
+  nb::class_<CandidateSets>(module, "Candidates",
+                            R"(The kept tokens of all rows, one row behind the other.
 
 Those of row r stand at offsets[r]:offsets[r + 1].
 

@@ -38,9 +38,8 @@ bool Set(const Arguments& arguments, Keyword keyword, int64_t rows, IntRange one
     return true;
   }
   Spread(values, many, rows);
-  ForEachRowValue<T>(name, value, rows, row_range, [&](size_t row, T number) {
-    many[row].*member = number;
-  });
+  ForEachRowValue<T>(name, value, rows, row_range,
+                     [&](size_t row, T number) { many[row].*member = number; });
   return false;
 }
 
@@ -127,13 +126,13 @@ void RowParams::ReadParams(nb::handle params) {
 void RowParams::ReadSelect(const Arguments& arguments) {
   SamplingParams given;  // the numbers for all rows: these are checked here, an array's row by row
   bool any = false;
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)                    \
-  if (arguments.Has(Keyword::name)) {                                                        \
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help)                  \
+  if (arguments.Has(Keyword::name)) {                                                      \
     if (Set(arguments, Keyword::name, rows_, WholeRangeOf(Keyword::name), RangeOf<type>(), \
-            &SelectParams::name, select_, many_select_)) {                                   \
-      given.name = select_.empty() ? given.name : select_[0].name;                           \
-      any = true;                                                                            \
-    }                                                                                        \
+            &SelectParams::name, select_, many_select_)) {                                 \
+      given.name = select_.empty() ? given.name : select_[0].name;                         \
+      any = true;                                                                          \
+    }                                                                                      \
   }
 #include "sluice/params.def"
   if (any) Validate(given, kMaxVocab, limits_);

@@ -93,7 +93,8 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
   return tokens;
 }
 
-constexpr const char* kSampleDoc = R"(Samples one token a row: selection, draw and, if asked for, log-probabilities.
+constexpr const char* kSampleDoc =
+    R"(Samples one token a row: selection, draw and, if asked for, log-probabilities.
 
 The token is a function of the row, the parameters and (seed, position, choice), each a number or one
 a row: the same alone as in any batch. Rows that share all three share their noise; give each its own
@@ -145,17 +146,16 @@ void BindSample(nb::module_& module) {
   module.def(
       "sample", DoSample, nb::arg("logits").none(), nb::arg("params").none() = nb::none(),
       nb::arg("kwargs"),
-      nb::sig(RowSignature("sample", "logits: typing.Any",
-                           std::string("cuts: Cuts | None = None, out: TokenResults | None = None") +
-                               kLogprobs,
-                           "TokenResults")),
+      nb::sig(RowSignature(
+          "sample", "logits: typing.Any",
+          std::string("cuts: Cuts | None = None, out: TokenResults | None = None") + kLogprobs,
+          "TokenResults")),
       kSampleDoc);
   module.def("logprobs", DoLogprobs, nb::arg("logits").none(), nb::arg("tokens").none(),
              nb::arg("params").none() = nb::none(), nb::arg("kwargs"),
-             nb::sig(RowSignature("logprobs",
-                                  "logits: typing.Any, tokens: TokenResults | numpy.typing.ArrayLike",
-                                  "logprobs: int | None = None, logprob_mode: str | None = None",
-                                  "TokenResults")),
+             nb::sig(RowSignature(
+                 "logprobs", "logits: typing.Any, tokens: TokenResults | numpy.typing.ArrayLike",
+                 "logprobs: int | None = None, logprob_mode: str | None = None", "TokenResults")),
              kLogprobsDoc);
 }
 

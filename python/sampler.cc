@@ -74,10 +74,9 @@ class PythonSampler {
 };
 
 PythonSampler::Options PythonSampler::OptionsFrom(nb::kwargs kwargs) {
-  const Arguments arguments(
-      Keywords{Keyword::vocab, Keyword::max_requests, Keyword::max_temperature, Keyword::backend,
-               Keyword::threads},
-      kwargs);
+  const Arguments arguments(Keywords{Keyword::vocab, Keyword::max_requests,
+                                     Keyword::max_temperature, Keyword::backend, Keyword::threads},
+                            kwargs);
   Options options;
   if (!arguments.Has(Keyword::vocab)) ThrowType("vocab", "None", "the number of tokens");
   options.vocab = GetNumber<int64_t>("vocab", arguments[Keyword::vocab]);
@@ -95,10 +94,9 @@ PythonSampler::Options PythonSampler::OptionsFrom(nb::kwargs kwargs) {
 
 RequestHandle PythonSampler::Add(nb::handle params, nb::kwargs kwargs) {
   const Hold hold(*this);
-  const Arguments arguments(
-      kParamKeywords | Keywords{Keyword::prompt, Keyword::choice, Keyword::max_new_tokens,
-                                Keyword::processors},
-      kwargs);
+  const Arguments arguments(kParamKeywords | Keywords{Keyword::prompt, Keyword::choice,
+                                                      Keyword::max_new_tokens, Keyword::processors},
+                            kwargs);
   Request request;
   if (!params.is_none()) {
     SamplingParams* given = nullptr;
@@ -199,7 +197,8 @@ constexpr const char* kInitSignature =
     "def __init__(self, *, vocab: int, max_requests: int = 256, max_temperature: float = 2.0, "
     "backend: str | None = None, threads: Threads | None = None) -> None";
 
-constexpr const char* kDoc = R"(Requests with their history, and the whole step from logits to tokens.
+constexpr const char* kDoc =
+    R"(Requests with their history, and the whole step from logits to tokens.
 
 Penalties, masks, bad words and the rest of SamplingParams act on each request's own history; a
 request gets the same tokens alone, in any batch, in any order, with drafts or without. One call at a
@@ -223,7 +222,8 @@ or LogitsProcessor. Throws ExhaustedError when all slots are taken.
     >>> sampler.seed(request)
     7)";
 
-constexpr const char* kStepDoc = R"(Samples one row a request and appends the tokens to the histories.
+constexpr const char* kStepDoc =
+    R"(Samples one row a request and appends the tokens to the histories.
 
 ``requests``: handles, or StepRequest with drafts, masks or a forced token; n drafts take n + 1
 consecutive rows of the logits. ``masses=True`` and ``kept=True`` report the kept sets;
@@ -275,7 +275,8 @@ void BindSampler(nb::module_& module) {
             self.Call([&](Sampler& sampler) { sampler.Accept(handle, ids); });
           },
           request, nb::arg("tokens").none(),
-          nb::sig("def accept(self, request: RequestHandle, tokens: numpy.typing.ArrayLike) -> None"),
+          nb::sig(
+              "def accept(self, request: RequestHandle, tokens: numpy.typing.ArrayLike) -> None"),
           R"(Appends tokens that came from elsewhere.
 
     >>> sampler = sluice.Sampler(vocab=6)

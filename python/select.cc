@@ -79,16 +79,15 @@ nb::object DoKeptBitmask(nb::handle logits, nb::handle params, nb::kwargs kwargs
     KeptBitmask(call.logits.Logits(), cuts, bitmask, call.execution);
   };
   if (const nb::handle out = call.arguments[Keyword::out]; out.is_valid()) {
-    const auto given =
-        call.logits.is_row ? GetElements<int32_t>("out", out, Access::kWrite, {words})
+    const auto given = call.logits.is_row
+                           ? GetElements<int32_t>("out", out, Access::kWrite, {words})
                            : GetElements<int32_t>("out", out, Access::kWrite, {rows, words});
     fill(given.values);
     return nb::borrow(out);
   }
   const auto width = static_cast<size_t>(words);
-  const auto made = call.logits.is_row
-                        ? MakeNumpy<int32_t>({width})
-                        : MakeNumpy<int32_t>({static_cast<size_t>(rows), width});
+  const auto made = call.logits.is_row ? MakeNumpy<int32_t>({width})
+                                       : MakeNumpy<int32_t>({static_cast<size_t>(rows), width});
   fill(made.values);
   return made.object;
 }
@@ -115,8 +114,7 @@ CandidateSets DoCandidates(nb::handle logits, nb::handle params, nb::kwargs kwar
   sets.ids.resize(total);
   sets.logits.resize(total);
   sets.weights.resize(total);
-  call.execution.workspace =
-      Workspace(SelectWorkspaceBytes(call.logits.Logits(), call.execution));
+  call.execution.workspace = Workspace(SelectWorkspaceBytes(call.logits.Logits(), call.execution));
   const nb::gil_scoped_release release;
   Collect(call.input(), cuts, order, {sets.offsets, sets.ids, sets.logits, sets.weights},
           call.execution);
@@ -136,7 +134,8 @@ exact masses too; ``out`` is a Cuts of as many rows to write into. XTC needs a s
     >>> sluice.select(logits, top_k=[1, 2]).counts
     array([1, 2], dtype=int32))";
 
-constexpr const char* kMaskDoc = R"(Writes -inf to the tokens that are not kept, in place; returns the logits.
+constexpr const char* kMaskDoc =
+    R"(Writes -inf to the tokens that are not kept, in place; returns the logits.
 
 The set is that of ``cuts``, or what select would keep. Rows with a status are left alone.
 

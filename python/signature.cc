@@ -23,7 +23,8 @@ const char* RowSignature(std::string_view name, std::string_view first, std::str
   static std::deque<std::string> kept;
   std::string& text = kept.emplace_back("def ");
   text.append(name).append("(").append(first);
-  text.append(", params: SamplingParams | collections.abc.Sequence[SamplingParams] | None = None, *");
+  text.append(
+      ", params: SamplingParams | collections.abc.Sequence[SamplingParams] | None = None, *");
   text.append(own.empty() ? "" : ", ").append(own);
   text.append(kParams).append(kExecution);
   text.append(") -> ").append(result);

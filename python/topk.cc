@@ -78,7 +78,8 @@ constexpr const char* kSignature =
     "out: TopkResults | None = None, backend: str | None = None, "
     "threads: Threads | None = None) -> TopkResults";
 
-constexpr const char* kDoc = R"(Exactly the k largest of each row of scores, ties to the lowest index.
+constexpr const char* kDoc =
+    R"(Exactly the k largest of each row of scores, ties to the lowest index.
 
 Indices ascend, or follow the scores with ``sorted=True``; short rows end in -1. ``lengths`` has one
 a request of ``next_n`` rows: row r of it sees its first lengths - next_n + r + 1 scores. ``hint``

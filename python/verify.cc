@@ -90,7 +90,8 @@ nb::object DoVerify(nb::handle logits_object, nb::handle drafts_object, nb::hand
   return output.object;
 }
 
-constexpr const char* kDoc = R"(Verifies draft tokens: how many the target model agrees with, and the token that follows.
+constexpr const char* kDoc =
+    R"(Verifies draft tokens: how many the target model agrees with, and the token that follows.
 
 ``drafts``: one list of token ids for each request (or a 2-D array); a request with n drafts owns
 n + 1 consecutive rows of the logits. Parameters, seed and position are one for all or one a request;
@@ -111,8 +112,7 @@ void BindVerify(nb::module_& module) {
       "verify", DoVerify, nb::arg("logits").none(), nb::arg("drafts").none(),
       nb::arg("params").none() = nb::none(), nb::arg("kwargs"),
       nb::sig(RowSignature(
-          "verify",
-          "logits: typing.Any, drafts: collections.abc.Sequence[numpy.typing.ArrayLike]",
+          "verify", "logits: typing.Any, drafts: collections.abc.Sequence[numpy.typing.ArrayLike]",
           "draft_mode: str | None = None, draw_method: str | None = None, "
           "draft_probabilities: typing.Any = None, draft_logits: typing.Any = None, "
           "draft_params: SamplingParams | collections.abc.Sequence[SamplingParams] | None = None, "
