@@ -1,5 +1,8 @@
 #include "python/execution.h"
 
+#include <unistd.h>
+
+#include <memory>
 #include <new>
 #include <string>
 
@@ -51,7 +54,7 @@ constexpr const char* kThreadsDoc =
     R"(Threads for the rows of a call: ``threads=sluice.Threads(4)``.
 
 They start here and end with the object; no other call of the package starts a thread. The result is
-the same with any number. One object serves one call at a time.
+the same with any number. While they serve one call, another one runs without them.
 
     >>> threads = sluice.Threads(2)
     >>> threads.workers
@@ -61,13 +64,17 @@ the same with any number. One object serves one call at a time.
 
 }  // namespace
 
-Threads::Threads(int workers) {
+Threads::Threads(int workers) : process_(getpid()) {
   for (int worker = 1; worker < workers; ++worker) {
     threads_.emplace_back([this, worker] { Wait(worker); });
   }
 }
 
 Threads::~Threads() {
+  if (getpid() != process_) {
+    for (std::thread& thread : threads_) thread.detach();
+    return;
+  }
   is_over_ = true;
   StartRound();
   for (std::thread& thread : threads_) thread.join();
@@ -81,7 +88,10 @@ ParallelFor Threads::parallel() {
 }
 
 void Threads::Run(int64_t count, ParallelFor::Task task, void* state) {
-  const std::scoped_lock lock(one_call_);
+  if (getpid() != process_ || is_serving_.exchange(true)) {
+    for (int64_t index = 0; index < count; ++index) task(state, index, 0);
+    return;
+  }
   count_ = count;
   task_ = task;
   state_ = state;
@@ -90,6 +100,7 @@ void Threads::Run(int64_t count, ParallelFor::Task task, void* state) {
   StartRound();
   Work(0);
   for (int busy = busy_; busy > 0; busy = busy_) busy_.wait(busy);
+  is_serving_ = false;
 }
 
 void Threads::StartRound() {

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -21,7 +21,9 @@ namespace nb = nanobind;
 inline constexpr Keywords kExecutionKeywords = {Keyword::backend, Keyword::algorithm,
                                                 Keyword::threads};
 
-// A parallel-for over threads that wait for work; the caller is worker 0.
+// A parallel-for over threads that wait for work; the caller is worker 0. While it serves a call,
+// another one (from a thread, or from a processor within the first) runs on its own thread alone,
+// and so does every call in a forked process, which has none of the threads.
 class Threads {
  public:
   explicit Threads(int workers);
@@ -38,7 +40,8 @@ class Threads {
   void Wait(int worker);
   void Work(int worker);
 
-  std::mutex one_call_;  // calls from several Python threads take turns
+  const pid_t process_;
+  std::atomic<bool> is_serving_ = false;
   int64_t count_ = 0;
   ParallelFor::Task task_ = nullptr;
   void* state_ = nullptr;

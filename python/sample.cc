@@ -30,14 +30,16 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
   const std::span<const Cut> given =
       cuts.is_valid() ? CutsFrom("cuts", cuts).rows : std::span<const Cut>{};
   execution.workspace = Workspace(SelectWorkspaceBytes(logits.Logits(), execution));
-  const nb::gil_scoped_release release;
-  const SelectInput input = InputOf(logits.Logits(), params);
-  if (cuts.is_valid()) {
-    Draw(input, params.draw_method(), given, tokens.rows, execution);
-  } else {
-    Sample(input, params.draw_method(), tokens.rows, execution);
+  {
+    const nb::gil_scoped_release release;
+    const SelectInput input = InputOf(logits.Logits(), params);
+    if (cuts.is_valid()) {
+      Draw(input, params.draw_method(), given, tokens.rows, execution);
+    } else {
+      Sample(input, params.draw_method(), tokens.rows, execution);
+    }
+    FillLogprobs(tokens, logits.Logits(), params, execution);
   }
-  FillLogprobs(tokens, logits.Logits(), params, execution);
   return output.object;
 }
 

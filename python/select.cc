@@ -1,6 +1,9 @@
 // select, mask_, kept_bitmask and candidates: which tokens of a row are kept.
 #include "sluice/select.hpp"
 
+#include <string>
+#include <vector>
+
 #include "python/arrays.h"
 #include "python/calls.h"
 #include "python/errors.h"
@@ -109,7 +112,13 @@ CandidateSets DoCandidates(nb::handle logits, nb::handle params, nb::kwargs kwar
   const std::span<const Cut> cuts = call.GetCuts(selected);
   CandidateSets sets;
   sets.offsets.push_back(0);
-  for (const Cut& cut : cuts) sets.offsets.push_back(sets.offsets.back() + cut.count);
+  for (const Cut& cut : cuts) {
+    if (cut.count < 0 || cut.count > call.logits.view.columns) {  // somebody wrote into the Cuts
+      ThrowValue("cuts.count", std::to_string(cut.count),
+                 "[0, " + std::to_string(call.logits.view.columns) + "]");
+    }
+    sets.offsets.push_back(sets.offsets.back() + cut.count);
+  }
   const auto total = static_cast<size_t>(sets.offsets.back());
   sets.ids.resize(total);
   sets.logits.resize(total);

@@ -67,8 +67,10 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
   top.k = input.k;
   top.is_row = scores.is_row;
   execution.workspace = Workspace(TopkWorkspaceBytes(input, execution));
-  const nb::gil_scoped_release release;
-  Topk(input, top.indices, top.values, top.statuses, execution);
+  {
+    const nb::gil_scoped_release release;
+    Topk(input, top.indices, top.values, top.statuses, execution);
+  }
   return output.object;
 }
 

@@ -83,10 +83,12 @@ nb::object DoVerify(nb::handle logits_object, nb::handle drafts_object, nb::hand
   std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
   FitLogprobs(tokens, params, logits.view.columns);
   execution.workspace = Workspace(VerifyWorkspaceBytes(logits.Logits(), execution));
-  const nb::gil_scoped_release release;
-  Verify(InputOf(logits.Logits(), params), drafts, params.draft_mode(), params.draw_method(),
-         tokens.rows, tokens.emitted, execution);
-  FillLogprobs(tokens, logits.Logits(), params, execution);
+  {
+    const nb::gil_scoped_release release;
+    Verify(InputOf(logits.Logits(), params), drafts, params.draft_mode(), params.draw_method(),
+           tokens.rows, tokens.emitted, execution);
+    FillLogprobs(tokens, logits.Logits(), params, execution);
+  }
   return output.object;
 }
 

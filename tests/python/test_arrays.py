@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import os
 import subprocess
 import sys
 
@@ -108,6 +109,35 @@ def test_calls_run_in_many_threads_at_once():
     with ThreadPoolExecutor(8) as pool:
         for ids in pool.map(work, range(100)):
             np.testing.assert_array_equal(ids, expected)
+
+
+def test_threads_that_are_busy_do_not_block():
+    threads = sluice.Threads(2)
+    inner = []
+
+    def select(tokens, prompt_length, logits):
+        inner.append(sluice.select(random_rows(), top_k=2, threads=threads).counts.max())
+
+    sampler = sluice.Sampler(vocab=9, threads=threads)
+    requests = [sampler.add(processors=[select]) for _ in range(4)]
+    sampler.step(random_rows(4, 9), requests)
+    assert inner == [2] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_does_without_the_threads():
+    code = """if True:
+        import os, sys, numpy as np, sluice
+        threads = sluice.Threads(3)
+        rows = np.zeros((9, 8), np.float32)
+        sluice.select(rows, threads=threads)
+        child = os.fork()
+        ok = sluice.select(rows, top_k=2, threads=threads).counts.tolist() == [2] * 9
+        if child == 0:
+            sys.exit(0 if ok else 1)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or not ok)
+    """
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=60).returncode == 0
 
 
 def test_importing_the_package_does_not_import_numpy():

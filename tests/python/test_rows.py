@@ -135,6 +135,18 @@ def test_a_cut_is_drawn_from_as_it_is(params, backend):
     assert_same(tokens, sluice.sample(rows, **params, **KEYS, backend=backend, cuts=tokens.cuts))
 
 
+def test_cuts_that_somebody_wrote_into_are_harmless(backend):
+    rows = conftest.random_rows(3)
+    for count in (-1, 10**9):
+        cuts = sluice.select(rows, top_k=3)
+        cuts.counts[1], cuts.ties_kept[1], cuts.lower[1] = count, count, -5
+        sluice.mask_(rows.copy(), cuts=cuts, backend=backend)
+        sluice.kept_bitmask(rows, cuts=cuts, backend=backend)
+        sluice.sample(rows, cuts=cuts, seed=1, backend=backend)
+        with pytest.raises(sluice.Error, match="cuts.count"):
+            sluice.candidates(rows, cuts=cuts, backend=backend)
+
+
 def test_logprobs_of_any_token(rows):
     tokens = sampled(rows, {})
     assert_same(tokens, sluice.logprobs(rows, tokens, logprobs=1))
