@@ -93,7 +93,7 @@ def environment():
         names = [line.split(": ", 1)[1] for line in info.read_text(encoding="utf-8").splitlines()
                  if line.startswith("model name")]
         cpu = names[0] if names else cpu
-    return {"cpu": cpu, "cores": os.cpu_count(), "compiler": sluice._sluice.build["compiler"],
+    return {"cpu": cpu, "cores": os.cpu_count(), "compiler": sluice._sluice.build()["compiler"],
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
             "python": platform.python_version(), "numpy": np.__version__}
 

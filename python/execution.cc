@@ -50,6 +50,22 @@ nb::list ListAlgorithms() {
   return list;
 }
 
+nb::dict Build() {
+  nb::dict build;
+  build["version"] = kVersionString;
+#if defined(__clang__)
+  build["compiler"] = "clang " __clang_version__;
+#else
+  build["compiler"] = "gcc " __VERSION__;
+#endif
+#ifdef NDEBUG
+  build["assertions"] = false;
+#else
+  build["assertions"] = true;
+#endif
+  return build;
+}
+
 constexpr const char* kThreadsDoc =
     R"(Threads for the rows of a call: ``threads=sluice.Threads(4)``.
 
@@ -176,19 +192,8 @@ void BindExecution(nb::module_& module) {
     >>> [info["name"] for info in sluice.algorithms()][:2]
     ['auto', 'certified'])");
 
-  nb::dict build;
-  build["version"] = kVersionString;
-#if defined(__clang__)
-  build["compiler"] = "clang " __clang_version__;
-#else
-  build["compiler"] = "gcc " __VERSION__;
-#endif
-#ifdef NDEBUG
-  build["assertions"] = false;
-#else
-  build["assertions"] = true;
-#endif
-  module.attr("build") = build;
+  module.def("build", Build, nb::sig("def build() -> dict[str, typing.Any]"),
+             "What was built: version, compiler, and whether assertions are on.");
 }
 
 }  // namespace sluice::python

@@ -367,10 +367,14 @@ void BindParams(nb::module_& module) {
             return nb::bool_(AreEqual(self, nb::cast<const SamplingParams&>(other)));
           },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__getstate__", Given)
-      .def("__setstate__", [](SamplingParams& self, nb::dict state) {
-        new (&self) SamplingParams(FromKeywords({}, nb::borrow<nb::kwargs>(state)));
-      });
+      .def("__getstate__", Given, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
+      .def(
+          "__setstate__",
+          [](SamplingParams& self, nb::dict state) {
+            new (&self) SamplingParams(FromKeywords({}, nb::borrow<nb::kwargs>(state)));
+          },
+          nb::arg("state"),
+          nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"));
   type.attr("__hash__") = nb::none();  // fields can be set
 
 #define SLUICE_FIELD(type_text, name, help, ...)                                        \

@@ -10,6 +10,8 @@ bit, on every backend and in any batch.
     array([2], dtype=int32)
 """
 
+from types import ModuleType
+
 from sluice import _sluice
 from sluice._sluice import (
     Candidates,
@@ -69,7 +71,7 @@ __all__ = [
     "verify",
 ]
 
-__version__: str = _sluice.build["version"]
+__version__: str = _sluice.build()["version"]
 
 
 def show_config() -> None:
@@ -78,14 +80,14 @@ def show_config() -> None:
     >>> sluice.show_config()  # doctest: +ELLIPSIS
     sluice ...
     """
-    build = _sluice.build
+    build = _sluice.build()
     print(f"sluice {build['version']}, {build['compiler']}"
           + (", with assertions" if build["assertions"] else ""))
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> ModuleType:
     # A module in Python, with numpy: it is loaded when somebody asks for it.
     if name == "reference":
         from importlib import import_module
