@@ -5,8 +5,8 @@
 
 The overhead of a call is its time on one row of eight tokens, less what such a row takes among 1024
 in one call: everything that does not grow with the rows counts, the library's own checks included.
-Results are read afterwards, so `ids` is timed by itself. An import is timed in new processes, next to
-processes that import nothing, in turns.
+Results are read afterwards, so `ids` is timed by itself. An import is timed in new processes, next
+to processes that import nothing, in turns.
 """
 
 import argparse
@@ -30,14 +30,14 @@ KEYWORDS = {"temperature": 0.8, "top_k": 4, "top_p": 0.9}
 PARAMS = sluice.SamplingParams(**KEYWORDS, seed=42)
 
 
-def tasks(one):
+def tasks(one, many):
     """(name, call on rows) for every timed call."""
-    cuts = sluice.select(one)
+    cuts = {len(rows): sluice.select(rows) for rows in (one, many)}
     tokens = sluice.sample(one, PARAMS)
     return [
         ("select", lambda rows: sluice.select(rows, **KEYWORDS)),
         ("select, params", lambda rows: sluice.select(rows, PARAMS)),
-        ("select, out", lambda rows: sluice.select(rows, **KEYWORDS, out=cuts if rows is one else None)),
+        ("select, out", lambda rows: sluice.select(rows, **KEYWORDS, out=cuts[len(rows)])),
         ("sample", lambda rows: sluice.sample(rows, **KEYWORDS, seed=42, position=7)),
         ("sample, params", lambda rows: sluice.sample(rows, PARAMS, position=7)),
         ("sample, no seed", lambda rows: sluice.sample(rows, **KEYWORDS)),
@@ -59,7 +59,7 @@ def call_rows(repeats, calls):
     one = many[:1].copy()
     backend = next(info["name"] for info in sluice.backends() if info["available"])
     rows = []
-    for name, call in tasks(one):
+    for name, call in tasks(one, many):
         alone, among = [], []
         for repeat in range(repeats + 1):
             pair = time_of(call, one, calls), time_of(call, many, max(1, calls // 500)) / ROWS

@@ -1,110 +1,14 @@
 #include "python/params.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <string>
 
 #include "python/errors.h"
+#include "python/param_values.h"
 #include "sluice/tensor.hpp"
 
 namespace sluice::python {
 namespace {
-
-struct Range {
-  double low;
-  double high;
-  bool low_is_open;
-};
-#define SLUICE_CLOSED(low, high) \
-  Range { static_cast<double>(low), static_cast<double>(high), false }
-#define SLUICE_OPEN_CLOSED(low, high) \
-  Range { static_cast<double>(low), static_cast<double>(high), true }
-
-template <typename Enum, size_t kSize>
-struct Names {
-  std::array<std::string_view, kSize> names;
-
-  void Parse(std::string_view parameter, nb::handle value, Enum& to) const {
-    std::string known;
-    if (!PyUnicode_Check(value.ptr())) {
-      ThrowType(parameter, Describe(value), "the name of a choice");
-    }
-    const auto name = nb::cast<std::string>(value);
-    for (size_t i = 0; i < kSize; ++i) {
-      if (names[i] == name) {
-        to = static_cast<Enum>(i);
-        return;
-      }
-      known.append(i == 0 ? "" : ", ").append(names[i]);
-    }
-    ThrowValue(parameter, "\"" + name + "\"", known);
-  }
-  std::string_view operator[](Enum value) const { return names[static_cast<size_t>(value)]; }
-};
-constexpr Names<DrawMethod, 2> kDrawMethods = {{"gumbel", "cdf"}};
-constexpr Names<DraftMode, 2> kDraftModes = {{"match", "reject"}};
-constexpr Names<LogprobMode, 4> kLogprobModes = {
-    {"raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits"}};
-
-nb::object ToPython(float value) {
-  // The shortest decimal that is this fp32: 0.8, not 0.800000011920929.
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.begin(), text.end(), value).ptr;
-  double shortest = value;
-  if (std::isfinite(value)) std::from_chars(text.begin(), end, shortest);
-  return nb::float_(shortest);
-}
-nb::object ToPython(int32_t value) { return nb::int_(value); }
-nb::object ToPython(uint64_t value) { return nb::int_(value); }
-nb::object ToPython(DrawMethod value) { return nb::cast(kDrawMethods[value]); }
-nb::object ToPython(DraftMode value) { return nb::cast(kDraftModes[value]); }
-nb::object ToPython(LogprobMode value) { return nb::cast(kLogprobModes[value]); }
-nb::object ToPython(const Profile& value) {
-  const auto* named = std::find_if(std::begin(kProfiles), std::end(kProfiles),
-                                   [&](const NamedProfile& n) { return n.profile == value; });
-  return nb::cast(named->name);  // no other profile comes in from Python
-}
-nb::object ToPython(const TokenIds& value) {
-  nb::list list;
-  for (const int32_t id : value) list.append(id);
-  return list;
-}
-template <typename T>
-nb::object ToPython(const std::optional<T>& value) {
-  return value.has_value() ? ToPython(*value) : nb::none();
-}
-nb::object ToPython(const TokenSequences& value) {
-  nb::list list;
-  for (const TokenIds& word : value) list.append(ToPython(word));
-  return list;
-}
-nb::object ToPython(const BiasEntries& value) {
-  nb::dict dict;
-  for (const BiasEntry& entry : value) dict[nb::int_(entry.id)] = ToPython(entry.bias);
-  return dict;
-}
-
-using python::FromPython;  // beside those of a parameter with a range
-void FromPython(std::string_view name, nb::handle value, int32_t& to, const Range& range) {
-  to = GetNumber<int32_t>(name, value,
-                          {static_cast<int64_t>(range.low), static_cast<uint64_t>(range.high)});
-}
-void FromPython(std::string_view name, nb::handle value, float& to, const Range&) {
-  python::FromPython(name, value, to);
-}
-void FromPython(std::string_view name, nb::handle value, std::optional<int32_t>& to,
-                const Range& range) {
-  to.reset();
-  if (!value.is_none()) FromPython(name, value, to.emplace(), range);
-}
-void FromPython(std::string_view name, nb::handle value, std::optional<uint64_t>& to,
-                const Range&) {
-  to.reset();
-  if (!value.is_none()) to = GetNumber<uint64_t>(name, value);
-}
 
 // Without a vocabulary and with any temperature.
 void Check(const SamplingParams& params) {
@@ -179,7 +83,7 @@ nb::dict Describe(const char* name, const char* type, nb::object default_value, 
   info["help"] = help;
   return info;
 }
-nb::object RangeObject(const Range& range) {
+nb::object RangeObject(const ParamRange& range) {
   return nb::make_tuple(range.low, range.high, range.low_is_open ? "(]" : "[]");
 }
 
@@ -249,47 +153,8 @@ The range is (low, high, brackets), or None where a number's range is not what l
 
 }  // namespace
 
-void FromPython(std::string_view name, nb::handle value, float& to) {
-  to = GetNumber<float>(name, value);
-}
-void FromPython(std::string_view name, nb::handle value, DrawMethod& to) {
-  kDrawMethods.Parse(name, value, to);
-}
-void FromPython(std::string_view name, nb::handle value, DraftMode& to) {
-  kDraftModes.Parse(name, value, to);
-}
-void FromPython(std::string_view name, nb::handle value, LogprobMode& to) {
-  kLogprobModes.Parse(name, value, to);
-}
-void FromPython(std::string_view name, nb::handle value, Profile& to) {
-  if (!PyUnicode_Check(value.ptr())) ThrowType(name, Describe(value), "the name of a profile");
-  to = ProfileByName(nb::cast<std::string>(value));
-}
-void FromPython(std::string_view name, nb::handle value, TokenIds& to) {
-  to = GetInts(name, value);
-}
-void FromPython(std::string_view name, nb::handle value, OptionalTokenIds& to) {
-  to.reset();
-  if (!value.is_none()) to = GetInts(name, value);
-}
-void FromPython(std::string_view name, nb::handle value, TokenSequences& to) {
-  if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) {
-    ThrowType(name, Describe(value), "a list of lists of token ids");
-  }
-  to.clear();
-  for (const nb::handle word : value) to.push_back(GetInts(name, word));
-}
-void FromPython(std::string_view name, nb::handle value, BiasEntries& to) {
-  if (!PyDict_Check(value.ptr()))
-    ThrowType(name, Describe(value), "a dict of token ids and biases");
-  to.clear();
-  for (const auto& [id, bias] : nb::borrow<nb::dict>(value)) {
-    to.push_back({GetNumber<int32_t>(name, id), GetNumber<float>(name, bias)});
-  }
-}
-
 IntRange WholeRangeOf(Keyword parameter) {
-  auto whole = [](const Range& range) {
+  auto whole = [](const ParamRange& range) {
     return IntRange{static_cast<int64_t>(range.low), static_cast<uint64_t>(range.high)};
   };
   switch (parameter) {

@@ -27,18 +27,6 @@ namespace nb = nanobind;
 #define SLUICE_PYTHON_TYPE_TokenSequences "collections.abc.Sequence[collections.abc.Sequence[int]]"
 #define SLUICE_PYTHON_TYPE_BiasEntries "collections.abc.Mapping[int, float]"
 
-// A parameter by its Python value; names of choices as in params.def. Throws Error. Whole numbers
-// outside `range` are refused here, because C++ could not hold them all.
-void FromPython(std::string_view name, nb::handle value, float& to);
-void FromPython(std::string_view name, nb::handle value, DrawMethod& to);
-void FromPython(std::string_view name, nb::handle value, DraftMode& to);
-void FromPython(std::string_view name, nb::handle value, LogprobMode& to);
-void FromPython(std::string_view name, nb::handle value, Profile& to);
-void FromPython(std::string_view name, nb::handle value, TokenIds& to);
-void FromPython(std::string_view name, nb::handle value, OptionalTokenIds& to);
-void FromPython(std::string_view name, nb::handle value, TokenSequences& to);
-void FromPython(std::string_view name, nb::handle value, BiasEntries& to);
-
 // The whole numbers of a parameter's range.
 IntRange WholeRangeOf(Keyword parameter);
 

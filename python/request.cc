@@ -28,8 +28,8 @@ struct ProcessorObject {
 constexpr const char* kProcessorDoc =
     R"(A callable for ``processors`` of Sampler.add, and whether greedy rows may skip it.
 
-It is called as function(tokens, prompt_length, logits) behind all penalties; ``logits`` is a float32
-array to change in place, of the request's row. An exception leaves the step.
+It is called as function(tokens, prompt_length, logits) behind all penalties; ``logits`` is a
+float32 array to change in place, of the request's row. An exception leaves the step.
 
     >>> def forbid_repeats(tokens, prompt_length, logits):
     ...     logits[tokens] = -np.inf

@@ -9,6 +9,7 @@
 
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/param_values.h"
 #include "python/params.h"
 
 namespace sluice::python {

@@ -98,9 +98,10 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
 constexpr const char* kSampleDoc =
     R"(Samples one token a row: selection, draw and, if asked for, log-probabilities.
 
-The token is a function of the row, the parameters and (seed, position, choice), each a number or one
-a row: the same alone as in any batch. Rows that share all three share their noise; give each its own
-seed, or number them by ``choice``. Without a seed each row gets a random one, reported in ``seeds``.
+The token is a function of the row, the parameters and (seed, position, choice), each a number or
+one a row: the same alone as in any batch. Rows that share all three share their noise; give each
+its own seed, or number them by ``choice``. Without a seed each row gets a random one, reported in
+``seeds``.
 ``logprobs=N`` fills logprobs, ranks and the lists of the N most likely tokens (-1: all) by
 ``logprob_mode``. ``cuts`` are drawn from as they are. ``out`` is a TokenResults of as many rows to
 write into.

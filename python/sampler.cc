@@ -201,8 +201,8 @@ constexpr const char* kDoc =
     R"(Requests with their history, and the whole step from logits to tokens.
 
 Penalties, masks, bad words and the rest of SamplingParams act on each request's own history; a
-request gets the same tokens alone, in any batch, in any order, with drafts or without. One call at a
-time; ``threads`` share the rows of a step.
+request gets the same tokens alone, in any batch, in any order, with drafts or without. One call at
+a time; ``threads`` share the rows of a step.
 
     >>> sampler = sluice.Sampler(vocab=6)
     >>> request = sampler.add(top_k=4, repetition_penalty=1.1, seed=42, prompt=[2, 0])
@@ -227,8 +227,8 @@ constexpr const char* kStepDoc =
 
 ``requests``: handles, or StepRequest with drafts, masks or a forced token; n drafts take n + 1
 consecutive rows of the logits. ``masses=True`` and ``kept=True`` report the kept sets;
-``adjusted``, float32 of the shape of the logits, receives the values after all adjustments. Lists of
-log-probabilities are as wide as the requests' ``logprobs`` ask for.
+``adjusted``, float32 of the shape of the logits, receives the values after all adjustments. Lists
+of log-probabilities are as wide as the requests' ``logprobs`` ask for.
 
     >>> sampler = sluice.Sampler(vocab=3)
     >>> a, b = sampler.add(temperature=0), sampler.add(temperature=0)

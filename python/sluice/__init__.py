@@ -1,9 +1,9 @@
 """Sluice: the last mile of language-model decoding, from logits to tokens.
 
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
-draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a copy;
-numpy arrays come out. The same logits, parameters, seed and position give the same token, bit for
-bit, on every backend and in any batch.
+draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
+copy; numpy arrays come out. The same logits, parameters, seed and position give the same token, bit
+for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
     >>> sluice.sample(logits, temperature=0.8, top_k=2, seed=42).ids

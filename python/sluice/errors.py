@@ -26,9 +26,9 @@ class Error(ValueError):
 class ArgumentTypeError(Error, TypeError):
     """An argument of another type, dtype or device, or a keyword that the call does not have.
 
-    >>> sluice.select(np.arange(3))
+    >>> sluice.select(np.zeros(3, np.float32), top_k=1.5)
     Traceback (most recent call last):
-    sluice.errors.ArgumentTypeError: logits.dtype = int64 is not allowed: float32, bfloat16 or float16
+    sluice.errors.ArgumentTypeError: top_k = 1.5 is not allowed: a whole number, or one a row
     """
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the package share: backends, and rows that decoding gives or that break samplers."""
+"""What the tests of the package share: backends, rows of decoding, rows that break samplers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What may be passed as an array, and that none of it is copied or changed behind the caller's back."""
+"""What may be passed as an array; nothing of it is changed behind the caller's back."""
 
 import array
 import ctypes
@@ -83,7 +83,8 @@ class OnDevice:
         self.tensor = Tensor(ctypes.addressof(self.memory), *self.device, 2, 2, 32, 1, extents,
                              strides, 0, None, None)
         new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.tensor), b"dltensor", None)
 
 

@@ -47,7 +47,8 @@ def test_dense_head_is_a_product(backend):
     bias = random.normal(size=50).astype("f4")
     logits = sluice.dense_head(weight, hidden, bias=bias, backend=backend)
     np.testing.assert_allclose(logits, hidden @ weight.T + bias, atol=1e-4)  # other order of sums
-    np.testing.assert_array_equal(logits, sluice.dense_head(weight, hidden, bias=bias, backend="ref"))
+    defined = sluice.dense_head(weight, hidden, bias=bias, backend="ref")
+    np.testing.assert_array_equal(logits, defined)
     np.testing.assert_array_equal(sluice.dense_head(weight, hidden[2], bias=bias), logits[2])
     last = sluice.dense_head(weight, hidden, bias=bias, query_start_loc=[0, 3, 7], backend=backend)
     np.testing.assert_array_equal(last, logits[[2, 6]])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The package as a user gets it: a wheel, installed into an empty virtual environment, and used there.
+"""The package as a user gets it: a wheel, installed into an empty virtual environment.
 
     wheel.py build ROOT WORK     builds the wheel and the environment below WORK
     wheel.py pytest ROOT WORK    runs the tests of the package there
