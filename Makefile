@@ -52,6 +52,9 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	  $(PYTHON) -B bench/peers_python.py --output $(RESULTS)/select-peers-python.json; \
 	else echo "bench: $(PYTHON) has no numpy, so its peers are left out;" \
 	  "pip install numpy torch transformers llama-cpp-python" >&2; fi
+	@if $(PYTHON) -c 'import sluice, numpy' 2>/dev/null; then \
+	  $(PYTHON) -B bench/python_overhead.py --output $(RESULTS)/python-overhead.json; \
+	else echo "bench: $(PYTHON) has no sluice, so calls from it are left out; pip install ." >&2; fi
 	@$(MAKE) --no-print-directory plots
 
 plots: ## draw docs/img/ from bench/results/

@@ -47,6 +47,8 @@ def build(root, work):
         skip(work, "build/python-venv is not there; scripts/setup.sh python makes it")
     if run(python, "-c", needed, cwd=work) != 0:
         skip(work, "build/python-venv lacks packages; scripts/setup.sh python installs them")
+    if run(python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))", cwd=work) != 0:
+        skip(work, "the package is for Python 3.11 and newer")
     must(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
          f"-Cbuild-dir={work / 'build'}", "-w", work / "dist", root, cwd=work)
     must(python, "-m", "venv", work / "venv", cwd=work)
