@@ -155,7 +155,9 @@ The range is (low, high, brackets), or None where a number's range is not what l
 
 IntRange WholeRangeOf(Keyword parameter) {
   auto whole = [](const ParamRange& range) {
-    return IntRange{static_cast<int64_t>(range.low), static_cast<uint64_t>(range.high)};
+    const bool fits = range.high < 0x1p64;  // that of a real parameter may not
+    return IntRange{static_cast<int64_t>(range.low),
+                    fits ? static_cast<uint64_t>(range.high) : UINT64_MAX};
   };
   switch (parameter) {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
