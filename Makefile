@@ -21,7 +21,7 @@ build: ## build everything into build/release
 	cmake --build --preset release
 
 test: ## install what is missing, then run every test that this machine can run
-	@scripts/setup.sh build test
+	@scripts/setup.sh build test python
 	@scripts/test.sh
 
 lint: ## check the formatting
@@ -52,6 +52,9 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	  $(PYTHON) -B bench/peers_python.py --output $(RESULTS)/select-peers-python.json; \
 	else echo "bench: $(PYTHON) has no numpy, so its peers are left out;" \
 	  "pip install numpy torch transformers llama-cpp-python" >&2; fi
+	@if $(PYTHON) -c 'import sluice, numpy' 2>/dev/null; then \
+	  $(PYTHON) -B bench/python_overhead.py --output $(RESULTS)/python-overhead.json; \
+	else echo "bench: $(PYTHON) has no sluice, so calls from it are left out; pip install ." >&2; fi
 	@$(MAKE) --no-print-directory plots
 
 plots: ## draw docs/img/ from bench/results/
@@ -64,7 +67,11 @@ plots: ## draw docs/img/ from bench/results/
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
 	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi
 
-docs wheel:
+wheel: ## build the Python package into dist/
+	@scripts/setup.sh build python
+	build/python-venv/bin/pip wheel --no-deps --no-build-isolation --no-index -w dist .
+
+docs:
 	@echo "make $@: comes with the part of Sluice that it is for, which is not in this version" >&2
 	@exit 2
 

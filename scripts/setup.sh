@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that a build needs and this machine lacks; silent when none is
-# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test and lint.
+# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python and lint. The group
+# python also makes build/python-venv, with packages that pip downloads into build/python-wheels.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 say() { echo "setup: $*" >&2; }
 
@@ -23,11 +25,15 @@ packages_of() {
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
       ;;
+    python)
+      echo "python3-dev         extension of the Python package"
+      echo "python3-venv        environment to build and test it in"
+      ;;
     lint)
       echo "clang-format-19     formatting"
       ;;
     *)
-      say "unknown group '$1': build, test or lint"
+      say "unknown group '$1': build, test, python or lint"
       return 2
       ;;
   esac
@@ -38,40 +44,66 @@ for group in "$@"; do
   wanted+=$(packages_of "$group")$'\n'
 done
 
-if ! command -v dpkg-query >/dev/null; then
-  say "this is not Debian, so nothing is installed; the build needs:"
-  echo "$wanted" >&2
-  exit 0
-fi
-
-missing=()
-while read -r package purpose; do
-  [[ -n "$package" ]] || continue
-  if [[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]]; then
-    say "missing: $package ($purpose)"
-    missing+=("$package")
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "this is not Debian, so nothing is installed; the build needs:"
+    echo "$wanted" >&2
+    return 0
   fi
-done <<<"$wanted"
-[[ ${#missing[@]} -gt 0 ]] || exit 0
 
-if [[ "$(id -u)" == 0 ]]; then
-  as_root=()
-elif command -v sudo >/dev/null; then
-  as_root=(sudo)
-else
-  say "cannot install them: neither root nor sudo. As root, run:"
-  say "  apt-get install --no-install-recommends ${missing[*]}"
-  exit 1
-fi
+  local missing=()
+  while read -r package purpose; do
+    [[ -n "$package" ]] || continue
+    if [[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]]; then
+      say "missing: $package ($purpose)"
+      missing+=("$package")
+    fi
+  done <<<"$wanted"
+  [[ ${#missing[@]} -gt 0 ]] || return 0
 
-say "installing ${#missing[@]} packages with apt-get"
-# Through env, because sudo does not pass the caller's environment on.
-apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
-{
-  "${apt[@]}" update
-  "${apt[@]}" install --no-install-recommends "${missing[@]}"
-} </dev/null >&2 || {
-  say "apt-get failed; the lines above say why"
-  exit 1
+  if [[ "$(id -u)" == 0 ]]; then
+    as_root=()
+  elif command -v sudo >/dev/null; then
+    as_root=(sudo)
+  else
+    say "cannot install them: neither root nor sudo. As root, run:"
+    say "  apt-get install --no-install-recommends ${missing[*]}"
+    exit 1
+  fi
+
+  say "installing ${#missing[@]} packages with apt-get"
+  # Through env, because sudo does not pass the caller's environment on.
+  apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
+  {
+    "${apt[@]}" update
+    "${apt[@]}" install --no-install-recommends "${missing[@]}"
+  } </dev/null >&2 || {
+    say "apt-get failed; the lines above say why"
+    exit 1
+  }
+  say "done in ${SECONDS} s"
 }
-say "done in ${SECONDS} s"
+
+# The wheels are kept: the test of the package installs them into an environment of its own. Without
+# a network this says so and goes on, and the tests of the package are skipped.
+python_environment() {
+  local packages=(nanobind scikit-build-core numpy pytest ml_dtypes)
+  local venv=build/python-venv wheels=build/python-wheels
+  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest' 2>/dev/null &&
+    [[ -d "$wheels" ]]; then
+    return 0
+  fi
+  say "making $venv with pip: ${packages[*]}"
+  {
+    rm -rf "$venv" "$wheels" &&
+      python3 -m venv "$venv" &&
+      "$venv/bin/pip" download -q --only-binary :all: -d "$wheels.part" "${packages[@]}" &&
+      "$venv/bin/pip" install -q --no-index --find-links "$wheels.part" "${packages[@]}" &&
+      mv "$wheels.part" "$wheels"
+  } </dev/null >&2 || say "no Python environment, so the tests of the Python package are skipped"
+}
+
+install_packages
+for group in "$@"; do
+  [[ "$group" != python ]] || python_environment
+done

@@ -19,6 +19,9 @@ run_preset() {
 }
 
 run_preset release
+if [[ -f build/release/tests/python/wheel/skipped ]]; then
+  skipped+=("Python tests: $(<build/release/tests/python/wheel/skipped)")
+fi
 run_preset asan
 if compgen -G 'tests/fuzz/*.cc' >/dev/null; then
   run_preset fuzz

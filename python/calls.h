@@ -1,0 +1,15 @@
+// The functions of the module, each beside its documentation in the file of its name.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace sluice::python {
+
+void BindSelect(nanobind::module_& module);
+void BindSample(nanobind::module_& module);
+void BindVerify(nanobind::module_& module);
+void BindTopk(nanobind::module_& module);
+void BindDenseHead(nanobind::module_& module);
+void BindSampler(nanobind::module_& module);
+
+}  // namespace sluice::python

@@ -1,0 +1,199 @@
+#include "python/execution.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <new>
+#include <string>
+
+#include "python/errors.h"
+#include "python/numbers.h"
+#include "sluice/algorithm.hpp"
+#include "sluice/version.hpp"
+
+namespace sluice::python {
+namespace {
+
+struct Free {
+  void operator()(std::byte* memory) const {
+    ::operator delete[](memory, std::align_val_t{kWorkspaceAlignment});
+  }
+};
+
+std::string NameFrom(const char* parameter, nb::handle name) {
+  if (!PyUnicode_Check(name.ptr())) ThrowType(parameter, Describe(name), "a name");
+  return nb::cast<std::string>(name);
+}
+
+nb::list ListBackends() {
+  nb::list list;
+  for (const BackendInfo& info : Backends()) {
+    nb::dict entry;
+    entry["name"] = info.name;
+    entry["available"] = info.available;
+    entry["reason"] = info.reason;
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::list ListAlgorithms() {
+  nb::list list;
+  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    nb::dict entry;
+    entry["name"] = info.name;
+    entry["when_to_use"] = info.when_to_use;
+    entry["limits"] = info.limits;
+    entry["source"] = info.source;
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::dict Build() {
+  nb::dict build;
+  build["version"] = kVersionString;
+#if defined(__clang__)
+  build["compiler"] = "clang " __clang_version__;
+#else
+  build["compiler"] = "gcc " __VERSION__;
+#endif
+#ifdef NDEBUG
+  build["assertions"] = false;
+#else
+  build["assertions"] = true;
+#endif
+  return build;
+}
+
+constexpr const char* kThreadsDoc =
+    R"(Threads for the rows of a call: ``threads=sluice.Threads(4)``.
+
+They start here and end with the object; no other call of the package starts a thread. The result is
+the same with any number. While they serve one call, another one runs without them.
+
+    >>> threads = sluice.Threads(2)
+    >>> threads.workers
+    2
+    >>> sluice.select(np.zeros((3, 8), np.float32), top_k=2, threads=threads).counts
+    array([2, 2, 2], dtype=int32))";
+
+}  // namespace
+
+Threads::Threads(int workers) : process_(getpid()) {
+  for (int worker = 1; worker < workers; ++worker) {
+    threads_.emplace_back([this, worker] { Wait(worker); });
+  }
+}
+
+Threads::~Threads() {
+  if (getpid() != process_) {
+    for (std::thread& thread : threads_) thread.detach();
+    return;
+  }
+  is_over_ = true;
+  StartRound();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+ParallelFor Threads::parallel() {
+  if (threads_.empty()) return {};
+  return {workers(), this, [](void* self, int64_t count, ParallelFor::Task task, void* state) {
+            static_cast<Threads*>(self)->Run(count, task, state);
+          }};
+}
+
+void Threads::Run(int64_t count, ParallelFor::Task task, void* state) {
+  if (getpid() != process_ || is_serving_.exchange(true)) {
+    for (int64_t index = 0; index < count; ++index) task(state, index, 0);
+    return;
+  }
+  count_ = count;
+  task_ = task;
+  state_ = state;
+  next_ = 0;
+  busy_ = static_cast<int>(threads_.size());
+  StartRound();
+  Work(0);
+  for (int busy = busy_; busy > 0; busy = busy_) busy_.wait(busy);
+  is_serving_ = false;
+}
+
+void Threads::StartRound() {
+  ++round_;
+  round_.notify_all();
+}
+
+void Threads::Wait(int worker) {
+  for (uint64_t round = 0;; ++round) {
+    round_.wait(round);
+    if (is_over_) return;
+    Work(worker);
+    if (--busy_ == 0) busy_.notify_one();
+  }
+}
+
+void Threads::Work(int worker) {
+  for (int64_t index = next_++; index < count_; index = next_++) task_(state_, index, worker);
+}
+
+Backend BackendFrom(nb::handle name) {
+  return name.is_valid() && !name.is_none() ? BackendByName(NameFrom("backend", name))
+                                            : Backend::kAuto;
+}
+
+ParallelFor ParallelFrom(nb::handle threads) {
+  if (!threads.is_valid() || threads.is_none()) return {};
+  Threads* pool = nullptr;
+  if (!nb::try_cast(threads, pool)) ThrowType("threads", Describe(threads), "sluice.Threads");
+  return pool->parallel();
+}
+
+Execution ExecutionFrom(const Arguments& arguments) {
+  Execution execution;
+  execution.backend = BackendFrom(arguments[Keyword::backend]);
+  execution.parallel = ParallelFrom(arguments[Keyword::threads]);
+  if (const nb::handle algorithm = arguments[Keyword::algorithm]; algorithm.is_valid()) {
+    execution.algorithm = SelectAlgorithmByName(NameFrom("algorithm", algorithm));
+  }
+  return execution;
+}
+
+std::span<std::byte> Workspace(size_t bytes) {
+  thread_local std::unique_ptr<std::byte[], Free> memory;
+  thread_local size_t size = 0;
+  if (bytes > size) {
+    size = 0;
+    memory.reset(
+        static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kWorkspaceAlignment})));
+    size = bytes;
+  }
+  return {memory.get(), size};
+}
+
+void BindExecution(nb::module_& module) {
+  nb::class_<Threads>(module, "Threads", kThreadsDoc)
+      .def(
+          "__init__",
+          [](Threads* self, nb::handle workers) {
+            new (self) Threads(GetNumber<int>("workers", workers, {1, 1 << 16}));
+          },
+          nb::arg("workers"), nb::sig("def __init__(self, workers: int) -> None"))
+      .def_prop_ro("workers", &Threads::workers, "The number of threads, the caller's included.");
+
+  module.def("backends", ListBackends, nb::sig("def backends() -> list[dict[str, typing.Any]]"),
+             R"(All backends that this version knows, the fastest first, and why one is not there.
+
+    >>> sluice.backends()[-1]
+    {'name': 'ref', 'available': True, 'reason': ''})");
+  module.def("algorithms", ListAlgorithms, nb::sig("def algorithms() -> list[dict[str, str]]"),
+             R"(The ways to select. All give the same answer; an algorithm changes the time only.
+
+    >>> [info["name"] for info in sluice.algorithms()][:2]
+    ['auto', 'certified'])");
+
+  module.def("build", Build, nb::sig("def build() -> dict[str, typing.Any]"),
+             "What was built: version, compiler, and whether assertions are on.");
+}
+
+}  // namespace sluice::python

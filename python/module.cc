@@ -1,0 +1,26 @@
+// The extension module sluice._sluice. sluice/__init__.py names what of it is public.
+#include <nanobind/nanobind.h>
+
+#include "python/calls.h"
+#include "python/errors.h"
+#include "python/execution.h"
+#include "python/keywords.h"
+#include "python/params.h"
+#include "python/results.h"
+
+NB_MODULE(_sluice, module) {
+  using namespace sluice::python;  // NOLINT(google-build-using-namespace)
+  // They speak of objects that other modules keep until the interpreter has ended.
+  nb::set_leak_warnings(false);
+  InternKeywords();
+  RegisterErrors();
+  BindResults(module);  // types first: signatures of the calls name them
+  BindParams(module);
+  BindExecution(module);
+  BindSelect(module);
+  BindSample(module);
+  BindVerify(module);
+  BindTopk(module);
+  BindDenseHead(module);
+  BindSampler(module);
+}

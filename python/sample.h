@@ -1,0 +1,18 @@
+// The log-probabilities that calls on rows report when asked.
+#pragma once
+
+#include "python/arrays.h"
+#include "python/results.h"
+#include "python/rows.h"
+#include "sluice/logprobs.hpp"
+
+namespace sluice::python {
+
+// Makes room for the lists that `logprobs=N` asks for, or none.
+void FitLogprobs(TokenResults& tokens, const RowParams& params, int64_t vocab);
+
+// Fills what FitLogprobs made room for.
+void FillLogprobs(TokenResults& tokens, const LogitsView& logits, const RowParams& params,
+                  const Execution& execution);
+
+}  // namespace sluice::python

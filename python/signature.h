@@ -1,0 +1,13 @@
+// Signatures of calls on rows, for help() and for the stub: the parameters come from params.def.
+#pragma once
+
+#include <string_view>
+
+namespace sluice::python {
+
+// "def NAME(FIRST, params=None, *, <sampling parameters>, OWN, <execution>) -> RESULT", kept for
+// the life of the program. FIRST and OWN are written as in Python, without a comma at their ends.
+const char* RowSignature(std::string_view name, std::string_view first, std::string_view own,
+                         std::string_view result);
+
+}  // namespace sluice::python

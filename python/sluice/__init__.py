@@ -1,0 +1,96 @@
+"""Sluice: the last mile of language-model decoding, from logits to tokens.
+
+Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
+draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
+copy; numpy arrays come out. The same logits, parameters, seed and position give the same token, bit
+for bit, on every backend and in any batch.
+
+    >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
+    >>> sluice.sample(logits, temperature=0.8, top_k=2, seed=42).ids
+    array([2], dtype=int32)
+"""
+
+from types import ModuleType
+
+from sluice import _sluice
+from sluice._sluice import (
+    Candidates,
+    Cuts,
+    LogitsProcessor,
+    RequestHandle,
+    Sampler,
+    SamplingParams,
+    Status,
+    StepRequest,
+    Threads,
+    TokenResults,
+    TopkResults,
+    algorithms,
+    backends,
+    candidates,
+    dense_head,
+    kept_bitmask,
+    logprobs,
+    mask_,
+    parameters,
+    sample,
+    select,
+    topk,
+    verify,
+)
+from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableError
+
+__all__ = [
+    "ArgumentTypeError",
+    "Candidates",
+    "Cuts",
+    "Error",
+    "ExhaustedError",
+    "LogitsProcessor",
+    "RequestHandle",
+    "Sampler",
+    "SamplingParams",
+    "Status",
+    "StepRequest",
+    "Threads",
+    "TokenResults",
+    "TopkResults",
+    "UnavailableError",
+    "algorithms",
+    "backends",
+    "candidates",
+    "dense_head",
+    "kept_bitmask",
+    "logprobs",
+    "mask_",
+    "parameters",
+    "sample",
+    "select",
+    "show_config",
+    "topk",
+    "verify",
+]
+
+__version__: str = _sluice.build()["version"]
+
+
+def show_config() -> None:
+    """Prints what was built and what this machine can run: the first lines of a bug report.
+
+    >>> sluice.show_config()  # doctest: +ELLIPSIS
+    sluice ...
+    """
+    build = _sluice.build()
+    print(f"sluice {build['version']}, {build['compiler']}"
+          + (", with assertions" if build["assertions"] else ""))
+    for backend in backends():
+        print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
+
+
+def __getattr__(name: str) -> ModuleType:
+    # A module in Python, with numpy: it is loaded when somebody asks for it.
+    if name == "reference":
+        from importlib import import_module
+
+        return import_module("sluice.reference")
+    raise AttributeError(f"module 'sluice' has no attribute {name!r}")

@@ -1,0 +1,43 @@
+"""Every public name has a docstring with an example, and every example is true."""
+
+import doctest
+import inspect
+
+import numpy as np
+import pytest
+
+import sluice
+
+
+def documented():
+    """(name, docstring) of the package, its public names and the methods of its classes."""
+    yield "sluice", sluice.__doc__
+    for name in sluice.__all__:
+        item = getattr(sluice, name)
+        yield name, item.__doc__
+        if not inspect.isclass(item):
+            continue
+        for member, value in vars(item).items():
+            if not member.startswith("_") and callable(value) and not isinstance(value, type):
+                yield f"{name}.{member}", value.__doc__
+
+
+DOCS = dict(documented())
+
+
+@pytest.mark.parametrize("name", DOCS)
+def test_examples(name):
+    test = doctest.DocTestParser().get_doctest(
+        DOCS[name] or "", {"sluice": sluice, "np": np}, name, None, 0)
+    assert test.examples, f"{name} has no example"
+    log = []
+    doctest.DocTestRunner().run(test, out=log.append)
+    assert not log, "".join(log)
+
+
+def test_properties_have_docstrings():
+    for name in sluice.__all__:
+        item = getattr(sluice, name)
+        if inspect.isclass(item) and not issubclass(item, (int, Exception)):
+            for member, value in vars(item).items():
+                assert member.startswith("_") or value.__doc__, f"{name}.{member}"

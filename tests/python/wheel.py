@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The package as a user gets it: a wheel, installed into an empty virtual environment.
+
+    wheel.py build ROOT WORK     builds the wheel and the environment below WORK
+    wheel.py pytest ROOT WORK    runs the tests of the package there
+    wheel.py sample ROOT WORK    runs the quick start there
+
+Exit code 77, after a line that says why, when a package that this takes is not there;
+scripts/setup.sh python installs them. Nothing is downloaded.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SKIPPED = 77
+
+
+def skip(work, reason):
+    (work / "skipped").write_text(reason + "\n", encoding="utf-8")
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def run(*command, cwd):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    print("+", *command, flush=True)
+    return subprocess.run([str(word) for word in command], cwd=cwd, env=environment).returncode
+
+
+def must(*command, cwd):
+    if run(*command, cwd=cwd) != 0:
+        sys.exit(1)
+
+
+def build(root, work):
+    shutil.rmtree(work / "venv", ignore_errors=True)
+    shutil.rmtree(work / "dist", ignore_errors=True)
+    (work / "skipped").unlink(missing_ok=True)
+    python = root / "build" / "python-venv" / "bin" / "python"
+    downloads = root / "build" / "python-wheels"
+    needed = "import nanobind, numpy, pytest, scikit_build_core"
+    if not python.exists() or not downloads.exists():
+        skip(work, "build/python-venv is not there; scripts/setup.sh python makes it")
+    if run(python, "-c", needed, cwd=work) != 0:
+        skip(work, "build/python-venv lacks packages; scripts/setup.sh python installs them")
+    if run(python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))", cwd=work) != 0:
+        skip(work, "the package is for Python 3.11 and newer")
+    must(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+         f"-Cbuild-dir={work / 'build'}", "-w", work / "dist", root, cwd=work)
+    must(python, "-m", "venv", work / "venv", cwd=work)
+    wheels = sorted((work / "dist").glob("*.whl"))
+    assert len(wheels) == 1, wheels
+    must(work / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--find-links",
+         downloads, wheels[0], "pytest", "ml_dtypes", cwd=work)
+
+
+def main():
+    what, root, work = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    if what == "build":
+        build(root, work)
+        return
+    if (work / "skipped").exists():
+        skip(work, (work / "skipped").read_text(encoding="utf-8").strip())
+    python = work / "venv" / "bin" / "python"
+    if what == "pytest":
+        must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", root / "tests/python",
+             cwd=work)
+    else:
+        must(python, root / "examples/python/sample.py", cwd=work)
+
+
+if __name__ == "__main__":
+    main()
