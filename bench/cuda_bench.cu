@@ -158,7 +158,7 @@ class Bench {
     SetParams(params);
     return Microseconds([this] {
       cuda::SelectAndMask({logits_, rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}},
-                          {{params_, rows_}, {keys_, rows_}}, {}, stream_);
+                          {{params_, rows_}, {keys_, rows_}}, {cuts_, rows_}, stream_);
     });
   }
 

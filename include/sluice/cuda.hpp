@@ -44,7 +44,7 @@ void Select(const LogitsView& logits, const RowParams& params, DeviceArray<Cut> 
 // status are left alone.
 void Mask(const MutableLogitsView& logits, DeviceArray<const Cut> cuts, void* stream);
 
-// Select and Mask in one call. cuts: empty, or one a row.
+// Select and Mask in one call. cuts: one a row.
 void SelectAndMask(const MutableLogitsView& logits, const RowParams& params, DeviceArray<Cut> cuts,
                    void* stream);
 

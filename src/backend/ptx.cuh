@@ -14,19 +14,18 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
-// A barrier of the first `threads` threads of a block, whole warps, by its number from 0 to 15.
-__device__ __forceinline__ void SyncThreads(int barrier, int threads) {
-  asm volatile("barrier.cta.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+// A barrier of the first `threads` threads of a block, whole warps. Number 0 is __syncthreads.
+__device__ __forceinline__ void SyncThreads(int threads) {
+  asm volatile("barrier.cta.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
 // The same, and in how many of them the predicate holds.
-__device__ __forceinline__ int CountThreads(int barrier, int threads, bool predicate) {
+__device__ __forceinline__ int CountThreads(int threads, bool predicate) {
   int count;
-  asm volatile(
-      "{ .reg .pred p; setp.ne.s32 p, %3, 0; barrier.cta.red.popc.u32 %0, %1, %2, p; }"
-      : "=r"(count)
-      : "r"(barrier), "r"(threads), "r"(static_cast<int>(predicate))
-      : "memory");
+  asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; barrier.cta.red.popc.u32 %0, 1, %1, p; }"
+               : "=r"(count)
+               : "r"(threads), "r"(static_cast<int>(predicate))
+               : "memory");
   return count;
 }
 

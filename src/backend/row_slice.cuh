@@ -59,19 +59,21 @@ class RowSlice {
   // visit(x, id) for the tokens of this thread.
   template <typename Visit>
   __device__ void ForEach(Visit visit) const {
-    constexpr int kAtOnce = 8;  // loads in flight
-    int id = first_;
-    for (; id + (kAtOnce - 1) * step_ < end_; id += kAtOnce * step_) {
-      Element loaded[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) loaded[i] = row_[id + i * step_];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) visit(Widen<kDType>(loaded[i]), id + i * step_);
+    // Three loads in flight and one copy of the visit.
+    Element now = Load(first_), next = Load(first_ + step_), last = Load(first_ + 2 * step_);
+#pragma unroll 1
+    for (int id = first_; id < end_; id += step_) {
+      const float x = Widen<kDType>(now);
+      now = next;
+      next = last;
+      last = Load(id + 3 * step_);
+      visit(x, id);
     }
-    for (; id < end_; id += step_) visit(Widen<kDType>(row_[id]), id);
   }
 
  private:
+  __device__ Element Load(int id) const { return id < end_ ? row_[id] : Element{}; }
+
   const Element* row_;
   int first_;
   int end_;

@@ -21,22 +21,26 @@ struct TeamMemory {
   uint64_t of_block;
 };
 
-class Team {
+// kIsWhole: all threads of the blocks, else the first ones of one block.
+template <bool kIsWhole>
+class BasicTeam {
  public:
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  __device__ explicit Team(TeamMemory& memory)
-      : Team(memory, static_cast<int>(cooperative_groups::this_cluster().block_rank()),
-             static_cast<int>(cooperative_groups::this_cluster().num_blocks()),
-             static_cast<int>(blockDim.x), 0) {}
+  __device__ explicit BasicTeam(TeamMemory& memory)
+      : BasicTeam(memory, static_cast<int>(cooperative_groups::this_cluster().block_rank()),
+                  static_cast<int>(cooperative_groups::this_cluster().num_blocks()),
+                  static_cast<int>(blockDim.x)) {}
 #else
-  __device__ explicit Team(TeamMemory& memory)
-      : Team(memory, 0, 1, static_cast<int>(blockDim.x), 0) {}
+  __device__ explicit BasicTeam(TeamMemory& memory)
+      : BasicTeam(memory, 0, 1, static_cast<int>(blockDim.x)) {}
 #endif
 
   // This block alone, when the others have left.
-  __device__ Team Block() const { return Team(memory_, 0, 1, threads_, barrier_); }
+  __device__ BasicTeam Block() const { return BasicTeam(memory_, 0, 1, threads_); }
   // Its first threads alone, whole warps.
-  __device__ Team FirstThreads(int threads) const { return Team(memory_, 0, 1, threads, 1); }
+  __device__ BasicTeam<false> FirstThreads(int threads) const {
+    return BasicTeam<false>(memory_, 0, 1, threads);
+  }
 
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ int lane() const { return thread() % kWarpSize; }
@@ -47,9 +51,19 @@ class Team {
   __device__ int blocks() const { return blocks_; }
 
   // Of this block.
-  __device__ void SyncBlock() const { SyncThreads(barrier_, threads_); }
+  __device__ void SyncBlock() const {
+    if constexpr (kIsWhole) {
+      __syncthreads();
+    } else {
+      SyncThreads(threads_);
+    }
+  }
   __device__ int CountOfBlock(bool predicate) const {
-    return CountThreads(barrier_, threads_, predicate);
+    if constexpr (kIsWhole) {
+      return __syncthreads_count(predicate);
+    } else {
+      return CountThreads(threads_, predicate);
+    }
   }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -73,6 +87,14 @@ class Team {
     return mine;
   }
 #endif
+
+  // Of all blocks, by each thread for itself, with all loads in flight at once.
+  __device__ uint32_t SumOverBlocks(uint32_t* mine) const {
+    uint32_t sum = 0;
+#pragma unroll
+    for (int r = 0; r < kMostBlocks; ++r) sum += r < blocks() ? *Of(r, mine) : 0;
+    return sum;
+  }
 
   // Of the lanes of a warp.
   template <typename T, typename Op>
@@ -143,8 +165,11 @@ class Team {
   }
 
  private:
-  __device__ Team(TeamMemory& memory, int rank, int blocks, int threads, int barrier)
-      : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads), barrier_(barrier) {}
+  template <bool>
+  friend class BasicTeam;
+
+  __device__ BasicTeam(TeamMemory& memory, int rank, int blocks, int threads)
+      : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads) {}
 
   // Of the lanes up to this one.
   __device__ uint64_t SumThrough(uint64_t value) const {
@@ -160,7 +185,9 @@ class Team {
   int rank_;
   int blocks_;
   int threads_;
-  int barrier_;
 };
+
+using Team = BasicTeam<true>;
+using FirstThreads = BasicTeam<false>;
 
 }  // namespace sluice::cuda

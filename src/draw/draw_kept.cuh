@@ -1,4 +1,4 @@
-// One token from a kept set whose tokens stand in the order, one a thread of a block.
+// One token from a kept set whose tokens stand in the order, one a thread.
 #pragma once
 
 #include "backend/team.cuh"
@@ -13,7 +13,7 @@ struct KeptToken {
 };
 
 // The thread whose token the draw takes. `weights` and `ids`: shared memory, an element a thread.
-__device__ inline int WinnerOfKept(const Team& team, const KeptToken& token, float max, float scale,
+__device__ inline int WinnerOfKept(const FirstThreads& team, const KeptToken& token, float max, float scale,
                                    DrawMethod method, const NoiseKey& key, uint64_t* weights,
                                    int32_t* ids) {
   const uint32_t place = ~static_cast<uint32_t>(team.thread());  // the first of equals is largest

@@ -1,12 +1,16 @@
-// Select and Draw in one kernel: by the top of the row where that is certain, else by the
-// definition.
+// Select and Draw in two kernels: the first decides what the top of a row or its nucleus certifies,
+// in one read or two; the second does what is left by the definition. A kernel is cold when it
+// starts, so the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
 #include "draw/draw_kept.cuh"
 #include "draw/score_kept.cuh"
 #include "select/nucleus.cuh"
+#include "select/row_rules.cuh"
 
 namespace sluice::cuda {
 namespace {
+
+constexpr int32_t kUndecided = -2;  // the id of a row that the first kernel leaves to the second
 
 struct SampleArgument {
   RowsArgument rows;
@@ -14,90 +18,100 @@ struct SampleArgument {
   TokenResult* results;
 };
 
-// By the first block alone; its first thread has the result.
-__device__ TokenResult SampleFromTop(const Team& block, SelectMemory& memory, int size, int needed,
-                                     DrawMethod method, const SelectParams& params,
-                                     const NoiseKey& key) {
-  const float scale = semantics::ScalesOf(params).draw;
-  TokenResult result;
-  if (size > block.threads()) {
-    result.cut = SelectListed(block, memory, size, params, key).cut;
-    const ListSlice slice(memory.top, size);
-    const float max = MaxOfRow(block, slice);
-    result.id = DrawToken(block, memory.find, slice, result.cut, {max, scale, method, key});
-    return result;
-  }
-  size = PruneTop(block, memory.top, size, needed);
-  const Team first = block.FirstThreads(ThreadsToSort(size));
-  if (first.thread() >= first.threads()) return result;
-  const TopSelection top = SelectSorted(first, memory.top, size, params, key);
-  auto* weights = memory.top.key;  // what was there is sorted
-  auto* ids = reinterpret_cast<int32_t*>(memory.find.count);
-  const int winner = WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.max,
-                                  scale, method, key, weights, ids);
-  result.cut = top.cut;
-  result.id = IdOf(memory.top.sorted[winner]);
-  return result;
-}
-
 // In dynamic shared memory.
 struct SampleMemory {
-  SelectMemory select;
+  TeamMemory team;
+  NucleusMemory nucleus;
   ScoreQueue queues[kMostWarps];
 };
 
-// Whether top-p alone decided the row; then the first thread has the token.
+// By the first block alone; its first thread has the result.
+__device__ TokenResult SampleFromTop(const Team& block, TopList& list, int listed, int needed,
+                                     DrawMethod method, const SelectParams& params,
+                                     const NoiseKey& key) {
+  TokenResult result;
+  result.id = kUndecided;
+  const int size = PruneTop(block, list, listed, needed);
+  if (size > block.threads()) return result;
+  const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
+  if (first.thread() >= first.threads()) return result;
+  const TopSelection top = SelectSorted(first, list, size, params, key);
+  const float scale = semantics::ScalesOf(params).draw;
+  uint64_t* weights = list.key;  // what was there is sorted
+  int32_t* ids = reinterpret_cast<int32_t*>(list.key + first.threads());
+  const int winner =
+      WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.kept.max, scale, method,
+                   key, weights, ids);
+  result.cut = top.cut;
+  result.id = IdOf(list.sorted[winner]);
+  return result;
+}
+
 template <DType kDType>
-__device__ bool SampleNucleus(const Team& team, SampleMemory& memory, const TeamRow<kDType>& row,
-                              const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
-                              TokenResult& result) {
-  const float scale = semantics::ScalesOf(row.params).draw;
-  KeptScorer scorer(memory.queues, scale, row.key);
+__device__ TokenResult SampleFromNucleus(const Team& team, SampleMemory& memory,
+                                         const TeamRow<kDType>& row,
+                                         const VectorSlice<kDType>& slice,
+                                         FirstVectors<kDType>& loaded) {
+  TokenResult result;
+  result.id = kUndecided;
+  KeptScorer scorer(memory.queues, semantics::ScalesOf(row.params).draw, row.key);
   Nucleus nucleus;
-  if (!SelectNucleus(team, slice, loaded, memory.select, row.params, scorer, nucleus)) return false;
-  BestToken best = scorer.Finish();
-  if (team.rank() == 0) {
+  if (!SelectNucleus(team, slice, loaded, memory.nucleus, row.params, scorer, nucleus)) {
+    return result;
+  }
+  if (team.rank() == 0) {  // of the band, what is kept
     const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
-    ListSlice(memory.select.top, nucleus.band).ForEach([&](float x, int id) {
-      if (ids.Keeps(x, id)) scorer.SeeAlone(x, id);
-    });
-    best = scorer.Finish();
+    if (team.thread() < nucleus.band) {
+      const uint64_t key = memory.nucleus.list.sorted[team.thread()];
+      if (ids.Keeps(ValueOf(key), IdOf(key))) scorer.SeeAlone(ValueOf(key), IdOf(key));
+    }
   }
   result.cut = nucleus.cut;
-  result.id = IdOfBest(team, best);
-  return true;
+  result.id = IdOfBest(team, scorer.Finish());
+  return result;
 }
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
-  SampleMemory& all_memory = *reinterpret_cast<SampleMemory*>(shared);
-  SelectMemory& memory = all_memory.select;
+  SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
   const Team team(memory.team);
   const VectorSlice<kDType> slice(team, argument.rows);
   FirstVectors<kDType> loaded;
   slice.LoadFirst(loaded);  // on the way while the parameters come
   const TeamRow<kDType> row(team, argument.rows);
-  const bool is_valid = row.HasValidParams(argument.rows.limits);
-  if (const int needed = is_valid ? TokensNeeded(row.params) : 0; needed > 0) {
-    const int size = ListTop(team, slice, loaded, memory.top, needed);
-    if (size > 0) {
-      if (team.rank() != 0) return;
-      const TokenResult result =
-          SampleFromTop(team.Block(), memory, size, needed, argument.method, row.params, row.key);
-      if (team.thread() == 0) argument.results[row.index] = result;
-      return;
+  TokenResult result;
+  result.id = kUndecided;
+  if (row.HasValidParams(argument.rows.limits)) {
+    if (const int needed = TokensNeeded(team, row.params); needed > 0) {
+      const int listed = ListTop(team, slice, loaded, memory.nucleus.list, needed);
+      if (listed > 0) {
+        if (team.rank() != 0) return;
+        result = SampleFromTop(team.Block(), memory.nucleus.list, listed, needed, argument.method,
+                               row.params, row.key);
+      }
+    } else if (argument.method == DrawMethod::kGumbel &&
+               IsNucleusAlone(team, row.params, argument.rows.vocab)) {
+      result = SampleFromNucleus(team, memory, row, slice, loaded);
     }
   }
-  TokenResult result;
-  if (is_valid && argument.method == DrawMethod::kGumbel &&
-      IsNucleusAlone(team, row.params, argument.rows.vocab) &&
-      SampleNucleus(team, all_memory, row, slice, loaded, result)) {
-    if (team.IsFirstThread()) argument.results[row.index] = result;
-    return;
-  }
-  result = {};
+  if (team.IsFirstThread()) argument.results[row.index] = result;
+}
+
+// In dynamic shared memory.
+struct DefinitionMemory {
+  TeamMemory team;
+  FindMemory find;
+};
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads) SampleByDefinitionKernel(SampleArgument argument) {
+  __shared__ DefinitionMemory memory;
+  const Team team(memory.team);
+  if (argument.results[RowIndex(team)].id != kUndecided) return;
+  const TeamRow<kDType> row(team, argument.rows);
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
+  TokenResult result;
   result.cut = semantics::CutOfStatus(scan.status);
   result.status = scan.status;
   if (scan.status == RowStatus::kOk) {
@@ -107,6 +121,7 @@ __global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argu
     result.id = DrawToken(team, memory.find, row.slice, result.cut,
                           {scan.max, scale, argument.method, row.key});
   }
+  team.Sync();  // everybody has read whether it is decided
   if (team.IsFirstThread()) argument.results[row.index] = result;
 }
 
@@ -119,10 +134,16 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
   CheckMethod(method);
   CheckOneARow("results", results, logits.rows);
   SampleArgument argument{ArgumentOf(logits, params), method, results.data};
-  const RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>,
-                                  SampleKernel<DType::kBf16>, SampleKernel<DType::kF16>),
-                         ShapeForRows(logits.rows), sizeof(SampleMemory)};
-  LaunchOverRows(kernel, logits.rows, &argument, stream);
+  const TeamShape shape = ShapeForRows(logits.rows);
+  LaunchOverRows({ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
+                           SampleKernel<DType::kF16>),
+                  shape, sizeof(SampleMemory)},
+                 logits.rows, &argument, stream);
+  LaunchOverRows({ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
+                           SampleByDefinitionKernel<DType::kBf16>,
+                           SampleByDefinitionKernel<DType::kF16>),
+                  shape, 0},
+                 logits.rows, &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/mass_sum.cuh"
-#include "select/top_row.cuh"
+#include "select/sorted_rules.cuh"
 
 namespace sluice::cuda {
 
@@ -15,17 +15,10 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
          vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
 }
 
-struct Nucleus {
-  Cut cut;
-  int32_t last_at_lower;  // the id of the last kept token equal to cut.lower, or INT32_MAX
-  float max;
-  int band;  // tokens in the first block's `sorted`: those of the band
-};
-
 // Counts by value, over 32 octaves of weight around the largest value of the sample.
 struct BandGuess {
-  static constexpr int kBins = kDigitBins;
-  static constexpr float kBinsAnOctave = 64.0f;
+  static constexpr int kBins = 4096;
+  static constexpr float kBinsAnOctave = 128.0f;
   static constexpr float kOctavesBelow = 20.0f;
 
   __device__ BandGuess(float sampled_max, float scale)
@@ -53,25 +46,42 @@ struct BandGuess {
   float origin;
 };
 
-// From the counts of the team, the band: two neighbouring sets of bins around the share p of the
-// mass. memory.least and memory.most are the first bin and the last one.
-__device__ inline void FindBand(const Team& team, FindMemory& find, TopList& list, float p) {
+// In shared memory.
+struct NucleusMemory {
+  TopList list;
+  uint32_t bins[BandGuess::kBins];
+  // Of the first block, for the others.
+  Cut cut;
+  int32_t last_at_lower;
+};
+
+struct Nucleus {
+  Cut cut;
+  int32_t last_at_lower;  // the id of the last kept token equal to cut.lower
+  float max;
+  int band;  // tokens in the first block's `sorted`: those of the band
+};
+
+// From the counts of the team, the band: the bins around the share p of the mass. list.least and
+// list.most are the first of them and the last.
+__device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p) {
+  TopList& list = memory.list;
   const int share = BandGuess::kBins / team.threads();
   const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
-  constexpr int kMostShare = 4;  // of blocks of 512 threads and more
+  constexpr int kMostShare = BandGuess::kBins / 512;  // of blocks of 512 threads and more
   uint64_t masses[kMostShare];
   uint64_t mine = 0;
 #pragma unroll
   for (int i = 0; i < kMostShare; ++i) {
     if (i >= share) continue;
-    const uint64_t count = CountInTeam(team, find.count, static_cast<uint32_t>(first - i));
+    const uint64_t count = team.SumOverBlocks(memory.bins + first - i);
     masses[i] = count * BandGuess::WeightIn(first - i);
     mine += masses[i];
   }
   const uint64_t before = team.SumBefore(mine);
   const uint64_t total = team.SumOfBlock(mine);
   const double target = static_cast<double>(p) * static_cast<double>(total);
-  const double doubt = static_cast<double>(total) / 256;
+  const double doubt = static_cast<double>(total) / 1024;
   double through = static_cast<double>(before);
 #pragma unroll
   for (int i = 0; i < kMostShare; ++i) {
@@ -91,14 +101,14 @@ __device__ inline void FindBand(const Team& team, FindMemory& find, TopList& lis
 // whether it lies above the band; the edges of the row come lane by lane to on_edge(x, id).
 template <DType kDType, class Visitor>
 __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
-                              FirstVectors<kDType>& loaded, SelectMemory& memory, const SelectParams& params, Visitor& visitor,
+                              FirstVectors<kDType>& loaded, NucleusMemory& memory, const SelectParams& params, Visitor& visitor,
                               Nucleus& nucleus) {
   using Unpacked = Vector<kDType>;
-  TopList& list = memory.top;
+  TopList& list = memory.list;
   const float scale = semantics::ScalesOf(params).filter;
   Clear(team, list);
   for (int bin = team.thread(); bin < BandGuess::kBins; bin += team.threads()) {
-    memory.find.count[bin] = 0;
+    memory.bins[bin] = 0;
   }
   float largest = -INFINITY;
 #pragma unroll
@@ -118,7 +128,7 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
     is_spoilt |= !(x < INFINITY);
     largest = fmaxf(largest, x);
     const float place = guess.PlaceOf(x);
-    if (place >= 0.0f) atomicAdd(&memory.find.count[static_cast<int>(place)], 1u);
+    if (place >= 0.0f) atomicAdd(&memory.bins[static_cast<int>(place)], 1u);
   };
   slice.ForEachAtEdges([&](float x, int) { count(x); });
   slice.Stream(loaded, [&](const Unpacked& vector, int) {
@@ -130,7 +140,7 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
   if (spoilt_or_max == ~uint64_t{0}) return false;
   nucleus.max = semantics::ValueOfKey(static_cast<uint32_t>(spoilt_or_max));
   team.Sync();
-  FindBand(team, memory.find, list, params.top_p);
+  FindBand(team, memory, params.top_p);
   const float low = guess.LeastOf(static_cast<int>(list.least));
   const float high = guess.LeastOf(static_cast<int>(list.most) + 1);
 
@@ -165,42 +175,35 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
   const uint64_t target =
       max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),
                                                   params.profile.top_p_boundary));
-  if (nucleus.band <= 0 || mass_above >= target) return false;
+  if (nucleus.band <= 0 || nucleus.band > team.threads() || mass_above >= target) return false;
 
-  // The boundary, by the first block.
-  if (team.rank() == 0) {
-    const Team block = team.Block();
-    const ListSlice band(list, nucleus.band);
-    uint64_t mass = 0;
-    band.ForEach([&](float x, int) { mass += semantics::Weight(x, nucleus.max, scale); });
-    const bool reaches = mass_above + block.Sum(mass) >= target;
-    Cut cut;
-    int32_t last = INT32_MAX;
-    if (reaches) {
-      const Found found = Find<Amount::kMass>(block, memory.find, target - mass_above, [&](auto add) {
-        band.ForEach([&](float x, int) {
-          add(semantics::OrderKey(x), 1u, semantics::Weight(x, nucleus.max, scale));
-        });
-      });
-      cut.lower = semantics::ValueOfKey(found.key);
-      const bool with_ties = params.profile.ties == Ties::kAll;
-      const int64_t ties =
-          with_ties ? found.count
-                    : semantics::TopPTiesKept(mass_above + found.above,
-                                              semantics::Weight(cut.lower, nucleus.max, scale),
-                                              found.count, target);
-      cut.ties_kept = static_cast<int32_t>(ties);
-      cut.count = static_cast<int32_t>(count_above + found.count_above) + cut.ties_kept;
-      if (ties < found.count) last = IdOfTie(block, memory.find, band, cut.lower, ties);
-    }
-    if (team.thread() == 0) {
-      memory.top_cut = cut;
-      memory.top_last = reaches ? last : -1;
+  // The boundary, by the first threads of the first block.
+  if (team.rank() == 0 && team.thread() < ThreadsToSort(nucleus.band)) {
+    const FirstThreads first = team.FirstThreads(ThreadsToSort(nucleus.band));
+    const int i = first.thread();
+    if (i < nucleus.band) list.key[i] = list.sorted[i];
+    first.SyncBlock();
+    SortTop(first, list, nucleus.band);
+    const float x = i < nucleus.band ? ValueOf(list.sorted[i]) : -INFINITY;
+    const uint64_t weight = semantics::Weight(x, nucleus.max, scale);
+    const uint64_t before = mass_above + first.SumBefore(weight);
+    const bool reaches = mass_above + first.SumOfBlock(weight) >= target;
+    int end = first.CountOfBlock(i < nucleus.band && before < target);
+    const float lower = ValueOf(list.sorted[end - 1]);
+    const int above = first.CountOfBlock(x > lower);
+    if (params.profile.ties == Ties::kAll) end = first.CountOfBlock(x >= lower);
+    if (i == 0) {
+      memory.cut = Cut{};
+      memory.cut.lower = lower;
+      memory.cut.ties_kept = end - above;
+      memory.cut.count = static_cast<int32_t>(count_above) + end;
+      memory.last_at_lower = reaches ? IdOf(list.sorted[end - 1]) : -1;
     }
   }
   team.Sync();
-  nucleus.cut = team.Of(0, &memory)->top_cut;
-  nucleus.last_at_lower = team.Of(0, &memory)->top_last;
+  const NucleusMemory& of_first = *team.Of(0, &memory);
+  nucleus.cut = of_first.cut;
+  nucleus.last_at_lower = of_first.last_at_lower;
   team.Sync();
   return nucleus.last_at_lower >= 0;
 }

@@ -1,17 +1,20 @@
-// Select, Mask and both in one: by the top of the row where that is certain, else by the
-// definition.
+// Select, Mask and both in one. The first kernel decides what the top of a row or its nucleus
+// certifies, in one read or two; the second does what is left by the definition.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
 #include "select/nucleus.cuh"
+#include "select/row_rules.cuh"
 
 namespace sluice::cuda {
 namespace {
 
+constexpr int32_t kUndecided = -1;  // the count of a Cut that the first kernel leaves to the second
+
 struct SelectArgument {
   RowsArgument rows;
-  Cut* cuts;             // null: not wanted
-  CutMass* masses;       // null: not wanted
-  const Cut* given;      // Mask: the Cuts; null: select them
+  Cut* cuts;
+  CutMass* masses;  // null: not wanted
+  bool is_given;    // Mask: the Cuts are there
   bool masks;
 };
 
@@ -37,55 +40,52 @@ __device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
   if (is_mine) elements[kept.id] = element;
 }
 
-// Whether the top decided the row.
+// In dynamic shared memory.
+struct SelectMemory {
+  TeamMemory team;
+  NucleusMemory nucleus;
+  int top_size;  // of the first block, for the others
+};
+
+// The first thread has the Cut.
 template <DType kDType>
-__device__ bool SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
-                            const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
-                            const SelectArgument& argument) {
-  const int needed = TokensNeeded(row.params);
-  if (needed == 0) return false;
-  const int listed = ListTop(team, slice, loaded, memory.top, needed);
-  if (listed <= 0) return false;
-  const bool is_sorted = listed <= team.threads();
+__device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                           const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
+                           int needed, bool masks) {
   TopSelection top = {};
+  top.cut.count = kUndecided;
+  TopList& list = memory.nucleus.list;
+  const int listed = ListTop(team, slice, loaded, list, needed);
+  if (listed <= 0) return top.cut;
   if (team.rank() == 0) {
     const Team block = team.Block();
-    if (is_sorted) {
-      const int size = PruneTop(block, memory.top, listed, needed);
-      const Team first = block.FirstThreads(ThreadsToSort(size));
-      if (first.thread() < first.threads()) {
-        top = SelectSorted(first, memory.top, size, row.params, row.key);
-      }
-    } else {
-      top = SelectListed(block, memory, listed, row.params, row.key);
+    const int size = PruneTop(block, list, listed, needed);
+    if (block.thread() == 0) memory.top_size = size;
+    const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
+    if (size <= block.threads() && first.thread() < first.threads()) {
+      top = SelectSorted(first, list, size, row.params, row.key);
     }
-    if (argument.cuts != nullptr && team.thread() == 0) argument.cuts[row.index] = top.cut;
-    if (team.thread() == 0) memory.top_cut = top.cut;
   }
-  if (!argument.masks) return true;
-  if (is_sorted) {
-    MaskToTop(team, slice, row, top.kept);
-  } else {
-    team.Sync();
-    const Cut cut = team.Of(0, &memory)->top_cut;
-    team.Sync();
-    MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
-  }
-  return true;
+  if (!masks) return top.cut;
+  team.Sync();
+  const bool is_decided = team.Of(0, &memory)->top_size <= team.threads();
+  team.Sync();
+  if (is_decided) MaskToTop(team, slice, row, top.kept);
+  return top.cut;
 }
 
-// Whether top-p alone decided the row.
 template <DType kDType>
-__device__ bool SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
-                                const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
-                                const SelectArgument& argument) {
-  if (!IsNucleusAlone(team, row.params, argument.rows.vocab)) return false;
+__device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
+                               const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
+                               bool masks) {
   NoVisitor nobody;
   Nucleus nucleus;
-  if (!SelectNucleus(team, slice, loaded, memory, row.params, nobody, nucleus)) return false;
-  if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = nucleus.cut;
-  if (argument.masks) MaskRow(row, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
-  return true;
+  if (!SelectNucleus(team, slice, loaded, memory.nucleus, row.params, nobody, nucleus)) {
+    nucleus.cut.count = kUndecided;
+  } else if (masks) {
+    MaskRow(row, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
+  }
+  return nucleus.cut;
 }
 
 template <DType kDType>
@@ -93,20 +93,38 @@ __global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argu
   extern __shared__ __align__(16) unsigned char shared[];
   SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
   const Team team(memory.team);
+  const VectorSlice<kDType> slice(team, argument.rows);
+  FirstVectors<kDType> loaded;
+  slice.LoadFirst(loaded);  // on the way while the parameters come
   const TeamRow<kDType> row(team, argument.rows);
   Cut cut;
-  if (argument.given != nullptr) {
-    cut = argument.given[row.index];
-  } else {
-    if (argument.masses == nullptr && row.HasValidParams(argument.rows.limits)) {
-      const VectorSlice<kDType> slice(team, argument.rows);
-      FirstVectors<kDType> loaded;
-      slice.LoadFirst(loaded);
-      if (SelectByTop(team, memory, row, slice, loaded, argument) ||
-          SelectByNucleus(team, memory, row, slice, loaded, argument)) {
-        return;
-      }
+  cut.count = kUndecided;
+  if (row.HasValidParams(argument.rows.limits)) {
+    if (const int needed = TokensNeeded(team, row.params); needed > 0) {
+      cut = SelectByTop(team, memory, row, slice, loaded, needed, argument.masks);
+    } else if (IsNucleusAlone(team, row.params, argument.rows.vocab)) {
+      cut = SelectByNucleus(team, memory, row, slice, loaded, argument.masks);
     }
+  }
+  if (team.IsFirstThread()) argument.cuts[row.index] = cut;
+}
+
+// In shared memory.
+struct DefinitionMemory {
+  TeamMemory team;
+  FindMemory find;
+};
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(SelectArgument argument) {
+  __shared__ DefinitionMemory memory;
+  const Team team(memory.team);
+  Cut cut = argument.cuts[RowIndex(team)];
+  const bool is_decided = !argument.is_given && argument.masses == nullptr &&
+                          cut.count != kUndecided;
+  if (is_decided) return;
+  const TeamRow<kDType> row(team, argument.rows);
+  if (!argument.is_given) {
     const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
     CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + row.index;
     if (scan.status == RowStatus::kOk) {
@@ -116,16 +134,27 @@ __global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argu
       cut = semantics::CutOfStatus(scan.status);
       if (mass != nullptr && team.IsFirstThread()) *mass = CutMass{};
     }
-    if (argument.cuts != nullptr && team.IsFirstThread()) argument.cuts[row.index] = cut;
+    team.Sync();  // everybody has read whether it is decided
+    if (team.IsFirstThread()) argument.cuts[row.index] = cut;
   }
-  if (argument.masks && cut.status == RowStatus::kOk) MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
+  if (argument.masks && cut.status == RowStatus::kOk) {
+    MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
+  }
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
-  const RowKernel kernel{ForDType(logits.dtype, SelectKernel<DType::kF32>,
-                                  SelectKernel<DType::kBf16>, SelectKernel<DType::kF16>),
-                         ShapeForRows(logits.rows), sizeof(SelectMemory)};
-  LaunchOverRows(kernel, logits.rows, &argument, stream);
+  const TeamShape shape = ShapeForRows(logits.rows);
+  if (!argument.is_given && argument.masses == nullptr) {
+    LaunchOverRows({ForDType(logits.dtype, SelectKernel<DType::kF32>, SelectKernel<DType::kBf16>,
+                             SelectKernel<DType::kF16>),
+                    shape, sizeof(SelectMemory)},
+                   logits.rows, &argument, stream);
+  }
+  LaunchOverRows({ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
+                           SelectByDefinitionKernel<DType::kBf16>,
+                           SelectByDefinitionKernel<DType::kF16>),
+                  shape, 0},
+                 logits.rows, &argument, stream);
 }
 
 }  // namespace
@@ -137,8 +166,11 @@ void Select(const LogitsView& logits, const RowParams& params, DeviceArray<Cut> 
   CheckOneARow("cuts", cuts, logits.rows);
   CheckOneARow("masses", masses, logits.rows, true);
   Launch(logits,
-         {.rows = ArgumentOf(logits, params), .cuts = cuts.data, .masses = masses.data,
-          .given = nullptr, .masks = false},
+         {.rows = ArgumentOf(logits, params),
+          .cuts = cuts.data,
+          .masses = masses.size == 0 ? nullptr : masses.data,
+          .is_given = false,
+          .masks = false},
          stream);
 }
 
@@ -146,7 +178,10 @@ void Mask(const MutableLogitsView& logits, DeviceArray<const Cut> cuts, void* st
   CheckRows(logits);
   CheckOneARow("cuts", cuts, logits.rows);
   Launch(logits,
-         {.rows = ArgumentOf(logits, {}), .cuts = nullptr, .masses = nullptr, .given = cuts.data,
+         {.rows = ArgumentOf(logits, {}),
+          .cuts = const_cast<Cut*>(cuts.data),  // not written: they are given
+          .masses = nullptr,
+          .is_given = true,
           .masks = true},
          stream);
 }
@@ -155,10 +190,13 @@ void SelectAndMask(const MutableLogitsView& logits, const RowParams& params, Dev
                    void* stream) {
   CheckRows(logits);
   CheckRowParams(params, logits.rows, false);
-  CheckOneARow("cuts", cuts, logits.rows, true);
+  CheckOneARow("cuts", cuts, logits.rows);
   Launch(logits,
-         {.rows = ArgumentOf(logits, params), .cuts = cuts.data, .masses = nullptr,
-          .given = nullptr, .masks = true},
+         {.rows = ArgumentOf(logits, params),
+          .cuts = cuts.data,
+          .masses = nullptr,
+          .is_given = false,
+          .masks = true},
          stream);
 }
 

@@ -11,26 +11,54 @@
 
 namespace sluice::cuda {
 
-// Leaves of sorted[0, size) those that can be among the first `needed`, in key[0, result), in no
-// order. By a block that is not smaller than the list.
-__device__ inline int PruneTop(const Team& block, TopList& list, int size, int needed) {
-  const int i = block.thread();
-  const uint64_t mine = i < size ? list.sorted[i] : 0;
-  if (i == 0) {
+// A probe of KeyOfRank leaves at most so many.
+__device__ inline int EnoughFor(int needed) { return needed + needed / 16 + 4; }
+
+template <int kKeys>
+__device__ int PruneTop(const Team& block, TopList& list, int size, int needed) {
+  uint64_t mine[kKeys];
+  uint32_t keys[kKeys];
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const int place = block.thread() + i * block.threads();
+    mine[i] = place < size ? list.sorted[place] : 0;
+    keys[i] = static_cast<uint32_t>(mine[i] >> 32);
+  }
+  if (block.thread() == 0) {
     list.least = ~0u;
     list.most = list.count = 0;
   }
   block.SyncBlock();
-  const uint32_t key[1] = {static_cast<uint32_t>(mine >> 32)};
-  const uint32_t least = KeyOfRank(block, list, key, needed, needed + needed / 4 + 4);
-  if (i < size && key[0] >= least) list.key[atomicAdd(&list.count, 1u)] = mine;
+  const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed, EnoughFor(needed)));
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    if (keys[i] < least) continue;
+    const uint32_t place = atomicAdd(&list.count, 1u);
+    if (place < kListCapacity) list.key[place] = mine[i];
+  }
   block.SyncBlock();
   return static_cast<int>(list.count);
 }
 
+// Leaves of sorted[0, size) those that can be among the first `needed`, in key[0, result), in no
+// order. More than the block has threads when too many are equal.
+__device__ inline int PruneTop(const Team& block, TopList& list, int size, int needed) {
+  if (size <= block.threads()) return PruneTop<1>(block, list, size, needed);
+  constexpr int kMost = kListCapacity / 512;  // of the smallest blocks
+  return PruneTop<kMost>(block, list, size, needed);
+}
+
+// How many threads sort a list of that many tokens: a power of two, because every barrier costs
+// more with more of them.
+__device__ inline int ThreadsToSort(int size) {
+  int threads = 2 * kWarpSize;
+  while (threads < size) threads *= 2;
+  return threads;
+}
+
 // Sorts key[0, size) into sorted[0, size); all differ. `first` are the first threads of a block, at
 // least `size`.
-__device__ inline void SortTop(const Team& first, TopList& list, int size) {
+__device__ inline void SortTop(const FirstThreads& first, TopList& list, int size) {
   const int thread = first.thread();
   if (size <= 4 * kWarpSize) {  // by ranks
     int width = 1;              // threads a key
@@ -88,7 +116,7 @@ struct KeptTop {
 };
 
 // The list is sorted and holds the tokens that TokensNeeded asks for.
-__device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, int size,
+__device__ inline KeptTop SelectFromTop(const FirstThreads& team, const TopList& list, int size,
                                         const SelectParams& params, const NoiseKey& noise) {
   const int i = team.thread();
   KeptTop kept;
@@ -138,7 +166,7 @@ __device__ inline KeptTop SelectFromTop(const Team& team, const TopList& list, i
   return kept;
 }
 
-__device__ inline Cut CutOfTop(const Team& team, const TopList& list, const KeptTop& kept, int size) {
+__device__ inline Cut CutOfTop(const FirstThreads& team, const TopList& list, const KeptTop& kept, int size) {
   const int i = static_cast<int>(threadIdx.x);
   const float first = ValueOf(list.sorted[kept.begin]);
   const float last = ValueOf(list.sorted[kept.end - 1]);
@@ -153,6 +181,22 @@ __device__ inline Cut CutOfTop(const Team& team, const TopList& list, const Kept
     cut.ties_dropped = kept.begin - above_first;
   }
   return cut;
+}
+
+// What the first block of the team knows of a row that was decided by its top.
+struct TopSelection {
+  Cut cut;
+  KeptTop kept;  // a token a thread
+};
+
+// By ThreadsToSort(size) threads; PruneTop has been here.
+__device__ inline TopSelection SelectSorted(const FirstThreads& first, TopList& list, int size,
+                                            const SelectParams& params, const NoiseKey& key) {
+  SortTop(first, list, size);
+  TopSelection selection;
+  selection.kept = SelectFromTop(first, list, size, params, key);
+  selection.cut = CutOfTop(first, list, selection.kept, size);
+  return selection;
 }
 
 }  // namespace sluice::cuda

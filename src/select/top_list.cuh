@@ -13,7 +13,9 @@
 namespace sluice::cuda {
 
 inline constexpr int kListCapacity = 3072;
-inline constexpr int kMostTopK = 1024;  // rarely overflows the list
+// The largest k that a list rarely overflows, and that leaves room in a block for more than k tokens
+// when they are sorted.
+__device__ inline int MostTopK(const Team& team) { return team.threads() * 15 / 16 - 8; }
 
 // In shared memory.
 struct TopList {
@@ -38,29 +40,12 @@ __device__ inline int32_t IdOf(uint64_t key) {
 }
 
 // How many tokens the parameters need the list to hold; 0: a list does not decide them.
-__device__ inline int TokensNeeded(const SelectParams& params) {
+__device__ inline int TokensNeeded(const Team& team, const SelectParams& params) {
   if (semantics::IsGreedy(params)) return 1;
   const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
   const bool whole_row = joint || params.top_n_sigma > 0 || params.typical_p < 1;
-  return !whole_row && params.top_k > 0 && params.top_k <= kMostTopK ? params.top_k : 0;
+  return !whole_row && params.top_k > 0 && params.top_k <= MostTopK(team) ? params.top_k : 0;
 }
-
-// What ListTop leaves, as a slice for the rules: for a block by itself.
-class ListSlice {
- public:
-  __device__ ListSlice(const TopList& list, int size) : list_(list), size_(size) {}
-
-  template <typename Visit>
-  __device__ void ForEach(Visit visit) const {
-    for (int i = static_cast<int>(threadIdx.x); i < size_; i += static_cast<int>(blockDim.x)) {
-      visit(ValueOf(list_.sorted[i]), IdOf(list_.sorted[i]));
-    }
-  }
-
- private:
-  const TopList& list_;
-  int size_;
-};
 
 // The largest key of a few probed that at least `rank` of the block's keys reach; the least of all
 // when there are too few. kKeys a thread.

@@ -68,7 +68,7 @@ void ExpectReference(const Rows& rows, DType dtype) {
   cuda::Mask(in_two_calls.mutable_view(), cuts, nullptr);
   EXPECT_TRUE(SameSequence(in_two_calls.row_bytes(), masked.row_bytes()));
   const DeviceBatch in_one_call(batch);
-  cuda::SelectAndMask(in_one_call.mutable_view(), on_device, {}, nullptr);
+  cuda::SelectAndMask(in_one_call.mutable_view(), on_device, cuts, nullptr);
   EXPECT_TRUE(SameSequence(in_one_call.row_bytes(), masked.row_bytes()));
 }
 
