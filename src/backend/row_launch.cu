@@ -85,11 +85,24 @@ TeamShape ShapeForRows(int64_t rows) {
   const int device = CurrentDevice();
   const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
   const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
-  // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 30 of
-  // 8 blocks fit at two blocks a processor, 66 of 2 at one.
+  // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 15 of
+  // 8 blocks fit at one block a processor, 30 at two, 66 of 2 blocks at one.
+  if (has_clusters && rows * 8 <= processors - 12) return {8, 1024};
   if (has_clusters && rows * 8 <= 2 * processors - 24) return {8, 512};
   if (has_clusters && rows * 2 <= processors) return {2, 1024};
   return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
+}
+
+TeamShape LargeShapeForRows(int64_t rows) {
+  TeamShape shape = ShapeForRows(rows);
+  shape.threads = kMostThreads;
+  return shape;
+}
+
+TeamShape WideShapeForRows(int64_t rows) {
+  const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, CurrentDevice()) >= 9;
+  if (!has_clusters) return {1, 512};
+  return {rows <= 128 ? 8 : rows <= 256 ? 4 : 2, 512};
 }
 
 }  // namespace sluice::cuda

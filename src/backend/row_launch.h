@@ -12,11 +12,13 @@ struct RowsArgument {
   int64_t stride_bytes;
   int32_t rows;
   int32_t vocab;
-  const SelectParams* params;
-  const NoiseKey* keys;  // null: NoiseKey{} for all
+  const SelectParams* params;  // null: those of a Mask, which has none
+  const NoiseKey* keys;        // null: NoiseKey{} for all
   bool has_params_per_row;
   bool has_keys_per_row;
   Limits limits;
+  SelectParams no_params = {};
+  NoiseKey no_key = {};
 };
 
 RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params);
@@ -55,6 +57,10 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
+// The same with the most threads, for rows that need them.
+TeamShape LargeShapeForRows(int64_t rows);
+// For kernels that find few of their rows undecided.
+TeamShape WideShapeForRows(int64_t rows);
 inline constexpr int kMostThreads = 1024;
 
 template <typename Argument>

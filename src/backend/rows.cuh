@@ -16,9 +16,9 @@ struct TeamRow {
       : index(RowIndex(team)),
         data(RowOf(team, rows)),
         slice(team, data, rows.vocab),
-        params(rows.params == nullptr ? SelectParams{}
+        params(rows.params == nullptr ? rows.no_params
                                       : rows.params[rows.has_params_per_row ? index : 0]),
-        key(rows.keys == nullptr ? NoiseKey{} : rows.keys[rows.has_keys_per_row ? index : 0]) {}
+        key(rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? index : 0]) {}
 
   __device__ bool HasValidParams(const Limits& limits) const {
     return semantics::AreValid(params, limits) && semantics::IsValid(key);
@@ -34,8 +34,9 @@ struct TeamRow {
   int index;
   void* data;
   RowSlice<kDType> slice;
-  SelectParams params;
-  NoiseKey key;
+  // In memory: in registers they would be in the way of all else.
+  const SelectParams& params;
+  const NoiseKey& key;
 };
 
 }  // namespace sluice::cuda

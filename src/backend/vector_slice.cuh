@@ -53,7 +53,6 @@ class VectorSlice {
   using Element = typename ElementOf<kDType>::Type;
   using Unpacked = Vector<kDType>;
   static constexpr int kElements = Unpacked::kElements;
-  static constexpr int kAtOnce = kVectorsAtOnce<kDType>;
 
   __device__ VectorSlice(const Team& team, const RowsArgument& rows)
       : row_(static_cast<const Element*>(RowOf(team, rows))) {
@@ -86,15 +85,16 @@ class VectorSlice {
   }
 
   // The first vectors: a sample of the row, and what Stream begins with.
-  __device__ void LoadFirst(FirstVectors<kDType>& loaded) const {
+  template <int kAtOnce>
+  __device__ void LoadFirst(uint4 (&loaded)[kAtOnce]) const {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
   // visit(vector, id of its first element) for the vectors of this thread, the lanes of a warp
   // together; masked vectors behind the end are among them.
-  template <typename Visit>
-  __device__ void Stream(FirstVectors<kDType>& loaded, Visit visit) const {
+  template <int kAtOnce, typename Visit>
+  __device__ void Stream(uint4 (&loaded)[kAtOnce], Visit visit) const {
 #pragma unroll 1
     for (int piece = first_; piece < end_; piece += kAtOnce) {
       uint4 next[kAtOnce];

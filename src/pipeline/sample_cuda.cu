@@ -16,6 +16,7 @@ struct SampleArgument {
   RowsArgument rows;
   DrawMethod method;
   TokenResult* results;
+  bool is_second;  // of two kernels alike: the first has decided rows
 };
 
 // In dynamic shared memory.
@@ -72,14 +73,16 @@ __device__ TokenResult SampleFromNucleus(const Team& team, SampleMemory& memory,
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SampleKernel(SampleArgument argument) {
+__global__ void __launch_bounds__(kMostThreads) SampleKernel(
+    const __grid_constant__ SampleArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
   const Team team(memory.team);
+  if (argument.is_second && argument.results[RowIndex(team)].id != kUndecided) return;
   const VectorSlice<kDType> slice(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows);
   FirstVectors<kDType> loaded;
   slice.LoadFirst(loaded);  // on the way while the parameters come
-  const TeamRow<kDType> row(team, argument.rows);
   TokenResult result;
   result.id = kUndecided;
   if (row.HasValidParams(argument.rows.limits)) {
@@ -105,7 +108,8 @@ struct DefinitionMemory {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SampleByDefinitionKernel(SampleArgument argument) {
+__global__ void __launch_bounds__(kMostThreads) SampleByDefinitionKernel(
+    const __grid_constant__ SampleArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
   if (argument.results[RowIndex(team)].id != kUndecided) return;
@@ -133,16 +137,20 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
   CheckRowParams(params, logits.rows, true);
   CheckMethod(method);
   CheckOneARow("results", results, logits.rows);
-  SampleArgument argument{ArgumentOf(logits, params), method, results.data};
-  const TeamShape shape = ShapeForRows(logits.rows);
-  LaunchOverRows({ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
-                           SampleKernel<DType::kF16>),
-                  shape, sizeof(SampleMemory)},
-                 logits.rows, &argument, stream);
+  SampleArgument argument{ArgumentOf(logits, params), method, results.data, false};
+  RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
+                            SampleKernel<DType::kF16>),
+                   ShapeForRows(logits.rows), sizeof(SampleMemory)};
+  LaunchOverRows(kernel, logits.rows, &argument, stream);
+  if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
+    argument.is_second = true;
+    kernel.shape = LargeShapeForRows(logits.rows);
+    LaunchOverRows(kernel, logits.rows, &argument, stream);
+  }
   LaunchOverRows({ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
                            SampleByDefinitionKernel<DType::kBf16>,
                            SampleByDefinitionKernel<DType::kF16>),
-                  shape, 0},
+                  WideShapeForRows(logits.rows), 0},
                  logits.rows, &argument, stream);
 }
 

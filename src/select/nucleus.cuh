@@ -35,10 +35,10 @@ struct BandGuess {
     if (bin >= kBins) return INFINITY;
     return origin + (static_cast<float>(bin) - kOctavesBelow * kBinsAnOctave) / slope;
   }
-  // The weight of a token in a bin, in units that keep the sum of a row within 64 bits.
+  // The weight of a token in a bin, in some unit. (What overflows is a guess gone wrong, no more.)
   static __device__ uint64_t WeightIn(int bin) {
     const float octave = (static_cast<float>(bin) + 0.5f) / kBinsAnOctave;
-    return static_cast<uint64_t>(exp2f(octave + 4.0f));
+    return static_cast<uint64_t>(exp2f(octave + 12.0f));
   }
 
   float slope;
@@ -62,37 +62,70 @@ struct Nucleus {
   int band;  // tokens in the first block's `sorted`: those of the band
 };
 
-// From the counts of the team, the band: the bins around the share p of the mass. list.least and
-// list.most are the first of them and the last.
-__device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p) {
-  TopList& list = memory.list;
+// The bins around the share p of the mass: list.least is the first of them, list.most the last.
+__device__ inline void FindBandInTotals(const Team& team, TopList& list, const uint32_t* totals,
+                                        float p) {
   const int share = BandGuess::kBins / team.threads();
   const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
   constexpr int kMostShare = BandGuess::kBins / 512;  // of blocks of 512 threads and more
+  uint32_t counts[kMostShare];
   uint64_t masses[kMostShare];
   uint64_t mine = 0;
 #pragma unroll
   for (int i = 0; i < kMostShare; ++i) {
     if (i >= share) continue;
-    const uint64_t count = team.SumOverBlocks(memory.bins + first - i);
-    masses[i] = count * BandGuess::WeightIn(first - i);
+    counts[i] = totals[first - i];
+    masses[i] = counts[i] * BandGuess::WeightIn(first - i);
     mine += masses[i];
   }
   const uint64_t before = team.SumBefore(mine);
   const uint64_t total = team.SumOfBlock(mine);
   const double target = static_cast<double>(p) * static_cast<double>(total);
-  const double doubt = static_cast<double>(total) / 1024;
-  double through = static_cast<double>(before);
+  // A token's weight is known to half a bin, 0.3 %. Where many tokens are in doubt for that, they are
+  // so light that their errors cancel.
+  for (const double shares : {256.0, 1024.0, 4096.0}) {
+    const double doubt = static_cast<double>(total) / shares;
+    double through = static_cast<double>(before);
+    uint32_t in_band = 0;
 #pragma unroll
-  for (int i = 0; i < kMostShare; ++i) {
-    if (i >= share) continue;
-    const double above = through;
-    through += static_cast<double>(masses[i]);
-    if (through >= target - doubt && above <= target + doubt) {
-      atomicMin(&list.least, static_cast<uint32_t>(first - i));
-      atomicMax(&list.most, static_cast<uint32_t>(first - i));
+    for (int i = 0; i < kMostShare; ++i) {
+      if (i >= share) continue;
+      const double above = through;
+      through += static_cast<double>(masses[i]);
+      if (through >= target - doubt && above <= target + doubt) {
+        atomicMin(&list.least, static_cast<uint32_t>(first - i));
+        atomicMax(&list.most, static_cast<uint32_t>(first - i));
+        in_band += counts[i];
+      }
     }
+    if (team.SumOfBlock(in_band) <= static_cast<uint32_t>(team.threads()) * 7 / 8) break;
+    if (shares == 4096.0) break;
+    if (team.thread() == 0) {
+      list.least = ~0u;
+      list.most = 0;
+    }
+    team.SyncBlock();
   }
+  team.SyncBlock();
+}
+
+// From the counts of the team, the band, in every block.
+__device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p) {
+  TopList& list = memory.list;
+  // The counts of the team go to the first block, a share of the bins by every block: neighbours at
+  // once, because other blocks are far.
+  uint32_t* totals = reinterpret_cast<uint32_t*>(list.key);
+  const int bins_a_block = BandGuess::kBins / team.blocks();
+  for (int i = team.thread(); i < bins_a_block; i += team.threads()) {
+    const int bin = team.rank() * bins_a_block + i;
+    *team.Of(0, totals + bin) = team.SumOverBlocks(memory.bins + bin);
+  }
+  team.Sync();
+  if (team.rank() == 0) FindBandInTotals(team.Block(), list, totals, p);
+  team.Sync();
+  const TopList& first = *team.Of(0, &list);
+  list.band_first = first.least;
+  list.band_last = first.most;
   team.Sync();
 }
 
@@ -141,8 +174,8 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
   nucleus.max = semantics::ValueOfKey(static_cast<uint32_t>(spoilt_or_max));
   team.Sync();
   FindBand(team, memory, params.top_p);
-  const float low = guess.LeastOf(static_cast<int>(list.least));
-  const float high = guess.LeastOf(static_cast<int>(list.most) + 1);
+  const float low = guess.LeastOf(static_cast<int>(list.band_first));
+  const float high = guess.LeastOf(static_cast<int>(list.band_last) + 1);
 
   // The second.
   visitor.Begin(nucleus.max);
@@ -160,8 +193,9 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
     see(x, id);
     if (x >= high) visitor.SeeAlone(x, id);
   });
-  slice.LoadFirst(loaded);
-  slice.Stream(loaded, [&](const Unpacked& vector, int id) {
+  uint4 again[kVectorsAtOnce<kDType> / 2];  // half of the registers for more arithmetic
+  slice.LoadFirst(again);
+  slice.Stream(again, [&](const Unpacked& vector, int id) {
 #pragma unroll
     for (int e = 0; e < Unpacked::kElements; ++e) {
       see(vector.x[e], id + e);

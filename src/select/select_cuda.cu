@@ -16,6 +16,7 @@ struct SelectArgument {
   CutMass* masses;  // null: not wanted
   bool is_given;    // Mask: the Cuts are there
   bool masks;
+  bool is_second = false;  // of two kernels alike: the first has decided rows
 };
 
 template <DType kDType>
@@ -89,14 +90,16 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SelectKernel(SelectArgument argument) {
+__global__ void __launch_bounds__(kMostThreads) SelectKernel(
+    const __grid_constant__ SelectArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
   const Team team(memory.team);
+  if (argument.is_second && argument.cuts[RowIndex(team)].count != kUndecided) return;
   const VectorSlice<kDType> slice(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows);
   FirstVectors<kDType> loaded;
   slice.LoadFirst(loaded);  // on the way while the parameters come
-  const TeamRow<kDType> row(team, argument.rows);
   Cut cut;
   cut.count = kUndecided;
   if (row.HasValidParams(argument.rows.limits)) {
@@ -116,7 +119,8 @@ struct DefinitionMemory {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(SelectArgument argument) {
+__global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(
+    const __grid_constant__ SelectArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
   Cut cut = argument.cuts[RowIndex(team)];
@@ -143,17 +147,21 @@ __global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(SelectA
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
-  const TeamShape shape = ShapeForRows(logits.rows);
   if (!argument.is_given && argument.masses == nullptr) {
-    LaunchOverRows({ForDType(logits.dtype, SelectKernel<DType::kF32>, SelectKernel<DType::kBf16>,
-                             SelectKernel<DType::kF16>),
-                    shape, sizeof(SelectMemory)},
-                   logits.rows, &argument, stream);
+    RowKernel kernel{ForDType(logits.dtype, SelectKernel<DType::kF32>, SelectKernel<DType::kBf16>,
+                              SelectKernel<DType::kF16>),
+                     ShapeForRows(logits.rows), sizeof(SelectMemory)};
+    LaunchOverRows(kernel, logits.rows, &argument, stream);
+    if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
+      argument.is_second = true;
+      kernel.shape = LargeShapeForRows(logits.rows);
+      LaunchOverRows(kernel, logits.rows, &argument, stream);
+    }
   }
   LaunchOverRows({ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
                            SelectByDefinitionKernel<DType::kBf16>,
                            SelectByDefinitionKernel<DType::kF16>),
-                  shape, 0},
+                  WideShapeForRows(logits.rows), 0},
                  logits.rows, &argument, stream);
 }
 

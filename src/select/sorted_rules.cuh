@@ -11,9 +11,6 @@
 
 namespace sluice::cuda {
 
-// A probe of KeyOfRank leaves at most so many.
-__device__ inline int EnoughFor(int needed) { return needed + needed / 16 + 4; }
-
 template <int kKeys>
 __device__ int PruneTop(const Team& block, TopList& list, int size, int needed) {
   uint64_t mine[kKeys];
@@ -29,7 +26,8 @@ __device__ int PruneTop(const Team& block, TopList& list, int size, int needed) 
     list.most = list.count = 0;
   }
   block.SyncBlock();
-  const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed, EnoughFor(needed)));
+  const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed,
+                                           min(needed + needed / 16 + 4, block.threads())));
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
     if (keys[i] < least) continue;
@@ -44,8 +42,7 @@ __device__ int PruneTop(const Team& block, TopList& list, int size, int needed) 
 // order. More than the block has threads when too many are equal.
 __device__ inline int PruneTop(const Team& block, TopList& list, int size, int needed) {
   if (size <= block.threads()) return PruneTop<1>(block, list, size, needed);
-  constexpr int kMost = kListCapacity / 512;  // of the smallest blocks
-  return PruneTop<kMost>(block, list, size, needed);
+  return size <= 3 * block.threads() ? PruneTop<3>(block, list, size, needed) : kListCapacity;
 }
 
 // How many threads sort a list of that many tokens: a power of two, because every barrier costs

@@ -15,7 +15,7 @@ namespace sluice::cuda {
 inline constexpr int kListCapacity = 3072;
 // The largest k that a list rarely overflows, and that leaves room in a block for more than k tokens
 // when they are sorted.
-__device__ inline int MostTopK(const Team& team) { return team.threads() * 15 / 16 - 8; }
+__device__ inline int MostTopK(const Team& team) { return team.threads() - 16; }
 
 // In shared memory.
 struct TopList {
@@ -27,6 +27,8 @@ struct TopList {
   uint32_t is_spoilt;              // NaN or +inf was seen
   uint32_t least;                  // of the sample, order keys
   uint32_t most;
+  uint32_t band_first;  // of a nucleus: bins
+  uint32_t band_last;
 };
 
 __device__ inline uint64_t KeyOfToken(float x, int id) {
