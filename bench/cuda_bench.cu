@@ -75,7 +75,10 @@ __global__ void ReadWriteKernel(uint4* rows, size_t vectors, uint32_t threshold)
 class Bench {
  public:
   Bench(int64_t vocab, DType dtype, int64_t rows, Distribution distribution)
-      : vocab_(vocab), dtype_(dtype), rows_(rows), bytes_(static_cast<size_t>(rows * vocab) * SizeOf(dtype)) {
+      : vocab_(vocab),
+        dtype_(dtype),
+        rows_(rows),
+        bytes_(static_cast<size_t>(rows * vocab) * SizeOf(dtype)) {
     Require(cudaStreamCreate(&stream_));
     master_ = Allocate<std::byte>(bytes_ + 64);
     logits_ = Allocate<std::byte>(bytes_ + 64);
@@ -109,10 +112,10 @@ class Bench {
     Require(cudaMemcpy(keys_, keys.data(), keys.size() * sizeof(NoiseKey), cudaMemcpyHostToDevice));
   }
   ~Bench() {
-    for (void* memory : {static_cast<void*>(master_), static_cast<void*>(logits_),
-                         static_cast<void*>(params_), static_cast<void*>(keys_),
-                         static_cast<void*>(results_), static_cast<void*>(cuts_),
-                         static_cast<void*>(largest_)}) {
+    for (void* memory :
+         {static_cast<void*>(master_), static_cast<void*>(logits_), static_cast<void*>(params_),
+          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(cuts_),
+          static_cast<void*>(largest_)}) {
       cudaFree(memory);
     }
     cudaStreamDestroy(stream_);
@@ -124,10 +127,11 @@ class Bench {
     double best = 1e30;
     for (const unsigned blocks : {1u, 2u, 4u, 8u, 16u, 64u}) {
       for (const unsigned threads : {512u, 1024u}) {
-        best = std::min(best, Microseconds([=, this] {
-          ReadKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
-              reinterpret_cast<const uint4*>(logits_), vectors_a_row(), largest_);
-        }));
+        best = std::min(
+            best, Microseconds([=, this] {
+              ReadKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
+                  reinterpret_cast<const uint4*>(logits_), vectors_a_row(), largest_);
+            }));
       }
     }
     return best;
@@ -137,10 +141,11 @@ class Bench {
     double best = 1e30;
     for (const unsigned blocks : {1u, 2u, 4u, 8u, 16u, 64u}) {
       for (const unsigned threads : {512u, 1024u}) {
-        best = std::min(best, Microseconds([=, this] {
-          ReadWriteKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
-              reinterpret_cast<uint4*>(logits_), vectors_a_row(), 0xf0000000u);
-        }));
+        best = std::min(
+            best, Microseconds([=, this] {
+              ReadWriteKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
+                  reinterpret_cast<uint4*>(logits_), vectors_a_row(), 0xf0000000u);
+            }));
       }
     }
     return best;
@@ -170,8 +175,8 @@ class Bench {
                        cudaMemcpyDeviceToHost));
     int wrong = 0;
     for (int64_t r = 0; r < count; ++r) {
-      const LogitsView row{host_[static_cast<size_t>(r) % host_.size()].data(), 1, vocab_, vocab_,
-                           dtype_, {}};
+      const LogitsView row{
+          host_[static_cast<size_t>(r) % host_.size()].data(), 1, vocab_, vocab_, dtype_, {}};
       std::vector<std::byte> workspace(SelectWorkspaceBytes(row, {}) + 64);
       const size_t misaligned = reinterpret_cast<uintptr_t>(workspace.data()) % 64;
       const NoiseKey key{7, static_cast<uint32_t>(r)};
@@ -289,7 +294,8 @@ void Run(int argc, char** argv) {
     if (flag == "--vocab") vocab = std::atoll(argv[i + 1]);
     if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
     if (flag == "--task") only.push_back(argv[i + 1]);
-    if (flag == "--dtype") dtype = std::string(argv[i + 1]) == "bfloat16" ? DType::kBf16 : DType::kF32;
+    if (flag == "--dtype")
+      dtype = std::string(argv[i + 1]) == "bfloat16" ? DType::kBf16 : DType::kF32;
     if (flag == "--distribution") {
       for (const Distribution d : kDistributions) {
         if (Name(d) == argv[i + 1]) distribution = d;
@@ -300,10 +306,11 @@ void Run(int argc, char** argv) {
   const Environment environment = ThisEnvironment();
   cudaDeviceProp device;
   Require(cudaGetDeviceProperties(&device, 0));
-  std::printf("{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-              "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-              device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-              environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
+  std::printf(
+      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
+      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
+      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
+      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
   const char* separator = "\n";
   for (const int64_t rows : batches) {
     Bench bench(vocab, dtype, rows, distribution);
@@ -316,13 +323,13 @@ void Run(int argc, char** argv) {
       const double us = task.masks ? bench.MaskTime(params) : bench.Sample(params);
       const int wrong = task.masks ? 0 : bench.WrongRows(params, 16);
       const double floor = task.masks ? read_write : read;
-      std::printf("%s{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
-                  "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
-                  "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s}",
-                  separator, task.name, std::string(Name(dtype)).c_str(),
-                  static_cast<long long>(vocab), static_cast<long long>(rows),
-                  std::string(Name(distribution)).c_str(), us * 1e3, floor * 1e3, us / floor,
-                  wrong == 0 ? "true" : "false");
+      std::printf(
+          "%s{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
+          "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
+          "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s}",
+          separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
+          static_cast<long long>(rows), std::string(Name(distribution)).c_str(), us * 1e3,
+          floor * 1e3, us / floor, wrong == 0 ? "true" : "false");
       std::fprintf(stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d\n",
                    task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
                    static_cast<long long>(rows), us, floor, us / floor, wrong);

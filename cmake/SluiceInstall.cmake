@@ -5,7 +5,11 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sluice ${PROJECT_BINARY_DIR}/inc
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(TARGETS sluice_core sluice_c sluice_c_static EXPORT SluiceTargets
+set(cuda_targets)
+if(SLUICE_CUDA)
+  set(cuda_targets sluice_cuda)
+endif()
+install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} EXPORT SluiceTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

@@ -27,12 +27,11 @@ __device__ int32_t IdOfTie(const Team& team, FindMemory& memory, const Slice& sl
   uint64_t ties = 0;
   slice.ForEach([&](float x, int) { ties += x == value ? 1 : 0; });
   if (static_cast<uint64_t>(n) > team.Sum(ties)) return INT32_MAX;
-  const Found found =
-      Find<Amount::kCount>(team, memory, static_cast<uint64_t>(n), [&](auto add) {
-        slice.ForEach([&](float x, int id) {
-          if (x == value) add(~static_cast<uint32_t>(id), 1u, 0u);
-        });
-      });
+  const Found found = Find<Amount::kCount>(team, memory, static_cast<uint64_t>(n), [&](auto add) {
+    slice.ForEach([&](float x, int id) {
+      if (x == value) add(~static_cast<uint32_t>(id), 1u, 0u);
+    });
+  });
   return static_cast<int32_t>(~found.key);
 }
 

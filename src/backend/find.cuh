@@ -30,11 +30,11 @@ struct Found {
 
 enum class Amount { kCount, kMass };
 
-// Behind a Sync: the bin in which the amount reaches the target, by every block for itself. A thread
-// has some neighbouring bins, the first thread the largest keys. found: what is known so far.
+// Behind a Sync: the bin in which the amount reaches the target, by every block for itself. A
+// thread has some neighbouring bins, the first thread the largest keys. found: what is known so
+// far.
 template <Amount kAmount>
-__device__ void FindBin(const Team& team, FindMemory& memory, uint64_t target,
-                                     const Found& found) {
+__device__ void FindBin(const Team& team, FindMemory& memory, uint64_t target, const Found& found) {
   auto amount_of = [&](uint32_t bin, uint32_t count) -> uint64_t {
     if constexpr (kAmount == Amount::kCount) return count;
     uint64_t mass = 0;
@@ -78,7 +78,8 @@ __device__ void FindBin(const Team& team, FindMemory& memory, uint64_t target,
 }
 
 // visit(add) calls add(key, count, mass) for the elements of this thread; counts of an element that
-// stands for several are added up, and so is its mass. target: from 1 to the amount of all elements.
+// stands for several are added up, and so is its mass. target: from 1 to the amount of all
+// elements.
 template <Amount kAmount, typename Visit>
 __device__ Found Find(const Team& team, FindMemory& memory, uint64_t target, Visit visit) {
   constexpr bool kByMass = kAmount == Amount::kMass;

@@ -5,7 +5,8 @@
 
 namespace sluice::cuda {
 
-// 16 bytes that nobody reads again soon and nobody writes during the kernel: past L1.
+// 16 bytes that nobody reads again soon, past L1. Whoever writes them in the same kernel does so
+// behind the last such load of them.
 __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

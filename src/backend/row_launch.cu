@@ -1,8 +1,8 @@
-#include "backend/row_launch.h"
-
 #include <cuda_runtime.h>
 
 #include <string>
+
+#include "backend/row_launch.h"
 
 namespace sluice::cuda {
 namespace {
@@ -45,7 +45,8 @@ void CheckRows(const LogitsView& logits) {
   CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 16);  // a row may have 16 blocks
   const int device = CurrentDevice();
   if (logits.device.index != device) {
-    throw Error(ErrorCode::kInvalidType, "logits.device.index", ToText(int64_t{logits.device.index}),
+    throw Error(ErrorCode::kInvalidType, "logits.device.index",
+                ToText(int64_t{logits.device.index}),
                 "the current device, " + ToText(int64_t{device}));
   }
 }
@@ -102,7 +103,7 @@ TeamShape LargeShapeForRows(int64_t rows) {
 TeamShape WideShapeForRows(int64_t rows) {
   const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, CurrentDevice()) >= 9;
   if (!has_clusters) return {1, 512};
-  return {rows <= 128 ? 8 : rows <= 256 ? 4 : 2, 512};
+  return {rows <= 32 ? 8 : 2, 512};
 }
 
 }  // namespace sluice::cuda

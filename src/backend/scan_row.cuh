@@ -26,8 +26,8 @@ __device__ semantics::RowScan ScanRow(const Team& team, const Slice& slice) {
   semantics::RowScan scan;
   scan.support = static_cast<int64_t>(team.Sum(support));
   scan.max = semantics::ValueOfKey(static_cast<uint32_t>(team.Max(max_key)));
-  scan.status = scan.support == 0 ? RowStatus::kEmptySupport
-                                  : static_cast<RowStatus>(team.Max(worst));
+  scan.status =
+      scan.support == 0 ? RowStatus::kEmptySupport : static_cast<RowStatus>(team.Max(worst));
   return scan;
 }
 

@@ -116,6 +116,41 @@ class VectorSlice {
     if (lane_ < tail_) visit(Widen<kDType>(row_[id]), id);
   }
 
+  // Writes -inf to what `keeps(x, id)` is false for. row: the one that it was made from.
+  template <typename Keeps>
+  __device__ void MaskUnless(void* row, Keeps keeps) const {
+    constexpr int kBits = 8 * sizeof(Element);
+    const uint32_t ones = kBits == 32 ? ~0u : 0xffffu;
+    Element* elements = static_cast<Element*>(row);
+    uint4* vectors = reinterpret_cast<uint4*>(elements + head_);
+    const uint4 masked = Unpacked::OfMasked();
+    uint4 loaded[kVectorsAtOnce<kDType>];
+    LoadFirst(loaded);
+#pragma unroll 1
+    for (int first = first_; first < end_; first += kVectorsAtOnce<kDType>) {
+#pragma unroll
+      for (int i = 0; i < kVectorsAtOnce<kDType>; ++i) {
+        const int piece = first + i;
+        const int vector = piece * kWarpSize + lane_;
+        uint32_t words[4] = {loaded[i].x, loaded[i].y, loaded[i].z, loaded[i].w};
+        const Unpacked unpacked(loaded[i]);
+        loaded[i] = Load(piece + kVectorsAtOnce<kDType>);
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          if (keeps(unpacked.x[e], FirstId(piece) + e)) continue;
+          const uint32_t here = ones << (kBits * e % 32);
+          words[kBits * e / 32] = (words[kBits * e / 32] & ~here) | (masked.x & here);
+        }
+        if (piece < end_ && vector < vectors_) {
+          vectors[vector] = {words[0], words[1], words[2], words[3]};
+        }
+      }
+    }
+    ForEachAtEdges([&](float x, int id) {
+      if (!keeps(x, id)) elements[id] = MaskedElement<kDType>();
+    });
+  }
+
   // Writes -inf to everything that is this thread's. row: the one that it was made from.
   __device__ void MaskAll(void* row) const {
     Element* elements = static_cast<Element*>(row);

@@ -14,8 +14,8 @@ struct DrawArgument {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) DrawKernel(
-    const __grid_constant__ DrawArgument argument) {
+__global__ void __launch_bounds__(kMostThreads)
+    DrawKernel(const __grid_constant__ DrawArgument argument) {
   __shared__ TeamMemory team_memory;
   __shared__ FindMemory find_memory;
   const Team team(team_memory);

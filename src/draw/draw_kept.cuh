@@ -13,15 +13,15 @@ struct KeptToken {
 };
 
 // The thread whose token the draw takes. `weights` and `ids`: shared memory, an element a thread.
-__device__ inline int WinnerOfKept(const FirstThreads& team, const KeptToken& token, float max, float scale,
-                                   DrawMethod method, const NoiseKey& key, uint64_t* weights,
-                                   int32_t* ids) {
+__device__ inline int WinnerOfKept(const FirstThreads& team, const KeptToken& token, float max,
+                                   float scale, DrawMethod method, const NoiseKey& key,
+                                   uint64_t* weights, int32_t* ids) {
   const uint32_t place = ~static_cast<uint32_t>(team.thread());  // the first of equals is largest
   if (method == DrawMethod::kGumbel) {
     uint64_t score = 0;
     if (token.is_kept) {
-      const float g = semantics::Gumbel(
-          semantics::NoiseBits(key, semantics::GumbelStream(key), token.id));
+      const float g =
+          semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), token.id));
       const float sum = semantics::LogWeight(token.x, max, scale) + g;
       score = static_cast<uint64_t>(semantics::OrderKey(sum)) << 32 | place;
     }

@@ -25,8 +25,7 @@ struct BestToken {
 // -1 when no thread has seen a token.
 __device__ inline int32_t IdOfBest(const Team& team, const BestToken& mine) {
   const uint64_t best = team.Max(mine.score_and_value);
-  const uint64_t complement =
-      team.Max(mine.score_and_value == best ? mine.id_complement : 0);
+  const uint64_t complement = team.Max(mine.score_and_value == best ? mine.id_complement : 0);
   return best == 0 ? -1 : static_cast<int32_t>(~static_cast<uint32_t>(complement));
 }
 

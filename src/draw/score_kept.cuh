@@ -44,8 +44,8 @@ class KeptScorer {
     __syncwarp();
     size_ -= kWarpSize;
     Score(queue_.x[size_ + lane], queue_.id[size_ + lane]);
-    floor_ = semantics::ValueOfKey(__reduce_max_sync(
-        ~0u, max(static_cast<uint32_t>(best_.score_and_value >> 32), kLeastKey)));
+    floor_ = semantics::ValueOfKey(
+        __reduce_max_sync(~0u, max(static_cast<uint32_t>(best_.score_and_value >> 32), kLeastKey)));
     __syncwarp();
   }
 

@@ -2,6 +2,7 @@
 // in one read or two; the second does what is left by the definition. A kernel is cold when it
 // starts, so the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
+#include "draw/draw_all.cuh"
 #include "draw/draw_kept.cuh"
 #include "draw/score_kept.cuh"
 #include "select/nucleus.cuh"
@@ -26,8 +27,14 @@ struct SampleMemory {
   ScoreQueue queues[kMostWarps];
 };
 
+__device__ bool HasNoFilter(const SelectParams& params, int vocab) {
+  return !semantics::IsGreedy(params) && (params.top_k <= 0 || params.top_k >= vocab) &&
+         params.top_p == 1 && params.min_p == 0 && params.top_n_sigma == 0 &&
+         params.typical_p == 1 && params.xtc_probability == 0;
+}
+
 // By the first block alone; its first thread has the result.
-__device__ TokenResult SampleFromTop(const Team& block, TopList& list, int listed, int needed,
+__device__ TokenResult SampleFromTop(const Team& block, TokenList& list, int listed, int needed,
                                      DrawMethod method, const SelectParams& params,
                                      const NoiseKey& key) {
   TokenResult result;
@@ -40,9 +47,8 @@ __device__ TokenResult SampleFromTop(const Team& block, TopList& list, int liste
   const float scale = semantics::ScalesOf(params).draw;
   uint64_t* weights = list.key;  // what was there is sorted
   int32_t* ids = reinterpret_cast<int32_t*>(list.key + first.threads());
-  const int winner =
-      WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.kept.max, scale, method,
-                   key, weights, ids);
+  const int winner = WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.kept.max,
+                                  scale, method, key, weights, ids);
   result.cut = top.cut;
   result.id = IdOf(list.sorted[winner]);
   return result;
@@ -73,8 +79,8 @@ __device__ TokenResult SampleFromNucleus(const Team& team, SampleMemory& memory,
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SampleKernel(
-    const __grid_constant__ SampleArgument argument) {
+__global__ void __launch_bounds__(kMostThreads)
+    SampleKernel(const __grid_constant__ SampleArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
   const Team team(memory.team);
@@ -96,6 +102,14 @@ __global__ void __launch_bounds__(kMostThreads) SampleKernel(
     } else if (argument.method == DrawMethod::kGumbel &&
                IsNucleusAlone(team, row.params, argument.rows.vocab)) {
       result = SampleFromNucleus(team, memory, row, slice, loaded);
+    } else if (argument.method == DrawMethod::kGumbel &&
+               HasNoFilter(row.params, argument.rows.vocab)) {
+      const DrawnFromAll drawn = DrawFromAll(team, slice, loaded, memory.nucleus.list,
+                                             semantics::ScalesOf(row.params).draw, row.key);
+      if (drawn.id >= 0) {
+        result.id = drawn.id;
+        result.cut = drawn.cut;
+      }
     }
   }
   if (team.IsFirstThread()) argument.results[row.index] = result;
@@ -108,8 +122,8 @@ struct DefinitionMemory {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SampleByDefinitionKernel(
-    const __grid_constant__ SampleArgument argument) {
+__global__ void __launch_bounds__(kMostThreads)
+    SampleByDefinitionKernel(const __grid_constant__ SampleArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
   if (argument.results[RowIndex(team)].id != kUndecided) return;
@@ -147,11 +161,11 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
     kernel.shape = LargeShapeForRows(logits.rows);
     LaunchOverRows(kernel, logits.rows, &argument, stream);
   }
-  LaunchOverRows({ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
-                           SampleByDefinitionKernel<DType::kBf16>,
-                           SampleByDefinitionKernel<DType::kF16>),
-                  WideShapeForRows(logits.rows), 0},
-                 logits.rows, &argument, stream);
+  LaunchOverRows(
+      {ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
+                SampleByDefinitionKernel<DType::kBf16>, SampleByDefinitionKernel<DType::kF16>),
+       WideShapeForRows(logits.rows), 0},
+      logits.rows, &argument, stream);
 }
 
 }  // namespace sluice::cuda

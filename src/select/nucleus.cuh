@@ -19,7 +19,7 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
 struct BandGuess {
   static constexpr int kBins = 4096;
   static constexpr float kBinsAnOctave = 128.0f;
-  static constexpr float kOctavesBelow = 20.0f;
+  static constexpr float kOctavesBelow = 12.0f;  // of 32; outliers are above
 
   __device__ BandGuess(float sampled_max, float scale)
       : slope(scale * kBinsAnOctave),
@@ -48,7 +48,7 @@ struct BandGuess {
 
 // In shared memory.
 struct NucleusMemory {
-  TopList list;
+  TokenList list;
   uint32_t bins[BandGuess::kBins];
   // Of the first block, for the others.
   Cut cut;
@@ -63,7 +63,7 @@ struct Nucleus {
 };
 
 // The bins around the share p of the mass: list.least is the first of them, list.most the last.
-__device__ inline void FindBandInTotals(const Team& team, TopList& list, const uint32_t* totals,
+__device__ inline void FindBandInTotals(const Team& team, TokenList& list, const uint32_t* totals,
                                         float p) {
   const int share = BandGuess::kBins / team.threads();
   const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
@@ -81,8 +81,8 @@ __device__ inline void FindBandInTotals(const Team& team, TopList& list, const u
   const uint64_t before = team.SumBefore(mine);
   const uint64_t total = team.SumOfBlock(mine);
   const double target = static_cast<double>(p) * static_cast<double>(total);
-  // A token's weight is known to half a bin, 0.3 %. Where many tokens are in doubt for that, they are
-  // so light that their errors cancel.
+  // A token's weight is known to half a bin, 0.3 %. Where many tokens are in doubt for that, they
+  // are so light that their errors cancel.
   for (const double shares : {256.0, 1024.0, 4096.0}) {
     const double doubt = static_cast<double>(total) / shares;
     double through = static_cast<double>(before);
@@ -111,7 +111,7 @@ __device__ inline void FindBandInTotals(const Team& team, TopList& list, const u
 
 // From the counts of the team, the band, in every block.
 __device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p) {
-  TopList& list = memory.list;
+  TokenList& list = memory.list;
   // The counts of the team go to the first block, a share of the bins by every block: neighbours at
   // once, because other blocks are far.
   uint32_t* totals = reinterpret_cast<uint32_t*>(list.key);
@@ -123,7 +123,7 @@ __device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p
   team.Sync();
   if (team.rank() == 0) FindBandInTotals(team.Block(), list, totals, p);
   team.Sync();
-  const TopList& first = *team.Of(0, &list);
+  const TokenList& first = *team.Of(0, &list);
   list.band_first = first.least;
   list.band_last = first.most;
   team.Sync();
@@ -134,10 +134,10 @@ __device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p
 // whether it lies above the band; the edges of the row come lane by lane to on_edge(x, id).
 template <DType kDType, class Visitor>
 __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
-                              FirstVectors<kDType>& loaded, NucleusMemory& memory, const SelectParams& params, Visitor& visitor,
-                              Nucleus& nucleus) {
+                              FirstVectors<kDType>& loaded, NucleusMemory& memory,
+                              const SelectParams& params, Visitor& visitor, Nucleus& nucleus) {
   using Unpacked = Vector<kDType>;
-  TopList& list = memory.list;
+  TokenList& list = memory.list;
   const float scale = semantics::ScalesOf(params).filter;
   Clear(team, list);
   for (int bin = team.thread(); bin < BandGuess::kBins; bin += team.threads()) {
@@ -150,8 +150,8 @@ __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice
 #pragma unroll
     for (int e = 0; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);
   }
-  const float sampled = semantics::ValueOfKey(
-      static_cast<uint32_t>(team.Max(semantics::OrderKey(largest))));
+  const float sampled =
+      semantics::ValueOfKey(static_cast<uint32_t>(team.Max(semantics::OrderKey(largest))));
   if (!(sampled > -INFINITY && sampled < INFINITY)) return false;
   const BandGuess guess(sampled, scale);
 

@@ -7,8 +7,8 @@
 
 #include "backend/find.cuh"
 #include "semantics/cut.h"
-#include "semantics/select.h"
 #include "semantics/row_status.h"
+#include "semantics/select.h"
 
 namespace sluice::cuda {
 
@@ -177,10 +177,9 @@ class RowRules {
     auto surprise_of = [&](float x) {
       return semantics::Surprise(semantics::LogWeight(x, max_, scale_));
     };
-    kept.KeepFrom(semantics::LeastValue(semantics::kLowestValue, max_,
-                                        [&](float x) {
-                                          return WeightOf(x) > 0 && surprise_of(x) <= mean + key;
-                                        }),
+    kept.KeepFrom(semantics::LeastValue(
+                      semantics::kLowestValue, max_,
+                      [&](float x) { return WeightOf(x) > 0 && surprise_of(x) <= mean + key; }),
                   kAllTies);
     if (surprise_of(max_) < mean - key) {
       kept.above = semantics::LeastValue(semantics::kLowestValue, max_,
@@ -203,17 +202,15 @@ class RowRules {
                             uint64_t* margin) const {
     const uint64_t total = MassOf(measured);
     const uint64_t target = semantics::TargetMass(params_.top_p, total);
-    const uint64_t exclusive =
-        semantics::ExclusiveTarget(target, params_.profile.top_p_boundary);
+    const uint64_t exclusive = semantics::ExclusiveTarget(target, params_.profile.top_p_boundary);
     uint64_t before = 0, through = total;
     if (exclusive <= total) {
       const Found found = FindValue<Amount::kMass>(measured, exclusive == 0 ? 1 : exclusive);
       const float value = semantics::ValueOfKey(found.key);
       const uint64_t weight = WeightOf(value);
       const bool all = params_.profile.ties == Ties::kAll;
-      const int64_t ties = all ? found.count
-                               : semantics::TopPTiesKept(found.above, weight, found.count,
-                                                         exclusive);
+      const int64_t ties =
+          all ? found.count : semantics::TopPTiesKept(found.above, weight, found.count, exclusive);
       kept.KeepFrom(value, static_cast<int32_t>(ties));
       through = found.above + static_cast<uint64_t>(ties) * weight;
       before = through - weight;

@@ -20,11 +20,8 @@ struct SelectArgument {
 };
 
 template <DType kDType>
-__device__ void MaskRow(const TeamRow<kDType>& row, const CutIds& ids) {
-  auto* elements = static_cast<typename RowSlice<kDType>::Element*>(row.data);
-  row.slice.ForEach([&](float x, int id) {
-    if (!ids.Keeps(x, id)) elements[id] = MaskedElement<kDType>();
-  });
+__device__ void MaskRow(const VectorSlice<kDType>& slice, void* row, const CutIds& ids) {
+  slice.MaskUnless(row, [&](float x, int id) { return ids.Keeps(x, id); });
 }
 
 // By the whole team, of which the first block has the selection. The top is a list of tokens, so
@@ -55,7 +52,7 @@ __device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow
                            int needed, bool masks) {
   TopSelection top = {};
   top.cut.count = kUndecided;
-  TopList& list = memory.nucleus.list;
+  TokenList& list = memory.nucleus.list;
   const int listed = ListTop(team, slice, loaded, list, needed);
   if (listed <= 0) return top.cut;
   if (team.rank() == 0) {
@@ -84,14 +81,14 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   if (!SelectNucleus(team, slice, loaded, memory.nucleus, row.params, nobody, nucleus)) {
     nucleus.cut.count = kUndecided;
   } else if (masks) {
-    MaskRow(row, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
+    MaskRow(slice, row.data, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
   }
   return nucleus.cut;
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SelectKernel(
-    const __grid_constant__ SelectArgument argument) {
+__global__ void __launch_bounds__(kMostThreads)
+    SelectKernel(const __grid_constant__ SelectArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
   const Team team(memory.team);
@@ -119,13 +116,13 @@ struct DefinitionMemory {
 };
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(
-    const __grid_constant__ SelectArgument argument) {
+__global__ void __launch_bounds__(kMostThreads)
+    SelectByDefinitionKernel(const __grid_constant__ SelectArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
   Cut cut = argument.cuts[RowIndex(team)];
-  const bool is_decided = !argument.is_given && argument.masses == nullptr &&
-                          cut.count != kUndecided;
+  const bool is_decided =
+      !argument.is_given && argument.masses == nullptr && cut.count != kUndecided;
   if (is_decided) return;
   const TeamRow<kDType> row(team, argument.rows);
   if (!argument.is_given) {
@@ -142,7 +139,8 @@ __global__ void __launch_bounds__(kMostThreads) SelectByDefinitionKernel(
     if (team.IsFirstThread()) argument.cuts[row.index] = cut;
   }
   if (argument.masks && cut.status == RowStatus::kOk) {
-    MaskRow(row, ResolveTies(team, memory.find, row.slice, cut));
+    MaskRow(VectorSlice<kDType>(team, argument.rows), row.data,
+            ResolveTies(team, memory.find, row.slice, cut));
   }
 }
 
@@ -158,11 +156,11 @@ void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
       LaunchOverRows(kernel, logits.rows, &argument, stream);
     }
   }
-  LaunchOverRows({ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
-                           SelectByDefinitionKernel<DType::kBf16>,
-                           SelectByDefinitionKernel<DType::kF16>),
-                  WideShapeForRows(logits.rows), 0},
-                 logits.rows, &argument, stream);
+  LaunchOverRows(
+      {ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
+                SelectByDefinitionKernel<DType::kBf16>, SelectByDefinitionKernel<DType::kF16>),
+       WideShapeForRows(logits.rows), 0},
+      logits.rows, &argument, stream);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace sluice::cuda {
 
 template <int kKeys>
-__device__ int PruneTop(const Team& block, TopList& list, int size, int needed) {
+__device__ int PruneTop(const Team& block, TokenList& list, int size, int needed) {
   uint64_t mine[kKeys];
   uint32_t keys[kKeys];
 #pragma unroll
@@ -26,8 +26,8 @@ __device__ int PruneTop(const Team& block, TopList& list, int size, int needed) 
     list.most = list.count = 0;
   }
   block.SyncBlock();
-  const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed,
-                                           min(needed + needed / 16 + 4, block.threads())));
+  const uint32_t least =
+      max(1u, KeyOfRank(block, list, keys, needed, min(needed + needed / 16 + 4, block.threads())));
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
     if (keys[i] < least) continue;
@@ -40,7 +40,7 @@ __device__ int PruneTop(const Team& block, TopList& list, int size, int needed) 
 
 // Leaves of sorted[0, size) those that can be among the first `needed`, in key[0, result), in no
 // order. More than the block has threads when too many are equal.
-__device__ inline int PruneTop(const Team& block, TopList& list, int size, int needed) {
+__device__ inline int PruneTop(const Team& block, TokenList& list, int size, int needed) {
   if (size <= block.threads()) return PruneTop<1>(block, list, size, needed);
   return size <= 3 * block.threads() ? PruneTop<3>(block, list, size, needed) : kListCapacity;
 }
@@ -55,7 +55,7 @@ __device__ inline int ThreadsToSort(int size) {
 
 // Sorts key[0, size) into sorted[0, size); all differ. `first` are the first threads of a block, at
 // least `size`.
-__device__ inline void SortTop(const FirstThreads& first, TopList& list, int size) {
+__device__ inline void SortTop(const FirstThreads& first, TokenList& list, int size) {
   const int thread = first.thread();
   if (size <= 4 * kWarpSize) {  // by ranks
     int width = 1;              // threads a key
@@ -101,9 +101,9 @@ __device__ inline void SortTop(const FirstThreads& first, TopList& list, int siz
 
 // What is kept of the sorted top: the tokens of the threads from `begin` to before `end`.
 struct KeptTop {
-  float x;      // this thread's token
+  float x;  // this thread's token
   int32_t id;
-  float max;    // of the row
+  float max;  // of the row
   int begin;
   int end;
 
@@ -113,7 +113,7 @@ struct KeptTop {
 };
 
 // The list is sorted and holds the tokens that TokensNeeded asks for.
-__device__ inline KeptTop SelectFromTop(const FirstThreads& team, const TopList& list, int size,
+__device__ inline KeptTop SelectFromTop(const FirstThreads& team, const TokenList& list, int size,
                                         const SelectParams& params, const NoiseKey& noise) {
   const int i = team.thread();
   KeptTop kept;
@@ -148,9 +148,9 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const TopList&
     const uint64_t mine = i < kept.end ? weight : 0;
     const uint64_t before = team.SumBefore(mine);
     const uint64_t target = semantics::TargetMass(params.top_p, team.SumOfBlock(mine));
-    const int end = max(1, team.CountOfBlock(i < kept.end &&
-                                               semantics::TopPKeeps(before, target,
-                                                                    profile.top_p_boundary)));
+    const int end =
+        max(1, team.CountOfBlock(i < kept.end &&
+                                 semantics::TopPKeeps(before, target, profile.top_p_boundary)));
     kept.end = with_ties ? end_with_ties(end, kept.end) : end;
   }
   if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) apply_min_p();
@@ -163,7 +163,8 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const TopList&
   return kept;
 }
 
-__device__ inline Cut CutOfTop(const FirstThreads& team, const TopList& list, const KeptTop& kept, int size) {
+__device__ inline Cut CutOfTop(const FirstThreads& team, const TokenList& list, const KeptTop& kept,
+                               int size) {
   const int i = static_cast<int>(threadIdx.x);
   const float first = ValueOf(list.sorted[kept.begin]);
   const float last = ValueOf(list.sorted[kept.end - 1]);
@@ -187,7 +188,7 @@ struct TopSelection {
 };
 
 // By ThreadsToSort(size) threads; PruneTop has been here.
-__device__ inline TopSelection SelectSorted(const FirstThreads& first, TopList& list, int size,
+__device__ inline TopSelection SelectSorted(const FirstThreads& first, TokenList& list, int size,
                                             const SelectParams& params, const NoiseKey& key) {
   SortTop(first, list, size);
   TopSelection selection;

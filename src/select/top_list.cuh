@@ -6,40 +6,16 @@
 // listed tokens reach the largest threshold of the team, or the thresholds left nothing out.
 #pragma once
 
+#include "backend/token_list.cuh"
 #include "backend/vector_slice.cuh"
 #include "semantics/order.h"
 #include "semantics/temperature.h"
 
 namespace sluice::cuda {
 
-inline constexpr int kListCapacity = 3072;
-// The largest k that a list rarely overflows, and that leaves room in a block for more than k tokens
-// when they are sorted.
+// The largest k that a list rarely overflows, and that leaves room in a block for more than k
+// tokens when they are sorted.
 __device__ inline int MostTopK(const Team& team) { return team.threads() - 16; }
-
-// In shared memory.
-struct TopList {
-  uint64_t key[kListCapacity];     // order key of the value, then the complement of the id
-  uint64_t sorted[kListCapacity];  // of the first block: the keys of the whole team
-  uint32_t count;                  // at the capacity or above: not all of them
-  uint32_t gathered;               // of the first block: keys of the whole team
-  uint32_t threshold;              // order key
-  uint32_t is_spoilt;              // NaN or +inf was seen
-  uint32_t least;                  // of the sample, order keys
-  uint32_t most;
-  uint32_t band_first;  // of a nucleus: bins
-  uint32_t band_last;
-};
-
-__device__ inline uint64_t KeyOfToken(float x, int id) {
-  return static_cast<uint64_t>(semantics::OrderKey(x)) << 32 | ~static_cast<uint32_t>(id);
-}
-__device__ inline float ValueOf(uint64_t key) {
-  return semantics::ValueOfKey(static_cast<uint32_t>(key >> 32));
-}
-__device__ inline int32_t IdOf(uint64_t key) {
-  return static_cast<int32_t>(~static_cast<uint32_t>(key));
-}
 
 // How many tokens the parameters need the list to hold; 0: a list does not decide them.
 __device__ inline int TokensNeeded(const Team& team, const SelectParams& params) {
@@ -52,7 +28,7 @@ __device__ inline int TokensNeeded(const Team& team, const SelectParams& params)
 // The largest key of a few probed that at least `rank` of the block's keys reach; the least of all
 // when there are too few. kKeys a thread.
 template <int kKeys>
-__device__ uint32_t KeyOfRank(const Team& team, TopList& list, const uint32_t (&keys)[kKeys],
+__device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t (&keys)[kKeys],
                               int rank, int enough) {
   uint32_t least = keys[0], most = keys[0];
 #pragma unroll
@@ -85,51 +61,12 @@ __device__ uint32_t KeyOfRank(const Team& team, TopList& list, const uint32_t (&
   return low;
 }
 
-__device__ inline void Push(TopList& list, float x, int id) {
-  if (*static_cast<volatile uint32_t*>(&list.count) >= kListCapacity) return;
-  const uint32_t place = atomicAdd(&list.count, 1u);
-  if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
-}
-
-// Behind a Sync: the listed tokens of the team whose order keys reach `least` go to the first
-// block's `sorted`. The number of them, or -1 when something is missing or spoilt.
-__device__ inline int Gather(const Team& team, TopList& list, uint32_t least) {
-  const bool is_bad = team.ReduceBlocks(
-                          0,
-                          [&](int r) {
-                            const TopList& other = *team.Of(r, &list);
-                            return other.is_spoilt != 0 || other.count >= kListCapacity ? 1 : 0;
-                          },
-                          [](int a, int b) { return a | b; }) != 0;
-  TopList& first = *team.Of(0, &list);
-  if (!is_bad) {
-    for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
-         i += static_cast<uint32_t>(team.threads())) {
-      if (list.key[i] >> 32 < least) continue;
-      const uint32_t place = atomicAdd(&first.gathered, 1u);
-      if (place < kListCapacity) first.sorted[place] = list.key[i];
-    }
-  }
-  team.Sync();
-  const uint32_t gathered = first.gathered;
-  if (team.blocks() > 1) team.Sync();  // the first block may leave before others have read
-  return is_bad || gathered > kListCapacity ? -1 : static_cast<int>(gathered);
-}
-
-// Before the first Push, with a barrier behind it.
-__device__ inline void Clear(const Team& team, TopList& list) {
-  if (team.thread() == 0) {
-    list.count = list.gathered = list.is_spoilt = list.most = 0;
-    list.least = ~0u;
-  }
-}
-
 // The list of one row. All threads of the team call it and get the same answer: the number of
 // tokens, in the first block's `sorted`, in no order yet; or -1 when the row has to be selected
 // otherwise. 0 is a row without support.
 template <DType kDType>
 __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice,
-                       FirstVectors<kDType>& loaded, TopList& list, int needed) {
+                       FirstVectors<kDType>& loaded, TokenList& list, int needed) {
   using Unpacked = Vector<kDType>;
   constexpr int kAtOnce = kVectorsAtOnce<kDType>;
   Clear(team, list);
@@ -178,7 +115,8 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice,
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 
-  // The first block gets what is complete: no block left out anything from the largest threshold on.
+  // The first block gets what is complete: no block left out anything from the largest threshold
+  // on.
   const uint32_t largest = team.ReduceBlocks(
       0u, [&](int r) { return team.Of(r, &list)->threshold; },
       [](uint32_t a, uint32_t b) { return max(a, b); });

@@ -7,8 +7,8 @@ namespace {
 
 // Nothing here is launched, so the pointers are never followed; the good call has no rows.
 struct Call {
-  LogitsView logits = {reinterpret_cast<const float*>(256), 0, 8, 8, DType::kF32,
-                       {DeviceKind::kCuda, 0}};
+  LogitsView logits = {
+      reinterpret_cast<const float*>(256), 0, 8, 8, DType::kF32, {DeviceKind::kCuda, 0}};
   cuda::RowParams params = {{reinterpret_cast<const SelectParams*>(256), 1},
                             {reinterpret_cast<const NoiseKey*>(256), 1}};
   DrawMethod method = DrawMethod::kGumbel;
@@ -17,7 +17,11 @@ struct Call {
   cuda::DeviceArray<TokenResult> results = {reinterpret_cast<TokenResult*>(256), 0};
 
   MutableLogitsView Mutable() const {
-    return {const_cast<void*>(logits.data), logits.rows, logits.vocab, logits.stride, logits.dtype,
+    return {const_cast<void*>(logits.data),
+            logits.rows,
+            logits.vocab,
+            logits.stride,
+            logits.dtype,
             logits.device};
   }
 };
@@ -38,8 +42,7 @@ std::vector<Case> OfTwoRows(std::vector<Case> cases) {
 
 std::vector<Case> LogitsCases() {
   return OfTwoRows({
-      {[](Call& c) { c.logits.stride = 7; }, "logits.stride", "7",
-       "at least the row's 8 elements"},
+      {[](Call& c) { c.logits.stride = 7; }, "logits.stride", "7", "at least the row's 8 elements"},
       {[](Call& c) { c.logits.vocab = 0; }, "logits.vocab", "0", "[1, 8388608]"},
       {[](Call& c) { c.logits.rows = -1; }, "logits.rows", "-1", "[0, 2147483647]"},
       {[](Call& c) { c.logits.rows = INT32_MAX; }, "logits.rows", "2147483647", "[0, 134217727]"},
@@ -57,8 +60,10 @@ std::vector<Case> LogitsCases() {
 
 std::vector<Case> ParamsCases() {
   return OfTwoRows({
-      {[](Call& c) { c.params.params.size = 0; }, "params.size()", "0", "1 or the number of rows, 2"},
-      {[](Call& c) { c.params.params.size = 3; }, "params.size()", "3", "1 or the number of rows, 2"},
+      {[](Call& c) { c.params.params.size = 0; }, "params.size()", "0",
+       "1 or the number of rows, 2"},
+      {[](Call& c) { c.params.params.size = 3; }, "params.size()", "3",
+       "1 or the number of rows, 2"},
       {[](Call& c) { c.params.params.data = nullptr; }, "params.data", "null",
        "a pointer to device memory"},
       {[](Call& c) { c.params.keys.size = 3; }, "keys.size()", "3", "1 or the number of rows, 2"},
@@ -76,8 +81,7 @@ std::vector<Case> CutsCases() {
 
 std::vector<Case> DrawCases() {
   return OfTwoRows({
-      {[](Call& c) { c.method = static_cast<DrawMethod>(9); }, "draw_method", "9",
-       "gumbel or cdf"},
+      {[](Call& c) { c.method = static_cast<DrawMethod>(9); }, "draw_method", "9", "gumbel or cdf"},
       {[](Call& c) { c.params.keys.size = 0; }, "keys.size()", "0", "1 or the number of rows, 2"},
       {[](Call& c) { c.results.size = 3; }, "results.size()", "3", "2"},
       {[](Call& c) { c.results.data = nullptr; }, "results.data", "null",
@@ -94,9 +98,8 @@ std::vector<Case> All(std::vector<std::vector<Case>> lists) {
 TEST_F(CudaBadInput, OfSelect) {
   std::vector<Case> cases = All({LogitsCases(), ParamsCases(), CutsCases()});
   Append(cases, OfTwoRows({{[](Call& c) { c.masses.size = 1; }, "masses.size()", "1", "2"}}));
-  ExpectErrors<Call>(cases, [](Call& c) {
-    cuda::Select(c.logits, c.params, c.cuts, c.masses, nullptr);
-  });
+  ExpectErrors<Call>(cases,
+                     [](Call& c) { cuda::Select(c.logits, c.params, c.cuts, c.masses, nullptr); });
 }
 
 TEST_F(CudaBadInput, OfMask) {
@@ -105,9 +108,8 @@ TEST_F(CudaBadInput, OfMask) {
 }
 
 TEST_F(CudaBadInput, OfSelectAndMask) {
-  ExpectErrors<Call>(All({LogitsCases(), ParamsCases(), CutsCases()}), [](Call& c) {
-    cuda::SelectAndMask(c.Mutable(), c.params, c.cuts, nullptr);
-  });
+  ExpectErrors<Call>(All({LogitsCases(), ParamsCases(), CutsCases()}),
+                     [](Call& c) { cuda::SelectAndMask(c.Mutable(), c.params, c.cuts, nullptr); });
 }
 
 TEST_F(CudaBadInput, OfDraw) {

@@ -1,11 +1,10 @@
 // The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
 // models give, of rows that break samplers, and of parameters at the ends of their ranges.
-#include "sluice/cuda.hpp"
-
 #include <iterator>
 #include <numeric>
 #include <vector>
 
+#include "sluice/cuda.hpp"
 #include "tests/support/any_cut.h"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
@@ -187,9 +186,9 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
     part.rows = static_cast<int64_t>(size);
     cuda::Sample(part, {{params.data() + 3, part.rows}, {keys.data() + 3, part.rows}},
                  DrawMethod::kGumbel, some, nullptr);
-    EXPECT_TRUE(SameSequence(some.Get(),
-                             std::vector(expected.begin() + 3,
-                                         expected.begin() + 3 + static_cast<ptrdiff_t>(size))));
+    EXPECT_TRUE(SameSequence(
+        some.Get(),
+        std::vector(expected.begin() + 3, expected.begin() + 3 + static_cast<ptrdiff_t>(size))));
   }
 }
 
@@ -225,17 +224,15 @@ TEST_P(Cuda, SamplesInACapturedGraph) {
     keys.Set(rows.keys);
     Require(cudaGraphLaunch(executable, stream));
     Require(cudaStreamSynchronize(stream));
-    EXPECT_TRUE(
-        SameSequence(results.Get(), Sampled({batch.view(), rows.params, rows.keys})));
+    EXPECT_TRUE(SameSequence(results.Get(), Sampled({batch.view(), rows.params, rows.keys})));
   }
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, Cuda, ::testing::ValuesIn(kAllDTypes), [](const auto& info) {
-  return std::string(Name(info.param));
-});
+INSTANTIATE_TEST_SUITE_P(DTypes, Cuda, ::testing::ValuesIn(kAllDTypes),
+                         [](const auto& info) { return std::string(Name(info.param)); });
 
 }  // namespace
 }  // namespace sluice::test
