@@ -33,7 +33,7 @@ __device__ inline int32_t IdOf(uint64_t key) {
 }
 
 __device__ inline void Push(TokenList& list, float x, int id) {
-  if (*static_cast<volatile uint32_t*>(&list.count) >= kListCapacity) return;
+  if (LoadShared(&list.count) >= kListCapacity) return;
   const uint32_t place = atomicAdd(&list.count, 1u);
   if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
 }

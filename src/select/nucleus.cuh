@@ -15,11 +15,11 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
          vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
 }
 
-// Counts by value, over 32 octaves of weight around the largest value of the sample.
+// Counts by value, over 42 octaves of weight around the largest value of the sample.
 struct BandGuess {
   static constexpr int kBins = 4096;
-  static constexpr float kBinsAnOctave = 128.0f;
-  static constexpr float kOctavesBelow = 12.0f;  // of 32; outliers are above
+  static constexpr float kBinsAnOctave = 96.0f;
+  static constexpr float kOctavesBelow = 22.0f;  // the largest of the sample; 20 are above it
 
   __device__ BandGuess(float sampled_max, float scale)
       : slope(scale * kBinsAnOctave),
@@ -38,7 +38,7 @@ struct BandGuess {
   // The weight of a token in a bin, in some unit. (What overflows is a guess gone wrong, no more.)
   static __device__ uint64_t WeightIn(int bin) {
     const float octave = (static_cast<float>(bin) + 0.5f) / kBinsAnOctave;
-    return static_cast<uint64_t>(exp2f(octave + 12.0f));
+    return static_cast<uint64_t>(exp2f(octave + 8.0f) + 0.5f);
   }
 
   float slope;

@@ -100,7 +100,7 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice,
 
   auto push = [&](float x, int id) {
     if (x < threshold) return;
-    if (!(x < INFINITY)) list.is_spoilt = 1;
+    if (!(x < INFINITY)) atomicOr(&list.is_spoilt, 1u);
     Push(list, x, id);
   };
   slice.ForEachAtEdges(push);
