@@ -140,11 +140,11 @@ that of its Sampler. It sorts the row: for people, not for a hot path.
 
 constexpr const char* kExplanationDoc = R"(What became of a token; ``str()`` is the sentence.
 
-    >>> why = sluice.explain(np.array([2, 1, 0], np.float32), 1, temperature=0)
-    >>> why.drawn_id, why["greedy"].quantity, why["greedy"].limit
-    (0, 2.0, 1.0)
+    >>> why = sluice.explain(np.array([2, 1, 0], np.float32), 2, top_k=2, temperature=0.01)
     >>> why
-    Explanation(id=1, 'greedy dropped it: it is number 2 in the row, and temperature 0 keeps the first'))";
+    Explanation(id=2, 'top-k dropped it: it is number 3, the first 2 are kept')
+    >>> why.drawn_id, why["top-k"].quantity, why["top-k"].limit
+    (0, 3.0, 2.0))";
 
 constexpr const char* kStageDoc = R"(One stage and one token.
 

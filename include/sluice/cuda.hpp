@@ -36,7 +36,8 @@ struct RowParams {
   Limits limits = {};
 };
 
-// cuts: one a row. masses: empty, or one a row. Without keys, XTC's coins are those of a NoiseKey{}.
+// cuts: one a row. masses: empty, or one a row. Without keys, XTC's coins are those of a
+// NoiseKey{}.
 void Select(const LogitsView& logits, const RowParams& params, DeviceArray<Cut> cuts,
             DeviceArray<CutMass> masses, void* stream);
 

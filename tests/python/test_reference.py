@@ -52,7 +52,8 @@ def test_500_random_rows():
         rows = np.array([random_row(random, vocab) for _ in range(25)])
         params = [random_params(random) for _ in rows]
         profiles = [str(random.choice(PROFILES)) for _ in rows]
-        keys = {"seed": random.integers(2**63, size=25), "position": random.integers(2**31, size=25)}
+        keys = {"seed": random.integers(2**63, size=25),
+                "position": random.integers(2**31, size=25)}
         columns = {name: [p.get(name, defaults[name]) for p in params] for name in (
             "temperature", "top_k", "top_p", "min_p", "top_n_sigma", "typical_p", "xtc_probability",
             "xtc_threshold")}

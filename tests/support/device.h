@@ -53,8 +53,8 @@ class OnDevice {
 
   T* data() const { return data_; }
   cuda::DeviceArray<T> array() const { return {data_, static_cast<int64_t>(size_)}; }
-  operator cuda::DeviceArray<T>() const { return array(); }          // NOLINT
-  operator cuda::DeviceArray<const T>() const { return array(); }    // NOLINT
+  operator cuda::DeviceArray<T>() const { return array(); }        // NOLINT
+  operator cuda::DeviceArray<const T>() const { return array(); }  // NOLINT
 
  private:
   T* data_ = nullptr;
