@@ -146,6 +146,8 @@ is as good as absent, a whole number may be written `5.0`, unknown fields are li
 object of the switches `ties`, `top_k_top_p`, `min_p_stage`, `top_p_boundary`, `penalty_scope` and
 `temperature_stage`, each with the values of [profile.hpp](../include/sluice/profile.hpp) in snake case.
 
+In Python `profile` is a name, `logit_bias` a dict, the other lists are sequences, and unset is `None`.
+
 On the command line, lists are `1,2`, words `1:2,3` (the tokens of a word by colons), and biases
 `17:2.5,18:-100`. Flags override variables, and both override `--params`.
 )";

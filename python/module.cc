@@ -23,4 +23,5 @@ NB_MODULE(_sluice, module) {
   BindTopk(module);
   BindDenseHead(module);
   BindSampler(module);
+  BindExplain(module);
 }

@@ -1,16 +1,13 @@
 #include "python/rows.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "python/errors.h"
 #include "python/numbers.h"
 #include "python/param_values.h"
 #include "python/params.h"
+#include "support/random_seed.h"
 
 namespace sluice::python {
 namespace {
@@ -56,13 +53,6 @@ DrawStream StreamFrom(nb::handle value) {
     if (name == "draft") return DrawStream::kDraft;
   }
   ThrowValue("stream", Describe(value), "target, draft");
-}
-
-// Not std::random_device, which took 24 us a row on a virtual machine; this takes 0.5.
-uint64_t RandomSeed() {
-  uint64_t seed = 0;
-  if (getentropy(&seed, sizeof seed) != 0) throw std::system_error(errno, std::generic_category());
-  return seed;
 }
 
 }  // namespace

@@ -1,21 +1,15 @@
 #include "sluice/sampler.hpp"
 
-#include <random>
-
 #include "backend/registry.h"
 #include "pipeline/sampler_impl.h"
 #include "support/check.h"
+#include "support/random_seed.h"
 #include "support/rows.h"
 
 namespace sluice {
 namespace {
 
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
-
-uint64_t RandomSeed() {
-  std::random_device device;
-  return static_cast<uint64_t>(device()) << 32 | device();
-}
 
 }  // namespace
 

@@ -22,7 +22,9 @@ def main() -> int:
         return SKIPPED
     tests = sorted(str(path) for path in Path(__file__).parent.glob("reference_*_test.py"))
     tests.append(str(Path(__file__).parent / "reference_test.py"))
-    return pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *tests, *sys.argv[1:]])
+    # conftest.py is of the installed package, which these do without.
+    options = ["-q", "-rs", "-p", "no:cacheprovider", "--noconftest"]
+    return pytest.main([*options, *tests, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -30,6 +30,14 @@ def declared():
     return entry.findall(path.read_text(encoding="utf-8"))
 
 
+def test_the_page_of_parameters_has_the_keywords():
+    page = Path(__file__).parents[2] / "docs" / "parameters.md"
+    if not page.exists():
+        pytest.skip("the sources are not at hand")
+    rows = re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [parameter["name"] for parameter in sluice.parameters()]
+
+
 NAMES = [info["name"] for info in sluice.parameters()]
 
 

@@ -8,7 +8,8 @@
     processed_logits    fl(x / T)
 
 A greedy row's processed values are the whole of its adjusted ones, at T = 1. The rank of a token is
-the number of tokens with value >= its own, in the values that the mode is computed from.
+the number of tokens with value >= its own, in the values that the mode is computed from; processed
+modes count only the tokens that they give a value.
 """
 
 from dataclasses import dataclass
