@@ -49,7 +49,7 @@ void Mask(const MutableLogitsView& logits, DeviceArray<const Cut> cuts, void* st
 void SelectAndMask(const MutableLogitsView& logits, const RowParams& params, DeviceArray<Cut> cuts,
                    void* stream);
 
-// Fills id, status and cut of each result from the given Cuts.
+// Sets id, status and cut of each result from the given Cuts, the rest to what it is by default.
 void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
           DeviceArray<const Cut> cuts, DeviceArray<TokenResult> results, void* stream);
 

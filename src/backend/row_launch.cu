@@ -42,7 +42,7 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
 
 void CheckRows(const LogitsView& logits) {
   CheckLogits("logits", logits, DeviceKind::kCuda);
-  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 16);  // a row may have 16 blocks
+  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 16);  // a row has at most 8 blocks
   const int device = CurrentDevice();
   if (logits.device.index != device) {
     throw Error(ErrorCode::kInvalidType, "logits.device.index",
@@ -69,16 +69,21 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
                                  static_cast<int>(kernel.shared_bytes)),
             "kernel");
   }
+  // Code that was compiled for a device before Hopper, and translated for this one, has no
+  // clusters.
+  cudaFuncAttributes attributes;
+  Require(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
+  const int blocks = attributes.ptxVersion >= 90 ? kernel.shape.blocks : 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(rows * kernel.shape.blocks));
+  config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
   cudaLaunchAttribute cluster;
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(kernel.shape.blocks), 1, 1};
+  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   config.attrs = &cluster;
-  config.numAttrs = kernel.shape.blocks > 1 ? 1 : 0;
+  config.numAttrs = blocks > 1 ? 1 : 0;
   Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 

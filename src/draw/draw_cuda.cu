@@ -26,8 +26,11 @@ __global__ void __launch_bounds__(kMostThreads)
   result.status = semantics::Worse(result.cut.status, scan.status);
   if (result.status == RowStatus::kOk) {
     const float scale = semantics::ScalesOf(row.params).draw;
-    result.id = DrawToken(team, find_memory, row.slice, result.cut,
-                          {scan.max, scale, argument.method, row.key});
+    result.id =
+        semantics::IsGreedy(row.params)
+            ? FirstKept(team, row.slice, ResolveTies(team, find_memory, row.slice, result.cut))
+            : DrawToken(team, find_memory, row.slice, result.cut,
+                        {scan.max, scale, argument.method, row.key});
     if (result.id < 0) result.status = RowStatus::kEmptySupport;  // a Cut that keeps nothing of it
   }
   if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);

@@ -49,18 +49,25 @@ __device__ int32_t DrawGumbel(const Team& team, const Slice& slice, const CutIds
   return IdOfBest(team, best);
 }
 
+// The first kept token in the total order; -1 when nothing is kept.
+template <typename Slice>
+__device__ int32_t FirstKept(const Team& team, const Slice& slice, const CutIds& cut) {
+  BestToken first;
+  slice.ForEach([&](float x, int id) {
+    if (cut.Keeps(x, id)) first.See(0.0f, x, id);
+  });
+  return IdOfBest(team, first);
+}
+
 template <typename Slice>
 __device__ int32_t DrawCdf(const Team& team, FindMemory& memory, const Slice& slice,
                            const CutIds& cut, const DrawRequest& request) {
   uint64_t mass = 0;
-  BestToken first;  // in the total order
   slice.ForEach([&](float x, int id) {
-    if (!cut.Keeps(x, id)) return;
-    mass += semantics::Weight(x, request.max, request.scale);
-    first.See(0.0f, x, id);
+    if (cut.Keeps(x, id)) mass += semantics::Weight(x, request.max, request.scale);
   });
   mass = team.Sum(mass);
-  if (mass == 0) return IdOfBest(team, first);
+  if (mass == 0) return FirstKept(team, slice, cut);
   const uint64_t threshold =
       semantics::CdfThreshold(request.key, semantics::CdfStream(request.key), mass);
   const Found found = Find<Amount::kMass>(team, memory, threshold + 1, [&](auto add) {

@@ -16,7 +16,8 @@ struct ScoreQueue {
 
 // Whether a token with these high bits of noise may reach `floor`, a score that somebody has. With
 // U >= h / 2^16, e = -log2(1 - U) >= h / (2^16 ln 2), so its score is at most t - log2(h / (2^16 ln
-// 2)); a thousandth is left for every rounding.
+// 2)); a thousandth is left for every rounding. That is enough because whoever uses it scores the
+// row's maximum as well: the winner's t is above -60.
 __device__ inline bool MayReach(float t, uint32_t h, float floor) {
   const float limit = 65536.0f * 0.6931472f * 1.001f * exp2f(t - floor) + 1.0f;
   return !(static_cast<float>(h) > limit);  // true for a NaN

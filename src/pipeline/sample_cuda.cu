@@ -1,5 +1,6 @@
-// Select and Draw in two kernels: the first decides what the top of a row or its nucleus certifies,
-// in one read or two; the second does what is left by the definition. A kernel is cold when it
+// Select and Draw: one kernel (two, where the first has few threads) decides what the top of a row,
+// its nucleus or the whole of it certifies, in one read or two; another does what is left by the
+// definition. A kernel is cold when it
 // starts, so the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
 #include "draw/draw_all.cuh"
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (team.IsFirstThread()) argument.results[row.index] = result;
 }
 
-// In dynamic shared memory.
+// In shared memory.
 struct DefinitionMemory {
   TeamMemory team;
   FindMemory find;

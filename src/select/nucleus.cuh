@@ -67,7 +67,7 @@ __device__ inline void FindBandInTotals(const Team& team, TokenList& list, const
                                         float p) {
   const int share = BandGuess::kBins / team.threads();
   const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
-  constexpr int kMostShare = BandGuess::kBins / 512;  // of blocks of 512 threads and more
+  constexpr int kMostShare = BandGuess::kBins / kLeastThreads;  // of blocks of 512 threads and more
   uint32_t counts[kMostShare];
   uint64_t masses[kMostShare];
   uint64_t mine = 0;
@@ -129,9 +129,10 @@ __device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p
   team.Sync();
 }
 
-// All threads of the team call it and get the same answer: whether the row is decided. on_max(max)
-// is called once, before on_token(x, id, is_kept): for every token, by all lanes of a warp at once,
-// whether it lies above the band; the edges of the row come lane by lane to on_edge(x, id).
+// All threads of the team call it and get the same answer: whether the row is decided. The visitor
+// gets Begin(max of the row), then every token that lies above the band, which is kept: by
+// See(is_above, x, id), for all tokens and by all lanes of a warp at once, and by SeeAlone(x, id),
+// lane by lane, at the edges of the row.
 template <DType kDType, class Visitor>
 __device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
                               FirstVectors<kDType>& loaded, NucleusMemory& memory,

@@ -1,5 +1,6 @@
-// Select, Mask and both in one. The first kernel decides what the top of a row or its nucleus
-// certifies, in one read or two; the second does what is left by the definition.
+// Select, Mask and both in one. One kernel (two, where the first has few threads) decides what the
+// top of a row or its nucleus certifies, in one read or two; another does what is left by the
+// definition, and given Cuts and masses.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
 #include "select/nucleus.cuh"

@@ -134,13 +134,14 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtFullSize) {
 
 TEST_P(Cuda, DrawsAndMasksFromAnyCut) {
   Random random(8);
+  const std::vector<float> temperatures = {1.0f, 0.7f, 0.0f};
   for (int i = 0; i < 300 && !HasFailure(); ++i) {
     const int64_t vocab = kBlockWidths[random.Below(std::size(kBlockWidths))];
     SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
     Rows rows;
     std::vector<Cut> any;
     for (int r = 0; r < 9; ++r) {
-      rows.Add(AnyRow(vocab, random), {.temperature = random.Coin() ? 1.0f : 0.7f}, random);
+      rows.Add(AnyRow(vocab, random), {.temperature = random.Pick(temperatures)}, random);
       any.push_back(AnyCut(rows.values.back(), random));
     }
     const Batch batch(rows.values, GetParam());
