@@ -8,6 +8,7 @@
 namespace sluice::cuda {
 
 inline constexpr int kListCapacity = 3072;
+
 // In shared memory.
 struct TokenList {
   uint64_t key[kListCapacity];     // order key of the value, then the complement of the id
@@ -16,7 +17,7 @@ struct TokenList {
   uint32_t gathered;               // of the first block: keys of the whole team
   uint32_t threshold;              // order key
   uint32_t is_spoilt;              // NaN or +inf was seen
-  uint32_t least;                  // of the sample, order keys
+  uint32_t least;                  // of what is being searched: order keys, or bins
   uint32_t most;
   uint32_t band_first;  // of a nucleus: bins
   uint32_t band_last;

@@ -81,7 +81,7 @@ __device__ inline void FindBandInTotals(const Team& team, TokenList& list, const
   const uint64_t before = team.SumBefore(mine);
   const uint64_t total = team.SumOfBlock(mine);
   const double target = static_cast<double>(p) * static_cast<double>(total);
-  // A token's weight is known to half a bin, 0.3 %. Where many tokens are in doubt for that, they
+  // A token's weight is known to half a bin, 0.4 %. Where many tokens are in doubt for that, they
   // are so light that their errors cancel.
   for (const double shares : {256.0, 1024.0, 4096.0}) {
     const double doubt = static_cast<double>(total) / shares;
