@@ -17,6 +17,7 @@
 #include "python/params.h"
 #include "python/request.h"
 #include "python/results.h"
+#include "python/signature.h"
 
 namespace sluice::python {
 namespace {
@@ -103,24 +104,12 @@ Explanation DoExplain(nb::handle logits_object, nb::handle id_object, nb::handle
   return Explain(input, id);
 }
 
-// From params.def.
-constexpr const char* kSignature =
+constexpr const char* kSignatureHead =
     "def explain(logits: typing.Any, id: int, params: SamplingParams | None = None, *"
     ", tokens: numpy.typing.ArrayLike = (), prompt_length: int = 0, bitmask: typing.Any = None"
     ", forced: int | None = None, processors: collections.abc.Sequence[typing.Callable[..., "
     "typing.Any] | LogitsProcessor] = (), position: int | None = None, choice: int = 0"
-    ", max_temperature: float = 2.0"
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " | None = ..."
-#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_LIST_PARAM(type, name, json, help) ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#include "sluice/params.def"
-    ") -> Explanation";
+    ", max_temperature: float = 2.0";
 
 constexpr const char* kDoc = R"(Why a token of a row was drawn, kept or dropped, stage by stage.
 
@@ -278,7 +267,8 @@ void BindExplain(nb::module_& module) {
   BindStageReport(module);
   BindExplanation(module);
   module.def("explain", DoExplain, nb::arg("logits").none(), nb::arg("id").none(),
-             nb::arg("params").none() = nb::none(), nb::arg("kwargs"), nb::sig(kSignature), kDoc);
+             nb::arg("params").none() = nb::none(), nb::arg("kwargs"),
+             nb::sig(RequestSignature(kSignatureHead, "Explanation")), kDoc);
 }
 
 }  // namespace sluice::python

@@ -5,6 +5,7 @@
 
 #include "python/errors.h"
 #include "python/param_values.h"
+#include "python/signature.h"
 #include "sluice/tensor.hpp"
 
 namespace sluice::python {
@@ -109,21 +110,6 @@ nb::list Parameters() {
   return list;
 }
 
-constexpr const char* kInitSignature =
-    "def __init__(self"
-    ", *"
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " | None = ..."
-#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_LIST_PARAM(type, name, json, help) ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#include "sluice/params.def"
-    ") -> None";
-
 constexpr const char* kDoc =
     R"(Everything that a request may ask of the sampler; all fields are keywords with defaults.
 
@@ -217,7 +203,7 @@ void BindParams(nb::module_& module) {
           [](SamplingParams* self, nb::kwargs kwargs) {
             new (self) SamplingParams(FromKeywords({}, kwargs));
           },
-          nb::sig(kInitSignature))
+          nb::sig(RequestSignature("def __init__(self, *", "None")))
       .def("replace", FromKeywords, nb::arg("changes"),
            nb::sig("def replace(self, **changes: typing.Any) -> SamplingParams"),
            R"(A copy with some fields changed.

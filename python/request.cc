@@ -8,6 +8,7 @@
 #include "python/numbers.h"
 #include "python/params.h"
 #include "python/results.h"
+#include "python/signature.h"
 
 namespace sluice::python {
 
@@ -158,21 +159,12 @@ void StepArguments::Read(const StepRequestObject& object) {
 }
 
 const char* AddSignature() {
-  return "def add(self, params: SamplingParams | None = None, *"
-         ", prompt: numpy.typing.ArrayLike = (), choice: int = 0, max_new_tokens: int = 256"
-         ", processors: collections.abc.Sequence[typing.Callable[..., typing.Any] | "
-         "LogitsProcessor] = ()"
-#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " | None = ..."
-#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
-  ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#define SLUICE_LIST_PARAM(type, name, json, help) ", " #name ": " SLUICE_PYTHON_TYPE_##type " = ..."
-#include "sluice/params.def"
-         ") -> RequestHandle";
+  return RequestSignature(
+      "def add(self, params: SamplingParams | None = None, *"
+      ", prompt: numpy.typing.ArrayLike = (), choice: int = 0, max_new_tokens: int = 256"
+      ", processors: collections.abc.Sequence[typing.Callable[..., typing.Any] | "
+      "LogitsProcessor] = ()",
+      "RequestHandle");
 }
 
 void BindRequests(nb::module_& module) {

@@ -10,4 +10,8 @@ namespace sluice::python {
 const char* RowSignature(std::string_view name, std::string_view first, std::string_view own,
                          std::string_view result);
 
+// HEAD, <every parameter of a request> ) -> RESULT, kept likewise. HEAD is written as in Python, up
+// to where the parameters come.
+const char* RequestSignature(std::string_view head, std::string_view result);
+
 }  // namespace sluice::python
