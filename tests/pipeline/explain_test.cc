@@ -255,6 +255,7 @@ TEST(Explain, NumbersOfTheLastKeptAndTheFirstDroppedTokenStandOnTheirSides) {
     const Explanation dropped = Explain(input, b.last_kept + 1);
     EXPECT_TRUE(kept.is_kept);
     EXPECT_EQ(dropped.dropped_by, b.stage);
+    // Halves and their logarithms by fp32 weights: the values are written here in round numbers.
     EXPECT_NEAR(kept[b.stage].quantity, b.kept_quantity, 1e-3);
     EXPECT_NEAR(dropped[b.stage].quantity, b.drop_quantity, 1e-3);
     EXPECT_NEAR(dropped[b.stage].limit, b.limit, 1e-6);
@@ -271,6 +272,7 @@ TEST(Explain, TypicalMeasuresTheDistanceFromTheMeanSurprise) {
   const Explanation first = Explain(input, 0);
   EXPECT_TRUE(Explain(input, 1).is_kept);
   EXPECT_EQ(first.dropped_by, Stage::kTypical);
+  // Surprise is counted in steps of 2^-12 bits.
   EXPECT_NEAR(first[Stage::kTypical].quantity, 0.875, 1e-3);
   EXPECT_NEAR(first[Stage::kTypical].limit, 0.125, 1e-3);
 }
@@ -281,6 +283,7 @@ TEST(Explain, XtcDropsAllButTheLastAboveItsThreshold) {
                      .params = {.xtc_probability = 1.0f, .xtc_threshold = 0.2f}};
   const Explanation first = Explain(input, 0);
   EXPECT_EQ(first.dropped_by, Stage::kXtc);
+  // The weights round: half is not exactly half.
   EXPECT_NEAR(first[Stage::kXtc].quantity, 0.5, 1e-6);
   const Explanation last_above = Explain(input, 1);
   EXPECT_TRUE(last_above.is_kept && last_above[Stage::kXtc].is_exempt);

@@ -1,6 +1,7 @@
 """Rows made so that one unit decides: what random rows do not hit."""
 
 import c_api
+import c_rows
 import numpy as np
 from c_api import c
 from reference_support import needs_library, plain, reference
@@ -33,7 +34,7 @@ def test_gumbel_scores_to_the_last_bit():
     logits = np.array(rows)
     own = [token.id for token in reference.sample(logits, key=keys)]
     for backend in c_api.backends():
-        batch = c_api.Rows(logits, [reference.Params()], keys, backend=backend)
+        batch = c_rows.Rows(logits, [reference.Params()], keys, backend=backend)
         assert own == [result.id for result in batch.sample("gumbel")]
     turned = np.diff(np.reshape(own, (-1, 7)), axis=1).any(axis=1)
     assert turned.mean() > 0.2  # else the scores were not nearly equal
@@ -58,7 +59,7 @@ def test_xtc_at_its_threshold():
     own = [selection.cut for selection in reference.select(logits, params, key=keys)]
     assert [cut.count == 1 for cut in own] == counted
     for backend in c_api.backends():
-        cuts, _ = c_api.Rows(logits, params, keys, backend=backend).select()
+        cuts, _ = c_rows.Rows(logits, params, keys, backend=backend).select()
         assert [plain(cut) for cut in own] == [c_api.plain(cut) for cut in cuts]
 
 
@@ -93,7 +94,7 @@ def test_rejection_at_its_bound():
             first_row, ids = np.array([0, 2], np.int64), c_api.int32s([0, 0])
             drafts = c_api.Drafts(first_row.ctypes.data, 2, ids.ctypes.data, 2)
             for backend in c_api.backends():
-                batch = c_api.Rows(logits, [params], keys, backend=backend)
+                batch = c_rows.Rows(logits, [params], keys, backend=backend)
                 results, emitted = (c_api.TokenResult * 2)(), np.zeros(1, np.int32)
                 modes = (c.c_uint8(1), c.c_uint8(0))
                 outputs = (results, 2, emitted, 1)

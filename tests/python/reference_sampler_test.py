@@ -2,6 +2,7 @@
 history, grammar masks, forced tokens, processors, drafts in both modes, reports, rollback."""
 
 import c_api
+import c_rows
 import numpy as np
 import pytest
 from c_api import c
@@ -194,7 +195,7 @@ def random_sources(vocab: int, drafts: int, random: np.random.Generator):
     keys = [reference.NoiseKey(stream="draft")] * drafts
     cuts = [s.cut for s in reference.select(logits, params, key=keys)]
     sources = [reference.DraftModel(*row) for row in zip(logits, cuts, params)]
-    return sources, None, c_api.Rows(logits, params, keys), c_api.to_cuts(cuts)
+    return sources, None, c_rows.Rows(logits, params, keys), c_api.to_cuts(cuts)
 
 
 def compare_step(tokens, reports, sampler: CSampler, width: int, where) -> None:

@@ -2,6 +2,7 @@
 topk, the dense head, shards. On every backend that this machine has."""
 
 import c_api
+import c_rows
 import numpy as np
 import pytest
 from c_api import c
@@ -54,7 +55,7 @@ def compare(logits, params, keys, max_temperature=2.0, mode="raw_logprobs", widt
         for r, token in enumerate(tokens)
     ]
     for backend in BACKENDS:
-        batch = c_api.Rows(logits, params, keys, max_temperature, backend)
+        batch = c_rows.Rows(logits, params, keys, max_temperature, backend)
         c_cuts, c_masses = batch.select()
         c_tokens = {method: batch.sample(method) for method in c_api.DRAW_METHODS}
         c_candidates = batch.collect(c_cuts, by_rank)
@@ -141,7 +142,7 @@ def test_hostile_rows(dtype):
 def test_an_empty_batch():
     logits = np.empty((0, 7), np.float32)
     assert reference.select(logits) == reference.sample(logits) == []
-    batch = c_api.Rows(logits, [reference.Params()], [reference.NoiseKey()])
+    batch = c_rows.Rows(logits, [reference.Params()], [reference.NoiseKey()])
     assert len(batch.select()[0]) == 0 and len(batch.sample("cdf")) == 0
     assert reference.topk(logits, 3)[0].shape == (0, 3)
     assert reference.dense_head(np.ones((4, 2), np.float32), np.empty((0, 2), np.float32)).size == 0
@@ -162,7 +163,7 @@ def test_weights_of_many_values(temperature):
     x = np.concatenate([steps, -42.0 * random.random(200_000), [0.0, -0.0, -1e6, -np.inf]]) * scale
     logits = x.astype(np.float32)[np.newaxis]
     params = reference.Params(temperature=temperature)
-    batch = c_api.Rows(logits, [params], [reference.NoiseKey()], 3e38)
+    batch = c_rows.Rows(logits, [params], [reference.NoiseKey()], 3e38)
     cuts = batch.select()[0]
     own = reference.candidates(logits[0], reference.Cut(lower=-3e38, ties_kept=1, count=1), params)
     ids, _, weights = batch.collect(cuts, False)[0]
@@ -182,7 +183,7 @@ def test_draws_from_a_cut_of_another_row():
         for method in c_api.DRAW_METHODS:
             tokens = reference.draw(logits, cuts, params, key=keys, draw_method=method)
             for backend in BACKENDS:
-                batch = c_api.Rows(logits, params, keys, backend=backend)
+                batch = c_rows.Rows(logits, params, keys, backend=backend)
                 results = batch.draw(method, c_api.to_cuts(cuts))
                 assert [result.id for result in results] == tokens
 
@@ -211,7 +212,7 @@ def draft_sources(kind: str, vocab: int, drafts: int, random: np.random.Generato
     # Its operator's limit may differ from the target's.
     cuts = [s.cut for s in reference.select(logits, params, key=keys)]
     sources = [reference.DraftModel(*row) for row in zip(logits, cuts, params)]
-    return sources, None, c_api.Rows(logits, params, keys), c_api.to_cuts(cuts)
+    return sources, None, c_rows.Rows(logits, params, keys), c_api.to_cuts(cuts)
 
 
 @pytest.mark.parametrize("mode", c_api.DRAFT_MODES)
@@ -238,7 +239,7 @@ def test_drafts(mode, kind):
         tokens = reference.verify(logits, ids[:drafts], params, keys=keys, sources=sources)
 
         for backend in BACKENDS:
-            batch = c_api.Rows(logits, [params], keys, backend=backend)
+            batch = c_rows.Rows(logits, [params], keys, backend=backend)
             first_row = np.array([0, drafts + 1], np.int64)
             id_array = c_api.int32s(ids)
             given = c_api.Drafts(first_row.ctypes.data, 2, id_array.ctypes.data, len(ids))

@@ -10,6 +10,7 @@
 #include "semantics/temperature.h"
 #include "tests/select/everything.h"
 #include "tests/support/backends.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -157,6 +158,7 @@ TEST_P(Certificate, SamplesThatMisleadGiveTheDefinition) {
     for (size_t i = 0; i < row.size(); ++i) row[i] += i % kStep < 16 ? shift : 0.0f;
     const Batch batch({row}, dtype());
     for (const float p : {0.3f, 0.7f, 0.95f}) {
+      if (kSlowdown > 1 && p != 0.7f) continue;
       SCOPED_TRACE(testing::Message() << shift << " p " << p);
       ExpectDefinition(batch, {.top_p = p});
     }
@@ -188,6 +190,7 @@ TEST_P(Certificate, TemperaturesFarOutOfRangeGiveTheDefinition) {
     const Batch batch({MakeRow(kind, 7609, random)}, dtype());
     for (const float temperature : {0.01f, 1e3f, 1e5f, 1e6f, 3e6f, 1e9f, 1e20f, 1e37f, 3.4e38f}) {
       for (const float p : {1e-3f, 0.3f, 0.9f, 0.99999994f}) {
+        if (kSlowdown > 1 && p != 0.9f) continue;
         SCOPED_TRACE(testing::Message() << "T " << temperature << " p " << p);
         ExpectDefinition(batch, {.temperature = temperature, .top_p = p});
       }

@@ -14,15 +14,10 @@
 #include "tests/support/params.h"
 #include "tests/support/rows.h"
 #include "tests/support/run.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSlowdown = 8;
-#else
-constexpr int kSlowdown = 1;
-#endif
 
 class SelectOracle : public BackendTest {
  protected:

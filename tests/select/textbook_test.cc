@@ -18,15 +18,10 @@
 #include "tests/support/first_difference.h"
 #include "tests/support/rows.h"
 #include "tests/support/run.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSlowdown = 8;
-#else
-constexpr int kSlowdown = 1;
-#endif
 
 struct TextbookSet {
   std::vector<int32_t> ids;  // ascending
