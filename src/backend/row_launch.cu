@@ -42,7 +42,7 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
 
 void CheckRows(const LogitsView& logits) {
   CheckLogits("logits", logits, DeviceKind::kCuda);
-  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 16);  // a row has at most 8 blocks
+  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 8);  // a row has at most 8 blocks
   const int device = CurrentDevice();
   if (logits.device.index != device) {
     throw Error(ErrorCode::kInvalidType, "logits.device.index",
