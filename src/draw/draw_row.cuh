@@ -79,14 +79,6 @@ __device__ int32_t DrawCdf(const Team& team, FindMemory& memory, const Slice& sl
   return static_cast<int32_t>(~found.key);
 }
 
-// The largest value of a row without a status.
-template <typename Slice>
-__device__ float MaxOfRow(const Team& team, const Slice& slice) {
-  uint32_t key = 0;
-  slice.ForEach([&](float x, int) { key = max(key, semantics::OrderKey(x)); });
-  return semantics::ValueOfKey(static_cast<uint32_t>(team.Max(key)));
-}
-
 template <typename Slice>
 __device__ int32_t DrawToken(const Team& team, FindMemory& memory, const Slice& slice,
                              const Cut& cut, const DrawRequest& request) {
