@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "backend/row_launch.h"
@@ -83,12 +84,28 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  cudaLaunchAttribute cluster;
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = blocks > 1 ? 1 : 0;
+  cudaLaunchAttribute attributes_of_launch[2];
+  config.attrs = attributes_of_launch;
+  if (blocks > 1) {
+    cudaLaunchAttribute& cluster = attributes_of_launch[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  }
+  if (kernel.overlaps && attributes.ptxVersion >= 90) {
+    cudaLaunchAttribute& overlap = attributes_of_launch[config.numAttrs++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
   Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
+}
+
+void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream) {
+  // Of many rows, the teams that wait would be in the way of those that work.
+  kernel.overlaps = rows <= kRowsOfEightBlocks;
+  // All kernels have 64 registers a thread, so that a processor runs 1024.
+  const int64_t threads = int64_t{kernel.shape.blocks} * kernel.shape.threads;
+  const int64_t teams = Attribute(cudaDevAttrMultiProcessorCount, CurrentDevice()) * 1024 / threads;
+  LaunchOverRows(kernel, std::min(rows, std::max(teams, int64_t{1})), argument, stream);
 }
 
 TeamShape ShapeForRows(int64_t rows) {
@@ -103,9 +120,10 @@ TeamShape ShapeForRows(int64_t rows) {
   return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
 }
 
-TeamShape LargeShapeForRows(int64_t rows) {
-  if (!HasClusters(CurrentDevice())) return {1, kMostThreads};
-  return {rows <= kRowsOfEightBlocks ? 8 : 2, kMostThreads};
+std::optional<TeamShape> NextShape(const TeamShape& shape) {
+  if (shape.threads < kMostThreads) return TeamShape{shape.blocks, kMostThreads};
+  if (shape.blocks < 8 && HasClusters(CurrentDevice())) return TeamShape{8, kMostThreads};
+  return std::nullopt;
 }
 
 TeamShape WideShapeForRows(int64_t rows) {

@@ -1,6 +1,8 @@
 // Kernels over rows, from the host's side: checks of what was passed, and the launch.
 #pragma once
 
+#include <optional>
+
 #include "sluice/cuda.hpp"
 #include "support/check.h"
 
@@ -51,16 +53,23 @@ struct RowKernel {
   const void* function;
   TeamShape shape;
   size_t shared_bytes;  // dynamic
+  bool overlaps = false;  // with the kernel before it, which it awaits
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
 
+// The same for kernels that find few of the rows left: the grid has no more teams than the device
+// runs at once, because one that has nothing to do takes time as well, and overlaps with the kernel
+// before it.
+void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream);
+
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// With the most threads in a block, for the few rows that the first shape does not decide.
-TeamShape LargeShapeForRows(int64_t rows);
+// For what teams of a shape did not decide: of as many blocks with the most threads, then of the
+// most blocks.
+std::optional<TeamShape> NextShape(const TeamShape& shape);
 // For kernels that find few of their rows undecided.
 TeamShape WideShapeForRows(int64_t rows);
 inline constexpr int kLeastThreads = 512;

@@ -61,9 +61,8 @@ __device__ void StoreWord(T& target, int word, uint32_t value) {
 
 // The team has called ArriveAtBlocks once: nobody writes to a block that has not started.
 template <DType kDType>
-__device__ void StartRow(const Team& team, const RowsArgument& rows, const FirstVectors& loaded,
-                         RowStart& start) {
-  const int row = RowIndex(team);
+__device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
+                         const FirstVectors& loaded, RowStart& start) {
   const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
   const NoiseKey& key =
       rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];

@@ -9,12 +9,12 @@
 
 namespace sluice::cuda {
 
-// The row of a team, its parameters and what is wrong with it.
+// A row of a team, its parameters and what is wrong with it.
 template <DType kDType>
 struct TeamRow {
-  __device__ TeamRow(const Team& team, const RowsArgument& rows)
-      : index(RowIndex(team)),
-        data(RowOf(team, rows)),
+  __device__ TeamRow(const Team& team, const RowsArgument& rows, int row)
+      : index(row),
+        data(RowOf(rows, row)),
         slice(team, data, rows.vocab),
         params(rows.params == nullptr ? rows.no_params
                                       : rows.params[rows.has_params_per_row ? index : 0]),

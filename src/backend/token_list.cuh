@@ -7,6 +7,8 @@
 
 namespace sluice::cuda {
 
+inline constexpr int kMostProbes = 20;  // of a search among order keys
+
 // In shared memory.
 template <int kCapacity>
 struct BoundedList {
@@ -18,6 +20,7 @@ struct BoundedList {
   uint32_t is_spoilt;          // NaN or +inf was seen
   uint32_t least;              // of what is being searched: order keys
   uint32_t most;
+  uint32_t counts[kMostProbes];
 };
 inline constexpr int kListCapacity = 3072;
 using TokenList = BoundedList<kListCapacity>;
@@ -71,20 +74,30 @@ __device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_
   is_bad = __any_sync(~0u, is_bad);
   largest = __reduce_max_sync(~0u, threshold);
   if (!is_bad) {
-    uint32_t begin = 0;
-    for (int r = 0; r < team.blocks(); ++r) {
-      const uint32_t end = begin + __shfl_sync(~0u, count, r);
-      // Lists follow each other over the threads, a power of two, so that all are read at once.
-      const uint32_t threads = static_cast<uint32_t>(team.threads());
-      uint32_t i = begin + ((static_cast<uint32_t>(team.thread()) - begin) & (threads - 1));
-      const uint64_t* keys = team.Of(r, list.key);
-      for (; i < end; i += threads) {
-        const uint64_t key = keys[i - begin];
-        if (static_cast<uint32_t>(key >> 32) < largest) continue;
-        const uint32_t place = atomicAdd(&list.gathered, 1u);
-        if (place < kCapacity) list.sorted[place] = key;
+    // Lists follow each other over the threads, so that all are read at once.
+    uint32_t begins[kMostBlocks];
+    uint32_t total = 0;
+#pragma unroll
+    for (int r = 0; r < kMostBlocks; ++r) {
+      begins[r] = total;
+      total += __shfl_sync(~0u, count, r);
+    }
+#pragma unroll 1
+    for (uint32_t i = static_cast<uint32_t>(team.thread()); i < total;
+         i += static_cast<uint32_t>(team.threads())) {
+      int block = 0;
+      uint32_t begin = 0;
+#pragma unroll
+      for (int r = 1; r < kMostBlocks; ++r) {
+        if (r < team.blocks() && i >= begins[r]) {
+          block = r;
+          begin = begins[r];
+        }
       }
-      begin = end;
+      const uint64_t key = team.Of(block, list.key)[i - begin];
+      if (static_cast<uint32_t>(key >> 32) < largest) continue;
+      const uint32_t place = atomicAdd(&list.gathered, 1u);
+      if (place < kCapacity) list.sorted[place] = key;
     }
   }
   team.ArriveAtBlocks();

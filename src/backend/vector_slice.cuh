@@ -95,8 +95,8 @@ class VectorSlice {
   using Unpacked = Vector<kDType>;
   static constexpr int kElements = Unpacked::kElements;
 
-  __device__ VectorSlice(const Team& team, const RowsArgument& rows)
-      : row_(static_cast<const Element*>(RowOf(team, rows))), vocab_(rows.vocab) {
+  __device__ VectorSlice(const Team& team, const RowsArgument& rows, int index)
+      : row_(static_cast<const Element*>(RowOf(rows, index))), vocab_(rows.vocab) {
     const void* row = row_;
     whole_ = reinterpret_cast<uintptr_t>(row) % 16 == 0 ? vocab_ / kElements : 0;
     pieces_ = (vocab_ + kElements * kWarpSize - 1) / (kElements * kWarpSize);
@@ -120,9 +120,8 @@ class VectorSlice {
     for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
-  // visit(Eight) for the tokens of this thread, the lanes of a warp together. kIsHeavy: a visit
-  // takes as long as a load, and the registers: vectors are loaded behind the visit of others.
-  template <bool kIsHeavy, typename Visit>
+  // visit(Eight) for the tokens of this thread, the lanes of a warp together.
+  template <typename Visit>
   __device__ void Stream(FirstVectors& loaded, Visit visit) const {
     int piece = first_;
     const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
@@ -130,12 +129,12 @@ class VectorSlice {
                         (piece + kVectorsAtOnce) * kWarpSize + lane_;
 #pragma unroll 1
     for (; piece <= last_whole; piece += kVectorsAtOnce) {
-      Step<kIsHeavy>(loaded, piece, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
+      Step(loaded, piece, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
       next += kVectorsAtOnce * kWarpSize;
     }
 #pragma unroll 1
     for (; piece < end_; piece += kVectorsAtOnce) {
-      Step<kIsHeavy>(loaded, piece, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
+      Step(loaded, piece, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
     }
   }
 
@@ -172,8 +171,9 @@ class VectorSlice {
   }
 
  private:
-  // load(i): the vector that follows loaded[i].
-  template <bool kIsHeavy, typename Visit, typename LoadNext>
+  // load(i): the vector that takes the place of loaded[i] when that has been visited. (Loaded before
+  // the visit, it would be moved there, and a move waits for the load.)
+  template <typename Visit, typename LoadNext>
   __device__ void Step(FirstVectors& loaded, int piece, Visit& visit, LoadNext load) const {
     constexpr int kTogether = Eight<kDType>::kVectors;
 #pragma unroll
@@ -182,16 +182,13 @@ class VectorSlice {
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
         const Unpacked vector(loaded[i + j]);
-        if constexpr (!kIsHeavy) loaded[i + j] = load(i + j);
 #pragma unroll
         for (int e = 0; e < kElements; ++e) eight.x[j * kElements + e] = vector.x[e];
         eight.first[j] = FirstId(piece + i + j);
       }
       visit(eight);
 #pragma unroll
-      for (int j = 0; j < kTogether; ++j) {
-        if constexpr (kIsHeavy) loaded[i + j] = load(i + j);
-      }
+      for (int j = 0; j < kTogether; ++j) loaded[i + j] = load(i + j);
     }
   }
 

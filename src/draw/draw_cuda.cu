@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ TeamMemory team_memory;
   __shared__ FindMemory find_memory;
   const Team team(team_memory);
-  const TeamRow<kDType> row(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   TokenResult result;
   result.cut = argument.cuts[row.index];

@@ -1,6 +1,6 @@
 // Select and Draw in one. A kernel decides what the top of a row, or the noise over all of it,
-// certifies in one read; where its teams are small, a second launch of it has larger ones for what
-// is left. Another kernel does the rest by the definition: code is cold when a kernel starts, so
+// certifies in one read; where its teams are small, further launches of it have larger ones for
+// what is left. Another kernel does the rest by the definition: code is cold when a kernel starts, so
 // the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
 #include "draw/contenders.cuh"
@@ -19,8 +19,8 @@ struct SampleArgument {
   TokenResult* results;  // null: ids and statuses are wanted alone
   int32_t* ids;
   RowStatus* statuses;  // null: not wanted
-  bool is_second;       // launch of the kernel: some rows are decided
-  bool is_last;
+  bool is_first;        // launch of the kernel: no row is decided
+  bool is_last;         // what it leaves is for the definition
 
   __device__ bool WantsCuts() const { return results != nullptr; }
   __device__ bool IsDecided(int row) const {
@@ -119,7 +119,7 @@ __device__ Cut CutOfAll(const Team& team, const TeamRow<kDType>& row) {
 template <DType kDType>
 __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
                                      const VectorSlice<kDType>& slice, FirstVectors& loaded,
-                                     const SampleArgument& argument, bool has_top_p) {
+                                     const SampleArgument& argument, int row, bool has_top_p) {
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   const int vocab = argument.rows.vocab;
@@ -141,7 +141,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   const RowTotals totals = TotalsOf(team, memory.first);
   if (has_top_p) SumBins(team, memory.first);
   if (!has_top_p && argument.WantsCuts()) {
-    result.cut = CutOfAll(team, TeamRow<kDType>(team, argument.rows));
+    result.cut = CutOfAll(team, TeamRow<kDType>(team, argument.rows, row));
   }
   uint32_t unused = 0;
   const int contenders = PullLists(team, memory.first.contenders, unused);
@@ -163,27 +163,35 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     const Team block = team.Block();
     ListAboveBins(block, memory.first, contenders, bins, memory.boundary);
     const bool is_known =
-        contenders > 0 && memory.boundary.top_count <= kWarpSize && totals.mass < INFINITY;
+        contenders > 0 && memory.boundary.top_count <= kMostAboveBins && totals.mass < INFINITY;
     const KnownMasses masses =
         MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
-    if (can_read_again) {
-      const Band band = FindBand(block, memory.first, bins, memory.boundary);
-      if (team.thread() == 0) memory.band = band;
-    }
     const int32_t id = !is_known ? -1 : draw([&](uint64_t token) {
       return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
     });
     if (id >= 0) result.id = id;
     if (team.thread() == 0) memory.drawn = id;
+    if (argument.WantsCuts()) {
+      const Band band = FindBand(block, memory.first, bins, memory.boundary);
+      if (team.thread() == 0) memory.band = band;
+    }
   }
   if (!can_read_again) return result;
+  if (!argument.WantsCuts()) {
+    team.Sync();
+    const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
+    if (!is_drawn && team.rank() == 0) {
+      const Band band = FindBand(team.Block(), memory.first, bins, memory.boundary);
+      if (team.thread() == 0) memory.band = band;
+    }
+    if (is_drawn) {
+      team.Sync();  // the first block leaves when all have read it
+      return result;
+    }
+  }
   team.Sync();
-  const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
   const Band band = *team.Of(0, &memory.band);
-  team.Sync();
-  if (is_drawn && !argument.WantsCuts()) return result;
-
   result.id = kUndecided;
   const Nucleus nucleus =
       SelectInBand(team, slice, band, totals.max, params, memory.list, memory.nucleus);
@@ -198,18 +206,13 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads)
-    SampleKernel(const __grid_constant__ SampleArgument argument) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
-  const Team team(memory.team);
-  const int row = RowIndex(team);
-  if (argument.is_second && argument.IsDecided(row)) return;
+__device__ void SampleRow(const Team& team, SampleMemory& memory, const SampleArgument& argument,
+                          int row) {
   team.ArriveAtBlocks();
-  const VectorSlice<kDType> slice(team, argument.rows);
+  const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  StartRow<kDType>(team, argument.rows, loaded, memory.start);
+  StartRow<kDType>(team, argument.rows, row, loaded, memory.start);
   const SelectParams& params = memory.start.params;
   TokenResult result;
   result.id = kUndecided;
@@ -218,14 +221,28 @@ __global__ void __launch_bounds__(kMostThreads)
       const int listed = ListTop(team, slice, loaded, memory.start, memory.list, needed);
       if (team.rank() != 0) return;
       if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
-    } else if (argument.method == DrawMethod::kGumbel) {
+    } else if (argument.method == DrawMethod::kGumbel && (argument.is_first || argument.is_last)) {
       if (const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
           has_top_p || HasNoFilter(params, argument.rows.vocab)) {
-        result = SampleByNoise(team, memory, slice, loaded, argument, has_top_p);
+        result = SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p);
       }
     }
   }
   if (team.IsFirstThread()) argument.Set(row, result);
+}
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads)
+    SampleKernel(const __grid_constant__ SampleArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
+  const Team team(memory.team);
+  StartNextKernel();
+  AwaitKernelBefore();
+  ForEachRow(
+      team, argument.rows,
+      [&](int row) { return argument.is_first || !argument.IsDecided(row); },
+      [&](int row) { SampleRow<kDType>(team, memory, argument, row); });
 }
 
 // In shared memory.
@@ -239,36 +256,40 @@ __global__ void __launch_bounds__(kMostThreads)
     SampleByDefinitionKernel(const __grid_constant__ SampleArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
-  if (argument.IsDecided(RowIndex(team))) return;
-  const TeamRow<kDType> row(team, argument.rows);
-  const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
-  TokenResult result;
-  result.cut = semantics::CutOfStatus(scan.status);
-  result.status = scan.status;
-  if (scan.status == RowStatus::kOk) {
-    RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
-    result.cut = rules.Select(nullptr);
-    const float scale = semantics::ScalesOf(row.params).draw;
-    result.id = DrawToken(team, memory.find, row.slice, result.cut,
-                          {scan.max, scale, argument.method, row.key});
-  }
-  team.Sync();  // everybody has read whether it is decided
-  if (team.IsFirstThread()) argument.Set(row.index, result);
+  AwaitKernelBefore();
+  auto sample = [&](int index) {
+    const TeamRow<kDType> row(team, argument.rows, index);
+    const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
+    TokenResult result;
+    result.cut = semantics::CutOfStatus(scan.status);
+    result.status = scan.status;
+    if (scan.status == RowStatus::kOk) {
+      RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
+      result.cut = rules.Select(nullptr);
+      const float scale = semantics::ScalesOf(row.params).draw;
+      result.id = DrawToken(team, memory.find, row.slice, result.cut,
+                            {scan.max, scale, argument.method, row.key});
+    }
+    if (team.IsFirstThread()) argument.Set(row.index, result);
+  };
+  ForEachRow(
+      team, argument.rows, [&](int row) { return !argument.IsDecided(row); }, sample);
 }
 
 void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {
   RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
                             SampleKernel<DType::kF16>),
                    ShapeForRows(logits.rows), sizeof(SampleMemory)};
-  const TeamShape large = LargeShapeForRows(logits.rows);
-  argument.is_last = kernel.shape == large;
+  argument.is_first = true;
+  argument.is_last = !NextShape(kernel.shape).has_value();
   LaunchOverRows(kernel, logits.rows, &argument, stream);
-  if (!argument.is_last) {
-    argument.is_second = argument.is_last = true;
-    kernel.shape = large;
-    LaunchOverRows(kernel, logits.rows, &argument, stream);
+  while (const std::optional<TeamShape> next = NextShape(kernel.shape)) {
+    kernel.shape = *next;
+    argument.is_first = false;
+    argument.is_last = !NextShape(kernel.shape).has_value();
+    LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
   }
-  LaunchOverRows(
+  LaunchOverRowsLeft(
       {ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
                 SampleByDefinitionKernel<DType::kBf16>, SampleByDefinitionKernel<DType::kF16>),
        WideShapeForRows(logits.rows), 0},
@@ -289,8 +310,8 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
           .results = results.data,
           .ids = nullptr,
           .statuses = nullptr,
-          .is_second = false,
-          .is_last = false},
+          .is_first = true,
+          .is_last = true},
          stream);
 }
 
@@ -307,8 +328,8 @@ void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod met
           .results = nullptr,
           .ids = ids.data,
           .statuses = statuses.size == 0 ? nullptr : statuses.data,
-          .is_second = false,
-          .is_last = false},
+          .is_first = true,
+          .is_last = true},
          stream);
 }
 

@@ -70,11 +70,11 @@ __device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart
 // never falls as its factor rises.
 class WeightBins {
  public:
-  static constexpr int kBins = 10240;
+  static constexpr int kBins = 8192;
   static constexpr int kAnOctave = 256;
-  // Above the last bin lie contenders alone: their weight is above every field. They are few: each
-  // has 16 times the share p of the mass of the sample, or more.
-  static constexpr float kTop = 24.5f;
+  static constexpr float kOfNextBin = 0.99729605608f;  // 2^(-1/256)
+  // Above the last bin lie contenders alone: their weight is above every field.
+  static constexpr float kTop = 16.5f;
   // By how much a bin's tokens may differ from its middle: half of its width, and rounding.
   static constexpr double kDoubt = 0.00136 + 0.0001;
 
@@ -136,7 +136,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
   const semantics::Stream stream = semantics::GumbelStream(row_key);
   float largest = -INFINITY;
   float mass = 0.0f;
-  slice.template Stream<true>(loaded, [&](const Tokens& tokens) {
+  slice.Stream(loaded, [&](const Tokens& tokens) {
     float weight[Tokens::kTokens];
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) weight[e] = unit.WeightOf(tokens.x[e]);
@@ -147,6 +147,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
         mass += weight[e];
         atomicAdd(&memory.bins[bins.Of(tokens.x[e])], 1u);
       }
+      mass = Again(mass);  // added up here: put off, it would keep the weights in memory
     }
     uint32_t hits = 0;
     if constexpr (kScreens) {

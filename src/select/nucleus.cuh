@@ -21,12 +21,17 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
 
 enum class Keeping { kDropped, kUnknown, kKept };
 
+// The tokens above all bins are known one by one. A row with more is left to others.
+inline constexpr int kMostAboveBins = 256;
+
 // What the first read says of the boundary. In shared memory, of the first block.
 struct Boundary {
   int kept_from;   // a token of this bin or one above it is kept for certain,
   int dropped_to;  // of this bin or one below it dropped
   uint32_t top_count;
-  uint64_t top[kWarpSize];  // the tokens above all bins, if they are no more than that
+  uint64_t top[kMostAboveBins];  // the tokens above all bins, if they are no more than that
+
+  __device__ uint32_t TopCount() const { return min(top_count, uint32_t{kMostAboveBins}); }
 };
 
 // The masses of a row, as far as the first read knows them.
@@ -40,7 +45,11 @@ struct KnownMasses {
 
 // Before FindBoundary, with a barrier behind it.
 __device__ inline void Clear(const Team& team, Boundary& boundary) {
-  if (team.thread() == 0) boundary = {WeightBins::kBins, -1, 0, {}};
+  if (team.thread() == 0) {
+    boundary.kept_from = WeightBins::kBins;
+    boundary.dropped_to = -1;
+    boundary.top_count = 0;
+  }
 }
 
 // Lists the tokens above all bins, which are among the contenders. By the first block.
@@ -51,7 +60,7 @@ __device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& m
     const uint64_t token = memory.contenders.sorted[i];
     if (!bins.IsAbove(ValueOf(token))) continue;
     const uint32_t place = atomicAdd(&boundary.top_count, 1u);
-    if (place < kWarpSize) boundary.top[place] = token;
+    if (place < kMostAboveBins) boundary.top[place] = token;
   }
   block.SyncBlock();
 }
@@ -60,9 +69,10 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
                                        const WeightUnit& unit, double total, float p, int vocab) {
   KnownMasses masses;
   masses.top = 0.0;
-  for (uint32_t i = 0; i < min(boundary.top_count, uint32_t{kWarpSize}); ++i) {
+  for (uint32_t i = static_cast<uint32_t>(team.lane()); i < boundary.TopCount(); i += kWarpSize) {
     masses.top += static_cast<double>(unit.WeightOf(ValueOf(boundary.top[i])));
   }
+  masses.top = Team::ReduceWarp(masses.top, [](double a, double b) { return a + b; });
   // Weights are known to 1e-5, and a thread adds its share of them up in fp32.
   const double doubt = 1e-5 + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
   masses.least_total = total * (1.0 - doubt);
@@ -77,37 +87,45 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
 __device__ inline void FindBoundary(const Team& block, const FirstReadMemory& memory,
                                     const WeightBins& bins, const KnownMasses& masses, int vocab,
                                     Boundary& boundary) {
-  constexpr int kMostShare = WeightBins::kBins / kLeastThreads;  // of blocks of 512 and more
   constexpr double kMore = 1.0 + WeightBins::kDoubt;
   constexpr double kLess = 1.0 - WeightBins::kDoubt;
   const int share = WeightBins::kBins / block.threads();
   const int first = WeightBins::kBins - 1 - block.thread() * share;  // the largest weights first
-  uint32_t counts[kMostShare];
-  double mine = 0.0;
-#pragma unroll
-  for (int i = 0; i < kMostShare; ++i) {
-    counts[i] = i < share ? memory.bins[first - i] : 0;
-    mine += static_cast<double>(static_cast<float>(counts[i]) * bins.WeightIn(first - i));
+  float mine = 0.0f;
+  float weight = bins.WeightIn(first);
+  for (int i = 0; i < share; ++i) {
+    mine += static_cast<float>(memory.bins[first - i]) * weight;
+    weight *= WeightBins::kOfNextBin;
   }
-  double above = block.SumBefore(mine);
-  const double in_bins = block.ReduceBlock(mine, [](double a, double b) { return a + b; });
+  double above = block.SumBefore(static_cast<double>(mine));
+  const double in_bins = block.ReduceBlock(static_cast<double>(mine),
+                                           [](double a, double b) { return a + b; });
   const double tail = vocab * static_cast<double>(bins.WeightIn(0));  // at most, below the bins
+  // The mass above a bin has two bounds on either side: from what was counted above it, and from
+  // what was not.
+  auto most = [&](double counted) {
+    return fmin(masses.top + counted * kMore, masses.most_total - (in_bins - counted) * kLess);
+  };
+  auto least = [&](double counted) {
+    return fmax(masses.top + counted * kLess,
+                masses.least_total - (in_bins - counted) * kMore - tail);
+  };
   int kept_from = WeightBins::kBins;
   int dropped_to = -1;
-#pragma unroll
-  for (int i = 0; i < kMostShare; ++i) {
-    if (i >= share) continue;
-    const double weight = static_cast<double>(bins.WeightIn(first - i));
-    const double here = counts[i] * weight;
-    const double rest = in_bins - above;
-    // The mass above this bin has two bounds on either side: from what was counted above it, and
-    // from what was not.
-    const double most = fmin(masses.top + above * kMore, masses.most_total - rest * kLess);
-    const double least = fmax(masses.top + above * kLess, masses.least_total - rest * kMore - tail);
-    const double others = counts[i] > 1 ? (here - weight) * kMore : 0.0;
-    if (most + others < masses.least_target) kept_from = first - i;
-    if (least >= masses.most_target && dropped_to < 0) dropped_to = first - i;
-    above += here;
+  if (most(above + mine) < 0.99 * masses.least_target) {  // far above the boundary,
+    kept_from = first - share + 1;
+  } else if (least(above) >= masses.most_target) {  // or below it
+    dropped_to = first;
+  } else {
+#pragma unroll 1
+    for (int bin = first; bin > first - share; --bin) {
+      const double of_one = static_cast<double>(bins.WeightIn(bin));
+      const double here = memory.bins[bin] * of_one;
+      const double others = memory.bins[bin] > 1 ? (here - of_one) * kMore : 0.0;
+      if (most(above) + others < masses.least_target) kept_from = bin;
+      if (least(above) >= masses.most_target && dropped_to < 0) dropped_to = bin;
+      above += here;
+    }
   }
   if (kept_from < WeightBins::kBins) atomicMin(&boundary.kept_from, kept_from);
   if (dropped_to >= 0) atomicMax(&boundary.dropped_to, dropped_to);
@@ -127,16 +145,16 @@ __device__ inline Keeping KeepingOf(uint64_t token, const WeightUnit& unit, cons
   }
   // Where a boundary keeps all ties, the first of them decides.
   const uint64_t first = ties == Ties::kAll ? token | ~0u : token;
-  double before = 0.0;
-#pragma unroll 1
-  for (uint32_t i = 0; i < min(boundary.top_count, uint32_t{kWarpSize}); ++i) {
-    if (boundary.top[i] > first) {
-      before += static_cast<double>(unit.WeightOf(ValueOf(boundary.top[i])));
-    }
+  float before = 0.0f;
+#pragma unroll 4
+  for (uint32_t i = 0; i < boundary.TopCount(); ++i) {
+    before += boundary.top[i] > first ? unit.WeightOf(ValueOf(boundary.top[i])) : 0.0f;
   }
-  return before == 0.0 || before * (1.0 + 1e-5) < masses.least_target ? Keeping::kKept
-         : before * (1.0 - 1e-5) >= masses.most_target                ? Keeping::kDropped
-                                                                      : Keeping::kUnknown;
+  // Each is known to 1e-5, and so is a sum of so few in fp32, twice.
+  const double mass = static_cast<double>(before);
+  return before == 0.0f || mass * (1.0 + 3e-5) < masses.least_target ? Keeping::kKept
+         : mass * (1.0 - 3e-5) >= masses.most_target                 ? Keeping::kDropped
+                                                                     : Keeping::kUnknown;
 }
 
 // Values that hold the boundary: from `low` to below `high`.
@@ -180,7 +198,7 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
   uint32_t seen = 0, seen_heavier = 0;
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  slice.template Stream<true>(loaded, [&](const Tokens& tokens) {
+  slice.Stream(loaded, [&](const Tokens& tokens) {
     bool has_any = false;
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) {

@@ -114,7 +114,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
     const Band band = FindBand(block, memory.first, bins, memory.boundary);
     if (team.thread() == 0) {
       memory.band = band;
-      memory.is_decided = above_bins >= 0 && memory.boundary.top_count <= kWarpSize &&
+      memory.is_decided = above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins &&
                           totals.mass < INFINITY;
     }
   }
@@ -131,18 +131,14 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
 }
 
 template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads)
-    SelectKernel(const __grid_constant__ SelectArgument argument) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
-  const Team team(memory.team);
-  if (argument.is_second && argument.cuts[RowIndex(team)].count != kUndecided) return;
+__device__ void SelectRow(const Team& team, SelectMemory& memory, const SelectArgument& argument,
+                          int index) {
   team.ArriveAtBlocks();
-  const VectorSlice<kDType> slice(team, argument.rows);
-  const TeamRow<kDType> row(team, argument.rows);
+  const VectorSlice<kDType> slice(team, argument.rows, index);
+  const TeamRow<kDType> row(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  StartRow<kDType>(team, argument.rows, loaded, memory.start);
+  StartRow<kDType>(team, argument.rows, index, loaded, memory.start);
   const SelectParams& params = memory.start.params;
   Cut cut;
   cut.count = kUndecided;
@@ -153,7 +149,21 @@ __global__ void __launch_bounds__(kMostThreads)
       cut = SelectByNucleus(team, memory, row, slice, loaded, argument.rows.vocab, argument.masks);
     }
   }
-  if (team.IsFirstThread()) argument.cuts[row.index] = cut;
+  if (team.IsFirstThread()) argument.cuts[index] = cut;
+}
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads)
+    SelectKernel(const __grid_constant__ SelectArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
+  const Team team(memory.team);
+  StartNextKernel();
+  AwaitKernelBefore();
+  ForEachRow(
+      team, argument.rows,
+      [&](int row) { return !argument.is_second || argument.cuts[row].count == kUndecided; },
+      [&](int row) { SelectRow<kDType>(team, memory, argument, row); });
 }
 
 // In shared memory.
@@ -167,28 +177,31 @@ __global__ void __launch_bounds__(kMostThreads)
     SelectByDefinitionKernel(const __grid_constant__ SelectArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
-  Cut cut = argument.cuts[RowIndex(team)];
-  const bool is_decided =
-      !argument.is_given && argument.masses == nullptr && cut.count != kUndecided;
-  if (is_decided) return;
-  const TeamRow<kDType> row(team, argument.rows);
-  if (!argument.is_given) {
-    const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
-    CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + row.index;
-    if (scan.status == RowStatus::kOk) {
-      RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
-      cut = rules.Select(mass);
-    } else {
-      cut = semantics::CutOfStatus(scan.status);
-      if (mass != nullptr && team.IsFirstThread()) *mass = CutMass{};
+  AwaitKernelBefore();
+  const bool takes_all = argument.is_given || argument.masses != nullptr;
+  auto select = [&](int index) {
+    Cut cut = argument.cuts[index];
+    const TeamRow<kDType> row(team, argument.rows, index);
+    if (!argument.is_given) {
+      const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
+      CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + index;
+      if (scan.status == RowStatus::kOk) {
+        RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
+        cut = rules.Select(mass);
+      } else {
+        cut = semantics::CutOfStatus(scan.status);
+        if (mass != nullptr && team.IsFirstThread()) *mass = CutMass{};
+      }
+      if (team.IsFirstThread()) argument.cuts[index] = cut;
     }
-    team.Sync();  // everybody has read whether it is decided
-    if (team.IsFirstThread()) argument.cuts[row.index] = cut;
-  }
-  if (argument.masks && cut.status == RowStatus::kOk) {
-    MaskRow(VectorSlice<kDType>(team, argument.rows), row.data,
-            ResolveTies(team, memory.find, row.slice, cut));
-  }
+    if (argument.masks && cut.status == RowStatus::kOk) {
+      MaskRow(VectorSlice<kDType>(team, argument.rows, index), row.data,
+              ResolveTies(team, memory.find, row.slice, cut));
+    }
+  };
+  ForEachRow(
+      team, argument.rows,
+      [&](int row) { return takes_all || argument.cuts[row].count == kUndecided; }, select);
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
@@ -199,11 +212,11 @@ void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
     LaunchOverRows(kernel, logits.rows, &argument, stream);
     if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
       argument.is_second = true;
-      kernel.shape = LargeShapeForRows(logits.rows);
-      LaunchOverRows(kernel, logits.rows, &argument, stream);
+      kernel.shape.threads = kMostThreads;
+      LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
     }
   }
-  LaunchOverRows(
+  LaunchOverRowsLeft(
       {ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
                 SelectByDefinitionKernel<DType::kBf16>, SelectByDefinitionKernel<DType::kF16>),
        WideShapeForRows(logits.rows), 0},

@@ -38,6 +38,7 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
   }
   least = __reduce_min_sync(~0u, least);
   most = __reduce_max_sync(~0u, most);
+  if (team.thread() < kMostProbes) list.counts[team.thread()] = 0;
   if (team.lane() == 0) {
     atomicMin(&list.least, least);
     atomicMax(&list.most, most);
@@ -46,11 +47,15 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
   uint32_t low = list.least;
   uint32_t high = list.most;
 #pragma unroll 1
-  for (int probe = 0; probe < 20 && low < high; ++probe) {
+  for (int probe = 0; probe < kMostProbes && low < high; ++probe) {
     const uint32_t middle = high - (high - low) / 2;
-    int count = 0;
+    int mine = 0;
 #pragma unroll
-    for (int i = 0; i < kKeys; ++i) count += team.CountOfBlock(keys[i] >= middle);
+    for (int i = 0; i < kKeys; ++i) mine += keys[i] >= middle ? 1 : 0;
+    mine = __reduce_add_sync(~0u, mine);
+    if (team.lane() == 0) atomicAdd(&list.counts[probe], static_cast<uint32_t>(mine));
+    team.SyncBlock();
+    const int count = static_cast<int>(list.counts[probe]);
     if (count >= rank) {
       low = middle;
       if (count <= enough) break;
@@ -131,7 +136,7 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, First
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const float threshold = fmaxf(GuessThreshold(team, slice, loaded, start, list, needed),
                                 semantics::kLowestValue);
-  slice.template Stream<false>(loaded, [&](const Tokens& tokens) {
+  slice.Stream(loaded, [&](const Tokens& tokens) {
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
