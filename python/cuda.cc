@@ -13,7 +13,6 @@
 #include "python/calls.h"
 #include "python/device_params.h"
 #include "python/errors.h"
-#include "python/numbers.h"
 #include "python/rows.h"
 
 namespace sluice::python {
@@ -98,7 +97,7 @@ FieldSource SourceFrom(std::string_view name, const std::string& dtype, bool is_
 }
 
 // Adds the fields that a call gives: as numbers, which are checked here, or as columns, arrays on
-// the device: name to (address, dtype, number of elements, stride).
+// the device: name to (address, dtype, stride).
 class FieldCollector {
  public:
   FieldCollector(FieldWrites& writes, nb::dict columns, nb::kwargs numbers)
@@ -146,11 +145,7 @@ class FieldCollector {
       field.data = AddressFrom<const void>(column[0]);
       field.source =
           SourceFrom(name, nb::cast<std::string>(column[1]), field.type == FieldType::kF32);
-      const auto size = nb::cast<int64_t>(column[2]);
-      if (size != 1) {
-        CheckOneARow(name, static_cast<size_t>(size), writes_.rows);
-        field.stride = nb::cast<int64_t>(column[3]);
-      }
+      field.stride = nb::cast<int64_t>(column[2]);
     } else if (arguments_.Has(keyword)) {
       std::memcpy(&field.number, &number, sizeof(T));
     } else {

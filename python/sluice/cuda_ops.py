@@ -83,7 +83,7 @@ def _write_fields_(params, keys, resets, **fields):
         if isinstance(value, torch.Tensor):
             _check_beside(params, **{name.removesuffix("_rows"): value})
             columns[name.removesuffix("_rows")] = (
-                value.data_ptr(), COLUMN_DTYPES[value.dtype], value.numel(),
+                value.data_ptr(), COLUMN_DTYPES[value.dtype],
                 value.stride(0) if value.dim() == 1 else 0)
         else:
             numbers[name] = value
