@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,6 +169,11 @@ def test_without_a_seed_the_generator_of_torch_chooses():
     assert torch.equal(sluice.sample(logits, seed=tokens.seeds).ids, tokens.ids)
     with pytest.raises(AttributeError, match="seeds were given"):
         sluice.sample(logits, seed=1).seeds
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tokens = sluice.sample(logits)
+    replays = [(graph.replay(), tokens.ids.tolist())[1] for _ in range(2)]
+    assert replays[0] != replays[1]
 
 
 def test_runs_on_the_current_stream_and_waits_for_nothing():
@@ -235,6 +241,13 @@ def test_the_first_call_of_a_process_may_be_captured():
         assert tokens.ids.tolist() == sluice.sample(logits.cpu(), top_k=5, seed=1).ids.tolist()
     """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_example_runs():
+    example = Path(__file__).parents[2] / "examples" / "python" / "sample_cuda.py"
+    if not example.exists():
+        pytest.skip("the sources are not at hand")
+    subprocess.run([sys.executable, example], check=True)
 
 
 def test_compiles_into_one_graph():
