@@ -1,4 +1,4 @@
-// The functions on device memory that sluice/cuda_ops.py calls. Tensors come as addresses: DLPack
+// The functions on device memory that sluice/tensor_ops.py calls. Tensors come as addresses: DLPack
 // would have torch order its streams, and a graph that is being captured forbids that.
 #include "sluice/cuda.hpp"
 

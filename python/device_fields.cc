@@ -12,7 +12,7 @@
 namespace sluice::python {
 namespace {
 
-// sluice/cuda.py reads results as words of 32 and 64 bits.
+// sluice/tensors.py reads results as words of 32 and 64 bits.
 static_assert(offsetof(Cut, upper) == 0 && offsetof(Cut, lower) == 4 &&
               offsetof(Cut, ties_dropped) == 8 && offsetof(Cut, ties_kept) == 12 &&
               offsetof(Cut, count) == 16 && offsetof(Cut, status) == 20 && sizeof(Cut) == 24);

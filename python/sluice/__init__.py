@@ -3,7 +3,7 @@
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
 draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
 copy; numpy arrays come out. For CUDA tensors of torch, select, mask_ and sample give tensors on
-their device (sluice.cuda). The same logits, parameters, seed and position give the same token, bit
+their device (sluice.tensors). The same logits, parameters, seed and position give the same token, bit
 for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
@@ -100,8 +100,8 @@ def show_config() -> None:
 
 def __getattr__(name: str) -> object:
     # Loaded when somebody asks for them: numpy's twin of the library, and what needs torch.
-    if name in ("reference", "cuda"):
+    if name in ("reference", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":
-        return import_module("sluice.cuda").DeviceParams
+        return import_module("sluice.tensors").DeviceParams
     raise AttributeError(f"module 'sluice' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""select, mask_ and sample: in C++ for arrays of the host, in sluice.cuda for torch's CUDA tensors.
+"""select, mask_ and sample: in C++ for arrays of the host, in sluice.tensors for CUDA tensors.
 
 torch is loaded by nobody but the caller who passes a tensor of it.
 """
@@ -7,9 +7,9 @@ from sluice import _sluice
 
 
 def _on_cuda():
-    from sluice import cuda
+    from sluice import tensors
 
-    return cuda
+    return tensors
 
 
 def select(logits, params=None, **keywords):

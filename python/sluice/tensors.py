@@ -9,8 +9,7 @@ returns: it waits for nothing, and CUDA graphs and torch.compile take it as it i
 
 import torch
 
-from sluice.cuda_ops import CUT_WORDS, check_logits
-from sluice.cuda_params import (
+from sluice.device_params import (
     FIELDS,
     MAX_TEMPERATURE,
     DeviceParams,
@@ -21,6 +20,7 @@ from sluice.cuda_params import (
     write_fields,
 )
 from sluice.errors import ArgumentTypeError, Error
+from sluice.tensor_ops import CUT_WORDS, check_logits
 
 __all__ = ["CutTensors", "DeviceParams", "TokenTensors", "mask_", "sample", "select"]
 
@@ -114,7 +114,7 @@ def _as_matrix(logits):
 
 def _cut_words(logits, cuts):
     if not isinstance(cuts, CutTensors):
-        raise ArgumentTypeError("cuts", text_of(cuts), "sluice.cuda.CutTensors")
+        raise ArgumentTypeError("cuts", text_of(cuts), "sluice.tensors.CutTensors")
     return cuts.words.reshape(-1, CUT_WORDS)
 
 

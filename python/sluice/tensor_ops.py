@@ -2,7 +2,7 @@
 
 Parameters and keys are tensors of bytes that ``write_fields_`` fills (sluice.DeviceParams), Cuts are
 int32 [rows, 6], results of a draw int32 [rows, 10], masses int64 [rows, 3]: the structs of the
-library as they are. sluice.cuda gives them names.
+library as they are. sluice.tensors gives them names.
 """
 
 import torch

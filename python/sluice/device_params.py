@@ -3,7 +3,7 @@
 import torch
 
 from sluice import _sluice
-from sluice.cuda_ops import COLUMN_DTYPES
+from sluice.tensor_ops import COLUMN_DTYPES
 from sluice.errors import ArgumentTypeError, Error
 
 FIELDS = _sluice.DEVICE_FIELDS  # name to kind: float, int or name
