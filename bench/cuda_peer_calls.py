@@ -118,7 +118,6 @@ PEERS = [Peer("sluice", lambda s: True, ours)]
 
 
 def load_flashinfer(modules):
-    import flashinfer
     from flashinfer import sampling
 
     if modules:  # where nothing can be compiled
@@ -138,16 +137,16 @@ def load_flashinfer(modules):
     def both(order, per_row):
         def make(s):
             k, p = (s.row_k(), s.row_p()) if per_row else (s.k, s.p)
-            return lambda logits: flashinfer.sampling.top_k_top_p_sampling_from_logits(
+            return lambda logits: sampling.top_k_top_p_sampling_from_logits(
                 logits, k, p, filter_apply_order=order, seed=s.seed, offset=0)
         return make
 
     def top_p(s):
-        return lambda logits: flashinfer.sampling.top_p_sampling_from_probs(
-            flashinfer.sampling.softmax(logits), s.p, seed=s.seed, offset=0)
+        return lambda logits: sampling.top_p_sampling_from_probs(
+            sampling.softmax(logits), s.p, seed=s.seed, offset=0)
 
     def unfiltered(s):
-        return lambda logits: flashinfer.sampling.sampling_from_logits(logits, seed=s.seed, offset=0)
+        return lambda logits: sampling.sampling_from_logits(logits, seed=s.seed, offset=0)
 
     def samples_both(s):
         return not s.masks and s.k is not None and s.p is not None
@@ -159,7 +158,7 @@ def load_flashinfer(modules):
         Peer("flashinfer-top-p", lambda s: not s.masks and s.k is None and s.p is not None, top_p),
         Peer("flashinfer-logits", lambda s: not s.masks and not s.filters, unfiltered),
         Peer("flashinfer-mask", lambda s: s.masks and s.p is None,
-             lambda s: lambda logits: flashinfer.sampling.top_k_mask_logits(logits, s.k)),
+             lambda s: lambda logits: sampling.top_k_mask_logits(logits, s.k)),
     ])
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times selection and sampling of CUDA tensors from Python beside peers, in one process.
 
-    python3 bench/cuda_peers.py [--quick] [--batch N]... [--task NAME]... [--json FILE]
-        [--vllm DIR] [--flashinfer-modules DIR]
+    python3 bench/cuda_peers.py [--quick] [--batch N]... [--task NAME]... [--distribution NAME]
+        [--json FILE] [--vllm DIR] [--flashinfer-modules DIR]
 
-Rows like a model's, fp32; times of graph replays, hot and cold (cuda_graphs.py), beside one read of
+Rows like a model's ("mid"), the same rounded to bfloat16 and so with ties ("rounded"), or N(0, 1)
+("normal"), in fp32; times of graph replays, hot and cold (cuda_graphs.py), beside one read of
 the rows, or one read and write of them, in the same run. A row is wrong when a mask keeps another
 set than the reference, or when a draw gives a token outside of its set; Sluice's tokens must be
 the reference's. FlashInfer's joint filter means another set, and is held to that one. --vllm
@@ -27,7 +28,7 @@ try:
     from cuda_graphs import Timer, peak_bytes
     from cuda_peer_calls import PEERS, TASKS, Setting, load_peers
 except ImportError as error:
-    sys.exit(f"cuda_peers: {error.name} is missing; pip install torch, which brings triton and numpy")
+    sys.exit(f"cuda_peers: {error.name} is missing; pip install torch numpy")
 
 import sluice
 
@@ -58,6 +59,14 @@ def model_row(vocab, index):
         low, high = (low, middle) if nucleus(middle) <= wanted else (middle, high)
     row[at] = high + 0.01 * random.random() - offsets
     return row.astype(np.float32)
+
+
+def make_rows(distribution, vocab):
+    if distribution == "normal":
+        normal = np.random.default_rng(12).standard_normal
+        return normal((DISTINCT, vocab)).astype(np.float32)
+    rows = np.stack([model_row(vocab, r) for r in range(DISTINCT)])
+    return torch.from_numpy(rows).bfloat16().float().numpy() if distribution == "rounded" else rows
 
 
 class Reference:
@@ -151,9 +160,9 @@ def line(task, vocab, batch, name, result, ours, floor):
             f"{'repeats' if result['repeats'] else 'differs'}")
 
 
-def json_row(task, vocab, batch, name, result, ours, floor):
+def json_row(task, distribution, vocab, batch, name, result, ours, floor):
     row = {"bench": "cuda-peers", "task": task, "backend": "cuda", "dtype": "float32",
-           "vocab": vocab, "batch": batch, "distribution": "mid", "ns": round(1e3 * ours),
+           "vocab": vocab, "batch": batch, "distribution": distribution, "ns": round(1e3 * ours),
            "floor_ns": round(1e3 * floor), "peer": name, "peer_ns": round(1e3 * result["us"]),
            "ratio": round(result["us"] / ours, 2), "floors": round(result["us"] / floor, 2)}
     if "cold_us" in result:
@@ -171,7 +180,7 @@ def write_json(path, report, rows):
 
 def run(options, out):
     rows, report = [], environment(options.commit or commit_of_sources())
-    distinct = np.stack([model_row(options.vocab, r) for r in range(DISTINCT)])
+    distinct = make_rows(options.distribution, options.vocab)
     reference = Reference(distinct)
     for batch in options.batch or BATCHES:
         copies = np.resize(np.arange(DISTINCT), batch)
@@ -196,8 +205,8 @@ def run(options, out):
                 ours = ours or result["us"]
                 print(line(task, options.vocab, batch, peer.name, result, ours, floors[masks]),
                       file=out, flush=True)
-                rows.append(json_row(task, options.vocab, batch, peer.name, result, ours,
-                                     floors[masks]))
+                rows.append(json_row(task, options.distribution, options.vocab, batch, peer.name,
+                                     result, ours, floors[masks]))
         del timer
         torch.cuda.empty_cache()
         if options.json:
@@ -210,8 +219,9 @@ def main():
     parser.add_argument("--batch", type=int, action="append")
     parser.add_argument("--vocab", type=int, default=128256)
     parser.add_argument("--task", action="append", choices=TASKS)
+    parser.add_argument("--distribution", choices=("mid", "rounded", "normal"), default="mid")
     parser.add_argument("--vllm", help="folder with vLLM's source files")
-    parser.add_argument("--flashinfer-modules", help="folder with sampling.so and topk.so, compiled")
+    parser.add_argument("--flashinfer-modules", help="folder with its sampling.so and topk.so")
     parser.add_argument("--json", help="file to write")
     parser.add_argument("--commit", default=None, help="of the sources that were built")
     options = parser.parse_args()

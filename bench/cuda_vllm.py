@@ -19,7 +19,7 @@ TRITON_FILE, SORT_FILE = "topk_topp_triton.py", "topk_topp_sampler.py"
 
 
 class _Launcher:
-    """Calls `kernel` with the tensors of a call and with what the decorated function makes of them."""
+    """Calls `kernel` with the values of a call and what the decorated function makes of them."""
 
     def __init__(self, kernel, launch):
         self.kernel = kernel

@@ -3,8 +3,8 @@
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
 draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
 copy; numpy arrays come out. For CUDA tensors of torch, select, mask_ and sample give tensors on
-their device (sluice.tensors). The same logits, parameters, seed and position give the same token, bit
-for bit, on every backend and in any batch.
+their device (sluice.tensors). The same logits, parameters, seed and position give the same token,
+bit for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
     >>> sluice.sample(logits, temperature=0.8, top_k=2, seed=42).ids

@@ -1,7 +1,7 @@
 """The operators torch.ops.sluice.*: CUDA kernels on tensors, known to fake tensors and compilers.
 
-Parameters and keys are tensors of bytes that ``write_fields_`` fills (sluice.DeviceParams), Cuts are
-int32 [rows, 6], results of a draw int32 [rows, 10], masses int64 [rows, 3]: the structs of the
+Parameters and keys are tensors of bytes that ``write_fields_`` fills (sluice.DeviceParams), Cuts
+are int32 [rows, 6], results of a draw int32 [rows, 10], masses int64 [rows, 3]: the structs of the
 library as they are. sluice.tensors gives them names.
 """
 

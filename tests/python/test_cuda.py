@@ -124,8 +124,8 @@ def test_parameters_may_be_one_a_row_wherever_they_lie():
     here["top_k"] = here["top_k"].int()
     here["seed"] = here["seed"].repeat_interleave(2)[::2]
     same_tokens(sluice.sample(logits, **here), expected)
-    params = [sluice.SamplingParams(temperature=float(t), top_k=int(k), top_p=float(p), seed=int(s))
-              for t, k, p, s in zip(*(values[n] for n in ("temperature", "top_k", "top_p", "seed")))]
+    params = [sluice.SamplingParams(**{name: values[name][row].item() for name in values
+                                       if name != "position"}) for row in range(6)]
     same_tokens(sluice.sample(logits, params, position=values["position"]), expected)
     one = sluice.SamplingParams(top_k=4, seed=2**64 - 1, profile="hf", draw_method="cdf")
     same_tokens(sluice.sample(logits, one), reference(sluice.sample, logits, one))
@@ -314,11 +314,11 @@ def test_wrong_arguments_are_errors_before_anything_runs():
             (lambda: sluice.sample(logits, params), value, "seed", "a seed in the DeviceParams"),
             (lambda: sluice.sample(logits, seed=-1), value, "seed", "[0, 18446744073709551615]"),
             (lambda: sluice.sample(logits, logprobs=1), type_, "logprobs", "None on a CUDA"),
-            (lambda: sluice.sample(logits, draw_method="x", seed=1), value, "draw_method", "gumbel"),
+            (lambda: sluice.sample(logits, draw_method="x", seed=1), value, "draw_method", "gum"),
             (lambda: sluice.sample(logits, profile=["hf", "hf"], seed=1), type_, "profile", "one"),
             (lambda: sluice.sample(logits, cuts=other, seed=1), type_, "cuts", "CutTensors"),
             (lambda: sluice.sample(logits, sluice.DeviceParams(rows=3, seed=1)), value,
-             "params.size()", "one"),
+             "params.size()", "1 or the number of rows"),
             (lambda: sluice.DeviceParams(device="cpu"), type_, "device", "a CUDA device"),
             (lambda: params.update_(max_temperature=3), type_, "max_temperature", "one of"),
     ):
