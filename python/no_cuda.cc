@@ -1,6 +1,4 @@
 // The calls of cuda.cc in a build without CUDA.
-#include <string>
-
 #include "python/calls.h"
 #include "python/errors.h"
 
@@ -8,14 +6,10 @@ namespace sluice::python {
 
 void BindCuda(nb::module_& module) {
   for (const char* name : {"cuda_write_fields", "cuda_select", "cuda_mask", "cuda_sample"}) {
-    module.def(
-        name,
-        [](nb::args, nb::kwargs) {
-          throw Error(ErrorCode::kUnavailable, "logits.device", "cuda",
-                      "cpu: this build of Sluice has no CUDA");
-        },
-        nb::sig((std::string("def ") + name + "(*args: typing.Any, **kwargs: typing.Any) -> None")
-                    .c_str()));
+    module.def(name, [](nb::args, nb::kwargs) {
+      throw Error(ErrorCode::kUnavailable, "logits.device", "cuda",
+                  "cpu: this build of Sluice has no CUDA");
+    });
   }
 }
 
