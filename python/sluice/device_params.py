@@ -61,6 +61,8 @@ def _number(name, kind, value):
             raise ArgumentTypeError(name, text_of(value), "one name for all rows")
         return value
     if kind == "float":
+        if not isinstance(value, (int, float)):
+            raise ArgumentTypeError(name, text_of(value), "a number, or one a row")
         return float(value)
     if not isinstance(value, int):
         raise ArgumentTypeError(name, text_of(value), "a whole number, or one a row")
@@ -101,14 +103,14 @@ def write_fields(params, keys, resets, fields, rows):
     """Sets fields of `params` and `keys` in place: numbers, or values one of the `rows`."""
     numbers, columns = {}, {}
     for name, value in fields.items():
-        kind = FIELDS[name] if name in FIELDS else "float"  # max_temperature
+        kind = FIELDS[name] if name in FIELDS else "float"
         is_number = isinstance(value, (int, float, str))
         if not is_number and not is_on_device(value) and getattr(value, "ndim", None) == 0:
             value, is_number = value.item(), True
         if is_number:
             numbers[name] = _number(name, kind, value)
-        elif kind == "name":
-            raise ArgumentTypeError(name, text_of(value), "one name for all rows")
+        elif kind == "name" or name not in FIELDS:  # max_temperature
+            raise ArgumentTypeError(name, text_of(value), "one value for all rows")
         else:
             columns[name + "_rows"] = _column(name, kind, value, rows, params.device)
     torch.ops.sluice.write_fields_(params, keys, resets, **numbers, **columns)

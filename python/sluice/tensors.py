@@ -118,10 +118,19 @@ def _cut_words(logits, cuts):
     return cuts.words.reshape(-1, CUT_WORDS)
 
 
+def _flag(name, value):
+    if not isinstance(value, bool):
+        raise ArgumentTypeError(name, text_of(value), "True or False")
+    return value
+
+
 def _packed(logits, params, keywords, draws=False):
     """What the operators take of parameters, the draw method last, and the seeds if chosen here."""
     if isinstance(params, DeviceParams):
-        only_known({name: value for name, value in keywords.items() if value is not None}, ())
+        for name, value in keywords.items():
+            if value is not None:
+                raise ArgumentTypeError(name, text_of(value),
+                                        "nothing beside DeviceParams, whose update_ sets it")
         if draws and not params.has_seed:
             raise Error("seed", "None", "a seed in the DeviceParams that a draw reads")
         return (params.params, params.keys, params.max_temperature, params.draw_method), None
@@ -146,7 +155,7 @@ def _packed(logits, params, keywords, draws=False):
 def select(logits, params=None, *, masses=False, **keywords):
     rows = _as_matrix(logits)
     packed, _ = _packed(rows, params, keywords)
-    cuts, found = torch.ops.sluice.select(rows, *packed[:3], masses)
+    cuts, found = torch.ops.sluice.select(rows, *packed[:3], _flag("masses", masses))
     if logits.dim() == 1:
         return CutTensors(cuts[0], found[0] if masses else None)
     return CutTensors(cuts, found if masses else None)
@@ -168,7 +177,7 @@ def sample(logits, params=None, *, cuts=None, with_cuts=False, **keywords):
     packed, seeds = _packed(rows, params, keywords, draws=True)
     arguments = (rows, *packed)
     words = None
-    if cuts is None and not with_cuts:
+    if cuts is None and not _flag("with_cuts", with_cuts):
         ids, statuses = torch.ops.sluice.sample(*arguments)
     else:
         results = (torch.ops.sluice.sample_results(*arguments) if cuts is None else
