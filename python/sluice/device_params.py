@@ -2,8 +2,7 @@
 
 import torch
 
-from sluice import _sluice
-from sluice.tensor_ops import COLUMN_DTYPES
+from sluice import _sluice, tensor_ops
 from sluice.errors import ArgumentTypeError, Error
 
 FIELDS = _sluice.DEVICE_FIELDS  # name to kind: float, int or name
@@ -113,7 +112,7 @@ def write_fields(params, keys, resets, fields, rows):
             raise ArgumentTypeError(name, text_of(value), "one value for all rows")
         else:
             columns[name + "_rows"] = _column(name, kind, value, rows, params.device)
-    torch.ops.sluice.write_fields_(params, keys, resets, **numbers, **columns)
+    tensor_ops.write_fields_(params, keys, resets, **numbers, **columns)
 
 
 def empty_params(count, device):

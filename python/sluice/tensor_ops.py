@@ -29,6 +29,7 @@ def _define(schema, kernel, fake):
     _library.define(schema, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(name, kernel, "CUDA")
     torch.library.register_fake(f"sluice::{name}", fake, lib=_library)
+    return getattr(torch.ops.sluice, name).default
 
 
 def check_logits(logits):
@@ -161,13 +162,16 @@ def _fake_draw(logits, params, keys, max_temperature, draw_method, cuts):
     return _words(logits, RESULT_WORDS)
 
 
-_define(f"write_fields_(Tensor(a!) params, Tensor(b!) keys, bool resets, *{_FIELDS}, "
-        "float? max_temperature=None) -> ()", _write_fields_, lambda *args, **fields: None)
-_define(f"select({_ROWS}, bool masses) -> (Tensor, Tensor)", _select, _fake_select)
-_define("mask_(Tensor(a!) logits, Tensor params, Tensor keys, float max_temperature) -> Tensor",
-        _mask_, _fake_mask_)
-_define("mask_cuts_(Tensor(a!) logits, Tensor cuts) -> ()", _mask_cuts_, _fake_mask_cuts_)
-_define(f"sample({_ROWS}, str draw_method) -> (Tensor, Tensor)", _sample, _fake_sample)
-_define(f"sample_results({_ROWS}, str draw_method) -> Tensor", _sample_results,
-        _fake_sample_results)
-_define(f"draw({_ROWS}, str draw_method, Tensor cuts) -> Tensor", _draw, _fake_draw)
+write_fields_ = _define(
+    f"write_fields_(Tensor(a!) params, Tensor(b!) keys, bool resets, *{_FIELDS}, "
+    "float? max_temperature=None) -> ()", _write_fields_, lambda *args, **fields: None)
+select = _define(f"select({_ROWS}, bool masses) -> (Tensor, Tensor)", _select, _fake_select)
+mask_ = _define(
+    "mask_(Tensor(a!) logits, Tensor params, Tensor keys, float max_temperature) -> Tensor",
+    _mask_, _fake_mask_)
+mask_cuts_ = _define("mask_cuts_(Tensor(a!) logits, Tensor cuts) -> ()", _mask_cuts_,
+                     _fake_mask_cuts_)
+sample = _define(f"sample({_ROWS}, str draw_method) -> (Tensor, Tensor)", _sample, _fake_sample)
+sample_results = _define(f"sample_results({_ROWS}, str draw_method) -> Tensor", _sample_results,
+                         _fake_sample_results)
+draw = _define(f"draw({_ROWS}, str draw_method, Tensor cuts) -> Tensor", _draw, _fake_draw)

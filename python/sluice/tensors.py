@@ -9,6 +9,7 @@ returns: it waits for nothing, and CUDA graphs and torch.compile take it as it i
 
 import torch
 
+from sluice import tensor_ops
 from sluice.device_params import (
     FIELDS,
     MAX_TEMPERATURE,
@@ -20,7 +21,6 @@ from sluice.device_params import (
     write_fields,
 )
 from sluice.errors import ArgumentTypeError, Error
-from sluice.tensor_ops import CUT_WORDS, check_logits
 
 __all__ = ["CutTensors", "DeviceParams", "TokenTensors", "mask_", "sample", "select"]
 
@@ -108,14 +108,14 @@ class TokenTensors:
 
 def _as_matrix(logits):
     logits = logits[None] if logits.dim() == 1 else logits
-    check_logits(logits)
+    tensor_ops.check_logits(logits)
     return logits
 
 
 def _cut_words(logits, cuts):
     if not isinstance(cuts, CutTensors):
         raise ArgumentTypeError("cuts", text_of(cuts), "sluice.tensors.CutTensors")
-    return cuts.words.reshape(-1, CUT_WORDS)
+    return cuts.words.reshape(-1, tensor_ops.CUT_WORDS)
 
 
 def _flag(name, value):
@@ -155,7 +155,7 @@ def _packed(logits, params, keywords, draws=False):
 def select(logits, params=None, *, masses=False, **keywords):
     rows = _as_matrix(logits)
     packed, _ = _packed(rows, params, keywords)
-    cuts, found = torch.ops.sluice.select(rows, *packed[:3], _flag("masses", masses))
+    cuts, found = tensor_ops.select(rows, *packed[:3], _flag("masses", masses))
     if logits.dim() == 1:
         return CutTensors(cuts[0], found[0] if masses else None)
     return CutTensors(cuts, found if masses else None)
@@ -166,9 +166,9 @@ def mask_(logits, params=None, *, cuts=None, **keywords):
         raise Error("logits.requires_grad", "True", "False, or torch.no_grad()")
     rows = _as_matrix(logits)
     if cuts is None:
-        torch.ops.sluice.mask_(rows, *_packed(rows, params, keywords)[0][:3])
+        tensor_ops.mask_(rows, *_packed(rows, params, keywords)[0][:3])
     else:
-        torch.ops.sluice.mask_cuts_(rows, _cut_words(rows, cuts))
+        tensor_ops.mask_cuts_(rows, _cut_words(rows, cuts))
     return logits
 
 
@@ -178,10 +178,10 @@ def sample(logits, params=None, *, cuts=None, with_cuts=False, **keywords):
     arguments = (rows, *packed)
     words = None
     if cuts is None and not _flag("with_cuts", with_cuts):
-        ids, statuses = torch.ops.sluice.sample(*arguments)
+        ids, statuses = tensor_ops.sample(*arguments)
     else:
-        results = (torch.ops.sluice.sample_results(*arguments) if cuts is None else
-                   torch.ops.sluice.draw(*arguments, _cut_words(rows, cuts)))
+        results = (tensor_ops.sample_results(*arguments) if cuts is None else
+                   tensor_ops.draw(*arguments, _cut_words(rows, cuts)))
         ids, statuses = results[:, 0], results.view(torch.uint8)[:, 4]
         words = results[:, 4:]
     if logits.dim() == 1:
