@@ -4,7 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -24,6 +23,11 @@ constexpr Keywords kFieldKeywords = {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) Keyword::name,
 #include "sluice/params.def"
     Keyword::profile, Keyword::seed, Keyword::position, Keyword::choice, Keyword::stream};
+constexpr int kFields = 5
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) +1
+#include "sluice/params.def"
+    ;
+static_assert(kFields <= kMostFields);
 
 template <typename T>
 T* AddressFrom(nb::handle address) {

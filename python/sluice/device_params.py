@@ -29,6 +29,8 @@ def only_known(keywords, known):
 def merged(params, keywords):
     """The fields of `params`, None or SamplingParams or a sequence, one a row, below `keywords`."""
     given = {name: value for name, value in keywords.items() if value is not None}
+    if not isinstance(given.get("draw_method", ""), str):
+        raise ArgumentTypeError("draw_method", text_of(given["draw_method"]), "gumbel or cdf")
     if params is None:
         return given
     many = params if isinstance(params, (list, tuple)) else [params]

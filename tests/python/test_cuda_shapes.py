@@ -125,6 +125,7 @@ LOGITS = {"dtype": torch.float32, "device": "cuda"}
     (lambda x: sluice.sample(x, logprobs=1), sluice.ArgumentTypeError, "logprobs", "None on"),
     (lambda x: sluice.sample(x, sluice.SamplingParams(repetition_penalty=2)),
      sluice.ArgumentTypeError, "repetition_penalty", "one of the keywords"),
+    (lambda x: sluice.sample(x, draw_method=5), sluice.ArgumentTypeError, "draw_method", "gumbel"),
     (lambda x: sluice.sample(x, cuts=x, seed=1), sluice.ArgumentTypeError, "cuts", "CutTensors"),
     (lambda x: sluice.mask_(x.requires_grad_()), sluice.Error, "logits.requires_grad", "False"),
     (lambda x: sluice.DeviceParams(device="cpu"), sluice.ArgumentTypeError, "device", "a CUDA"),
