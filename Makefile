@@ -69,6 +69,8 @@ plots: ## draw docs/img/ from bench/results/
 
 wheel: ## build the Python package into dist/
 	@scripts/setup.sh build python
+	@if command -v nvcc >/dev/null; then echo "wheel: with CUDA, by $$(command -v nvcc)"; \
+	else echo "wheel: without CUDA, because there is no nvcc"; fi
 	build/python-venv/bin/pip wheel --no-deps --no-build-isolation --no-index -w dist .
 
 docs:

@@ -12,5 +12,7 @@ void BindTopk(nanobind::module_& module);
 void BindDenseHead(nanobind::module_& module);
 void BindExplain(nanobind::module_& module);
 void BindSampler(nanobind::module_& module);
+void BindDeviceFields(nanobind::module_& module);
+void BindCuda(nanobind::module_& module);
 
 }  // namespace sluice::python

@@ -58,6 +58,7 @@ nb::dict Build() {
 #else
   build["compiler"] = "gcc " __VERSION__;
 #endif
+  build["cuda"] = SLUICE_PYTHON_CUDA;  // the toolkit's version, or nothing
 #ifdef NDEBUG
   build["assertions"] = false;
 #else
@@ -193,7 +194,7 @@ void BindExecution(nb::module_& module) {
     ['auto', 'certified'])");
 
   module.def("build", Build, nb::sig("def build() -> dict[str, typing.Any]"),
-             "What was built: version, compiler, and whether assertions are on.");
+             "What was built: version, compiler, CUDA, and whether assertions are on.");
 }
 
 }  // namespace sluice::python

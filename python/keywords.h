@@ -25,7 +25,7 @@ namespace nb = nanobind;
   KEYWORD(draft_probabilities) KEYWORD(draft_logits) KEYWORD(draft_params) KEYWORD(draft_cuts) \
   KEYWORD(bias) KEYWORD(query_start_loc) KEYWORD(vocab) KEYWORD(max_requests) KEYWORD(prompt) \
   KEYWORD(max_new_tokens) KEYWORD(processors) KEYWORD(bitmask) KEYWORD(forced) KEYWORD(drafts) \
-  KEYWORD(kept) KEYWORD(adjusted) KEYWORD(tokens) KEYWORD(prompt_length)
+  KEYWORD(kept) KEYWORD(adjusted) KEYWORD(tokens) KEYWORD(prompt_length) KEYWORD(with_cuts)
 // clang-format on
 
 enum class Keyword : uint8_t {

@@ -24,4 +24,6 @@ NB_MODULE(_sluice, module) {
   BindDenseHead(module);
   BindSampler(module);
   BindExplain(module);
+  BindDeviceFields(module);
+  BindCuda(module);
 }

@@ -44,6 +44,8 @@ class RowParams {
   std::span<const NoiseKey> keys() const {
     return has_seeds_ ? std::span<const NoiseKey>(keys_) : std::span<const NoiseKey>{};
   }
+  // The first row's, whether a seed was given or not.
+  const NoiseKey& first_key() const { return keys_[0]; }
   // For draws: chooses random seeds when none was given, and returns those.
   std::vector<uint64_t> ChooseSeeds();
   // For calls that draw nothing but XTC's coin.

@@ -13,9 +13,11 @@ namespace sluice::python {
 namespace {
 
 nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwargs kwargs) {
-  const Arguments arguments(kRowKeywords | Keywords{Keyword::cuts, Keyword::out}, kwargs);
+  const Arguments arguments(
+      kRowKeywords | Keywords{Keyword::cuts, Keyword::out, Keyword::with_cuts}, kwargs);
   const MatrixArgument logits = GetMatrix("logits", logits_object);
   RowParams params(params_object, arguments, logits.view.rows);
+  arguments.Flag(Keyword::with_cuts);  // they are there anyway
   Execution execution = ExecutionFrom(arguments);
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
@@ -149,10 +151,11 @@ void BindSample(nb::module_& module) {
   module.def(
       "sample", DoSample, nb::arg("logits").none(), nb::arg("params").none() = nb::none(),
       nb::arg("kwargs"),
-      nb::sig(RowSignature(
-          "sample", "logits: typing.Any",
-          std::string("cuts: Cuts | None = None, out: TokenResults | None = None") + kLogprobs,
-          "TokenResults")),
+      nb::sig(RowSignature("sample", "logits: typing.Any",
+                           std::string("cuts: Cuts | None = None, out: TokenResults | None = None"
+                                       ", with_cuts: bool = False") +
+                               kLogprobs,
+                           "TokenResults")),
       kSampleDoc);
   module.def("logprobs", DoLogprobs, nb::arg("logits").none(), nb::arg("tokens").none(),
              nb::arg("params").none() = nb::none(), nb::arg("kwargs"),

@@ -2,15 +2,16 @@
 
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
 draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
-copy; numpy arrays come out. The same logits, parameters, seed and position give the same token, bit
-for bit, on every backend and in any batch.
+copy; numpy arrays come out. For CUDA tensors of torch, select, mask_ and sample give tensors on
+their device (sluice.tensors). The same logits, parameters, seed and position give the same token,
+bit for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
     >>> sluice.sample(logits, temperature=0.8, top_k=2, seed=42).ids
     array([2], dtype=int32)
 """
 
-from types import ModuleType
+from importlib import import_module
 
 from sluice import _sluice
 from sluice._sluice import (
@@ -34,14 +35,17 @@ from sluice._sluice import (
     explain,
     kept_bitmask,
     logprobs,
-    mask_,
     parameters,
-    sample,
-    select,
     topk,
     verify,
 )
 from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableError
+
+TYPE_CHECKING = False  # as type checkers know it; typing takes long to load
+if TYPE_CHECKING:  # the stub has every keyword
+    from sluice._sluice import mask_, sample, select
+else:
+    from sluice.rows import mask_, sample, select
 
 __all__ = [
     "ArgumentTypeError",
@@ -87,16 +91,17 @@ def show_config() -> None:
     sluice ...
     """
     build = _sluice.build()
-    print(f"sluice {build['version']}, {build['compiler']}"
+    cuda = f", CUDA {build['cuda']}" if build["cuda"] else ", without CUDA"
+    print(f"sluice {build['version']}, {build['compiler']}{cuda}"
           + (", with assertions" if build["assertions"] else ""))
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
 
 
-def __getattr__(name: str) -> ModuleType:
-    # A module in Python, with numpy: it is loaded when somebody asks for it.
-    if name == "reference":
-        from importlib import import_module
-
-        return import_module("sluice.reference")
+def __getattr__(name: str) -> object:
+    # Loaded when somebody asks for them: numpy's twin of the library, and what needs torch.
+    if name in ("reference", "tensors"):
+        return import_module(f"sluice.{name}")
+    if name == "DeviceParams":
+        return import_module("sluice.tensors").DeviceParams
     raise AttributeError(f"module 'sluice' has no attribute {name!r}")

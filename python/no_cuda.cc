@@ -1,0 +1,16 @@
+// The calls of cuda.cc in a build without CUDA.
+#include "python/calls.h"
+#include "python/errors.h"
+
+namespace sluice::python {
+
+void BindCuda(nb::module_& module) {
+  for (const char* name : {"cuda_write_fields", "cuda_select", "cuda_mask", "cuda_sample"}) {
+    module.def(name, [](nb::args, nb::kwargs) {
+      throw Error(ErrorCode::kUnavailable, "logits.device", "cuda",
+                  "cpu: this build of Sluice has no CUDA");
+    });
+  }
+}
+
+}  // namespace sluice::python
