@@ -14,8 +14,8 @@ namespace sluice::cuda {
 // behind it.
 //
 // A row whose Cut keeps more tokens than it has room for gets the first ones, in the order asked
-// for; the Cut's count tells how many there are. Room that is left over says nothing: id -1, logit
-// -inf, weight 0; all of it, in a row with a status.
+// for; the Cut's count tells how many there are. Room that is left over is told as nothing: id -1,
+// logit -inf, weight 0; so is all of it in a row with a status.
 struct Candidates {
   DeviceArray<const int64_t> offsets = {};
   DeviceArray<int32_t> ids = {};

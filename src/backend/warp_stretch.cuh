@@ -27,7 +27,7 @@ class WarpStretch {
   static constexpr uint32_t kAllParts = ~0u;
 
   // visit(x, id, part) for the tokens of these parts in the order of ids, by all lanes of the warp;
-  // those that have no token get NaN and the id -1.
+  // those that have no token get -inf and the id -1.
   template <typename Visit>
   __device__ void ForEachIn(uint32_t parts, Visit visit) const {
     uint32_t part = 1;
@@ -38,21 +38,22 @@ class WarpStretch {
 #pragma unroll 1
       for (int step = start; step < end; step += kAtOnce) {
         float x[kAtOnce];
-        int ids[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          ids[i] = step + i < end && IdOf(step + i) < vocab_ ? IdOf(step + i) : -1;
-          x[i] = ids[i] >= 0 ? Widen<kDType>(row_[ids[i]]) : NAN;
+          x[i] = step + i < end && IdOf(step + i) < vocab_ ? Widen<kDType>(row_[IdOf(step + i)])
+                                                           : -INFINITY;
         }
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) visit(x[i], ids[i], part);
+        for (int i = 0; i < kAtOnce; ++i) {
+          visit(x[i], step + i < end && IdOf(step + i) < vocab_ ? IdOf(step + i) : -1, part);
+        }
       }
     }
   }
 
  private:
   static constexpr int kParts = 32;
-  static constexpr int kAtOnce = 4;
+  static constexpr int kAtOnce = 8;
 
   __device__ int IdOf(int step) const { return step * kWarpSize + lane_; }
 

@@ -2,6 +2,7 @@
 // one of the parts that have any. Ties are counted as they pass, as semantics::CutWalk does.
 #pragma once
 
+#include "backend/row_status.cuh"
 #include "backend/warp_stretch.cuh"
 #include "semantics/order.h"
 #include "semantics/row_status.h"
@@ -26,6 +27,8 @@ class TieRules {
         is_one_group_(cut.upper == cut.lower),
         is_ascending_(cut.lower <= cut.upper) {}
 
+  // Whether it is inside or at a boundary.
+  __device__ bool MayKeep(float x) const { return x >= lower_ && x <= upper_; }
   __device__ bool IsInside(float x) const { return x < upper_ && x > lower_; }
   __device__ bool IsAtUpper(float x) const { return x == upper_; }
   __device__ bool IsAtLower(float x) const { return x == lower_; }
@@ -116,28 +119,20 @@ template <DType kDType>
 __device__ KeptCount CountKept(const Team& team, CollectMemory& memory,
                                const WarpStretch<kDType>& stretch, const TieRules& rules) {
   uint32_t inside = 0, at_upper = 0, at_lower = 0, busy = 0;
-  uint32_t worst = 0, max_key = 0;
+  float largest = -INFINITY;
+  bool has_nan = false;
   stretch.ForEachIn(stretch.kAllParts, [&](float x, int id, uint32_t part) {
-    const bool is_inside = rules.IsInside(x);
-    const bool is_tie = rules.IsAtUpper(x) || rules.IsAtLower(x);
-    inside += is_inside ? 1 : 0;
+    largest = fmaxf(largest, x);
+    has_nan |= semantics::IsNan(x);
+    if (!rules.MayKeep(x) || id < 0) return;
+    inside += rules.IsInside(x) ? 1 : 0;
     at_upper += rules.IsAtUpper(x) ? 1 : 0;
     at_lower += rules.IsAtLower(x) ? 1 : 0;
-    if (is_inside || is_tie) busy |= part;
-    if (x == -INFINITY || id < 0) return;
-    if (semantics::IsNan(x)) {
-      worst = max(worst, static_cast<uint32_t>(RowStatus::kNanInput));
-    } else if (x == INFINITY) {
-      worst = max(worst, static_cast<uint32_t>(RowStatus::kPosInfInput));
-    } else {
-      max_key = max(max_key, semantics::OrderKey(x));
-    }
+    busy |= part;
   });
   KeptCount count;
   count.busy_parts = __reduce_or_sync(~0u, busy);
-  const uint64_t found = team.Max(static_cast<uint64_t>(worst) << 32 | max_key);
-  count.row.status = found == 0 ? RowStatus::kEmptySupport : static_cast<RowStatus>(found >> 32);
-  count.row.max = semantics::ValueOfKey(static_cast<uint32_t>(found));
+  count.row = StatusAndMaxOf(team, largest, has_nan);
 
   const CountsAround sums =
       SumOfWarps(team, memory, {inside, static_cast<uint64_t>(at_upper) << 32 | at_lower});
@@ -155,10 +150,12 @@ __device__ void ForEachKept(const WarpStretch<kDType>& stretch, const TieRules& 
   int64_t place = count.before;
   TieCounts ties = count.ties;
   stretch.ForEachIn(count.busy_parts, [&](float x, int id, uint32_t) {
-    const uint32_t at_upper = __ballot_sync(~0u, rules.IsAtUpper(x));
-    const uint32_t at_lower = __ballot_sync(~0u, rules.IsAtLower(x));
-    const bool is_kept = rules.Keeps(
-        x, {ties.upper + __popc(at_upper & earlier), ties.lower + __popc(at_lower & earlier)});
+    const bool may_keep = id >= 0 && rules.MayKeep(x);
+    if (!__any_sync(~0u, may_keep)) return;
+    const uint32_t at_upper = __ballot_sync(~0u, may_keep && rules.IsAtUpper(x));
+    const uint32_t at_lower = __ballot_sync(~0u, may_keep && rules.IsAtLower(x));
+    const bool is_kept = may_keep && rules.Keeps(x, {ties.upper + __popc(at_upper & earlier),
+                                                     ties.lower + __popc(at_lower & earlier)});
     const uint32_t kept = __ballot_sync(~0u, is_kept);
     if (is_kept) visit(x, id, place + __popc(kept & earlier));
     place += __popc(kept);

@@ -30,9 +30,12 @@ class RowOutput {
   __device__ RowOutput(const CollectArgument& argument, int row)
       : argument_(argument),
         first_(max(argument.offsets[row], int64_t{0})),
-        room_(max(min(argument.offsets[row + 1], argument.size) - first_, int64_t{0})) {}
+        room_(max(min(argument.offsets[row + 1], argument.size) - first_, int64_t{0})),
+        tokens_(max(min(int64_t{argument.cuts[row].count}, room_), int64_t{0})) {}
 
   __device__ int64_t room() const { return room_; }
+  // At most as many as the Cut says, even if it is another row's and keeps more.
+  __device__ int64_t tokens() const { return tokens_; }
 
   __device__ void Put(int64_t place, int32_t id, float x, uint64_t weight) const {
     const int64_t to = first_ + place;
@@ -53,6 +56,7 @@ class RowOutput {
   const CollectArgument& argument_;
   int64_t first_;
   int64_t room_;
+  int64_t tokens_;
 };
 
 // In dynamic shared memory.
@@ -81,7 +85,7 @@ __device__ void PutSorted(const Team& block, CollectShared& memory, const TeamRo
                           int size) {
   SortDescending(block, memory.keys, size);
   const auto* elements = static_cast<const typename RowSlice<kDType>::Element*>(row.data);
-  for (int i = block.thread(); i < size && first + i < output.room(); i += block.threads()) {
+  for (int i = block.thread(); i < size && first + i < output.tokens(); i += block.threads()) {
     const int32_t id = IdOf(memory.keys[i]);
     const float x = Widen<kDType>(elements[id]);  // -0 stays -0
     output.Put(first + i, id, x, weigher(x));
@@ -116,7 +120,7 @@ __device__ void PutInParts(const Team& team, CollectShared& memory, const TeamRo
   CollectShared& first = *team.Of(0, &memory);
   uint64_t below = ~uint64_t{0};
 #pragma unroll 1
-  for (int64_t done = 0; done < min(kept, output.room()); done += kMostSorted) {
+  for (int64_t done = 0; done < min(kept, output.tokens()); done += kMostSorted) {
     const int64_t left = kept - done;
     const uint64_t least =
         left > kMostSorted ? KeyOfRank(team, memory.find, row.slice, ids, below, kMostSorted) : 0;
@@ -155,10 +159,10 @@ __global__ void __launch_bounds__(kMostThreads)
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   const Weigher weigher{count.row.status == RowStatus::kOk, count.row.max,
                         semantics::ScalesOf(row.params).draw};
-  output.PutNothing(team, count.kept);
+  output.PutNothing(team, min(count.kept, output.tokens()));
   if (argument.order == CandidateOrder::kById) {
     ForEachKept(stretch, rules, count, [&](float x, int id, int64_t place) {
-      if (place < output.room()) output.Put(place, id, x, weigher(x));
+      if (place < output.tokens()) output.Put(place, id, x, weigher(x));
     });
   } else if (count.kept > kMostSorted) {
     PutInParts(team, memory, row, cut, output, weigher, count.kept);
