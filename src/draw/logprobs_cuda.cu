@@ -1,6 +1,7 @@
 // Logprobs: rank, status and maximum in one read of the row, masses in another. Ties at a boundary
 // have one value, so their number is enough, and no ids are looked for.
 #include "backend/long_mass_sum.cuh"
+#include "backend/row_status.cuh"
 #include "backend/rows.cuh"
 #include "draw/mode_value.h"
 #include "sluice/cuda_logprobs.hpp"
@@ -52,24 +53,21 @@ struct Census {
 template <typename ForEach, typename IsLookedAt>
 __device__ Census CountRow(const Team& team, ForEach for_each, const Cut& cut, bool needs_ties,
                            float sampled, IsLookedAt is_looked_at) {
-  uint32_t worst = 0, max_key = 0, rank = 0, at_upper = 0, at_lower = 0;
+  const float least =
+      needs_ties ? fminf(fminf(cut.lower, cut.upper), sampled) : sampled;  // of what matters here
+  float largest = -INFINITY;
+  bool has_nan = false;
+  uint32_t rank = 0, at_upper = 0, at_lower = 0;
   for_each([&](float x) {
+    largest = fmaxf(largest, x);
+    has_nan |= semantics::IsNan(x);
+    if (!(x >= least)) return;
     if (x >= sampled && is_looked_at(x)) ++rank;
     at_upper += x == cut.upper ? 1 : 0;
     at_lower += x == cut.lower ? 1 : 0;
-    if (x == -INFINITY) return;
-    if (semantics::IsNan(x)) {
-      worst = max(worst, static_cast<uint32_t>(RowStatus::kNanInput));
-    } else if (x == INFINITY) {
-      worst = max(worst, static_cast<uint32_t>(RowStatus::kPosInfInput));
-    } else {
-      max_key = max(max_key, semantics::OrderKey(x));
-    }
   });
   Census census{};
-  const uint64_t found = team.Max(static_cast<uint64_t>(worst) << 32 | max_key);
-  census.row.status = found == 0 ? RowStatus::kEmptySupport : static_cast<RowStatus>(found >> 32);
-  census.row.max = semantics::ValueOfKey(static_cast<uint32_t>(found));
+  census.row = StatusAndMaxOf(team, largest, has_nan);
   census.rank = team.Sum(rank);
   if (needs_ties) {
     const uint64_t ties = team.Sum(static_cast<uint64_t>(at_upper) << 32 | at_lower);
@@ -77,6 +75,18 @@ __device__ Census CountRow(const Team& team, ForEach for_each, const Cut& cut, b
     census.at_lower = ties & 0xffffffffu;
   }
   return census;
+}
+
+// The maximum with the sign that the definition gives a zero: that of the first of equal ones.
+template <DType kDType>
+__device__ float SignedMax(const Team& team, const TeamRow<kDType>& row, float max) {
+  if (max != 0.0f) return max;
+  uint32_t complement = 0;  // of the first id
+  row.slice.ForEach([&](float x, int id) {
+    if (x == 0.0f) complement = ::max(complement, ~static_cast<uint32_t>(id));
+  });
+  const uint32_t first = ~static_cast<uint32_t>(team.Max(complement));
+  return Widen<kDType>(static_cast<const typename RowSlice<kDType>::Element*>(row.data)[first]);
 }
 
 // The mass of the whole row, or of what is kept; the row has no status.
@@ -141,7 +151,8 @@ __global__ void __launch_bounds__(kMostThreads)
       if (!is_whole) temperature = semantics::EffectiveTemperature(params.temperature);
       mass = MassOfKept(team, slice, result.cut, is_whole, census,
                         semantics::TemperatureScale(temperature));
-      value.normalizer = semantics::NormalizerOf(census.row.max, temperature, mass);
+      value.normalizer =
+          semantics::NormalizerOf(SignedMax(team, row, census.row.max), temperature, mass);
     }
     if (argument.kept_masses != nullptr && is_ok) {
       const bool is_known = NeedsMass(argument.mode) && !is_whole && scales.filter == scales.draw;
