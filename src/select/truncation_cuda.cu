@@ -42,7 +42,7 @@ struct SearchTile {
   template <DType kDType>
   __device__ Cut Select(const Team& team, const TeamRow<kDType>& row, const Outliers& outliers,
                         int vocab) {
-    const FirstThreads first = ThreadsFor(team, outliers.count, 8);
+    const FirstThreads first = ThreadsFor(team, outliers.count, 2);
     if (team.rank() > 0 || first.thread() >= first.threads()) return {};
     for (int i = first.thread(); i < outliers.count; i += first.threads()) {
       values[i] = outliers.values[i];
