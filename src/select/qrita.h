@@ -18,16 +18,16 @@ struct RowNote {
 struct QritaArgument {
   RowsArgument rows;
   Cut* cuts;
-  TruncationTable* table;  // null: nothing is learned
-  RowNote* notes;          // one a row
-  float* outliers;         // `room` a row
-  int32_t room;
-  bool leaves_all;  // truncation leaves every row to the search
-  bool takes_all;   // the search takes every row, because there was no truncation
+  TruncationTable* table = nullptr;  // null: nothing is learned
+  RowNote* notes = nullptr;          // one a row
+  float* outliers = nullptr;         // `room` a row
+  int32_t room = 0;
+  bool leaves_all = false;  // truncation leaves every row to the search
+  bool takes_all = false;   // the search takes every row, because there was no truncation
 };
 
-inline constexpr int32_t kUndecided =
-    -1;  // the count of a Cut that truncation leaves to the search
+// The count of a Cut that truncation leaves to the search.
+inline constexpr int32_t kUndecided = -1;
 
 void LaunchTruncation(SelectAlgorithm algorithm, DType dtype, const QritaArgument& argument,
                       void* stream);

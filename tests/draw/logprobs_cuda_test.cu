@@ -134,7 +134,7 @@ TEST_P(CudaLogprobs, ReadNothingForAnIdOutsideOfTheVocabulary) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaLogprobs, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& dtype) { return std::string(Name(dtype.param)); });
 
 using CudaLogprobsBadInput = DeviceTest;
 

@@ -181,7 +181,7 @@ TEST_P(CudaCandidates, WriteNothingBehindTheOutputs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaCandidates, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& dtype) { return std::string(Name(dtype.param)); });
 
 using CudaCandidatesBadInput = DeviceTest;
 

@@ -184,7 +184,7 @@ TEST_P(CudaQrita, IsCapturedWithItsTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaQrita, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& dtype) { return std::string(Name(dtype.param)); });
 
 using CudaAlgorithms = DeviceTest;
 
