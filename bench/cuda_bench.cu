@@ -85,6 +85,7 @@ class Bench {
     params_ = Allocate<SelectParams>(static_cast<size_t>(rows));
     keys_ = Allocate<NoiseKey>(static_cast<size_t>(rows));
     results_ = Allocate<TokenResult>(static_cast<size_t>(rows));
+    ids_ = Allocate<int32_t>(static_cast<size_t>(rows));
     cuts_ = Allocate<Cut>(static_cast<size_t>(rows));
     largest_ = Allocate<uint32_t>(static_cast<size_t>(rows));
     const size_t row_bytes = static_cast<size_t>(vocab) * SizeOf(dtype);
@@ -114,7 +115,7 @@ class Bench {
   ~Bench() {
     for (void* memory :
          {static_cast<void*>(master_), static_cast<void*>(logits_), static_cast<void*>(params_),
-          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(cuts_),
+          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(ids_), static_cast<void*>(cuts_),
           static_cast<void*>(largest_)}) {
       cudaFree(memory);
     }
@@ -151,12 +152,42 @@ class Bench {
     return best;
   }
 
-  double Sample(const std::vector<SelectParams>& params) {
+  double SampleTime(const std::vector<SelectParams>& params) {
+    SetParams(params);
+    return Microseconds([this] { SampleIds(); });
+  }
+
+  // With the Cuts.
+  double SampleCutsTime(const std::vector<SelectParams>& params) {
     SetParams(params);
     return Microseconds([this] {
       cuda::Sample(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel,
                    {results_, rows_}, stream_);
     });
+  }
+
+  // The rows that only the definition decides: those that are undecided behind all kernels but the
+  // last.
+  int RowsLeftToDefinition(const std::vector<SelectParams>& params) {
+    SetParams(params);
+    Require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+    SampleIds();
+    cudaGraph_t graph;
+    Require(cudaStreamEndCapture(stream_, &graph));
+    size_t count = 0;
+    Require(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    Require(cudaGraphGetNodes(graph, nodes.data(), &count));
+    Require(cudaGraphDestroyNode(nodes.back()));
+    cudaGraphExec_t executable;
+    Require(cudaGraphInstantiate(&executable, graph, 0));
+    Require(cudaGraphLaunch(executable, stream_));
+    std::vector<int32_t> ids(static_cast<size_t>(rows_));
+    Require(cudaStreamSynchronize(stream_));
+    Require(cudaMemcpy(ids.data(), ids_, ids.size() * sizeof(int32_t), cudaMemcpyDeviceToHost));
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    return static_cast<int>(std::count(ids.begin(), ids.end(), -2));
   }
 
   double MaskTime(const std::vector<SelectParams>& params) {
@@ -167,12 +198,13 @@ class Bench {
     });
   }
 
-  // Tokens of the last Sample that differ from the reference's, among the first rows.
+  // Tokens that differ from the reference's, among the first rows.
   int WrongRows(const std::vector<SelectParams>& params, int64_t most) {
     const int64_t count = std::min<int64_t>(rows_, most);
-    std::vector<TokenResult> results(static_cast<size_t>(count));
-    Require(cudaMemcpy(results.data(), results_, results.size() * sizeof(TokenResult),
-                       cudaMemcpyDeviceToHost));
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    SampleIds();
+    Require(cudaStreamSynchronize(stream_));
+    Require(cudaMemcpy(ids.data(), ids_, ids.size() * sizeof(int32_t), cudaMemcpyDeviceToHost));
     int wrong = 0;
     for (int64_t r = 0; r < count; ++r) {
       const LogitsView row{
@@ -184,13 +216,16 @@ class Bench {
       sluice::Sample({row, {&params[static_cast<size_t>(r)], 1}, {&key, 1}}, DrawMethod::kGumbel,
                      {&expected, 1},
                      {.workspace = std::span(workspace).subspan((64 - misaligned) % 64)});
-      const TokenResult& actual = results[static_cast<size_t>(r)];
-      wrong += actual.id != expected.id || !(actual.cut == expected.cut);
+      wrong += ids[static_cast<size_t>(r)] != expected.id;
     }
     return wrong;
   }
 
  private:
+  void SampleIds() {
+    cuda::SampleIds(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel,
+                    {ids_, rows_}, {}, stream_);
+  }
   LogitsView View() const {
     return {logits_, rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}};
   }
@@ -251,15 +286,18 @@ class Bench {
   SelectParams* params_ = nullptr;
   NoiseKey* keys_ = nullptr;
   TokenResult* results_ = nullptr;
+  int32_t* ids_ = nullptr;
   Cut* cuts_ = nullptr;
   uint32_t* largest_ = nullptr;
   std::vector<std::vector<std::byte>> host_;
   double rewrite_us_ = -1;
 };
 
+enum class Output { kIds, kCuts, kMask };
+
 struct Task {
   const char* name;
-  bool masks;
+  Output output;
   std::function<SelectParams(int64_t row)> params;
 };
 
@@ -271,15 +309,17 @@ std::vector<Task> Tasks() {
                         .top_p = 0.05f + 0.95f * static_cast<float>(block.word[1]) * 0x1p-32f};
   };
   return {
-      {"sample-k50-p0.9", false, always({.top_k = 50, .top_p = 0.9f})},
-      {"sample-random", false, random},
-      {"sample-k1000", false, always({.top_k = 1000})},
-      {"sample-p0.7", false, always({.top_p = 0.7f})},
-      {"sample", false, always({})},
-      {"sample-greedy", false, always({.temperature = 0.0f})},
-      {"mask-k50-p0.9", true, always({.top_k = 50, .top_p = 0.9f})},
-      {"mask-k10", true, always({.top_k = 10})},
-      {"mask-p0.7", true, always({.top_p = 0.7f})},
+      {"sample-k50-p0.9", Output::kIds, always({.top_k = 50, .top_p = 0.9f})},
+      {"sample-random", Output::kIds, random},
+      {"sample-k1000", Output::kIds, always({.top_k = 1000})},
+      {"sample-p0.7", Output::kIds, always({.top_p = 0.7f})},
+      {"sample", Output::kIds, always({})},
+      {"sample-greedy", Output::kIds, always({.temperature = 0.0f})},
+      {"sample-cut-k50-p0.9", Output::kCuts, always({.top_k = 50, .top_p = 0.9f})},
+      {"sample-cut-p0.7", Output::kCuts, always({.top_p = 0.7f})},
+      {"mask-k50-p0.9", Output::kMask, always({.top_k = 50, .top_p = 0.9f})},
+      {"mask-k10", Output::kMask, always({.top_k = 10})},
+      {"mask-p0.7", Output::kMask, always({.top_p = 0.7f})},
   };
 }
 
@@ -320,19 +360,23 @@ void Run(int argc, char** argv) {
       if (!only.empty() && std::find(only.begin(), only.end(), task.name) == only.end()) continue;
       std::vector<SelectParams> params;
       for (int64_t r = 0; r < rows; ++r) params.push_back(task.params(r));
-      const double us = task.masks ? bench.MaskTime(params) : bench.Sample(params);
-      const int wrong = task.masks ? 0 : bench.WrongRows(params, 16);
-      const double floor = task.masks ? read_write : read;
+      const bool masks = task.output == Output::kMask;
+      const double us = masks                          ? bench.MaskTime(params)
+                        : task.output == Output::kCuts ? bench.SampleCutsTime(params)
+                                                       : bench.SampleTime(params);
+      const int wrong = masks ? 0 : bench.WrongRows(params, 16);
+      const int left = masks ? 0 : bench.RowsLeftToDefinition(params);
+      const double floor = masks ? read_write : read;
       std::printf(
           "%s{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
           "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
-          "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s}",
+          "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"left_to_definition\": %d}",
           separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
           static_cast<long long>(rows), std::string(Name(distribution)).c_str(), us * 1e3,
-          floor * 1e3, us / floor, wrong == 0 ? "true" : "false");
-      std::fprintf(stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d\n",
+          floor * 1e3, us / floor, wrong == 0 ? "true" : "false", left);
+      std::fprintf(stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
                    task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
-                   static_cast<long long>(rows), us, floor, us / floor, wrong);
+                   static_cast<long long>(rows), us, floor, us / floor, wrong, left);
       separator = ",\n";
     }
   }

@@ -57,4 +57,9 @@ void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
 void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method,
             DeviceArray<TokenResult> results, void* stream);
 
+// The ids and statuses of Sample alone: the fastest way to a token, because a Cut that nobody wants
+// need not be known. statuses: empty, or one a row.
+void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
+               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream);
+
 }  // namespace sluice::cuda

@@ -57,7 +57,7 @@ __device__ void FindBin(const Team& team, FindMemory& memory, uint64_t target, c
     amount += amount_of(first - i, of_bin);
   }
   uint64_t above = found.above + team.SumBefore(amount);
-  uint32_t count_above = found.count_above + static_cast<uint32_t>(team.SumBefore(count));
+  uint32_t count_above = found.count_above + static_cast<uint32_t>(team.SumBefore(uint64_t{count}));
   if (above < target && target - above <= amount) {
 #pragma unroll 1
     for (uint32_t i = 0;; ++i) {

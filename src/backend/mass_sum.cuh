@@ -34,14 +34,13 @@ class MassSum {
   __device__ void Add(const Addend& addend) {
     high_ += addend.high;
     low_ += addend.low;
-    ++addends_;
   }
 
-  __device__ uint64_t Total() const {
-    const uint32_t bases = addends_ * __float_as_uint(kBase);
+  // addends: how many there were.
+  __device__ uint64_t Total(uint32_t addends) const {
+    const uint32_t bases = addends * __float_as_uint(kBase);
     return (static_cast<uint64_t>(high_ - bases) << 20) + (low_ - bases);
   }
-  __device__ uint32_t addends() const { return addends_; }
 
  private:
   static constexpr float kMagic = 0x1.8p23f;
@@ -49,7 +48,6 @@ class MassSum {
 
   uint32_t high_ = 0;
   uint32_t low_ = 0;
-  uint32_t addends_ = 0;
 };
 
 }  // namespace sluice::cuda

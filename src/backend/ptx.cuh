@@ -15,6 +15,24 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
+// 2^x within 2^-22 of it; never falls below 0, and NaN of NaN.
+__device__ __forceinline__ float Exp2Approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes from
+// it is computed there, and not kept for it on the way.
+__device__ __forceinline__ float Again(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+__device__ __forceinline__ uint32_t Again(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Of shared memory that others change atomically meanwhile.
 __device__ __forceinline__ uint32_t LoadShared(const uint32_t* address) {
   uint32_t value;

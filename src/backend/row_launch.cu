@@ -26,6 +26,10 @@ int Attribute(cudaDeviceAttr attribute, int device) {
   return value;
 }
 
+bool HasClusters(int device) { return Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9; }
+
+constexpr int64_t kRowsOfEightBlocks = 30;  // of few undecided rows and for the definition
+
 }  // namespace
 
 RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
@@ -90,7 +94,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
 TeamShape ShapeForRows(int64_t rows) {
   const int device = CurrentDevice();
   const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
-  const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9;
+  const bool has_clusters = HasClusters(device);
   // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 15 of
   // 8 blocks fit at one block a processor, 30 at two, 66 of 2 blocks at one.
   if (has_clusters && rows * 8 <= processors - 12) return {8, 1024};
@@ -100,15 +104,13 @@ TeamShape ShapeForRows(int64_t rows) {
 }
 
 TeamShape LargeShapeForRows(int64_t rows) {
-  TeamShape shape = ShapeForRows(rows);
-  shape.threads = kMostThreads;
-  return shape;
+  if (!HasClusters(CurrentDevice())) return {1, kMostThreads};
+  return {rows <= kRowsOfEightBlocks ? 8 : 2, kMostThreads};
 }
 
 TeamShape WideShapeForRows(int64_t rows) {
-  const bool has_clusters = Attribute(cudaDevAttrComputeCapabilityMajor, CurrentDevice()) >= 9;
-  if (!has_clusters) return {1, 512};
-  return {rows <= 32 ? 8 : 2, 512};
+  if (!HasClusters(CurrentDevice())) return {1, 512};
+  return {rows <= kRowsOfEightBlocks ? 8 : 2, 512};
 }
 
 }  // namespace sluice::cuda

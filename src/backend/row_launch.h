@@ -42,6 +42,8 @@ void CheckOneARow(std::string_view name, const DeviceArray<T>& array, int64_t ro
 struct TeamShape {
   int blocks;
   int threads;  // of a block
+
+  friend bool operator==(const TeamShape&, const TeamShape&) = default;
 };
 
 // A kernel with one argument, a struct, and a team for each row.
@@ -57,7 +59,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// The same with the most threads, for rows that need them.
+// With the most threads in a block, for the few rows that the first shape does not decide.
 TeamShape LargeShapeForRows(int64_t rows);
 // For kernels that find few of their rows undecided.
 TeamShape WideShapeForRows(int64_t rows);

@@ -74,6 +74,13 @@ class BasicTeam {
       cooperative_groups::this_cluster().sync();
     }
   }
+  // The halves of a Sync of blocks: nothing for a block alone.
+  __device__ void ArriveAtBlocks() const {
+    if (blocks() > 1) cooperative_groups::this_cluster().barrier_arrive();
+  }
+  __device__ void AwaitBlocks() const {
+    if (blocks() > 1) cooperative_groups::this_cluster().barrier_wait();
+  }
   // The same variable of another block's shared memory.
   template <typename T>
   __device__ T* Of(int rank, T* mine) const {
@@ -82,6 +89,8 @@ class BasicTeam {
   }
 #else
   __device__ void Sync() const { SyncBlock(); }
+  __device__ void ArriveAtBlocks() const {}
+  __device__ void AwaitBlocks() const {}
   template <typename T>
   __device__ T* Of(int, T* mine) const {
     return mine;
@@ -112,16 +121,17 @@ class BasicTeam {
     return ReduceWarp(lane() < blocks() ? get(lane()) : none, op);
   }
 
-  // Of this block. 0 changes nothing in `op`.
-  template <typename Op>
-  __device__ uint64_t ReduceBlock(uint64_t value, Op op) const {
+  // Of this block. T{} changes nothing in `op`. T: 8 bytes.
+  template <typename T, typename Op>
+  __device__ T ReduceBlock(T value, Op op) const {
     value = ReduceWarp(value, op);
     const int warps = threads() / kWarpSize;
     if (warps == 1) return value;
+    T* of_warp = reinterpret_cast<T*>(memory_.of_warp);
     SyncBlock();  // the memory may still be read
-    if (lane() == 0) memory_.of_warp[thread() / kWarpSize] = value;
+    if (lane() == 0) of_warp[thread() / kWarpSize] = value;
     SyncBlock();
-    return ReduceWarp(lane() < warps ? memory_.of_warp[lane()] : 0, op);  // 0 changes none of them
+    return ReduceWarp(lane() < warps ? of_warp[lane()] : T{}, op);
   }
   __device__ uint64_t SumOfBlock(uint64_t value) const {
     return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a + b; });
@@ -149,18 +159,20 @@ class BasicTeam {
     return Reduce(value, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
   }
 
-  // Of the threads of this block, in their order: what those before this one have.
-  __device__ uint64_t SumBefore(uint64_t value) const {
+  // Of the threads of this block, in their order: what those before this one have. T: 8 bytes.
+  template <typename T>
+  __device__ T SumBefore(T value) const {
     const int warps = threads() / kWarpSize;
-    const uint64_t through = SumThrough(value);
+    const T through = SumThrough(value);
     if (warps == 1) return through - value;
+    T* of_warp = reinterpret_cast<T*>(memory_.of_warp);
     SyncBlock();
-    if (lane() == kWarpSize - 1) memory_.of_warp[thread() / kWarpSize] = through;
+    if (lane() == kWarpSize - 1) of_warp[thread() / kWarpSize] = through;
     SyncBlock();
-    const uint64_t of_warps = SumThrough(lane() < warps ? memory_.of_warp[lane()] : 0);
+    const T of_warps = SumThrough(lane() < warps ? of_warp[lane()] : T{});
     const int warp = thread() / kWarpSize;
-    const uint64_t before = __shfl_sync(~0u, of_warps, warp == 0 ? 0 : warp - 1);
-    return through - value + (warp == 0 ? 0 : before);
+    const T before = __shfl_sync(~0u, of_warps, warp == 0 ? 0 : warp - 1);
+    return through - value + (warp == 0 ? T{} : before);
   }
 
  private:
@@ -171,10 +183,11 @@ class BasicTeam {
       : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads) {}
 
   // Of the lanes up to this one.
-  __device__ uint64_t SumThrough(uint64_t value) const {
+  template <typename T>
+  __device__ T SumThrough(T value) const {
 #pragma unroll
     for (int step = 1; step < kWarpSize; step *= 2) {
-      const uint64_t other = __shfl_up_sync(~0u, value, static_cast<unsigned>(step));
+      const T other = __shfl_up_sync(~0u, value, static_cast<unsigned>(step));
       if (lane() >= step) value += other;
     }
     return value;

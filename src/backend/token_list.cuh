@@ -7,21 +7,20 @@
 
 namespace sluice::cuda {
 
-inline constexpr int kListCapacity = 3072;
-
 // In shared memory.
-struct TokenList {
-  uint64_t key[kListCapacity];     // order key of the value, then the complement of the id
-  uint64_t sorted[kListCapacity];  // of the first block: the keys of the whole team
-  uint32_t count;                  // at the capacity or above: not all of them
-  uint32_t gathered;               // of the first block: keys of the whole team
-  uint32_t threshold;              // order key
-  uint32_t is_spoilt;              // NaN or +inf was seen
-  uint32_t least;                  // of what is being searched: order keys, or bins
+template <int kCapacity>
+struct BoundedList {
+  uint64_t key[kCapacity];     // order key of the value, then the complement of the id
+  uint64_t sorted[kCapacity];  // of the first block: the keys of the whole team
+  uint32_t count;              // at the capacity or above: not all of them
+  uint32_t gathered;           // of the first block: keys of the whole team
+  uint32_t threshold;          // order key: what lies below is not listed
+  uint32_t is_spoilt;          // NaN or +inf was seen
+  uint32_t least;              // of what is being searched: order keys
   uint32_t most;
-  uint32_t band_first;  // of a nucleus: bins
-  uint32_t band_last;
 };
+inline constexpr int kListCapacity = 3072;
+using TokenList = BoundedList<kListCapacity>;
 
 __device__ inline uint64_t KeyOfToken(float x, int id) {
   return static_cast<uint64_t>(semantics::OrderKey(x)) << 32 | ~static_cast<uint32_t>(id);
@@ -33,43 +32,66 @@ __device__ inline int32_t IdOf(uint64_t key) {
   return static_cast<int32_t>(~static_cast<uint32_t>(key));
 }
 
-__device__ inline void Push(TokenList& list, float x, int id) {
-  if (LoadShared(&list.count) >= kListCapacity) return;
+template <int kCapacity>
+__device__ void Push(BoundedList<kCapacity>& list, float x, int id) {
+  if (LoadShared(&list.count) >= kCapacity) return;
   const uint32_t place = atomicAdd(&list.count, 1u);
-  if (place < kListCapacity) list.key[place] = KeyOfToken(x, id);
-}
-
-// Behind a Sync: the listed tokens of the team whose order keys reach `least` go to the first
-// block's `sorted`. The number of them, or -1 when something is missing or spoilt.
-__device__ inline int Gather(const Team& team, TokenList& list, uint32_t least) {
-  const bool is_bad = team.ReduceBlocks(
-                          0,
-                          [&](int r) {
-                            const TokenList& other = *team.Of(r, &list);
-                            return other.is_spoilt != 0 || other.count >= kListCapacity ? 1 : 0;
-                          },
-                          [](int a, int b) { return a | b; }) != 0;
-  TokenList& first = *team.Of(0, &list);
-  if (!is_bad) {
-    for (uint32_t i = static_cast<uint32_t>(team.thread()); i < list.count;
-         i += static_cast<uint32_t>(team.threads())) {
-      if (list.key[i] >> 32 < least) continue;
-      const uint32_t place = atomicAdd(&first.gathered, 1u);
-      if (place < kListCapacity) first.sorted[place] = list.key[i];
-    }
-  }
-  team.Sync();
-  const uint32_t gathered = first.gathered;
-  if (team.blocks() > 1) team.Sync();  // the first block may leave before others have read
-  return is_bad || gathered > kListCapacity ? -1 : static_cast<int>(gathered);
+  if (place < kCapacity) list.key[place] = KeyOfToken(x, id);
 }
 
 // Before the first Push, with a barrier behind it.
-__device__ inline void Clear(const Team& team, TokenList& list) {
+template <int kCapacity>
+__device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {
-    list.count = list.gathered = list.is_spoilt = list.most = 0;
+    list.count = list.gathered = list.is_spoilt = list.most = list.threshold = 0;
     list.least = ~0u;
   }
+}
+
+// Behind a Sync: the first block gets in `sorted` the tokens of all blocks that reach the largest
+// of their thresholds, and their number, or -1 when something is missing or spoilt. largest: that
+// threshold, in the first block. The others return 0, when their lists have been read.
+template <int kCapacity>
+__device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_t& largest) {
+  using List = BoundedList<kCapacity>;
+  if (team.rank() != 0) {
+    team.ArriveAtBlocks();
+    team.AwaitBlocks();
+    return 0;
+  }
+  // A block a lane.
+  uint32_t count = 0, threshold = 0;
+  bool is_bad = false;
+  if (team.lane() < team.blocks()) {
+    const List& other = *team.Of(team.lane(), &list);
+    count = other.count;
+    threshold = other.threshold;
+    is_bad = other.is_spoilt != 0 || count >= kCapacity;
+  }
+  is_bad = __any_sync(~0u, is_bad);
+  largest = __reduce_max_sync(~0u, threshold);
+  if (!is_bad) {
+    uint32_t begin = 0;
+    for (int r = 0; r < team.blocks(); ++r) {
+      const uint32_t end = begin + __shfl_sync(~0u, count, r);
+      // Lists follow each other over the threads, a power of two, so that all are read at once.
+      const uint32_t threads = static_cast<uint32_t>(team.threads());
+      uint32_t i = begin + ((static_cast<uint32_t>(team.thread()) - begin) & (threads - 1));
+      const uint64_t* keys = team.Of(r, list.key);
+      for (; i < end; i += threads) {
+        const uint64_t key = keys[i - begin];
+        if (static_cast<uint32_t>(key >> 32) < largest) continue;
+        const uint32_t place = atomicAdd(&list.gathered, 1u);
+        if (place < kCapacity) list.sorted[place] = key;
+      }
+      begin = end;
+    }
+  }
+  team.ArriveAtBlocks();
+  team.SyncBlock();
+  const uint32_t gathered = list.gathered;
+  team.AwaitBlocks();
+  return is_bad || gathered > kCapacity ? -1 : static_cast<int>(gathered);
 }
 
 }  // namespace sluice::cuda

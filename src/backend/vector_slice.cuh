@@ -1,6 +1,6 @@
 // A row in vectors of 16 bytes, for kernels that stream it. Every warp of a team has a stretch of
 // the row to itself, so the first vectors of all warps are a sample of the whole row: vocabularies
-// are not shuffled.
+// are not shuffled. What lies behind the end of the row is masked.
 #pragma once
 
 #include "backend/ptx.cuh"
@@ -8,6 +8,10 @@
 #include "backend/rows_argument.cuh"
 
 namespace sluice::cuda {
+
+// What a thread has in flight, and what a row is sampled by.
+inline constexpr int kVectorsAtOnce = 4;
+using FirstVectors = uint4[kVectorsAtOnce];
 
 // The elements of a vector, widened.
 template <DType kDType>
@@ -38,14 +42,51 @@ struct Vector {
     }
   }
 
+  __device__ float Largest() const {
+    float largest = x[0];
+#pragma unroll
+    for (int e = 1; e < kElements; ++e) largest = fmaxf(largest, x[e]);
+    return largest;
+  }
+
   float x[kElements];
 };
 
-// What a thread has in flight, and what a row is sampled by.
+// Eight tokens of a thread, as many as share a block of noise: two vectors of four, or one.
 template <DType kDType>
-inline constexpr int kVectorsAtOnce = kDType == DType::kF32 ? 4 : 2;
-template <DType kDType>
-using FirstVectors = uint4[kVectorsAtOnce<kDType>];
+struct Eight {
+  static constexpr int kTokens = 8;
+  static constexpr int kInARow = Vector<kDType>::kElements;
+  static constexpr int kVectors = kTokens / kInARow;
+
+  __device__ int Id(int e) const { return first[e / kInARow] + e % kInARow; }
+  __device__ float Largest() const {
+    float largest = x[0];
+#pragma unroll
+    for (int e = 1; e < kTokens; ++e) largest = fmaxf(largest, x[e]);
+    return largest;
+  }
+
+  // visit(x, id) for the tokens of a mask, which are few: one copy of it, in a loop.
+  template <typename Visit>
+  __device__ void ForEachOf(uint32_t mask, Visit visit) const {
+#pragma unroll 1
+    for (; mask != 0; mask &= mask - 1) {
+      const int which = __ffs(static_cast<int>(mask)) - 1;
+      float value = x[0];
+      int id = Id(0);
+#pragma unroll
+      for (int e = 1; e < kTokens; ++e) {
+        value = which == e ? x[e] : value;
+        id = which == e ? Id(e) : id;
+      }
+      visit(value, id);
+    }
+  }
+
+  float x[kTokens];
+  int first[kVectors];  // id of a vector's first token, a multiple of their number
+};
 
 template <DType kDType>
 class VectorSlice {
@@ -55,125 +96,144 @@ class VectorSlice {
   static constexpr int kElements = Unpacked::kElements;
 
   __device__ VectorSlice(const Team& team, const RowsArgument& rows)
-      : row_(static_cast<const Element*>(RowOf(team, rows))) {
-    const int vocab = rows.vocab;
+      : row_(static_cast<const Element*>(RowOf(team, rows))), vocab_(rows.vocab) {
     const void* row = row_;
-    const uint32_t misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)) % 16;
-    head_ = min(vocab, static_cast<int>((16 - misaligned) % 16 / sizeof(Element)));
-    vectors_ = (vocab - head_) / kElements;
-    tail_ = vocab - head_ - vectors_ * kElements;
-    const int pieces = (vectors_ + kWarpSize - 1) / kWarpSize;  // what a warp loads at once
+    whole_ = reinterpret_cast<uintptr_t>(row) % 16 == 0 ? vocab_ / kElements : 0;
+    pieces_ = (vocab_ + kElements * kWarpSize - 1) / (kElements * kWarpSize);
     const int warps = team.threads() / kWarpSize;
-    const int all_warps = warps * team.blocks();
+    warps_ = warps * team.blocks();
     const int warp = team.rank() * warps + team.thread() / kWarpSize;
-    first_ = static_cast<int>(int64_t{pieces} * warp / all_warps);
-    end_ = static_cast<int>(int64_t{pieces} * (warp + 1) / all_warps);
-    lane_ = team.thread() % kWarpSize;
-    has_edges_ = warp == 0;
-    pieces_a_block_ = pieces / team.blocks();
+    // Warps are a power of two; no row has so many pieces that 32 bits do not hold the product.
+    const int shift = 31 - __clz(warps_);
+    first_ = (pieces_ * warp) >> shift;
+    end_ = (pieces_ * (warp + 1)) >> shift;
+    lane_ = team.lane();
   }
 
-  __device__ int pieces_a_block() const { return pieces_a_block_; }
-
-  // This thread's vector of a piece; masked where there is none.
-  __device__ uint4 Load(int piece) const {
-    const int vector = piece * kWarpSize + lane_;
-    return piece < end_ && vector < vectors_ ? LoadOnce(body() + vector) : Unpacked::OfMasked();
-  }
-  __device__ int FirstId(int piece) const {
-    return head_ + (piece * kWarpSize + lane_) * kElements;
+  // The share of the row that the first vectors are.
+  __device__ float SampledShare() const {
+    return fminf(1.0f, static_cast<float>(kVectorsAtOnce * warps_) / static_cast<float>(pieces_));
   }
 
-  // The first vectors: a sample of the row, and what Stream begins with.
-  template <int kAtOnce>
-  __device__ void LoadFirst(uint4 (&loaded)[kAtOnce]) const {
+  __device__ void LoadFirst(FirstVectors& loaded) const {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) loaded[i] = Load(first_ + i);
+    for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
-  // visit(vector, id of its first element) for the vectors of this thread, the lanes of a warp
-  // together; masked vectors behind the end are among them.
-  template <int kAtOnce, typename Visit>
-  __device__ void Stream(uint4 (&loaded)[kAtOnce], Visit visit) const {
+  // visit(Eight) for the tokens of this thread, the lanes of a warp together. kIsHeavy: a visit
+  // takes as long as a load, and the registers: vectors are loaded behind the visit of others.
+  template <bool kIsHeavy, typename Visit>
+  __device__ void Stream(FirstVectors& loaded, Visit visit) const {
+    int piece = first_;
+    const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
+    const uint4* next = reinterpret_cast<const uint4*>(row_) +
+                        (piece + kVectorsAtOnce) * kWarpSize + lane_;
 #pragma unroll 1
-    for (int piece = first_; piece < end_; piece += kAtOnce) {
-      uint4 next[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) next[i] = Load(piece + kAtOnce + i);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) visit(Unpacked(loaded[i]), FirstId(piece + i));
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) loaded[i] = next[i];
+    for (; piece <= last_whole; piece += kVectorsAtOnce) {
+      Step<kIsHeavy>(loaded, piece, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
+      next += kVectorsAtOnce * kWarpSize;
     }
-  }
-
-  // visit(x, id) for what lies before the first and behind the last vector.
-  template <typename Visit>
-  __device__ void ForEachAtEdges(Visit visit) const {
-    if (!has_edges_) return;
-    if (lane_ < head_) visit(Widen<kDType>(row_[lane_]), lane_);
-    const int id = head_ + vectors_ * kElements + lane_;
-    if (lane_ < tail_) visit(Widen<kDType>(row_[id]), id);
+#pragma unroll 1
+    for (; piece < end_; piece += kVectorsAtOnce) {
+      Step<kIsHeavy>(loaded, piece, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
+    }
   }
 
   // Writes -inf to what `keeps(x, id)` is false for. row: the one that it was made from.
   template <typename Keeps>
   __device__ void MaskUnless(void* row, Keeps keeps) const {
     constexpr int kBits = 8 * sizeof(Element);
-    const uint32_t ones = kBits == 32 ? ~0u : 0xffffu;
-    Element* elements = static_cast<Element*>(row);
-    uint4* vectors = reinterpret_cast<uint4*>(elements + head_);
+    constexpr uint32_t kOnes = kBits == 32 ? ~0u : 0xffffu;
     const uint4 masked = Unpacked::OfMasked();
-    uint4 loaded[kVectorsAtOnce<kDType>];
+    FirstVectors loaded;
     LoadFirst(loaded);
 #pragma unroll 1
-    for (int first = first_; first < end_; first += kVectorsAtOnce<kDType>) {
+    for (int first = first_; first < end_; first += kVectorsAtOnce) {
 #pragma unroll
-      for (int i = 0; i < kVectorsAtOnce<kDType>; ++i) {
+      for (int i = 0; i < kVectorsAtOnce; ++i) {
         const int piece = first + i;
-        const int vector = piece * kWarpSize + lane_;
         uint32_t words[4] = {loaded[i].x, loaded[i].y, loaded[i].z, loaded[i].w};
-        const Unpacked unpacked(loaded[i]);
-        loaded[i] = Load(piece + kVectorsAtOnce<kDType>);
+        const Unpacked vector(loaded[i]);
+        loaded[i] = Load(piece + kVectorsAtOnce);
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
-          if (keeps(unpacked.x[e], FirstId(piece) + e)) continue;
-          const uint32_t here = ones << (kBits * e % 32);
+          if (keeps(vector.x[e], FirstId(piece) + e)) continue;
+          const uint32_t here = kOnes << (kBits * e % 32);
           words[kBits * e / 32] = (words[kBits * e / 32] & ~here) | (masked.x & here);
         }
-        if (piece < end_ && vector < vectors_) {
-          vectors[vector] = {words[0], words[1], words[2], words[3]};
-        }
+        if (piece < end_) Store(row, piece, {words[0], words[1], words[2], words[3]});
       }
     }
-    ForEachAtEdges([&](float x, int id) {
-      if (!keeps(x, id)) elements[id] = MaskedElement<kDType>();
-    });
   }
 
   // Writes -inf to everything that is this thread's. row: the one that it was made from.
   __device__ void MaskAll(void* row) const {
-    Element* elements = static_cast<Element*>(row);
-    uint4* vectors = reinterpret_cast<uint4*>(elements + head_);
-    for (int piece = first_; piece < end_; ++piece) {
-      const int vector = piece * kWarpSize + lane_;
-      if (vector < vectors_) vectors[vector] = Unpacked::OfMasked();
-    }
-    ForEachAtEdges([&](float, int id) { elements[id] = MaskedElement<kDType>(); });
+    for (int piece = first_; piece < end_; ++piece) Store(row, piece, Unpacked::OfMasked());
   }
 
  private:
-  __device__ const uint4* body() const { return reinterpret_cast<const uint4*>(row_ + head_); }
+  // load(i): the vector that follows loaded[i].
+  template <bool kIsHeavy, typename Visit, typename LoadNext>
+  __device__ void Step(FirstVectors& loaded, int piece, Visit& visit, LoadNext load) const {
+    constexpr int kTogether = Eight<kDType>::kVectors;
+#pragma unroll
+    for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
+      Eight<kDType> eight;
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const Unpacked vector(loaded[i + j]);
+        if constexpr (!kIsHeavy) loaded[i + j] = load(i + j);
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) eight.x[j * kElements + e] = vector.x[e];
+        eight.first[j] = FirstId(piece + i + j);
+      }
+      visit(eight);
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        if constexpr (kIsHeavy) loaded[i + j] = load(i + j);
+      }
+    }
+  }
+
+  __device__ int FirstId(int piece) const { return (piece * kWarpSize + lane_) * kElements; }
+
+  // This thread's vector of a piece; masked where there is none.
+  __device__ uint4 Load(int piece) const {
+    if (piece >= end_) return Unpacked::OfMasked();
+    const int vector = piece * kWarpSize + lane_;
+    if (vector < whole_) return LoadOnce(reinterpret_cast<const uint4*>(row_) + vector);
+    uint4 raw = Unpacked::OfMasked();
+    Element* elements = reinterpret_cast<Element*>(&raw);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const int id = vector * kElements + e;
+      if (id < vocab_) elements[e] = row_[id];
+    }
+    return raw;
+  }
+
+  __device__ void Store(void* row, int piece, uint4 raw) const {
+    const int vector = piece * kWarpSize + lane_;
+    if (vector < whole_) {
+      static_cast<uint4*>(row)[vector] = raw;
+      return;
+    }
+    const Element* elements = reinterpret_cast<const Element*>(&raw);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const int id = vector * kElements + e;
+      if (id < vocab_) static_cast<Element*>(row)[id] = elements[e];
+    }
+  }
 
   const Element* row_;
-  int head_;
-  int vectors_;
-  int tail_;
-  int first_;  // pieces of this warp
+  int vocab_;
+  int whole_;   // vectors that are loaded at once: all full ones of an aligned row
+  int pieces_;  // what a warp loads at once
+  int warps_;   // of the team
+  int first_;   // pieces of this warp
   int end_;
   int lane_;
-  int pieces_a_block_;
-  bool has_edges_;
 };
 
 }  // namespace sluice::cuda

@@ -12,21 +12,27 @@ struct KeptToken {
   int32_t id;
 };
 
-// The thread whose token the draw takes. `weights` and `ids`: shared memory, an element a thread.
-__device__ inline int WinnerOfKept(const FirstThreads& team, const KeptToken& token, float max,
-                                   float scale, DrawMethod method, const NoiseKey& key,
-                                   uint64_t* weights, int32_t* ids) {
+// The order key of a token's Gumbel score.
+__device__ inline uint32_t ScoreKey(float x, int32_t id, float max, float scale,
+                                    const NoiseKey& key) {
+  const float g = semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), id));
+  return semantics::OrderKey(semantics::LogWeight(x, max, scale) + g);
+}
+
+// The thread whose token the Gumbel draw takes. score: of this thread's token, if it is kept.
+__device__ inline int WinnerByScore(const FirstThreads& team, const KeptToken& token,
+                                    uint32_t score) {
   const uint32_t place = ~static_cast<uint32_t>(team.thread());  // the first of equals is largest
-  if (method == DrawMethod::kGumbel) {
-    uint64_t score = 0;
-    if (token.is_kept) {
-      const float g =
-          semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), token.id));
-      const float sum = semantics::LogWeight(token.x, max, scale) + g;
-      score = static_cast<uint64_t>(semantics::OrderKey(sum)) << 32 | place;
-    }
-    return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(score)));
-  }
+  const uint64_t mine = token.is_kept ? static_cast<uint64_t>(score) << 32 | place : 0;
+  return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(mine)));
+}
+
+// The thread whose token the cdf draw takes. `weights` and `ids`: shared memory, an element a
+// thread.
+__device__ inline int WinnerByCdf(const FirstThreads& team, const KeptToken& token, float max,
+                                  float scale, const NoiseKey& key, uint64_t* weights,
+                                  int32_t* ids) {
+  const uint32_t place = ~static_cast<uint32_t>(team.thread());
   const uint64_t weight = token.is_kept ? semantics::Weight(token.x, max, scale) : 0;
   const uint64_t mass = team.SumOfBlock(weight);
   weights[team.thread()] = weight;

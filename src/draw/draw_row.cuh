@@ -12,13 +12,17 @@ struct BestToken {
   uint64_t score_and_value = 0;  // 0: none was seen
   uint32_t id_complement = 0;
 
-  __device__ void See(float score, float x, int32_t id) {
+  // Whether it is the best so far.
+  __device__ bool See(float score, float x, int32_t id) {
     const uint64_t both =
         static_cast<uint64_t>(semantics::OrderKey(score)) << 32 | semantics::OrderKey(x);
     const uint32_t complement = ~static_cast<uint32_t>(id);
-    if (both < score_and_value || (both == score_and_value && complement < id_complement)) return;
+    if (both < score_and_value || (both == score_and_value && complement < id_complement)) {
+      return false;
+    }
     score_and_value = both;
     id_complement = complement;
+    return true;
   }
 };
 

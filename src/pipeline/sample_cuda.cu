@@ -1,31 +1,52 @@
-// Select and Draw: one kernel (two, where the first has few threads) decides what the top of a row,
-// its nucleus or the whole of it certifies, in one read or two; another does what is left by the
-// definition. A kernel is cold when it
-// starts, so the way out, which is long, is not in the way of the others.
+// Select and Draw in one. A kernel decides what the top of a row, or the noise over all of it,
+// certifies in one read; where its teams are small, a second launch of it has larger ones for what
+// is left. Another kernel does the rest by the definition: code is cold when a kernel starts, so
+// the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
-#include "draw/draw_all.cuh"
+#include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
-#include "draw/score_kept.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int32_t kUndecided = -2;  // the id of a row that the first kernel leaves to the second
+constexpr int32_t kUndecided = -2;  // the id of a row that a kernel leaves to the next
 
 struct SampleArgument {
   RowsArgument rows;
   DrawMethod method;
-  TokenResult* results;
-  bool is_second;  // of two kernels alike: the first has decided rows
+  TokenResult* results;  // null: ids and statuses are wanted alone
+  int32_t* ids;
+  RowStatus* statuses;  // null: not wanted
+  bool is_second;       // launch of the kernel: some rows are decided
+  bool is_last;
+
+  __device__ bool WantsCuts() const { return results != nullptr; }
+  __device__ bool IsDecided(int row) const {
+    return (WantsCuts() ? results[row].id : ids[row]) != kUndecided;
+  }
+  __device__ void Set(int row, const TokenResult& result) const {
+    if (WantsCuts()) {
+      results[row] = result;
+      return;
+    }
+    ids[row] = result.id;
+    if (statuses != nullptr) statuses[row] = result.status;
+  }
 };
 
 // In dynamic shared memory.
 struct SampleMemory {
   TeamMemory team;
-  NucleusMemory nucleus;
-  ScoreQueue queues[kMostWarps];
+  RowStart start;
+  TokenList list;
+  ScoreMemory scores;
+  FirstReadMemory first;
+  Boundary boundary;
+  Nucleus nucleus;
+  Band band;       // of the first block, for the others
+  int32_t drawn;
 };
 
 __device__ bool HasNoFilter(const SelectParams& params, int vocab) {
@@ -35,47 +56,144 @@ __device__ bool HasNoFilter(const SelectParams& params, int vocab) {
 }
 
 // By the first block alone; its first thread has the result.
-__device__ TokenResult SampleFromTop(const Team& block, TokenList& list, int listed, int needed,
-                                     DrawMethod method, const SelectParams& params,
-                                     const NoiseKey& key) {
+__device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, int listed,
+                                     int needed, const SampleArgument& argument) {
+  const SelectParams& params = memory.start.params;
+  const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
-  const int size = PruneTop(block, list, listed, needed);
+  TokenList& list = memory.list;
+  const ListedTokens pruned = PruneTop(block, list, {list.sorted, list.key, listed}, needed);
+  const int size = pruned.size;
   if (size > block.threads()) return result;
+  const float scale = semantics::ScalesOf(params).draw;
+  const bool is_gumbel = argument.method == DrawMethod::kGumbel;
+  auto score = [&](uint64_t token, float max) {
+    return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
+  };
+  const ScoredTop scored = SortAndScore(block, pruned, memory.scores, is_gumbel, score);
   const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
   if (first.thread() >= first.threads()) return result;
-  const TopSelection top = SelectSorted(first, list, size, params, key);
-  const float scale = semantics::ScalesOf(params).draw;
-  uint64_t* weights = list.key;  // what was there is sorted
-  int32_t* ids = reinterpret_cast<int32_t*>(list.key + first.threads());
-  const int winner = WinnerOfKept(first, {top.kept.IsMine(), top.kept.x, top.kept.id}, top.kept.max,
-                                  scale, method, key, weights, ids);
-  result.cut = top.cut;
-  result.id = IdOf(list.sorted[winner]);
+  const ListedTokens& sorted = scored.sorted;
+  const KeptTop kept = SelectFromTop(first, sorted, params, key);
+  const KeptToken mine{kept.IsMine(), kept.x, kept.id};
+  int winner;
+  if (is_gumbel) {
+    uint32_t of_mine = 0;
+    if (mine.is_kept) {
+      of_mine = scored.has_scores
+                    ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
+                    : score(sorted.tokens[first.thread()], kept.max);
+    }
+    winner = WinnerByScore(first, mine, of_mine);
+  } else {
+    uint64_t* weights = sorted.room;  // what was there is sorted
+    int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
+    winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
+  }
+  if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
+  result.id = IdOf(sorted.tokens[winner]);
   return result;
 }
 
+// The Cut that keeps everything.
 template <DType kDType>
-__device__ TokenResult SampleFromNucleus(const Team& team, SampleMemory& memory,
-                                         const TeamRow<kDType>& row,
-                                         const VectorSlice<kDType>& slice,
-                                         FirstVectors<kDType>& loaded) {
+__device__ Cut CutOfAll(const Team& team, const TeamRow<kDType>& row) {
+  uint32_t least = 0;  // inverted order key
+  uint32_t count = 0;
+  row.slice.ForEach([&](float x, int) {
+    if (x == -INFINITY) return;
+    ++count;
+    least = max(least, ~semantics::OrderKey(x));
+  });
+  Cut cut;
+  cut.lower = semantics::ValueOfKey(~static_cast<uint32_t>(team.Max(least)));
+  cut.count = static_cast<int32_t>(team.Sum(count));
+  uint32_t ties = 0;
+  row.slice.ForEach([&](float x, int) { ties += x == cut.lower ? 1 : 0; });
+  cut.ties_kept = static_cast<int32_t>(team.Sum(ties));
+  return cut;
+}
+
+// From everything, or from the nucleus. The first thread has the result.
+template <DType kDType>
+__device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
+                                     const VectorSlice<kDType>& slice, FirstVectors& loaded,
+                                     const SampleArgument& argument, bool has_top_p) {
+  const SelectParams& params = memory.start.params;
+  const NoiseKey& key = memory.start.key;
+  const int vocab = argument.rows.vocab;
   TokenResult result;
   result.id = kUndecided;
-  KeptScorer scorer(memory.queues, semantics::ScalesOf(row.params).draw, row.key);
-  Nucleus nucleus;
-  if (!SelectNucleus(team, slice, loaded, memory.nucleus, row.params, scorer, nucleus)) {
+  Clear(team, memory.first);
+  Clear(team, memory.boundary);
+  WeightUnit unit;
+  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).draw,
+                         params.top_p, unit)) {
     return result;
   }
-  if (team.rank() == 0) {  // of the band, what is kept
-    const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
-    if (team.thread() < nucleus.band) {
-      const uint64_t key = memory.nucleus.list.sorted[team.thread()];
-      if (ids.Keeps(ValueOf(key), IdOf(key))) scorer.SeeAlone(ValueOf(key), IdOf(key));
-    }
+  if (has_top_p) {
+    FirstRead<true, true>(team, slice, loaded, unit, key, memory.first);
+  } else {
+    FirstRead<false, true>(team, slice, loaded, unit, key, memory.first);
   }
+  team.Sync();
+  const RowTotals totals = TotalsOf(team, memory.first);
+  if (has_top_p) SumBins(team, memory.first);
+  if (!has_top_p && argument.WantsCuts()) {
+    result.cut = CutOfAll(team, TeamRow<kDType>(team, argument.rows));
+  }
+  uint32_t unused = 0;
+  const int contenders = PullLists(team, memory.first.contenders, unused);
+  const WeightBins bins(unit);
+  auto draw = [&](auto keeping_of) {
+    if (team.thread() >= kDrawingThreads || contenders < 0) return -1;
+    return DrawContender(team.FirstThreads(kDrawingThreads), memory.first, contenders, unit,
+                         totals.max, key, keeping_of);
+  };
+  if (!has_top_p) {
+    if (team.rank() != 0) return result;
+    const int32_t id = draw([](uint64_t) { return Keeping::kKept; });
+    if (id >= 0) result.id = id;
+    return result;
+  }
+
+  const bool can_read_again = argument.WantsCuts() || argument.is_last;
+  if (team.rank() == 0) {
+    const Team block = team.Block();
+    ListAboveBins(block, memory.first, contenders, bins, memory.boundary);
+    const bool is_known =
+        contenders > 0 && memory.boundary.top_count <= kWarpSize && totals.mass < INFINITY;
+    const KnownMasses masses =
+        MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
+    FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
+    if (can_read_again) {
+      const Band band = FindBand(block, memory.first, bins, memory.boundary);
+      if (team.thread() == 0) memory.band = band;
+    }
+    const int32_t id = !is_known ? -1 : draw([&](uint64_t token) {
+      return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
+    });
+    if (id >= 0) result.id = id;
+    if (team.thread() == 0) memory.drawn = id;
+  }
+  if (!can_read_again) return result;
+  team.Sync();
+  const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
+  const Band band = *team.Of(0, &memory.band);
+  team.Sync();
+  if (is_drawn && !argument.WantsCuts()) return result;
+
+  result.id = kUndecided;
+  const Nucleus nucleus =
+      SelectInBand(team, slice, band, totals.max, params, memory.list, memory.nucleus);
+  if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
+  const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
+  const int32_t id = draw([&](uint64_t token) {
+    return ids.Keeps(ValueOf(token), IdOf(token)) ? Keeping::kKept : Keeping::kDropped;
+  });
+  if (id >= 0) result.id = id;
   result.cut = nucleus.cut;
-  result.id = IdOfBest(team, scorer.Finish());
   return result;
 }
 
@@ -85,35 +203,29 @@ __global__ void __launch_bounds__(kMostThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
   const Team team(memory.team);
-  if (argument.is_second && argument.results[RowIndex(team)].id != kUndecided) return;
+  const int row = RowIndex(team);
+  if (argument.is_second && argument.IsDecided(row)) return;
+  team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows);
-  const TeamRow<kDType> row(team, argument.rows);
-  FirstVectors<kDType> loaded;
-  slice.LoadFirst(loaded);  // on the way while the parameters come
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  StartRow<kDType>(team, argument.rows, loaded, memory.start);
+  const SelectParams& params = memory.start.params;
   TokenResult result;
   result.id = kUndecided;
-  if (row.HasValidParams(argument.rows.limits)) {
-    if (const int needed = TokensNeeded(team, row.params); needed > 0) {
-      const int listed = ListTop(team, slice, loaded, memory.nucleus.list, needed);
-      if (listed > 0) {
-        if (team.rank() != 0) return;
-        result = SampleFromTop(team.Block(), memory.nucleus.list, listed, needed, argument.method,
-                               row.params, row.key);
-      }
-    } else if (argument.method == DrawMethod::kGumbel &&
-               IsNucleusAlone(team, row.params, argument.rows.vocab)) {
-      result = SampleFromNucleus(team, memory, row, slice, loaded);
-    } else if (argument.method == DrawMethod::kGumbel &&
-               HasNoFilter(row.params, argument.rows.vocab)) {
-      const DrawnFromAll drawn = DrawFromAll(team, slice, loaded, memory.nucleus.list,
-                                             semantics::ScalesOf(row.params).draw, row.key);
-      if (drawn.id >= 0) {
-        result.id = drawn.id;
-        result.cut = drawn.cut;
+  if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
+    if (const int needed = TokensNeeded(team, params); needed > 0) {
+      const int listed = ListTop(team, slice, loaded, memory.start, memory.list, needed);
+      if (team.rank() != 0) return;
+      if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
+    } else if (argument.method == DrawMethod::kGumbel) {
+      if (const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
+          has_top_p || HasNoFilter(params, argument.rows.vocab)) {
+        result = SampleByNoise(team, memory, slice, loaded, argument, has_top_p);
       }
     }
   }
-  if (team.IsFirstThread()) argument.results[row.index] = result;
+  if (team.IsFirstThread()) argument.Set(row, result);
 }
 
 // In shared memory.
@@ -127,7 +239,7 @@ __global__ void __launch_bounds__(kMostThreads)
     SampleByDefinitionKernel(const __grid_constant__ SampleArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
-  if (argument.results[RowIndex(team)].id != kUndecided) return;
+  if (argument.IsDecided(RowIndex(team))) return;
   const TeamRow<kDType> row(team, argument.rows);
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   TokenResult result;
@@ -141,7 +253,26 @@ __global__ void __launch_bounds__(kMostThreads)
                           {scan.max, scale, argument.method, row.key});
   }
   team.Sync();  // everybody has read whether it is decided
-  if (team.IsFirstThread()) argument.results[row.index] = result;
+  if (team.IsFirstThread()) argument.Set(row.index, result);
+}
+
+void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {
+  RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
+                            SampleKernel<DType::kF16>),
+                   ShapeForRows(logits.rows), sizeof(SampleMemory)};
+  const TeamShape large = LargeShapeForRows(logits.rows);
+  argument.is_last = kernel.shape == large;
+  LaunchOverRows(kernel, logits.rows, &argument, stream);
+  if (!argument.is_last) {
+    argument.is_second = argument.is_last = true;
+    kernel.shape = large;
+    LaunchOverRows(kernel, logits.rows, &argument, stream);
+  }
+  LaunchOverRows(
+      {ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
+                SampleByDefinitionKernel<DType::kBf16>, SampleByDefinitionKernel<DType::kF16>),
+       WideShapeForRows(logits.rows), 0},
+      logits.rows, &argument, stream);
 }
 
 }  // namespace
@@ -152,21 +283,33 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
   CheckRowParams(params, logits.rows, true);
   CheckMethod(method);
   CheckOneARow("results", results, logits.rows);
-  SampleArgument argument{ArgumentOf(logits, params), method, results.data, false};
-  RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
-                            SampleKernel<DType::kF16>),
-                   ShapeForRows(logits.rows), sizeof(SampleMemory)};
-  LaunchOverRows(kernel, logits.rows, &argument, stream);
-  if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
-    argument.is_second = true;
-    kernel.shape = LargeShapeForRows(logits.rows);
-    LaunchOverRows(kernel, logits.rows, &argument, stream);
-  }
-  LaunchOverRows(
-      {ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
-                SampleByDefinitionKernel<DType::kBf16>, SampleByDefinitionKernel<DType::kF16>),
-       WideShapeForRows(logits.rows), 0},
-      logits.rows, &argument, stream);
+  Launch(logits,
+         {.rows = ArgumentOf(logits, params),
+          .method = method,
+          .results = results.data,
+          .ids = nullptr,
+          .statuses = nullptr,
+          .is_second = false,
+          .is_last = false},
+         stream);
+}
+
+void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
+               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream) {
+  CheckRows(logits);
+  CheckRowParams(params, logits.rows, true);
+  CheckMethod(method);
+  CheckOneARow("ids", ids, logits.rows);
+  CheckOneARow("statuses", statuses, logits.rows, true);
+  Launch(logits,
+         {.rows = ArgumentOf(logits, params),
+          .method = method,
+          .results = nullptr,
+          .ids = ids.data,
+          .statuses = statuses.size == 0 ? nullptr : statuses.data,
+          .is_second = false,
+          .is_last = false},
+         stream);
 }
 
 }  // namespace sluice::cuda

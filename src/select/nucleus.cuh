@@ -1,253 +1,244 @@
-// Top-p over a whole row in two reads, exact: a histogram guesses a band of values that holds the
-// boundary, integer masses certify it, and the boundary is found among the tokens of the band.
+// Top-p over a whole row. The bins of the first read certify for almost every token whether it is
+// kept: enough to draw one. A second read finds the Cut: integer masses certify a band of values
+// that holds the boundary, and the boundary is found among the tokens of the band.
 #pragma once
 
+#include "backend/cut_ids.cuh"
 #include "backend/mass_sum.cuh"
+#include "select/first_read.cuh"
 #include "select/sorted_rules.cuh"
 
 namespace sluice::cuda {
 
-// Whether top-p alone decides the row. (A team of SelectNucleus has a bounded share of the row.)
+// Whether top-p alone decides the row. (A thread has a bounded share of the row.)
 __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& params, int vocab) {
-  return !semantics::IsGreedy(params) && params.top_p < 1 &&
+  const semantics::Scales scales = semantics::ScalesOf(params);
+  return !semantics::IsGreedy(params) && params.top_p < 1 && scales.filter == scales.draw &&
          (params.top_k <= 0 || params.top_k >= vocab) && params.min_p == 0 &&
          params.top_n_sigma == 0 && params.typical_p == 1 && params.xtc_probability == 0 &&
          vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
 }
 
-// Counts by value, over 42 octaves of weight around the largest value of the sample.
-struct BandGuess {
-  static constexpr int kBins = 4096;
-  static constexpr float kBinsAnOctave = 96.0f;
-  static constexpr float kOctavesBelow = 22.0f;  // the largest of the sample; 20 are above it
+enum class Keeping { kDropped, kUnknown, kKept };
 
-  __device__ BandGuess(float sampled_max, float scale)
-      : slope(scale * kBinsAnOctave),
-        offset(kOctavesBelow * kBinsAnOctave - sampled_max * slope),
-        origin(sampled_max) {}
-
-  // Negative below the first bin.
-  __device__ float PlaceOf(float x) const {
-    return fminf(__fmaf_rn(x, slope, offset), kBins - 0.5f);
-  }
-  __device__ float LeastOf(int bin) const {
-    if (bin <= 0) return semantics::kLowestValue;
-    if (bin >= kBins) return INFINITY;
-    return origin + (static_cast<float>(bin) - kOctavesBelow * kBinsAnOctave) / slope;
-  }
-  // The weight of a token in a bin, in some unit. (What overflows is a guess gone wrong, no more.)
-  static __device__ uint64_t WeightIn(int bin) {
-    const float octave = (static_cast<float>(bin) + 0.5f) / kBinsAnOctave;
-    return static_cast<uint64_t>(exp2f(octave + 8.0f) + 0.5f);
-  }
-
-  float slope;
-  float offset;
-  float origin;
+// What the first read says of the boundary. In shared memory, of the first block.
+struct Boundary {
+  int kept_from;   // a token of this bin or one above it is kept for certain,
+  int dropped_to;  // of this bin or one below it dropped
+  uint32_t top_count;
+  uint64_t top[kWarpSize];  // the tokens above all bins, if they are no more than that
 };
 
-// In shared memory.
-struct NucleusMemory {
-  TokenList list;
-  uint32_t bins[BandGuess::kBins];
-  // Of the first block, for the others.
-  Cut cut;
-  int32_t last_at_lower;
+// The masses of a row, as far as the first read knows them.
+struct KnownMasses {
+  double least_target;
+  double most_target;
+  double top;  // of the tokens above all bins
+  double least_total;
+  double most_total;
 };
 
-struct Nucleus {
-  Cut cut;
-  int32_t last_at_lower;  // the id of the last kept token equal to cut.lower
-  float max;
-  int band;  // tokens in the first block's `sorted`: those of the band
-};
+// Before FindBoundary, with a barrier behind it.
+__device__ inline void Clear(const Team& team, Boundary& boundary) {
+  if (team.thread() == 0) boundary = {WeightBins::kBins, -1, 0, {}};
+}
 
-// The bins around the share p of the mass: list.least is the first of them, list.most the last.
-__device__ inline void FindBandInTotals(const Team& team, TokenList& list, const uint32_t* totals,
-                                        float p) {
-  const int share = BandGuess::kBins / team.threads();
-  const int first = BandGuess::kBins - 1 - team.thread() * share;  // the largest values first
-  constexpr int kMostShare = BandGuess::kBins / kLeastThreads;  // of blocks of 512 threads and more
+// Lists the tokens above all bins, which are among the contenders. By the first block.
+__device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& memory,
+                                     int contenders, const WeightBins& bins,
+                                     Boundary& boundary) {
+  for (int i = block.thread(); i < contenders; i += block.threads()) {
+    const uint64_t token = memory.contenders.sorted[i];
+    if (!bins.IsAbove(ValueOf(token))) continue;
+    const uint32_t place = atomicAdd(&boundary.top_count, 1u);
+    if (place < kWarpSize) boundary.top[place] = token;
+  }
+  block.SyncBlock();
+}
+
+__device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundary,
+                                       const WeightUnit& unit, double total, float p, int vocab) {
+  KnownMasses masses;
+  masses.top = 0.0;
+  for (uint32_t i = 0; i < min(boundary.top_count, uint32_t{kWarpSize}); ++i) {
+    masses.top += static_cast<double>(unit.WeightOf(ValueOf(boundary.top[i])));
+  }
+  // Weights are known to 1e-5, and a thread adds its share of them up in fp32.
+  const double doubt = 1e-5 + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
+  masses.least_total = total * (1.0 - doubt);
+  masses.most_total = total * (1.0 + doubt);
+  const double share = semantics::Fixed32(p) * 0x1p-32;
+  masses.least_target = share * masses.least_total;
+  masses.most_target = share * masses.most_total;
+  return masses;
+}
+
+// By the first block.
+__device__ inline void FindBoundary(const Team& block, const FirstReadMemory& memory,
+                                    const WeightBins& bins, const KnownMasses& masses, int vocab,
+                                    Boundary& boundary) {
+  constexpr int kMostShare = WeightBins::kBins / kLeastThreads;  // of blocks of 512 and more
+  constexpr double kMore = 1.0 + WeightBins::kDoubt;
+  constexpr double kLess = 1.0 - WeightBins::kDoubt;
+  const int share = WeightBins::kBins / block.threads();
+  const int first = WeightBins::kBins - 1 - block.thread() * share;  // the largest weights first
   uint32_t counts[kMostShare];
-  uint64_t masses[kMostShare];
-  uint64_t mine = 0;
+  double mine = 0.0;
+#pragma unroll
+  for (int i = 0; i < kMostShare; ++i) {
+    counts[i] = i < share ? memory.bins[first - i] : 0;
+    mine += static_cast<double>(static_cast<float>(counts[i]) * bins.WeightIn(first - i));
+  }
+  double above = block.SumBefore(mine);
+  const double in_bins = block.ReduceBlock(mine, [](double a, double b) { return a + b; });
+  const double tail = vocab * static_cast<double>(bins.WeightIn(0));  // at most, below the bins
+  int kept_from = WeightBins::kBins;
+  int dropped_to = -1;
 #pragma unroll
   for (int i = 0; i < kMostShare; ++i) {
     if (i >= share) continue;
-    counts[i] = totals[first - i];
-    masses[i] = counts[i] * BandGuess::WeightIn(first - i);
-    mine += masses[i];
+    const double weight = static_cast<double>(bins.WeightIn(first - i));
+    const double here = counts[i] * weight;
+    const double rest = in_bins - above;
+    // The mass above this bin has two bounds on either side: from what was counted above it, and
+    // from what was not.
+    const double most = fmin(masses.top + above * kMore, masses.most_total - rest * kLess);
+    const double least = fmax(masses.top + above * kLess, masses.least_total - rest * kMore - tail);
+    const double others = counts[i] > 1 ? (here - weight) * kMore : 0.0;
+    if (most + others < masses.least_target) kept_from = first - i;
+    if (least >= masses.most_target && dropped_to < 0) dropped_to = first - i;
+    above += here;
   }
-  const uint64_t before = team.SumBefore(mine);
-  const uint64_t total = team.SumOfBlock(mine);
-  const double target = static_cast<double>(p) * static_cast<double>(total);
-  // A token's weight is known to half a bin, 0.4 %. Where many tokens are in doubt for that, they
-  // are so light that their errors cancel.
-  for (const double shares : {256.0, 1024.0, 4096.0}) {
-    const double doubt = static_cast<double>(total) / shares;
-    double through = static_cast<double>(before);
-    uint32_t in_band = 0;
-#pragma unroll
-    for (int i = 0; i < kMostShare; ++i) {
-      if (i >= share) continue;
-      const double above = through;
-      through += static_cast<double>(masses[i]);
-      if (through >= target - doubt && above <= target + doubt) {
-        atomicMin(&list.least, static_cast<uint32_t>(first - i));
-        atomicMax(&list.most, static_cast<uint32_t>(first - i));
-        in_band += counts[i];
-      }
-    }
-    if (team.SumOfBlock(in_band) <= static_cast<uint32_t>(team.threads()) * 7 / 8) break;
-    if (shares == 4096.0) break;
-    if (team.thread() == 0) {
-      list.least = ~0u;
-      list.most = 0;
-    }
-    team.SyncBlock();
-  }
-  team.SyncBlock();
+  if (kept_from < WeightBins::kBins) atomicMin(&boundary.kept_from, kept_from);
+  if (dropped_to >= 0) atomicMax(&boundary.dropped_to, dropped_to);
+  block.SyncBlock();
 }
 
-// From the counts of the team, the band, in every block.
-__device__ inline void FindBand(const Team& team, NucleusMemory& memory, float p) {
-  TokenList& list = memory.list;
-  // The counts of the team go to the first block, a share of the bins by every block: neighbours at
-  // once, because other blocks are far.
-  uint32_t* totals = reinterpret_cast<uint32_t*>(list.key);
-  const int bins_a_block = BandGuess::kBins / team.blocks();
-  for (int i = team.thread(); i < bins_a_block; i += team.threads()) {
-    const int bin = team.rank() * bins_a_block + i;
-    *team.Of(0, totals + bin) = team.SumOverBlocks(memory.bins + bin);
+__device__ inline Keeping KeepingOf(uint64_t token, const WeightUnit& unit, const WeightBins& bins,
+                                    const KnownMasses& masses, const Boundary& boundary,
+                                    Ties ties) {
+  const float x = ValueOf(token);
+  if (!bins.IsAbove(x)) {
+    const int place = static_cast<int>(bins.Of(x));
+    const int bin = place < WeightBins::kBins ? place : -1;  // below all bins
+    return bin >= boundary.kept_from    ? Keeping::kKept
+           : bin <= boundary.dropped_to ? Keeping::kDropped
+                                        : Keeping::kUnknown;
   }
-  team.Sync();
-  if (team.rank() == 0) FindBandInTotals(team.Block(), list, totals, p);
-  team.Sync();
-  const TokenList& first = *team.Of(0, &list);
-  list.band_first = first.least;
-  list.band_last = first.most;
-  team.Sync();
+  // Where a boundary keeps all ties, the first of them decides.
+  const uint64_t first = ties == Ties::kAll ? token | ~0u : token;
+  double before = 0.0;
+#pragma unroll 1
+  for (uint32_t i = 0; i < min(boundary.top_count, uint32_t{kWarpSize}); ++i) {
+    if (boundary.top[i] > first) {
+      before += static_cast<double>(unit.WeightOf(ValueOf(boundary.top[i])));
+    }
+  }
+  return before == 0.0 || before * (1.0 + 1e-5) < masses.least_target ? Keeping::kKept
+         : before * (1.0 - 1e-5) >= masses.most_target                ? Keeping::kDropped
+                                                                      : Keeping::kUnknown;
 }
 
-// All threads of the team call it and get the same answer: whether the row is decided. The visitor
-// gets Begin(max of the row), then every token that lies above the band, which is kept: by
-// See(is_above, x, id), for all tokens and by all lanes of a warp at once, and by SeeAlone(x, id),
-// lane by lane, at the edges of the row.
-template <DType kDType, class Visitor>
-__device__ bool SelectNucleus(const Team& team, const VectorSlice<kDType>& slice,
-                              FirstVectors<kDType>& loaded, NucleusMemory& memory,
-                              const SelectParams& params, Visitor& visitor, Nucleus& nucleus) {
-  using Unpacked = Vector<kDType>;
-  TokenList& list = memory.list;
+// Values that hold the boundary: from `low` to below `high`.
+struct Band {
+  float low;
+  float high;
+};
+
+// The bins in doubt, and the nearest kept ones with a token. By the first block.
+__device__ inline Band FindBand(const Team& block, const FirstReadMemory& memory,
+                                const WeightBins& bins, const Boundary& boundary) {
+  const int share = WeightBins::kBins / block.threads();
+  const int first = block.thread() * share;
+  uint64_t nearest = 0;  // inverted
+  for (int bin = first + share - 1; bin >= first; --bin) {
+    if (bin >= boundary.kept_from && memory.bins[bin] > 0) nearest = ~static_cast<uint32_t>(bin);
+  }
+  nearest = block.MaxOfBlock(nearest);
+  const int last = static_cast<int>(~static_cast<uint32_t>(nearest));  // -1: none
+  // Edges are known to a small part of a bin.
+  return {bins.ValueAt(static_cast<float>(boundary.dropped_to) + 0.4f),
+          nearest == 0 ? INFINITY : bins.ValueAt(static_cast<float>(last) + 0.6f)};
+}
+
+struct Nucleus {
+  Cut cut;
+  int32_t last_at_lower;  // the id of the last kept token equal to cut.lower; negative: unknown
+};
+
+// The second read. All threads of the team call it and get the same answer. shared: of every block.
+template <DType kDType>
+__device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& slice,
+                                const Band& band, float max, const SelectParams& params,
+                                TokenList& list, Nucleus& shared) {
+  using Tokens = Eight<kDType>;
   const float scale = semantics::ScalesOf(params).filter;
   Clear(team, list);
-  for (int bin = team.thread(); bin < BandGuess::kBins; bin += team.threads()) {
-    memory.bins[bin] = 0;
-  }
-  float largest = -INFINITY;
+  if (team.thread() == 0) shared.last_at_lower = -1;
+  team.SyncBlock();
+  MassSum all, heavier;
+  uint32_t seen = 0, seen_heavier = 0;
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  slice.template Stream<true>(loaded, [&](const Tokens& tokens) {
+    bool has_any = false;
 #pragma unroll
-  for (int i = 0; i < kVectorsAtOnce<kDType>; ++i) {
-    const Unpacked vector(loaded[i]);
-#pragma unroll
-    for (int e = 0; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);
-  }
-  const float sampled =
-      semantics::ValueOfKey(static_cast<uint32_t>(team.Max(semantics::OrderKey(largest))));
-  if (!(sampled > -INFINITY && sampled < INFINITY)) return false;
-  const BandGuess guess(sampled, scale);
-
-  // The first read.
-  bool is_spoilt = false;
-  auto count = [&](float x) {
-    is_spoilt |= !(x < INFINITY);
-    largest = fmaxf(largest, x);
-    const float place = guess.PlaceOf(x);
-    if (place >= 0.0f) atomicAdd(&memory.bins[static_cast<int>(place)], 1u);
-  };
-  slice.ForEachAtEdges([&](float x, int) { count(x); });
-  slice.Stream(loaded, [&](const Unpacked& vector, int) {
-#pragma unroll
-    for (int e = 0; e < Unpacked::kElements; ++e) count(vector.x[e]);
-  });
-  const uint64_t spoilt_or_max =
-      team.Max(is_spoilt ? ~uint64_t{0} : uint64_t{semantics::OrderKey(largest)});
-  if (spoilt_or_max == ~uint64_t{0}) return false;
-  nucleus.max = semantics::ValueOfKey(static_cast<uint32_t>(spoilt_or_max));
-  team.Sync();
-  FindBand(team, memory, params.top_p);
-  const float low = guess.LeastOf(static_cast<int>(list.band_first));
-  const float high = guess.LeastOf(static_cast<int>(list.band_last) + 1);
-
-  // The second.
-  visitor.Begin(nucleus.max);
-  MassSum all, above;
-  auto see = [&](float x, int id) {
-    const MassSum::Addend addend = MassSum::Of(x, nucleus.max, scale);
-    all.Add(addend);
-    if (x >= high) {
-      above.Add(addend);
-    } else if (x >= low) {
-      Push(list, x, id);
+    for (int e = 0; e < Tokens::kTokens; ++e) {
+      const float x = tokens.x[e];
+      const MassSum::Addend addend = MassSum::Of(x, max, scale);
+      all.Add(addend);
+      if (x >= band.high) {
+        heavier.Add(addend);
+        ++seen_heavier;
+      }
+      has_any |= x >= band.low && x < band.high;
     }
-  };
-  slice.ForEachAtEdges([&](float x, int id) {
-    see(x, id);
-    if (x >= high) visitor.SeeAlone(x, id);
-  });
-  uint4 again[kVectorsAtOnce<kDType> / 2];  // half of the registers for more arithmetic
-  slice.LoadFirst(again);
-  slice.Stream(again, [&](const Unpacked& vector, int id) {
+    seen += Tokens::kTokens;
+    if (!has_any) return;
+    uint32_t hits = 0;
 #pragma unroll
-    for (int e = 0; e < Unpacked::kElements; ++e) {
-      see(vector.x[e], id + e);
-      visitor.See(vector.x[e] >= high, vector.x[e], id + e);
+    for (int e = 0; e < Tokens::kTokens; ++e) {
+      const float x = Again(tokens.x[e]);
+      hits |= x >= band.low && x < band.high ? 1u << e : 0;
     }
+    tokens.ForEachOf(hits, [&](float x, int id) { Push(list, x, id); });
   });
-  const uint64_t total = team.Sum(all.Total());
-  const uint64_t mass_above = team.Sum(above.Total());
-  const uint64_t count_above = team.Sum(above.addends());
-  nucleus.band = Gather(team, list, 0);
+  const uint64_t total = team.Sum(all.Total(seen));
+  const uint64_t mass_above = team.Sum(heavier.Total(seen_heavier));
+  const uint64_t count_above = team.Sum(seen_heavier);
+  uint32_t least = 0;
+  const int size = PullLists(team, list, least);
   const uint64_t target =
-      max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),
-                                                  params.profile.top_p_boundary));
-  if (nucleus.band <= 0 || nucleus.band > team.threads() || mass_above >= target) return false;
-
+      ::max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),
+                                                    params.profile.top_p_boundary));
   // The boundary, by the first threads of the first block.
-  if (team.rank() == 0 && team.thread() < ThreadsToSort(nucleus.band)) {
-    const FirstThreads first = team.FirstThreads(ThreadsToSort(nucleus.band));
+  const bool is_in_band =
+      team.rank() == 0 && size > 0 && size <= team.threads() && mass_above < target;
+  if (is_in_band && team.thread() < ThreadsToSort(size)) {
+    const FirstThreads first = team.FirstThreads(ThreadsToSort(size));
+    SortTop(first, {list.sorted, list.key, size});
+    const uint64_t* sorted = list.key;
     const int i = first.thread();
-    if (i < nucleus.band) list.key[i] = list.sorted[i];
-    first.SyncBlock();
-    SortTop(first, list, nucleus.band);
-    const float x = i < nucleus.band ? ValueOf(list.sorted[i]) : -INFINITY;
-    const uint64_t weight = semantics::Weight(x, nucleus.max, scale);
+    const float x = i < size ? ValueOf(sorted[i]) : -INFINITY;
+    const uint64_t weight = semantics::Weight(x, max, scale);
     const uint64_t before = mass_above + first.SumBefore(weight);
     const bool reaches = mass_above + first.SumOfBlock(weight) >= target;
-    int end = first.CountOfBlock(i < nucleus.band && before < target);
-    const float lower = ValueOf(list.sorted[end - 1]);
-    const int above = first.CountOfBlock(x > lower);
+    int end = first.CountOfBlock(i < size && before < target);
+    const float lower = ValueOf(sorted[end - 1]);
+    const int larger = first.CountOfBlock(x > lower);
     if (params.profile.ties == Ties::kAll) end = first.CountOfBlock(x >= lower);
     if (i == 0) {
-      memory.cut = Cut{};
-      memory.cut.lower = lower;
-      memory.cut.ties_kept = end - above;
-      memory.cut.count = static_cast<int32_t>(count_above) + end;
-      memory.last_at_lower = reaches ? IdOf(list.sorted[end - 1]) : -1;
+      shared.cut = Cut{};
+      shared.cut.lower = lower;
+      shared.cut.ties_kept = end - larger;
+      shared.cut.count = static_cast<int32_t>(count_above) + end;
+      shared.last_at_lower = reaches ? IdOf(sorted[end - 1]) : -1;
     }
   }
   team.Sync();
-  const NucleusMemory& of_first = *team.Of(0, &memory);
-  nucleus.cut = of_first.cut;
-  nucleus.last_at_lower = of_first.last_at_lower;
+  const Nucleus nucleus = *team.Of(0, &shared);
   team.Sync();
-  return nucleus.last_at_lower >= 0;
+  return nucleus;
 }
-
-// For those who need no more than the Cut.
-struct NoVisitor {
-  __device__ void Begin(float) {}
-  __device__ void See(bool, float, int) {}
-  __device__ void SeeAlone(float, int) {}
-};
 
 }  // namespace sluice::cuda

@@ -42,32 +42,43 @@ __device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
 // In dynamic shared memory.
 struct SelectMemory {
   TeamMemory team;
-  NucleusMemory nucleus;
-  int top_size;  // of the first block, for the others
+  RowStart start;
+  TokenList list;
+  ScoreMemory scores;
+  FirstReadMemory first;
+  Boundary boundary;
+  Nucleus nucleus;
+  Band band;       // of the first block, for the others
+  bool is_decided;
 };
 
 // The first thread has the Cut.
 template <DType kDType>
 __device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
-                           const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
-                           int needed, bool masks) {
+                           const VectorSlice<kDType>& slice, FirstVectors& loaded, int needed,
+                           bool masks) {
   TopSelection top = {};
   top.cut.count = kUndecided;
-  TokenList& list = memory.nucleus.list;
-  const int listed = ListTop(team, slice, loaded, list, needed);
-  if (listed <= 0) return top.cut;
+  TokenList& list = memory.list;
+  const int listed = ListTop(team, slice, loaded, memory.start, list, needed);
   if (team.rank() == 0) {
     const Team block = team.Block();
-    const int size = PruneTop(block, list, listed, needed);
-    if (block.thread() == 0) memory.top_size = size;
-    const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
-    if (size <= block.threads() && first.thread() < first.threads()) {
-      top = SelectSorted(first, list, size, row.params, row.key);
+    bool is_decided = listed > 0;
+    if (is_decided) {
+      const ListedTokens pruned = PruneTop(block, list, {list.sorted, list.key, listed}, needed);
+      is_decided = pruned.size <= block.threads();
+      if (is_decided) {
+        top = SelectSorted(block, pruned, memory.scores, memory.start.params, memory.start.key);
+      }
+    }
+    if (block.thread() == 0) {
+      memory.is_decided = is_decided;
+      if (!is_decided) top.cut.count = kUndecided;
     }
   }
   if (!masks) return top.cut;
   team.Sync();
-  const bool is_decided = team.Of(0, &memory)->top_size <= team.threads();
+  const bool is_decided = *team.Of(0, &memory.is_decided);
   team.Sync();
   if (is_decided) MaskToTop(team, slice, row, top.kept);
   return top.cut;
@@ -75,15 +86,47 @@ __device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow
 
 template <DType kDType>
 __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
-                               const VectorSlice<kDType>& slice, FirstVectors<kDType>& loaded,
+                               const VectorSlice<kDType>& slice, FirstVectors& loaded, int vocab,
                                bool masks) {
-  NoVisitor nobody;
-  Nucleus nucleus;
-  if (!SelectNucleus(team, slice, loaded, memory.nucleus, row.params, nobody, nucleus)) {
-    nucleus.cut.count = kUndecided;
-  } else if (masks) {
-    MaskRow(slice, row.data, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
+  const SelectParams& params = memory.start.params;
+  Cut undecided;
+  undecided.count = kUndecided;
+  Clear(team, memory.first);
+  Clear(team, memory.boundary);
+  WeightUnit unit;
+  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).filter,
+                         params.top_p, unit)) {
+    return undecided;
   }
+  FirstRead<true, false>(team, slice, loaded, unit, memory.start.key, memory.first);
+  team.Sync();
+  const RowTotals totals = TotalsOf(team, memory.first);
+  SumBins(team, memory.first);
+  uint32_t unused = 0;
+  const int above_bins = PullLists(team, memory.first.contenders, unused);
+  if (team.rank() == 0) {
+    const Team block = team.Block();
+    const WeightBins bins(unit);
+    ListAboveBins(block, memory.first, above_bins, bins, memory.boundary);
+    const KnownMasses masses =
+        MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
+    FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
+    const Band band = FindBand(block, memory.first, bins, memory.boundary);
+    if (team.thread() == 0) {
+      memory.band = band;
+      memory.is_decided = above_bins >= 0 && memory.boundary.top_count <= kWarpSize &&
+                          totals.mass < INFINITY;
+    }
+  }
+  team.Sync();
+  const bool has_band = *team.Of(0, &memory.is_decided);
+  const Band band = *team.Of(0, &memory.band);
+  team.Sync();
+  if (!has_band) return undecided;
+  const Nucleus nucleus =
+      SelectInBand(team, slice, band, totals.max, params, memory.list, memory.nucleus);
+  if (nucleus.last_at_lower < 0) return undecided;
+  if (masks) MaskRow(slice, row.data, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
   return nucleus.cut;
 }
 
@@ -94,17 +137,20 @@ __global__ void __launch_bounds__(kMostThreads)
   SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
   const Team team(memory.team);
   if (argument.is_second && argument.cuts[RowIndex(team)].count != kUndecided) return;
+  team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows);
   const TeamRow<kDType> row(team, argument.rows);
-  FirstVectors<kDType> loaded;
-  slice.LoadFirst(loaded);  // on the way while the parameters come
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  StartRow<kDType>(team, argument.rows, loaded, memory.start);
+  const SelectParams& params = memory.start.params;
   Cut cut;
   cut.count = kUndecided;
-  if (row.HasValidParams(argument.rows.limits)) {
-    if (const int needed = TokensNeeded(team, row.params); needed > 0) {
+  if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
+    if (const int needed = TokensNeeded(team, params); needed > 0) {
       cut = SelectByTop(team, memory, row, slice, loaded, needed, argument.masks);
-    } else if (IsNucleusAlone(team, row.params, argument.rows.vocab)) {
-      cut = SelectByNucleus(team, memory, row, slice, loaded, argument.masks);
+    } else if (IsNucleusAlone(team, params, argument.rows.vocab)) {
+      cut = SelectByNucleus(team, memory, row, slice, loaded, argument.rows.vocab, argument.masks);
     }
   }
   if (team.IsFirstThread()) argument.cuts[row.index] = cut;

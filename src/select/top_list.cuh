@@ -2,13 +2,13 @@
 // the list holds the first k tokens.
 //
 // The guess is the value at a rank of the sample where, by the hypergeometric law, fewer than k
-// tokens of the row lie above it in one row of a million. The certificate is a count: at least k
-// listed tokens reach the largest threshold of the team, or the thresholds left nothing out.
+// tokens of the row lie above it in one row of a million; a sample of everything needs no guess.
+// The certificate is a count: at least k listed tokens reach the largest threshold of the team, or
+// the thresholds left nothing out.
 #pragma once
 
+#include "backend/row_start.cuh"
 #include "backend/token_list.cuh"
-#include "backend/vector_slice.cuh"
-#include "semantics/order.h"
 #include "semantics/temperature.h"
 
 namespace sluice::cuda {
@@ -61,67 +61,97 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
   return low;
 }
 
-// The list of one row. All threads of the team call it and get the same answer: the number of
-// tokens, in the first block's `sorted`, in no order yet; or -1 when the row has to be selected
-// otherwise. 0 is a row without support.
+// The same among the keys of one warp, which has no barriers to wait at.
+template <int kKeys>
+__device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
+  uint32_t low = keys[0], high = keys[0];
+#pragma unroll
+  for (int i = 1; i < kKeys; ++i) {
+    low = min(low, keys[i]);
+    high = max(high, keys[i]);
+  }
+  low = __reduce_min_sync(~0u, low);
+  high = __reduce_max_sync(~0u, high);
+#pragma unroll 1
+  while (low < high) {
+    const uint32_t middle = high - (high - low) / 2;
+    int count = 0;
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) count += keys[i] >= middle ? 1 : 0;
+    count = __reduce_add_sync(~0u, count);
+    if (count >= rank) {
+      low = middle;
+      if (count <= enough) break;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+// The threshold of the list: the same in all blocks where groups of threads are fine enough for
+// the rank, else one for each block.
 template <DType kDType>
-__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice,
-                       FirstVectors<kDType>& loaded, TokenList& list, int needed) {
-  using Unpacked = Vector<kDType>;
-  constexpr int kAtOnce = kVectorsAtOnce<kDType>;
+__device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
+                                const FirstVectors& loaded, const RowStart& start, TokenList& list,
+                                int needed) {
+  const float share = slice.SampledShare();
+  auto rank_of = [&](float expected) {  // such that `expected` of the wanted tokens are above it
+    return share < 1.0f ? static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f) : needed;
+  };
+  const int rank = rank_of(static_cast<float>(needed) * share);
+  if (rank <= kGroups / 2) {
+    if (team.thread() < kWarpSize) {
+      const OfGroups<uint32_t> largest(team, start.largest);
+      const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 16 + 1);
+      if (team.lane() == 0) list.threshold = key;
+    }
+    team.SyncBlock();
+    return semantics::ValueOfKey(list.threshold);
+  }
+  uint32_t keys[kVectorsAtOnce];
+#pragma unroll
+  for (int i = 0; i < kVectorsAtOnce; ++i) {
+    keys[i] = semantics::OrderKey(Vector<kDType>(loaded[i]).Largest());
+  }
+  const float expected = static_cast<float>(needed) * share / static_cast<float>(team.blocks());
+  const int of_block = static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f);
+  return semantics::ValueOfKey(KeyOfRank(team, list, keys, of_block, of_block + of_block / 8));
+}
+
+// The list of one row: the number of tokens, in the first block's `sorted`, in no order yet; or -1
+// when the row has to be selected otherwise. 0 is a row without support. Only the first block gets
+// the answer; the others return 0 when it has read their lists.
+template <DType kDType>
+__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
+                       const RowStart& start, TokenList& list, int needed) {
+  using Tokens = Eight<kDType>;
   Clear(team, list);
   team.SyncBlock();
-
-  // The sample: the first vectors. `expected` of the wanted tokens are in it.
-  const int pieces = max(1, slice.pieces_a_block());
-  const int sampled = min(kAtOnce * (team.threads() / kWarpSize), pieces);
-  const float expected = static_cast<float>(needed) / static_cast<float>(team.blocks()) *
-                         static_cast<float>(sampled) / static_cast<float>(pieces);
-  const int rank = static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f);
-  uint32_t keys[kAtOnce];
-#pragma unroll
-  for (int i = 0; i < kAtOnce; ++i) {
-    const Unpacked vector(loaded[i]);
-    float largest = vector.x[0];
-#pragma unroll
-    for (int e = 1; e < Unpacked::kElements; ++e) largest = fmaxf(largest, vector.x[e]);
-    keys[i] = semantics::OrderKey(largest);  // of a NaN alone: some key, and it spoils the list
-  }
-  uint32_t threshold_key;
-  if (rank <= team.threads() / 8) {  // few enough that the largest of a thread's vectors serves
-    uint32_t largest[1] = {keys[0]};
-#pragma unroll
-    for (int i = 1; i < kAtOnce; ++i) largest[0] = max(largest[0], keys[i]);
-    threshold_key = KeyOfRank(team, list, largest, rank, rank + rank / 4 + 4);
-  } else {
-    threshold_key = KeyOfRank(team, list, keys, rank, rank + rank / 8);
-  }
-  const float threshold = fmaxf(semantics::ValueOfKey(threshold_key), semantics::kLowestValue);
-
-  auto push = [&](float x, int id) {
-    if (x < threshold) return;
-    if (!(x < INFINITY)) atomicOr(&list.is_spoilt, 1u);
-    Push(list, x, id);
-  };
-  slice.ForEachAtEdges(push);
-  slice.Stream(loaded, [&](const Unpacked& vector, int id) {
+  // Of a NaN in the sample: some threshold; what is not below it spoils the list.
+  const float threshold = fmaxf(GuessThreshold(team, slice, loaded, start, list, needed),
+                                semantics::kLowestValue);
+  slice.template Stream<false>(loaded, [&](const Tokens& tokens) {
     bool all_below = true;  // false for a NaN
 #pragma unroll
-    for (int e = 0; e < Unpacked::kElements; ++e) all_below &= vector.x[e] < threshold;
+    for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
     if (all_below) return;
+    uint32_t hits = 0;
 #pragma unroll
-    for (int e = 0; e < Unpacked::kElements; ++e) push(vector.x[e], id + e);
+    for (int e = 0; e < Tokens::kTokens; ++e) hits |= Again(tokens.x[e]) < threshold ? 0 : 1u << e;
+    tokens.ForEachOf(hits, [&](float x, int id) {
+      if (!(x < INFINITY)) list.is_spoilt = 1;
+      Push(list, x, id);
+    });
   });
+  team.SyncBlock();
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 
-  // The first block gets what is complete: no block left out anything from the largest threshold
-  // on.
-  const uint32_t largest = team.ReduceBlocks(
-      0u, [&](int r) { return team.Of(r, &list)->threshold; },
-      [](uint32_t a, uint32_t b) { return max(a, b); });
-  const int gathered = Gather(team, list, largest);
-  const bool has_all = largest == semantics::OrderKey(semantics::kLowestValue);
+  // Complete is what no block left out: from the largest threshold on.
+  uint32_t complete = 0;
+  const int gathered = PullLists(team, list, complete);
+  const bool has_all = complete == semantics::OrderKey(semantics::kLowestValue);
   return has_all || gathered >= needed ? gathered : -1;
 }
 

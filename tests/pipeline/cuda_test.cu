@@ -32,9 +32,9 @@ struct Rows {
   }
 };
 
-void ExpectReference(const Rows& rows, DType dtype) {
+void ExpectReference(const Rows& rows, DType dtype, RowStartAt start) {
   const Batch batch(rows.values, dtype);
-  const DeviceBatch device(batch);
+  const DeviceBatch device(batch, start);
   const OnDevice<SelectParams> params(rows.params);
   const OnDevice<NoiseKey> keys(rows.keys);
   const SelectInput input{batch.view(), rows.params, rows.keys};
@@ -56,6 +56,17 @@ void ExpectReference(const Rows& rows, DType dtype) {
     const OnDevice<TokenResult> results(count);
     cuda::Sample(device.view(), on_device, method, results, nullptr);
     EXPECT_TRUE(SameSequence(results.Get(), tokens));
+    const OnDevice<int32_t> ids(count);
+    const OnDevice<RowStatus> statuses(count);
+    cuda::SampleIds(device.view(), on_device, method, ids, statuses, nullptr);
+    std::vector<int32_t> expected_ids;
+    std::vector<RowStatus> expected_statuses;
+    for (const TokenResult& token : tokens) {
+      expected_ids.push_back(token.id);
+      expected_statuses.push_back(token.status);
+    }
+    EXPECT_TRUE(SameSequence(ids.Get(), expected_ids));
+    EXPECT_TRUE(SameSequence(statuses.Get(), expected_statuses));
     const OnDevice<TokenResult> drawn(count);
     cuda::Draw(device.view(), on_device, method, cuts, drawn, nullptr);
     EXPECT_TRUE(SameSequence(drawn.Get(), tokens));
@@ -63,13 +74,15 @@ void ExpectReference(const Rows& rows, DType dtype) {
 
   Batch masked(rows.values, dtype);
   Mask(masked.mutable_view(), expected.cuts, {Backend::kRef});
-  const DeviceBatch in_two_calls(batch);
+  const DeviceBatch in_two_calls(batch, start);
   cuda::Mask(in_two_calls.mutable_view(), cuts, nullptr);
   EXPECT_TRUE(SameSequence(in_two_calls.row_bytes(), masked.row_bytes()));
-  const DeviceBatch in_one_call(batch);
+  const DeviceBatch in_one_call(batch, start);
   cuda::SelectAndMask(in_one_call.mutable_view(), on_device, cuts, nullptr);
   EXPECT_TRUE(SameSequence(in_one_call.row_bytes(), masked.row_bytes()));
 }
+
+constexpr RowStartAt kStarts[] = {RowStartAt::kAligned, RowStartAt::kOneElementOn};
 
 TEST_P(Cuda, EqualsTheReferenceOnRandomRowsAndParameters) {
   Random random(31);
@@ -83,7 +96,7 @@ TEST_P(Cuda, EqualsTheReferenceOnRandomRowsAndParameters) {
       const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
       rows.Add(MakeRow(kind, vocab, random), RandomSwitchedParams(vocab, random), random);
     }
-    ExpectReference(rows, GetParam());
+    ExpectReference(rows, GetParam(), kStarts[i % 2]);
   }
 }
 
@@ -98,7 +111,7 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
         rows.Add(hostile.values, params, random);
       }
     }
-    ExpectReference(rows, GetParam());
+    for (const RowStartAt start : kStarts) ExpectReference(rows, GetParam(), start);
   }
 }
 
@@ -114,7 +127,7 @@ TEST_P(Cuda, EqualsTheReferenceAtFullSize) {
         rows.Add(MakeRow(kind, vocab, random), params, random);
       }
     }
-    ExpectReference(rows, GetParam());
+    for (const RowStartAt start : kStarts) ExpectReference(rows, GetParam(), start);
   }
 }
 
@@ -128,7 +141,7 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtFullSize) {
           SelectParams{.top_k = 50, .profile = ProfileByName("hf")}}) {
       rows.Add(hostile.values, params, random);
     }
-    ExpectReference(rows, GetParam());
+    for (const RowStartAt start : kStarts) ExpectReference(rows, GetParam(), start);
   }
 }
 

@@ -61,12 +61,17 @@ class OnDevice {
   size_t size_;
 };
 
-// A Batch in device memory: its first row starts one element into an allocation.
+// Where the first row of a batch starts. Loads of several elements at once need it aligned.
+enum class RowStartAt { kAligned, kOneElementOn };
+
+// A Batch in device memory.
 class DeviceBatch {
  public:
-  explicit DeviceBatch(const Batch& batch)
-      : view_(batch.view()), bytes_(SizeOf(view_.dtype) + batch.row_bytes().size()) {
-    data_ = bytes_.data() + SizeOf(view_.dtype);
+  explicit DeviceBatch(const Batch& batch, RowStartAt start = RowStartAt::kOneElementOn)
+      : view_(batch.view()),
+        before_(start == RowStartAt::kAligned ? 0 : SizeOf(view_.dtype)),
+        bytes_(before_ + batch.row_bytes().size()) {
+    data_ = bytes_.data() + before_;
     const std::span<const std::byte> bytes = batch.row_bytes();
     Require(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
   }
@@ -83,12 +88,13 @@ class DeviceBatch {
   // As Batch::row_bytes.
   std::vector<std::byte> row_bytes() const {
     std::vector<std::byte> bytes = bytes_.Get();
-    bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(SizeOf(view_.dtype)));
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(before_));
     return bytes;
   }
 
  private:
   LogitsView view_;
+  size_t before_;
   OnDevice<std::byte> bytes_;
   std::byte* data_;
 };

@@ -1,0 +1,97 @@
+// How the kernels that guess start on a row: its first vectors and its parameters are on the way
+// at once, and the largest values of 256 groups of threads go to all blocks of the team.
+#pragma once
+
+#include "backend/vector_slice.cuh"
+#include "semantics/order.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kGroups = 256;
+inline constexpr int kGroupsALane = kGroups / kWarpSize;
+
+// In shared memory. Groups of threads follow each other as their threads do.
+struct RowStart {
+  SelectParams params;
+  NoiseKey key;
+  uint32_t largest[kGroups];  // order keys of the first vectors
+  float mass[kGroups];
+};
+
+// The threads of a group, neighbouring lanes: from 2 to 32, and as many as the team has blocks or
+// more.
+__device__ inline int ThreadsOfGroup(const Team& team) {
+  return team.threads() * team.blocks() / kGroups;
+}
+
+// Gives the value of this thread's group to all blocks; a Sync of the team makes it visible.
+template <typename T>
+__device__ void ShareOfGroup(const Team& team, T value, T* of_groups) {
+  const int threads = ThreadsOfGroup(team);
+  const int block = team.lane() % threads;
+  const int group = (team.rank() * team.threads() + team.thread()) / threads;
+  if (block < team.blocks()) *team.Of(block, of_groups + group) = value;
+}
+
+// The values of this lane's groups.
+template <typename T>
+struct OfGroups {
+  __device__ OfGroups(const Team& team, const T* of_groups) {
+#pragma unroll
+    for (int i = 0; i < kGroupsALane; ++i) value[i] = of_groups[i * kWarpSize + team.lane()];
+  }
+
+  T value[kGroupsALane];
+};
+
+// The words of a struct, one a thread from `first` on.
+template <typename T>
+__device__ uint32_t LoadWord(const T& source, int word) {
+  static_assert(sizeof(T) % 4 == 0 && sizeof(T) / 4 <= kWarpSize);
+  return word >= 0 && word < static_cast<int>(sizeof(T) / 4)
+             ? reinterpret_cast<const uint32_t*>(&source)[word]
+             : 0;
+}
+template <typename T>
+__device__ void StoreWord(T& target, int word, uint32_t value) {
+  if (word >= 0 && word < static_cast<int>(sizeof(T) / 4)) {
+    reinterpret_cast<uint32_t*>(&target)[word] = value;
+  }
+}
+
+// The team has called ArriveAtBlocks once: nobody writes to a block that has not started.
+template <DType kDType>
+__device__ void StartRow(const Team& team, const RowsArgument& rows, const FirstVectors& loaded,
+                         RowStart& start) {
+  const int row = RowIndex(team);
+  const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
+  const NoiseKey& key =
+      rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];
+  const uint32_t word_of_params = LoadWord(params, team.thread());
+  const uint32_t word_of_key = LoadWord(key, team.thread() - kWarpSize);
+
+  float largest = -INFINITY;
+#pragma unroll
+  for (const uint4& raw : loaded) largest = fmaxf(largest, Vector<kDType>(raw).Largest());
+  uint32_t of_group = semantics::OrderKey(largest);
+  const int threads = ThreadsOfGroup(team);
+  for (int step = 1; step < threads; step *= 2) {
+    of_group = max(of_group, __shfl_xor_sync(~0u, of_group, step));
+  }
+  StoreWord(start.params, team.thread(), word_of_params);
+  StoreWord(start.key, team.thread() - kWarpSize, word_of_key);
+  team.AwaitBlocks();
+  ShareOfGroup(team, of_group, start.largest);
+  team.Sync();
+}
+
+// The largest value of the first vectors of the team.
+__device__ inline float LargestOfFirst(const Team& team, const RowStart& start) {
+  const OfGroups<uint32_t> of_groups(team, start.largest);
+  uint32_t largest = of_groups.value[0];
+#pragma unroll
+  for (int i = 1; i < kGroupsALane; ++i) largest = max(largest, of_groups.value[i]);
+  return semantics::ValueOfKey(__reduce_max_sync(~0u, largest));
+}
+
+}  // namespace sluice::cuda

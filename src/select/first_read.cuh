@@ -1,0 +1,214 @@
+// One read of a row by approximate weights: what they sum up to, how many tokens lie in each bin of
+// weight, and the few tokens whose noise may win a Gumbel draw.
+//
+// The approximate weight of a token is 2^(x * scale + offset) by one multiplication and one
+// instruction: within 2^-19 of the weight of semantics/weight.h, but for a factor that all tokens
+// of the row share. The offset is a guess from the first vectors of the row. A token is a contender
+// unless 16 bits of its noise exclude that its score reaches a floor, which the best score does in
+// all but one row of 60,000; that it does is certified in the end.
+#pragma once
+
+#include "backend/row_start.cuh"
+#include "backend/token_list.cuh"
+#include "draw/eight_noise.cuh"
+#include "semantics/temperature.h"
+
+namespace sluice::cuda {
+
+struct WeightUnit {
+  // log2(65536 ln 2), and a thousandth for every rounding.
+  static constexpr float kLogFields = 15.4712f + 0.00144f;
+
+  __device__ float WeightOf(float x) const { return Exp2Approx(__fmaf_rn(x, scale, offset)); }
+
+  // The floor, as a score where the log-weight of `max` is 0.
+  __device__ double Floor(float max) const {
+    return static_cast<double>(kLogFields) - static_cast<double>(offset) -
+           static_cast<double>(max) * static_cast<double>(scale);
+  }
+
+  float scale;
+  float offset;
+};
+
+// With U >= h / 2^16, e = -log2(1 - U) >= h / (2^16 ln 2), so a score is at most t - log2(h / (2^16
+// ln 2)): none is a contender whose field h is above its weight and 1. One more is for the rounding
+// of the sum. True for a NaN.
+__device__ inline bool IsContender(float field_and_2_23, float weight) {
+  return !(field_and_2_23 > weight + (0x1p23f + 2.0f));
+}
+
+// Guesses the unit such that the best score of the share p of the mass reaches the floor. False
+// when the sample says nothing, or when rounding the offset could matter.
+template <DType kDType>
+__device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart& start,
+                          float scale, float p, WeightUnit& unit) {
+  const float sampled = LargestOfFirst(team, start);
+  float mass = 0.0f;
+#pragma unroll
+  for (const uint4& raw : loaded) {
+    const Vector<kDType> vector(raw);
+#pragma unroll
+    for (const float x : vector.x) mass += Exp2Approx((x - sampled) * scale);
+  }
+  for (int step = 1; step < ThreadsOfGroup(team); step *= 2) {
+    mass += __shfl_xor_sync(~0u, mass, step);
+  }
+  ShareOfGroup(team, mass, start.mass);
+  team.Sync();
+  const OfGroups<float> of_groups(team, start.mass);
+  float total = 0.0f;
+#pragma unroll
+  for (const float of_group : of_groups.value) total += of_group;
+  total = Team::ReduceWarp(total, [](float a, float b) { return a + b; });
+  const float floor = sampled * scale + log2f(total * p) - 4.0f;
+  unit = {scale, WeightUnit::kLogFields - floor};
+  return fabsf(floor) < 4000.0f;  // false for a NaN
+}
+
+// Bins of log-weight. A bin holds an interval of values, because a product that is rounded once
+// never falls as its factor rises.
+class WeightBins {
+ public:
+  static constexpr int kBins = 10240;
+  static constexpr int kAnOctave = 256;
+  // Above the last bin lie contenders alone: their weight is above every field. They are few: each
+  // has 16 times the share p of the mass of the sample, or more.
+  static constexpr float kTop = 24.5f;
+  // By how much a bin's tokens may differ from its middle: half of its width, and rounding.
+  static constexpr double kDoubt = 0.00136 + 0.0001;
+
+  __device__ explicit WeightBins(const WeightUnit& unit)
+      : slope_(unit.scale * kAnOctave),
+        origin_(rintf((unit.offset - kTop) * kAnOctave) + kBins),
+        rest_(unit.offset - (origin_ - kBins) / kAnOctave - kTop) {}
+
+  // kBins: in none.
+  __device__ uint32_t Of(float x) const {
+    return __viaddmin_u32(__float_as_uint(__fmaf_rn(x, slope_, kMagic + origin_)),
+                          0u - __float_as_uint(kMagic), kBins);
+  }
+  __device__ bool IsAbove(float x) const {
+    return __fmaf_rn(x, slope_, kMagic + origin_) >= kMagic + kBins;
+  }
+  // The weight in the middle of a bin.
+  __device__ float WeightIn(int bin) const {
+    return Exp2Approx(static_cast<float>(bin - kBins) / kAnOctave + kTop + rest_);
+  }
+  // About the value whose place is that: a bin holds places from half below to half above it.
+  __device__ float ValueAt(float place) const {
+    return place < 0.0f ? semantics::kLowestValue : (place - origin_) / slope_;
+  }
+
+ private:
+  static constexpr float kMagic = 0x1.8p23f;  // integers in the low bits of a sum
+
+  float slope_;
+  float origin_;  // an integer: where 0 lies
+  float rest_;    // what rounding it left of the offset
+};
+
+inline constexpr int kMostContenders = 1024;
+
+// In shared memory.
+struct FirstReadMemory {
+  BoundedList<kMostContenders> contenders;
+  alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
+  uint32_t largest[kMostWarps];  // order keys
+  float mass[kMostWarps];
+};
+
+// Before FirstRead, with a barrier behind it.
+__device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
+  Clear(team, memory.contenders);
+  uint4* bins = reinterpret_cast<uint4*>(memory.bins);
+  for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
+}
+
+// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins. A Sync of the team makes them visible.
+template <bool kWeighs, bool kScreens, DType kDType>
+__device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
+                          const WeightUnit& unit, const NoiseKey& row_key,
+                          FirstReadMemory& memory) {
+  using Tokens = Eight<kDType>;
+  const WeightBins bins(unit);
+  const NoiseKey key = row_key;
+  const semantics::Stream stream = semantics::GumbelStream(row_key);
+  float largest = -INFINITY;
+  float mass = 0.0f;
+  slice.template Stream<true>(loaded, [&](const Tokens& tokens) {
+    float weight[Tokens::kTokens];
+#pragma unroll
+    for (int e = 0; e < Tokens::kTokens; ++e) weight[e] = unit.WeightOf(tokens.x[e]);
+    largest = fmaxf(largest, tokens.Largest());
+    if constexpr (kWeighs) {
+#pragma unroll
+      for (int e = 0; e < Tokens::kTokens; ++e) {
+        mass += weight[e];
+        atomicAdd(&memory.bins[bins.Of(tokens.x[e])], 1u);
+      }
+    }
+    uint32_t hits = 0;
+    if constexpr (kScreens) {
+      const semantics::Block noise = NoiseOfEight(tokens, KeyAgain(key), stream);
+      bool has_any = false;
+#pragma unroll
+      for (int e = 0; e < Tokens::kTokens; ++e) {
+        has_any |= IsContender(FieldAsFloat(noise, e), weight[e]);
+      }
+      if (!has_any) return;
+#pragma unroll
+      for (int e = 0; e < Tokens::kTokens; ++e) {
+        const bool is_hit = IsContender(FieldAsFloat(noise, e), Again(weight[e]));
+        hits |= is_hit && tokens.x[e] != -INFINITY ? 1u << e : 0;
+      }
+    } else {  // what lies above the bins is listed
+      if (!bins.IsAbove(largest)) return;
+#pragma unroll
+      for (int e = 0; e < Tokens::kTokens; ++e) hits |= bins.IsAbove(tokens.x[e]) ? 1u << e : 0;
+    }
+    tokens.ForEachOf(hits, [&](float x, int id) {
+      if (!(x < INFINITY)) memory.contenders.is_spoilt = 1;
+      Push(memory.contenders, x, id);
+    });
+  });
+  const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
+  if constexpr (kWeighs) mass = Team::ReduceWarp(mass, [](float a, float b) { return a + b; });
+  if (team.lane() == 0) {
+    memory.largest[team.thread() / kWarpSize] = of_warp;
+    memory.mass[team.thread() / kWarpSize] = mass;
+  }
+}
+
+// Of the team, behind a Sync of it.
+struct RowTotals {
+  float max;
+  double mass;  // in the unit of the weights; not finite when a logit is NaN or +inf
+};
+
+__device__ inline RowTotals TotalsOf(const Team& team, FirstReadMemory& memory) {
+  const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
+  uint32_t largest = 0;
+  double mass = 0.0;
+#pragma unroll
+  for (int r = 0; r < kMostBlocks; ++r) {
+    if (r >= team.blocks() || !is_a_warp) continue;
+    largest = max(largest, *team.Of(r, memory.largest + team.lane()));
+    mass += static_cast<double>(*team.Of(r, memory.mass + team.lane()));
+  }
+  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)),
+          Team::ReduceWarp(mass, [](double a, double b) { return a + b; })};
+}
+
+// The first block's bins get the counts of the team, a share of them by every block: neighbours at
+// once, because other blocks are far. A Sync of the team makes them visible.
+__device__ inline void SumBins(const Team& team, FirstReadMemory& memory) {
+  if (team.blocks() == 1) return;
+  const int share = WeightBins::kBins / team.blocks();
+  for (int i = team.thread(); i < share; i += team.threads()) {
+    uint32_t* bin = memory.bins + team.rank() * share + i;
+    *team.Of(0, bin) = team.SumOverBlocks(bin);
+  }
+}
+
+}  // namespace sluice::cuda
