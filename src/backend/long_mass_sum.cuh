@@ -9,28 +9,30 @@ namespace sluice::cuda {
 class LongMassSum {
  public:
   __device__ void Add(const MassSum::Addend& addend) {
-    if (part_.addends() == MassSum::kMostAddends) {
-      total_ += part_.Total();
+    if (addends_ == MassSum::kMostAddends) {
+      total_ += part_.Total(addends_);
       part_ = MassSum();
+      addends_ = 0;
     }
     part_.Add(addend);
+    ++addends_;
   }
-  __device__ uint64_t Total() const { return total_ + part_.Total(); }
+  __device__ uint64_t Total() const { return total_ + part_.Total(addends_); }
 
  private:
   MassSum part_;
+  uint32_t addends_ = 0;
   uint64_t total_ = 0;
 };
 
 // visit(x) for what this thread has of the row; masked values behind its end are among them.
 template <DType kDType, typename Visit>
 __device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
-  FirstVectors<kDType> loaded;
+  FirstVectors loaded;
   slice.LoadFirst(loaded);
-  slice.ForEachAtEdges([&](float x, int) { visit(x); });
-  slice.Stream(loaded, [&](const Vector<kDType>& vector, int) {
+  slice.template Stream<false>(loaded, [&](const Eight<kDType>& eight) {
 #pragma unroll
-    for (int e = 0; e < Vector<kDType>::kElements; ++e) visit(vector.x[e]);
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) visit(eight.x[e]);
   });
 }
 

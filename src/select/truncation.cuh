@@ -51,11 +51,11 @@ struct Body {
 };
 
 template <DType kDType>
-__device__ Body BodyOf(const Team& team, const FirstVectors<kDType>& loaded) {
+__device__ Body BodyOf(const Team& team, const FirstVectors& loaded) {
   float sum = 0.0f, squares = 0.0f;
   uint32_t finite = 0, seen = 0;
 #pragma unroll
-  for (int i = 0; i < kVectorsAtOnce<kDType>; ++i) {
+  for (int i = 0; i < kVectorsAtOnce; ++i) {
     const Vector<kDType> vector(loaded[i]);
 #pragma unroll
     for (int e = 0; e < Vector<kDType>::kElements; ++e) {
@@ -170,8 +170,8 @@ struct Gathered {
 // Everything from the threshold on, in no order. The memory was cleared before the last Sync.
 template <DType kDType>
 __device__ Gathered GatherOutliers(const Team& team, const VectorSlice<kDType>& slice,
-                                   FirstVectors<kDType>& loaded, GatherMemory& memory,
-                                   float threshold, float* values, uint32_t room) {
+                                   FirstVectors& loaded, GatherMemory& memory, float threshold,
+                                   float* values, uint32_t room) {
   GatherMemory& first = *team.Of(0, &memory);
   auto put = [&](float x, uint32_t lanes) {  // by the lanes that have one
     if (!(x < INFINITY)) atomicOr(&first.is_spoilt, 1u);
@@ -184,21 +184,15 @@ __device__ Gathered GatherOutliers(const Team& team, const VectorSlice<kDType>& 
             static_cast<uint32_t>(__popc(lanes & ((1u << team.lane()) - 1)));
     if (place < room) values[place] = x;
   };
-  slice.ForEachAtEdges([&](float x, int) {
-    if (x < threshold) return;
-    if (!(x < INFINITY)) atomicOr(&first.is_spoilt, 1u);
-    const uint32_t place = atomicAdd(&first.gathered, 1u);
-    if (place < room) values[place] = x;
-  });
-  slice.Stream(loaded, [&](const Vector<kDType>& vector, int) {
+  slice.template Stream<false>(loaded, [&](const Eight<kDType>& eight) {
     bool all_below = true;  // false for a NaN
 #pragma unroll
-    for (int e = 0; e < Vector<kDType>::kElements; ++e) all_below &= vector.x[e] < threshold;
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) all_below &= eight.x[e] < threshold;
     if (__all_sync(~0u, all_below)) return;
 #pragma unroll
-    for (int e = 0; e < Vector<kDType>::kElements; ++e) {
-      const uint32_t lanes = __ballot_sync(~0u, !(vector.x[e] < threshold));
-      if (!(vector.x[e] < threshold)) put(vector.x[e], lanes);
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
+      const uint32_t lanes = __ballot_sync(~0u, !(eight.x[e] < threshold));
+      if (!(eight.x[e] < threshold)) put(eight.x[e], lanes);
     }
   });
   team.Sync();

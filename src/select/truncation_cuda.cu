@@ -118,7 +118,7 @@ __device__ bool HaveMass(const Team& team, const VectorSlice<kDType>& slice,
 template <DType kDType, class Finish>
 __device__ Cut SelectByTruncation(const Team& team, TruncationMemory<Finish>& memory,
                                   const TeamRow<kDType>& row, const VectorSlice<kDType>& slice,
-                                  FirstVectors<kDType>& loaded, const Truncation& truncation,
+                                  FirstVectors& loaded, const Truncation& truncation,
                                   const QritaArgument& argument) {
   if (team.thread() == 0) memory.gather = {0, 0};
   const Body body = BodyOf<kDType>(team, loaded);
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const VectorSlice<kDType> slice(team, argument.rows);
   const TeamRow<kDType> row(team, argument.rows);
-  FirstVectors<kDType> loaded;
+  FirstVectors loaded;
   slice.LoadFirst(loaded);  // on the way while the parameters come
   Cut cut;
   cut.count = kUndecided;
