@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-inline bool IsProcessed(LogprobMode mode) {
+SLUICE_HD inline bool IsProcessed(LogprobMode mode) {
   return mode == LogprobMode::kProcessedLogprobs || mode == LogprobMode::kProcessedLogits;
 }
-inline bool NeedsMass(LogprobMode mode) {
+SLUICE_HD inline bool NeedsMass(LogprobMode mode) {
   return mode == LogprobMode::kRawLogprobs || mode == LogprobMode::kProcessedLogprobs;
 }
 
@@ -18,7 +18,7 @@ struct ModeValue {
   const SelectParams& params;
   semantics::Normalizer normalizer = {};  // read by the modes that need the mass
 
-  float operator()(float x) const {
+  SLUICE_HD float operator()(float x) const {
     switch (mode) {
       case LogprobMode::kRawLogits:
         return x;

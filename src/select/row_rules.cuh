@@ -38,12 +38,15 @@ struct ValueInterval {
   }
 };
 
-template <class Slice>
+// What is asked is answered by the Find that takes this Memory. A slice that holds no more than the
+// top of the row serves when the caller knows that the Cut lies in it.
+template <class TeamOfRow, class Memory, class Slice>
 class RowRules {
  public:
-  __device__ RowRules(const Team& team, FindMemory& memory, const Slice& slice,
+  // whole_mass: of what top-p is measured on, when the slice does not hold all of it; else 0.
+  __device__ RowRules(const TeamOfRow& team, Memory& memory, const Slice& slice,
                       const semantics::RowScan& scan, const SelectParams& params,
-                      const NoiseKey& key)
+                      const NoiseKey& key, uint64_t whole_mass = 0)
       : team_(team),
         memory_(memory),
         slice_(slice),
@@ -51,6 +54,7 @@ class RowRules {
         key_(key),
         max_(scan.max),
         support_(scan.support),
+        whole_mass_(whole_mass),
         scale_(semantics::ScalesOf(params).filter) {}
 
   // mass: null, or where the first thread writes.
@@ -200,7 +204,7 @@ class RowRules {
   // margin: null, or where it is wanted; the same in all threads.
   __device__ void ApplyTopP(const ValueInterval& measured, ValueInterval& kept,
                             uint64_t* margin) const {
-    const uint64_t total = MassOf(measured);
+    const uint64_t total = whole_mass_ == 0 ? MassOf(measured) : whole_mass_;
     const uint64_t target = semantics::TargetMass(params_.top_p, total);
     const uint64_t exclusive = semantics::ExclusiveTarget(target, params_.profile.top_p_boundary);
     uint64_t before = 0, through = total;
@@ -283,13 +287,14 @@ class RowRules {
     if (team_.IsFirstThread()) *mass = report;
   }
 
-  const Team& team_;
-  FindMemory& memory_;
+  const TeamOfRow& team_;
+  Memory& memory_;
   const Slice& slice_;
   const SelectParams& params_;
   const NoiseKey& key_;
   float max_;  // of the row
   int64_t support_;
+  uint64_t whole_mass_;
   float scale_;
 };
 

@@ -1,0 +1,112 @@
+// Times a call by graph replay on rows in device memory, hot as in decoding: in the graph a kernel
+// rewrites the logits before each call, and the time of a graph of rewrites alone is taken off.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+namespace sluice::bench {
+
+inline void RequireCuda(cudaError_t result) {
+  if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
+}
+
+template <typename T>
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(size_t size) : size_(size) {
+    RequireCuda(cudaMalloc(&data_, size * sizeof(T) + 64));
+  }
+  explicit DeviceMemory(const std::vector<T>& host) : DeviceMemory(host.size()) { Set(host); }
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void Set(const std::vector<T>& host) {
+    RequireCuda(cudaMemcpy(data_, host.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  std::vector<T> Get() const {
+    std::vector<T> host(size_);
+    RequireCuda(cudaMemcpy(host.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return host;
+  }
+  T* data() const { return data_; }
+  int64_t size() const { return static_cast<int64_t>(size_); }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_;
+};
+
+__global__ inline void RewriteKernel(const uint4* from, uint4* to, size_t count) {
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    to[i] = from[i];
+  }
+}
+
+class GraphTimer {
+ public:
+  // The bytes of the logits, and what they are rewritten from.
+  GraphTimer(const void* from, void* to, size_t bytes, int calls)
+      : from_(from), to_(to), bytes_(bytes), calls_(calls) {
+    RequireCuda(cudaStreamCreate(&stream_));
+    rewrite_ = Time({});
+  }
+  ~GraphTimer() { cudaStreamDestroy(stream_); }
+  GraphTimer(const GraphTimer&) = delete;
+  GraphTimer& operator=(const GraphTimer&) = delete;
+
+  // The median of nine replays, of one call.
+  double Microseconds(const std::function<void(cudaStream_t)>& call) const {
+    return Time(call) - rewrite_;
+  }
+
+ private:
+  double Time(const std::function<void(cudaStream_t)>& call) const {
+    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < calls_; ++i) {
+      const size_t blocks = std::clamp<size_t>(bytes_ / 16 / 512 / 4, 1, 132 * 4);
+      RewriteKernel<<<static_cast<unsigned>(blocks), 512, 0, stream_>>>(
+          static_cast<const uint4*>(from_), static_cast<uint4*>(to_), bytes_ / 16);
+      if (call) call(stream_);
+    }
+    cudaGraph_t graph;
+    RequireCuda(cudaStreamEndCapture(stream_, &graph));
+    cudaGraphExec_t executable;
+    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
+    cudaEvent_t start, stop;
+    RequireCuda(cudaEventCreate(&start));
+    RequireCuda(cudaEventCreate(&stop));
+    std::vector<double> times;
+    for (int replay = -2; replay < 9; ++replay) {
+      RequireCuda(cudaEventRecord(start, stream_));
+      RequireCuda(cudaGraphLaunch(executable, stream_));
+      RequireCuda(cudaEventRecord(stop, stream_));
+      RequireCuda(cudaEventSynchronize(stop));
+      float ms = 0;
+      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
+      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms) / calls_);
+    }
+    cudaEventDestroy(start);
+    cudaEventDestroy(stop);
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    std::nth_element(times.begin(), times.begin() + 4, times.end());
+    return times[4];
+  }
+
+  const void* from_;
+  void* to_;
+  size_t bytes_;
+  int calls_;
+  double rewrite_ = 0;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace sluice::bench

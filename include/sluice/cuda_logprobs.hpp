@@ -1,0 +1,22 @@
+// Log-probabilities and ranks of sampled tokens in device memory: the answers of logprobs.hpp, bit
+// for bit. Like the calls of cuda.hpp these take no memory and can be captured in a CUDA graph.
+#pragma once
+
+#include <cstdint>
+
+#include "sluice/cuda.hpp"
+#include "sluice/logprobs.hpp"
+
+namespace sluice::cuda {
+
+// Reads id, status and cut of each result and fills logprob and rank. A result without a token, or
+// with an id outside of the vocabulary, gets NaN and 0.
+//
+// logits: in raw modes as the model gave them, in processed modes the adjusted ones. kept_masses:
+// empty, or one a row: what CutMass::kept says of the result's Cut; 0 where the row has a status.
+//
+// Reads the row once for what ranks alone need, and once more for a mass.
+void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
+              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream);
+
+}  // namespace sluice::cuda

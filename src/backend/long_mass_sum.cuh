@@ -1,0 +1,39 @@
+// Exact sums of weights over any number of elements, and a walk over the values of a row.
+#pragma once
+
+#include "backend/mass_sum.cuh"
+#include "backend/vector_slice.cuh"
+
+namespace sluice::cuda {
+
+class LongMassSum {
+ public:
+  __device__ void Add(const MassSum::Addend& addend) {
+    if (addends_ == MassSum::kMostAddends) {
+      total_ += part_.Total(addends_);
+      part_ = MassSum();
+      addends_ = 0;
+    }
+    part_.Add(addend);
+    ++addends_;
+  }
+  __device__ uint64_t Total() const { return total_ + part_.Total(addends_); }
+
+ private:
+  MassSum part_;
+  uint32_t addends_ = 0;
+  uint64_t total_ = 0;
+};
+
+// visit(x) for what this thread has of the row; masked values behind its end are among them.
+template <DType kDType, typename Visit>
+__device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  slice.template Stream<false>(loaded, [&](const Eight<kDType>& eight) {
+#pragma unroll
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) visit(eight.x[e]);
+  });
+}
+
+}  // namespace sluice::cuda
