@@ -115,8 +115,8 @@ class Bench {
   ~Bench() {
     for (void* memory :
          {static_cast<void*>(master_), static_cast<void*>(logits_), static_cast<void*>(params_),
-          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(ids_), static_cast<void*>(cuts_),
-          static_cast<void*>(largest_)}) {
+          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(ids_),
+          static_cast<void*>(cuts_), static_cast<void*>(largest_)}) {
       cudaFree(memory);
     }
     cudaStreamDestroy(stream_);
@@ -223,8 +223,8 @@ class Bench {
 
  private:
   void SampleIds() {
-    cuda::SampleIds(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel,
-                    {ids_, rows_}, {}, stream_);
+    cuda::SampleIds(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel, {ids_, rows_},
+                    {}, stream_);
   }
   LogitsView View() const {
     return {logits_, rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}};
@@ -374,9 +374,10 @@ void Run(int argc, char** argv) {
           separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
           static_cast<long long>(rows), std::string(Name(distribution)).c_str(), us * 1e3,
           floor * 1e3, us / floor, wrong == 0 ? "true" : "false", left);
-      std::fprintf(stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
-                   task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
-                   static_cast<long long>(rows), us, floor, us / floor, wrong, left);
+      std::fprintf(
+          stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
+          task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
+          static_cast<long long>(rows), us, floor, us / floor, wrong, left);
       separator = ",\n";
     }
   }

@@ -62,7 +62,7 @@ def ours(setting):
                                  position=positions)
     if setting.masks:
         return lambda logits: sluice.mask_(logits, params)
-    return lambda logits: sluice.sample(logits, params, with_cuts=True).ids
+    return lambda logits: sluice.sample(logits, params).ids
 
 
 def with_noise(mask, setting):

@@ -207,6 +207,14 @@ void Sample(nb::tuple rows, nb::tuple params, std::string_view method, uintptr_t
   }
 }
 
+void SampleIds(nb::tuple rows, nb::tuple params, std::string_view method, uintptr_t ids,
+               uintptr_t statuses) {
+  const DeviceLogits logits(rows);
+  const OnDevice guard(logits.view.device.index);
+  cuda::SampleIds(logits.view, ParamsFrom(params), DrawMethodByName(method),
+                  logits.OneARow<int32_t>(ids), logits.OneARow<RowStatus>(statuses), logits.stream);
+}
+
 }  // namespace
 
 void BindCuda(nb::module_& module) {
@@ -218,6 +226,8 @@ void BindCuda(nb::module_& module) {
   module.def("cuda_mask", Mask, nb::arg("rows"), nb::arg("params").none(), nb::arg("cuts"));
   module.def("cuda_sample", Sample, nb::arg("rows"), nb::arg("params"), nb::arg("method"),
              nb::arg("cuts"), nb::arg("results"));
+  module.def("cuda_sample_ids", SampleIds, nb::arg("rows"), nb::arg("params"), nb::arg("method"),
+             nb::arg("ids"), nb::arg("statuses"));
 }
 
 }  // namespace sluice::python

@@ -18,14 +18,17 @@ namespace nb = nanobind;
 
 // Those beside the parameters of params.def.
 // clang-format off: one word a line is no list
-#define SLUICE_PYTHON_KEYWORDS(KEYWORD) \
-  KEYWORD(position) KEYWORD(choice) KEYWORD(stream) KEYWORD(masses) KEYWORD(cuts) KEYWORD(order) \
-  KEYWORD(out) KEYWORD(backend) KEYWORD(algorithm) KEYWORD(threads) KEYWORD(max_temperature) \
-  KEYWORD(lengths) KEYWORD(hint) KEYWORD(hint_shift) KEYWORD(next_n) KEYWORD(sorted) \
-  KEYWORD(draft_probabilities) KEYWORD(draft_logits) KEYWORD(draft_params) KEYWORD(draft_cuts) \
-  KEYWORD(bias) KEYWORD(query_start_loc) KEYWORD(vocab) KEYWORD(max_requests) KEYWORD(prompt) \
-  KEYWORD(max_new_tokens) KEYWORD(processors) KEYWORD(bitmask) KEYWORD(forced) KEYWORD(drafts) \
-  KEYWORD(kept) KEYWORD(adjusted) KEYWORD(tokens) KEYWORD(prompt_length) KEYWORD(with_cuts)
+#define SLUICE_PYTHON_KEYWORDS(KEYWORD)                                                        \
+  KEYWORD(position)                                                                            \
+  KEYWORD(choice) KEYWORD(stream) KEYWORD(masses) KEYWORD(cuts) KEYWORD(order) KEYWORD(out)    \
+      KEYWORD(backend) KEYWORD(algorithm) KEYWORD(threads) KEYWORD(max_temperature)            \
+          KEYWORD(lengths) KEYWORD(hint) KEYWORD(hint_shift) KEYWORD(next_n) KEYWORD(sorted)   \
+              KEYWORD(draft_probabilities) KEYWORD(draft_logits) KEYWORD(draft_params)         \
+                  KEYWORD(draft_cuts) KEYWORD(bias) KEYWORD(query_start_loc) KEYWORD(vocab)    \
+                      KEYWORD(max_requests) KEYWORD(prompt) KEYWORD(max_new_tokens)            \
+                          KEYWORD(processors) KEYWORD(bitmask) KEYWORD(forced) KEYWORD(drafts) \
+                              KEYWORD(kept) KEYWORD(adjusted) KEYWORD(tokens)                  \
+                                  KEYWORD(prompt_length) KEYWORD(with_cuts)
 // clang-format on
 
 enum class Keyword : uint8_t {

@@ -5,7 +5,8 @@
 namespace sluice::python {
 
 void BindCuda(nb::module_& module) {
-  for (const char* name : {"cuda_write_fields", "cuda_select", "cuda_mask", "cuda_sample"}) {
+  for (const char* name :
+       {"cuda_write_fields", "cuda_select", "cuda_mask", "cuda_sample", "cuda_sample_ids"}) {
     module.def(name, [](nb::args, nb::kwargs) {
       throw Error(ErrorCode::kUnavailable, "logits.device", "cuda",
                   "cpu: this build of Sluice has no CUDA");

@@ -128,8 +128,11 @@ def _fake_mask_cuts_(logits, cuts):
 
 
 def _sample(logits, params, keys, max_temperature, draw_method):
-    results = _sample_results(logits, params, keys, max_temperature, draw_method)
-    return results[:, 0].clone(), results.view(torch.uint8)[:, 4].clone()
+    rows = _rows(logits)
+    ids, statuses = _fake_sample(logits, params, keys, max_temperature, draw_method)
+    _sluice.cuda_sample_ids(rows, _params(logits, params, keys, max_temperature), draw_method,
+                            ids.data_ptr(), statuses.data_ptr())
+    return ids, statuses
 
 
 def _fake_sample(logits, params, keys, max_temperature, draw_method):

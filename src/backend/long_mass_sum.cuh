@@ -30,7 +30,7 @@ template <DType kDType, typename Visit>
 __device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  slice.template Stream<false>(loaded, [&](const Eight<kDType>& eight) {
+  slice.Stream(loaded, [&](const Eight<kDType>& eight) {
 #pragma unroll
     for (int e = 0; e < Eight<kDType>::kTokens; ++e) visit(eight.x[e]);
   });

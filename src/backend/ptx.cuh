@@ -35,8 +35,8 @@ __device__ __forceinline__ float Exp2Approx(float x) {
   return y;
 }
 
-// x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes from
-// it is computed there, and not kept for it on the way.
+// x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes
+// from it is computed there, and not kept for it on the way.
 __device__ __forceinline__ float Again(float x) {
   asm volatile("" : "+f"(x));
   return x;

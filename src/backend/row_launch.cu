@@ -101,7 +101,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
 
 void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream) {
   // Of many rows, the teams that wait would be in the way of those that work.
-  kernel.overlaps = rows <= kRowsOfEightBlocks;
+  kernel.overlaps = false;
   // All kernels have 64 registers a thread, so that a processor runs 1024.
   const int64_t threads = int64_t{kernel.shape.blocks} * kernel.shape.threads;
   const int64_t teams = Attribute(cudaDevAttrMultiProcessorCount, CurrentDevice()) * 1024 / threads;
@@ -120,11 +120,7 @@ TeamShape ShapeForRows(int64_t rows) {
   return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
 }
 
-std::optional<TeamShape> NextShape(const TeamShape& shape) {
-  if (shape.threads < kMostThreads) return TeamShape{shape.blocks, kMostThreads};
-  if (shape.blocks < 8 && HasClusters(CurrentDevice())) return TeamShape{8, kMostThreads};
-  return std::nullopt;
-}
+TeamShape LargeShapeForRows(int64_t rows) { return {ShapeForRows(rows).blocks, kMostThreads}; }
 
 TeamShape WideShapeForRows(int64_t rows) {
   if (!HasClusters(CurrentDevice())) return {1, 512};

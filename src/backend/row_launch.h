@@ -1,8 +1,6 @@
 // Kernels over rows, from the host's side: checks of what was passed, and the launch.
 #pragma once
 
-#include <optional>
-
 #include "sluice/cuda.hpp"
 #include "support/check.h"
 
@@ -52,7 +50,7 @@ struct TeamShape {
 struct RowKernel {
   const void* function;
   TeamShape shape;
-  size_t shared_bytes;  // dynamic
+  size_t shared_bytes;    // dynamic
   bool overlaps = false;  // with the kernel before it, which it awaits
 };
 
@@ -67,9 +65,8 @@ void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* st
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// For what teams of a shape did not decide: of as many blocks with the most threads, then of the
-// most blocks.
-std::optional<TeamShape> NextShape(const TeamShape& shape);
+// The same with the most threads in a block, for rows whose k is too large for fewer.
+TeamShape LargeShapeForRows(int64_t rows);
 // For kernels that find few of their rows undecided.
 TeamShape WideShapeForRows(int64_t rows);
 inline constexpr int kLeastThreads = 512;

@@ -125,8 +125,8 @@ class VectorSlice {
   __device__ void Stream(FirstVectors& loaded, Visit visit) const {
     int piece = first_;
     const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
-    const uint4* next = reinterpret_cast<const uint4*>(row_) +
-                        (piece + kVectorsAtOnce) * kWarpSize + lane_;
+    const uint4* next =
+        reinterpret_cast<const uint4*>(row_) + (piece + kVectorsAtOnce) * kWarpSize + lane_;
 #pragma unroll 1
     for (; piece <= last_whole; piece += kVectorsAtOnce) {
       Step(loaded, piece, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
@@ -171,8 +171,8 @@ class VectorSlice {
   }
 
  private:
-  // load(i): the vector that takes the place of loaded[i] when that has been visited. (Loaded before
-  // the visit, it would be moved there, and a move waits for the load.)
+  // load(i): the vector that takes the place of loaded[i] when that has been visited. (Loaded
+  // before the visit, it would be moved there, and a move waits for the load.)
   template <typename Visit, typename LoadNext>
   __device__ void Step(FirstVectors& loaded, int piece, Visit& visit, LoadNext load) const {
     constexpr int kTogether = Eight<kDType>::kVectors;

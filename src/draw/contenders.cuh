@@ -1,8 +1,8 @@
-// The Gumbel draw among contenders, which are all that may win it (select/first_read.cuh).
+// The Gumbel draw among contenders, which are all that may win it (backend/first_read.cuh).
 #pragma once
 
+#include "backend/first_read.cuh"
 #include "draw/draw_row.cuh"
-#include "select/nucleus.cuh"
 
 namespace sluice::cuda {
 
@@ -32,8 +32,8 @@ __device__ int32_t DrawContender(const FirstThreads& first, const FirstReadMemor
       first.MaxOfBlock(best.score_and_value == winner ? best.id_complement : 0);
   const bool is_winner = best.score_and_value == winner && best.id_complement == complement;
   const bool is_certain = first.CountOfBlock(is_winner && is_kept) > 0;
-  const double score = static_cast<double>(
-      semantics::ValueOfKey(static_cast<uint32_t>(winner >> 32)));
+  const double score =
+      static_cast<double>(semantics::ValueOfKey(static_cast<uint32_t>(winner >> 32)));
   // Half a thousandth of what the unit leaves for rounding is for the exact scores.
   if (winner == 0 || !is_certain || !(score >= unit.Floor(max) - 0.0005)) return -1;
   return static_cast<int32_t>(~static_cast<uint32_t>(complement));

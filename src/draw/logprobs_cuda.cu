@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kMostThreads)
     LogprobsKernel(const __grid_constant__ LogprobsArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
-  const TeamRow<kDType> row(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
   const TokenResult result = argument.results[row.index];
   const bool has_token =
       result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.rows.vocab;
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kMostThreads)
   int32_t rank = 0;
   uint64_t kept_mass = 0;
   if (has_token) {
-    const VectorSlice<kDType> slice(team, argument.rows);
+    const VectorSlice<kDType> slice(team, argument.rows, TeamIndex(team));
     const SelectParams& params = row.params;
     const bool is_processed = IsProcessed(argument.mode);
     const bool is_whole = !is_processed || semantics::IsGreedy(params);

@@ -1,6 +1,6 @@
 // Select and Draw in one. A kernel decides what the top of a row, or the noise over all of it,
-// certifies in one read; where its teams are small, further launches of it have larger ones for
-// what is left. Another kernel does the rest by the definition: code is cold when a kernel starts, so
+// certifies in one read or two; where its teams are small, another launch of it has larger ones for
+// large k. Another kernel does the rest by the definition: code is cold when a kernel starts, so
 // the way out, which is long, is not in the way of the others.
 #include "backend/rows.cuh"
 #include "draw/contenders.cuh"
@@ -20,7 +20,6 @@ struct SampleArgument {
   int32_t* ids;
   RowStatus* statuses;  // null: not wanted
   bool is_first;        // launch of the kernel: no row is decided
-  bool is_last;         // what it leaves is for the definition
 
   __device__ bool WantsCuts() const { return results != nullptr; }
   __device__ bool IsDecided(int row) const {
@@ -45,7 +44,7 @@ struct SampleMemory {
   FirstReadMemory first;
   Boundary boundary;
   Nucleus nucleus;
-  Band band;       // of the first block, for the others
+  Band band;  // of the first block, for the others
   int32_t drawn;
 };
 
@@ -81,9 +80,8 @@ __device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, in
   if (is_gumbel) {
     uint32_t of_mine = 0;
     if (mine.is_kept) {
-      of_mine = scored.has_scores
-                    ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
-                    : score(sorted.tokens[first.thread()], kept.max);
+      of_mine = scored.has_scores ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
+                                  : score(sorted.tokens[first.thread()], kept.max);
     }
     winner = WinnerByScore(first, mine, of_mine);
   } else {
@@ -128,8 +126,8 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
-  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).draw,
-                         params.top_p, unit)) {
+  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).draw, params.top_p,
+                         unit)) {
     return result;
   }
   if (has_top_p) {
@@ -158,7 +156,6 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     return result;
   }
 
-  const bool can_read_again = argument.WantsCuts() || argument.is_last;
   if (team.rank() == 0) {
     const Team block = team.Block();
     ListAboveBins(block, memory.first, contenders, bins, memory.boundary);
@@ -177,7 +174,6 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
       if (team.thread() == 0) memory.band = band;
     }
   }
-  if (!can_read_again) return result;
   if (!argument.WantsCuts()) {
     team.Sync();
     const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
@@ -221,7 +217,7 @@ __device__ void SampleRow(const Team& team, SampleMemory& memory, const SampleAr
       const int listed = ListTop(team, slice, loaded, memory.start, memory.list, needed);
       if (team.rank() != 0) return;
       if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
-    } else if (argument.method == DrawMethod::kGumbel && (argument.is_first || argument.is_last)) {
+    } else if (argument.method == DrawMethod::kGumbel && argument.is_first) {
       if (const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
           has_top_p || HasNoFilter(params, argument.rows.vocab)) {
         result = SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p);
@@ -240,8 +236,7 @@ __global__ void __launch_bounds__(kMostThreads)
   StartNextKernel();
   AwaitKernelBefore();
   ForEachRow(
-      team, argument.rows,
-      [&](int row) { return argument.is_first || !argument.IsDecided(row); },
+      team, argument.rows, [&](int row) { return argument.is_first || !argument.IsDecided(row); },
       [&](int row) { SampleRow<kDType>(team, memory, argument, row); });
 }
 
@@ -280,13 +275,10 @@ void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {
   RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
                             SampleKernel<DType::kF16>),
                    ShapeForRows(logits.rows), sizeof(SampleMemory)};
-  argument.is_first = true;
-  argument.is_last = !NextShape(kernel.shape).has_value();
   LaunchOverRows(kernel, logits.rows, &argument, stream);
-  while (const std::optional<TeamShape> next = NextShape(kernel.shape)) {
-    kernel.shape = *next;
+  if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
     argument.is_first = false;
-    argument.is_last = !NextShape(kernel.shape).has_value();
+    kernel.shape = LargeShapeForRows(logits.rows);
     LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
   }
   LaunchOverRowsLeft(
@@ -310,8 +302,7 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
           .results = results.data,
           .ids = nullptr,
           .statuses = nullptr,
-          .is_first = true,
-          .is_last = true},
+          .is_first = true},
          stream);
 }
 
@@ -328,8 +319,7 @@ void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod met
           .results = nullptr,
           .ids = ids.data,
           .statuses = statuses.size == 0 ? nullptr : statuses.data,
-          .is_first = true,
-          .is_last = true},
+          .is_first = true},
          stream);
 }
 

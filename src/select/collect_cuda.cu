@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kMostThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   CollectShared& memory = *reinterpret_cast<CollectShared*>(shared);
   const Team team(memory.team);
-  const TeamRow<kDType> row(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
   const Cut cut = argument.cuts[row.index];
   const RowOutput output(argument, row.index);
   if (output.room() == 0) return;

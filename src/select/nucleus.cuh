@@ -4,8 +4,8 @@
 #pragma once
 
 #include "backend/cut_ids.cuh"
+#include "backend/first_read.cuh"
 #include "backend/mass_sum.cuh"
-#include "select/first_read.cuh"
 #include "select/sorted_rules.cuh"
 
 namespace sluice::cuda {
@@ -18,8 +18,6 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
          params.top_n_sigma == 0 && params.typical_p == 1 && params.xtc_probability == 0 &&
          vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
 }
-
-enum class Keeping { kDropped, kUnknown, kKept };
 
 // The tokens above all bins are known one by one. A row with more is left to others.
 inline constexpr int kMostAboveBins = 256;
@@ -54,8 +52,7 @@ __device__ inline void Clear(const Team& team, Boundary& boundary) {
 
 // Lists the tokens above all bins, which are among the contenders. By the first block.
 __device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& memory,
-                                     int contenders, const WeightBins& bins,
-                                     Boundary& boundary) {
+                                     int contenders, const WeightBins& bins, Boundary& boundary) {
   for (int i = block.thread(); i < contenders; i += block.threads()) {
     const uint64_t token = memory.contenders.sorted[i];
     if (!bins.IsAbove(ValueOf(token))) continue;
@@ -98,8 +95,8 @@ __device__ inline void FindBoundary(const Team& block, const FirstReadMemory& me
     weight *= WeightBins::kOfNextBin;
   }
   double above = block.SumBefore(static_cast<double>(mine));
-  const double in_bins = block.ReduceBlock(static_cast<double>(mine),
-                                           [](double a, double b) { return a + b; });
+  const double in_bins =
+      block.ReduceBlock(static_cast<double>(mine), [](double a, double b) { return a + b; });
   const double tail = vocab * static_cast<double>(bins.WeightIn(0));  // at most, below the bins
   // The mass above a bin has two bounds on either side: from what was counted above it, and from
   // what was not.

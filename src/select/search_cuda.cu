@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(kMostThreads)
     SearchKernel(const __grid_constant__ QritaArgument argument) {
   __shared__ SearchMemory<Pivots> memory;
   const Team team(memory.team);
-  Cut cut = argument.cuts[RowIndex(team)];
+  Cut cut = argument.cuts[TeamIndex(team)];
   if (!argument.takes_all && cut.count != kUndecided) return;
-  const TeamRow<kDType> row(team, argument.rows);
+  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   if (scan.status == RowStatus::kOk) {
     RowRules rules(team, memory.pivots, row.slice, scan, row.params, row.key);

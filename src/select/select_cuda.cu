@@ -48,7 +48,7 @@ struct SelectMemory {
   FirstReadMemory first;
   Boundary boundary;
   Nucleus nucleus;
-  Band band;       // of the first block, for the others
+  Band band;  // of the first block, for the others
   bool is_decided;
 };
 
@@ -114,8 +114,8 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
     const Band band = FindBand(block, memory.first, bins, memory.boundary);
     if (team.thread() == 0) {
       memory.band = band;
-      memory.is_decided = above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins &&
-                          totals.mass < INFINITY;
+      memory.is_decided =
+          above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins && totals.mass < INFINITY;
     }
   }
   team.Sync();
@@ -212,7 +212,7 @@ void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
     LaunchOverRows(kernel, logits.rows, &argument, stream);
     if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
       argument.is_second = true;
-      kernel.shape.threads = kMostThreads;
+      kernel.shape = LargeShapeForRows(logits.rows);
       LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
     }
   }

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kMostThreads)
     KeysKernel(const __grid_constant__ SortArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
-  const TeamRow<kDType> row(team, argument.select.rows);
+  const TeamRow<kDType> row(team, argument.select.rows, TeamIndex(team));
   uint32_t* keys = argument.keys + int64_t{row.index} * argument.select.rows.vocab;
   row.slice.ForEach([&](float x, int id) { keys[id] = semantics::OrderKey(x); });
 }
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kMostThreads)
     SortedKernel(const __grid_constant__ SortArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
-  const TeamRow<kDType> row(team, argument.select.rows);
+  const TeamRow<kDType> row(team, argument.select.rows, TeamIndex(team));
   const semantics::RowScan scan = row.Scan(team, argument.select.rows.limits);
   Cut cut = semantics::CutOfStatus(scan.status);
   if (scan.status == RowStatus::kOk) {

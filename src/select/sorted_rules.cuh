@@ -262,7 +262,8 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
 #pragma unroll
     for (int i = 0; i < kMostRanked; i += kWarpSize) {
       const int place = i + block.lane();
-      if (place < from.size) largest = max(largest, static_cast<uint32_t>(from.tokens[place] >> 32));
+      if (place < from.size)
+        largest = max(largest, static_cast<uint32_t>(from.tokens[place] >> 32));
     }
     largest = __reduce_max_sync(~0u, largest);
     if (scorer < from.size) {

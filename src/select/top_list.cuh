@@ -134,8 +134,8 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, First
   Clear(team, list);
   team.SyncBlock();
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
-  const float threshold = fmaxf(GuessThreshold(team, slice, loaded, start, list, needed),
-                                semantics::kLowestValue);
+  const float threshold =
+      fmaxf(GuessThreshold(team, slice, loaded, start, list, needed), semantics::kLowestValue);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     bool all_below = true;  // false for a NaN
 #pragma unroll

@@ -184,7 +184,7 @@ __device__ Gathered GatherOutliers(const Team& team, const VectorSlice<kDType>& 
             static_cast<uint32_t>(__popc(lanes & ((1u << team.lane()) - 1)));
     if (place < room) values[place] = x;
   };
-  slice.template Stream<false>(loaded, [&](const Eight<kDType>& eight) {
+  slice.Stream(loaded, [&](const Eight<kDType>& eight) {
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Eight<kDType>::kTokens; ++e) all_below &= eight.x[e] < threshold;

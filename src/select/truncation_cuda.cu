@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(kMostThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   auto& memory = *reinterpret_cast<TruncationMemory<Finish>*>(shared);
   const Team team(memory.team);
-  const VectorSlice<kDType> slice(team, argument.rows);
-  const TeamRow<kDType> row(team, argument.rows);
+  const VectorSlice<kDType> slice(team, argument.rows, TeamIndex(team));
+  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
   FirstVectors loaded;
   slice.LoadFirst(loaded);  // on the way while the parameters come
   Cut cut;

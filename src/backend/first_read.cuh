@@ -8,9 +8,9 @@
 // all but one row of 60,000; that it does is certified in the end.
 #pragma once
 
+#include "backend/eight_noise.cuh"
 #include "backend/row_start.cuh"
 #include "backend/token_list.cuh"
-#include "draw/eight_noise.cuh"
 #include "semantics/temperature.h"
 
 namespace sluice::cuda {
@@ -110,11 +110,14 @@ class WeightBins {
 
 inline constexpr int kMostContenders = 1024;
 
+// Of a contender.
+enum class Keeping { kDropped, kUnknown, kKept };
+
 // In shared memory.
 struct FirstReadMemory {
   BoundedList<kMostContenders> contenders;
   alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
-  uint32_t largest[kMostWarps];  // order keys
+  uint32_t largest[kMostWarps];                      // order keys
   float mass[kMostWarps];
 };
 
@@ -125,7 +128,8 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
 }
 
-// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins. A Sync of the team makes them visible.
+// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins. A Sync
+// of the team makes them visible.
 template <bool kWeighs, bool kScreens, DType kDType>
 __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
                           const WeightUnit& unit, const NoiseKey& row_key,
