@@ -25,7 +25,7 @@ struct DeviceArray {
   constexpr DeviceArray(T* first, int64_t count) : data(first), size(count) {}
   // One to write to serves to read from.
   template <typename U>
-  requires std::is_same_v<T, const U>
+    requires std::is_same_v<T, const U>
   constexpr DeviceArray(const DeviceArray<U>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data), size(other.size) {}
 };

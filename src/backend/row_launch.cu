@@ -101,7 +101,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
 
 void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream) {
   // Of many rows, the teams that wait would be in the way of those that work.
-  kernel.overlaps = false;
+  kernel.overlaps = rows <= kRowsOfEightBlocks;
   // All kernels have 64 registers a thread, so that a processor runs 1024.
   const int64_t threads = int64_t{kernel.shape.blocks} * kernel.shape.threads;
   const int64_t teams = Attribute(cudaDevAttrMultiProcessorCount, CurrentDevice()) * 1024 / threads;

@@ -147,8 +147,7 @@ class BasicTeam {
     if (blocks() == 1) return value;
     if (thread() == 0) memory_.of_block = value;
     Sync();
-    value = ReduceBlocks(
-        uint64_t{0}, [&](int other) { return *Of(other, &memory_.of_block); }, op);
+    value = ReduceBlocks(uint64_t{0}, [&](int other) { return *Of(other, &memory_.of_block); }, op);
     Sync();
     return value;
   }

@@ -267,8 +267,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
     if (team.IsFirstThread()) argument.Set(row.index, result);
   };
-  ForEachRow(
-      team, argument.rows, [&](int row) { return !argument.IsDecided(row); }, sample);
+  ForEachRow(team, argument.rows, [&](int row) { return !argument.IsDecided(row); }, sample);
 }
 
 void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {

@@ -149,9 +149,7 @@ TEST_F(CudaLogprobsBadInput, NamesWhatIsWrong) {
   };
   ExpectErrors<Call>({{[](Call& c) { c.mode = 4; }, "mode", "4", "[0, 3]"},
                       {[](Call& c) { c.results.size = 1; }, "results.size()", "1", "0"},
-                      {[](Call& c) {
-                         c.masses = {reinterpret_cast<uint64_t*>(256), 2};
-                       },
+                      {[](Call& c) { c.masses = {reinterpret_cast<uint64_t*>(256), 2}; },
                        "kept_masses.size()", "2", "0"},
                       {[](Call& c) { c.logits.device.kind = DeviceKind::kCpu; }, "logits.device",
                        "cpu", "cuda", ErrorCode::kInvalidType}},
