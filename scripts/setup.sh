@@ -16,11 +16,13 @@ packages_of() {
       echo "ninja-build         build system"
       echo "libhwy-dev          vectors of the CPU backend"
       echo "libcli11-dev        command line of the program sluice"
-      echo "libsimdjson-dev     parameters as JSON"
+      echo "libsimdjson-dev     parameters as JSON, tokenizer.json"
+      echo "libpcre2-dev        patterns of tokenizers"
+      echo "libutf8proc-dev     Unicode of tokenizers"
+      echo "pkg-config          finds the last two"
       ;;
     test)
       echo "libgtest-dev        unit tests"
-      echo "pkg-config          test of the installed package"
       echo "python3             test of the include rules"
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
