@@ -12,5 +12,6 @@ void BindTopk(nanobind::module_& module);
 void BindDenseHead(nanobind::module_& module);
 void BindExplain(nanobind::module_& module);
 void BindSampler(nanobind::module_& module);
+void BindText(nanobind::module_& module);
 
 }  // namespace sluice::python

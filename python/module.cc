@@ -24,4 +24,7 @@ NB_MODULE(_sluice, module) {
   BindDenseHead(module);
   BindSampler(module);
   BindExplain(module);
+#ifdef SLUICE_HAS_TEXT
+  BindText(module);
+#endif
 }

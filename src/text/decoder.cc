@@ -69,7 +69,8 @@ void StripStart(std::string& text, std::string_view character, int32_t count) {
 
 class Compiler {
  public:
-  Compiler(const DecoderSteps& steps, Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+  Compiler(const DecoderSteps& steps, const Spellings& spellings, Vocabulary& vocabulary)
+      : spellings_(spellings), vocabulary_(vocabulary) {
     bool is_fused = false;
     for (const DecoderStep& step : steps) {
       if (is_fused) {
@@ -92,10 +93,17 @@ class Compiler {
     std::string bytes;
     for (int32_t id = 0; id < vocabulary_.size(); ++id) {
       if (!vocabulary_.IsKnown(id)) continue;
-      uint8_t flags = Decode(vocabulary_.Token(id), false, bytes);
+      std::string_view token = vocabulary_.Token(id);
+      if (!spellings_.empty()) {
+        const auto other = spellings_.find(id);
+        if (other != spellings_.end()) token = other->second;
+      }
+      // A look at the token ends where the arena grows.
+      token_.assign(token);
+      const uint8_t flags = Decode(token_, false, bytes);
       vocabulary_.SetPiece(id, bytes, flags);
       if (!has_first_) continue;
-      Decode(vocabulary_.Token(id), true, bytes);
+      Decode(token_, true, bytes);
       vocabulary_.SetFirstPiece(id, bytes);
     }
     vocabulary_.EndPieces();
@@ -200,7 +208,9 @@ class Compiler {
     return flags;
   }
 
+  const Spellings& spellings_;
   Vocabulary& vocabulary_;
+  std::string token_;
   DecoderSteps steps_;
   DecodeRules rules_;
   bool has_first_ = false;
@@ -209,8 +219,9 @@ class Compiler {
 
 }  // namespace
 
-DecodeRules CompileDecoder(const DecoderSteps& steps, Vocabulary& vocabulary) {
-  return Compiler(steps, vocabulary).Run();
+DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
+                           Vocabulary& vocabulary) {
+  return Compiler(steps, spellings, vocabulary).Run();
 }
 
 DecoderSteps ByteLevelDecoder() { return {{.kind = Kind::kByteLevel}}; }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/regex.h"
@@ -53,8 +54,12 @@ struct DecodeRules {
   bool has_byte_runs = false;  // some tokens are single bytes
 };
 
+// Tokens that are decoded as if they were spelled otherwise.
+using Spellings = std::unordered_map<int32_t, std::string>;
+
 // Makes the pieces of every token. Throws Error for what no token-by-token decoding can do.
-DecodeRules CompileDecoder(const DecoderSteps& steps, Vocabulary& vocabulary);
+DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
+                           Vocabulary& vocabulary);
 
 // The decoders that can be asked for instead of the file's.
 DecoderSteps ByteLevelDecoder();

@@ -12,8 +12,12 @@ Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
   std::vector<AddedToken> in_normalized;
   for (AddedToken& token : parts_.added_tokens) {
     if (token.is_normalized || token.is_literal) {
-      const bool can_normalize = parts_.refused_parameter.empty() && !token.is_literal;
-      if (can_normalize) Normalize(parts_.normalizer, token.content);
+      if (parts_.refused_parameter.empty() && !token.is_literal) {
+        std::string normalized = token.content;
+        Normalize(parts_.normalizer, normalized);
+        if (normalized != token.content) normalized_tokens_[token.id] = normalized;
+        token.content = std::move(normalized);
+      }
       in_normalized.push_back(std::move(token));
     } else {
       in_text.push_back(std::move(token));

@@ -9,6 +9,7 @@
 
 #include "sluice/tokenizer.hpp"
 #include "text/added_tokens.h"
+#include "text/decoder.h"
 #include "text/model.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
@@ -33,6 +34,9 @@ class Encoder {
  public:
   explicit Encoder(EncoderParts parts);
 
+  // Added tokens that normalisation changes; it is what they are decoded from.
+  const Spellings& normalized_tokens() const { return normalized_tokens_; }
+
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const;
 
  private:
@@ -40,6 +44,7 @@ class Encoder {
                      ModelScratch& scratch, std::vector<int32_t>& ids) const;
 
   EncoderParts parts_;
+  Spellings normalized_tokens_;
   AddedTokenFinder in_text_;
   AddedTokenFinder in_normalized_;
 };

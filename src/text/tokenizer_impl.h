@@ -15,8 +15,8 @@ class TokenizerImpl {
  public:
   TokenizerImpl(Vocabulary vocabulary, const DecoderSteps& decoder, EncoderParts encoder)
       : vocabulary_(std::move(vocabulary)),
-        rules_(CompileDecoder(decoder, vocabulary_)),
         encoder_(std::move(encoder)),
+        rules_(CompileDecoder(decoder, encoder_.normalized_tokens(), vocabulary_)),
         ids_(static_cast<size_t>(vocabulary_.size())) {
     // An added token is found before one of the model that is spelled the same.
     for (const bool is_added : {true, false}) {
@@ -35,8 +35,8 @@ class TokenizerImpl {
 
  private:
   Vocabulary vocabulary_;
-  DecodeRules rules_;
   Encoder encoder_;
+  DecodeRules rules_;
   TokenMap ids_;
 };
 

@@ -115,6 +115,11 @@ bool IsControl(uint32_t c) {
   return category >= UTF8PROC_CATEGORY_CC && category <= UTF8PROC_CATEGORY_CO;
 }
 
+bool IsPrintable(uint32_t c) {
+  const auto category = CategoryOf(c);
+  return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
+}
+
 bool IsNonspacingMark(uint32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
 
 bool IsChinese(uint32_t c) {
