@@ -10,6 +10,7 @@
 #include "python/calls.h"
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "sluice/chat_template.hpp"
 #include "sluice/detokenizer.hpp"
 #include "sluice/stop.hpp"
 #include "sluice/tokenizer.hpp"
@@ -119,6 +120,15 @@ the stop that was found or None, and how many tokens there were and are out to t
     >>> scanner.step("ND. More")
     ('', 'END', 2, 2))";
 
+constexpr const char* kChatTemplateDoc =
+    R"(A chat template: conversations to text, byte for byte as transformers renders it.
+
+``render`` takes the variables as one JSON object; ``seconds`` since 1970 are what strftime_now tells.
+
+    >>> template = sluice.ChatTemplate("{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
+    >>> template.render('{"messages": [{"role": "user", "content": "Hi"}]}')
+    '[user] Hi')";
+
 }  // namespace
 
 void BindText(nb::module_& module) {
@@ -214,6 +224,19 @@ void BindText(nb::module_& module) {
           },
           nb::arg("rest") = "", "For an end without a stop: what was held back, as ``step``.")
       .def_prop_ro("held_bytes", &StopScanner::held_bytes, "Bytes held back now.");
+
+  nb::class_<ChatTemplate>(module, "ChatTemplate", kChatTemplateDoc)
+      .def(
+          "__init__",
+          [](ChatTemplate* self, std::string_view source) { new (self) ChatTemplate(source); },
+          nb::arg("source"))
+      .def(
+          "render",
+          [](const ChatTemplate& chat, std::string_view variables, int64_t seconds) {
+            return TextOf(chat.Render(variables, seconds));
+          },
+          nb::arg("variables"), nb::kw_only(), nb::arg("seconds") = 0,
+          "The text of a conversation.");
 }
 
 }  // namespace sluice::python

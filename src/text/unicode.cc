@@ -129,6 +129,20 @@ bool IsChinese(uint32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
+bool IsCased(uint32_t c) {
+  const auto category = CategoryOf(c);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT;
+}
+
+void AppendUpper(uint32_t c, std::string& text) {
+  if (c == 0xDF) {  // the one common character whose upper case has two
+    text.append("SS");
+  } else {
+    AppendUtf8(static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))), text);
+  }
+}
+
 void AppendLower(uint32_t c, std::string& text) {
   if (c < 0x80) {
     text.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c));

@@ -16,6 +16,8 @@ bool IsPrintable(uint32_t c);    // as Python's str.isprintable
 bool IsNonspacingMark(uint32_t c);
 bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
 
+bool IsCased(uint32_t c);  // has an upper or lower case
+void AppendUpper(uint32_t c, std::string& text);
 void AppendLower(uint32_t c, std::string& text);
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };

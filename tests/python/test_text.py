@@ -115,3 +115,18 @@ def test_equals_tokenizers_on_a_large_vocabulary(peer, family):
                 text += stream.step(ids[at:at + size])[0]
                 at += size
             assert text + stream.finish() == theirs.decode(ids, skip_special_tokens=skips)
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek",
+                                  "language"])
+def test_chats_equal_jinja2(name):
+    pytest.importorskip("jinja2")
+    chats = load("make_chats")
+    template = sluice.ChatTemplate((FIXTURES / "chats" / f"{name}.jinja").read_text(encoding="utf-8"))
+    for variables, text in chats.cases(name, 200, seed=2):
+        variables = json.dumps(variables)
+        if text is None:
+            with pytest.raises(sluice.Error):
+                template.render(variables, seconds=chats.SECONDS)
+        else:
+            assert template.render(variables, seconds=chats.SECONDS) == text
