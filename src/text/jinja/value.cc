@@ -36,21 +36,23 @@ std::string RealText(double value) {
   for (const char c : text.substr(0, e)) {
     if (c >= '0' && c <= '9') digits.push_back(c);
   }
-  const std::string sign = text[0] == '-' ? "-" : "";
+  std::string made(text[0] == '-' ? "-" : "");
   const int count = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
-    std::string made = sign + digits.substr(0, 1);
-    if (count > 1) made += "." + digits.substr(1);
-    const std::string size = std::to_string(std::abs(exponent));
-    return made + (exponent < 0 ? "e-" : "e+") + (size.size() < 2 ? "0" : "") + size;
+    made.append(digits, 0, 1);
+    if (count > 1) made.append(".").append(digits, 1);
+    const int size = std::abs(exponent);
+    made.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "");
+    return made.append(std::to_string(size));
   }
-  if (exponent < 0)
-    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0) {
+    return made.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
+  }
   if (count <= exponent + 1) {
-    return sign + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
+    return made.append(digits).append(static_cast<size_t>(exponent + 1 - count), '0').append(".0");
   }
   const auto point = static_cast<size_t>(exponent + 1);
-  return sign + digits.substr(0, point) + "." + digits.substr(point);
+  return made.append(digits, 0, point).append(".").append(digits, point);
 }
 
 void AppendQuoted(std::string_view value, std::string& text) {
@@ -219,6 +221,10 @@ bool operator==(const Value& a, const Value& b) {
     return x->is_tuple == y->is_tuple && *x->items == *y->items;
   }
   if (a.AsDict() != nullptr && b.AsDict() != nullptr) {
+    // A namespace is equal to itself only, and may hold itself.
+    if (a.As<Value::Mapping>()->is_namespace || b.As<Value::Mapping>()->is_namespace) {
+      return a.AsDict() == b.AsDict();
+    }
     const Dict& left = *a.AsDict();
     const Dict& right = *b.AsDict();
     return left.members.size() == right.members.size() &&
