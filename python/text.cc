@@ -91,7 +91,11 @@ constexpr const char* kEncodeDoc =
     R"(The ids of a text.
 
 ``add_special_tokens`` puts around it what the model wants there; with ``parse_special_tokens``, a
-special token that is spelled out in the text is that token, which text from a user must not be.)";
+special token that is spelled out in the text is that token, which text from a user must not be.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> tokenizer.encode("aa")
+    [0, 0])";
 
 constexpr const char* kDetokenizerDoc =
     R"(Ids to text, token by token, with a few bytes of state and no text kept.
@@ -140,14 +144,23 @@ void BindText(nb::module_& module) {
             return Tokenizer::FromFile(path, OptionsFor(decoder));
           },
           nb::arg("path"), nb::kw_only(), nb::arg("decoder") = "auto",
-          "The tokenizer that a file describes, by its content.")
+          R"(The tokenizer that a file describes, by its content.
+
+    >>> sluice.Tokenizer.from_file("/nowhere")
+    Traceback (most recent call last):
+    ...
+    sluice.errors.Error: path = "/nowhere" (No such file or directory) is not allowed: a file of at most 256 MiB that can be read)")
       .def_static(
           "from_json",
           [](std::string_view json, std::string_view decoder) {
             return Tokenizer::FromJson(json, OptionsFor(decoder));
           },
           nb::arg("json"), nb::kw_only(), nb::arg("decoder") = "auto",
-          "The tokenizer of the text of a tokenizer.json.")
+          R"(The tokenizer of the text of a tokenizer.json.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> len(tokenizer)
+    1)")
       .def(
           "encode",
           [](const Tokenizer& tokenizer, std::string_view text, bool add, bool parse) {
@@ -163,18 +176,34 @@ void BindText(nb::module_& module) {
             return TextOf(tokenizer.Decode(GetTokens("ids", ids), skip));
           },
           nb::arg("ids"), nb::kw_only(), nb::arg("skip_special_tokens") = true,
-          "The text of ids, all at once.")
+          R"(The text of ids, all at once.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> tokenizer.decode([0, 7])
+    'a')")
       .def(
           "token",
           [](const Tokenizer& tokenizer, int32_t id) -> nb::object {
             const auto token = tokenizer.Token(id);
             return token ? nb::cast(nb::bytes(token->data(), token->size())) : nb::none();
           },
-          nb::arg("id"), "The bytes that the file spells a token with, or None.")
+          nb::arg("id"), R"(The bytes that the file spells a token with, or None.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> tokenizer.token(0)
+    b'a')")
       .def("id", &Tokenizer::Id, nb::arg("token"),
-           "The id of a token as the file spells it, or None.")
+           R"(The id of a token as the file spells it, or None.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> tokenizer.id("a")
+    0)")
       .def("is_special", &Tokenizer::IsSpecial, nb::arg("id"),
-           "Whether a token is left out with skip_special_tokens.")
+           R"(Whether a token is left out with skip_special_tokens.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> tokenizer.is_special(0)
+    False)")
       .def("__len__", &Tokenizer::size);
 
   nb::class_<Detokenizer>(module, "Detokenizer", kDetokenizerDoc)
@@ -193,7 +222,11 @@ void BindText(nb::module_& module) {
           nb::arg("tokenizer"), nb::kw_only(), nb::arg("prompt_ids") = nb::none(),
           nb::arg("skip_special_tokens") = true, nb::arg("spaces_between_special_tokens") = true,
           nb::arg("utf8_errors") = "maximal")
-      .def("step", StepOf, nb::arg("ids"), "The text that ids add, and where each of them ends.")
+      .def("step", StepOf, nb::arg("ids"), R"(The text that ids add, and where each of them ends.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> sluice.Detokenizer(tokenizer).step([0, 0])
+    ('a a', [1, 3]))")
       .def(
           "finish",
           [](Detokenizer& detokenizer, std::string_view incomplete) {
@@ -202,7 +235,11 @@ void BindText(nb::module_& module) {
             return TextOf(text);
           },
           nb::kw_only(), nb::arg("incomplete") = "replace",
-          "What was held back; ``incomplete`` is ``\"replace\"`` or ``\"drop\"``.")
+          R"(What was held back; ``incomplete`` is ``"replace"`` or ``"drop"``.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> sluice.Detokenizer(tokenizer).finish()
+    '')")
       .def_prop_ro("unknown_ids", &Detokenizer::unknown_ids, "How many ids had no token.");
 
   nb::class_<StopScanner>(module, "StopScanner", kStopScannerDoc)
@@ -214,7 +251,10 @@ void BindText(nb::module_& module) {
           },
           nb::arg("stops"), nb::kw_only(), nb::arg("include") = false, nb::arg("min_tokens") = 0)
       .def("step", ScanOf, nb::arg("text"), nb::arg("ends") = nb::none(),
-           "Takes text; gives (released, stop, tokens, released_tokens).")
+           R"(Takes text; gives (released, stop, tokens, released_tokens).
+
+    >>> sluice.StopScanner(["b"]).step("ab")
+    ('a', 'b', 1, 1))")
       .def(
           "finish",
           [](StopScanner& scanner, std::string_view rest) {
@@ -222,7 +262,10 @@ void BindText(nb::module_& module) {
             const StopResult result = scanner.Finish(rest, released);
             return ResultOf(result, scanner, released);
           },
-          nb::arg("rest") = "", "For an end without a stop: what was held back, as ``step``.")
+          nb::arg("rest") = "", R"(For an end without a stop: what was held back, as ``step``.
+
+    >>> sluice.StopScanner(["b"]).finish()
+    ('', None, 0, 0))")
       .def_prop_ro("held_bytes", &StopScanner::held_bytes, "Bytes held back now.");
 
   nb::class_<ChatTemplate>(module, "ChatTemplate", kChatTemplateDoc)
@@ -236,7 +279,10 @@ void BindText(nb::module_& module) {
             return TextOf(chat.Render(variables, seconds));
           },
           nb::arg("variables"), nb::kw_only(), nb::arg("seconds") = 0,
-          "The text of a conversation.");
+          R"(The text of a conversation.
+
+    >>> sluice.ChatTemplate("{{ a + 1 }}").render('{"a": 1}')
+    '2')");
 }
 
 }  // namespace sluice::python

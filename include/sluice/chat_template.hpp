@@ -22,7 +22,7 @@ class Template;
 
 struct ChatTemplateLimits {
   size_t max_template_bytes = size_t{1} << 20;
-  int64_t max_steps = 10'000'000;              // of evaluation, a step for 16 bytes as well
+  int64_t max_steps = 2'000'000;               // of evaluation, a step for 16 bytes as well
   size_t max_output_bytes = size_t{16} << 20;  // also of every text on the way
   int32_t max_depth = 100;                     // of expressions, blocks and calls
 };

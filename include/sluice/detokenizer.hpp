@@ -14,6 +14,10 @@
 
 namespace sluice {
 
+namespace text {
+struct TokenEntry;
+}
+
 // What becomes of bytes that are not UTF-8.
 enum class Utf8Errors : uint8_t {
   // One U+FFFD for each maximal subpart, as Unicode and the Web have it: known at the next byte.
@@ -65,6 +69,7 @@ class Detokenizer {
   };
 
   void Prime(std::span<const int32_t> prompt);
+  const text::TokenEntry* PlainPiece(int32_t id);
   void Add(int32_t id, Output& output);
   void AddPiece(std::string_view piece, bool is_whole, Output& output);
   void AddByte(uint8_t byte, Output& output);
@@ -76,6 +81,7 @@ class Detokenizer {
   DetokenizerOptions options_;
   State state_;
   bool has_runs_ = false;
+  bool is_special_program_ = false;  // text may be held back that is whole
   bool is_run_invalid_ = false;
   size_t run_valid_ = 0;  // bytes of it that are whole characters
   size_t run_size_ = 0;   // with is_run_invalid_, run_ no longer has its bytes

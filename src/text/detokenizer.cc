@@ -64,6 +64,7 @@ Detokenizer::Detokenizer(Tokenizer tokenizer, const DetokenizerOptions& options,
   const DecodeRules& rules = tokenizer_.impl().rules();
   state_.leading = rules.leading;
   has_runs_ = rules.has_byte_runs && options.utf8_errors == Utf8Errors::kHfRun;
+  is_special_program_ = has_runs_ || rules.trailing > 0;
   if (has_runs_) run_.reserve(kLongestByteRun);
   Prime(prompt);
   unknown_ids_ = 0;
@@ -96,8 +97,30 @@ void Detokenizer::Prime(std::span<const int32_t> prompt) {
   for (; last < prompt.size(); ++last) Add(prompt[last], output);
 }
 
+// The piece of a token that is text as it is, as most are in the middle of a text; null for others.
+inline const TokenEntry* Detokenizer::PlainPiece(int32_t id) {
+  const Vocabulary& vocabulary = tokenizer_.impl().vocabulary();
+  constexpr uint8_t kPlain = text::kKnownToken | text::kWholeToken;
+  const bool is_plain_here = state_.has_started && state_.pending_size == 0 &&
+                             state_.leading == 0 && !state_.owes_space && !is_special_program_;
+  if (!is_plain_here || static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocabulary.size())) {
+    return nullptr;
+  }
+  const TokenEntry* piece = vocabulary.pieces() + id;
+  if (piece->flags != kPlain) return nullptr;
+  state_.was_added = false;
+  return piece;
+}
+
 void Detokenizer::Step(std::span<const int32_t> ids, std::string& text, std::span<size_t> ends) {
   if (!ends.empty()) CheckSize("ends", ends.size(), static_cast<int64_t>(ids.size()));
+  if (ids.size() == 1) {  // without a buffer between
+    if (const TokenEntry* piece = PlainPiece(ids[0])) {
+      text.append(tokenizer_.impl().vocabulary().Bytes(*piece));
+      if (!ends.empty()) ends[0] = text.size();
+      return;
+    }
+  }
   Output output(&text);
   for (size_t i = 0; i < ids.size(); ++i) {
     Add(ids[i], output);
@@ -107,21 +130,16 @@ void Detokenizer::Step(std::span<const int32_t> ids, std::string& text, std::spa
 
 inline void Detokenizer::Add(int32_t id, Output& output) {
   const Vocabulary& vocabulary = tokenizer_.impl().vocabulary();
-  const DecodeRules& rules = tokenizer_.impl().rules();
-  if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocabulary.size())) [[unlikely]] {
+  if (const TokenEntry* plain = PlainPiece(id)) [[likely]] {
+    output.AppendPadded(vocabulary.Bytes(*plain).data(), plain->size);
+    return;
+  }
+  if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocabulary.size())) {
     ++unknown_ids_;
     return;
   }
-  const TokenEntry* piece = &vocabulary.pieces()[id];
+  const TokenEntry* piece = vocabulary.pieces() + id;
   const uint8_t flags = piece->flags;
-  // What most tokens are, in the middle of a text of most vocabularies.
-  constexpr uint8_t kPlain = text::kKnownToken | text::kWholeToken;
-  if (flags == kPlain && state_.has_started && state_.pending_size == 0 && state_.leading == 0 &&
-      rules.trailing == 0 && !state_.owes_space && !has_runs_) [[likely]] {
-    state_.was_added = false;
-    output.AppendPadded(vocabulary.Bytes(*piece).data(), piece->size);
-    return;
-  }
   if (!(flags & text::kKnownToken)) {
     ++unknown_ids_;
     return;

@@ -173,6 +173,17 @@ StopResult StopScanner::Step(std::string_view text, std::span<const size_t> ends
   const StopList& list = *stops_;
   const auto* const nodes = list.nodes_.data();
   const auto* const root = list.root_.data();
+  if (node_ == 0 && held_tokens_.empty()) {  // most text has no byte that begins a stop
+    const bool begins_none = std::all_of(
+        text.begin(), text.end(), [&](char c) { return root[static_cast<uint8_t>(c)] == 0; });
+    if (begins_none) {
+      released.append(text);
+      scanned_ += static_cast<int64_t>(text.size());
+      result_.tokens += static_cast<int64_t>(ends.size());
+      result_.released_tokens = result_.tokens;
+      return result_;
+    }
+  }
   const size_t held = held_bytes();
   const std::string_view held_text =
       std::string_view(list.text_)

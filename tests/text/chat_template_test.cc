@@ -126,7 +126,7 @@ TEST(ChatTemplate, IsBounded) {
   EXPECT_NE(ErrorOf(deep), "");
   EXPECT_NE(ErrorOf("{{ ''|indent(1000000000) }}"), "");
   EXPECT_NE(ErrorOf("{{ 1|tojson(indent=1000000000) }}"), "");
-  EXPECT_NE(ErrorOf("{{ strftime_now('%c' * 400) }}"), "");
+  EXPECT_NE(ErrorOf("{{ strftime_now('%c' * 600) }}"), "");
   EXPECT_NE(ErrorOf("abc", "{}", {.max_output_bytes = 2}), "");
   EXPECT_NE(ErrorOf("abc", "{}", {.max_template_bytes = 2}), "");
   EXPECT_NE(ErrorOf("{{ 1 }}", "{}", {.max_steps = 1}), "");
