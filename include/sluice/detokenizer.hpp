@@ -69,8 +69,9 @@ class Detokenizer {
   };
 
   void Prime(std::span<const int32_t> prompt);
-  const text::TokenEntry* PlainPiece(int32_t id);
+  const text::TokenEntry* PlainPiece(int32_t id) const;
   void Add(int32_t id, Output& output);
+  void AddAny(int32_t id, Output& output);
   void AddPiece(std::string_view piece, bool is_whole, Output& output);
   void AddByte(uint8_t byte, Output& output);
   void AddToRun(uint8_t byte, Output& output);
@@ -78,10 +79,15 @@ class Detokenizer {
   void Emit(std::string_view characters, Output& output);
 
   Tokenizer tokenizer_;
+  // Of its vocabulary, for the hot path.
+  const text::TokenEntry* pieces_;
+  const char* arena_;
+  uint32_t pieces_size_;
+  bool is_plain_ = false;  // nothing is held back, and no rule for an end of the text applies
+
   DetokenizerOptions options_;
   State state_;
   bool has_runs_ = false;
-  bool is_special_program_ = false;  // text may be held back that is whole
   bool is_run_invalid_ = false;
   size_t run_valid_ = 0;  // bytes of it that are whole characters
   size_t run_size_ = 0;   // with is_run_invalid_, run_ no longer has its bytes

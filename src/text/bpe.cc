@@ -25,8 +25,11 @@ std::string ByteName(int byte) {
 
 }  // namespace
 
-Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merges)
-    : options_(std::move(options)), tokens_(std::move(tokens)), merges_(merges.size()) {
+Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merges, int32_t size)
+    : options_(std::move(options)),
+      tokens_(std::move(tokens)),
+      merges_(merges.size()),
+      shortcuts_(static_cast<size_t>(size)) {
   for (const BpeMerge& merge : merges) {
     CheckInRange("merge.rank", merge.rank, 0, int64_t{MergeMap::kNone} - 1);
     merges_.Add(merge.left, merge.right, merge.rank);
@@ -42,27 +45,21 @@ Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merge
   }
 }
 
-void Bpe::AddShortcuts(const std::vector<std::pair<std::string_view, int32_t>>& tokens) {
-  TokenMap shortcuts(tokens.size());
-  ModelScratch scratch;
-  std::vector<int32_t> ids;
-  for (const auto& [bytes, id] : tokens) {
-    if (bytes.empty() || bytes.size() > kShort) continue;
-    ids.clear();
-    EncodeByMerging(bytes, scratch, ids);
-    if (ids.size() == 1 && ids[0] == id) shortcuts.Add(bytes, id);
-  }
-  shortcuts_ = std::move(shortcuts);
-}
-
 void Bpe::Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>& ids) const {
-  const int32_t id = options_.ignores_merges  ? tokens_.Find(piece)
-                     : piece.size() <= kShort ? shortcuts_.Find(piece)
-                                              : -1;
-  if (id >= 0) {
+  const bool may_be_token = options_.ignores_merges || piece.size() <= kShort;
+  const int32_t id = may_be_token ? tokens_.Find(piece) : -1;
+  if (id < 0) return EncodeByMerging(piece, scratch, ids);
+  std::atomic<Shortcut>& shortcut = shortcuts_[static_cast<size_t>(id)];
+  const Shortcut known = shortcut.load(std::memory_order_relaxed);
+  if (options_.ignores_merges || known == Shortcut::kYes) {
     ids.push_back(id);
-  } else {
-    EncodeByMerging(piece, scratch, ids);
+    return;
+  }
+  const size_t before = ids.size();
+  EncodeByMerging(piece, scratch, ids);
+  if (known == Shortcut::kUnknown) {
+    const bool is_itself = ids.size() == before + 1 && ids.back() == id;
+    shortcut.store(is_itself ? Shortcut::kYes : Shortcut::kNo, std::memory_order_relaxed);
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "text/model.h"
@@ -32,16 +33,15 @@ struct BpeMerge {
 
 class Bpe : public Model {
  public:
-  Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merges);
+  // Ids are below `size`.
+  Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merges, int32_t size);
 
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& ids) const override;
 
-  // Lets pieces that are a token, and that merging makes into it, take one look-up. For each of
-  // these tokens, by its bytes; others are left out.
-  void AddShortcuts(const std::vector<std::pair<std::string_view, int32_t>>& tokens);
-
  private:
+  enum class Shortcut : uint8_t { kUnknown, kYes, kNo };
+
   void EncodeByMerging(std::string_view piece, ModelScratch& scratch,
                        std::vector<int32_t>& ids) const;
   void Start(std::string_view piece, ModelScratch& scratch) const;
@@ -52,8 +52,10 @@ class Bpe : public Model {
 
   BpeOptions options_;
   TokenMap tokens_;
-  TokenMap shortcuts_;
   MergeMap merges_;
+  // Of a token: whether merging its own bytes makes it, once it was tried. Then a piece that is the
+  // token takes one look-up.
+  mutable std::vector<std::atomic<Shortcut>> shortcuts_;
   std::vector<int32_t> merged_;         // by rank
   std::array<int32_t, 256> byte_ids_;   // of one byte: its token, or that of its name; -1: none
   std::array<int32_t, 128> ascii_ids_;  // of one character

@@ -111,7 +111,7 @@ std::unique_ptr<const Model> BpeOf(const ModelFile& file, const Vocabulary& voca
            file.pieces[static_cast<size_t>(b.second)].score;
   });
   const std::vector<BpeMerge> merges = MergesOf(tokens, ids, true);
-  return std::make_unique<const Bpe>(std::move(options), std::move(ids), merges);
+  return std::make_unique<const Bpe>(std::move(options), std::move(ids), merges, vocabulary.size());
 }
 
 }  // namespace

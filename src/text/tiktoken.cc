@@ -97,8 +97,9 @@ std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
     parts.pre_tokenizer.push_back(
         {.kind = PreTokenizerStep::Kind::kRegex,
          .regex = std::make_shared<const Regex>("pattern", options.pattern)});
-    parts.model = std::make_unique<const Bpe>(
-        BpeOptions{.is_byte_level = true, .ignores_merges = true}, std::move(ids), merges);
+    parts.model =
+        std::make_unique<const Bpe>(BpeOptions{.is_byte_level = true, .ignores_merges = true},
+                                    std::move(ids), merges, vocabulary.size());
   }
   for (const SpecialToken& token : options.special_tokens) {
     vocabulary.Add("special_tokens", token.id, token.text, kAddedToken | kSpecialToken);

@@ -76,8 +76,8 @@ class TokenMap {
   };
 
   bool Matches(const Slot& slot, uint64_t hash, std::string_view token) const {
-    return slot.hash == hash >> 32 && slot.size == token.size() &&
-           std::memcmp(bytes_.data() + slot.begin, token.data(), token.size()) == 0;
+    return slot.hash == hash >> 32 &&
+           std::string_view(bytes_.data() + slot.begin, slot.size) == token;
   }
 
   std::string bytes_;

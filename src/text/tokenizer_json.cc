@@ -122,7 +122,7 @@ std::vector<BpeMerge> ReadMerges(const JsonValue& json, const TokenMap& ids, siz
 }
 
 std::unique_ptr<const Model> ReadBpe(const JsonValue& json, const ModelTokens& tokens,
-                                     bool is_byte_level, bool cuts) {
+                                     bool is_byte_level, int32_t size) {
   if (const JsonValue dropout = json["dropout"]; !dropout.IsNull()) {
     if (dropout.Get<double>("a number") != 0.0) dropout.Refuse("null or 0: ids that stay the same");
   }
@@ -156,9 +156,7 @@ std::unique_ptr<const Model> ReadBpe(const JsonValue& json, const ModelTokens& t
   }
   TokenMap ids(keys.size());
   for (const auto& [token, id] : keys) ids.Add(token, id);
-  auto model = std::make_unique<Bpe>(std::move(options), std::move(ids), merges);
-  if (cuts && !has_affix) model->AddShortcuts(keys);
-  return model;
+  return std::make_unique<Bpe>(std::move(options), std::move(ids), merges, size);
 }
 
 std::unique_ptr<const Model> ReadWordPiece(const JsonValue& json, const ModelTokens& tokens) {
@@ -175,7 +173,7 @@ std::unique_ptr<const Model> ReadWordPiece(const JsonValue& json, const ModelTok
   return std::make_unique<WordPiece>(std::move(options), std::move(ids), longest);
 }
 
-EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens,
+EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32_t size,
                          std::vector<AddedToken> added_tokens) {
   EncoderParts parts;
   try {
@@ -184,8 +182,7 @@ EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens,
     PreTokenizer pre_tokenizer = ReadPreTokenizer(json["pre_tokenizer"]);
     const std::string_view type = TypeOf(model);
     if (type == "BPE") {
-      parts.model =
-          ReadBpe(model, tokens, pre_tokenizer.is_byte_level, !pre_tokenizer.steps.empty());
+      parts.model = ReadBpe(model, tokens, pre_tokenizer.is_byte_level, size);
     } else if (type == "WordPiece") {
       parts.model = ReadWordPiece(model, tokens);
     } else {
@@ -232,8 +229,8 @@ std::shared_ptr<const TokenizerImpl> LoadJson(std::string_view json,
       decoder = SentencePieceDecoder(true);
       break;
   }
-  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), decoder,
-                                               ReadEncoder(file, tokens, std::move(added_tokens)));
+  EncoderParts encoder = ReadEncoder(file, tokens, vocabulary.size(), std::move(added_tokens));
+  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), decoder, std::move(encoder));
 }
 
 }  // namespace sluice::text

@@ -56,6 +56,7 @@ class Vocabulary {
 
   bool HasFirstPieces() const { return !first_pieces_.empty(); }
   const TokenEntry* pieces() const { return pieces_.data(); }
+  const char* arena() const { return arena_.data(); }
   const TokenEntry& Piece(int32_t id) const { return pieces_[static_cast<size_t>(id)]; }
   const TokenEntry& FirstPiece(int32_t id) const {
     return (HasFirstPieces() ? first_pieces_ : pieces_)[static_cast<size_t>(id)];
