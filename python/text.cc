@@ -204,6 +204,19 @@ void BindText(nb::module_& module) {
     >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
     >>> tokenizer.is_special(0)
     False)")
+      .def(
+          "stop_token_ids",
+          [](const Tokenizer& tokenizer, const std::vector<std::string>& stops) {
+            return tokenizer.StopTokenIds(stops);
+          },
+          nb::arg("stops"), R"(Of stop strings, those that are the text of an added token, as ids.
+
+A generation ends at such a token as well: its text may be skipped, and then no scanner sees it.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('''{"model": {"type": "BPE", "vocab": {"a": 0}},
+    ...     "added_tokens": [{"id": 1, "content": "<end>", "special": true}]}''')
+    >>> tokenizer.stop_token_ids(["a", "<end>"])
+    [1])")
       .def("__len__", &Tokenizer::size);
 
   nb::class_<Detokenizer>(module, "Detokenizer", kDetokenizerDoc)

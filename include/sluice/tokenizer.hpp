@@ -70,6 +70,10 @@ class Tokenizer {
   std::optional<int32_t> Id(std::string_view token) const;
   bool IsSpecial(int32_t id) const;
 
+  // Of these stop strings, those that are the text of an added token, as ids. A generation ends at
+  // such a token as well: its text may be skipped, and then no scanner sees it.
+  std::vector<int32_t> StopTokenIds(std::span<const std::string> stops) const;
+
   // Throws Error for text that is not UTF-8. Takes O(n log n) for n bytes of any text.
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 

@@ -99,6 +99,15 @@ bool Tokenizer::IsSpecial(int32_t id) const {
   return impl_->vocabulary().IsKnown(id) && impl_->vocabulary().Flags(id) & text::kSpecialToken;
 }
 
+std::vector<int32_t> Tokenizer::StopTokenIds(std::span<const std::string> stops) const {
+  std::vector<int32_t> ids;
+  for (const std::string& stop : stops) {
+    const int32_t id = impl_->Find(stop);
+    if (id >= 0 && impl_->vocabulary().Flags(id) & text::kAddedToken) ids.push_back(id);
+  }
+  return ids;
+}
+
 std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOptions& options) const {
   return impl_->encoder().Encode(text, options);
 }

@@ -42,6 +42,14 @@ TEST(TokenizerJson, KeepsIdsLiterally) {
   EXPECT_FALSE(tokenizer.IsSpecial(7));
 }
 
+// vllm and llama.cpp both missed such stops: skipped tokens have no text to find them in.
+TEST(TokenizerJson, StopsThatAreAddedTokensHaveIds) {
+  const Tokenizer tokenizer = Tokenizer::FromJson(
+      TokenizerJson({{"a"}, Special("<|end|>"), Added("<tool>")}, kByteLevelJson));
+  EXPECT_EQ(tokenizer.StopTokenIds(std::vector<std::string>{"<tool>", "a", "b", "<|end|>"}),
+            (std::vector<int32_t>{2, 1}));
+}
+
 TEST(TokenizerJson, RefusesTwoTokensOfOneId) {
   EXPECT_EQ(JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
                       R"("added_tokens":[{"id":0,"content":"<s>"}]})"),
