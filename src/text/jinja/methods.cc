@@ -14,8 +14,8 @@ namespace {
 
 using Call = std::function<Value(Run&, const Arguments&)>;
 
-Value Bound(std::string_view name, Call call) {
-  return Value::Of(Function{std::string(name), std::move(call)});
+Value Bound(std::string_view name, Call call, const Value& held = {}) {
+  return Value::Of(Function{std::string(name), std::move(call)}, held);
 }
 
 const std::string& StringArgument(const Run& run, const Arguments& arguments, size_t place,
@@ -203,57 +203,69 @@ Value StringMethod(const Value::String& held, std::string_view name) {
   return Value::Missing(name);
 }
 
-Value DictMethod(const std::shared_ptr<Dict>& held, std::string_view name) {
+Value DictMethod(const Value& of, const std::shared_ptr<Dict>& held, std::string_view name) {
   if (name == "items") {
-    return Bound(name, [held](Run& run, const Arguments&) {
-      List items;
-      for (const auto& [key, value] : held->members) {
-        run.Charge();
-        items.push_back(Value::Of(List{key, value}, true));
-      }
-      return Value::Of(std::move(items));
-    });
+    return Bound(
+        name,
+        [held](Run& run, const Arguments&) {
+          List items;
+          for (const auto& [key, value] : held->members) {
+            run.Charge();
+            items.push_back(Value::Of(List{key, value}, true));
+          }
+          return Value::Of(std::move(items));
+        },
+        of);
   }
   if (name == "keys" || name == "values") {
     const bool is_keys = name == "keys";
-    return Bound(name, [held, is_keys](Run& run, const Arguments&) {
-      List items;
-      for (const auto& [key, value] : held->members) {
-        run.Charge();
-        items.push_back(is_keys ? key : value);
-      }
-      return Value::Of(std::move(items));
-    });
+    return Bound(
+        name,
+        [held, is_keys](Run& run, const Arguments&) {
+          List items;
+          for (const auto& [key, value] : held->members) {
+            run.Charge();
+            items.push_back(is_keys ? key : value);
+          }
+          return Value::Of(std::move(items));
+        },
+        of);
   }
   if (name == "get") {
-    return Bound(name, [held](Run& run, const Arguments& arguments) {
-      const Value* key = arguments.Get(0, "key");
-      if (key == nullptr) run.Refuse("get without a key", "a key");
-      run.Charge(held->members.size());
-      const Value* found = held->Find(*key);
-      if (found != nullptr) return *found;
-      const Value* otherwise = arguments.Get(1, "default");
-      return otherwise == nullptr ? Value() : *otherwise;
-    });
+    return Bound(
+        name,
+        [held](Run& run, const Arguments& arguments) {
+          const Value* key = arguments.Get(0, "key");
+          if (key == nullptr) run.Refuse("get without a key", "a key");
+          run.Charge(held->members.size());
+          const Value* found = held->Find(*key);
+          if (found != nullptr) return *found;
+          const Value* otherwise = arguments.Get(1, "default");
+          return otherwise == nullptr ? Value() : *otherwise;
+        },
+        of);
   }
   return Value::Missing(name);
 }
 
-Value ListMethod(const std::shared_ptr<List>& held, std::string_view name) {
+Value ListMethod(const Value& of, const std::shared_ptr<List>& held, std::string_view name) {
   if (name == "index" || name == "count") {
     const bool counts = name == "count";
-    return Bound(name, [held, counts](Run& run, const Arguments& arguments) {
-      const Value* item = arguments.Get(0, "value");
-      if (item == nullptr) run.Refuse("no value", "a value");
-      run.Charge(held->size());
-      if (counts) {
-        return Value::Of(static_cast<int64_t>(std::count(held->begin(), held->end(), *item)));
-      }
-      const auto found = std::find(held->begin(), held->end(), *item);
-      if (found == held->end())
-        run.Refuse("index of what the list does not have", "one of its items");
-      return Value::Of(static_cast<int64_t>(found - held->begin()));
-    });
+    return Bound(
+        name,
+        [held, counts](Run& run, const Arguments& arguments) {
+          const Value* item = arguments.Get(0, "value");
+          if (item == nullptr) run.Refuse("no value", "a value");
+          run.Charge(held->size());
+          if (counts) {
+            return Value::Of(static_cast<int64_t>(std::count(held->begin(), held->end(), *item)));
+          }
+          const auto found = std::find(held->begin(), held->end(), *item);
+          if (found == held->end())
+            run.Refuse("index of what the list does not have", "one of its items");
+          return Value::Of(static_cast<int64_t>(found - held->begin()));
+        },
+        of);
   }
   return Value::Missing(name);
 }
@@ -309,9 +321,10 @@ Value StrftimeNow(Run& run, const Arguments& arguments) {
 Value Run::Method(const Value& value, std::string_view name) {
   if (const auto* text = value.As<Value::String>()) return StringMethod(*text, name);
   if (const auto* mapping = value.As<Value::Mapping>()) {
-    return mapping->is_namespace ? Value::Missing(name) : DictMethod(mapping->members, name);
+    return mapping->is_namespace ? Value::Missing(name) : DictMethod(value, mapping->members, name);
   }
-  if (const auto* sequence = value.As<Value::Sequence>()) return ListMethod(sequence->items, name);
+  if (const auto* sequence = value.As<Value::Sequence>())
+    return ListMethod(value, sequence->items, name);
   return Value::Missing(name);
 }
 

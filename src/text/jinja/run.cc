@@ -232,6 +232,7 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
   if (mapping == nullptr || !mapping->is_namespace) {
     Refuse("an assignment to a member of \"" + statement.text + "\"", "a namespace");
   }
+  if (value.HoldsNamespace()) Refuse("a namespace in a namespace", "another value");
   mapping->members->Set(Value::Of(statement.names[0]), value);
 }
 

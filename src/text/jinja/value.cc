@@ -175,6 +175,36 @@ const Value* Arguments::Get(size_t place, std::string_view name) const {
   return nullptr;
 }
 
+void Value::Holds(const Value& other) {
+  depth_ = std::max<uint16_t>(depth_, static_cast<uint16_t>(other.depth_ + 1));
+  holds_namespace_ = holds_namespace_ || other.holds_namespace_;
+  if (depth_ > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+}
+
+Value Value::Of(List items, bool is_tuple) {
+  Value made(Data(Sequence{nullptr, is_tuple}));
+  for (const Value& item : items) made.Holds(item);
+  std::get<Sequence>(made.data_).items = std::make_shared<List>(std::move(items));
+  return made;
+}
+
+Value Value::Of(Dict members, bool is_namespace) {
+  Value made(Data(Mapping{nullptr, is_namespace}));
+  made.holds_namespace_ = is_namespace;
+  for (const auto& [key, value] : members.members) {
+    made.Holds(key);
+    made.Holds(value);
+  }
+  std::get<Mapping>(made.data_).members = std::make_shared<Dict>(std::move(members));
+  return made;
+}
+
+Value Value::Of(Function function, const Value& held) {
+  Value made(Data(std::make_shared<const Function>(std::move(function))));
+  made.Holds(held);
+  return made;
+}
+
 int64_t Value::Integer() const {
   if (const bool* flag = As<bool>()) return *flag ? 1 : 0;
   return *As<int64_t>();

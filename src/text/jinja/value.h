@@ -68,15 +68,11 @@ class Value {
   static Value Of(std::string value) {
     return Value(Data(std::make_shared<const std::string>(std::move(value))));
   }
-  static Value Of(List items, bool is_tuple = false) {
-    return Value(Data(Sequence{std::make_shared<List>(std::move(items)), is_tuple}));
-  }
-  static Value Of(Dict members, bool is_namespace = false) {
-    return Value(Data(Mapping{std::make_shared<Dict>(std::move(members)), is_namespace}));
-  }
-  static Value Of(Function function) {
-    return Value(Data(std::make_shared<const Function>(std::move(function))));
-  }
+  // These hold other values; throws when they are nested too deeply to be taken apart again.
+  static Value Of(List items, bool is_tuple = false);
+  static Value Of(Dict members, bool is_namespace = false);
+  // A function that keeps `held`, whose method it is.
+  static Value Of(Function function, const Value& held = {});
 
   template <typename T>
   const T* As() const {
@@ -106,8 +102,15 @@ class Value {
   bool IsTrue() const;
   std::string_view TypeName() const;  // as Python says it
 
+  // Whether a namespace is in it: one in another could make a circle.
+  bool HoldsNamespace() const { return holds_namespace_; }
+
  private:
+  void Holds(const Value& other);
+
   Data data_;
+  bool holds_namespace_ = false;
+  uint16_t depth_ = 0;  // of the values that it holds
 };
 
 bool operator==(const Value& a, const Value& b);
