@@ -55,6 +55,9 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	@if $(PYTHON) -c 'import sluice, numpy' 2>/dev/null; then \
 	  $(PYTHON) -B bench/python_overhead.py --output $(RESULTS)/python-overhead.json; \
 	else echo "bench: $(PYTHON) has no sluice, so calls from it are left out; pip install ." >&2; fi
+	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null; then \
+	  $(PYTHON) -B bench/text_peers.py build/release/sluice --json $(RESULTS)/text-cpu.json; \
+	else echo "bench: $(PYTHON) has no tokenizers, so text is left out; pip install tokenizers" >&2; fi
 	@$(MAKE) --no-print-directory plots
 
 plots: ## draw docs/img/ from bench/results/

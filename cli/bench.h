@@ -78,4 +78,15 @@ struct BenchRowsOptions {
 };
 void RunBenchRows(const BenchRowsOptions& options, std::ostream& out);
 
+#ifdef SLUICE_HAS_TEXT
+// sluice bench detok: detokenising, stops, encoding and loading.
+struct BenchDetokOptions {
+  std::string tokenizer_path;
+  std::string text_path;
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchDetok(const BenchDetokOptions& options, std::ostream& out, const Terminal& terminal);
+#endif
+
 }  // namespace sluice::cli

@@ -139,6 +139,18 @@ void AddRows(CLI::App& bench, std::function<void()>& action) {
   command->add_flag("--quick", options->is_quick, "a few rows of each kind");
 }
 
+#ifdef SLUICE_HAS_TEXT
+void AddDetok(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchDetokOptions>(
+      bench, "detok", "detokenising, stop strings, encoding and loading, on one core", action,
+      [](const BenchDetokOptions& o) { RunBenchDetok(o, std::cout, Terminal::Detect()); });
+  command->add_option("TOKENIZER", options->tokenizer_path, "a tokenizer.json")->required();
+  command->add_option("TEXT", options->text_path, "what is encoded and decoded")->required();
+  AddJsonFile(*command, options->json_path);
+  command->add_flag("--quick", options->is_quick, "a run of seconds, whose figures mean nothing");
+}
+#endif
+
 }  // namespace
 
 void AddBench(CLI::App& app, std::function<void()>& action) {
@@ -151,6 +163,9 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddPipeline(*bench, action);
   AddTune(*bench, action);
   AddRows(*bench, action);
+#ifdef SLUICE_HAS_TEXT
+  AddDetok(*bench, action);
+#endif
 }
 
 }  // namespace sluice::cli

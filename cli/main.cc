@@ -16,6 +16,9 @@
 #include "cli/inspect_row.h"
 #include "cli/param_flags.h"
 #include "cli/params_table.h"
+#ifdef SLUICE_HAS_TEXT
+#include "cli/text_commands.h"
+#endif
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
 
@@ -140,6 +143,9 @@ int Run(int argc, char** argv) {
     action = [&explain] { sluice::cli::RunExplain(explain, std::cout, Terminal::Detect()); };
   });
   sluice::cli::AddBench(app, action);
+#ifdef SLUICE_HAS_TEXT
+  sluice::cli::AddTextCommands(app, action);
+#endif
   AddCompletion(app, action, shell);
 
   try {

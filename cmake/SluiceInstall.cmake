@@ -9,7 +9,13 @@ set(cuda_targets)
 if(SLUICE_CUDA)
   set(cuda_targets sluice_cuda)
 endif()
-install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} EXPORT SluiceTargets
+set(text_targets)
+set(SLUICE_TEXT OFF)
+if(TARGET sluice_text)
+  set(text_targets sluice_text)
+  set(SLUICE_TEXT ON)
+endif()
+install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} ${text_targets} EXPORT SluiceTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

@@ -86,16 +86,16 @@ function(sluice_add_header_tests)
   endforeach()
 endfunction()
 
-# sluice_add_fuzz_test(NAME name SOURCES file...)
+# sluice_add_fuzz_test(NAME name SOURCES file... [LIBRARIES target...])
 #
 # A libFuzzer target and a ctest test, labelled `fuzz`, that runs it for ten seconds. Seeds are read
 # from corpus/<name> beside the list; what the fuzzer finds worth keeping goes to the build folder.
 function(sluice_add_fuzz_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBRARIES")
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
-  target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics)
+  target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics ${arg_LIBRARIES})
 
   set(found ${CMAKE_CURRENT_BINARY_DIR}/corpus/${arg_NAME})
   set(seeds ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME})

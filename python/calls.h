@@ -14,5 +14,6 @@ void BindExplain(nanobind::module_& module);
 void BindSampler(nanobind::module_& module);
 void BindDeviceFields(nanobind::module_& module);
 void BindCuda(nanobind::module_& module);
+void BindText(nanobind::module_& module);
 
 }  // namespace sluice::python

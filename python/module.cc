@@ -26,4 +26,7 @@ NB_MODULE(_sluice, module) {
   BindExplain(module);
   BindDeviceFields(module);
   BindCuda(module);
+#ifdef SLUICE_HAS_TEXT
+  BindText(module);
+#endif
 }

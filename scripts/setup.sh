@@ -16,11 +16,13 @@ packages_of() {
       echo "ninja-build         build system"
       echo "libhwy-dev          vectors of the CPU backend"
       echo "libcli11-dev        command line of the program sluice"
-      echo "libsimdjson-dev     parameters as JSON"
+      echo "libsimdjson-dev     parameters as JSON, tokenizer.json"
+      echo "libpcre2-dev        patterns of tokenizers"
+      echo "libutf8proc-dev     Unicode of tokenizers"
+      echo "pkg-config          finds the last two"
       ;;
     test)
       echo "libgtest-dev        unit tests"
-      echo "pkg-config          test of the installed package"
       echo "python3             test of the include rules"
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
@@ -87,9 +89,11 @@ install_packages() {
 # The wheels are kept: the test of the package installs them into an environment of its own. Without
 # a network this says so and goes on, and the tests of the package are skipped.
 python_environment() {
-  local packages=(nanobind scikit-build-core numpy pytest ml_dtypes)
+  local packages=(nanobind scikit-build-core numpy pytest ml_dtypes jinja2)
+  # The peer of the tests of text; what it depends on is for downloads of models only.
+  local alone=(tokenizers)
   local venv=build/python-venv wheels=build/python-wheels
-  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest' 2>/dev/null &&
+  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest, jinja2' 2>/dev/null &&
     [[ -d "$wheels" ]]; then
     return 0
   fi
@@ -98,6 +102,7 @@ python_environment() {
     rm -rf "$venv" "$wheels" &&
       python3 -m venv "$venv" &&
       "$venv/bin/pip" download -q --only-binary :all: -d "$wheels.part" "${packages[@]}" &&
+      "$venv/bin/pip" download -q --no-deps --only-binary :all: -d "$wheels.part" "${alone[@]}" &&
       "$venv/bin/pip" install -q --no-index --find-links "$wheels.part" "${packages[@]}" &&
       mv "$wheels.part" "$wheels"
   } </dev/null >&2 || say "no Python environment, so the tests of the Python package are skipped"

@@ -81,6 +81,12 @@ __all__ = [
     "verify",
 ]
 
+# Without the libraries that text needs, the package has no text.
+if hasattr(_sluice, "Tokenizer"):
+    from sluice._sluice import ChatTemplate, Detokenizer, StopScanner, Tokenizer
+
+    __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "Tokenizer"]
+
 __version__: str = _sluice.build()["version"]
 
 

@@ -56,7 +56,9 @@ def build(root, work):
     wheels = sorted((work / "dist").glob("*.whl"))
     assert len(wheels) == 1, wheels
     must(work / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--find-links",
-         downloads, wheels[0], "pytest", "ml_dtypes", cwd=work)
+         downloads, wheels[0], "pytest", "ml_dtypes", "jinja2", cwd=work)
+    must(work / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--no-deps",
+         "--find-links", downloads, "tokenizers", cwd=work)
 
 
 def main():

@@ -1,0 +1,79 @@
+"""Hugging Face tokenizers beside Sluice, on one vocabulary and corpus that are made up here.
+
+    python3 text_peers.py SLUICE [--json FILE]    SLUICE is the command
+
+Trains a tokenizer in the style of Llama 3 with 60,000 tokens, times `tokenizers` (DecodeStream and
+encode, one thread, called from Python, as serving systems call them) and `sluice bench detok`, and
+prints the ratios.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "fixtures"))
+
+import make_tokenizers  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
+from tokenizers.decoders import DecodeStream  # noqa: E402
+
+
+def median_ns(units, call, runs=5):
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - start)
+    return statistics.median(times) / units
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("sluice")
+    arguments.add_argument("--json")
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path, text_path, rows_path = (os.path.join(folder, n) for n in ("t.json", "t.txt", "r.json"))
+        made = make_tokenizers.train("llama3", 60_000, make_tokenizers.corpus(10, 1_200_000, 60_000))
+        made.save(path, pretty=False)
+        text = "\n".join(make_tokenizers.corpus(11, 1_000_000, 60_000))
+        Path(text_path).write_text(text, encoding="utf-8")
+        tokenizer = Tokenizer.from_file(path)
+        ids = tokenizer.encode(text, add_special_tokens=False).ids[:100_000]
+
+        def decode():
+            stream = DecodeStream(skip_special_tokens=True)
+            for id in ids:
+                stream.step(tokenizer, id)
+
+        peers = {
+            "load": median_ns(os.path.getsize(path), lambda: Tokenizer.from_file(path)),
+            "encode": median_ns(len(text.encode()), lambda: tokenizer.encode(text), runs=3),
+            "detokenise": median_ns(len(ids), decode, runs=3),
+        }
+        subprocess.run([options.sluice, "bench", "detok", path, text_path, "--json", rows_path],
+                       check=True, stdout=subprocess.DEVNULL)
+        result = json.loads(Path(rows_path).read_text(encoding="utf-8"))
+    rows = []
+    for row in result["rows"]:
+        rows.append(row)
+        if row["task"] in peers:
+            rows.append({**row, "peer": "tokenizers", "peer_ns": peers[row["task"]]})
+    result["rows"] = rows
+    for row in rows:
+        if "peer" in row:
+            print(f"{row['task']:12} {row['n']:8}  {row['ns']:8.2f} ns  {row['peer']}: "
+                  f"{row['peer_ns']:8.1f} ns  x{row['peer_ns'] / row['ns']:.1f}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

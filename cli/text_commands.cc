@@ -1,0 +1,120 @@
+#include "cli/text_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <iostream>
+#include <memory>
+
+#include "cli/file.h"
+#include "cli/text.h"
+#include "json/writer.h"
+#include "sluice/detokenizer.hpp"
+#include "sluice/error.hpp"
+
+namespace sluice::cli {
+namespace {
+
+Tokenizer Load(const std::string& path, const std::string& decoder) {
+  return Tokenizer::FromFile(path, {.decoder = TokenDecoderByName(decoder)});
+}
+
+// Whole numbers with anything but letters between them: a list of a program, a line of JSON.
+std::vector<int32_t> IdsOf(std::string_view text) {
+  std::vector<int32_t> ids;
+  const char* const last = text.data() + text.size();
+  for (const char* at = text.data(); at != last;) {
+    if (std::string_view(" \t\r\n,[]").find(*at) != std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(at, last, id);
+    if (error != std::errc()) {
+      const std::string_view rest(at, static_cast<size_t>(last - at));
+      const std::string word(rest.substr(0, rest.find_first_of(" \t\r\n,[]")).substr(0, 40));
+      throw Error(ErrorCode::kInvalidValue, "ids", Quoted(word),
+                  "whole numbers with spaces or commas between them");
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+void AddCommon(CLI::App& command, std::string& tokenizer, std::string& input, std::string& decoder,
+               bool& as_json) {
+  command.add_option("TOKENIZER", tokenizer, "tokenizer.json, tokenizer.model or *.tiktoken")
+      ->required();
+  command.add_option("--input", input, "read this file, not standard input")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command
+      .add_option("--decoder", decoder, "auto, bytelevel or spm: for a file that is wrong about it")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "bytelevel", "spm"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command.add_flag("--json", as_json, "write one JSON object");
+}
+
+}  // namespace
+
+void RunTokenize(const TokenizeOptions& options, std::ostream& out) {
+  const Tokenizer tokenizer = Load(options.tokenizer_path, options.decoder);
+  const std::vector<int32_t> ids =
+      tokenizer.Encode(ReadTextFile("input", options.input_path),
+                       {options.adds_special_tokens, options.parses_special_tokens});
+  if (!options.as_json) {
+    for (size_t i = 0; i < ids.size(); ++i) out << (i == 0 ? "" : " ") << ids[i];
+    out << '\n';
+    return;
+  }
+  JsonWriter json(out);
+  json.Object([&] {
+    json.Key("ids").Array([&] {
+      for (const int32_t id : ids) json.Value(int64_t{id});
+    });
+  });
+  out << '\n';
+}
+
+void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
+  const Tokenizer tokenizer = Load(options.tokenizer_path, options.decoder);
+  const std::vector<int32_t> ids = IdsOf(ReadTextFile("input", options.input_path));
+  Detokenizer detokenizer(tokenizer, {.skip_special_tokens = !options.shows_special_tokens});
+  std::string text;
+  detokenizer.Step(ids, text);
+  detokenizer.Finish(text);
+  if (!options.as_json) {
+    out << text;
+    return;
+  }
+  JsonWriter json(out);
+  json.Object([&] {
+    json.Key("text").Value(text);
+    json.Key("unknown_ids").Value(detokenizer.unknown_ids());
+  });
+  out << '\n';
+}
+
+void AddTextCommands(CLI::App& app, std::function<void()>& action) {
+  CLI::App* const tokenize = app.add_subcommand("tokenize", "text to token ids");
+  const auto to_ids = std::make_shared<TokenizeOptions>();
+  AddCommon(*tokenize, to_ids->tokenizer_path, to_ids->input_path, to_ids->decoder,
+            to_ids->as_json);
+  tokenize->add_flag("!--no-special-tokens", to_ids->adds_special_tokens,
+                     "put nothing around the text");
+  tokenize->add_flag("--parse-special-tokens", to_ids->parses_special_tokens,
+                     "special tokens that the text spells out are tokens");
+  tokenize->callback([&action, to_ids] { action = [to_ids] { RunTokenize(*to_ids, std::cout); }; });
+
+  CLI::App* const detokenize = app.add_subcommand("detokenize", "token ids to text");
+  const auto to_text = std::make_shared<DetokenizeOptions>();
+  AddCommon(*detokenize, to_text->tokenizer_path, to_text->input_path, to_text->decoder,
+            to_text->as_json);
+  detokenize->add_flag("--show-special-tokens", to_text->shows_special_tokens,
+                       "write special tokens as well");
+  detokenize->callback(
+      [&action, to_text] { action = [to_text] { RunDetokenize(*to_text, std::cout); }; });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,126 @@
+// Stop strings over visible text: one automaton for all of them, and no byte held back that cannot
+// be the beginning of one.
+//
+// The stop that ends first wins, of those that end together the longest. What comes out depends on
+// the text alone, not on how it was cut into tokens or steps; it never contains a stop (unless
+// asked to), and is never taken back. Linear time.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace sluice {
+
+struct StopLimits {
+  size_t max_stops = 16;
+  size_t max_bytes = 1024;  // of one stop
+  size_t max_total_bytes = 4096;
+};
+
+// A list of stops, compiled. Immutable: one serves any number of requests.
+class StopList {
+ public:
+  StopList() : StopList(std::span<const std::string>()) {}  // no stops
+  // Throws Error for an empty stop, one that is not UTF-8, too many, or too long ones.
+  explicit StopList(std::span<const std::string> stops, const StopLimits& limits = {});
+
+  std::span<const std::string> stops() const { return stops_; }
+  bool IsEmpty() const { return stops_.empty(); }
+  size_t longest() const { return longest_; }
+
+ private:
+  friend class StopScanner;
+  struct Edge {
+    uint8_t byte;
+    uint16_t target;
+  };
+  struct Node {
+    uint16_t first_edge = 0;
+    uint16_t edges = 0;
+    uint16_t fail = 0;        // the longest proper suffix that is a node
+    uint16_t depth = 0;       // bytes from the root
+    uint16_t hold = 0;        // its longest suffix that a stop may continue
+    int16_t match = -1;       // the longest stop that ends here
+    uint32_t text_begin = 0;  // its bytes are depth ones of text_ from here
+  };
+
+  uint16_t Next(uint16_t node, uint8_t byte) const;
+
+  std::vector<std::string> stops_;
+  std::string text_;  // the stops, one after the other
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+  std::vector<uint16_t> root_;  // by byte
+  size_t longest_ = 0;
+};
+
+// Keeps the lists used last. Safe to use from many threads.
+class StopListCache {
+ public:
+  explicit StopListCache(size_t capacity = 256) : capacity_(capacity) {}
+  std::shared_ptr<const StopList> Get(std::span<const std::string> stops,
+                                      const StopLimits& limits = {});
+
+ private:
+  using Entry = std::pair<std::string, std::shared_ptr<const StopList>>;
+  std::mutex mutex_;
+  size_t capacity_;
+  std::list<Entry> entries_;  // the last used one first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
+};
+
+struct StopOptions {
+  bool include_stop = false;  // the text ends behind the stop, not before it
+  int64_t min_tokens = 0;     // a stop that ends in one of the first so many tokens is text
+};
+
+struct StopResult {
+  int32_t stop = -1;  // its place in the list, or -1
+  // Tokens so far, up to and with the one that ended the stop.
+  int64_t tokens = 0;
+  // Of these, whose text is out to its last byte; with a stop, all. What is told about a token (a
+  // log-probability, say) goes out with it.
+  int64_t released_tokens = 0;
+};
+
+class StopScanner {
+ public:
+  explicit StopScanner(std::shared_ptr<const StopList> stops, const StopOptions& options = {});
+
+  // Takes the text of the next tokens, ends[i] bytes of it up to and with token i, as Detokenizer
+  // gives them, and appends to `released` what is free of stops. After a stop, nothing comes out.
+  // Takes no memory but for `released`.
+  StopResult Step(std::string_view text, std::span<const size_t> ends, std::string& released);
+
+  // For an end without a stop: appends what was held back, with `rest`, the text of no token.
+  // A stop may still end in the rest.
+  StopResult Finish(std::string_view rest, std::string& released);
+
+  size_t held_bytes() const;
+  const StopList& stops() const { return *stops_; }
+
+ private:
+  struct HeldTokens {
+    int64_t end;  // of their text, in bytes since the start
+    int64_t count;
+  };
+
+  void ReleaseTokens(int64_t bytes);
+  void HoldToken(int64_t end);
+
+  std::shared_ptr<const StopList> stops_;
+  StopOptions options_;
+  uint16_t node_ = 0;
+  int64_t scanned_ = 0;  // bytes
+  StopResult result_;
+  std::vector<HeldTokens> held_tokens_;  // with a free place for every byte that may be held
+};
+
+}  // namespace sluice

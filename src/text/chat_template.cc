@@ -1,0 +1,88 @@
+#include "sluice/chat_template.hpp"
+
+#include <utility>
+
+#include "text/jinja/parser.h"
+#include "text/jinja/run.h"
+#include "text/json_value.h"
+
+namespace sluice {
+namespace text::jinja {
+
+class Template {
+ public:
+  explicit Template(Block block) : block_(std::move(block)) {}
+  const Block& block() const { return block_; }
+
+ private:
+  Block block_;
+};
+
+}  // namespace text::jinja
+
+namespace {
+
+using text::jinja::Dict;
+using text::jinja::List;
+using text::jinja::Value;
+
+Value ValueOf(simdjson::dom::element json, int32_t depth, int32_t max_depth) {
+  using Type = simdjson::dom::element_type;
+  if (depth > max_depth) {
+    ThrowInvalid("variables", "deeper nesting", "at most " + std::to_string(max_depth) + " levels");
+  }
+  switch (json.type()) {
+    case Type::ARRAY: {
+      List items;
+      for (const auto item : simdjson::dom::array(json)) {
+        items.push_back(ValueOf(item, depth + 1, max_depth));
+      }
+      return Value::Of(std::move(items));
+    }
+    case Type::OBJECT: {
+      Dict members;
+      for (const auto member : simdjson::dom::object(json)) {
+        members.members.emplace_back(Value::Of(std::string(member.key)),
+                                     ValueOf(member.value, depth + 1, max_depth));
+      }
+      return Value::Of(std::move(members));
+    }
+    case Type::INT64:
+      return Value::Of(int64_t(json));
+    case Type::UINT64:  // more than 2^63
+    case Type::DOUBLE:
+      return Value::Of(double(json));
+    case Type::STRING:
+      return Value::Of(std::string(std::string_view(json)));
+    case Type::BOOL:
+      return Value::Of(bool(json));
+    case Type::NULL_VALUE:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, const ChatTemplateLimits& limits)
+    : limits_(limits) {
+  CheckInRange("limits.max_depth", limits.max_depth, 1, 500);
+  CheckInRange("template.size()", static_cast<int64_t>(source.size()), 0,
+               static_cast<int64_t>(limits.max_template_bytes));
+  template_ =
+      std::make_shared<const text::jinja::Template>(text::jinja::Parse(source, limits.max_depth));
+}
+
+std::string ChatTemplate::Render(std::string_view variables, int64_t seconds) const {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (const auto error = parser.parse(variables.data(), variables.size()).get(root)) {
+    ThrowInvalid("variables", std::string("malformed (") + simdjson::error_message(error) + ")",
+                 "one JSON object in UTF-8");
+  }
+  if (!root.is_object()) ThrowInvalid("variables", "no object", "one JSON object in UTF-8");
+  text::jinja::Run run(limits_, seconds);
+  return run.Render(template_->block(), ValueOf(root, 0, limits_.max_depth));
+}
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+// A template as a tree.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/value.h"
+
+namespace sluice::text::jinja {
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<const Expression>;
+
+struct Expression {
+  enum class Kind : uint8_t {
+    kConstant,
+    kName,
+    kList,       // items
+    kTuple,      // items
+    kDict,       // items: keys and values in turns
+    kAttribute,  // items[0].text
+    kItem,       // items[0][items[1]]
+    kSlice,      // items[0][items[1]:items[2]:items[3]], those that are there
+    kCall,       // items[0](...)
+    kFilter,     // items[0]|text(...)
+    kTest,       // items[0] is text(...)
+    kNot,
+    kUnary,    // text
+    kBinary,   // text: + - * / // % ** ~
+    kCompare,  // items, and between them texts: == != < > <= >= in notin
+    kAnd,
+    kOr,
+    kIf,  // items[0] if items[1] else items[2], which may be missing
+  };
+  Kind kind;
+  int32_t line = 0;
+  std::string text = {};
+  Value value = {};
+  std::vector<ExpressionPtr> items = {};
+  std::vector<std::string> texts = {};
+  // Of a call, a filter or a test.
+  std::vector<ExpressionPtr> arguments = {};
+  std::vector<std::pair<std::string, ExpressionPtr>> named = {};
+};
+
+struct Statement;
+using Block = std::vector<std::unique_ptr<const Statement>>;
+
+struct Statement {
+  enum class Kind : uint8_t {
+    kText,
+    kPrint,
+    kFor,  // names in expression if condition: body, else orelse
+    kIf,   // of conditions the first that is true: its bodies, else orelse
+    kSet,  // names = expression, or text.names[0] = expression of a namespace
+    kSetBlock,
+    kMacro,   // text(names = defaults): body
+    kWith,    // names = values: body
+    kFilter,  // the text of body through expression
+    kBody,
+    kBreak,
+    kContinue,
+  };
+  Kind kind;
+  int32_t line = 0;
+  std::string text = {};
+  std::vector<std::string> names = {};
+  ExpressionPtr expression = {};
+  ExpressionPtr condition = {};
+  std::vector<ExpressionPtr> values = {};  // conditions, defaults (null: none) or values
+  std::vector<Block> bodies = {};
+  Block body = {};
+  Block orelse = {};
+};
+
+}  // namespace sluice::text::jinja

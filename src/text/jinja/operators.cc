@@ -1,0 +1,216 @@
+// What operators, subscripts and loops do with values.
+#include <algorithm>
+#include <cmath>
+
+#include "support/check.h"
+#include "text/jinja/run.h"
+#include "text/utf8.h"
+
+namespace sluice::text::jinja {
+namespace {
+
+std::string Names(const Value& left, const Value& right) {
+  return std::string(left.TypeName()).append(" and ").append(right.TypeName());
+}
+
+int64_t FloorDivide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+Value Repeated(Run& run, const Value& of, int64_t count) {
+  count = std::max<int64_t>(count, 0);
+  if (const std::string* text = of.AsString()) {
+    const auto total = static_cast<double>(text->size()) * static_cast<double>(count);
+    run.Charge(static_cast<size_t>(std::min(total, 1e18)));
+    std::string made;
+    for (int64_t i = 0; i < (text->empty() ? 0 : count); ++i) made.append(*text);
+    return Value::Of(std::move(made));
+  }
+  List made;
+  for (int64_t i = 0; i < (of.AsList()->empty() ? 0 : count); ++i) {
+    for (const Value& item : *of.AsList()) {
+      run.Charge();
+      made.push_back(item);
+    }
+  }
+  return Value::Of(std::move(made), of.As<Value::Sequence>()->is_tuple);
+}
+
+// Of whole numbers; false when the result needs more than 64 bits, or is no whole number.
+bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
+  if (name == "+") return !__builtin_add_overflow(a, b, result);
+  if (name == "-") return !__builtin_sub_overflow(a, b, result);
+  if (name == "*") return !__builtin_mul_overflow(a, b, result);
+  if (name == "//" || name == "%") {
+    if (a == INT64_MIN && b == -1) return false;
+    const int64_t quotient = FloorDivide(a, b);
+    *result = name == "//" ? quotient : a - quotient * b;
+    return true;
+  }
+  if (name == "**" && b >= 0) {
+    int64_t power = 1;
+    for (int64_t i = 0; i < b && power != 0 && !(power == 1 && i > 0); ++i) {
+      if (__builtin_mul_overflow(power, a, &power)) return false;
+      if (power == -1 && i > 0) break;
+    }
+    if (a == -1) power = b % 2 == 0 ? 1 : -1;
+    *result = power;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Value Run::Binary(std::string_view name, const Value& left, const Value& right) {
+  if (name == "~") return Made(ToText(left) + ToText(right));
+  if (left.IsNumber() && right.IsNumber()) {
+    const bool divides = name == "/" || name == "//" || name == "%";
+    if (divides && right.Real() == 0.0) Refuse("a division by 0", "another number");
+    if (left.IsInteger() && right.IsInteger() && name != "/") {
+      int64_t result = 0;
+      if (Whole(name, left.Integer(), right.Integer(), &result)) return Value::Of(result);
+      if (name != "**" || right.Integer() >= 0) Refuse("a larger number", "64 bits");
+    }
+    const double a = left.Real();
+    const double b = right.Real();
+    if (name == "+") return Value::Of(a + b);
+    if (name == "-") return Value::Of(a - b);
+    if (name == "*") return Value::Of(a * b);
+    if (name == "/") return Value::Of(a / b);
+    if (name == "//") return Value::Of(std::floor(a / b));
+    if (name == "%") return Value::Of(a - b * std::floor(a / b));
+    return Value::Of(std::pow(a, b));
+  }
+  if (name == "+") {
+    if (left.AsString() != nullptr && right.AsString() != nullptr) {
+      return Made(*left.AsString() + *right.AsString());
+    }
+    if (left.AsList() != nullptr && right.AsList() != nullptr) {
+      List made = *left.AsList();
+      made.insert(made.end(), right.AsList()->begin(), right.AsList()->end());
+      Charge(made.size() * 16);
+      return Value::Of(std::move(made), left.As<Value::Sequence>()->is_tuple);
+    }
+  }
+  const auto repeats = [](const Value& value) {
+    return value.AsString() != nullptr || value.AsList() != nullptr;
+  };
+  if (name == "*" && repeats(left) && right.IsInteger()) {
+    return Repeated(*this, left, right.Integer());
+  }
+  if (name == "*" && repeats(right) && left.IsInteger()) {
+    return Repeated(*this, right, left.Integer());
+  }
+  if (const auto* missing = left.As<Undefined>()) {
+    Refuse("\"" + missing->name + "\", which is not defined", "a value");
+  }
+  if (const auto* missing = right.As<Undefined>()) {
+    Refuse("\"" + missing->name + "\", which is not defined", "a value");
+  }
+  Refuse(std::string(name).append(" of ").append(Names(left, right)), "values that have it");
+}
+
+bool IsLess(const Run& run, const Value& a, const Value& b) {
+  if (a.IsNumber() && b.IsNumber()) {
+    if (a.IsInteger() && b.IsInteger()) return a.Integer() < b.Integer();
+    return a.Real() < b.Real();
+  }
+  if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() < *b.AsString();
+  if (a.AsList() != nullptr && b.AsList() != nullptr) {
+    return std::lexicographical_compare(
+        a.AsList()->begin(), a.AsList()->end(), b.AsList()->begin(), b.AsList()->end(),
+        [&](const Value& x, const Value& y) { return !(x == y) && IsLess(run, x, y); });
+  }
+  run.Refuse("an order of " + Names(a, b), "numbers, or strings");
+}
+
+bool Run::Compare(std::string_view name, const Value& left, const Value& right) {
+  if (name == "==") return left == right;
+  if (name == "!=") return !(left == right);
+  if (name == "<") return IsLess(*this, left, right);
+  if (name == ">") return IsLess(*this, right, left);
+  if (name == "<=") return left == right || IsLess(*this, left, right);
+  if (name == ">=") return left == right || IsLess(*this, right, left);
+  bool is_in = false;
+  if (const std::string* text = right.AsString()) {
+    if (left.AsString() == nullptr) Refuse("in of " + Names(left, right), "a string");
+    Charge(text->size());
+    is_in = text->find(*left.AsString()) != std::string::npos;
+  } else if (const List* list = right.AsList()) {
+    Charge(list->size());
+    is_in = std::find(list->begin(), list->end(), left) != list->end();
+  } else if (const Dict* dict = right.AsDict()) {
+    Charge(dict->members.size());
+    is_in = dict->Find(left) != nullptr;
+  } else if (!right.IsUndefined()) {
+    Refuse("in of " + Names(left, right), "a list, a dict or a string");
+  }
+  return is_in == (name == "in");
+}
+
+int64_t PlaceOf(int64_t index, size_t size) {
+  const auto count = static_cast<int64_t>(size);
+  if (index < 0) index += count;
+  return index < 0 || index >= count ? -1 : index;
+}
+
+Value Run::Item(const Value& value, const Value& key) {
+  if (const auto* missing = value.As<Undefined>()) {
+    Refuse("a member of \"" + missing->name + "\", which is not defined", "a value");
+  }
+  if (const Dict* dict = value.AsDict()) {
+    Charge(dict->members.size());
+    if (const Value* found = dict->Find(key)) return *found;
+  }
+  if (key.IsInteger()) {
+    if (const List* list = value.AsList()) {
+      const int64_t place = PlaceOf(key.Integer(), list->size());
+      if (place >= 0) return (*list)[static_cast<size_t>(place)];
+    }
+    if (const std::string* text = value.AsString()) {
+      Charge(text->size());
+      const std::vector<std::string_view> characters = Characters(*text);
+      const int64_t place = PlaceOf(key.Integer(), characters.size());
+      if (place >= 0) return Value::Of(std::string(characters[static_cast<size_t>(place)]));
+    }
+    return Value::Missing(ToText(key));
+  }
+  if (const std::string* name = key.AsString()) return Method(value, *name);
+  return Value::Missing(ToText(key));
+}
+
+// A method goes before a member here, and after it in a subscript.
+Value Run::Attribute(const Value& value, std::string_view name) {
+  if (const auto* missing = value.As<Undefined>()) {
+    Refuse("a member of \"" + missing->name + "\", which is not defined", "a value");
+  }
+  const auto* mapping = value.As<Value::Mapping>();
+  if (mapping == nullptr || !mapping->is_namespace) {
+    Value method = Method(value, name);
+    if (!method.IsUndefined()) return method;
+  }
+  if (const Dict* dict = value.AsDict()) {
+    Charge(dict->members.size());
+    if (const Value* found = dict->Find(name)) return *found;
+  }
+  return Value::Missing(name);
+}
+
+List Run::Items(const Value& value) {
+  List items;
+  if (const List* list = value.AsList()) {
+    items = *list;
+  } else if (const Dict* dict = value.AsDict()) {
+    for (const auto& member : dict->members) items.push_back(member.first);
+  } else if (const std::string* text = value.AsString()) {
+    for (const std::string_view c : Characters(*text)) items.push_back(Value::Of(std::string(c)));
+  } else if (!value.IsUndefined()) {
+    Refuse("a loop over a " + std::string(value.TypeName()), "a list, a dict or a string");
+  }
+  Charge(items.size() * 16);
+  return items;
+}
+
+}  // namespace sluice::text::jinja

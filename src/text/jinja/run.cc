@@ -1,0 +1,425 @@
+#include "text/jinja/run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/check.h"
+#include "text/jinja/lexer.h"
+#include "text/utf8.h"
+
+namespace sluice::text::jinja {
+
+using Node = Expression::Kind;
+using Tag = Statement::Kind;
+
+const Value* Scope::Find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer.get()) {
+    for (const auto& [known, value] : scope->names) {
+      if (known == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+void Scope::Set(std::string_view name, Value value) {
+  for (auto& [known, old] : names) {
+    if (known == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  names.emplace_back(name, std::move(value));
+}
+
+// One level of nesting, for as long as it lives.
+class Run::Level {
+ public:
+  explicit Level(Run& run) : run_(run) {
+    if (++run_.depth_ > 4 * run_.limits_.max_depth) {
+      --run_.depth_;
+      run_.Refuse("deeper nesting of calls", "less than the limit max_depth");
+    }
+  }
+  ~Level() { --run_.depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Run& run_;
+};
+
+void Run::Refuse(std::string_view what, std::string_view allowed) const {
+  ThrowAt(line_, what, allowed);
+}
+
+void Run::Charge(size_t bytes) {
+  if (bytes > limits_.max_output_bytes) {
+    Refuse("a text of " + std::to_string(bytes) + " bytes",
+           "at most " + std::to_string(limits_.max_output_bytes));
+  }
+  steps_ += 1 + static_cast<int64_t>(bytes / 16);
+  if (steps_ > limits_.max_steps) {
+    Refuse("more steps", "at most " + std::to_string(limits_.max_steps));
+  }
+}
+
+void Run::Emit(std::string_view text, std::string& out) {
+  Charge(text.size());
+  if (out.size() + text.size() > limits_.max_output_bytes) Charge(out.size() + text.size());
+  out.append(text);
+}
+
+std::string Run::Render(const Block& block, Value variables) {
+  const auto globals = std::make_shared<Scope>();
+  for (const std::string_view name :
+       {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
+    globals->Set(name, GlobalFunction(name));
+  }
+  const auto scope = std::make_shared<Scope>();
+  scope->outer = globals;
+  for (const auto& [name, value] : variables.AsDict()->members) scope->Set(ToText(name), value);
+  std::string out;
+  Execute(block, scope, out);
+  return out;
+}
+
+Run::Flow Run::Execute(const Block& block, const std::shared_ptr<Scope>& scope, std::string& out) {
+  const Level level(*this);
+  for (const auto& statement : block) {
+    line_ = statement->line;
+    const Flow flow = ExecuteOne(*statement, scope, out);
+    if (flow != Flow::kNext) return flow;
+  }
+  return Flow::kNext;
+}
+
+Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope,
+                          std::string& out) {
+  Charge();
+  const auto inner = [&] {
+    auto made = std::make_shared<Scope>();
+    made->outer = scope;
+    return made;
+  };
+  switch (statement.kind) {
+    case Tag::kText:
+      Emit(statement.text, out);
+      return Flow::kNext;
+    case Tag::kPrint:
+      Emit(ToText(Evaluate(*statement.expression, scope)), out);
+      return Flow::kNext;
+    case Tag::kFor:
+      return ExecuteFor(statement, scope, out);
+    case Tag::kIf:
+      for (size_t i = 0; i < statement.values.size(); ++i) {
+        if (Evaluate(*statement.values[i], scope).IsTrue()) {
+          return Execute(statement.bodies[i], scope, out);
+        }
+      }
+      return Execute(statement.orelse, scope, out);
+    case Tag::kSet:
+    case Tag::kSetBlock:
+      ExecuteSet(statement, scope);
+      return Flow::kNext;
+    case Tag::kMacro:
+      scope->Set(statement.text, MakeMacro(statement, scope));
+      return Flow::kNext;
+    case Tag::kWith: {
+      const auto names = inner();
+      for (size_t i = 0; i < statement.names.size(); ++i) {
+        names->Set(statement.names[i], Evaluate(*statement.values[i], scope));
+      }
+      return Execute(statement.body, names, out);
+    }
+    case Tag::kFilter: {
+      std::string text;
+      const Flow flow = Execute(statement.body, inner(), text);
+      const auto values = inner();
+      const Expression& filter = *statement.expression;
+      Emit(ToText(
+               Filter(filter.text, Value::Of(std::move(text)), EvaluateArguments(filter, values))),
+           out);
+      return flow;
+    }
+    case Tag::kBody:
+      return Execute(statement.body, inner(), out);
+    case Tag::kBreak:
+      return Flow::kBreak;
+    case Tag::kContinue:
+      return Flow::kContinue;
+  }
+  return Flow::kNext;
+}
+
+void Run::Assign(const std::vector<std::string>& names, const Value& value, Scope& scope) {
+  if (names.size() == 1) return scope.Set(names[0], value);
+  const List parts = Items(value);
+  if (parts.size() != names.size()) {
+    Refuse(std::to_string(parts.size()) + " values for " + std::to_string(names.size()) + " names",
+           "as many values as names");
+  }
+  for (size_t i = 0; i < names.size(); ++i) scope.Set(names[i], parts[i]);
+}
+
+Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope,
+                          std::string& out) {
+  List items = Items(Evaluate(*statement.expression, scope));
+  if (statement.condition != nullptr) {
+    List kept;
+    for (const Value& item : items) {
+      const auto names = std::make_shared<Scope>();
+      names->outer = scope;
+      Assign(statement.names, item, *names);
+      if (Evaluate(*statement.condition, names).IsTrue()) kept.push_back(item);
+    }
+    items = std::move(kept);
+  }
+  if (items.empty()) return Execute(statement.orelse, scope, out);
+  const size_t count = items.size();
+  for (size_t i = 0; i < count; ++i) {
+    Charge();
+    Dict loop;
+    const auto set = [&](std::string_view name, Value value) {
+      loop.members.emplace_back(Value::Of(std::string(name)), std::move(value));
+    };
+    set("index", Value::Of(i + 1));
+    set("index0", Value::Of(i));
+    set("first", Value::Of(i == 0));
+    set("last", Value::Of(i + 1 == count));
+    set("length", Value::Of(count));
+    set("revindex", Value::Of(count - i));
+    set("revindex0", Value::Of(count - i - 1));
+    set("previtem", i == 0 ? Value::Missing("previtem") : items[i - 1]);
+    set("nextitem", i + 1 == count ? Value::Missing("nextitem") : items[i + 1]);
+    set("cycle", Value::Of(Function{"cycle", [i](Run& run, const Arguments& arguments) {
+                                      if (arguments.positional.empty()) {
+                                        run.Refuse("cycle without values", "values");
+                                      }
+                                      return arguments.positional[i % arguments.positional.size()];
+                                    }}));
+    const auto names = std::make_shared<Scope>();
+    names->outer = scope;
+    names->Set("loop", Value::Of(std::move(loop), true));
+    Assign(statement.names, items[i], *names);
+    const Flow flow = Execute(statement.body, names, out);
+    if (flow == Flow::kBreak) break;
+  }
+  return Flow::kNext;
+}
+
+void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& scope) {
+  Value value;
+  if (statement.kind == Tag::kSetBlock) {
+    const auto names = std::make_shared<Scope>();
+    names->outer = scope;
+    std::string text;
+    Execute(statement.body, names, text);
+    value = Value::Of(std::move(text));
+    std::vector<const Expression*> filters;
+    for (const Expression* at = statement.expression.get();
+         at != nullptr && at->kind == Node::kFilter; at = at->items[0].get()) {
+      filters.insert(filters.begin(), at);
+    }
+    for (const Expression* filter : filters) {
+      value = Filter(filter->text, value, EvaluateArguments(*filter, scope));
+    }
+  } else {
+    value = Evaluate(*statement.expression, scope);
+  }
+  if (statement.text.empty()) return Assign(statement.names, value, *scope);
+  const Value* target = scope->Find(statement.text);
+  const auto* mapping = target == nullptr ? nullptr : target->As<Value::Mapping>();
+  if (mapping == nullptr || !mapping->is_namespace) {
+    Refuse("an assignment to a member of \"" + statement.text + "\"", "a namespace");
+  }
+  if (value.HoldsNamespace()) Refuse("a namespace in a namespace", "another value");
+  mapping->members->Set(Value::Of(statement.names[0]), value);
+}
+
+Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope) {
+  // The scope outlives the macro: it is one of those that this rendering holds, or is held by what
+  // calls the macro. A strong reference would be a circle.
+  const std::weak_ptr<Scope> outer = scope;
+  return Value::Of(Function{
+      statement.text, [&statement, outer](Run& run, const Arguments& arguments) {
+        const Level level(run);
+        const auto names = std::make_shared<Scope>();
+        names->outer = outer.lock();
+        if (arguments.positional.size() > statement.names.size()) {
+          run.Refuse("more arguments of " + statement.text,
+                     "at most " + std::to_string(statement.names.size()));
+        }
+        for (const auto& [name, value] : arguments.named) {
+          const auto& known = statement.names;
+          if (name != "caller" && std::find(known.begin(), known.end(), name) == known.end()) {
+            run.Refuse("the argument " + name + " of " + statement.text, "those of the macro");
+          }
+        }
+        for (size_t i = 0; i < statement.names.size(); ++i) {
+          const std::string& name = statement.names[i];
+          if (const Value* given = arguments.Get(i, name)) {
+            names->Set(name, *given);
+          } else if (statement.values[i] != nullptr) {
+            names->Set(name, run.Evaluate(*statement.values[i], names));
+          } else {
+            names->Set(name, Value::Missing(name));
+          }
+        }
+        std::string out;
+        run.Execute(statement.body, names, out);
+        return Value::Of(std::move(out));
+      }});
+}
+
+Arguments Run::EvaluateArguments(const Expression& expression,
+                                 const std::shared_ptr<Scope>& scope) {
+  Arguments made;
+  for (const auto& argument : expression.arguments) {
+    made.positional.push_back(Evaluate(*argument, scope));
+  }
+  for (const auto& [name, argument] : expression.named) {
+    made.named.emplace_back(name, Evaluate(*argument, scope));
+  }
+  return made;
+}
+
+Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope) {
+  Charge();
+  const Level level(*this);
+  const auto item = [&](size_t i) { return Evaluate(*expression.items[i], scope); };
+  switch (expression.kind) {
+    case Node::kConstant:
+      return expression.value;
+    case Node::kName: {
+      const Value* found = scope->Find(expression.text);
+      return found == nullptr ? Value::Missing(expression.text) : *found;
+    }
+    case Node::kList:
+    case Node::kTuple: {
+      List items;
+      for (size_t i = 0; i < expression.items.size(); ++i) items.push_back(item(i));
+      return Value::Of(std::move(items), expression.kind == Node::kTuple);
+    }
+    case Node::kDict: {
+      Dict members;
+      for (size_t i = 0; i < expression.items.size(); i += 2) {
+        Value key = item(i);
+        members.Set(std::move(key), item(i + 1));
+      }
+      return Value::Of(std::move(members));
+    }
+    case Node::kAttribute:
+      return Attribute(item(0), expression.text);
+    case Node::kItem: {
+      const Value of = item(0);
+      return Item(of, item(1));
+    }
+    case Node::kSlice:
+      return EvaluateSlice(expression, scope);
+    case Node::kCall: {
+      const Value callee = item(0);
+      const auto* function = callee.As<std::shared_ptr<const Function>>();
+      if (function == nullptr) {
+        const auto* missing = callee.As<Undefined>();
+        Refuse(missing != nullptr ? "a call of \"" + missing->name + "\", which is not defined"
+                                  : "a call of a " + std::string(callee.TypeName()),
+               "a function");
+      }
+      const Arguments arguments = EvaluateArguments(expression, scope);
+      const std::shared_ptr<const Function> held = *function;
+      return held->call(*this, arguments);
+    }
+    case Node::kFilter: {
+      const Value of = item(0);
+      return Filter(expression.text, of, EvaluateArguments(expression, scope));
+    }
+    case Node::kTest: {
+      const Value of = item(0);
+      return Value::Of(Test(expression.text, of, EvaluateArguments(expression, scope)));
+    }
+    case Node::kNot:
+      return Value::Of(!item(0).IsTrue());
+    case Node::kUnary: {
+      const Value of = item(0);
+      if (!of.IsNumber()) Refuse("a sign of a " + std::string(of.TypeName()), "a number");
+      if (of.As<double>() != nullptr) {
+        return Value::Of(expression.text == "-" ? -of.Real() : of.Real());
+      }
+      return Binary(expression.text, Value::Of(int64_t{0}), of);
+    }
+    case Node::kBinary: {
+      const Value left = item(0);
+      return Binary(expression.text, left, item(1));
+    }
+    case Node::kCompare: {
+      Value left = item(0);
+      for (size_t i = 0; i < expression.texts.size(); ++i) {
+        Value right = item(i + 1);
+        if (!Compare(expression.texts[i], left, right)) return Value::Of(false);
+        left = std::move(right);
+      }
+      return Value::Of(true);
+    }
+    case Node::kAnd: {
+      Value left = item(0);
+      return left.IsTrue() ? item(1) : left;
+    }
+    case Node::kOr: {
+      Value left = item(0);
+      return left.IsTrue() ? left : item(1);
+    }
+    case Node::kIf:
+      if (item(1).IsTrue()) return item(0);
+      return expression.items.size() > 2 ? item(2) : Value::Missing("else");
+  }
+  return {};
+}
+
+// Python's slices, of lists and of the characters of a text.
+Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Scope>& scope) {
+  const Value of = Evaluate(*expression.items[0], scope);
+  const std::string* text = of.AsString();
+  const List* list = of.AsList();
+  if (text == nullptr && list == nullptr) {
+    Refuse("a slice of a " + std::string(of.TypeName()), "a list or a string");
+  }
+  int64_t parts[3];
+  bool is_given[3];
+  for (size_t i = 0; i < 3; ++i) {
+    const auto& part = expression.items[i + 1];
+    const Value value = part == nullptr ? Value() : Evaluate(*part, scope);
+    is_given[i] = !value.IsNone();
+    if (is_given[i] && !value.IsInteger()) Refuse("a slice's end that is no integer", "an integer");
+    parts[i] = is_given[i] ? value.Integer() : 0;
+  }
+  const int64_t step = is_given[2] ? parts[2] : 1;
+  if (step == 0) Refuse("a slice's step 0", "another number");
+  std::vector<std::string_view> characters;
+  if (text != nullptr) {
+    Charge(text->size());
+    characters = Characters(*text);
+  }
+  const auto size = static_cast<int64_t>(text != nullptr ? characters.size() : list->size());
+  const auto clamp = [&](int64_t place) {
+    if (place < 0) place = place < -size ? -1 : place + size;
+    return step > 0 ? std::clamp<int64_t>(place, 0, size)
+                    : std::clamp<int64_t>(place, -1, size - 1);
+  };
+  int64_t begin = is_given[0] ? clamp(parts[0]) : step > 0 ? 0 : size - 1;
+  const int64_t end = is_given[1] ? clamp(parts[1]) : step > 0 ? size : -1;
+  std::string made_text;
+  List made_list;
+  const int64_t stride = std::clamp<int64_t>(step, -size - 1, size + 1);
+  for (; stride > 0 ? begin < end : begin > end; begin += stride) {
+    Charge();
+    if (text != nullptr) {
+      made_text.append(characters[static_cast<size_t>(begin)]);
+    } else {
+      made_list.push_back((*list)[static_cast<size_t>(begin)]);
+    }
+  }
+  if (text != nullptr) return Value::Of(std::move(made_text));
+  return Value::Of(std::move(made_list), of.As<Value::Sequence>()->is_tuple);
+}
+
+}  // namespace sluice::text::jinja

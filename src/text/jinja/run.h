@@ -1,0 +1,85 @@
+// One rendering of a template: names, limits, and the walk over the tree.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/chat_template.hpp"
+#include "text/jinja/ast.h"
+
+namespace sluice::text::jinja {
+
+// Names in a block, and those around it.
+struct Scope {
+  std::vector<std::pair<std::string, Value>> names;
+  std::shared_ptr<Scope> outer;
+
+  const Value* Find(std::string_view name) const;  // here or further out
+  void Set(std::string_view name, Value value);    // here
+};
+
+class Run {
+ public:
+  Run(const ChatTemplateLimits& limits, int64_t seconds) : limits_(limits), seconds_(seconds) {}
+
+  std::string Render(const Block& block, Value variables);
+
+  // Throws Error when the steps are used up, or a text of so many bytes is too long.
+  void Charge(size_t bytes = 0);
+
+  Value Filter(std::string_view name, const Value& value, const Arguments& arguments);
+  bool Test(std::string_view name, const Value& value, const Arguments& arguments);
+  // value.name, where that is a method; undefined where it is not.
+  Value Method(const Value& value, std::string_view name);
+  Value Item(const Value& value, const Value& key);
+  Value Attribute(const Value& value, std::string_view name);
+  Value Binary(std::string_view name, const Value& left, const Value& right);
+  bool Compare(std::string_view name, const Value& left, const Value& right);
+  // What a loop over it goes through.
+  List Items(const Value& value);
+
+  Value Made(std::string text) {
+    Charge(text.size());
+    return Value::Of(std::move(text));
+  }
+
+  [[noreturn]] void Refuse(std::string_view what, std::string_view allowed) const;
+  int64_t seconds() const { return seconds_; }
+
+ private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+  class Level;
+
+  Flow Execute(const Block& block, const std::shared_ptr<Scope>& scope, std::string& out);
+  Flow ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope,
+                  std::string& out);
+  Flow ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope,
+                  std::string& out);
+  void ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& scope);
+  Value MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope);
+  void Assign(const std::vector<std::string>& names, const Value& value, Scope& scope);
+  void Emit(std::string_view text, std::string& out);
+
+  Value Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope);
+  Value EvaluateSlice(const Expression& expression, const std::shared_ptr<Scope>& scope);
+  Arguments EvaluateArguments(const Expression& expression, const std::shared_ptr<Scope>& scope);
+
+  ChatTemplateLimits limits_;
+  int64_t seconds_;
+  int64_t steps_ = 0;
+  int32_t depth_ = 0;
+  int32_t line_ = 1;
+};
+
+// The functions that every template has: range, namespace, dict, raise_exception, strftime_now.
+Value GlobalFunction(std::string_view name);
+
+// Python's order; throws for what cannot be compared.
+bool IsLess(const Run& run, const Value& a, const Value& b);
+
+// The item of a list or text at a place that may count from the end; -1 when there is none.
+int64_t PlaceOf(int64_t index, size_t size);
+
+}  // namespace sluice::text::jinja

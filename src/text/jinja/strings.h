@@ -1,0 +1,28 @@
+// What Python's str does, for methods and filters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "text/jinja/run.h"
+
+namespace sluice::text::jinja {
+
+bool IsPythonSpace(uint32_t c);  // str.isspace: Unicode's, and four separators of ASCII
+
+std::string_view Trimmed(std::string_view text, bool left, bool right);
+std::string_view TrimmedOf(std::string_view text, std::string_view characters, bool left,
+                           bool right);
+
+std::string Upper(std::string_view text);
+std::string Lower(std::string_view text);
+std::string Capitalized(std::string_view text);
+std::string PythonTitle(std::string_view text);  // str.title: every run of letters
+std::string JinjaTitle(std::string_view text);   // the filter: every word
+
+// most: -1 for all.
+std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
+                     int64_t most);
+
+}  // namespace sluice::text::jinja

@@ -1,0 +1,357 @@
+#include "text/jinja/value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "support/check.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace sluice::text::jinja {
+namespace {
+
+constexpr int kDeepest = 200;  // of values that are written
+
+void AppendHex(uint32_t c, int digits, std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4)
+    text.push_back(kDigits[c >> shift & 15]);
+}
+
+// Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
+std::string RealText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 40> buffer;
+  const auto end =
+      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr;
+  const std::string_view text(buffer.data(), static_cast<size_t>(end - buffer.data()));
+  const size_t e = text.find('e');
+  int exponent = 0;
+  const char* first = text.data() + e + (text[e + 1] == '+' ? 2 : 1);
+  std::from_chars(first, text.data() + text.size(), exponent);
+  std::string digits;
+  for (const char c : text.substr(0, e)) {
+    if (c >= '0' && c <= '9') digits.push_back(c);
+  }
+  std::string made(text[0] == '-' ? "-" : "");
+  const int count = static_cast<int>(digits.size());
+  if (exponent < -4 || exponent >= 16) {
+    made.append(digits, 0, 1);
+    if (count > 1) made.append(".").append(digits, 1);
+    const int size = std::abs(exponent);
+    made.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "");
+    return made.append(std::to_string(size));
+  }
+  if (exponent < 0) {
+    return made.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
+  }
+  if (count <= exponent + 1) {
+    return made.append(digits).append(static_cast<size_t>(exponent + 1 - count), '0').append(".0");
+  }
+  const auto point = static_cast<size_t>(exponent + 1);
+  return made.append(digits, 0, point).append(".").append(digits, point);
+}
+
+void AppendQuoted(std::string_view value, std::string& text) {
+  const bool has_single = value.find('\'') != std::string_view::npos;
+  const bool has_double = value.find('"') != std::string_view::npos;
+  const char quote = has_single && !has_double ? '"' : '\'';
+  text.push_back(quote);
+  ForEachCharacter(value, [&](uint32_t c, std::string_view bytes) {
+    if (c == static_cast<uint32_t>(quote) || c == '\\') {
+      text.push_back('\\');
+      text.append(bytes);
+    } else if (c == '\n') {
+      text.append("\\n");
+    } else if (c == '\r') {
+      text.append("\\r");
+    } else if (c == '\t') {
+      text.append("\\t");
+    } else if (IsPrintable(c)) {
+      text.append(bytes);
+    } else if (c < 0x100) {
+      text.append("\\x");
+      AppendHex(c, 2, text);
+    } else if (c < 0x10000) {
+      text.append("\\u");
+      AppendHex(c, 4, text);
+    } else {
+      text.append("\\U");
+      AppendHex(c, 8, text);
+    }
+  });
+  text.push_back(quote);
+}
+
+void AppendJsonString(std::string_view value, bool ascii_only, std::string& text) {
+  text.push_back('"');
+  ForEachCharacter(value, [&](uint32_t c, std::string_view bytes) {
+    constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b";
+    constexpr std::string_view kLetters = "\"\\nrtfb";
+    const size_t at = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : std::string_view::npos;
+    if (at != std::string_view::npos) {
+      text.push_back('\\');
+      text.push_back(kLetters[at]);
+    } else if (c >= 0x20 && (c < 0x7F || !ascii_only)) {
+      text.append(bytes);
+    } else if (c == 0x7F) {
+      text.append(bytes);
+    } else if (c < 0x10000) {
+      text.append("\\u");
+      AppendHex(c, 4, text);
+    } else {
+      text.append("\\u");
+      AppendHex(0xD800 + ((c - 0x10000) >> 10), 4, text);
+      text.append("\\u");
+      AppendHex(0xDC00 + ((c - 0x10000) & 0x3FF), 4, text);
+    }
+  });
+  text.push_back('"');
+}
+
+void Append(const Value& value, int depth, std::string& text) {
+  if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+  if (const std::string* string = value.AsString()) return AppendQuoted(*string, text);
+  if (const auto* sequence = value.As<Value::Sequence>()) {
+    text.push_back(sequence->is_tuple ? '(' : '[');
+    const List& items = *sequence->items;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) text.append(", ");
+      Append(items[i], depth + 1, text);
+    }
+    if (sequence->is_tuple && items.size() == 1) text.push_back(',');
+    text.push_back(sequence->is_tuple ? ')' : ']');
+    return;
+  }
+  if (const Dict* dict = value.AsDict()) {
+    text.push_back('{');
+    for (size_t i = 0; i < dict->members.size(); ++i) {
+      if (i > 0) text.append(", ");
+      Append(dict->members[i].first, depth + 1, text);
+      text.append(": ");
+      Append(dict->members[i].second, depth + 1, text);
+    }
+    text.push_back('}');
+    return;
+  }
+  text.append(ToText(value));
+}
+
+}  // namespace
+
+const Value* Dict::Find(const Value& key) const {
+  for (const auto& [name, value] : members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+const Value* Dict::Find(std::string_view key) const {
+  for (const auto& [name, value] : members) {
+    const std::string* text = name.AsString();
+    if (text != nullptr && *text == key) return &value;
+  }
+  return nullptr;
+}
+
+void Dict::Set(Value key, Value value) {
+  for (auto& [name, old] : members) {
+    if (name == key) {
+      old = std::move(value);
+      return;
+    }
+  }
+  members.emplace_back(std::move(key), std::move(value));
+}
+
+const Value* Arguments::Get(size_t place, std::string_view name) const {
+  if (place < positional.size()) return &positional[place];
+  for (const auto& [key, value] : named) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+void Value::Holds(const Value& other) {
+  depth_ = std::max<uint16_t>(depth_, static_cast<uint16_t>(other.depth_ + 1));
+  holds_namespace_ = holds_namespace_ || other.holds_namespace_;
+  if (depth_ > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+}
+
+Value Value::Of(List items, bool is_tuple) {
+  Value made(Data(Sequence{nullptr, is_tuple}));
+  for (const Value& item : items) made.Holds(item);
+  std::get<Sequence>(made.data_).items = std::make_shared<List>(std::move(items));
+  return made;
+}
+
+Value Value::Of(Dict members, bool is_namespace) {
+  Value made(Data(Mapping{nullptr, is_namespace}));
+  made.holds_namespace_ = is_namespace;
+  for (const auto& [key, value] : members.members) {
+    made.Holds(key);
+    made.Holds(value);
+  }
+  std::get<Mapping>(made.data_).members = std::make_shared<Dict>(std::move(members));
+  return made;
+}
+
+Value Value::Of(Function function, const Value& held) {
+  Value made(Data(std::make_shared<const Function>(std::move(function))));
+  made.Holds(held);
+  return made;
+}
+
+int64_t Value::Integer() const {
+  if (const bool* flag = As<bool>()) return *flag ? 1 : 0;
+  return *As<int64_t>();
+}
+
+double Value::Real() const {
+  if (const double* real = As<double>()) return *real;
+  return static_cast<double>(Integer());
+}
+
+bool Value::IsTrue() const {
+  if (IsUndefined() || IsNone()) return false;
+  if (IsNumber()) return Real() != 0.0;
+  if (const std::string* text = AsString()) return !text->empty();
+  if (const List* list = AsList()) return !list->empty();
+  if (const auto* mapping = As<Mapping>()) {
+    return mapping->is_namespace || !mapping->members->members.empty();
+  }
+  return true;
+}
+
+std::string_view Value::TypeName() const {
+  if (IsUndefined()) return "Undefined";
+  if (IsNone()) return "NoneType";
+  if (As<bool>() != nullptr) return "bool";
+  if (As<int64_t>() != nullptr) return "int";
+  if (As<double>() != nullptr) return "float";
+  if (AsString() != nullptr) return "str";
+  if (const auto* sequence = As<Sequence>()) return sequence->is_tuple ? "tuple" : "list";
+  if (AsDict() != nullptr) return "dict";
+  return "function";
+}
+
+bool operator==(const Value& a, const Value& b) {
+  if (a.IsNumber() && b.IsNumber()) {
+    if (a.IsInteger() && b.IsInteger()) return a.Integer() == b.Integer();
+    return a.Real() == b.Real();
+  }
+  if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() == *b.AsString();
+  if (a.IsNone() || a.IsUndefined()) return a.TypeName() == b.TypeName();
+  const auto* x = a.As<Value::Sequence>();
+  const auto* y = b.As<Value::Sequence>();
+  if (x != nullptr && y != nullptr) {
+    return x->is_tuple == y->is_tuple && *x->items == *y->items;
+  }
+  if (a.AsDict() != nullptr && b.AsDict() != nullptr) {
+    // A namespace is equal to itself only, and may hold itself.
+    if (a.As<Value::Mapping>()->is_namespace || b.As<Value::Mapping>()->is_namespace) {
+      return a.AsDict() == b.AsDict();
+    }
+    const Dict& left = *a.AsDict();
+    const Dict& right = *b.AsDict();
+    return left.members.size() == right.members.size() &&
+           std::all_of(left.members.begin(), left.members.end(), [&](const auto& member) {
+             const Value* other = right.Find(member.first);
+             return other != nullptr && *other == member.second;
+           });
+  }
+  return false;
+}
+
+std::string ToText(const Value& value) {
+  if (value.IsUndefined()) return "";
+  if (value.IsNone()) return "None";
+  if (const bool* flag = value.As<bool>()) return *flag ? "True" : "False";
+  if (const int64_t* integer = value.As<int64_t>()) return std::to_string(*integer);
+  if (const double* real = value.As<double>()) return RealText(*real);
+  if (const std::string* text = value.AsString()) return *text;
+  if (const auto* function = value.As<std::shared_ptr<const Function>>()) {
+    return "<function " + (*function)->name + ">";
+  }
+  std::string text;
+  Append(value, 0, text);
+  return text;
+}
+
+void AppendRepr(const Value& value, std::string& text) { Append(value, 0, text); }
+
+void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::string& text) {
+  if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+  const auto line = [&](int64_t levels) {
+    if (style.indent < 0) return;
+    text.push_back('\n');
+    text.append(static_cast<size_t>(levels * style.indent), ' ');
+  };
+  // With an indent, a separator ends its line.
+  std::string_view separator = style.item_separator;
+  if (style.indent >= 0 && !style.has_separators) separator = ",";
+  if (value.IsNone()) {
+    text.append("null");
+  } else if (const bool* flag = value.As<bool>()) {
+    text.append(*flag ? "true" : "false");
+  } else if (const double* real = value.As<double>(); real != nullptr && !std::isfinite(*real)) {
+    text.append(std::isnan(*real) ? "NaN" : *real < 0 ? "-Infinity" : "Infinity");
+  } else if (value.IsNumber()) {
+    text.append(ToText(value));
+  } else if (const std::string* string = value.AsString()) {
+    AppendJsonString(*string, style.ascii_only, text);
+  } else if (const List* list = value.AsList()) {
+    text.push_back('[');
+    for (size_t i = 0; i < list->size(); ++i) {
+      if (i > 0) text.append(separator);
+      line(depth + 1);
+      AppendJson((*list)[i], style, depth + 1, text);
+    }
+    if (!list->empty()) line(depth);
+    text.push_back(']');
+  } else if (const Dict* dict = value.AsDict()) {
+    std::vector<const std::pair<Value, Value>*> members;
+    for (const auto& member : dict->members) members.push_back(&member);
+    if (style.sort_keys) {
+      std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
+        return ToText(a->first) < ToText(b->first);
+      });
+    }
+    text.push_back('{');
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (i > 0) text.append(separator);
+      line(depth + 1);
+      const Value& key = members[i]->first;
+      std::string name;
+      if (key.AsString() != nullptr) {
+        name = *key.AsString();
+      } else {
+        AppendJson(key, style, depth + 1, name);
+      }
+      AppendJsonString(name, style.ascii_only, text);
+      text.append(style.key_separator);
+      AppendJson(members[i]->second, style, depth + 1, text);
+    }
+    if (!members.empty()) line(depth);
+    text.push_back('}');
+  } else {
+    ThrowInvalid("template", std::string("tojson of a ").append(value.TypeName()),
+                 "none, bool, number, string, list or dict");
+  }
+}
+
+size_t CountCharacters(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return !IsContinuation(static_cast<uint8_t>(c)); }));
+}
+
+std::vector<std::string_view> Characters(std::string_view text) {
+  std::vector<std::string_view> characters;
+  ForEachCharacter(text, [&](uint32_t, std::string_view bytes) { characters.push_back(bytes); });
+  return characters;
+}
+
+}  // namespace sluice::text::jinja

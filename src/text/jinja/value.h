@@ -1,0 +1,135 @@
+// Values of a template: Python's, as far as templates need them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace sluice::text::jinja {
+
+class Value;
+class Run;
+
+using List = std::vector<Value>;
+
+struct Undefined {
+  std::string name;  // what was looked for
+};
+struct None {};
+
+// Keeps the order in which members came.
+struct Dict {
+  std::vector<std::pair<Value, Value>> members;
+
+  const Value* Find(const Value& key) const;
+  const Value* Find(std::string_view key) const;
+  void Set(Value key, Value value);
+};
+
+struct Arguments {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // The argument at that place or of that name; null when it is not there.
+  const Value* Get(size_t place, std::string_view name) const;
+};
+
+struct Function {
+  std::string name;
+  std::function<Value(Run&, const Arguments&)> call;
+};
+
+class Value {
+ public:
+  using String = std::shared_ptr<const std::string>;
+  struct Sequence {
+    std::shared_ptr<List> items;
+    bool is_tuple = false;
+  };
+  struct Mapping {
+    std::shared_ptr<Dict> members;
+    bool is_namespace = false;
+  };
+  using Data = std::variant<Undefined, None, bool, int64_t, double, String, Sequence, Mapping,
+                            std::shared_ptr<const Function>>;
+
+  Value() : data_(None{}) {}
+  explicit Value(Data data) : data_(std::move(data)) {}
+  static Value Missing(std::string_view name) { return Value(Data(Undefined{std::string(name)})); }
+  static Value Of(bool value) { return Value(Data(value)); }
+  static Value Of(int64_t value) { return Value(Data(value)); }
+  static Value Of(size_t value) { return Value(Data(static_cast<int64_t>(value))); }
+  static Value Of(double value) { return Value(Data(value)); }
+  static Value Of(std::string value) {
+    return Value(Data(std::make_shared<const std::string>(std::move(value))));
+  }
+  // These hold other values; throws when they are nested too deeply to be taken apart again.
+  static Value Of(List items, bool is_tuple = false);
+  static Value Of(Dict members, bool is_namespace = false);
+  // A function that keeps `held`, whose method it is.
+  static Value Of(Function function, const Value& held = {});
+
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&data_);
+  }
+  bool IsUndefined() const { return As<Undefined>() != nullptr; }
+  bool IsNone() const { return As<None>() != nullptr; }
+  bool IsNumber() const {
+    return As<bool>() != nullptr || As<int64_t>() != nullptr || As<double>() != nullptr;
+  }
+  bool IsInteger() const { return As<bool>() != nullptr || As<int64_t>() != nullptr; }
+  const std::string* AsString() const {
+    const String* text = As<String>();
+    return text == nullptr ? nullptr : text->get();
+  }
+  List* AsList() const {
+    const Sequence* sequence = As<Sequence>();
+    return sequence == nullptr ? nullptr : sequence->items.get();
+  }
+  Dict* AsDict() const {
+    const Mapping* mapping = As<Mapping>();
+    return mapping == nullptr ? nullptr : mapping->members.get();
+  }
+
+  int64_t Integer() const;  // of IsInteger()
+  double Real() const;      // of IsNumber()
+  bool IsTrue() const;
+  std::string_view TypeName() const;  // as Python says it
+
+  // Whether a namespace is in it: one in another could make a circle.
+  bool HoldsNamespace() const { return holds_namespace_; }
+
+ private:
+  void Holds(const Value& other);
+
+  Data data_;
+  bool holds_namespace_ = false;
+  uint16_t depth_ = 0;  // of the values that it holds
+};
+
+bool operator==(const Value& a, const Value& b);
+
+std::string ToText(const Value& value);                  // str()
+void AppendRepr(const Value& value, std::string& text);  // repr()
+
+struct JsonStyle {
+  int64_t indent = -1;  // -1: on one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+  bool has_separators = false;  // they were given
+  bool ascii_only = false;
+  bool sort_keys = false;
+};
+void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::string& text);
+
+// Characters of valid UTF-8, and so many of them from a place on.
+size_t CountCharacters(std::string_view text);
+std::vector<std::string_view> Characters(std::string_view text);
+
+}  // namespace sluice::text::jinja

@@ -1,0 +1,267 @@
+#include "text/json_steps.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "text/utf8.h"
+
+namespace sluice::text {
+namespace {
+
+constexpr int kDeepest = 16;  // of sequences in sequences
+constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// use(type, json) for the object, or for each of those that its list `key` has when it is a
+// Sequence.
+template <typename Use>
+void ForEachStep(const JsonValue& json, std::string_view key, const Use& use, int depth = 0) {
+  if (json.IsNull()) return;
+  const std::string_view type = json["type"].String();
+  if (type != "Sequence") return use(type, json);
+  if (depth == kDeepest) json.Refuse("a shallower sequence");
+  json[key].ForEachElement([&](const JsonValue& step) { ForEachStep(step, key, use, depth + 1); });
+}
+
+std::shared_ptr<const Regex> MakeRegex(const JsonValue& json, std::string_view pattern) {
+  return std::make_shared<const Regex>(json.path(), pattern);
+}
+
+// {"String": text} or {"Regex": pattern}.
+template <typename Step>
+void ReadPattern(const JsonValue& json, Step* step) {
+  if (!json["String"].IsNull()) {
+    step->pattern = json["String"].String();
+  } else {
+    step->regex = MakeRegex(json, json["Regex"].String());
+  }
+}
+
+std::string Character(const JsonValue& json, std::string_view otherwise = {}) {
+  const std::string_view text = otherwise.empty() ? json.String() : json.String(otherwise);
+  if (text.empty() || FirstOf(text).size != text.size()) json.Refuse("one character");
+  return std::string(text);
+}
+
+PrependScheme ReadScheme(const JsonValue& json) {
+  const JsonValue scheme = json["prepend_scheme"];
+  if (scheme.IsNull()) {
+    return json["add_prefix_space"].Bool(true) ? PrependScheme::kAlways : PrependScheme::kNever;
+  }
+  const std::string_view name = scheme.String();
+  if (name == "always") return PrependScheme::kAlways;
+  if (name == "first") return PrependScheme::kFirst;
+  if (name == "never") return PrependScheme::kNever;
+  scheme.Refuse("\"always\", \"first\" or \"never\"");
+}
+
+SplitBehavior ReadBehavior(const JsonValue& json) {
+  const std::string_view name = json.String();
+  if (name == "Removed") return SplitBehavior::kRemoved;
+  if (name == "Isolated") return SplitBehavior::kIsolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
+  if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
+  if (name == "Contiguous") return SplitBehavior::kContiguous;
+  json.Refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+}
+
+int32_t Small(const JsonValue& json) {
+  const int64_t value = json.Integer();
+  if (value < 0 || value > INT32_MAX) json.Refuse("a number of characters");
+  return static_cast<int32_t>(value);
+}
+
+}  // namespace
+
+DecoderSteps ReadDecoder(const JsonValue& json) {
+  using Kind = DecoderStep::Kind;
+  DecoderSteps steps;
+  if (json.IsNull()) return {{.kind = Kind::kJoin}};
+  ForEachStep(json, "decoders", [&](std::string_view type, const JsonValue& step) {
+    if (type == "ByteLevel") {
+      steps.push_back({.kind = Kind::kByteLevel});
+    } else if (type == "ByteFallback") {
+      steps.push_back({.kind = Kind::kByteFallback});
+    } else if (type == "Fuse") {
+      steps.push_back({.kind = Kind::kFuse});
+    } else if (type == "Strip") {
+      steps.push_back({.kind = Kind::kStrip,
+                       .pattern = Character(step["content"]),
+                       .start = Small(step["start"]),
+                       .stop = Small(step["stop"])});
+    } else if (type == "Replace") {
+      DecoderStep replace{.kind = Kind::kReplace, .content = std::string(step["content"].String())};
+      ReadPattern(step["pattern"], &replace);
+      steps.push_back(std::move(replace));
+    } else if (type == "Metaspace") {
+      steps.push_back({.kind = Kind::kMetaspace,
+                       .pattern = Character(step["replacement"]),
+                       .is_on = ReadScheme(step) != PrependScheme::kNever});
+    } else if (type == "WordPiece") {
+      steps.push_back({.kind = Kind::kWordPiece,
+                       .pattern = std::string(step["prefix"].String("##")),
+                       .is_on = step["cleanup"].Bool(true)});
+    } else if (type == "BPEDecoder") {
+      const std::string_view suffix = step["suffix"].String("</w>");
+      if (suffix.empty()) step["suffix"].Refuse("text");
+      steps.push_back({.kind = Kind::kBpe, .pattern = std::string(suffix)});
+    } else {
+      step["type"].Refuse(
+          "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, BPEDecoder or "
+          "Sequence");
+    }
+  });
+  return steps;
+}
+
+std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
+  using Kind = NormalizerStep::Kind;
+  std::vector<NormalizerStep> steps;
+  ForEachStep(json, "normalizers", [&](std::string_view type, const JsonValue& step) {
+    if (type == "NFC") {
+      steps.push_back({.kind = Kind::kNfc});
+    } else if (type == "NFD") {
+      steps.push_back({.kind = Kind::kNfd});
+    } else if (type == "NFKC") {
+      steps.push_back({.kind = Kind::kNfkc});
+    } else if (type == "NFKD") {
+      steps.push_back({.kind = Kind::kNfkd});
+    } else if (type == "Lowercase") {
+      steps.push_back({.kind = Kind::kLowercase});
+    } else if (type == "ByteLevel") {
+      steps.push_back({.kind = Kind::kByteLevel});
+    } else if (type == "StripAccents") {
+      steps.push_back({.kind = Kind::kStripAccents});
+    } else if (type == "Strip") {
+      steps.push_back({.kind = Kind::kStrip,
+                       .strip_left = step["strip_left"].Bool(true),
+                       .strip_right = step["strip_right"].Bool(true)});
+    } else if (type == "Prepend") {
+      steps.push_back({.kind = Kind::kPrepend, .content = std::string(step["prepend"].String())});
+    } else if (type == "Replace") {
+      NormalizerStep replace{.kind = Kind::kReplace,
+                             .content = std::string(step["content"].String())};
+      ReadPattern(step["pattern"], &replace);
+      steps.push_back(std::move(replace));
+    } else if (type == "BertNormalizer") {
+      const bool lowercase = step["lowercase"].Bool(true);
+      steps.push_back({.kind = Kind::kBert,
+                       .clean_text = step["clean_text"].Bool(true),
+                       .spaces_chinese = step["handle_chinese_chars"].Bool(true),
+                       .strip_accents = step["strip_accents"].Bool(lowercase),
+                       .lowercase = lowercase});
+    } else {
+      step["type"].Refuse(
+          "NFC, NFD, NFKC, NFKD, Lowercase, ByteLevel, StripAccents, Strip, Prepend, Replace, "
+          "BertNormalizer or Sequence");
+    }
+  });
+  return steps;
+}
+
+PreTokenizer ReadPreTokenizer(const JsonValue& json) {
+  using Kind = PreTokenizerStep::Kind;
+  PreTokenizer made;
+  std::vector<PreTokenizerStep>& steps = made.steps;
+  ForEachStep(json, "pretokenizers", [&](std::string_view type, const JsonValue& step) {
+    // From there on, pieces are bytes.
+    if (made.is_byte_level) step["type"].Refuse("nothing behind ByteLevel");
+    if (type == "ByteLevel") {
+      made.is_byte_level = true;
+      const bool prepends = step["add_prefix_space"].Bool(true);
+      PreTokenizerStep cut{.kind = Kind::kByteLevel,
+                           .prepend = prepends ? PrependScheme::kAlways : PrependScheme::kNever};
+      if (step["use_regex"].Bool(true)) {
+        cut.kind = Kind::kRegex;
+        cut.regex = MakeRegex(step, kGpt2Pattern);
+      }
+      steps.push_back(std::move(cut));
+    } else if (type == "Split") {
+      PreTokenizerStep cut{.kind = Kind::kText,
+                           .behavior = ReadBehavior(step["behavior"]),
+                           .is_inverted = step["invert"].Bool(false)};
+      ReadPattern(step["pattern"], &cut);
+      if (cut.regex != nullptr) cut.kind = Kind::kRegex;
+      if (cut.regex == nullptr && cut.pattern.empty()) step["pattern"].Refuse("a pattern");
+      steps.push_back(std::move(cut));
+    } else if (type == "Metaspace") {
+      steps.push_back({.kind = Kind::kMetaspace,
+                       .pattern = Character(step["replacement"]),
+                       .behavior = SplitBehavior::kMergedWithNext,
+                       .splits = step["split"].Bool(true),
+                       .prepend = ReadScheme(step)});
+    } else if (type == "Digits") {
+      const bool one_by_one = step["individual_digits"].Bool(false);
+      steps.push_back(
+          {.kind = Kind::kDigits,
+           .behavior = one_by_one ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
+    } else if (type == "Punctuation") {
+      const JsonValue behavior = step["behavior"];
+      steps.push_back(
+          {.kind = Kind::kPunctuation,
+           .behavior = behavior.IsNull() ? SplitBehavior::kIsolated : ReadBehavior(behavior)});
+    } else if (type == "Whitespace") {
+      steps.push_back({.kind = Kind::kRegex,
+                       .regex = MakeRegex(step, R"(\w+|[^\w\s]+)"),
+                       .behavior = SplitBehavior::kRemoved,
+                       .is_inverted = true});
+    } else if (type == "WhitespaceSplit") {
+      steps.push_back({.kind = Kind::kSpaces, .behavior = SplitBehavior::kRemoved});
+    } else if (type == "BertPreTokenizer") {
+      steps.push_back({.kind = Kind::kSpaces, .behavior = SplitBehavior::kRemoved});
+      steps.push_back({.kind = Kind::kPunctuation, .behavior = SplitBehavior::kIsolated});
+    } else if (type == "CharDelimiterSplit") {
+      steps.push_back({.kind = Kind::kText,
+                       .pattern = Character(step["delimiter"]),
+                       .behavior = SplitBehavior::kRemoved});
+    } else {
+      step["type"].Refuse(
+          "ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, "
+          "BertPreTokenizer, CharDelimiterSplit or Sequence");
+    }
+  });
+  return made;
+}
+
+Surroundings ReadPostProcessor(const JsonValue& json) {
+  Surroundings made;
+  ForEachStep(json, "processors", [&](std::string_view type, const JsonValue& step) {
+    if (type == "ByteLevel") return;  // it moves offsets only
+    Surroundings around;
+    if (type == "TemplateProcessing") {
+      bool is_behind = false;
+      step["single"].ForEachElement([&](const JsonValue& part) {
+        if (!part["Sequence"].IsNull()) {
+          if (is_behind || part["Sequence"]["id"].String() != "A") part.Refuse("one sequence, A");
+          is_behind = true;
+          return;
+        }
+        const JsonValue name = part["SpecialToken"]["id"];
+        step["special_tokens"][name.String()]["ids"].ForEachElement([&](const JsonValue& id) {
+          (is_behind ? around.after : around.before).push_back(Small(id));
+        });
+      });
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      const auto id_of = [](const JsonValue& pair) {
+        int32_t id = -1;
+        size_t place = 0;
+        pair.ForEachElement([&](const JsonValue& part) {
+          if (place++ == 1) id = Small(part);
+        });
+        if (place != 2) pair.Refuse("a token and its id");
+        return id;
+      };
+      around = {{id_of(step["cls"])}, {id_of(step["sep"])}};
+    } else {
+      step["type"].Refuse(
+          "ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing or Sequence");
+    }
+    // Each one is put around what the last has made.
+    made.before.insert(made.before.begin(), around.before.begin(), around.before.end());
+    made.after.insert(made.after.end(), around.after.begin(), around.after.end());
+  });
+  return made;
+}
+
+}  // namespace sluice::text

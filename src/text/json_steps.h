@@ -1,0 +1,30 @@
+// The stages of a tokenizer.json: its objects to steps. Throws Error for what is not supported.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "text/decoder.h"
+#include "text/json_value.h"
+#include "text/normalizer.h"
+#include "text/pre_tokenizer.h"
+
+namespace sluice::text {
+
+DecoderSteps ReadDecoder(const JsonValue& json);
+std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json);
+
+struct PreTokenizer {
+  std::vector<PreTokenizerStep> steps;
+  bool is_byte_level = false;
+};
+PreTokenizer ReadPreTokenizer(const JsonValue& json);
+
+// Ids around a text.
+struct Surroundings {
+  std::vector<int32_t> before;
+  std::vector<int32_t> after;
+};
+Surroundings ReadPostProcessor(const JsonValue& json);
+
+}  // namespace sluice::text

@@ -1,0 +1,123 @@
+#include "text/normalizer.h"
+
+#include "text/byte_alphabet.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace sluice::text {
+namespace {
+
+// Every character given to f, which appends what it becomes.
+template <typename F>
+void MapCharacters(std::string& text, F f) {
+  std::string out;
+  out.reserve(text.size());
+  ForEachCharacter(text, [&](uint32_t c, std::string_view bytes) { f(c, bytes, out); });
+  text = std::move(out);
+}
+
+void Lowercase(std::string& text) {
+  MapCharacters(text, [](uint32_t c, std::string_view, std::string& out) { AppendLower(c, out); });
+}
+
+void StripAccents(std::string& text) {
+  MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
+    if (!IsNonspacingMark(c)) out.append(bytes);
+  });
+}
+
+void Strip(std::string& text, bool left, bool right) {
+  std::string_view rest = text;
+  while (right && !rest.empty() && IsSpace(LastOf(rest).value)) {
+    rest.remove_suffix(LastOf(rest).size);
+  }
+  while (left && !rest.empty() && IsSpace(FirstOf(rest).value)) {
+    rest.remove_prefix(FirstOf(rest).size);
+  }
+  text = std::string(rest);
+}
+
+void ReplaceText(std::string& text, const std::string& pattern, const std::string& content) {
+  if (pattern.empty() || text.find(pattern) == std::string::npos) return;
+  std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  size_t done = 0;
+  for (size_t at = text.find(pattern); at != std::string::npos; at = text.find(pattern, done)) {
+    out.append(text, done, at - done).append(content);
+    done = at + pattern.size();
+  }
+  text = out.append(text, done);
+}
+
+void Bert(std::string& text, const NormalizerStep& step) {
+  if (step.clean_text) {
+    MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
+      const bool is_break = c == '\t' || c == '\n' || c == '\r';
+      if (c == 0 || c == 0xFFFD || (!is_break && IsControl(c))) return;
+      out.append(IsSpace(c) ? " " : bytes);
+    });
+  }
+  if (step.spaces_chinese) {
+    MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
+      const std::string_view space = IsChinese(c) ? " " : "";
+      out.append(space).append(bytes).append(space);
+    });
+  }
+  if (step.strip_accents) {
+    text = ToNormalForm(NormalForm::kNfd, text);
+    StripAccents(text);
+  }
+  if (step.lowercase) Lowercase(text);
+}
+
+}  // namespace
+
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text) {
+  using Kind = NormalizerStep::Kind;
+  for (const NormalizerStep& step : steps) {
+    switch (step.kind) {
+      case Kind::kNfc:
+        text = ToNormalForm(NormalForm::kNfc, text);
+        break;
+      case Kind::kNfd:
+        text = ToNormalForm(NormalForm::kNfd, text);
+        break;
+      case Kind::kNfkc:
+        text = ToNormalForm(NormalForm::kNfkc, text);
+        break;
+      case Kind::kNfkd:
+        text = ToNormalForm(NormalForm::kNfkd, text);
+        break;
+      case Kind::kLowercase:
+        Lowercase(text);
+        break;
+      case Kind::kStrip:
+        Strip(text, step.strip_left, step.strip_right);
+        break;
+      case Kind::kStripAccents:
+        StripAccents(text);
+        break;
+      case Kind::kReplace:
+        if (step.regex != nullptr) {
+          text = step.regex->ReplaceAll(text, step.content);
+        } else {
+          ReplaceText(text, step.pattern, step.content);
+        }
+        break;
+      case Kind::kPrepend:
+        if (!text.empty()) text.insert(0, step.content);
+        break;
+      case Kind::kBert:
+        Bert(text, step);
+        break;
+      case Kind::kByteLevel: {
+        std::string out;
+        AppendInByteAlphabet(text, out);
+        text = std::move(out);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace sluice::text

@@ -1,0 +1,52 @@
+// How a text is cut into pieces, each of which the model encodes on its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/regex.h"
+
+namespace sluice::text {
+
+// What becomes of the text that matches.
+enum class SplitBehavior : uint8_t {
+  kRemoved,
+  kIsolated,
+  kMergedWithPrevious,
+  kMergedWithNext,
+  kContiguous,  // neighbouring matches are one piece
+};
+
+// Whether a space goes in front of a piece that has none.
+enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
+
+struct PreTokenizerStep {
+  enum class Kind : uint8_t {
+    kRegex,
+    kText,       // a literal pattern
+    kByteLevel,  // cuts nothing; the space in front only
+    kMetaspace,
+    kDigits,
+    kPunctuation,
+    kSpaces,
+  };
+  Kind kind;
+  std::shared_ptr<const Regex> regex = {};
+  std::string pattern = {};  // kMetaspace: what stands for a space
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool is_inverted = false;  // what does not match counts as match
+  bool splits = true;        // kMetaspace: cut in front of every mark
+  PrependScheme prepend = PrependScheme::kNever;
+};
+
+struct Pieces {
+  std::string text;
+  std::vector<Span> spans;          // ascending, none empty
+  bool begins_at_the_start = true;  // the first span is the beginning of what was to be encoded
+};
+
+void PreTokenize(const std::vector<PreTokenizerStep>& steps, Pieces& pieces);
+
+}  // namespace sluice::text

@@ -1,0 +1,165 @@
+// tokenizer.model of SentencePiece: pieces with a score and a type, and how text is normalised.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/check.h"
+#include "text/loaders.h"
+#include "text/protobuf.h"
+#include "text/splits.h"
+
+namespace sluice::text {
+namespace {
+
+constexpr std::string_view kFile = "tokenizer.model";
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+// Numbers of sentencepiece_model.proto.
+enum PieceType : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
+constexpr uint64_t kBpeType = 2;
+
+struct Piece {
+  std::string_view text;
+  float score = 0.0f;
+  uint64_t type = kNormal;
+};
+
+struct ModelFile {
+  std::vector<Piece> pieces;
+  uint64_t model_type = 1;
+  int64_t bos_id = 1;
+  std::string_view charsmap;
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+Piece ReadPiece(std::string_view message) {
+  Piece piece;
+  ProtobufReader reader(kFile, message);
+  for (ProtobufField field; reader.Next(&field);) {
+    if (field.number == 1) piece.text = field.bytes;
+    if (field.number == 2) piece.score = field.Float();
+    if (field.number == 3) piece.type = field.value;
+  }
+  if (!IsUtf8(piece.text)) ThrowInvalid(kFile, "a piece that is not UTF-8", "UTF-8");
+  if (!std::isfinite(piece.score)) ThrowInvalid(kFile, "a score that is not finite", "a number");
+  return piece;
+}
+
+ModelFile ReadModel(std::string_view model) {
+  ModelFile file;
+  ProtobufReader reader(kFile, model);
+  for (ProtobufField field; reader.Next(&field);) {
+    if (field.number == 1) file.pieces.push_back(ReadPiece(field.bytes));
+    if (field.number == 2) {
+      ProtobufReader trainer(kFile, field.bytes);
+      for (ProtobufField part; trainer.Next(&part);) {
+        if (part.number == 3) file.model_type = part.value;
+        if (part.number == 41) file.bos_id = static_cast<int32_t>(part.value);
+      }
+    }
+    if (field.number == 3) {
+      ProtobufReader normalizer(kFile, field.bytes);
+      for (ProtobufField part; normalizer.Next(&part);) {
+        if (part.number == 2) file.charsmap = part.bytes;
+        if (part.number == 3) file.add_dummy_prefix = part.value != 0;
+        if (part.number == 4) file.remove_extra_whitespaces = part.value != 0;
+        if (part.number == 5) file.escape_whitespaces = part.value != 0;
+      }
+    }
+  }
+  if (file.pieces.empty()) ThrowInvalid(kFile, "no pieces", "a model of SentencePiece");
+  return file;
+}
+
+std::vector<NormalizerStep> NormalizerOf(const ModelFile& file) {
+  using Kind = NormalizerStep::Kind;
+  std::vector<NormalizerStep> steps;
+  const auto replace = [&](std::string_view pattern, std::string_view content) {
+    steps.push_back({.kind = Kind::kReplace,
+                     .content = std::string(content),
+                     .regex = std::make_shared<const Regex>(kFile, pattern)});
+  };
+  if (file.remove_extra_whitespaces) {
+    replace("\\A +| +\\z", "");
+    replace(" {2,}", " ");
+  }
+  if (file.add_dummy_prefix) steps.push_back({.kind = Kind::kPrepend, .content = " "});
+  if (file.escape_whitespaces) {
+    steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
+  }
+  return steps;
+}
+
+std::unique_ptr<const Model> BpeOf(const ModelFile& file, const Vocabulary& vocabulary) {
+  BpeOptions options{.has_byte_fallback = true, .fuses_unknown = true};
+  std::vector<std::pair<std::string_view, int32_t>> tokens;
+  TokenMap ids(file.pieces.size());
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    const Piece& piece = file.pieces[static_cast<size_t>(id)];
+    if (piece.type == kUnknown) options.unknown_id = id;
+    if (piece.type == kControl || piece.type == kUnknown) continue;
+    ids.Add(piece.text, id);
+    if (piece.type == kNormal) tokens.emplace_back(piece.text, id);
+  }
+  std::stable_sort(tokens.begin(), tokens.end(), [&](const auto& a, const auto& b) {
+    return file.pieces[static_cast<size_t>(a.second)].score >
+           file.pieces[static_cast<size_t>(b.second)].score;
+  });
+  const std::vector<BpeMerge> merges = MergesOf(tokens, ids, true);
+  return std::make_unique<const Bpe>(std::move(options), std::move(ids), merges, vocabulary.size());
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
+                                                       const TokenizerOptions& options) {
+  const ModelFile file = ReadModel(model);
+  Vocabulary vocabulary;
+  EncoderParts parts;
+  bool has_bytes = false;
+  for (size_t i = 0; i < file.pieces.size(); ++i) {
+    const Piece& piece = file.pieces[i];
+    const bool is_special = piece.type == kControl || piece.type == kUnknown;
+    const bool is_added = is_special || piece.type == kUserDefined;
+    has_bytes = has_bytes || piece.type == kByte;
+    const auto id = static_cast<int32_t>(i);
+    vocabulary.Add(
+        kFile, static_cast<int64_t>(i), piece.text,
+        static_cast<uint8_t>((is_added ? kAddedToken : 0) | (is_special ? kSpecialToken : 0)));
+    if (!is_added) continue;
+    parts.added_tokens.push_back({.content = std::string(piece.text),
+                                  .id = id,
+                                  .is_special = is_special,
+                                  .is_normalized = false,
+                                  .is_literal = piece.type == kUserDefined});
+    if (piece.type == kControl && id == file.bos_id) parts.before = {id};
+  }
+  if (file.model_type != kBpeType) {
+    parts.refused_parameter = "model_type";
+    parts.refused_value = ToText(static_cast<int64_t>(file.model_type));
+    parts.refused_allowed = "2 (BPE), to encode with";
+  } else if (!file.charsmap.empty()) {
+    parts.refused_parameter = "precompiled_charsmap";
+    parts.refused_value = "a map of characters";
+    parts.refused_allowed = "none (normalisation \"identity\"), to encode with";
+  } else {
+    parts.normalizer = NormalizerOf(file);
+    parts.model = BpeOf(file, vocabulary);
+  }
+  DecoderSteps decoder = options.decoder == TokenDecoder::kByteLevel
+                             ? ByteLevelDecoder()
+                             : SentencePieceDecoder(file.add_dummy_prefix);
+  if (!has_bytes) {
+    std::erase_if(decoder, [](const DecoderStep& step) {
+      return step.kind == DecoderStep::Kind::kByteFallback;
+    });
+  }
+  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), decoder, std::move(parts));
+}
+
+}  // namespace sluice::text

@@ -1,0 +1,115 @@
+// *.tiktoken: lines of a token in base64 and its rank, which is its id.
+#include <array>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/check.h"
+#include "text/loaders.h"
+#include "text/splits.h"
+
+namespace sluice::text {
+namespace {
+
+constexpr std::array<int8_t, 256> DigitsOfBase64() {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::array<int8_t, 256> values = {};
+  values.fill(-1);
+  for (size_t i = 0; i < kDigits.size(); ++i) {
+    values[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
+  }
+  return values;
+}
+
+// Replaces `bytes`; false for what is not base64 with its padding.
+bool FromBase64(std::string_view text, std::string& bytes) {
+  static constexpr std::array<int8_t, 256> kValues = DigitsOfBase64();
+  bytes.clear();
+  if (text.empty() || text.size() % 4 != 0) return false;
+  size_t padding = 0;
+  while (padding < 2 && text[text.size() - 1 - padding] == '=') ++padding;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int8_t digit = kValues[static_cast<uint8_t>(text[i])];
+    const bool is_padding = i >= text.size() - padding;
+    if (digit < 0 && !is_padding) return false;
+    bits = bits << 6 | static_cast<uint32_t>(is_padding ? 0 : digit);
+    if (i % 4 != 3) continue;
+    const size_t count = i + 1 == text.size() ? 3 - padding : 3;
+    for (size_t b = 0; b < count; ++b) {
+      bytes.push_back(static_cast<char>(bits >> (16 - 8 * b) & 0xFF));
+    }
+  }
+  return true;
+}
+
+void ReadLine(std::string_view line, size_t number, std::string& bytes, Vocabulary& vocabulary) {
+  const size_t space = line.find(' ');
+  int64_t rank = -1;
+  bool is_good = space != std::string_view::npos && FromBase64(line.substr(0, space), bytes);
+  if (is_good) {
+    const char* last = line.data() + line.size();
+    const auto [end, error] = std::from_chars(line.data() + space + 1, last, rank);
+    is_good = error == std::errc() && end == last;
+  }
+  if (!is_good) {
+    constexpr size_t kLongest = 40;
+    const bool is_text = IsUtf8(line.substr(0, kLongest));
+    ThrowInvalid("tiktoken, line " + std::to_string(number),
+                 is_text ? ToText(line.substr(0, kLongest)) : "bytes that are not UTF-8",
+                 "a token in base64, a space and its rank");
+  }
+  vocabulary.Add("tiktoken", rank, bytes, 0);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
+                                                  const TiktokenOptions& options) {
+  Vocabulary vocabulary;
+  std::string bytes;
+  for (size_t number = 1; !ranks.empty(); ++number) {
+    const size_t size = ranks.find('\n');
+    std::string_view line = ranks.substr(0, size);
+    ranks.remove_prefix(size == std::string_view::npos ? ranks.size() : size + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) ReadLine(line, number, bytes, vocabulary);
+  }
+
+  EncoderParts parts;
+  if (options.pattern.empty()) {
+    parts.refused_parameter = "pattern";
+    parts.refused_value = "none";
+    parts.refused_allowed = "the model's pattern, to encode with";
+  } else {
+    std::vector<std::pair<std::string_view, int32_t>> tokens;
+    for (int32_t id = 0; id < vocabulary.size(); ++id) {
+      // A rank without a token keeps its place.
+      tokens.emplace_back(vocabulary.IsKnown(id) ? vocabulary.Token(id) : std::string_view(), id);
+    }
+    TokenMap ids(tokens.size());
+    for (const auto& [token, id] : tokens) {
+      if (!token.empty()) ids.Add(token, id);
+    }
+    const std::vector<BpeMerge> merges = MergesOf(tokens, ids, false);
+    parts.pre_tokenizer.push_back(
+        {.kind = PreTokenizerStep::Kind::kRegex,
+         .regex = std::make_shared<const Regex>("pattern", options.pattern)});
+    parts.model =
+        std::make_unique<const Bpe>(BpeOptions{.is_byte_level = true, .ignores_merges = true},
+                                    std::move(ids), merges, vocabulary.size());
+  }
+  for (const SpecialToken& token : options.special_tokens) {
+    vocabulary.Add("special_tokens", token.id, token.text, kAddedToken | kSpecialToken);
+    parts.added_tokens.push_back({.content = std::string(token.text),
+                                  .id = token.id,
+                                  .is_special = true,
+                                  .is_normalized = false});
+  }
+  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), DecoderSteps(),
+                                               std::move(parts));
+}
+
+}  // namespace sluice::text

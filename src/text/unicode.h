@@ -1,0 +1,26 @@
+// Properties of characters, as the files of tokenizers use them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice::text {
+
+bool IsSpace(uint32_t c);        // White_Space
+bool IsWordPart(uint32_t c);     // \w of regular expressions
+bool IsNumber(uint32_t c);       // N*
+bool IsPunctuation(uint32_t c);  // P*, and what is punctuation in ASCII
+bool IsControl(uint32_t c);      // Cc, Cf, Cs, Co
+bool IsPrintable(uint32_t c);    // as Python's str.isprintable
+bool IsNonspacingMark(uint32_t c);
+bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
+
+bool IsCased(uint32_t c);  // has an upper or lower case
+void AppendUpper(uint32_t c, std::string& text);
+void AppendLower(uint32_t c, std::string& text);
+
+enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
+std::string ToNormalForm(NormalForm form, std::string_view text);
+
+}  // namespace sluice::text

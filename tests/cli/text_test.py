@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""sluice tokenize and detokenize, run as a user runs them. Usage: text_test.py SLUICE ROOT."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SLUICE, ROOT = sys.argv.pop(1), Path(sys.argv.pop(1))
+TOKENIZER = str(ROOT / "tests/fixtures/tokenizers/llama3.json")
+TEXT = "for (int i = 0; 你 😀\n"
+
+
+def run(*args, text=""):
+    return subprocess.run([SLUICE, *args], input=text.encode(), capture_output=True, timeout=60)
+
+
+class Text(unittest.TestCase):
+
+    def test_text_survives_the_way_there_and_back(self):
+        ids = run("tokenize", TOKENIZER, text=TEXT).stdout
+        self.assertEqual(run("detokenize", TOKENIZER, text=ids.decode()).stdout.decode(), TEXT)
+        listed = json.loads(run("tokenize", TOKENIZER, "--json", text=TEXT).stdout)["ids"]
+        self.assertEqual(listed, [int(id) for id in ids.split()])
+        as_json = run("detokenize", TOKENIZER, "--json", text=json.dumps(listed + [10**6])).stdout
+        self.assertEqual(json.loads(as_json), {"text": TEXT, "unknown_ids": 1})
+
+    def test_special_tokens_are_parsed_and_shown_when_asked_for(self):
+        def ids(*flags):
+            return run("tokenize", TOKENIZER, *flags, text="<|end|>").stdout.split()
+        self.assertEqual(len(ids("--parse-special-tokens")), 2)
+        self.assertEqual(len(ids("--parse-special-tokens", "--no-special-tokens")), 1)
+        self.assertGreater(len(ids()), 2)
+        shown = run("detokenize", TOKENIZER, "--show-special-tokens",
+                    text=ids("--parse-special-tokens")[1].decode())
+        self.assertEqual(shown.stdout, b"<|end|>")
+
+    def test_what_is_wrong_is_named(self):
+        for args, text, words in [
+                (("tokenize", "/nowhere"), "", "/nowhere"),
+                (("tokenize", TOKENIZER, "--decoder", "sp"), "", "--decoder"),
+                (("detokenize", TOKENIZER), "1 2 x3", 'ids = "x3"'),
+                (("detokenize", TOKENIZER), "99999999999", "99999999999"),
+                (("tokenize", TOKENIZER, "--input", "/nowhere"), "", "/nowhere")]:
+            result = run(*args, text=text)
+            self.assertEqual(result.returncode, 2, args)
+            self.assertIn(words, result.stderr.decode())
+
+    def test_bench_writes_its_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "bench.json")
+            result = run("bench", "detok", TOKENIZER, str(ROOT / "README.md"), "--quick", "--json",
+                         str(path))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        self.assertEqual({row["bench"] for row in rows}, {"detok"})
+        self.assertTrue(all(row["ns"] > 0 for row in rows))
+
+
+if __name__ == "__main__":
+    unittest.main()

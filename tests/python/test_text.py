@@ -1,0 +1,132 @@
+"""Text from Python, and on large vocabularies beside Hugging Face tokenizers where that is installed."""
+
+import importlib.util
+import json
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+import sluice
+
+pytestmark = pytest.mark.skipif(not hasattr(sluice, "Tokenizer"),
+                                reason="built without Sluice::text")
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+def tokenizer_of(name):
+    return sluice.Tokenizer.from_file(str(FIXTURES / "tokenizers" / f"{name}.json"))
+
+
+def test_ids_and_texts():
+    tokenizer = tokenizer_of("llama3")
+    ids = tokenizer.encode("a word<|end|>", parse_special_tokens=True)
+    assert ids[0] == tokenizer.id("<|begin|>")
+    assert ids[-1] == tokenizer.id("<|end|>")
+    assert tokenizer.id("<|end|>") not in tokenizer.encode("a word<|end|>")
+    assert tokenizer.decode(ids) == "a word"
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "<|begin|>a word<|end|>"
+    assert tokenizer.token(ids[-1]) == b"<|end|>"
+    assert tokenizer.token(10**6) is None and tokenizer.is_special(ids[0])
+    assert len(tokenizer) > 400
+
+
+def test_ids_that_no_vocabulary_has():
+    detokenizer = sluice.Detokenizer(tokenizer_of("gpt2"))
+    assert detokenizer.step([2**32 - 1, -1, 2**62]) == ("", [0, 0, 0])
+    assert detokenizer.unknown_ids == 3
+
+
+def test_bad_arguments():
+    tokenizer = tokenizer_of("gpt2")
+    with pytest.raises(sluice.Error, match="utf8_errors"):
+        sluice.Detokenizer(tokenizer, utf8_errors="strict")
+    with pytest.raises(sluice.Error, match="incomplete"):
+        sluice.Detokenizer(tokenizer).finish(incomplete="keep")
+    with pytest.raises(sluice.Error, match="stop.size"):
+        sluice.StopScanner(["x"] * 17)
+    with pytest.raises(sluice.Error, match="path"):
+        sluice.Tokenizer.from_file("/nowhere")
+    with pytest.raises(sluice.Error, match="decoder"):
+        sluice.Tokenizer.from_json("{}", decoder="sp")
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, FIXTURES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def peer():
+    """The script that makes tokenizers, with 1 MB to train on and 1 MB to compare on."""
+    pytest.importorskip("tokenizers")
+    made = load("make_tokenizers")
+    return made, made.corpus(10, 1_200_000, 60_000), made.corpus(11, 400_000, 60_000)
+
+
+def without_new_marks(text):
+    """For BERT's steps: the tables of punctuation and accents that it is compared with end with
+    Unicode 8."""
+    return "".join(c for c in text if ord(c) < 0x300 or unicodedata.category(c)[0] not in "PMC")
+
+
+def noise(character, rng, count):
+    """Texts of any characters, and of few that repeat."""
+    for _ in range(count):
+        size = rng.randint(1, 60)
+        kind = rng.randrange(3)
+        if kind == 0:
+            yield "".join(character(rng) for _ in range(size))
+        elif kind == 1:
+            yield "".join(rng.choice(" \n\t\r a'sS1é\u00a0\u3000中。!") for _ in range(size))
+        else:
+            yield rng.choice(["ab", " ", "\n", "中", "1", "!", "😀"]) * size
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama3", "qwen", "o200k", "deepseek", "llama2", "gemma",
+                                    "wordpiece", "metaspace"])
+def test_equals_tokenizers_on_a_large_vocabulary(peer, family):
+    made, training, texts = peer
+    theirs = made.train(family, 32_500, training)
+    ours = sluice.Tokenizer.from_json(theirs.to_str())
+    assert len(ours) >= 32_000
+    rng = random.Random(family)
+    for text in made.hostile_texts(rng) + texts + list(noise(made.character, rng, 3000)):
+        if family == "wordpiece":
+            text = without_new_marks(text)
+        for parses in (True, False):
+            theirs.encode_special_tokens = not parses
+            expected = theirs.encode(text).ids
+            assert ours.encode(text, parse_special_tokens=parses) == expected, text
+        assert ours.decode(expected) == theirs.decode(expected), text
+    theirs.encode_special_tokens = False
+    for _ in range(2000):
+        ids = [rng.randrange(len(ours)) for _ in range(rng.randint(1, 30))]
+        for skips in (True, False):
+            stream = sluice.Detokenizer(ours, skip_special_tokens=skips, utf8_errors="hf-run")
+            text = ""
+            at = 0
+            while at < len(ids):
+                size = rng.randint(1, 5)
+                text += stream.step(ids[at:at + size])[0]
+                at += size
+            assert text + stream.finish() == theirs.decode(ids, skip_special_tokens=skips)
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek",
+                                  "language"])
+def test_chats_equal_jinja2(name):
+    pytest.importorskip("jinja2")
+    chats = load("make_chats")
+    template = sluice.ChatTemplate((FIXTURES / "chats" / f"{name}.jinja").read_text(encoding="utf-8"))
+    for variables, text in chats.cases(name, 200, seed=2):
+        variables = json.dumps(variables)
+        if text is None:
+            with pytest.raises(sluice.Error):
+                template.render(variables, seconds=chats.SECONDS)
+        else:
+            assert template.render(variables, seconds=chats.SECONDS) == text

@@ -1,0 +1,150 @@
+// Templates render as jinja2 does, and can take no more than they are given. The texts were made by
+// jinja2 itself: tests/fixtures/make_chats.py.
+#include "sluice/chat_template.hpp"
+
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "sluice/error.hpp"
+
+namespace sluice::test {
+namespace {
+
+constexpr int64_t kSeconds = 1'700'000'000;
+
+std::string ReadFixture(const std::string& name) {
+  std::ifstream file(std::string(SLUICE_FIXTURES) + "/chats/" + name);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string Rendered(std::string_view source, std::string_view variables = "{}",
+                     const ChatTemplateLimits& limits = {}) {
+  return ChatTemplate(source, limits).Render(variables, kSeconds);
+}
+
+std::string ErrorOf(std::string_view source, std::string_view variables = "{}",
+                    const ChatTemplateLimits& limits = {}) {
+  try {
+    Rendered(source, variables, limits);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+class ChatFamily : public testing::TestWithParam<const char*> {};
+
+TEST_P(ChatFamily, EqualsJinja2) {
+  const ChatTemplate chat(ReadFixture(std::string(GetParam()) + ".jinja"));
+  simdjson::dom::parser parser;
+  const std::string file = ReadFixture("cases.json");
+  const simdjson::dom::element cases = parser.parse(file)[GetParam()];
+  for (const auto chat_case : cases.get_array()) {
+    const std::string variables = simdjson::minify(simdjson::dom::element(chat_case.at(0)));
+    const simdjson::dom::element text = chat_case.at(1);
+    if (text.is_null()) {
+      EXPECT_THROW(chat.Render(variables, kSeconds), Error) << variables;
+    } else {
+      EXPECT_EQ(chat.Render(variables, kSeconds), std::string_view(text)) << variables;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ChatFamily,
+                         testing::Values("chatml", "llama3", "qwen3", "mistral", "gemma",
+                                         "deepseek", "language"),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST(ChatTemplate, SaysWhatATemplateRaises) {
+  EXPECT_EQ(ErrorOf("a\n{{ raise_exception('roles must alternate') }}"),
+            "template, line 2 = roles must alternate is not allowed: a conversation that the "
+            "template takes");
+}
+
+TEST(ChatTemplate, NamesTheLineOfAMistake) {
+  EXPECT_EQ(ErrorOf("a\n\n{% if x %}"), "template, line 3 = the end is not allowed: {% endif %}");
+  EXPECT_EQ(ErrorOf("{% import 'x' %}"),
+            "template, line 1 = {% import %} is not allowed: for, if, set, macro, with, filter, "
+            "generation, raw, break or continue");
+  for (const std::string_view source : {"{{",
+                                        "{{ 'a }}",
+                                        "{{ a",
+                                        "{#",
+                                        "{% raw %}",
+                                        "{{ a b }}",
+                                        "{{ ) }}",
+                                        "{{ 1 + }}",
+                                        "{% endfor %}",
+                                        "{% for %}",
+                                        "{% break %}",
+                                        "{{ x.y.z }}",
+                                        "{{ f() }}",
+                                        "{{ 1 + 'a' }}",
+                                        "{{ 1|nofilter }}",
+                                        "{{ 1 is notest }}",
+                                        "{% set x.y = 1 %}",
+                                        "{{ 1 // 0 }}",
+                                        "{{ 9223372036854775807 + 1 }}",
+                                        "{{ 99999999999999999999 }}",
+                                        "{{ [1][::0] }}",
+                                        "{{ {}.a.b }}",
+                                        "{{ 1 < 'a' }}",
+                                        "{{ 'a' * 'b' }}",
+                                        "{{ \xFF }}",
+                                        "{{ none|length }}"}) {
+    EXPECT_NE(ErrorOf(source), "") << source;
+  }
+  EXPECT_NE(ErrorOf("x", "[]"), "");
+  EXPECT_NE(ErrorOf("x", "{"), "");
+}
+
+// F24: a template that loops, recurses or emits a gigabyte.
+TEST(ChatTemplate, IsBounded) {
+  EXPECT_NE(ErrorOf("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "");
+  EXPECT_NE(
+      ErrorOf("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"),
+      "");
+  EXPECT_NE(ErrorOf("{{ range(1000000) }}"), "");
+  EXPECT_NE(ErrorOf("{{ 'a' * 1000000000000 }}"), "");
+  EXPECT_NE(ErrorOf("{{ [1] * 1000000000000 }}"), "");
+  EXPECT_NE(ErrorOf("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}"
+                    "{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"),
+            "");
+  EXPECT_NE(ErrorOf("{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}"
+                    "{% for i in range(64) %}{% set ns.x = ns.x|replace('a', ns.x) %}{% endfor %}"),
+            "");
+  EXPECT_NE(ErrorOf("{% for i in range(99999) %}{{ 'a' * 10000 }}{% endfor %}"), "");
+  EXPECT_NE(ErrorOf(std::string(100000, '(').insert(0, "{{ ")), "");
+  EXPECT_NE(ErrorOf("{{ " + std::string(100000, '-') + "1 }}"), "");
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "{% if 1 %}";
+  EXPECT_NE(ErrorOf(deep), "");
+  EXPECT_NE(ErrorOf("{{ ''|indent(1000000000) }}"), "");
+  EXPECT_NE(ErrorOf("{{ 1|tojson(indent=1000000000) }}"), "");
+  EXPECT_NE(ErrorOf("{{ strftime_now('%c' * 600) }}"), "");
+  EXPECT_NE(ErrorOf("abc", "{}", {.max_output_bytes = 2}), "");
+  EXPECT_NE(ErrorOf("abc", "{}", {.max_template_bytes = 2}), "");
+  EXPECT_NE(ErrorOf("{{ 1 }}", "{}", {.max_steps = 1}), "");
+  EXPECT_EQ(Rendered("abc", "{}", {.max_output_bytes = 3}), "abc");
+}
+
+// What is nested a hundred thousand times is freed by as many calls within each other.
+TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {
+  for (const std::string_view deeper :
+       {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x].index", "{'a': ns.x}.get", "namespace(x=ns.x)",
+        "ns", "[ns]", "[[ns].index]"}) {
+    const std::string source =
+        "{% set ns = namespace(x=1) %}{% for i in range(99999) %}{% set ns.x = " +
+        std::string(deeper) + " %}{% endfor %}";
+    EXPECT_NE(ErrorOf(source), "") << deeper;
+  }
+  EXPECT_EQ(Rendered("{% set ns = namespace(x=1) %}{% set ns.x = [ns.x] %}{{ ns.x }}"), "[1]");
+}
+
+}  // namespace
+}  // namespace sluice::test
