@@ -2,10 +2,10 @@
 // weight, and the few tokens whose noise may win a Gumbel draw.
 //
 // The approximate weight of a token is 2^(x * scale + offset) by one multiplication and one
-// instruction: within 2^-19 of the weight of semantics/weight.h, but for a factor that all tokens
-// of the row share. The offset is a guess from the first vectors of the row. A token is a contender
-// unless 16 bits of its noise exclude that its score reaches a floor, which the best score does in
-// all but one row of 60,000; that it does is certified in the end.
+// instruction: within 2^-19 of the weight of semantics/weight.h, or a unit of it, but for a factor
+// that all tokens of the row share. The offset is a guess from the first vectors of the row. A
+// token is a contender unless 16 bits of its noise exclude that its score reaches a floor, which
+// the best score does in all but one row of 60,000; that it does is certified in the end.
 #pragma once
 
 #include "backend/eight_noise.cuh"
@@ -113,11 +113,14 @@ inline constexpr int kMostContenders = 1024;
 // Of a contender.
 enum class Keeping { kDropped, kUnknown, kKept };
 
-// In shared memory.
+// In shared memory, of which some devices give a block 99 KiB.
 struct FirstReadMemory {
   BoundedList<kMostContenders> contenders;
-  alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
-  uint32_t largest[kMostWarps];                      // order keys
+  union {
+    alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
+    TokenList list;                                    // of those who need no bins, or no longer
+  };
+  uint32_t largest[kMostWarps];  // order keys
   float mass[kMostWarps];
 };
 

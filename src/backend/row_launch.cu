@@ -47,7 +47,8 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
 
 void CheckRows(const LogitsView& logits) {
   CheckLogits("logits", logits, DeviceKind::kCuda);
-  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 8);  // a row has at most 8 blocks
+  // ForEachRow counts 33 times as many in 32 bits.
+  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 64);
   const int device = CurrentDevice();
   if (logits.device.index != device) {
     throw Error(ErrorCode::kInvalidType, "logits.device.index",

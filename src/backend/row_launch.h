@@ -46,6 +46,9 @@ struct TeamShape {
   friend bool operator==(const TeamShape&, const TeamShape&) = default;
 };
 
+// What a block gets of every device of compute capability 8.0 or higher.
+inline constexpr size_t kMostSharedBytes = 99 * 1024;
+
 // A kernel with one argument, a struct, and a team for each row.
 struct RowKernel {
   const void* function;

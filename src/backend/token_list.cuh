@@ -53,7 +53,7 @@ __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
 
 // Behind a Sync: the first block gets in `sorted` the tokens of all blocks that reach the largest
 // of their thresholds, and their number, or -1 when something is missing or spoilt. largest: that
-// threshold, in the first block. The others return 0, when their lists have been read.
+// threshold, in the first block. The others return 0 when their lists have been read.
 template <int kCapacity>
 __device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_t& largest) {
   using List = BoundedList<kCapacity>;

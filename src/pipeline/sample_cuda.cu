@@ -39,7 +39,6 @@ struct SampleArgument {
 struct SampleMemory {
   TeamMemory team;
   RowStart start;
-  TokenList list;
   ScoreMemory scores;
   FirstReadMemory first;
   Boundary boundary;
@@ -47,6 +46,7 @@ struct SampleMemory {
   Band band;  // of the first block, for the others
   int32_t drawn;
 };
+static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
 __device__ bool HasNoFilter(const SelectParams& params, int vocab) {
   return !semantics::IsGreedy(params) && (params.top_k <= 0 || params.top_k >= vocab) &&
@@ -61,7 +61,7 @@ __device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, in
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
-  TokenList& list = memory.list;
+  TokenList& list = memory.first.list;
   const ListedTokens pruned = PruneTop(block, list, {list.sorted, list.key, listed}, needed);
   const int size = pruned.size;
   if (size > block.threads()) return result;
@@ -190,7 +190,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   const Band band = *team.Of(0, &memory.band);
   result.id = kUndecided;
   const Nucleus nucleus =
-      SelectInBand(team, slice, band, totals.max, params, memory.list, memory.nucleus);
+      SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
   if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
   const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
   const int32_t id = draw([&](uint64_t token) {
@@ -214,7 +214,7 @@ __device__ void SampleRow(const Team& team, SampleMemory& memory, const SampleAr
   result.id = kUndecided;
   if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
     if (const int needed = TokensNeeded(team, params); needed > 0) {
-      const int listed = ListTop(team, slice, loaded, memory.start, memory.list, needed);
+      const int listed = ListTop(team, slice, loaded, memory.start, memory.first.list, needed);
       if (team.rank() != 0) return;
       if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
     } else if (argument.method == DrawMethod::kGumbel && argument.is_first) {

@@ -25,7 +25,7 @@ inline constexpr int kMostAboveBins = 256;
 // What the first read says of the boundary. In shared memory, of the first block.
 struct Boundary {
   int kept_from;   // a token of this bin or one above it is kept for certain,
-  int dropped_to;  // of this bin or one below it dropped
+  int dropped_to;  // of this bin or one below it dropped (-1: below all bins; -2: none)
   uint32_t top_count;
   uint64_t top[kMostAboveBins];  // the tokens above all bins, if they are no more than that
 
@@ -45,7 +45,7 @@ struct KnownMasses {
 __device__ inline void Clear(const Team& team, Boundary& boundary) {
   if (team.thread() == 0) {
     boundary.kept_from = WeightBins::kBins;
-    boundary.dropped_to = -1;
+    boundary.dropped_to = -2;
     boundary.top_count = 0;
   }
 }
@@ -70,8 +70,10 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
     masses.top += static_cast<double>(unit.WeightOf(ValueOf(boundary.top[i])));
   }
   masses.top = Team::ReduceWarp(masses.top, [](double a, double b) { return a + b; });
-  // Weights are known to 1e-5, and a thread adds its share of them up in fp32.
-  const double doubt = 1e-5 + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
+  // Weights are known to 1e-5, but for the unit in which they are integers, and a thread adds its
+  // share of them up in fp32.
+  const double doubt =
+      1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
   masses.least_total = total * (1.0 - doubt);
   masses.most_total = total * (1.0 + doubt);
   const double share = semantics::Fixed32(p) * 0x1p-32;

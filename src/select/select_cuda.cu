@@ -43,7 +43,6 @@ __device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
 struct SelectMemory {
   TeamMemory team;
   RowStart start;
-  TokenList list;
   ScoreMemory scores;
   FirstReadMemory first;
   Boundary boundary;
@@ -51,6 +50,7 @@ struct SelectMemory {
   Band band;  // of the first block, for the others
   bool is_decided;
 };
+static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
 
 // The first thread has the Cut.
 template <DType kDType>
@@ -59,7 +59,7 @@ __device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow
                            bool masks) {
   TopSelection top = {};
   top.cut.count = kUndecided;
-  TokenList& list = memory.list;
+  TokenList& list = memory.first.list;
   const int listed = ListTop(team, slice, loaded, memory.start, list, needed);
   if (team.rank() == 0) {
     const Team block = team.Block();
@@ -124,7 +124,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   team.Sync();
   if (!has_band) return undecided;
   const Nucleus nucleus =
-      SelectInBand(team, slice, band, totals.max, params, memory.list, memory.nucleus);
+      SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
   if (nucleus.last_at_lower < 0) return undecided;
   if (masks) MaskRow(slice, row.data, {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
   return nucleus.cut;

@@ -126,7 +126,7 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
 
 // The list of one row: the number of tokens, in the first block's `sorted`, in no order yet; or -1
 // when the row has to be selected otherwise. 0 is a row without support. Only the first block gets
-// the answer; the others return 0 when it has read their lists.
+// the answer; the others return when it has read their lists.
 template <DType kDType>
 __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
                        const RowStart& start, TokenList& list, int needed) {

@@ -206,6 +206,31 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
   }
 }
 
+// A nucleus that reaches below every bin of weight: one token in ten thousand comes from there, and
+// a token that nothing is known of must not count as dropped.
+TEST_F(DeviceTest, DrawsFromANucleusBelowAllBins) {
+  const int64_t vocab = int64_t{1} << 22;
+  constexpr size_t kPositions = 30000;
+  std::vector<float> row(static_cast<size_t>(vocab), -24.33f);
+  row[0] = 0.0f;
+  const DeviceBatch device(Batch({row}, DType::kF32), RowStartAt::kAligned);
+  const OnDevice<SelectParams> params(std::vector<SelectParams>{{.top_p = 0.99999f}});
+  std::vector<NoiseKey> all_keys(kPositions);
+  for (size_t i = 0; i < kPositions; ++i) all_keys[i] = {7, static_cast<uint32_t>(i)};
+  const OnDevice<NoiseKey> keys(all_keys);
+  const OnDevice<int32_t> ids(kPositions);
+  const OnDevice<TokenResult> results(kPositions);
+  for (size_t i = 0; i < kPositions; ++i) {
+    const cuda::RowParams on_device{params, {keys.data() + i, 1}};
+    cuda::SampleIds(device.view(), on_device, DrawMethod::kGumbel, {ids.data() + i, 1}, {},
+                    nullptr);
+    cuda::Sample(device.view(), on_device, DrawMethod::kGumbel, {results.data() + i, 1}, nullptr);
+  }
+  std::vector<int32_t> expected;
+  for (const TokenResult& result : results.Get()) expected.push_back(result.id);
+  EXPECT_TRUE(SameSequence(ids.Get(), expected));
+}
+
 // A graph is captured once and sees the parameters and logits of each replay.
 TEST_P(Cuda, SamplesInACapturedGraph) {
   Random random(10);
