@@ -134,6 +134,12 @@ TEST(ChatTemplate, IsBounded) {
 }
 
 // What is nested a hundred thousand times is freed by as many calls within each other.
+TEST(ChatTemplate, MembersToSelectByMayBeNamed) {
+  EXPECT_EQ(Rendered("{{ []|selectattr(attribute='x')|list }}"), "[]");
+  EXPECT_EQ(Rendered("{{ [{'x': 1}, {'x': 0}]|selectattr(attribute='x')|list }}"), "[{'x': 1}]");
+  EXPECT_EQ(Rendered("{{ [{'x': 1}, {'x': 0}]|rejectattr(attribute='x')|list }}"), "[{'x': 0}]");
+}
+
 TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {
   for (const std::string_view deeper :
        {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x].index", "{'a': ns.x}.get", "namespace(x=ns.x)",

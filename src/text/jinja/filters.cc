@@ -49,7 +49,7 @@ Value Selected(Run& run, std::string_view name, const Value& value, const Argume
     const Value* given = arguments.Get(0, "attribute");
     if (given == nullptr) run.Refuse(std::string(name) + " without a member", "its name");
     member = ToText(*given);
-    rest.positional.erase(rest.positional.begin());
+    if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
   }
   std::string test;
   if (!rest.positional.empty()) {
