@@ -140,6 +140,27 @@ TEST(ChatTemplate, MembersToSelectByMayBeNamed) {
   EXPECT_EQ(Rendered("{{ [{'x': 1}, {'x': 0}]|rejectattr(attribute='x')|list }}"), "[{'x': 0}]");
 }
 
+TEST(ChatTemplate, ChainsAreOnlySoLong) {
+  const auto chain = [](std::string_view link, int count) {
+    std::string source = "{{ a";
+    for (int i = 0; i < count; ++i) source.append(link);
+    return source + " }}";
+  };
+  const ChatTemplateLimits limits = {.max_template_bytes = 1 << 23};
+  for (const char* link : {".b", "[0]", "[:]", "()", "|trim", "+a", "~a", "*a", "**a", " or a",
+                           " and a", " if a", " is string", " is not string"}) {
+    EXPECT_NE(ErrorOf(chain(link, 400000), "{}", limits).find("deeper nesting"), std::string::npos)
+        << link;
+  }
+  // Chains in each other.
+  std::string part = ")";
+  for (int i = 0; i < 300; ++i) part.append(".b");
+  std::string chains = std::string("{{ ").append(40, '(').append("a");
+  for (int i = 0; i < 40; ++i) chains.append(part);
+  EXPECT_NE(ErrorOf(chains + " }}").find("deeper nesting"), std::string::npos);
+  EXPECT_EQ(Rendered(chain("+a", 300), R"({"a":1})"), "301");
+}
+
 TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {
   for (const std::string_view deeper :
        {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x].index", "{'a': ns.x}.get", "namespace(x=ns.x)",
