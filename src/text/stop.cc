@@ -233,10 +233,10 @@ StopResult StopScanner::Step(std::string_view text, std::span<const size_t> ends
 
 StopResult StopScanner::Finish(std::string_view rest, std::string& released) {
   if (result_.stop >= 0) return result_;
-  // The rest belongs to the last token, which has been counted.
+  // The rest belongs to the last token, which has been counted if there was one.
   const std::array<size_t, 1> ends = {rest.size()};
   if (!rest.empty()) {
-    --result_.tokens;
+    if (result_.tokens > 0) --result_.tokens;
     Step(rest, ends, released);
     if (result_.stop >= 0) return result_;
   }
