@@ -161,6 +161,41 @@ TEST(ChatTemplate, ChainsAreOnlySoLong) {
   EXPECT_EQ(Rendered(chain("+a", 300), R"({"a":1})"), "301");
 }
 
+TEST(ChatTemplate, WalksOfSharedValuesAreBounded) {
+  const std::string both =
+      "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}"
+      "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+  EXPECT_EQ(Rendered(both + "{{ ns.x == ns.x }}"), "True");
+  for (const char* use :
+       {"{{ ns.x == ns.y }}", "{{ ns.x < ns.y }}", "{{ ns.x in [ns.y] }}", "{{ {ns.x: 1}[ns.y] }}",
+        "{{ [ns.x, ns.y]|unique }}", "{{ [ns.x].count(ns.y) }}", "{{ ns.x }}", "{{ ns }}",
+        "{{ ns.x|string }}", "{{ ns.x|tojson }}", "{{ ns.x|tojson(indent=2) }}", "{{ ns.x ~ 1 }}",
+        "{{ {'a': ns.x} == {'a': ns.y} }}", "{{ {ns.x: 1}|tojson }}"}) {
+    EXPECT_NE(ErrorOf(both + use), "") << use;
+  }
+  // A step for each element that is compared.
+  const std::string deep =
+      "{% set ns = namespace(x=[1], y=[2]) %}{% for i in range(100) %}"
+      "{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}";
+  EXPECT_EQ(Rendered(deep + "{{ ns.x < ns.y }}{{ ns.y < ns.x }}"), "TrueFalse");
+
+  std::string nested = "{% set a0 = namespace(x=1) %}";
+  std::string inner = "a0";
+  for (int i = 1; i <= 60; ++i) {
+    const std::string name = std::string("a").append(std::to_string(i));
+    nested.append("{% set ").append(name).append(" = namespace(x=").append(inner);
+    nested.append(", y=").append(inner).append(") %}");
+    inner = name;
+  }
+  EXPECT_NE(ErrorOf(nested + "{{ a60 }}"), "");
+  EXPECT_NE(ErrorOf(nested + "{{ a60|tojson }}"), "");
+  EXPECT_EQ(Rendered(nested + "{{ a60 == a60 }}{{ a60 == a59 }}"), "TrueFalse");
+
+  const std::string text = "{% set t = 'a' * 1000000 %}";
+  EXPECT_NE(ErrorOf(text + "{{ [t] * 1000 }}").find("a text of"), std::string::npos);
+  EXPECT_NE(ErrorOf(text + "{{ ([t] * 1000)|join }}").find("a text of"), std::string::npos);
+}
+
 TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {
   for (const std::string_view deeper :
        {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x].index", "{'a': ns.x}.get", "namespace(x=ns.x)",
