@@ -87,6 +87,31 @@ TEST(TokenizerJson, RefusesMalformedFiles) {
 }
 
 // What only encoding needs does not keep a model from being decoded.
+// Of twelve steps, each makes ten letters of one.
+TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
+  const auto steps = [](const std::string& pattern) {
+    std::string made;
+    for (int i = 0; i < 12; ++i) {
+      made.append(i > 0 ? "," : "")
+          .append(R"({"type":"Replace","pattern":{")" + pattern)
+          .append(R"(":"a"},"content":"aaaaaaaaaa"})");
+    }
+    return made;
+  };
+  for (const char* pattern : {"String", "Regex"}) {
+    EXPECT_EQ(
+        DecoderError(R"({"type":"Sequence","decoders":[)" + steps(pattern) + "]}", {{"a"}}),
+        "decoder = a token that grows to more than 65535 bytes is not allowed: at most 65535");
+    EXPECT_EQ(
+        JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                  R"("decoder":{"type":"ByteLevel"},)"
+                  R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
+                  R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                  steps(pattern) + "]}}"),
+        "normalizer = a text that grows to more than 65535 bytes is not allowed: at most 65535");
+  }
+}
+
 TEST(TokenizerJson, RefusesToEncodeWithWhatItDoesNotKnow) {
   const auto error_of = [](const std::string& model, const std::string& rest) {
     const Tokenizer tokenizer =
