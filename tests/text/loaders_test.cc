@@ -6,6 +6,7 @@
 #include "sluice/error.hpp"
 #include "sluice/tokenizer.hpp"
 #include "tests/text/vocabularies.h"
+#include "text/utf8.h"
 
 namespace sluice::test {
 namespace {
@@ -110,6 +111,20 @@ TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
                   steps(pattern) + "]}}"),
         "normalizer = a text that grows to more than 65535 bytes is not allowed: at most 65535");
   }
+}
+
+TEST(TokenizerJson, ErrorsAreUtf8) {
+  std::string marks(57, 'a');
+  for (int i = 0; i < 9; ++i) {
+    const std::string shown = JsonError(R"({"model":")" + marks + "\u20ac\u20ac\u20ac" + R"("})");
+    EXPECT_NE(shown, "");
+    EXPECT_TRUE(text::IsUtf8(shown)) << shown;
+    marks.pop_back();
+  }
+  // Both are the token 0.
+  const std::string twice = ErrorOf([] { Tokenizer::FromTiktoken("/w== 0\nYQ== 0\n"); });
+  EXPECT_NE(twice.find("\\xFF"), std::string::npos) << twice;
+  EXPECT_TRUE(text::IsUtf8(twice));
 }
 
 TEST(TokenizerJson, RefusesToEncodeWithWhatItDoesNotKnow) {
