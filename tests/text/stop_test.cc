@@ -134,8 +134,8 @@ TEST(Stop, RestWithoutATokenBeforeMayBeAStop) {
   std::string out;
   const StopResult result = scanner.Finish("ab", out);
   EXPECT_EQ(result.stop, 0);
-  EXPECT_EQ(result.tokens, 1);
-  EXPECT_EQ(result.released_tokens, 1);
+  EXPECT_EQ(result.tokens, 0);
+  EXPECT_EQ(result.released_tokens, 0);
   EXPECT_EQ(out, "a");
 }
 
