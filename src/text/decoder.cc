@@ -5,6 +5,7 @@
 
 #include "support/check.h"
 #include "text/byte_alphabet.h"
+#include "text/replace.h"
 
 namespace sluice::text {
 namespace {
@@ -12,13 +13,6 @@ namespace {
 using Kind = DecoderStep::Kind;
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-
-void ReplaceAll(std::string& text, std::string_view pattern, std::string_view content) {
-  for (size_t at = text.find(pattern); at != std::string::npos; at = text.find(pattern, at)) {
-    text.replace(at, pattern.size(), content);
-    at += content.size();
-  }
-}
 
 void CleanUp(std::string& text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReplacements = {
@@ -171,9 +165,9 @@ class Compiler {
           break;
         case Kind::kReplace:
           if (step.regex != nullptr) {
-            bytes = step.regex->ReplaceAll(bytes, step.content);
-          } else if (!step.pattern.empty()) {
-            ReplaceAll(bytes, step.pattern, step.content);
+            bytes = step.regex->ReplaceAll(bytes, step.content, kMaxTokenBytes);
+          } else {
+            ReplaceAll(bytes, step.pattern, step.content, kMaxTokenBytes);
           }
           break;
         case Kind::kMetaspace:
@@ -203,6 +197,10 @@ class Compiler {
           break;
         case Kind::kFuse:
           break;
+      }
+      if (bytes.size() > kMaxTokenBytes) {
+        Refuse("a token that grows to more than " + std::to_string(kMaxTokenBytes) + " bytes",
+               "at most " + std::to_string(kMaxTokenBytes));
       }
     }
     return flags;

@@ -4,6 +4,7 @@
 
 #include "support/check.h"
 #include "text/utf8.h"
+#include "text/vocabulary.h"
 
 namespace sluice::text {
 
@@ -14,7 +15,7 @@ Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
     if (token.is_normalized || token.is_literal) {
       if (parts_.refused_parameter.empty() && !token.is_literal) {
         std::string normalized = token.content;
-        Normalize(parts_.normalizer, normalized);
+        Normalize(parts_.normalizer, normalized, kMaxTokenBytes);
         if (normalized != token.content) normalized_tokens_[token.id] = normalized;
         token.content = std::move(normalized);
       }

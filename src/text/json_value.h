@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "support/check.h"
+#include "text/utf8.h"
 
 namespace sluice::text {
 
@@ -64,7 +65,10 @@ class JsonValue {
   [[noreturn]] void Refuse(std::string_view allowed) const {
     std::string shown = IsNull() ? "null" : simdjson::minify(element_);
     constexpr size_t kLongest = 60;
-    if (shown.size() > kLongest) shown = shown.substr(0, kLongest) + "...";
+    if (shown.size() > kLongest) {
+      shown.resize(ValidPrefix(std::string_view(shown).substr(0, kLongest)));
+      shown.append("...");
+    }
     ThrowInvalid(path_, std::move(shown), std::string(allowed));
   }
 

@@ -1,6 +1,8 @@
 #include "text/normalizer.h"
 
+#include "support/check.h"
 #include "text/byte_alphabet.h"
+#include "text/replace.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -37,18 +39,6 @@ void Strip(std::string& text, bool left, bool right) {
   text = std::string(rest);
 }
 
-void ReplaceText(std::string& text, const std::string& pattern, const std::string& content) {
-  if (pattern.empty() || text.find(pattern) == std::string::npos) return;
-  std::string out;
-  out.reserve(text.size() + text.size() / 2);
-  size_t done = 0;
-  for (size_t at = text.find(pattern); at != std::string::npos; at = text.find(pattern, done)) {
-    out.append(text, done, at - done).append(content);
-    done = at + pattern.size();
-  }
-  text = out.append(text, done);
-}
-
 void Bert(std::string& text, const NormalizerStep& step) {
   if (step.clean_text) {
     MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
@@ -72,7 +62,7 @@ void Bert(std::string& text, const NormalizerStep& step) {
 
 }  // namespace
 
-void Normalize(const std::vector<NormalizerStep>& steps, std::string& text) {
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t most) {
   using Kind = NormalizerStep::Kind;
   for (const NormalizerStep& step : steps) {
     switch (step.kind) {
@@ -99,9 +89,9 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text) {
         break;
       case Kind::kReplace:
         if (step.regex != nullptr) {
-          text = step.regex->ReplaceAll(text, step.content);
+          text = step.regex->ReplaceAll(text, step.content, most);
         } else {
-          ReplaceText(text, step.pattern, step.content);
+          ReplaceAll(text, step.pattern, step.content, most);
         }
         break;
       case Kind::kPrepend:
@@ -116,6 +106,11 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text) {
         text = std::move(out);
         break;
       }
+    }
+    if (text.size() > most) {
+      ThrowInvalid("normalizer",
+                   "a text that grows to more than " + std::to_string(most) + " bytes",
+                   "at most " + std::to_string(most));
     }
   }
 }

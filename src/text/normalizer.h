@@ -1,6 +1,7 @@
 // What is done to a text before it is cut into words.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,6 +37,7 @@ struct NormalizerStep {
   bool lowercase = false;
 };
 
-void Normalize(const std::vector<NormalizerStep>& steps, std::string& text);
+// Throws Error when a step makes a text of more than `most` bytes.
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t most = SIZE_MAX);
 
 }  // namespace sluice::text

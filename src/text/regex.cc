@@ -158,13 +158,14 @@ bool Regex::Matches::Next(Span* match) {
   return true;
 }
 
-std::string Regex::ReplaceAll(std::string_view text, std::string_view content) const {
+std::string Regex::ReplaceAll(std::string_view text, std::string_view content, size_t most) const {
   std::string out;
   size_t done = 0;
   Matches matches(*this, text);
   for (Span match; matches.Next(&match);) {
     out.append(text, done, match.begin - done).append(content);
     done = match.end;
+    if (out.size() > most) return out;
   }
   return out.append(text, done);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,8 +46,9 @@ class Regex {
     void* context_;
   };
 
-  // Every match replaced by `content`, literally.
-  std::string ReplaceAll(std::string_view text, std::string_view content) const;
+  // Every match replaced by `content`, literally; ends behind more than `most` bytes.
+  std::string ReplaceAll(std::string_view text, std::string_view content,
+                         size_t most = SIZE_MAX) const;
 
  private:
   std::string parameter_;

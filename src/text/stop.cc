@@ -233,11 +233,14 @@ StopResult StopScanner::Step(std::string_view text, std::span<const size_t> ends
 
 StopResult StopScanner::Finish(std::string_view rest, std::string& released) {
   if (result_.stop >= 0) return result_;
-  // The rest belongs to the last token, which has been counted.
+  // The rest belongs to the last token, which has been counted if there was one.
   const std::array<size_t, 1> ends = {rest.size()};
   if (!rest.empty()) {
-    --result_.tokens;
+    const int64_t tokens = result_.tokens;
+    result_.tokens = std::max<int64_t>(tokens - 1, 0);
     Step(rest, ends, released);
+    result_.tokens = tokens;
+    result_.released_tokens = std::min(result_.released_tokens, tokens);
     if (result_.stop >= 0) return result_;
   }
   if (!stops_->IsEmpty()) {

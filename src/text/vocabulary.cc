@@ -7,6 +7,23 @@
 #include "text/utf8.h"
 
 namespace sluice::text {
+namespace {
+
+// What is not UTF-8 as \xFF.
+std::string Shown(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string shown;
+  for (;;) {
+    const size_t valid = ValidPrefix(bytes);
+    shown.append(bytes.substr(0, valid));
+    if (valid == bytes.size()) return ToText(std::string_view(shown));
+    const auto byte = static_cast<uint8_t>(bytes[valid]);
+    shown.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+    bytes.remove_prefix(valid + 1);
+  }
+}
+
+}  // namespace
 
 TokenEntry Vocabulary::Store(std::string_view bytes, uint8_t flags) {
   if (bytes.size() > kMaxTokenBytes) {
@@ -34,7 +51,7 @@ void Vocabulary::Add(std::string_view source, int64_t id, std::string_view token
   if (entry.flags & kKnownToken) {
     if (Bytes(entry) != token) {
       ThrowInvalid(std::string(source).append(".id"), ToText(id),
-                   std::string("an id of one token, and it is ").append(ToText(Bytes(entry))));
+                   std::string("an id of one token, and it is ").append(Shown(Bytes(entry))));
     }
     entry.flags |= flags;
     return;

@@ -134,6 +134,68 @@ TEST(ChatTemplate, IsBounded) {
 }
 
 // What is nested a hundred thousand times is freed by as many calls within each other.
+TEST(ChatTemplate, MembersToSelectByMayBeNamed) {
+  EXPECT_EQ(Rendered("{{ []|selectattr(attribute='x')|list }}"), "[]");
+  EXPECT_EQ(Rendered("{{ [{'x': 1}, {'x': 0}]|selectattr(attribute='x')|list }}"), "[{'x': 1}]");
+  EXPECT_EQ(Rendered("{{ [{'x': 1}, {'x': 0}]|rejectattr(attribute='x')|list }}"), "[{'x': 0}]");
+}
+
+TEST(ChatTemplate, ChainsAreOnlySoLong) {
+  const auto chain = [](std::string_view link, int count) {
+    std::string source = "{{ a";
+    for (int i = 0; i < count; ++i) source.append(link);
+    return source + " }}";
+  };
+  const ChatTemplateLimits limits = {.max_template_bytes = 1 << 23};
+  for (const char* link : {".b", "[0]", "[:]", "()", "|trim", "+a", "~a", "*a", "**a", " or a",
+                           " and a", " if a", " is string", " is not string"}) {
+    EXPECT_NE(ErrorOf(chain(link, 400000), "{}", limits).find("deeper nesting"), std::string::npos)
+        << link;
+  }
+  // Chains in each other.
+  std::string part = ")";
+  for (int i = 0; i < 300; ++i) part.append(".b");
+  std::string chains = std::string("{{ ").append(40, '(').append("a");
+  for (int i = 0; i < 40; ++i) chains.append(part);
+  EXPECT_NE(ErrorOf(chains + " }}").find("deeper nesting"), std::string::npos);
+  EXPECT_EQ(Rendered(chain("+a", 300), R"({"a":1})"), "301");
+}
+
+TEST(ChatTemplate, WalksOfSharedValuesAreBounded) {
+  const std::string both =
+      "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(60) %}"
+      "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+  EXPECT_EQ(Rendered(both + "{{ ns.x == ns.x }}"), "True");
+  for (const char* use :
+       {"{{ ns.x == ns.y }}", "{{ ns.x < ns.y }}", "{{ ns.x in [ns.y] }}", "{{ {ns.x: 1}[ns.y] }}",
+        "{{ [ns.x, ns.y]|unique }}", "{{ [ns.x].count(ns.y) }}", "{{ ns.x }}", "{{ ns }}",
+        "{{ ns.x|string }}", "{{ ns.x|tojson }}", "{{ ns.x|tojson(indent=2) }}", "{{ ns.x ~ 1 }}",
+        "{{ {'a': ns.x} == {'a': ns.y} }}", "{{ {ns.x: 1}|tojson }}"}) {
+    EXPECT_NE(ErrorOf(both + use), "") << use;
+  }
+  // A step for each element that is compared.
+  const std::string deep =
+      "{% set ns = namespace(x=[1], y=[2]) %}{% for i in range(100) %}"
+      "{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}";
+  EXPECT_EQ(Rendered(deep + "{{ ns.x < ns.y }}{{ ns.y < ns.x }}"), "TrueFalse");
+
+  std::string nested = "{% set a0 = namespace(x=1) %}";
+  std::string inner = "a0";
+  for (int i = 1; i <= 60; ++i) {
+    const std::string name = std::string("a").append(std::to_string(i));
+    nested.append("{% set ").append(name).append(" = namespace(x=").append(inner);
+    nested.append(", y=").append(inner).append(") %}");
+    inner = name;
+  }
+  EXPECT_NE(ErrorOf(nested + "{{ a60 }}"), "");
+  EXPECT_NE(ErrorOf(nested + "{{ a60|tojson }}"), "");
+  EXPECT_EQ(Rendered(nested + "{{ a60 == a60 }}{{ a60 == a59 }}"), "TrueFalse");
+
+  const std::string text = "{% set t = 'a' * 1000000 %}";
+  EXPECT_NE(ErrorOf(text + "{{ [t] * 1000 }}").find("a text of"), std::string::npos);
+  EXPECT_NE(ErrorOf(text + "{{ ([t] * 1000)|join }}").find("a text of"), std::string::npos);
+}
+
 TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {
   for (const std::string_view deeper :
        {"[ns.x]", "{'a': ns.x}", "(ns.x,)", "[ns.x].index", "{'a': ns.x}.get", "namespace(x=ns.x)",

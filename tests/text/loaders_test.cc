@@ -6,6 +6,7 @@
 #include "sluice/error.hpp"
 #include "sluice/tokenizer.hpp"
 #include "tests/text/vocabularies.h"
+#include "text/utf8.h"
 
 namespace sluice::test {
 namespace {
@@ -87,6 +88,45 @@ TEST(TokenizerJson, RefusesMalformedFiles) {
 }
 
 // What only encoding needs does not keep a model from being decoded.
+// Of twelve steps, each makes ten letters of one.
+TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
+  const auto steps = [](const std::string& pattern) {
+    std::string made;
+    for (int i = 0; i < 12; ++i) {
+      made.append(i > 0 ? "," : "")
+          .append(R"({"type":"Replace","pattern":{")" + pattern)
+          .append(R"(":"a"},"content":"aaaaaaaaaa"})");
+    }
+    return made;
+  };
+  for (const char* pattern : {"String", "Regex"}) {
+    EXPECT_EQ(
+        DecoderError(R"({"type":"Sequence","decoders":[)" + steps(pattern) + "]}", {{"a"}}),
+        "decoder = a token that grows to more than 65535 bytes is not allowed: at most 65535");
+    EXPECT_EQ(
+        JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                  R"("decoder":{"type":"ByteLevel"},)"
+                  R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
+                  R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                  steps(pattern) + "]}}"),
+        "normalizer = a text that grows to more than 65535 bytes is not allowed: at most 65535");
+  }
+}
+
+TEST(TokenizerJson, ErrorsAreUtf8) {
+  std::string marks(57, 'a');
+  for (int i = 0; i < 9; ++i) {
+    const std::string shown = JsonError(R"({"model":")" + marks + "\u20ac\u20ac\u20ac" + R"("})");
+    EXPECT_NE(shown, "");
+    EXPECT_TRUE(text::IsUtf8(shown)) << shown;
+    marks.pop_back();
+  }
+  // Both are the token 0.
+  const std::string twice = ErrorOf([] { Tokenizer::FromTiktoken("/w== 0\nYQ== 0\n"); });
+  EXPECT_NE(twice.find("\\xFF"), std::string::npos) << twice;
+  EXPECT_TRUE(text::IsUtf8(twice));
+}
+
 TEST(TokenizerJson, RefusesToEncodeWithWhatItDoesNotKnow) {
   const auto error_of = [](const std::string& model, const std::string& rest) {
     const Tokenizer tokenizer =

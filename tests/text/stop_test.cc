@@ -129,6 +129,16 @@ TEST(Stop, RestOfTheLastCharacterMayEndAStop) {
   EXPECT_EQ(result.tokens, 3);
 }
 
+TEST(Stop, RestWithoutATokenBeforeMayBeAStop) {
+  StopScanner scanner(Stops({"b"}));
+  std::string out;
+  const StopResult result = scanner.Finish("ab", out);
+  EXPECT_EQ(result.stop, 0);
+  EXPECT_EQ(result.tokens, 0);
+  EXPECT_EQ(result.released_tokens, 0);
+  EXPECT_EQ(out, "a");
+}
+
 TEST(Stop, RefusesWhatIsNoStop) {
   const auto error_of = [](const Texts& stops) -> std::string {
     try {

@@ -37,6 +37,7 @@ struct Expression {
   };
   Kind kind;
   int32_t line = 0;
+  int32_t height = 0;  // of the tree below
   std::string text = {};
   Value value = {};
   std::vector<ExpressionPtr> items = {};

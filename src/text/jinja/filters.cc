@@ -48,12 +48,12 @@ Value Selected(Run& run, std::string_view name, const Value& value, const Argume
   if (by_member) {
     const Value* given = arguments.Get(0, "attribute");
     if (given == nullptr) run.Refuse(std::string(name) + " without a member", "its name");
-    member = ToText(*given);
-    rest.positional.erase(rest.positional.begin());
+    member = ToText(run, *given);
+    if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
   }
   std::string test;
   if (!rest.positional.empty()) {
-    test = ToText(rest.positional[0]);
+    test = ToText(run, rest.positional[0]);
     rest.positional.erase(rest.positional.begin());
   }
   List kept;
@@ -70,7 +70,7 @@ Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
   if (const Value* member = arguments.Get(SIZE_MAX, "attribute")) {
     const Value* otherwise = arguments.Get(SIZE_MAX, "default");
     for (const Value& item : run.Items(value)) {
-      Value found = MemberOf(run, item, ToText(*member));
+      Value found = MemberOf(run, item, ToText(run, *member));
       made.push_back(found.IsUndefined() && otherwise != nullptr ? *otherwise : found);
     }
     return Value::Of(std::move(made));
@@ -78,7 +78,7 @@ Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
   if (arguments.positional.empty()) run.Refuse("map without a filter", "its name");
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
-  const std::string name = ToText(arguments.positional[0]);
+  const std::string name = ToText(run, arguments.positional[0]);
   for (const Value& item : run.Items(value)) made.push_back(run.Filter(name, item, rest));
   return Value::Of(std::move(made));
 }
@@ -86,8 +86,9 @@ Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
 // What sort, min, max and unique compare: strings without their case.
 Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t attribute_place) {
   const Value* attribute = arguments.Get(attribute_place, "attribute");
-  Value key =
-      attribute == nullptr || attribute->IsNone() ? item : MemberOf(run, item, ToText(*attribute));
+  Value key = attribute == nullptr || attribute->IsNone()
+                  ? item
+                  : MemberOf(run, item, ToText(run, *attribute));
   const Value* keeps_case = arguments.Get(SIZE_MAX, "case_sensitive");
   if (key.AsString() != nullptr && (keeps_case == nullptr || !keeps_case->IsTrue())) {
     return Value::Of(Lower(*key.AsString()));
@@ -120,7 +121,7 @@ Value SortedMembers(Run& run, const Value& value, const Arguments& arguments) {
   }
   Arguments by;
   const Value* what = arguments.Get(1, "by");
-  const bool by_value = what != nullptr && ToText(*what) == "value";
+  const bool by_value = what != nullptr && ToText(run, *what) == "value";
   by.named.emplace_back("attribute", Value::Of(int64_t{by_value ? 1 : 0}));
   if (const Value* reverse = arguments.Get(2, "reverse"))
     by.named.emplace_back("reverse", *reverse);
@@ -129,14 +130,15 @@ Value SortedMembers(Run& run, const Value& value, const Arguments& arguments) {
 
 Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   const Value* given = arguments.Get(0, "d");
-  const std::string between = given == nullptr ? "" : ToText(*given);
+  const std::string between = given == nullptr ? "" : ToText(run, *given);
   const Value* attribute = arguments.Get(1, "attribute");
   std::string made;
   bool is_first = true;
   for (const Value& item : run.Items(value)) {
     if (!std::exchange(is_first, false)) made.append(between);
-    made.append(ToText(attribute == nullptr ? item : MemberOf(run, item, ToText(*attribute))));
-    run.Charge();
+    made.append(
+        ToText(run, attribute == nullptr ? item : MemberOf(run, item, ToText(run, *attribute))));
+    run.ChargeElement(made.size());
     if (made.size() > (1 << 16)) run.Charge(made.size() / 1024);
   }
   return run.Made(std::move(made));
@@ -152,14 +154,14 @@ Value Json(Run& run, const Value& value, const Arguments& arguments) {
   if (const Value* pair = arguments.Get(2, "separators"); pair != nullptr && !pair->IsNone()) {
     const List parts = run.Items(*pair);
     if (parts.size() != 2) run.Refuse("separators", "two strings");
-    style.item_separator = ToText(parts[0]);
-    style.key_separator = ToText(parts[1]);
+    style.item_separator = ToText(run, parts[0]);
+    style.key_separator = ToText(run, parts[1]);
     style.has_separators = true;
   }
   const Value* sort = arguments.Get(3, "sort_keys");
   style.sort_keys = sort != nullptr && sort->IsTrue();
   std::string made;
-  AppendJson(value, style, 0, made);
+  AppendJson(run, value, style, 0, made);
   return run.Made(std::move(made));
 }
 
@@ -177,7 +179,7 @@ Value Indented(Run& run, const Value& value, const Arguments& arguments) {
   }
   std::string made;
   bool is_first = true;
-  const std::string text = ToText(value);
+  const std::string text = ToText(run, value);
   run.Charge(text.size());
   std::string_view rest = text;
   for (bool has_more = true; has_more;) {
@@ -284,7 +286,7 @@ Value Distinct(Run& run, const Value& value, const Arguments& arguments) {
   for (const Value& item : run.Items(value)) {
     Value key = KeyOf(run, item, arguments, 1);
     run.Charge(16 * keys.size());
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    if (FindIn(run, keys, key) < keys.size()) continue;
     keys.push_back(std::move(key));
     made.push_back(item);
   }
@@ -322,7 +324,7 @@ size_t LengthOf(const Run& run, const Value& value) {
 Value Run::Filter(std::string_view name, const Value& value, const Arguments& arguments) {
   Charge();
   const auto text = [&] {
-    std::string made = ToText(value);
+    std::string made = ToText(*this, value);
     Charge(made.size());
     return made;
   };
@@ -332,7 +334,7 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     if (characters == nullptr || characters->IsNone()) {
       return Value::Of(std::string(Trimmed(of, true, true)));
     }
-    return Value::Of(std::string(TrimmedOf(of, ToText(*characters), true, true)));
+    return Value::Of(std::string(TrimmedOf(of, ToText(*this, *characters), true, true)));
   }
   if (name == "tojson") return Json(*this, value, arguments);
   if (name == "length" || name == "count") return Value::Of(LengthOf(*this, value));
@@ -394,7 +396,8 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     const Value* attribute = arguments.Get(0, "attribute");
     for (const Value& item : Items(value)) {
       const bool is_member = attribute != nullptr && !attribute->IsNone();
-      total = Binary("+", total, is_member ? MemberOf(*this, item, ToText(*attribute)) : item);
+      total =
+          Binary("+", total, is_member ? MemberOf(*this, item, ToText(*this, *attribute)) : item);
     }
     return total;
   }
@@ -445,7 +448,7 @@ bool Run::Test(std::string_view name, const Value& value, const Arguments& argum
   if (name == "le" || name == "<=") return Compare("<=", value, other());
   if (name == "ge" || name == ">=") return Compare(">=", value, other());
   if (name == "upper" || name == "lower") {
-    const std::string text = ToText(value);
+    const std::string text = ToText(*this, value);
     bool has_case = false;
     ForEachCharacter(text, [&](uint32_t c, std::string_view) { has_case |= IsCased(c); });
     return has_case && text == (name == "upper" ? Upper(text) : Lower(text));

@@ -170,7 +170,7 @@ Value StringMethod(const Value::String& held, std::string_view name) {
           r.Refuse("join of a " + std::string(item.TypeName()), "strings");
         if (!std::exchange(is_first, false)) made.append(t);
         made.append(*item.AsString());
-        r.Charge();
+        r.ChargeElement(made.size());
         if (made.size() > 4096) r.Charge(made.size() / 4096);
       }
       return r.Made(std::move(made));
@@ -238,7 +238,7 @@ Value DictMethod(const Value& of, const std::shared_ptr<Dict>& held, std::string
           const Value* key = arguments.Get(0, "key");
           if (key == nullptr) run.Refuse("get without a key", "a key");
           run.Charge(held->members.size());
-          const Value* found = held->Find(*key);
+          const Value* found = held->Find(run, *key);
           if (found != nullptr) return *found;
           const Value* otherwise = arguments.Get(1, "default");
           return otherwise == nullptr ? Value() : *otherwise;
@@ -257,13 +257,11 @@ Value ListMethod(const Value& of, const std::shared_ptr<List>& held, std::string
           const Value* item = arguments.Get(0, "value");
           if (item == nullptr) run.Refuse("no value", "a value");
           run.Charge(held->size());
-          if (counts) {
-            return Value::Of(static_cast<int64_t>(std::count(held->begin(), held->end(), *item)));
-          }
-          const auto found = std::find(held->begin(), held->end(), *item);
-          if (found == held->end())
+          if (counts) return Value::Of(CountOf(run, *held, *item));
+          const size_t place = FindIn(run, *held, *item);
+          if (place == held->size())
             run.Refuse("index of what the list does not have", "one of its items");
-          return Value::Of(static_cast<int64_t>(found - held->begin()));
+          return Value::Of(place);
         },
         of);
   }
@@ -296,9 +294,9 @@ Value MakeDict(Run& run, const Arguments& arguments, bool is_namespace) {
   for (const Value& given : arguments.positional) {
     if (given.AsDict() == nullptr)
       run.Refuse("dict of a " + std::string(given.TypeName()), "a dict");
-    for (const auto& [key, value] : given.AsDict()->members) members.Set(key, value);
+    for (const auto& [key, value] : given.AsDict()->members) members.Set(run, key, value);
   }
-  for (const auto& [name, value] : arguments.named) members.Set(Value::Of(name), value);
+  for (const auto& [name, value] : arguments.named) members.Set(run, Value::Of(name), value);
   return Value::Of(std::move(members), is_namespace);
 }
 
@@ -334,7 +332,7 @@ Value GlobalFunction(std::string_view name) {
   if (name == "raise_exception") {
     return Bound(name, [](Run& run, const Arguments& arguments) -> Value {
       const Value* message = arguments.Get(0, "message");
-      run.Refuse(message == nullptr ? "an exception" : ToText(*message),
+      run.Refuse(message == nullptr ? "an exception" : ToText(run, *message),
                  "a conversation that the template takes");
     });
   }

@@ -64,7 +64,7 @@ bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
 }  // namespace
 
 Value Run::Binary(std::string_view name, const Value& left, const Value& right) {
-  if (name == "~") return Made(ToText(left) + ToText(right));
+  if (name == "~") return Made(ToText(*this, left) + ToText(*this, right));
   if (left.IsNumber() && right.IsNumber()) {
     const bool divides = name == "/" || name == "//" || name == "%";
     if (divides && right.Real() == 0.0) Refuse("a division by 0", "another number");
@@ -112,27 +112,31 @@ Value Run::Binary(std::string_view name, const Value& left, const Value& right) 
   Refuse(std::string(name).append(" of ").append(Names(left, right)), "values that have it");
 }
 
-bool IsLess(const Run& run, const Value& a, const Value& b) {
+bool IsLess(Run& run, const Value& a, const Value& b) {
   if (a.IsNumber() && b.IsNumber()) {
     if (a.IsInteger() && b.IsInteger()) return a.Integer() < b.Integer();
     return a.Real() < b.Real();
   }
   if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() < *b.AsString();
   if (a.AsList() != nullptr && b.AsList() != nullptr) {
-    return std::lexicographical_compare(
-        a.AsList()->begin(), a.AsList()->end(), b.AsList()->begin(), b.AsList()->end(),
-        [&](const Value& x, const Value& y) { return !(x == y) && IsLess(run, x, y); });
+    const List& x = *a.AsList();
+    const List& y = *b.AsList();
+    for (size_t i = 0; i < x.size() && i < y.size(); ++i) {
+      run.Charge();
+      if (!IsEqual(run, x[i], y[i])) return IsLess(run, x[i], y[i]);
+    }
+    return x.size() < y.size();
   }
   run.Refuse("an order of " + Names(a, b), "numbers, or strings");
 }
 
 bool Run::Compare(std::string_view name, const Value& left, const Value& right) {
-  if (name == "==") return left == right;
-  if (name == "!=") return !(left == right);
+  if (name == "==") return IsEqual(*this, left, right);
+  if (name == "!=") return !IsEqual(*this, left, right);
   if (name == "<") return IsLess(*this, left, right);
   if (name == ">") return IsLess(*this, right, left);
-  if (name == "<=") return left == right || IsLess(*this, left, right);
-  if (name == ">=") return left == right || IsLess(*this, right, left);
+  if (name == "<=") return IsEqual(*this, left, right) || IsLess(*this, left, right);
+  if (name == ">=") return IsEqual(*this, left, right) || IsLess(*this, right, left);
   bool is_in = false;
   if (const std::string* text = right.AsString()) {
     if (left.AsString() == nullptr) Refuse("in of " + Names(left, right), "a string");
@@ -140,10 +144,10 @@ bool Run::Compare(std::string_view name, const Value& left, const Value& right) 
     is_in = text->find(*left.AsString()) != std::string::npos;
   } else if (const List* list = right.AsList()) {
     Charge(list->size());
-    is_in = std::find(list->begin(), list->end(), left) != list->end();
+    is_in = FindIn(*this, *list, left) < list->size();
   } else if (const Dict* dict = right.AsDict()) {
     Charge(dict->members.size());
-    is_in = dict->Find(left) != nullptr;
+    is_in = dict->Find(*this, left) != nullptr;
   } else if (!right.IsUndefined()) {
     Refuse("in of " + Names(left, right), "a list, a dict or a string");
   }
@@ -162,7 +166,7 @@ Value Run::Item(const Value& value, const Value& key) {
   }
   if (const Dict* dict = value.AsDict()) {
     Charge(dict->members.size());
-    if (const Value* found = dict->Find(key)) return *found;
+    if (const Value* found = dict->Find(*this, key)) return *found;
   }
   if (key.IsInteger()) {
     if (const List* list = value.AsList()) {
@@ -175,10 +179,10 @@ Value Run::Item(const Value& value, const Value& key) {
       const int64_t place = PlaceOf(key.Integer(), characters.size());
       if (place >= 0) return Value::Of(std::string(characters[static_cast<size_t>(place)]));
     }
-    return Value::Missing(ToText(key));
+    return Value::Missing(ToText(*this, key));
   }
   if (const std::string* name = key.AsString()) return Method(value, *name);
-  return Value::Missing(ToText(key));
+  return Value::Missing(ToText(*this, key));
 }
 
 // A method goes before a member here, and after it in a subscript.

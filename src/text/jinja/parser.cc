@@ -88,6 +88,21 @@ class Parser {
     ThrowAt(token.line, is_end ? "the end" : "\"" + token.text + "\"", allowed);
   }
 
+  // A tree higher than what can be evaluated could not be taken apart again.
+  std::unique_ptr<Expression> Measured(std::unique_ptr<Expression> made) const {
+    const auto covers = [&](const auto& child) {
+      if (child != nullptr) made->height = std::max(made->height, child->height + 1);
+    };
+    for (const auto& child : made->items) covers(child);
+    for (const auto& child : made->arguments) covers(child);
+    for (const auto& [name, child] : made->named) covers(child);
+    if (made->height > 4 * max_depth_) {
+      ThrowAt(made->line, "deeper nesting of an expression",
+              "at most " + std::to_string(4 * max_depth_) + " levels");
+    }
+    return made;
+  }
+
   // Up to a tag of one of these names, whose name is taken.
   Block ParseBlock(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
@@ -260,7 +275,7 @@ class Parser {
       if (At().kind == Kind::kEndBlock || At().kind == Kind::kEndPrint || Is(")")) break;
       made->items.push_back(with_condition ? ParseExpression() : ParseOr());
     }
-    return made;
+    return Measured(std::move(made));
   }
 
   ExpressionPtr ParseExpression() {
@@ -270,7 +285,7 @@ class Parser {
       const int32_t line = Take().line;
       auto choice = MakePair(Node::kIf, line, "", std::move(made), ParseOr());
       if (TakeIf("else")) choice->items.push_back(ParseExpression());
-      made = std::move(choice);
+      made = Measured(std::move(choice));
     }
     return made;
   }
@@ -279,7 +294,7 @@ class Parser {
     ExpressionPtr made = ParseAnd();
     while (Is("or")) {
       const int32_t line = Take().line;
-      made = MakePair(Node::kOr, line, "", std::move(made), ParseAnd());
+      made = Measured(MakePair(Node::kOr, line, "", std::move(made), ParseAnd()));
     }
     return made;
   }
@@ -288,7 +303,7 @@ class Parser {
     ExpressionPtr made = ParseNot();
     while (Is("and")) {
       const int32_t line = Take().line;
-      made = MakePair(Node::kAnd, line, "", std::move(made), ParseNot());
+      made = Measured(MakePair(Node::kAnd, line, "", std::move(made), ParseNot()));
     }
     return made;
   }
@@ -298,7 +313,7 @@ class Parser {
     const Level level(*this);
     auto made = Make(Node::kNot, Take().line);
     made->items.push_back(ParseNot());
-    return made;
+    return Measured(std::move(made));
   }
 
   ExpressionPtr ParseCompare() {
@@ -321,7 +336,7 @@ class Parser {
       made->items.push_back(ParseBinary(0));
     }
     if (made->items.empty()) return first;
-    return made;
+    return Measured(std::move(made));
   }
 
   // + -, then ~, then * / // %, then **; each binds to the left.
@@ -337,7 +352,7 @@ class Parser {
       }
       if (name.empty()) return made;
       const int32_t line = Take().line;
-      made = MakePair(Node::kBinary, line, name, std::move(made), ParseBinary(level + 1));
+      made = Measured(MakePair(Node::kBinary, line, name, std::move(made), ParseBinary(level + 1)));
     }
   }
 
@@ -348,7 +363,7 @@ class Parser {
       const Token sign = Take();
       auto unary = Make(Node::kUnary, sign.line, sign.text);
       unary->items.push_back(ParseUnary(false));
-      made = std::move(unary);
+      made = Measured(std::move(unary));
     } else {
       made = ParsePrimary();
     }
@@ -399,7 +414,7 @@ class Parser {
         if (!TakeIf(",")) break;
       }
       Expect("]");
-      return made;
+      return Measured(std::move(made));
     }
     if (token.text == "{") {
       auto made = Make(Node::kDict, token.line);
@@ -410,7 +425,7 @@ class Parser {
         if (!TakeIf(",")) break;
       }
       Expect("}");
-      return made;
+      return Measured(std::move(made));
     }
     --next_;
     Refuse("an expression");
@@ -440,19 +455,19 @@ class Parser {
       if (Is(".")) {
         const int32_t line = Take().line;
         if (At().kind == Kind::kInteger) {
-          made = MakePair(Node::kItem, line, "", std::move(made), Number(Take()));
+          made = Measured(MakePair(Node::kItem, line, "", std::move(made), Number(Take())));
           continue;
         }
         auto attribute = Make(Node::kAttribute, line, Name());
         attribute->items.push_back(std::move(made));
-        made = std::move(attribute);
+        made = Measured(std::move(attribute));
       } else if (Is("[")) {
         made = ParseSubscript(std::move(made));
       } else if (Is("(")) {
         auto call = Make(Node::kCall, At().line);
         call->items.push_back(std::move(made));
         ParseArguments(*call);
-        made = std::move(call);
+        made = Measured(std::move(call));
       } else {
         return made;
       }
@@ -462,7 +477,9 @@ class Parser {
   ExpressionPtr ParseSubscript(ExpressionPtr of) {
     const int32_t line = Take().line;
     ExpressionPtr first = Is(":") ? nullptr : ParseTuple();
-    if (TakeIf("]")) return MakePair(Node::kItem, line, "", std::move(of), std::move(first));
+    if (TakeIf("]")) {
+      return Measured(MakePair(Node::kItem, line, "", std::move(of), std::move(first)));
+    }
     auto made = MakePair(Node::kSlice, line, "", std::move(of), std::move(first));
     for (int part = 0; part < 2; ++part) {
       ExpressionPtr next;
@@ -470,7 +487,7 @@ class Parser {
       made->items.push_back(std::move(next));
     }
     Expect("]");
-    return made;
+    return Measured(std::move(made));
   }
 
   void ParseArguments(Expression& call) {
@@ -494,7 +511,7 @@ class Parser {
     auto made = Make(Node::kFilter, At().line, Name());
     made->items.push_back(std::move(of));
     if (Is("(")) ParseArguments(*made);
-    return made;
+    return Measured(std::move(made));
   }
 
   // Filters, tests and calls, in any order behind a value.
@@ -525,10 +542,11 @@ class Parser {
     } else if (is_value || is_name) {
       test->arguments.push_back(ParsePostfix(ParsePrimary()));
     }
-    if (!is_negated) return test;
+    ExpressionPtr measured = Measured(std::move(test));
+    if (!is_negated) return measured;
     auto made = Make(Node::kNot, line);
-    made->items.push_back(std::move(test));
-    return made;
+    made->items.push_back(std::move(measured));
+    return Measured(std::move(made));
   }
 
   std::vector<Token> tokens_;

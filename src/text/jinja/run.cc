@@ -52,15 +52,28 @@ void Run::Refuse(std::string_view what, std::string_view allowed) const {
   ThrowAt(line_, what, allowed);
 }
 
-void Run::Charge(size_t bytes) {
+void Run::CheckText(size_t bytes) const {
   if (bytes > limits_.max_output_bytes) {
     Refuse("a text of " + std::to_string(bytes) + " bytes",
            "at most " + std::to_string(limits_.max_output_bytes));
   }
-  steps_ += 1 + static_cast<int64_t>(bytes / 16);
+}
+
+void Run::Spend(int64_t steps) {
+  steps_ += steps;
   if (steps_ > limits_.max_steps) {
     Refuse("more steps", "at most " + std::to_string(limits_.max_steps));
   }
+}
+
+void Run::Charge(size_t bytes) {
+  CheckText(bytes);
+  Spend(1 + static_cast<int64_t>(bytes / 16));
+}
+
+void Run::ChargeElement(size_t written) {
+  CheckText(written);
+  Spend(1);
 }
 
 void Run::Emit(std::string_view text, std::string& out) {
@@ -77,7 +90,8 @@ std::string Run::Render(const Block& block, Value variables) {
   }
   const auto scope = std::make_shared<Scope>();
   scope->outer = globals;
-  for (const auto& [name, value] : variables.AsDict()->members) scope->Set(ToText(name), value);
+  for (const auto& [name, value] : variables.AsDict()->members)
+    scope->Set(ToText(*this, name), value);
   std::string out;
   Execute(block, scope, out);
   return out;
@@ -106,7 +120,7 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
       Emit(statement.text, out);
       return Flow::kNext;
     case Tag::kPrint:
-      Emit(ToText(Evaluate(*statement.expression, scope)), out);
+      Emit(ToText(*this, Evaluate(*statement.expression, scope)), out);
       return Flow::kNext;
     case Tag::kFor:
       return ExecuteFor(statement, scope, out);
@@ -136,8 +150,8 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
       const Flow flow = Execute(statement.body, inner(), text);
       const auto values = inner();
       const Expression& filter = *statement.expression;
-      Emit(ToText(
-               Filter(filter.text, Value::Of(std::move(text)), EvaluateArguments(filter, values))),
+      Emit(ToText(*this, Filter(filter.text, Value::Of(std::move(text)),
+                                EvaluateArguments(filter, values))),
            out);
       return flow;
     }
@@ -233,7 +247,7 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
     Refuse("an assignment to a member of \"" + statement.text + "\"", "a namespace");
   }
   if (value.HoldsNamespace()) Refuse("a namespace in a namespace", "another value");
-  mapping->members->Set(Value::Of(statement.names[0]), value);
+  mapping->members->Set(*this, Value::Of(statement.names[0]), value);
 }
 
 Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope) {
@@ -304,7 +318,7 @@ Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& 
       Dict members;
       for (size_t i = 0; i < expression.items.size(); i += 2) {
         Value key = item(i);
-        members.Set(std::move(key), item(i + 1));
+        members.Set(*this, std::move(key), item(i + 1));
       }
       return Value::Of(std::move(members));
     }

@@ -28,6 +28,9 @@ class Run {
 
   // Throws Error when the steps are used up, or a text of so many bytes is too long.
   void Charge(size_t bytes = 0);
+  // For one element of a walk that has written so many bytes, and for bytes that are compared.
+  void ChargeElement(size_t written);
+  void ChargeCompared(size_t bytes) { Spend(static_cast<int64_t>(bytes / 16)); }
 
   Value Filter(std::string_view name, const Value& value, const Arguments& arguments);
   bool Test(std::string_view name, const Value& value, const Arguments& arguments);
@@ -61,6 +64,8 @@ class Run {
   Value MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope);
   void Assign(const std::vector<std::string>& names, const Value& value, Scope& scope);
   void Emit(std::string_view text, std::string& out);
+  void CheckText(size_t bytes) const;
+  void Spend(int64_t steps);
 
   Value Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope);
   Value EvaluateSlice(const Expression& expression, const std::shared_ptr<Scope>& scope);
@@ -77,7 +82,7 @@ class Run {
 Value GlobalFunction(std::string_view name);
 
 // Python's order; throws for what cannot be compared.
-bool IsLess(const Run& run, const Value& a, const Value& b);
+bool IsLess(Run& run, const Value& a, const Value& b);
 
 // The item of a list or text at a place that may count from the end; -1 when there is none.
 int64_t PlaceOf(int64_t index, size_t size);

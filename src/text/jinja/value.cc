@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/run.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -112,7 +113,8 @@ void AppendJsonString(std::string_view value, bool ascii_only, std::string& text
   text.push_back('"');
 }
 
-void Append(const Value& value, int depth, std::string& text) {
+void Append(Run& run, const Value& value, int depth, std::string& text) {
+  run.ChargeElement(text.size());
   if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
   if (const std::string* string = value.AsString()) return AppendQuoted(*string, text);
   if (const auto* sequence = value.As<Value::Sequence>()) {
@@ -120,7 +122,7 @@ void Append(const Value& value, int depth, std::string& text) {
     const List& items = *sequence->items;
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) text.append(", ");
-      Append(items[i], depth + 1, text);
+      Append(run, items[i], depth + 1, text);
     }
     if (sequence->is_tuple && items.size() == 1) text.push_back(',');
     text.push_back(sequence->is_tuple ? ')' : ']');
@@ -130,21 +132,21 @@ void Append(const Value& value, int depth, std::string& text) {
     text.push_back('{');
     for (size_t i = 0; i < dict->members.size(); ++i) {
       if (i > 0) text.append(", ");
-      Append(dict->members[i].first, depth + 1, text);
+      Append(run, dict->members[i].first, depth + 1, text);
       text.append(": ");
-      Append(dict->members[i].second, depth + 1, text);
+      Append(run, dict->members[i].second, depth + 1, text);
     }
     text.push_back('}');
     return;
   }
-  text.append(ToText(value));
+  text.append(ToText(run, value));
 }
 
 }  // namespace
 
-const Value* Dict::Find(const Value& key) const {
+const Value* Dict::Find(Run& run, const Value& key) const {
   for (const auto& [name, value] : members) {
-    if (name == key) return &value;
+    if (IsEqual(run, name, key)) return &value;
   }
   return nullptr;
 }
@@ -157,9 +159,9 @@ const Value* Dict::Find(std::string_view key) const {
   return nullptr;
 }
 
-void Dict::Set(Value key, Value value) {
+void Dict::Set(Run& run, Value key, Value value) {
   for (auto& [name, old] : members) {
-    if (name == key) {
+    if (IsEqual(run, name, key)) {
       old = std::move(value);
       return;
     }
@@ -238,35 +240,58 @@ std::string_view Value::TypeName() const {
   return "function";
 }
 
-bool operator==(const Value& a, const Value& b) {
+bool IsEqual(Run& run, const Value& a, const Value& b) {
   if (a.IsNumber() && b.IsNumber()) {
     if (a.IsInteger() && b.IsInteger()) return a.Integer() == b.Integer();
     return a.Real() == b.Real();
   }
-  if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() == *b.AsString();
+  if (a.AsString() != nullptr && b.AsString() != nullptr) {
+    if (a.AsString() == b.AsString()) return true;
+    if (a.AsString()->size() != b.AsString()->size()) return false;
+    run.ChargeCompared(a.AsString()->size());
+    return *a.AsString() == *b.AsString();
+  }
   if (a.IsNone() || a.IsUndefined()) return a.TypeName() == b.TypeName();
   const auto* x = a.As<Value::Sequence>();
   const auto* y = b.As<Value::Sequence>();
   if (x != nullptr && y != nullptr) {
-    return x->is_tuple == y->is_tuple && *x->items == *y->items;
+    if (x->is_tuple != y->is_tuple) return false;
+    if (x->items == y->items) return true;
+    return std::equal(x->items->begin(), x->items->end(), y->items->begin(), y->items->end(),
+                      [&](const Value& left, const Value& right) {
+                        run.Charge();
+                        return IsEqual(run, left, right);
+                      });
   }
   if (a.AsDict() != nullptr && b.AsDict() != nullptr) {
+    if (a.AsDict() == b.AsDict()) return true;
     // A namespace is equal to itself only, and may hold itself.
-    if (a.As<Value::Mapping>()->is_namespace || b.As<Value::Mapping>()->is_namespace) {
-      return a.AsDict() == b.AsDict();
-    }
+    if (a.As<Value::Mapping>()->is_namespace || b.As<Value::Mapping>()->is_namespace) return false;
     const Dict& left = *a.AsDict();
     const Dict& right = *b.AsDict();
     return left.members.size() == right.members.size() &&
            std::all_of(left.members.begin(), left.members.end(), [&](const auto& member) {
-             const Value* other = right.Find(member.first);
-             return other != nullptr && *other == member.second;
+             run.Charge();
+             run.ChargeCompared(right.members.size());
+             const Value* other = right.Find(run, member.first);
+             return other != nullptr && IsEqual(run, *other, member.second);
            });
   }
   return false;
 }
 
-std::string ToText(const Value& value) {
+size_t CountOf(Run& run, const List& list, const Value& value) {
+  return static_cast<size_t>(std::count_if(
+      list.begin(), list.end(), [&](const Value& item) { return IsEqual(run, item, value); }));
+}
+
+size_t FindIn(Run& run, const List& list, const Value& value) {
+  const auto found = std::find_if(list.begin(), list.end(),
+                                  [&](const Value& item) { return IsEqual(run, item, value); });
+  return static_cast<size_t>(found - list.begin());
+}
+
+std::string ToText(Run& run, const Value& value) {
   if (value.IsUndefined()) return "";
   if (value.IsNone()) return "None";
   if (const bool* flag = value.As<bool>()) return *flag ? "True" : "False";
@@ -277,13 +302,13 @@ std::string ToText(const Value& value) {
     return "<function " + (*function)->name + ">";
   }
   std::string text;
-  Append(value, 0, text);
+  Append(run, value, 0, text);
   return text;
 }
 
-void AppendRepr(const Value& value, std::string& text) { Append(value, 0, text); }
-
-void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::string& text) {
+void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t depth,
+                std::string& text) {
+  run.ChargeElement(text.size());
   if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
   const auto line = [&](int64_t levels) {
     if (style.indent < 0) return;
@@ -300,7 +325,7 @@ void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::
   } else if (const double* real = value.As<double>(); real != nullptr && !std::isfinite(*real)) {
     text.append(std::isnan(*real) ? "NaN" : *real < 0 ? "-Infinity" : "Infinity");
   } else if (value.IsNumber()) {
-    text.append(ToText(value));
+    text.append(ToText(run, value));
   } else if (const std::string* string = value.AsString()) {
     AppendJsonString(*string, style.ascii_only, text);
   } else if (const List* list = value.AsList()) {
@@ -308,7 +333,7 @@ void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::
     for (size_t i = 0; i < list->size(); ++i) {
       if (i > 0) text.append(separator);
       line(depth + 1);
-      AppendJson((*list)[i], style, depth + 1, text);
+      AppendJson(run, (*list)[i], style, depth + 1, text);
     }
     if (!list->empty()) line(depth);
     text.push_back(']');
@@ -316,8 +341,8 @@ void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::
     std::vector<const std::pair<Value, Value>*> members;
     for (const auto& member : dict->members) members.push_back(&member);
     if (style.sort_keys) {
-      std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
-        return ToText(a->first) < ToText(b->first);
+      std::stable_sort(members.begin(), members.end(), [&](const auto* a, const auto* b) {
+        return ToText(run, a->first) < ToText(run, b->first);
       });
     }
     text.push_back('{');
@@ -329,11 +354,12 @@ void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::
       if (key.AsString() != nullptr) {
         name = *key.AsString();
       } else {
-        AppendJson(key, style, depth + 1, name);
+        AppendJson(run, key, style, depth + 1, name);
+        run.ChargeElement(name.size());
       }
       AppendJsonString(name, style.ascii_only, text);
       text.append(style.key_separator);
-      AppendJson(members[i]->second, style, depth + 1, text);
+      AppendJson(run, members[i]->second, style, depth + 1, text);
     }
     if (!members.empty()) line(depth);
     text.push_back('}');

@@ -26,9 +26,9 @@ struct None {};
 struct Dict {
   std::vector<std::pair<Value, Value>> members;
 
-  const Value* Find(const Value& key) const;
+  const Value* Find(Run& run, const Value& key) const;
   const Value* Find(std::string_view key) const;
-  void Set(Value key, Value value);
+  void Set(Run& run, Value key, Value value);
 };
 
 struct Arguments {
@@ -113,10 +113,13 @@ class Value {
   uint16_t depth_ = 0;  // of the values that it holds
 };
 
-bool operator==(const Value& a, const Value& b);
+// What is shared many times is gone through as often: these charge the run for what they visit.
+bool IsEqual(Run& run, const Value& a, const Value& b);
+size_t CountOf(Run& run, const List& list, const Value& value);
+// Its place; the size when it is not there.
+size_t FindIn(Run& run, const List& list, const Value& value);
 
-std::string ToText(const Value& value);                  // str()
-void AppendRepr(const Value& value, std::string& text);  // repr()
+std::string ToText(Run& run, const Value& value);  // str()
 
 struct JsonStyle {
   int64_t indent = -1;  // -1: on one line
@@ -126,7 +129,8 @@ struct JsonStyle {
   bool ascii_only = false;
   bool sort_keys = false;
 };
-void AppendJson(const Value& value, const JsonStyle& style, int64_t depth, std::string& text);
+void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t depth,
+                std::string& text);
 
 // Characters of valid UTF-8, and so many of them from a place on.
 size_t CountCharacters(std::string_view text);
