@@ -28,20 +28,6 @@ using cuda::SelectAlgorithm;
 using cuda::TruncationTable;
 using HostRows = std::vector<std::vector<float>>;
 
-// The largest word of each row: any work that reads everything once.
-__global__ void ReadKernel(const uint4* rows, size_t vectors, uint32_t* largest) {
-  const uint4* row = rows + blockIdx.y * vectors;
-  uint32_t most = 0;
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-#pragma unroll 8
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
-    const uint4 v = __ldg(row + i);
-    most = max(max(max(v.x, v.y), max(v.z, v.w)), most);
-  }
-  most = __reduce_max_sync(~0u, most);
-  if (threadIdx.x % 32 == 0) atomicMax(largest + blockIdx.y, most);
-}
-
 // Half of the vocabulary far below, as entries that a model never uses: no Gaussian at all.
 constexpr std::string_view kHalfUnused = "half_unused";
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/environment.h"
+#include "bench/graph_timer.cuh"
 #include "bench/rows.h"
 #include "semantics/philox.h"
 #include "sluice/cuda.hpp"
@@ -25,38 +26,6 @@
 
 namespace sluice::bench {
 namespace {
-
-void Require(cudaError_t result) {
-  if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
-}
-
-template <typename T>
-T* Allocate(size_t count) {
-  T* data = nullptr;
-  Require(cudaMalloc(&data, count * sizeof(T)));
-  return data;
-}
-
-__global__ void CopyKernel(const uint4* from, uint4* to, size_t count) {
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    to[i] = from[i];
-  }
-}
-
-// The largest word of each row, a stand-in for any work that reads everything once.
-__global__ void ReadKernel(const uint4* rows, size_t vectors, uint32_t* largest) {
-  const uint4* row = rows + blockIdx.y * vectors;
-  uint32_t most = 0;
-  const size_t step = size_t{gridDim.x} * blockDim.x;
-#pragma unroll 8
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < vectors; i += step) {
-    const uint4 v = __ldg(row + i);
-    most = max(max(max(v.x, v.y), max(v.z, v.w)), most);
-  }
-  most = __reduce_max_sync(~0u, most);
-  if (threadIdx.x % 32 == 0) atomicMax(largest + blockIdx.y, most);
-}
 
 __global__ void ReadWriteKernel(uint4* rows, size_t vectors, uint32_t threshold) {
   uint4* row = rows + blockIdx.y * vectors;
@@ -78,16 +47,16 @@ class Bench {
       : vocab_(vocab),
         dtype_(dtype),
         rows_(rows),
-        bytes_(static_cast<size_t>(rows * vocab) * SizeOf(dtype)) {
-    Require(cudaStreamCreate(&stream_));
-    master_ = Allocate<std::byte>(bytes_ + 64);
-    logits_ = Allocate<std::byte>(bytes_ + 64);
-    params_ = Allocate<SelectParams>(static_cast<size_t>(rows));
-    keys_ = Allocate<NoiseKey>(static_cast<size_t>(rows));
-    results_ = Allocate<TokenResult>(static_cast<size_t>(rows));
-    ids_ = Allocate<int32_t>(static_cast<size_t>(rows));
-    cuts_ = Allocate<Cut>(static_cast<size_t>(rows));
-    largest_ = Allocate<uint32_t>(static_cast<size_t>(rows));
+        bytes_(static_cast<size_t>(rows * vocab) * SizeOf(dtype)),
+        master_(bytes_),
+        logits_(bytes_),
+        params_(static_cast<size_t>(rows)),
+        keys_(static_cast<size_t>(rows)),
+        results_(static_cast<size_t>(rows)),
+        ids_(static_cast<size_t>(rows)),
+        cuts_(static_cast<size_t>(rows)),
+        largest_(static_cast<size_t>(rows)),
+        timer_(master_.data(), logits_.data(), bytes_, rows >= 128 ? 8 : 20) {
     const size_t row_bytes = static_cast<size_t>(vocab) * SizeOf(dtype);
     constexpr int64_t kDistinct = 32;  // rows beyond are copies
     host_.resize(static_cast<size_t>(std::min(rows, kDistinct)));
@@ -105,21 +74,12 @@ class Bench {
           }
         }
       }
-      Require(cudaMemcpy(master_ + static_cast<size_t>(r) * row_bytes, host.data(), row_bytes,
-                         cudaMemcpyHostToDevice));
+      RequireCuda(cudaMemcpy(master_.data() + static_cast<size_t>(r) * row_bytes, host.data(),
+                             row_bytes, cudaMemcpyHostToDevice));
     }
     std::vector<NoiseKey> keys;
     for (int64_t r = 0; r < rows; ++r) keys.push_back({7, static_cast<uint32_t>(r)});
-    Require(cudaMemcpy(keys_, keys.data(), keys.size() * sizeof(NoiseKey), cudaMemcpyHostToDevice));
-  }
-  ~Bench() {
-    for (void* memory :
-         {static_cast<void*>(master_), static_cast<void*>(logits_), static_cast<void*>(params_),
-          static_cast<void*>(keys_), static_cast<void*>(results_), static_cast<void*>(ids_),
-          static_cast<void*>(cuts_), static_cast<void*>(largest_)}) {
-      cudaFree(memory);
-    }
-    cudaStreamDestroy(stream_);
+    keys_.Set(keys);
   }
 
   size_t vectors_a_row() const { return static_cast<size_t>(vocab_) * SizeOf(dtype_) / 16; }
@@ -128,11 +88,10 @@ class Bench {
     double best = 1e30;
     for (const unsigned blocks : {1u, 2u, 4u, 8u, 16u, 64u}) {
       for (const unsigned threads : {512u, 1024u}) {
-        best = std::min(
-            best, Microseconds([=, this] {
-              ReadKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
-                  reinterpret_cast<const uint4*>(logits_), vectors_a_row(), largest_);
-            }));
+        best = std::min(best, timer_.Microseconds([=, this](cudaStream_t stream) {
+          ReadKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream>>>(
+              reinterpret_cast<const uint4*>(logits_.data()), vectors_a_row(), largest_.data());
+        }));
       }
     }
     return best;
@@ -142,69 +101,73 @@ class Bench {
     double best = 1e30;
     for (const unsigned blocks : {1u, 2u, 4u, 8u, 16u, 64u}) {
       for (const unsigned threads : {512u, 1024u}) {
-        best = std::min(
-            best, Microseconds([=, this] {
-              ReadWriteKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream_>>>(
-                  reinterpret_cast<uint4*>(logits_), vectors_a_row(), 0xf0000000u);
-            }));
+        best = std::min(best, timer_.Microseconds([=, this](cudaStream_t stream) {
+          ReadWriteKernel<<<dim3(blocks, static_cast<unsigned>(rows_)), threads, 0, stream>>>(
+              reinterpret_cast<uint4*>(logits_.data()), vectors_a_row(), 0xf0000000u);
+        }));
       }
     }
     return best;
   }
 
   double SampleTime(const std::vector<SelectParams>& params) {
-    SetParams(params);
-    return Microseconds([this] { SampleIds(); });
+    params_.Set(params);
+    return timer_.Microseconds([this](cudaStream_t stream) { SampleIds(stream); });
   }
 
-  // With the Cuts.
   double SampleCutsTime(const std::vector<SelectParams>& params) {
-    SetParams(params);
-    return Microseconds([this] {
-      cuda::Sample(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel,
-                   {results_, rows_}, stream_);
+    params_.Set(params);
+    return timer_.Microseconds([this](cudaStream_t stream) {
+      cuda::Sample(View(), OnDevice(), DrawMethod::kGumbel, {results_.data(), rows_}, stream);
     });
   }
 
   // The rows that only the definition decides: those that are undecided behind all kernels but the
-  // last.
+  // last, on which no other waits.
   int RowsLeftToDefinition(const std::vector<SelectParams>& params) {
-    SetParams(params);
-    Require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    SampleIds();
+    params_.Set(params);
+    cudaStream_t stream;
+    RequireCuda(cudaStreamCreate(&stream));
+    RequireCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    SampleIds(stream);
     cudaGraph_t graph;
-    Require(cudaStreamEndCapture(stream_, &graph));
+    RequireCuda(cudaStreamEndCapture(stream, &graph));
     size_t count = 0;
-    Require(cudaGraphGetNodes(graph, nullptr, &count));
+    RequireCuda(cudaGraphGetNodes(graph, nullptr, &count));
     std::vector<cudaGraphNode_t> nodes(count);
-    Require(cudaGraphGetNodes(graph, nodes.data(), &count));
-    Require(cudaGraphDestroyNode(nodes.back()));
+    RequireCuda(cudaGraphGetNodes(graph, nodes.data(), &count));
+    for (const cudaGraphNode_t node : nodes) {
+      size_t dependents = 0;
+      RequireCuda(cudaGraphNodeGetDependentNodes(node, nullptr, nullptr, &dependents));
+      if (dependents == 0) {
+        RequireCuda(cudaGraphDestroyNode(node));
+        break;
+      }
+    }
     cudaGraphExec_t executable;
-    Require(cudaGraphInstantiate(&executable, graph, 0));
-    Require(cudaGraphLaunch(executable, stream_));
-    std::vector<int32_t> ids(static_cast<size_t>(rows_));
-    Require(cudaStreamSynchronize(stream_));
-    Require(cudaMemcpy(ids.data(), ids_, ids.size() * sizeof(int32_t), cudaMemcpyDeviceToHost));
+    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
+    RequireCuda(cudaGraphLaunch(executable, stream));
+    RequireCuda(cudaStreamSynchronize(stream));
     cudaGraphExecDestroy(executable);
     cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+    const std::vector<int32_t> ids = ids_.Get();
     return static_cast<int>(std::count(ids.begin(), ids.end(), -2));
   }
 
   double MaskTime(const std::vector<SelectParams>& params) {
-    SetParams(params);
-    return Microseconds([this] {
-      cuda::SelectAndMask({logits_, rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}},
-                          {{params_, rows_}, {keys_, rows_}}, {cuts_, rows_}, stream_);
+    params_.Set(params);
+    return timer_.Microseconds([this](cudaStream_t stream) {
+      cuda::SelectAndMask({logits_.data(), rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}},
+                          OnDevice(), {cuts_.data(), rows_}, stream);
     });
   }
 
   // Tokens that differ from the reference's, among the first rows.
   int WrongRows(const std::vector<SelectParams>& params, int64_t most) {
     const int64_t count = std::min<int64_t>(rows_, most);
-    std::vector<int32_t> ids(static_cast<size_t>(count));
-    SampleIds();
-    Require(cudaStreamSynchronize(stream_));
-    Require(cudaMemcpy(ids.data(), ids_, ids.size() * sizeof(int32_t), cudaMemcpyDeviceToHost));
+    SampleIds(nullptr);
+    const std::vector<int32_t> ids = ids_.Get();
     int wrong = 0;
     for (int64_t r = 0; r < count; ++r) {
       const LogitsView row{
@@ -222,75 +185,28 @@ class Bench {
   }
 
  private:
-  void SampleIds() {
-    cuda::SampleIds(View(), {{params_, rows_}, {keys_, rows_}}, DrawMethod::kGumbel, {ids_, rows_},
-                    {}, stream_);
+  void SampleIds(cudaStream_t stream) const {
+    cuda::SampleIds(View(), OnDevice(), DrawMethod::kGumbel, {ids_.data(), rows_}, {}, stream);
   }
+  cuda::RowParams OnDevice() const { return {{params_.data(), rows_}, {keys_.data(), rows_}}; }
   LogitsView View() const {
-    return {logits_, rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}};
-  }
-  void SetParams(const std::vector<SelectParams>& params) {
-    Require(cudaMemcpy(params_, params.data(), params.size() * sizeof(SelectParams),
-                       cudaMemcpyHostToDevice));
-  }
-
-  double Microseconds(const std::function<void()>& call) {
-    if (rewrite_us_ < 0) rewrite_us_ = GraphTime({});
-    return GraphTime(call) - rewrite_us_;
-  }
-
-  // Of one rewrite and one call, in a graph of several.
-  double GraphTime(const std::function<void()>& call) {
-    const int calls = rows_ >= 128 ? 8 : 20;
-    Require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) {
-      const unsigned blocks = static_cast<unsigned>(
-          std::clamp<size_t>(bytes_ / 16 / 512 / 4, size_t{1}, size_t{132 * 4}));
-      CopyKernel<<<blocks, 512, 0, stream_>>>(reinterpret_cast<const uint4*>(master_),
-                                              reinterpret_cast<uint4*>(logits_),
-                                              (bytes_ + 15) / 16);
-      if (call) call();
-    }
-    cudaGraph_t graph;
-    Require(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    Require(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    Require(cudaEventCreate(&start));
-    Require(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -2; replay < 9; ++replay) {
-      Require(cudaEventRecord(start, stream_));
-      Require(cudaGraphLaunch(executable, stream_));
-      Require(cudaEventRecord(stop, stream_));
-      Require(cudaEventSynchronize(stop));
-      float ms = 0;
-      Require(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms) / calls);
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
+    return {logits_.data(), rows_, vocab_, vocab_, dtype_, {DeviceKind::kCuda, 0}};
   }
 
   int64_t vocab_;
   DType dtype_;
   int64_t rows_;
   size_t bytes_;
-  cudaStream_t stream_ = nullptr;
-  std::byte* master_ = nullptr;
-  std::byte* logits_ = nullptr;
-  SelectParams* params_ = nullptr;
-  NoiseKey* keys_ = nullptr;
-  TokenResult* results_ = nullptr;
-  int32_t* ids_ = nullptr;
-  Cut* cuts_ = nullptr;
-  uint32_t* largest_ = nullptr;
+  DeviceMemory<std::byte> master_;
+  DeviceMemory<std::byte> logits_;
+  DeviceMemory<SelectParams> params_;
+  DeviceMemory<NoiseKey> keys_;
+  DeviceMemory<TokenResult> results_;
+  DeviceMemory<int32_t> ids_;
+  DeviceMemory<Cut> cuts_;
+  DeviceMemory<uint32_t> largest_;
+  GraphTimer timer_;
   std::vector<std::vector<std::byte>> host_;
-  double rewrite_us_ = -1;
 };
 
 enum class Output { kIds, kCuts, kMask };
@@ -345,7 +261,7 @@ void Run(int argc, char** argv) {
   if (batches.empty()) batches = {1, 8, 32, 128, 256, 512};
   const Environment environment = ThisEnvironment();
   cudaDeviceProp device;
-  Require(cudaGetDeviceProperties(&device, 0));
+  RequireCuda(cudaGetDeviceProperties(&device, 0));
   std::printf(
       "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
       "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",

@@ -135,12 +135,10 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
 // of the team makes them visible.
 template <bool kWeighs, bool kScreens, DType kDType>
 __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
-                          const WeightUnit& unit, const NoiseKey& row_key,
-                          FirstReadMemory& memory) {
+                          const WeightUnit& unit, const NoiseKey& key, FirstReadMemory& memory) {
   using Tokens = Eight<kDType>;
   const WeightBins bins(unit);
-  const NoiseKey key = row_key;
-  const semantics::Stream stream = semantics::GumbelStream(row_key);
+  const semantics::Stream stream = semantics::GumbelStream(key);
   float largest = -INFINITY;
   float mass = 0.0f;
   slice.Stream(loaded, [&](const Tokens& tokens) {

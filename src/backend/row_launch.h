@@ -72,7 +72,6 @@ TeamShape ShapeForRows(int64_t rows);
 TeamShape LargeShapeForRows(int64_t rows);
 // For kernels that find few of their rows undecided.
 TeamShape WideShapeForRows(int64_t rows);
-inline constexpr int kLeastThreads = 512;
 inline constexpr int kMostThreads = 1024;
 
 template <typename Argument>

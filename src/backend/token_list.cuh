@@ -7,7 +7,7 @@
 
 namespace sluice::cuda {
 
-inline constexpr int kMostProbes = 20;  // of a search among order keys
+inline constexpr int kMostProbes = 32;  // of a search among order keys: their bits
 
 // In shared memory.
 template <int kCapacity>
@@ -51,16 +51,21 @@ __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   }
 }
 
+// What the first block gets of the lists of all blocks.
+struct PulledLists {
+  int size;            // of `sorted`; negative: something is missing or spoilt
+  uint32_t threshold;  // order key: every token of the team that reaches it is there
+};
+
 // Behind a Sync: the first block gets in `sorted` the tokens of all blocks that reach the largest
-// of their thresholds, and their number, or -1 when something is missing or spoilt. largest: that
-// threshold, in the first block. The others return 0 when their lists have been read.
+// of their thresholds. The others get nothing, when their lists have been read.
 template <int kCapacity>
-__device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_t& largest) {
+__device__ PulledLists PullLists(const Team& team, BoundedList<kCapacity>& list) {
   using List = BoundedList<kCapacity>;
   if (team.rank() != 0) {
     team.ArriveAtBlocks();
     team.AwaitBlocks();
-    return 0;
+    return {0, 0};
   }
   // A block a lane.
   uint32_t count = 0, threshold = 0;
@@ -72,7 +77,7 @@ __device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_
     is_bad = other.is_spoilt != 0 || count >= kCapacity;
   }
   is_bad = __any_sync(~0u, is_bad);
-  largest = __reduce_max_sync(~0u, threshold);
+  const uint32_t largest = __reduce_max_sync(~0u, threshold);
   if (!is_bad) {
     // Lists follow each other over the threads, so that all are read at once.
     uint32_t begins[kMostBlocks];
@@ -104,7 +109,7 @@ __device__ int PullLists(const Team& team, BoundedList<kCapacity>& list, uint32_
   team.SyncBlock();
   const uint32_t gathered = list.gathered;
   team.AwaitBlocks();
-  return is_bad || gathered > kCapacity ? -1 : static_cast<int>(gathered);
+  return {is_bad || gathered > kCapacity ? -1 : static_cast<int>(gathered), largest};
 }
 
 }  // namespace sluice::cuda

@@ -141,8 +141,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   if (!has_top_p && argument.WantsCuts()) {
     result.cut = CutOfAll(team, TeamRow<kDType>(team, argument.rows, row));
   }
-  uint32_t unused = 0;
-  const int contenders = PullLists(team, memory.first.contenders, unused);
+  const int contenders = PullLists(team, memory.first.contenders).size;
   const WeightBins bins(unit);
   auto draw = [&](auto keeping_of) {
     if (team.thread() >= kDrawingThreads || contenders < 0) return -1;

@@ -102,8 +102,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   team.Sync();
   const RowTotals totals = TotalsOf(team, memory.first);
   SumBins(team, memory.first);
-  uint32_t unused = 0;
-  const int above_bins = PullLists(team, memory.first.contenders, unused);
+  const int above_bins = PullLists(team, memory.first.contenders).size;
   if (team.rank() == 0) {
     const Team block = team.Block();
     const WeightBins bins(unit);

@@ -25,37 +25,15 @@ __device__ inline int TokensNeeded(const Team& team, const SelectParams& params)
   return !whole_row && params.top_k > 0 && params.top_k <= MostTopK(team) ? params.top_k : 0;
 }
 
-// The largest key of a few probed that at least `rank` of the block's keys reach; the least of all
-// when there are too few. kKeys a thread.
-template <int kKeys>
-__device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t (&keys)[kKeys],
-                              int rank, int enough) {
-  uint32_t least = keys[0], most = keys[0];
-#pragma unroll
-  for (int i = 1; i < kKeys; ++i) {
-    least = min(least, keys[i]);
-    most = max(most, keys[i]);
-  }
-  least = __reduce_min_sync(~0u, least);
-  most = __reduce_max_sync(~0u, most);
-  if (team.thread() < kMostProbes) list.counts[team.thread()] = 0;
-  if (team.lane() == 0) {
-    atomicMin(&list.least, least);
-    atomicMax(&list.most, most);
-  }
-  team.SyncBlock();
-  uint32_t low = list.least;
-  uint32_t high = list.most;
+// The largest key of a few probed, from `low` to `high`, that at least `rank` keys reach, `low`
+// when there are too few. count_from(key, probe): how many reach it.
+template <typename CountFrom>
+__device__ uint32_t BisectToRank(uint32_t low, uint32_t high, int rank, int enough,
+                                 CountFrom count_from) {
 #pragma unroll 1
-  for (int probe = 0; probe < kMostProbes && low < high; ++probe) {
+  for (int probe = 0; low < high; ++probe) {
     const uint32_t middle = high - (high - low) / 2;
-    int mine = 0;
-#pragma unroll
-    for (int i = 0; i < kKeys; ++i) mine += keys[i] >= middle ? 1 : 0;
-    mine = __reduce_add_sync(~0u, mine);
-    if (team.lane() == 0) atomicAdd(&list.counts[probe], static_cast<uint32_t>(mine));
-    team.SyncBlock();
-    const int count = static_cast<int>(list.counts[probe]);
+    const int count = count_from(middle, probe);
     if (count >= rank) {
       low = middle;
       if (count <= enough) break;
@@ -66,32 +44,56 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
   return low;
 }
 
-// The same among the keys of one warp, which has no barriers to wait at.
+// The least and the largest key of a warp, and how many reach one. kKeys a lane.
 template <int kKeys>
-__device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
-  uint32_t low = keys[0], high = keys[0];
+struct KeysOfWarp {
+  __device__ explicit KeysOfWarp(const uint32_t (&of_lane)[kKeys]) : keys(of_lane) {
+    uint32_t low = keys[0], high = keys[0];
 #pragma unroll
-  for (int i = 1; i < kKeys; ++i) {
-    low = min(low, keys[i]);
-    high = max(high, keys[i]);
+    for (int i = 1; i < kKeys; ++i) {
+      low = min(low, keys[i]);
+      high = max(high, keys[i]);
+    }
+    least = __reduce_min_sync(~0u, low);
+    most = __reduce_max_sync(~0u, high);
   }
-  low = __reduce_min_sync(~0u, low);
-  high = __reduce_max_sync(~0u, high);
-#pragma unroll 1
-  while (low < high) {
-    const uint32_t middle = high - (high - low) / 2;
+  __device__ int CountFrom(uint32_t key) const {
     int count = 0;
 #pragma unroll
-    for (int i = 0; i < kKeys; ++i) count += keys[i] >= middle ? 1 : 0;
-    count = __reduce_add_sync(~0u, count);
-    if (count >= rank) {
-      low = middle;
-      if (count <= enough) break;
-    } else {
-      high = middle - 1;
-    }
+    for (int i = 0; i < kKeys; ++i) count += keys[i] >= key ? 1 : 0;
+    return __reduce_add_sync(~0u, count);
   }
-  return low;
+
+  const uint32_t (&keys)[kKeys];
+  uint32_t least;
+  uint32_t most;
+};
+
+// Among the keys of one warp, which has no barriers to wait at.
+template <int kKeys>
+__device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
+  const KeysOfWarp<kKeys> warp(keys);
+  return BisectToRank(warp.least, warp.most, rank, enough,
+                      [&](uint32_t key, int) { return warp.CountFrom(key); });
+}
+
+// Among the keys of a block. list.least and list.most: as Clear leaves them.
+template <int kKeys>
+__device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t (&keys)[kKeys],
+                              int rank, int enough) {
+  const KeysOfWarp<kKeys> warp(keys);
+  if (team.thread() < kMostProbes) list.counts[team.thread()] = 0;
+  if (team.lane() == 0) {
+    atomicMin(&list.least, warp.least);
+    atomicMax(&list.most, warp.most);
+  }
+  team.SyncBlock();
+  return BisectToRank(list.least, list.most, rank, enough, [&](uint32_t key, int probe) {
+    const int of_warp = warp.CountFrom(key);
+    if (team.lane() == 0) atomicAdd(&list.counts[probe], static_cast<uint32_t>(of_warp));
+    team.SyncBlock();
+    return static_cast<int>(list.counts[probe]);
+  });
 }
 
 // The threshold of the list: the same in all blocks where groups of threads are fine enough for
@@ -153,11 +155,9 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, First
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 
-  // Complete is what no block left out: from the largest threshold on.
-  uint32_t complete = 0;
-  const int gathered = PullLists(team, list, complete);
-  const bool has_all = complete == semantics::OrderKey(semantics::kLowestValue);
-  return has_all || gathered >= needed ? gathered : -1;
+  const PulledLists pulled = PullLists(team, list);
+  const bool has_all = pulled.threshold == semantics::OrderKey(semantics::kLowestValue);
+  return has_all || pulled.size >= needed ? pulled.size : -1;
 }
 
 }  // namespace sluice::cuda
