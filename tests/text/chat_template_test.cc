@@ -103,7 +103,7 @@ TEST(ChatTemplate, NamesTheLineOfAMistake) {
   EXPECT_NE(ErrorOf("x", "{"), "");
 }
 
-// F24: a template that loops, recurses or emits a gigabyte.
+// A template that loops, recurses or emits a gigabyte.
 TEST(ChatTemplate, IsBounded) {
   EXPECT_NE(ErrorOf("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "");
   EXPECT_NE(

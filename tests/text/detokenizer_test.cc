@@ -61,20 +61,20 @@ Deltas RunBytes(const std::vector<std::string>& tokens,
 }
 
 TEST(DetokenizerBytes, CharactersComeOutWhole) {
-  EXPECT_EQ(RunBytes({"\xE4\xBD", "\xA0", "!"}), (Deltas{"你", "!"}));    // D1
-  EXPECT_EQ(RunBytes({"\xF0", "\x9F", "\x98", "\x80"}), (Deltas{"😀"}));  // D2
-  EXPECT_EQ(RunBytes({"ok", "\xF0\x9F\x98"}), (Deltas{"ok", "\uFFFD"}));  // D4
+  EXPECT_EQ(RunBytes({"\xE4\xBD", "\xA0", "!"}), (Deltas{"你", "!"}));
+  EXPECT_EQ(RunBytes({"\xF0", "\x9F", "\x98", "\x80"}), (Deltas{"😀"}));
+  EXPECT_EQ(RunBytes({"ok", "\xF0\x9F\x98"}), (Deltas{"ok", "\uFFFD"}));
   EXPECT_EQ(RunBytes({"ok", "\xF0\x9F\x98"}, Incomplete::kDrop), (Deltas{"ok"}));
-  EXPECT_EQ(RunBytes({"\xE4\xBD", "A"}), (Deltas{"\uFFFDA"}));                              // D5
-  EXPECT_EQ(RunBytes({"\xED\xA0", "\x80"}), (Deltas{"\uFFFD\uFFFD", "\uFFFD"}));            // D7
-  EXPECT_EQ(RunBytes({"\xE2\x82", "\xE2\x82\xAC"}), (Deltas{"\uFFFD€"}));                   // D8
-  EXPECT_EQ(RunBytes({"a", "\x80", "\xBF", "b"}), (Deltas{"a", "\uFFFD", "\uFFFD", "b"}));  // D11
-  EXPECT_EQ(RunBytes({"a", "\0"s, "b"}), (Deltas{"a", "\0"s, "b"}));                        // D13
+  EXPECT_EQ(RunBytes({"\xE4\xBD", "A"}), (Deltas{"\uFFFDA"}));
+  EXPECT_EQ(RunBytes({"\xED\xA0", "\x80"}), (Deltas{"\uFFFD\uFFFD", "\uFFFD"}));
+  EXPECT_EQ(RunBytes({"\xE2\x82", "\xE2\x82\xAC"}), (Deltas{"\uFFFD€"}));
+  EXPECT_EQ(RunBytes({"a", "\x80", "\xBF", "b"}), (Deltas{"a", "\uFFFD", "\uFFFD", "b"}));
+  EXPECT_EQ(RunBytes({"a", "\0"s, "b"}), (Deltas{"a", "\0"s, "b"}));
 }
 
 // A stream that waits for more behind a U+FFFD of the vocabulary itself freezes.
 TEST(DetokenizerBytes, ReplacementCharacterOfTheVocabularyIsOrdinaryText) {
-  EXPECT_EQ(RunBytes({"a", "\uFFFD", "b"}), (Deltas{"a", "\uFFFD", "b"}));  // D10
+  EXPECT_EQ(RunBytes({"a", "\uFFFD", "b"}), (Deltas{"a", "\uFFFD", "b"}));
 }
 
 TEST(DetokenizerBytes, EachMaximalSubpartIsOneReplacement) {
@@ -94,7 +94,7 @@ TEST(DetokenizerBytes, EachMaximalSubpartIsOneReplacement) {
             "\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd");
 }
 
-TEST(DetokenizerBytes, StepsOfManyTokens) {  // D14
+TEST(DetokenizerBytes, StepsOfManyTokens) {
   const Tokenizer tokenizer = ByteLevelTokenizer({{"a"}, {"b"}, {"\xE4"}, {"\xBD"}, {"\xA0"}});
   Detokenizer detokenizer(tokenizer);
   std::string text;
@@ -109,14 +109,14 @@ TEST(DetokenizerBytes, StepsOfManyTokens) {  // D14
   EXPECT_THROW(detokenizer.Step(std::vector<int32_t>{0}, text, ends), Error);
 }
 
-TEST(DetokenizerSpecial, SkippedTokensLeaveTheBytesAlone) {  // D15, D16
+TEST(DetokenizerSpecial, SkippedTokensLeaveTheBytesAlone) {
   const Tokenizer tokenizer = ByteLevelTokenizer({{"\xE4\xBD"}, Special("<|im_start|>"), {"\xA0"}});
   EXPECT_EQ(Streamed(tokenizer, {0, 1, 2}).deltas, (Deltas{"你"}));
   EXPECT_EQ(Streamed(tokenizer, {0, 1, 2}, {.skip_special_tokens = false}).deltas,
             (Deltas{"\uFFFD<|im_start|>", "\uFFFD"}));
 }
 
-TEST(DetokenizerSpecial, UnknownIdsAreCountedAndHaveNoText) {  // D17
+TEST(DetokenizerSpecial, UnknownIdsAreCountedAndHaveNoText) {
   const Tokenizer tokenizer = ByteLevelTokenizer({{"A"}});
   for (const int32_t id : {kUnknown, -1, INT32_MAX, INT32_MIN, 1}) {
     const Stream stream = Streamed(tokenizer, {id, 0});
@@ -126,7 +126,7 @@ TEST(DetokenizerSpecial, UnknownIdsAreCountedAndHaveNoText) {  // D17
 }
 
 // Added tokens go through the decoder: as bytes when the alphabet has all of their characters.
-TEST(DetokenizerSpecial, AddedTokensAreDecodedAsTheAlphabetSays) {  // D19, D20
+TEST(DetokenizerSpecial, AddedTokensAreDecodedAsTheAlphabetSays) {
   const Tokenizer tokenizer = ByteLevelTokenizer(
       {{"a"}, Added(" sp "), Special("<｜end▁of▁sentence｜>"), Added("é!"), Added("<tool>")});
   EXPECT_EQ(Streamed(tokenizer, {1}).deltas, (Deltas{" sp "}));
@@ -136,7 +136,7 @@ TEST(DetokenizerSpecial, AddedTokensAreDecodedAsTheAlphabetSays) {  // D19, D20
   EXPECT_EQ(Streamed(tokenizer, {4}).deltas, (Deltas{"<tool>"}));
 }
 
-TEST(DetokenizerPrompt, CharacterThatBeginsInThePromptComesOutOnceAndAlone) {  // D22, D23
+TEST(DetokenizerPrompt, CharacterThatBeginsInThePromptComesOutOnceAndAlone) {
   const Tokenizer tokenizer =
       ByteLevelTokenizer({{"Hello"}, {"\xE4"}, {"\xBD"}, {"\xA0"}, {"!"}, Special("<s>")});
   EXPECT_EQ(Streamed(tokenizer, {3, 4}, {}, {0, 1, 2}).deltas, (Deltas{"你", "!"}));
@@ -168,23 +168,22 @@ class DetokenizerSentencePiece : public testing::Test {
 };
 
 TEST_F(DetokenizerSentencePiece, OnlyATextDropsItsFirstSpace) {
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kHello, kWorld}), (Deltas{"Hello", " world"}));          // L1
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kHello, kWorld}, {kBos}), (Deltas{"Hello", " world"}));  // L2
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kHello, kWorld}), (Deltas{"Hello", " world"}));
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kHello, kWorld}, {kBos}), (Deltas{"Hello", " world"}));
   EXPECT_EQ(DeltasOf(kLlama2Json, {kHello}, {kBos}, false), (Deltas{" Hello"}));
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kWorld, kBang}, {kBos, kHello}), (Deltas{" world", "!"}));  // L4
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kSpace, kHello}), (Deltas{" Hello"}));                      // L5
-  EXPECT_EQ(DeltasOf(kGemmaJson, {kHello, kWorld}), (Deltas{" Hello", " world"}));             // L7
-  EXPECT_EQ(DeltasOf(kLlama2Json, {k20, kHello}), (Deltas{" Hello"}));  // L14
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kWorld, kBang}, {kBos, kHello}), (Deltas{" world", "!"}));
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kSpace, kHello}), (Deltas{" Hello"}));
+  EXPECT_EQ(DeltasOf(kGemmaJson, {kHello, kWorld}), (Deltas{" Hello", " world"}));
+  EXPECT_EQ(DeltasOf(kLlama2Json, {k20, kHello}), (Deltas{" Hello"}));
 }
 
 TEST_F(DetokenizerSentencePiece, BytesMakeCharacters) {
   for (const std::string_view decoder : {kLlama2Json, kGemmaJson}) {
-    EXPECT_EQ(DeltasOf(decoder, {kE4, kBd, kA0, kBang}, {kHello}), (Deltas{"你", "!"}));  // L8
+    EXPECT_EQ(DeltasOf(decoder, {kE4, kBd, kA0, kBang}, {kHello}), (Deltas{"你", "!"}));
   }
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kE4, kBd, kA0, kFf, kBang}),
-            (Deltas{"你", "\uFFFD", "!"}));                                  // L9
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kE4, kBd, kBang}), (Deltas{"\uFFFD!"}));  // L11
-  EXPECT_EQ(DeltasOf(kLlama2Json, {kF0, k9f}), (Deltas{"\uFFFD"}));          // L13
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kE4, kBd, kA0, kFf, kBang}), (Deltas{"你", "\uFFFD", "!"}));
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kE4, kBd, kBang}), (Deltas{"\uFFFD!"}));
+  EXPECT_EQ(DeltasOf(kLlama2Json, {kF0, k9f}), (Deltas{"\uFFFD"}));
 }
 
 // The only way to equal a full decode of Hugging Face's: what a run means is not known before it
@@ -194,7 +193,7 @@ TEST_F(DetokenizerSentencePiece, HfRunHoldsARunAndReplacesEachByteOfABadOne) {
     return DeltasOf(kGemmaJson, ids, prompt, true, Utf8Errors::kHfRun);
   };
   const std::string four = "\uFFFD\uFFFD\uFFFD\uFFFD";
-  EXPECT_EQ(run({kE4, kBd, kA0, kFf, kBang}), (Deltas{four + "!"}));  // L10
+  EXPECT_EQ(run({kE4, kBd, kA0, kFf, kBang}), (Deltas{four + "!"}));
   EXPECT_EQ(run({kE4, kBd, kA0, kBang}), (Deltas{"你!"}));
   EXPECT_EQ(run({kE4, kBd}), (Deltas{"\uFFFD\uFFFD"}));
   EXPECT_EQ(run({kE4, kBos, kBd, kA0}), (Deltas{"你"}));
@@ -212,7 +211,7 @@ TEST_F(DetokenizerSentencePiece, HfRunHoldsNoMoreThanItsLimit) {
   EXPECT_EQ(text.size(), 30000u);
 }
 
-TEST(DetokenizerDecoders, WordPiece) {  // L16, L17
+TEST(DetokenizerDecoders, WordPiece) {
   const std::vector<TestToken> tokens = {{"hello"}, {"##world"}, {"!"}, {"do"},       {"not"},
                                          {"##a"},   {"."},       {"b"}, Added("<x>"), Added("<y>")};
   const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(tokens, kWordPieceJson));

@@ -58,10 +58,10 @@ TEST(TokenizerJson, RefusesTwoTokensOfOneId) {
 }
 
 TEST(TokenizerJson, RefusesWhatNoTokenByTokenDecodingCanDo) {
-  EXPECT_EQ(DecoderError(R"({"type":"CTC","pad_token":"<pad>"})"),  // L20
+  EXPECT_EQ(DecoderError(R"({"type":"CTC","pad_token":"<pad>"})"),
             "decoder.type = \"CTC\" is not allowed: ByteLevel, ByteFallback, Fuse, Strip, Replace, "
             "Metaspace, WordPiece, BPEDecoder or Sequence");
-  EXPECT_EQ(DecoderError(R"({"type":"Strip","content":"_","start":1,"stop":1})"),  // L19
+  EXPECT_EQ(DecoderError(R"({"type":"Strip","content":"_","start":1,"stop":1})"),
             "decoder = Strip with stop > 0 without Fuse is not allowed: Strip behind Fuse");
   EXPECT_NE(
       DecoderError(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"WordPiece"}]})"), "");

@@ -55,23 +55,23 @@ void ExpectScan(const Scan& scan, const Texts& deltas, const std::string& stop, 
 
 TEST(Stop, NothingOfAStopGetsOutAndNothingElseStaysIn) {
   ExpectScan(ScanOf({"He", "llo wor", "ld END. more"}, {"END"}), {"He", "llo wor", "ld "}, "END",
-             3);                                                                      // S1
-  ExpectScan(ScanOf({"foo E", "N", "D bar"}, {"END"}), {"foo "}, "END", 3);           // S2
-  ExpectScan(ScanOf({"aa", "a", "b"}, {"aab"}), {"a"}, "aab", 3);                     // S4
-  ExpectScan(ScanOf({"foo E", "N"}, {"END"}), {"foo ", "EN"}, "", 2);                 // S5
-  ExpectScan(ScanOf({"\u505C", "\uFFFD", "x"}, {"停止"}), {"停\uFFFD", "x"}, "", 3);  // S10
-  ExpectScan(ScanOf({"a", "\n", "\n", "b"}, {"\n\n"}), {"a"}, "\n\n", 3);             // S11
-  ExpectScan(ScanOf({"xhello"}, {"x"}), {}, "x", 1);                                  // S13
-  ExpectScan(ScanOf({"a", "\uFFFD", "b"}, {"\uFFFD"}), {"a"}, "\uFFFD", 2);           // S14
-  ExpectScan(ScanOf({"DEF", "G", "HI", "J"}, {"DEFGHIJ"}), {}, "DEFGHIJ", 4);         // S16
-  ExpectScan(ScanOf({"abcabcab", "cx"}, {"abcabcabd"}), {"abcabcabcx"}, "", 2);       // S17
+             3);
+  ExpectScan(ScanOf({"foo E", "N", "D bar"}, {"END"}), {"foo "}, "END", 3);
+  ExpectScan(ScanOf({"aa", "a", "b"}, {"aab"}), {"a"}, "aab", 3);
+  ExpectScan(ScanOf({"foo E", "N"}, {"END"}), {"foo ", "EN"}, "", 2);
+  ExpectScan(ScanOf({"\u505C", "\uFFFD", "x"}, {"停止"}), {"停\uFFFD", "x"}, "", 3);
+  ExpectScan(ScanOf({"a", "\n", "\n", "b"}, {"\n\n"}), {"a"}, "\n\n", 3);
+  ExpectScan(ScanOf({"xhello"}, {"x"}), {}, "x", 1);
+  ExpectScan(ScanOf({"a", "\uFFFD", "b"}, {"\uFFFD"}), {"a"}, "\uFFFD", 2);
+  ExpectScan(ScanOf({"DEF", "G", "HI", "J"}, {"DEFGHIJ"}), {}, "DEFGHIJ", 4);
+  ExpectScan(ScanOf({"abcabcab", "cx"}, {"abcabcabd"}), {"abcabcabcx"}, "", 2);
 }
 
 // Of "abcd" and "c" the second ends first, in one token as in four.
 TEST(Stop, EarliestEndThenLongest) {
-  ExpectScan(ScanOf({"ab", "cd"}, {"abcd", "c"}), {"ab"}, "c", 2);  // S7
+  ExpectScan(ScanOf({"ab", "cd"}, {"abcd", "c"}), {"ab"}, "c", 2);
   ExpectScan(ScanOf({"abcd"}, {"abcd", "c"}), {"ab"}, "c", 1);
-  ExpectScan(ScanOf({"xab"}, {"b", "ab"}), {"x"}, "ab", 1);  // S8
+  ExpectScan(ScanOf({"xab"}, {"b", "ab"}), {"x"}, "ab", 1);
 }
 
 TEST(Stop, IncludeStopHoldsNothingBack) {
@@ -81,14 +81,14 @@ TEST(Stop, IncludeStopHoldsNothingBack) {
 
 TEST(Stop, MinTokensCountsTheTokenThatEndsTheStop) {
   ExpectScan(ScanOf({"a", "STOP", "b", "STOP", "c"}, {"STOP"}, {.min_tokens = 2}),
-             {"a", "STOP", "b"}, "STOP", 4);  // S20
+             {"a", "STOP", "b"}, "STOP", 4);
   ExpectScan(ScanOf({"a", "STOP", "c", "d"}, {"STOP"}, {.min_tokens = 2}), {"a", "STOP", "c", "d"},
-             "", 4);  // S22
+             "", 4);
   ExpectScan(ScanOf({"a", "ST", "OP", "d"}, {"STOP"}, {.min_tokens = 2}), {"a"}, "STOP", 3);
   ExpectScan(ScanOf({"aa", "a"}, {"aa"}, {.min_tokens = 1}), {"a"}, "aa", 2);
 }
 
-TEST(Stop, TokensBehindTheStopAreNotCounted) {  // S23
+TEST(Stop, TokensBehindTheStopAreNotCounted) {
   StopScanner scanner(Stops({"END"}));
   std::string out;
   const std::string text = "ab END junk junk2";
@@ -258,7 +258,7 @@ TEST(StopProperty, EveryCutOfATextGivesTheSame) {
   }
 }
 
-TEST(Stop, LongStopsAndLongTextsTakeLinearTime) {  // S28, F25
+TEST(Stop, LongStopsAndLongTextsTakeLinearTime) {
   const Texts stops = {std::string(31, 'a') + "b"};
   StopScanner scanner(Stops(stops));
   std::string out;
