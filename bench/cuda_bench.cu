@@ -122,37 +122,14 @@ class Bench {
     });
   }
 
-  // The rows that only the definition decides: those that are undecided behind all kernels but the
-  // last, on which no other waits.
-  int RowsLeftToDefinition(const std::vector<SelectParams>& params) {
+  int RowsByDefinition(const std::vector<SelectParams>& params) {
     params_.Set(params);
-    cudaStream_t stream;
-    RequireCuda(cudaStreamCreate(&stream));
-    RequireCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    SampleIds(stream);
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream, &graph));
-    size_t count = 0;
-    RequireCuda(cudaGraphGetNodes(graph, nullptr, &count));
-    std::vector<cudaGraphNode_t> nodes(count);
-    RequireCuda(cudaGraphGetNodes(graph, nodes.data(), &count));
-    for (const cudaGraphNode_t node : nodes) {
-      size_t dependents = 0;
-      RequireCuda(cudaGraphNodeGetDependentNodes(node, nullptr, nullptr, &dependents));
-      if (dependents == 0) {
-        RequireCuda(cudaGraphDestroyNode(node));
-        break;
-      }
-    }
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    RequireCuda(cudaGraphLaunch(executable, stream));
-    RequireCuda(cudaStreamSynchronize(stream));
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
-    const std::vector<int32_t> ids = ids_.Get();
-    return static_cast<int>(std::count(ids.begin(), ids.end(), -2));
+    const DeviceMemory<cuda::Way> ways(static_cast<size_t>(rows_));
+    cuda::SampleIds(View(), OnDevice(), DrawMethod::kGumbel, {ids_.data(), rows_}, {}, nullptr,
+                    {ways.data(), rows_});
+    const std::vector<cuda::Way> of_rows = ways.Get();
+    return static_cast<int>(
+        std::count(of_rows.begin(), of_rows.end(), cuda::Way::kDefinition));
   }
 
   double MaskTime(const std::vector<SelectParams>& params) {
@@ -281,7 +258,7 @@ void Run(int argc, char** argv) {
                         : task.output == Output::kCuts ? bench.SampleCutsTime(params)
                                                        : bench.SampleTime(params);
       const int wrong = masks ? 0 : bench.WrongRows(params, 16);
-      const int left = masks ? 0 : bench.RowsLeftToDefinition(params);
+      const int left = masks ? 0 : bench.RowsByDefinition(params);
       const double floor = masks ? read_write : read;
       std::printf(
           "%s{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "

@@ -57,9 +57,14 @@ void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
 void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method,
             DeviceArray<TokenResult> results, void* stream);
 
+// How a row was decided: what was guessed of it was certified, or the definition was followed, which
+// takes many times as long.
+enum class Way : uint8_t { kCertified, kDefinition };
+
 // The ids and statuses of Sample alone: the fastest way to a token, because a Cut that nobody wants
-// need not be known. statuses: empty, or one a row.
+// need not be known. statuses: empty, or one a row. ways: empty, or one a row, for measurements.
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
-               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream);
+               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
+               DeviceArray<Way> ways = {});
 
 }  // namespace sluice::cuda

@@ -16,18 +16,24 @@ __device__ inline NoiseKey KeyAgain(const NoiseKey& key) {
   return again;
 }
 
+// The block of noise of eight tokens that follow each other, by any of them.
+__device__ inline semantics::Block NoiseAround(int id, const NoiseKey& key,
+                                               semantics::Stream stream) {
+  return semantics::NoiseBlock(key, stream, static_cast<uint32_t>(id) >> 3, 0);
+}
+
 // Half e % 2 of word e / 2 belongs to token e. By all lanes of a warp.
 template <DType kDType>
 __device__ semantics::Block NoiseOfEight(const Eight<kDType>& tokens, const NoiseKey& key,
                                          semantics::Stream stream) {
   if constexpr (Eight<kDType>::kVectors == 1) {
-    return semantics::NoiseBlock(key, stream, static_cast<uint32_t>(tokens.first[0]) >> 3, 0);
+    return NoiseAround(tokens.first, key, stream);
   } else {
     // Neighbouring lanes have neighbouring fours: the even one asks for the block of the first
     // vectors of both, the odd one for that of the second.
     const bool is_odd = threadIdx.x % 2 != 0;
-    const uint32_t first = static_cast<uint32_t>(is_odd ? tokens.first[1] : tokens.first[0]);
-    const semantics::Block block = semantics::NoiseBlock(key, stream, first >> 3, 0);
+    const semantics::Block block =
+        NoiseAround(Eight<kDType>::IdOfFirst(tokens.first, is_odd ? 1 : 0), key, stream);
     const uint32_t others0 = __shfl_xor_sync(~0u, is_odd ? block.word[0] : block.word[2], 1);
     const uint32_t others1 = __shfl_xor_sync(~0u, is_odd ? block.word[1] : block.word[3], 1);
     return is_odd ? semantics::Block{{others0, others1, block.word[2], block.word[3]}}

@@ -154,29 +154,17 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
       }
       mass = Again(mass);  // added up here: put off, it would keep the weights in memory
     }
-    uint32_t hits = 0;
+    bool has_any = false;
     if constexpr (kScreens) {
       const semantics::Block noise = NoiseOfEight(tokens, KeyAgain(key), stream);
-      bool has_any = false;
 #pragma unroll
       for (int e = 0; e < Tokens::kTokens; ++e) {
         has_any |= IsContender(FieldAsFloat(noise, e), weight[e]);
       }
-      if (!has_any) return;
-#pragma unroll
-      for (int e = 0; e < Tokens::kTokens; ++e) {
-        const bool is_hit = IsContender(FieldAsFloat(noise, e), Again(weight[e]));
-        hits |= is_hit && tokens.x[e] != -INFINITY ? 1u << e : 0;
-      }
-    } else {  // what lies above the bins is listed
-      if (!bins.IsAbove(largest)) return;
-#pragma unroll
-      for (int e = 0; e < Tokens::kTokens; ++e) hits |= bins.IsAbove(tokens.x[e]) ? 1u << e : 0;
+    } else {
+      has_any = bins.IsAbove(tokens.Largest());
     }
-    tokens.ForEachOf(hits, [&](float x, int id) {
-      if (!(x < INFINITY)) memory.contenders.is_spoilt = 1;
-      Push(memory.contenders, x, id);
-    });
+    if (has_any) Note(memory.contenders, tokens);
   });
   const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
   if constexpr (kWeighs) mass = Team::ReduceWarp(mass, [](float a, float b) { return a + b; });
@@ -184,6 +172,15 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
     memory.largest[team.thread() / kWarpSize] = of_warp;
     memory.mass[team.thread() / kWarpSize] = mass;
   }
+  team.SyncBlock();
+  ListNoted(team, slice, memory.contenders, [&](float x, int id) {
+    if constexpr (kScreens) {
+      const float field = FieldAsFloat(NoiseAround(id, key, stream), id % 8);
+      return x != -INFINITY && IsContender(field, unit.WeightOf(x));
+    } else {
+      return bins.IsAbove(x);
+    }
+  });
 }
 
 // Of the team, behind a Sync of it.

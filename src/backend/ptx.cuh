@@ -15,19 +15,6 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
-// The next kernel of the stream may start when all blocks have come here, if it was launched to
-// overlap with this one: it waits in AwaitKernelBefore for the end of this one.
-__device__ __forceinline__ void StartNextKernel() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-__device__ __forceinline__ void AwaitKernelBefore() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // 2^x within 2^-22 of it; never falls below 0, and NaN of NaN.
 __device__ __forceinline__ float Exp2Approx(float x) {
   float y;

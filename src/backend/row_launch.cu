@@ -29,7 +29,7 @@ int Attribute(cudaDeviceAttr attribute, int device) {
 
 bool HasClusters(int device) { return Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9; }
 
-constexpr int64_t kRowsOfEightBlocks = 30;  // of few undecided rows and for the definition
+constexpr int64_t kRowsOfEightBlocks = 30;  // for the definition
 
 }  // namespace
 
@@ -47,8 +47,8 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
 
 void CheckRows(const LogitsView& logits) {
   CheckLogits("logits", logits, DeviceKind::kCuda);
-  // ForEachRow counts 33 times as many in 32 bits.
-  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 64);
+  // A grid has that many blocks, and WideShapeForRows two for a row.
+  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 2);
   const int device = CurrentDevice();
   if (logits.device.index != device) {
     throw Error(ErrorCode::kInvalidType, "logits.device.index",
@@ -85,28 +85,12 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  cudaLaunchAttribute attributes_of_launch[2];
-  config.attrs = attributes_of_launch;
-  if (blocks > 1) {
-    cudaLaunchAttribute& cluster = attributes_of_launch[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  }
-  if (kernel.overlaps && attributes.ptxVersion >= 90) {
-    cudaLaunchAttribute& overlap = attributes_of_launch[config.numAttrs++];
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-  }
+  cudaLaunchAttribute cluster;
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = blocks > 1 ? 1 : 0;
   Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
-}
-
-void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream) {
-  // Of many rows, the teams that wait would be in the way of those that work.
-  kernel.overlaps = rows <= kRowsOfEightBlocks;
-  // All kernels have 64 registers a thread, so that a processor runs 1024.
-  const int64_t threads = int64_t{kernel.shape.blocks} * kernel.shape.threads;
-  const int64_t teams = Attribute(cudaDevAttrMultiProcessorCount, CurrentDevice()) * 1024 / threads;
-  LaunchOverRows(kernel, std::min(rows, std::max(teams, int64_t{1})), argument, stream);
 }
 
 TeamShape ShapeForRows(int64_t rows) {
@@ -120,8 +104,6 @@ TeamShape ShapeForRows(int64_t rows) {
   if (has_clusters && rows * 2 <= processors) return {2, 1024};
   return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
 }
-
-TeamShape LargeShapeForRows(int64_t rows) { return {ShapeForRows(rows).blocks, kMostThreads}; }
 
 TeamShape WideShapeForRows(int64_t rows) {
   if (!HasClusters(CurrentDevice())) return {1, 512};

@@ -53,24 +53,16 @@ inline constexpr size_t kMostSharedBytes = 99 * 1024;
 struct RowKernel {
   const void* function;
   TeamShape shape;
-  size_t shared_bytes;    // dynamic
-  bool overlaps = false;  // with the kernel before it, which it awaits
+  size_t shared_bytes;  // dynamic
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
 
-// The same for kernels that find few of the rows left: the grid has no more teams than the device
-// runs at once, because one that has nothing to do takes time as well, and overlaps with the kernel
-// before it.
-void LaunchOverRowsLeft(RowKernel kernel, int64_t rows, void* argument, void* stream);
-
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// The same with the most threads in a block, for rows whose k is too large for fewer.
-TeamShape LargeShapeForRows(int64_t rows);
-// For kernels that find few of their rows undecided.
+// For kernels that go by the definition, which reads rows often.
 TeamShape WideShapeForRows(int64_t rows);
 inline constexpr int kMostThreads = 1024;
 

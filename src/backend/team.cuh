@@ -200,6 +200,16 @@ class BasicTeam {
 };
 
 using Team = BasicTeam<true>;
+
+// Gives a value of the first thread to all blocks of the team, each in its own shared memory, so
+// that the first one may leave.
+template <typename T>
+__device__ void ShareOfFirst(const Team& team, T* of_block, T value) {
+  if (team.IsFirstThread()) {
+    for (int r = 0; r < team.blocks(); ++r) *team.Of(r, of_block) = value;
+  }
+  team.Sync();
+}
 using FirstThreads = BasicTeam<false>;
 
 }  // namespace sluice::cuda

@@ -1,8 +1,9 @@
 // A list of tokens that a team fills and its first block gets: bounded, and it says so when it is
-// full.
+// full. Who streams a row notes where there is something; when the row has passed, what was noted
+// is looked at again, and the tokens that are wanted are listed.
 #pragma once
 
-#include "backend/team.cuh"
+#include "backend/vector_slice.cuh"
 #include "semantics/order.h"
 
 namespace sluice::cuda {
@@ -12,12 +13,18 @@ inline constexpr int kMostProbes = 32;  // of a search among order keys: their b
 // In shared memory.
 template <int kCapacity>
 struct BoundedList {
-  uint64_t key[kCapacity];     // order key of the value, then the complement of the id
-  uint64_t sorted[kCapacity];  // of the first block: the keys of the whole team
-  uint32_t count;              // at the capacity or above: not all of them
+  static constexpr uint32_t kMostNoted = 2 * kCapacity;
+
+  uint64_t key[kCapacity];  // order key of the value, then the complement of the id
+  union {
+    int32_t noted[kMostNoted];   // the first ids of eights
+    uint64_t sorted[kCapacity];  // of the first block: the keys of the whole team
+  };
+  uint32_t noted_count;        // above the capacity: not all of them
+  uint32_t count;              // the same
   uint32_t gathered;           // of the first block: keys of the whole team
   uint32_t threshold;          // order key: what lies below is not listed
-  uint32_t is_spoilt;          // NaN or +inf was seen
+  uint32_t is_spoilt;          // NaN or +inf was seen, or too much was noted
   uint32_t least;              // of what is being searched: order keys
   uint32_t most;
   uint32_t counts[kMostProbes];
@@ -35,18 +42,59 @@ __device__ inline int32_t IdOf(uint64_t key) {
   return static_cast<int32_t>(~static_cast<uint32_t>(key));
 }
 
-template <int kCapacity>
-__device__ void Push(BoundedList<kCapacity>& list, float x, int id) {
-  if (LoadShared(&list.count) >= kCapacity) return;
-  const uint32_t place = atomicAdd(&list.count, 1u);
-  if (place < kCapacity) list.key[place] = KeyOfToken(x, id);
+// Tokens in a list, as the slice of a row.
+class TokenSlice {
+ public:
+  __device__ TokenSlice(const Team& block, const uint64_t* tokens, int size)
+      : tokens_(tokens), size_(size), first_(block.thread()), step_(block.threads()) {}
+
+  template <typename Visit>
+  __device__ void ForEach(Visit visit) const {
+#pragma unroll 1
+    for (int i = first_; i < size_; i += step_) visit(ValueOf(tokens_[i]), IdOf(tokens_[i]));
+  }
+
+ private:
+  const uint64_t* tokens_;
+  int size_;
+  int first_;
+  int step_;
+};
+
+// While a row streams by: there is something among eight tokens. Few instructions, because the
+// loads of the warp wait for them (listing the tokens themselves here took 1000 cycles).
+template <DType kDType, int kCapacity>
+__device__ void Note(BoundedList<kCapacity>& list, const Eight<kDType>& tokens) {
+  const uint32_t place = atomicAdd(&list.noted_count, 1u);
+  if (place < BoundedList<kCapacity>::kMostNoted) list.noted[place] = tokens.first;
 }
 
-// Before the first Push, with a barrier behind it.
+// Behind a barrier behind the last Note: lists the tokens of this block's eights for which
+// is_wanted(x, id), which is true for +inf and NaN. They are visible behind a barrier.
+template <DType kDType, int kCapacity, typename IsWanted>
+__device__ void ListNoted(const Team& block, const VectorSlice<kDType>& slice,
+                          BoundedList<kCapacity>& list, IsWanted is_wanted) {
+  using Tokens = Eight<kDType>;
+  const int noted = static_cast<int>(min(list.noted_count, BoundedList<kCapacity>::kMostNoted));
+  if (list.noted_count > BoundedList<kCapacity>::kMostNoted) list.is_spoilt = 1;
+#pragma unroll 1
+  for (int i = block.thread(); i < noted * Tokens::kTokens; i += block.threads()) {
+    const int id = Tokens::Id(list.noted[i / Tokens::kTokens], i % Tokens::kTokens);
+    if (id >= slice.vocab()) continue;
+    const float x = slice.ValueOf(id);
+    if (!is_wanted(x, id)) continue;
+    if (!(x < INFINITY)) list.is_spoilt = 1;
+    const uint32_t place = atomicAdd(&list.count, 1u);
+    if (place < kCapacity) list.key[place] = KeyOfToken(x, id);
+  }
+}
+
+// Before the first Note, with a barrier behind it.
 template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {
-    list.count = list.gathered = list.is_spoilt = list.most = list.threshold = 0;
+    list.noted_count = list.count = list.gathered = 0;
+    list.is_spoilt = list.most = list.threshold = 0;
     list.least = ~0u;
   }
 }
@@ -74,7 +122,7 @@ __device__ PulledLists PullLists(const Team& team, BoundedList<kCapacity>& list)
     const List& other = *team.Of(team.lane(), &list);
     count = other.count;
     threshold = other.threshold;
-    is_bad = other.is_spoilt != 0 || count >= kCapacity;
+    is_bad = other.is_spoilt != 0 || count > kCapacity;
   }
   is_bad = __any_sync(~0u, is_bad);
   const uint32_t largest = __reduce_max_sync(~0u, threshold);

@@ -59,7 +59,6 @@ struct Eight {
   static constexpr int kInARow = Vector<kDType>::kElements;
   static constexpr int kVectors = kTokens / kInARow;
 
-  __device__ int Id(int e) const { return first[e / kInARow] + e % kInARow; }
   __device__ float Largest() const {
     float largest = x[0];
 #pragma unroll
@@ -67,25 +66,16 @@ struct Eight {
     return largest;
   }
 
-  // visit(x, id) for the tokens of a mask, which are few: one copy of it, in a loop.
-  template <typename Visit>
-  __device__ void ForEachOf(uint32_t mask, Visit visit) const {
-#pragma unroll 1
-    for (; mask != 0; mask &= mask - 1) {
-      const int which = __ffs(static_cast<int>(mask)) - 1;
-      float value = x[0];
-      int id = Id(0);
-#pragma unroll
-      for (int e = 1; e < kTokens; ++e) {
-        value = which == e ? x[e] : value;
-        id = which == e ? Id(e) : id;
-      }
-      visit(value, id);
-    }
+  // The ids of eight tokens by that of their first, which is a multiple of kInARow.
+  static __device__ int IdOfFirst(int first, int vector) {
+    return first + vector * kWarpSize * kInARow;
+  }
+  static __device__ int Id(int first, int e) {
+    return IdOfFirst(first, e / kInARow) + e % kInARow;
   }
 
   float x[kTokens];
-  int first[kVectors];  // id of a vector's first token, a multiple of their number
+  int first;
 };
 
 template <DType kDType>
@@ -94,19 +84,22 @@ class VectorSlice {
   using Element = typename ElementOf<kDType>::Type;
   using Unpacked = Vector<kDType>;
   static constexpr int kElements = Unpacked::kElements;
+  static constexpr int kTogether = Eight<kDType>::kVectors;
+  static constexpr int kTokensOfEights = Eight<kDType>::kTokens * kWarpSize;  // of a warp
 
   __device__ VectorSlice(const Team& team, const RowsArgument& rows, int index)
       : row_(static_cast<const Element*>(RowOf(rows, index))), vocab_(rows.vocab) {
     const void* row = row_;
     whole_ = reinterpret_cast<uintptr_t>(row) % 16 == 0 ? vocab_ / kElements : 0;
-    pieces_ = (vocab_ + kElements * kWarpSize - 1) / (kElements * kWarpSize);
+    const int eights = (vocab_ + kTokensOfEights - 1) / kTokensOfEights;
     const int warps = team.threads() / kWarpSize;
     warps_ = warps * team.blocks();
     const int warp = team.rank() * warps + team.thread() / kWarpSize;
+    pieces_ = eights * kTogether;
     // Warps are a power of two; no row has so many pieces that 32 bits do not hold the product.
     const int shift = 31 - __clz(warps_);
-    first_ = (pieces_ * warp) >> shift;
-    end_ = (pieces_ * (warp + 1)) >> shift;
+    first_ = ((eights * warp) >> shift) * kTogether;
+    end_ = ((eights * (warp + 1)) >> shift) * kTogether;
     lane_ = team.lane();
   }
 
@@ -119,6 +112,9 @@ class VectorSlice {
 #pragma unroll
     for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
+
+  __device__ int vocab() const { return vocab_; }
+  __device__ float ValueOf(int id) const { return Widen<kDType>(row_[id]); }
 
   // visit(Eight) for the tokens of this thread, the lanes of a warp together.
   template <typename Visit>
@@ -175,16 +171,15 @@ class VectorSlice {
   // before the visit, it would be moved there, and a move waits for the load.)
   template <typename Visit, typename LoadNext>
   __device__ void Step(FirstVectors& loaded, int piece, Visit& visit, LoadNext load) const {
-    constexpr int kTogether = Eight<kDType>::kVectors;
 #pragma unroll
     for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
       Eight<kDType> eight;
+      eight.first = FirstId(piece + i);
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
         const Unpacked vector(loaded[i + j]);
 #pragma unroll
         for (int e = 0; e < kElements; ++e) eight.x[j * kElements + e] = vector.x[e];
-        eight.first[j] = FirstId(piece + i + j);
       }
       visit(eight);
 #pragma unroll

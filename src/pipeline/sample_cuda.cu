@@ -1,7 +1,5 @@
-// Select and Draw in one. A kernel decides what the top of a row, or the noise over all of it,
-// certifies in one read or two; where its teams are small, another launch of it has larger ones for
-// large k. Another kernel does the rest by the definition: code is cold when a kernel starts, so
-// the way out, which is long, is not in the way of the others.
+// Select and Draw in one kernel: what the top of a row, or the noise over all of it, certifies in
+// one read or two, and for every other row the definition.
 #include "backend/rows.cuh"
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
@@ -11,7 +9,7 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int32_t kUndecided = -2;  // the id of a row that a kernel leaves to the next
+constexpr int32_t kUndecided = -2;  // the id of a row that is left to the definition
 
 struct SampleArgument {
   RowsArgument rows;
@@ -19,13 +17,11 @@ struct SampleArgument {
   TokenResult* results;  // null: ids and statuses are wanted alone
   int32_t* ids;
   RowStatus* statuses;  // null: not wanted
-  bool is_first;        // launch of the kernel: no row is decided
+  Way* ways;            // the same
 
   __device__ bool WantsCuts() const { return results != nullptr; }
-  __device__ bool IsDecided(int row) const {
-    return (WantsCuts() ? results[row].id : ids[row]) != kUndecided;
-  }
-  __device__ void Set(int row, const TokenResult& result) const {
+  __device__ void Set(int row, const TokenResult& result, Way way) const {
+    if (ways != nullptr) ways[row] = way;
     if (WantsCuts()) {
       results[row] = result;
       return;
@@ -41,10 +37,12 @@ struct SampleMemory {
   RowStart start;
   ScoreMemory scores;
   FirstReadMemory first;
+  FindMemory find;
   Boundary boundary;
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
+  bool is_decided;  // in every block
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
@@ -52,6 +50,39 @@ __device__ bool HasNoFilter(const SelectParams& params, int vocab) {
   return !semantics::IsGreedy(params) && (params.top_k <= 0 || params.top_k >= vocab) &&
          params.top_p == 1 && params.min_p == 0 && params.top_n_sigma == 0 &&
          params.typical_p == 1 && params.xtc_probability == 0;
+}
+
+// Stages 10 to 15 and the draw on a row, or on a list of what they can keep of it.
+template <typename Slice>
+__device__ TokenResult SampleSlice(const Team& team, FindMemory& memory, const Slice& slice,
+                                   const semantics::RowScan& scan, const SelectParams& params,
+                                   const NoiseKey& key, DrawMethod method) {
+  TokenResult result;
+  result.cut = semantics::CutOfStatus(scan.status);
+  result.status = scan.status;
+  if (scan.status == RowStatus::kOk) {
+    RowRules rules(team, memory, slice, scan, params, key);
+    result.cut = rules.Select(nullptr);
+    const float scale = semantics::ScalesOf(params).draw;
+    result.id = DrawToken(team, memory, slice, result.cut, {scan.max, scale, method, key});
+  }
+  return result;
+}
+
+__device__ inline SampleMemory& MemoryOfBlock() {
+  extern __shared__ __align__(16) unsigned char shared[];
+  return *reinterpret_cast<SampleMemory*>(shared);
+}
+
+// From the listed top, which is too long for a token a thread. By the first block; not inline: what
+// it needs is not in the way of shorter lists.
+__device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int size,
+                                                   DrawMethod method) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team block = Team(memory.team).Block();
+  const TokenSlice slice(block, tokens, size);
+  return SampleSlice(block, memory.find, slice, ScanRow(block, slice), memory.start.params,
+                     memory.start.key, method);
 }
 
 // By the first block alone; its first thread has the result.
@@ -62,9 +93,11 @@ __device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, in
   TokenResult result;
   result.id = kUndecided;
   TokenList& list = memory.first.list;
-  const ListedTokens pruned = PruneTop(block, list, {list.sorted, list.key, listed}, needed);
+  const ListedTokens all{list.sorted, list.key, listed};
+  const ListedTokens pruned =
+      needed <= MostSorted(block) ? PruneTop(block, list, all, needed) : all;
   const int size = pruned.size;
-  if (size > block.threads()) return result;
+  if (size > block.threads()) return SampleFromList(pruned.tokens, size, argument.method);
   const float scale = semantics::ScalesOf(params).draw;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   auto score = [&](uint64_t token, float max) {
@@ -200,9 +233,10 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   return result;
 }
 
+// By guesses. The first thread has the result, undecided or not, when all blocks have left it.
 template <DType kDType>
-__device__ void SampleRow(const Team& team, SampleMemory& memory, const SampleArgument& argument,
-                          int row) {
+__device__ TokenResult SampleByGuess(const Team& team, SampleMemory& memory,
+                                     const SampleArgument& argument, int row) {
   team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
@@ -212,78 +246,50 @@ __device__ void SampleRow(const Team& team, SampleMemory& memory, const SampleAr
   TokenResult result;
   result.id = kUndecided;
   if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
-    if (const int needed = TokensNeeded(team, params); needed > 0) {
+    if (const int needed = TokensNeeded(params); needed > 0) {
       const int listed = ListTop(team, slice, loaded, memory.start, memory.first.list, needed);
-      if (team.rank() != 0) return;
+      if (team.rank() != 0) return result;
       if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
-    } else if (argument.method == DrawMethod::kGumbel && argument.is_first) {
+    } else if (argument.method == DrawMethod::kGumbel) {
       if (const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
           has_top_p || HasNoFilter(params, argument.rows.vocab)) {
         result = SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p);
       }
     }
   }
-  if (team.IsFirstThread()) argument.Set(row, result);
+  return result;
+}
+
+// Not inline: what it needs is not in the way of the guesses, which are the rule.
+template <DType kDType>
+__device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, int index) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const TeamRow<kDType> row(team, argument.rows, index);
+  const TokenResult result =
+      SampleSlice(team, memory.find, row.slice, row.Scan(team, argument.rows.limits), row.params,
+                  row.key, argument.method);
+  if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
 }
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     SampleKernel(const __grid_constant__ SampleArgument argument) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  SampleMemory& memory = *reinterpret_cast<SampleMemory*>(shared);
+  SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
-  StartNextKernel();
-  AwaitKernelBefore();
-  ForEachRow(
-      team, argument.rows, [&](int row) { return argument.is_first || !argument.IsDecided(row); },
-      [&](int row) { SampleRow<kDType>(team, memory, argument, row); });
-}
-
-// In shared memory.
-struct DefinitionMemory {
-  TeamMemory team;
-  FindMemory find;
-};
-
-template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads)
-    SampleByDefinitionKernel(const __grid_constant__ SampleArgument argument) {
-  __shared__ DefinitionMemory memory;
-  const Team team(memory.team);
-  AwaitKernelBefore();
-  auto sample = [&](int index) {
-    const TeamRow<kDType> row(team, argument.rows, index);
-    const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
-    TokenResult result;
-    result.cut = semantics::CutOfStatus(scan.status);
-    result.status = scan.status;
-    if (scan.status == RowStatus::kOk) {
-      RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
-      result.cut = rules.Select(nullptr);
-      const float scale = semantics::ScalesOf(row.params).draw;
-      result.id = DrawToken(team, memory.find, row.slice, result.cut,
-                            {scan.max, scale, argument.method, row.key});
-    }
-    if (team.IsFirstThread()) argument.Set(row.index, result);
-  };
-  ForEachRow(team, argument.rows, [&](int row) { return !argument.IsDecided(row); }, sample);
+  const int row = TeamIndex(team);
+  const TokenResult result = SampleByGuess<kDType>(team, memory, argument, row);
+  const bool is_decided = result.id != kUndecided;
+  if (team.IsFirstThread() && is_decided) argument.Set(row, result, Way::kCertified);
+  ShareOfFirst(team, &memory.is_decided, is_decided);
+  if (!memory.is_decided) SampleByDefinition<kDType>(argument, row);
 }
 
 void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {
-  RowKernel kernel{ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
-                            SampleKernel<DType::kF16>),
-                   ShapeForRows(logits.rows), sizeof(SampleMemory)};
-  LaunchOverRows(kernel, logits.rows, &argument, stream);
-  if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
-    argument.is_first = false;
-    kernel.shape = LargeShapeForRows(logits.rows);
-    LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
-  }
-  LaunchOverRowsLeft(
-      {ForDType(logits.dtype, SampleByDefinitionKernel<DType::kF32>,
-                SampleByDefinitionKernel<DType::kBf16>, SampleByDefinitionKernel<DType::kF16>),
-       WideShapeForRows(logits.rows), 0},
-      logits.rows, &argument, stream);
+  LaunchOverRows({ForDType(logits.dtype, SampleKernel<DType::kF32>, SampleKernel<DType::kBf16>,
+                           SampleKernel<DType::kF16>),
+                  ShapeForRows(logits.rows), sizeof(SampleMemory)},
+                 logits.rows, &argument, stream);
 }
 
 }  // namespace
@@ -300,24 +306,26 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
           .results = results.data,
           .ids = nullptr,
           .statuses = nullptr,
-          .is_first = true},
+          .ways = nullptr},
          stream);
 }
 
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
-               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream) {
+               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
+               DeviceArray<Way> ways) {
   CheckRows(logits);
   CheckRowParams(params, logits.rows, true);
   CheckMethod(method);
   CheckOneARow("ids", ids, logits.rows);
   CheckOneARow("statuses", statuses, logits.rows, true);
+  CheckOneARow("ways", ways, logits.rows, true);
   Launch(logits,
          {.rows = ArgumentOf(logits, params),
           .method = method,
           .results = nullptr,
           .ids = ids.data,
           .statuses = statuses.size == 0 ? nullptr : statuses.data,
-          .is_first = true},
+          .ways = ways.size == 0 ? nullptr : ways.data},
          stream);
 }
 

@@ -211,15 +211,10 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
       has_any |= x >= band.low && x < band.high;
     }
     seen += Tokens::kTokens;
-    if (!has_any) return;
-    uint32_t hits = 0;
-#pragma unroll
-    for (int e = 0; e < Tokens::kTokens; ++e) {
-      const float x = Again(tokens.x[e]);
-      hits |= x >= band.low && x < band.high ? 1u << e : 0;
-    }
-    tokens.ForEachOf(hits, [&](float x, int id) { Push(list, x, id); });
+    if (has_any) Note(list, tokens);
   });
+  team.SyncBlock();
+  ListNoted(team, slice, list, [&](float x, int) { return x >= band.low && x < band.high; });
   const uint64_t total = team.Sum(all.Total(seen));
   const uint64_t mass_above = team.Sum(heavier.Total(seen_heavier));
   const uint64_t count_above = team.Sum(seen_heavier);

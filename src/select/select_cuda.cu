@@ -1,6 +1,6 @@
-// Select, Mask and both in one. One kernel (two, where the first has few threads) decides what the
-// top of a row or its nucleus certifies, in one read or two; another does what is left by the
-// definition, and given Cuts and masses.
+// Select, Mask and both in one. A kernel decides what the top of a row or its nucleus certifies, in
+// one read or two, and every other row by the definition. Another one masks by given Cuts, and
+// reports masses.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
 #include "select/nucleus.cuh"
@@ -9,7 +9,7 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int32_t kUndecided = -1;  // the count of a Cut that the first kernel leaves to the second
+constexpr int32_t kUndecided = -1;  // the count of a Cut that is left to the definition
 
 struct SelectArgument {
   RowsArgument rows;
@@ -17,7 +17,6 @@ struct SelectArgument {
   CutMass* masses;  // null: not wanted
   bool is_given;    // Mask: the Cuts are there
   bool masks;
-  bool is_second = false;  // of two kernels alike: the first has decided rows
 };
 
 template <DType kDType>
@@ -45,42 +44,82 @@ struct SelectMemory {
   RowStart start;
   ScoreMemory scores;
   FirstReadMemory first;
+  FindMemory find;
   Boundary boundary;
   Nucleus nucleus;
-  Band band;  // of the first block, for the others
-  bool is_decided;
+  // Of the first block, for the others.
+  Band band;
+  CutIds ids;
+  bool has_band;
+  bool has_ids;
+  bool is_decided;  // in every block
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
+
+__device__ inline SelectMemory& MemoryOfBlock() {
+  extern __shared__ __align__(16) unsigned char shared[];
+  return *reinterpret_cast<SelectMemory*>(shared);
+}
+
+// From the listed top, which is too long for a token a thread. By the first block; not inline: what
+// it needs is not in the way of shorter lists.
+__device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
+  SelectMemory& memory = MemoryOfBlock();
+  const Team block = Team(memory.team).Block();
+  const TokenSlice slice(block, tokens, size);
+  RowRules rules(block, memory.find, slice, ScanRow(block, slice), memory.start.params,
+                 memory.start.key);
+  const Cut cut = rules.Select(nullptr);
+  const CutIds ids = ResolveTies(block, memory.find, slice, cut);
+  if (block.thread() == 0) memory.ids = ids;
+  return cut;
+}
+
+// What the first block knows of a row that its top decides.
+struct TopCut {
+  Cut cut;       // of the first thread; its count may be kUndecided
+  KeptTop kept;  // a token a thread, unless memory.has_ids
+};
+
+__device__ inline TopCut SelectListed(const Team& block, SelectMemory& memory, int listed,
+                                      int needed) {
+  TopCut top = {};
+  TokenList& list = memory.first.list;
+  const ListedTokens all{list.sorted, list.key, listed};
+  const ListedTokens pruned =
+      needed <= MostSorted(block) ? PruneTop(block, list, all, needed) : all;
+  const bool is_long = pruned.size > block.threads();
+  if (block.thread() == 0) memory.has_ids = is_long;
+  if (is_long) {
+    top.cut = SelectFromList(pruned.tokens, pruned.size);
+  } else {
+    const TopSelection selection =
+        SelectSorted(block, pruned, memory.scores, memory.start.params, memory.start.key);
+    top = {selection.cut, selection.kept};
+  }
+  return top;
+}
 
 // The first thread has the Cut.
 template <DType kDType>
 __device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
                            const VectorSlice<kDType>& slice, FirstVectors& loaded, int needed,
                            bool masks) {
-  TopSelection top = {};
+  TopCut top = {};
   top.cut.count = kUndecided;
-  TokenList& list = memory.first.list;
-  const int listed = ListTop(team, slice, loaded, memory.start, list, needed);
-  if (team.rank() == 0) {
-    const Team block = team.Block();
-    bool is_decided = listed > 0;
-    if (is_decided) {
-      const ListedTokens pruned = PruneTop(block, list, {list.sorted, list.key, listed}, needed);
-      is_decided = pruned.size <= block.threads();
-      if (is_decided) {
-        top = SelectSorted(block, pruned, memory.scores, memory.start.params, memory.start.key);
-      }
-    }
-    if (block.thread() == 0) {
-      memory.is_decided = is_decided;
-      if (!is_decided) top.cut.count = kUndecided;
-    }
-  }
+  const int listed = ListTop(team, slice, loaded, memory.start, memory.first.list, needed);
+  if (team.rank() == 0 && listed > 0) top = SelectListed(team.Block(), memory, listed, needed);
   if (!masks) return top.cut;
+  ShareOfFirst(team, &memory.is_decided, listed > 0);
+  if (!memory.is_decided) return top.cut;
+  const bool has_ids = *team.Of(0, &memory.has_ids);
+  const CutIds ids = *team.Of(0, &memory.ids);
   team.Sync();
-  const bool is_decided = *team.Of(0, &memory.is_decided);
-  team.Sync();
-  if (is_decided) MaskToTop(team, slice, row, top.kept);
+  if (has_ids) {
+    MaskRow(slice, row.data, ids);
+  } else {
+    MaskToTop(team, slice, row, top.kept);
+  }
   return top.cut;
 }
 
@@ -113,12 +152,12 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
     const Band band = FindBand(block, memory.first, bins, memory.boundary);
     if (team.thread() == 0) {
       memory.band = band;
-      memory.is_decided =
+      memory.has_band =
           above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins && totals.mass < INFINITY;
     }
   }
   team.Sync();
-  const bool has_band = *team.Of(0, &memory.is_decided);
+  const bool has_band = *team.Of(0, &memory.has_band);
   const Band band = *team.Of(0, &memory.band);
   team.Sync();
   if (!has_band) return undecided;
@@ -129,9 +168,10 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   return nucleus.cut;
 }
 
+// By guesses. The first thread has the Cut, undecided or not, when all blocks have left it.
 template <DType kDType>
-__device__ void SelectRow(const Team& team, SelectMemory& memory, const SelectArgument& argument,
-                          int index) {
+__device__ Cut SelectByGuess(const Team& team, SelectMemory& memory, const SelectArgument& argument,
+                             int index) {
   team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows, index);
   const TeamRow<kDType> row(team, argument.rows, index);
@@ -142,27 +182,59 @@ __device__ void SelectRow(const Team& team, SelectMemory& memory, const SelectAr
   Cut cut;
   cut.count = kUndecided;
   if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
-    if (const int needed = TokensNeeded(team, params); needed > 0) {
+    if (const int needed = TokensNeeded(params); needed > 0) {
       cut = SelectByTop(team, memory, row, slice, loaded, needed, argument.masks);
     } else if (IsNucleusAlone(team, params, argument.rows.vocab)) {
       cut = SelectByNucleus(team, memory, row, slice, loaded, argument.rows.vocab, argument.masks);
     }
   }
-  if (team.IsFirstThread()) argument.cuts[index] = cut;
+  return cut;
+}
+
+// Selects, unless the Cut is given, and masks.
+template <DType kDType>
+__device__ void SelectByDefinition(const Team& team, FindMemory& memory,
+                                   const SelectArgument& argument, int index) {
+  const TeamRow<kDType> row(team, argument.rows, index);
+  Cut cut;
+  if (argument.is_given) {
+    cut = argument.cuts[index];
+  } else {
+    const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
+    CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + index;
+    if (scan.status == RowStatus::kOk) {
+      RowRules rules(team, memory, row.slice, scan, row.params, row.key);
+      cut = rules.Select(mass);
+    } else {
+      cut = semantics::CutOfStatus(scan.status);
+      if (mass != nullptr && team.IsFirstThread()) *mass = CutMass{};
+    }
+    if (team.IsFirstThread()) argument.cuts[index] = cut;
+  }
+  if (argument.masks && cut.status == RowStatus::kOk) {
+    MaskRow(VectorSlice<kDType>(team, argument.rows, index), row.data,
+            ResolveTies(team, memory, row.slice, cut));
+  }
+}
+
+// Not inline: what it needs is not in the way of the guesses, which are the rule.
+template <DType kDType>
+__device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int index) {
+  SelectMemory& memory = MemoryOfBlock();
+  SelectByDefinition<kDType>(Team(memory.team), memory.find, argument, index);
 }
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     SelectKernel(const __grid_constant__ SelectArgument argument) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  SelectMemory& memory = *reinterpret_cast<SelectMemory*>(shared);
+  SelectMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
-  StartNextKernel();
-  AwaitKernelBefore();
-  ForEachRow(
-      team, argument.rows,
-      [&](int row) { return !argument.is_second || argument.cuts[row].count == kUndecided; },
-      [&](int row) { SelectRow<kDType>(team, memory, argument, row); });
+  const int row = TeamIndex(team);
+  const Cut cut = SelectByGuess<kDType>(team, memory, argument, row);
+  const bool is_decided = cut.count != kUndecided;
+  if (team.IsFirstThread() && is_decided) argument.cuts[row] = cut;
+  ShareOfFirst(team, &memory.is_decided, is_decided);
+  if (!memory.is_decided) SelectUndecided<kDType>(argument, row);
 }
 
 // In shared memory.
@@ -176,50 +248,20 @@ __global__ void __launch_bounds__(kMostThreads)
     SelectByDefinitionKernel(const __grid_constant__ SelectArgument argument) {
   __shared__ DefinitionMemory memory;
   const Team team(memory.team);
-  AwaitKernelBefore();
-  const bool takes_all = argument.is_given || argument.masses != nullptr;
-  auto select = [&](int index) {
-    Cut cut = argument.cuts[index];
-    const TeamRow<kDType> row(team, argument.rows, index);
-    if (!argument.is_given) {
-      const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
-      CutMass* mass = argument.masses == nullptr ? nullptr : argument.masses + index;
-      if (scan.status == RowStatus::kOk) {
-        RowRules rules(team, memory.find, row.slice, scan, row.params, row.key);
-        cut = rules.Select(mass);
-      } else {
-        cut = semantics::CutOfStatus(scan.status);
-        if (mass != nullptr && team.IsFirstThread()) *mass = CutMass{};
-      }
-      if (team.IsFirstThread()) argument.cuts[index] = cut;
-    }
-    if (argument.masks && cut.status == RowStatus::kOk) {
-      MaskRow(VectorSlice<kDType>(team, argument.rows, index), row.data,
-              ResolveTies(team, memory.find, row.slice, cut));
-    }
-  };
-  ForEachRow(
-      team, argument.rows,
-      [&](int row) { return takes_all || argument.cuts[row].count == kUndecided; }, select);
+  SelectByDefinition<kDType>(team, memory.find, argument, TeamIndex(team));
 }
 
 void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
-  if (!argument.is_given && argument.masses == nullptr) {
-    RowKernel kernel{ForDType(logits.dtype, SelectKernel<DType::kF32>, SelectKernel<DType::kBf16>,
-                              SelectKernel<DType::kF16>),
-                     ShapeForRows(logits.rows), sizeof(SelectMemory)};
-    LaunchOverRows(kernel, logits.rows, &argument, stream);
-    if (kernel.shape.threads < kMostThreads) {  // k may be too large for so few
-      argument.is_second = true;
-      kernel.shape = LargeShapeForRows(logits.rows);
-      LaunchOverRowsLeft(kernel, logits.rows, &argument, stream);
-    }
+  RowKernel kernel{ForDType(logits.dtype, SelectKernel<DType::kF32>, SelectKernel<DType::kBf16>,
+                            SelectKernel<DType::kF16>),
+                   ShapeForRows(logits.rows), sizeof(SelectMemory)};
+  if (argument.is_given || argument.masses != nullptr) {
+    kernel = {ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
+                       SelectByDefinitionKernel<DType::kBf16>,
+                       SelectByDefinitionKernel<DType::kF16>),
+              WideShapeForRows(logits.rows), 0};
   }
-  LaunchOverRowsLeft(
-      {ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
-                SelectByDefinitionKernel<DType::kBf16>, SelectByDefinitionKernel<DType::kF16>),
-       WideShapeForRows(logits.rows), 0},
-      logits.rows, &argument, stream);
+  LaunchOverRows(kernel, logits.rows, &argument, stream);
 }
 
 }  // namespace

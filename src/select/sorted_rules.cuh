@@ -71,6 +71,9 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
 }
 
+// The most that are needed of a list that is sorted: a block has room for some more than that.
+__device__ inline int MostSorted(const Team& block) { return block.threads() - 16; }
+
 // Leaves those that can be among the first `needed`. More than the block has threads when too many
 // are equal.
 __device__ inline ListedTokens PruneTop(const Team& block, TokenList& list,

@@ -13,16 +13,16 @@
 
 namespace sluice::cuda {
 
-// The largest k that a list rarely overflows, and that leaves room in a block for more than k
-// tokens when they are sorted.
-__device__ inline int MostTopK(const Team& team) { return team.threads() - 16; }
+// The largest k that a list rarely overflows: a fourteenth of the row sampled, as from 512 rows on,
+// asks for 2100 tokens of it, give or take 180.
+inline constexpr int kMostTopK = kListCapacity / 2;
 
 // How many tokens the parameters need the list to hold; 0: a list does not decide them.
-__device__ inline int TokensNeeded(const Team& team, const SelectParams& params) {
+__device__ inline int TokensNeeded(const SelectParams& params) {
   if (semantics::IsGreedy(params)) return 1;
   const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
   const bool whole_row = joint || params.top_n_sigma > 0 || params.typical_p < 1;
-  return !whole_row && params.top_k > 0 && params.top_k <= MostTopK(team) ? params.top_k : 0;
+  return !whole_row && params.top_k > 0 && params.top_k <= kMostTopK ? params.top_k : 0;
 }
 
 // The largest key of a few probed, from `low` to `high`, that at least `rank` keys reach, `low`
@@ -142,16 +142,10 @@ __device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, First
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
-    if (all_below) return;
-    uint32_t hits = 0;
-#pragma unroll
-    for (int e = 0; e < Tokens::kTokens; ++e) hits |= Again(tokens.x[e]) < threshold ? 0 : 1u << e;
-    tokens.ForEachOf(hits, [&](float x, int id) {
-      if (!(x < INFINITY)) list.is_spoilt = 1;
-      Push(list, x, id);
-    });
+    if (!all_below) Note(list, tokens);
   });
   team.SyncBlock();
+  ListNoted(team, slice, list, [&](float x, int) { return !(x < threshold); });
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 

@@ -45,7 +45,7 @@ std::vector<Case> LogitsCases() {
       {[](Call& c) { c.logits.stride = 7; }, "logits.stride", "7", "at least the row's 8 elements"},
       {[](Call& c) { c.logits.vocab = 0; }, "logits.vocab", "0", "[1, 8388608]"},
       {[](Call& c) { c.logits.rows = -1; }, "logits.rows", "-1", "[0, 2147483647]"},
-      {[](Call& c) { c.logits.rows = INT32_MAX; }, "logits.rows", "2147483647", "[0, 33554431]"},
+      {[](Call& c) { c.logits.rows = INT32_MAX; }, "logits.rows", "2147483647", "[0, 1073741823]"},
       {[](Call& c) { c.logits.data = nullptr; }, "logits.data", "null", "a pointer to the rows"},
       {[](Call& c) { c.logits.data = OneByteOn(c.logits.data); }, "logits.data",
        "a misaligned pointer", "a multiple of the element size"},

@@ -206,25 +206,62 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
   }
 }
 
+// What is guessed of a row like a model's is certified at the parameters that people use, in teams
+// of every shape: else the kernels are right, and many times too slow.
+TEST_P(Cuda, CertifiesRowsLikeAModels) {
+  const int64_t vocab = 128256;
+  Random random(12);
+  std::vector<std::vector<float>> values;
+  for (int r = 0; r < 8; ++r) {
+    values.push_back(MakeRow(r % 2 == 0 ? RowKind::kMid : RowKind::kPeaked, vocab, random));
+  }
+  for (const size_t rows : {size_t{1}, size_t{20}, size_t{32}, size_t{100}, size_t{300}}) {
+    std::vector<std::vector<float>> of_batch;
+    std::vector<NoiseKey> of_rows;
+    for (size_t r = 0; r < rows; ++r) {
+      of_batch.push_back(values[r % values.size()]);
+      of_rows.push_back(RandomKey(random));
+    }
+    const DeviceBatch device(Batch(of_batch, GetParam()), RowStartAt::kAligned);
+    const OnDevice<NoiseKey> keys(of_rows);
+    for (const SelectParams& params : {SelectParams{.temperature = 0.0f},
+                                       SelectParams{},
+                                       SelectParams{.temperature = 0.7f},
+                                       SelectParams{.top_k = 50, .top_p = 0.9f},
+                                       SelectParams{.top_k = 1000},
+                                       SelectParams{.top_p = 0.7f},
+                                       SelectParams{.top_p = 0.95f}}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows, top_k " << params.top_k << ", top_p "
+                                      << params.top_p << ", temperature " << params.temperature);
+      const OnDevice<int32_t> ids(rows);
+      const OnDevice<cuda::Way> ways(rows);
+      cuda::SampleIds(device.view(), {OnDevice<SelectParams>({params}), keys}, DrawMethod::kGumbel,
+                      ids, {}, nullptr, ways);
+      EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows, cuda::Way::kCertified)));
+    }
+  }
+}
+
 // A nucleus that reaches below every bin of weight: one token in ten thousand comes from there, and
 // a token that nothing is known of must not count as dropped.
 TEST_F(DeviceTest, DrawsFromANucleusBelowAllBins) {
   const int64_t vocab = int64_t{1} << 22;
-  constexpr size_t kPositions = 30000;
+  constexpr size_t kPositions = 30000, kAtOnce = 16;
   std::vector<float> row(static_cast<size_t>(vocab), -24.33f);
   row[0] = 0.0f;
-  const DeviceBatch device(Batch({row}, DType::kF32), RowStartAt::kAligned);
+  const DeviceBatch device(Batch(std::vector(kAtOnce, row), DType::kF32), RowStartAt::kAligned);
   const OnDevice<SelectParams> params(std::vector<SelectParams>{{.top_p = 0.99999f}});
   std::vector<NoiseKey> all_keys(kPositions);
   for (size_t i = 0; i < kPositions; ++i) all_keys[i] = {7, static_cast<uint32_t>(i)};
   const OnDevice<NoiseKey> keys(all_keys);
   const OnDevice<int32_t> ids(kPositions);
   const OnDevice<TokenResult> results(kPositions);
-  for (size_t i = 0; i < kPositions; ++i) {
-    const cuda::RowParams on_device{params, {keys.data() + i, 1}};
-    cuda::SampleIds(device.view(), on_device, DrawMethod::kGumbel, {ids.data() + i, 1}, {},
+  for (size_t i = 0; i < kPositions; i += kAtOnce) {
+    const cuda::RowParams on_device{params, {keys.data() + i, kAtOnce}};
+    cuda::SampleIds(device.view(), on_device, DrawMethod::kGumbel, {ids.data() + i, kAtOnce}, {},
                     nullptr);
-    cuda::Sample(device.view(), on_device, DrawMethod::kGumbel, {results.data() + i, 1}, nullptr);
+    cuda::Sample(device.view(), on_device, DrawMethod::kGumbel, {results.data() + i, kAtOnce},
+                 nullptr);
   }
   std::vector<int32_t> expected;
   for (const TokenResult& result : results.Get()) expected.push_back(result.id);
