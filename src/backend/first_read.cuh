@@ -20,6 +20,19 @@ struct WeightUnit {
   static constexpr float kLogFields = 15.4712f + 0.00144f;
 
   __device__ float WeightOf(float x) const { return Exp2Approx(__fmaf_rn(x, scale, offset)); }
+  // The sum of eight, pair by pair.
+  template <DType kDType>
+  __device__ float WeightOf(const Eight<kDType>& tokens) const {
+    float sum[Eight<kDType>::kTokens];
+#pragma unroll
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) sum[e] = WeightOf(tokens.x[e]);
+#pragma unroll
+    for (int step = 1; step < Eight<kDType>::kTokens; step *= 2) {
+#pragma unroll
+      for (int e = 0; e < Eight<kDType>::kTokens; e += 2 * step) sum[e] += sum[e + step];
+    }
+    return sum[0];
+  }
 
   // The floor, as a score where the log-weight of `max` is 0.
   __device__ double Floor(float max) const {
@@ -38,11 +51,24 @@ __device__ inline bool IsContender(float field_and_2_23, float weight) {
   return !(field_and_2_23 > weight + (0x1p23f + 2.0f));
 }
 
+// How far the floor lies below the mass that is sampled, in octaves: 16 contenders are expected if
+// that is all of it.
+inline constexpr float kOctavesToFloor = 4.0f;
+
+// The same when bins are wanted: the further, the more tokens lie above all bins and are known one
+// by one, so that their place at the boundary is certain, and the more contenders there are. Up to
+// about 2^octaves / 1.4 p tokens lie there. What is sampled is taken for all of it, so a small
+// sample has its octaves already.
+__device__ inline float OctavesToFloor(float p, float sampled_share) {
+  const float octaves = fminf(fmaxf(8.4f + log2f(p), kOctavesToFloor), 7.0f);
+  return fmaxf(octaves + log2f(sampled_share), kOctavesToFloor);
+}
+
 // Guesses the unit such that the best score of the share p of the mass reaches the floor. False
 // when the sample says nothing, or when rounding the offset could matter.
 template <DType kDType>
 __device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart& start,
-                          float scale, float p, WeightUnit& unit) {
+                          float scale, float p, float octaves, WeightUnit& unit) {
   const float sampled = LargestOfFirst(team, start);
   float mass = 0.0f;
 #pragma unroll
@@ -61,7 +87,7 @@ __device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart
 #pragma unroll
   for (const float of_group : of_groups.value) total += of_group;
   total = Team::ReduceWarp(total, [](float a, float b) { return a + b; });
-  const float floor = sampled * scale + log2f(total * p) - 4.0f;
+  const float floor = sampled * scale + log2f(total * p) - octaves;
   unit = {scale, WeightUnit::kLogFields - floor};
   return fabsf(floor) < 4000.0f;  // false for a NaN
 }
@@ -124,6 +150,25 @@ struct FirstReadMemory {
   float mass[kMostWarps];
 };
 
+// The sum of a warp's lanes, to where each warp has a place.
+__device__ inline void ShareOfWarp(const Team& team, float value, float* of_warps) {
+  value = Team::ReduceWarp(value, [](float a, float b) { return a + b; });
+  if (team.lane() == 0) of_warps[team.thread() / kWarpSize] = value;
+}
+
+// What the warps of the team have shared, behind a Sync of it.
+__device__ inline double MassOfWarps(const Team& team, FirstReadMemory& memory) {
+  double mass = 0.0;
+  const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
+#pragma unroll
+  for (int r = 0; r < kMostBlocks; ++r) {
+    if (r < team.blocks() && is_a_warp) {
+      mass += static_cast<double>(*team.Of(r, memory.mass + team.lane()));
+    }
+  }
+  return Team::ReduceWarp(mass, [](double a, double b) { return a + b; });
+}
+
 // Before FirstRead, with a barrier behind it.
 __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
   Clear(team, memory.contenders);
@@ -167,11 +212,8 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
     if (has_any) Note(memory.contenders, tokens);
   });
   const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
-  if constexpr (kWeighs) mass = Team::ReduceWarp(mass, [](float a, float b) { return a + b; });
-  if (team.lane() == 0) {
-    memory.largest[team.thread() / kWarpSize] = of_warp;
-    memory.mass[team.thread() / kWarpSize] = mass;
-  }
+  if (team.lane() == 0) memory.largest[team.thread() / kWarpSize] = of_warp;
+  ShareOfWarp(team, mass, memory.mass);
   team.SyncBlock();
   ListNoted(team, slice, memory.contenders, [&](float x, int id) {
     if constexpr (kScreens) {
@@ -192,15 +234,12 @@ struct RowTotals {
 __device__ inline RowTotals TotalsOf(const Team& team, FirstReadMemory& memory) {
   const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
   uint32_t largest = 0;
-  double mass = 0.0;
 #pragma unroll
   for (int r = 0; r < kMostBlocks; ++r) {
     if (r >= team.blocks() || !is_a_warp) continue;
     largest = max(largest, *team.Of(r, memory.largest + team.lane()));
-    mass += static_cast<double>(*team.Of(r, memory.mass + team.lane()));
   }
-  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)),
-          Team::ReduceWarp(mass, [](double a, double b) { return a + b; })};
+  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfWarps(team, memory)};
 }
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at

@@ -98,11 +98,11 @@ TeamShape ShapeForRows(int64_t rows) {
   const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
   const bool has_clusters = HasClusters(device);
   // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 15 of
-  // 8 blocks fit at one block a processor, 30 at two, 66 of 2 blocks at one.
-  if (has_clusters && rows * 8 <= processors - 12) return {8, 1024};
-  if (has_clusters && rows * 8 <= 2 * processors - 24) return {8, 512};
-  if (has_clusters && rows * 2 <= processors) return {2, 1024};
-  return rows < 2 * processors - 8 ? TeamShape{1, 1024} : TeamShape{1, 512};
+  // 8 blocks fit at one block a processor, 32 of 4, 66 of 2.
+  if (has_clusters && rows * 8 <= processors - 12) return {8, 512};
+  if (has_clusters && rows * 4 <= processors - 4) return {4, 512};
+  if (has_clusters && rows * 2 <= processors) return {2, 512};
+  return {1, rows <= processors ? 1024 : 512};
 }
 
 TeamShape WideShapeForRows(int64_t rows) {

@@ -1,5 +1,5 @@
-// Select and Draw in one kernel: what the top of a row, or the noise over all of it, certifies in
-// one read or two, and for every other row the definition.
+// Select and Draw in one kernel: what the top of a row certifies, or else the noise over all of it,
+// in a read each, and for every other row the definition.
 #include "backend/rows.cuh"
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
@@ -86,18 +86,19 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
 }
 
 // By the first block alone; its first thread has the result.
-__device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, int listed,
-                                     int needed, const SampleArgument& argument) {
+__device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
+                                     const TopPlan& plan, const SampleArgument& argument) {
+  const Team block = team.Block();
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
-  TokenList& list = memory.first.list;
-  const ListedTokens all{list.sorted, list.key, listed};
   const ListedTokens pruned =
-      needed <= MostSorted(block) ? PruneTop(block, list, all, needed) : all;
+      PruneTop(team, memory.first.list, top, plan, params, argument.rows.vocab);
   const int size = pruned.size;
-  if (size > block.threads()) return SampleFromList(pruned.tokens, size, argument.method);
+  if (size > block.threads()) {
+    return plan.is_whole ? result : SampleFromList(pruned.tokens, size, argument.method);
+  }
   const float scale = semantics::ScalesOf(params).draw;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   auto score = [&](uint64_t token, float max) {
@@ -107,8 +108,16 @@ __device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, in
   const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
   if (first.thread() >= first.threads()) return result;
   const ListedTokens& sorted = scored.sorted;
-  const KeptTop kept = SelectFromTop(first, sorted, params, key);
-  const KeptToken mine{kept.IsMine(), kept.x, kept.id};
+  WholeMass whole;
+  if (plan.is_whole) {
+    whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
+  }
+  const KeptTop kept =
+      SelectFromTop(first, sorted, params, key, plan.is_whole ? &whole : nullptr);
+  // Where a token may or may not be kept, one that is may have won.
+  if (!kept.is_known) return result;
+  if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
+  const KeptToken mine{kept.MayBeMine(), kept.x, kept.id};
   int winner;
   if (is_gumbel) {
     uint32_t of_mine = 0;
@@ -122,6 +131,7 @@ __device__ TokenResult SampleFromTop(const Team& block, SampleMemory& memory, in
     int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
     winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
   }
+  if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
   return result;
@@ -159,8 +169,10 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
+  const float octaves =
+      has_top_p ? OctavesToFloor(params.top_p, slice.SampledShare()) : kOctavesToFloor;
   if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).draw, params.top_p,
-                         unit)) {
+                         octaves, unit)) {
     return result;
   }
   if (has_top_p) {
@@ -233,31 +245,41 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   return result;
 }
 
-// By guesses. The first thread has the result, undecided or not, when all blocks have left it.
+// Whether a guess decides the row.
 template <DType kDType>
-__device__ TokenResult SampleByGuess(const Team& team, SampleMemory& memory,
-                                     const SampleArgument& argument, int row) {
+__device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
+                              const SampleArgument& argument, int row) {
   team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   StartRow<kDType>(team, argument.rows, row, loaded, memory.start);
   const SelectParams& params = memory.start.params;
-  TokenResult result;
-  result.id = kUndecided;
-  if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
-    if (const int needed = TokensNeeded(params); needed > 0) {
-      const int listed = ListTop(team, slice, loaded, memory.start, memory.first.list, needed);
-      if (team.rank() != 0) return result;
-      if (listed > 0) result = SampleFromTop(team.Block(), memory, listed, needed, argument);
-    } else if (argument.method == DrawMethod::kGumbel) {
-      if (const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
-          has_top_p || HasNoFilter(params, argument.rows.vocab)) {
-        result = SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p);
-      }
-    }
+  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {
+    return false;
   }
-  return result;
+  // The first thread has the result.
+  auto is_decided = [&](const TokenResult& result) {
+    const bool is_certain = result.id != kUndecided;
+    if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
+    ShareOfFirst(team, &memory.is_decided, is_certain);
+    return memory.is_decided;
+  };
+  const TopPlan plan = PlanOfTop(params);
+  if (plan.needed > 0) {
+    TokenResult result;
+    result.id = kUndecided;
+    const ListedTop top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+    if (team.rank() == 0 && top.size > 0) {
+      result = SampleFromTop(team, memory, top, plan, argument);
+    }
+    if (is_decided(result)) return true;
+    slice.LoadFirst(loaded);
+  }
+  if (argument.method != DrawMethod::kGumbel) return false;
+  const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
+  if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return false;
+  return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
 }
 
 // Not inline: what it needs is not in the way of the guesses, which are the rule.
@@ -278,11 +300,9 @@ __global__ void __launch_bounds__(kMostThreads)
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
-  const TokenResult result = SampleByGuess<kDType>(team, memory, argument, row);
-  const bool is_decided = result.id != kUndecided;
-  if (team.IsFirstThread() && is_decided) argument.Set(row, result, Way::kCertified);
-  ShareOfFirst(team, &memory.is_decided, is_decided);
-  if (!memory.is_decided) SampleByDefinition<kDType>(argument, row);
+  if (!SampleByGuess<kDType>(team, memory, argument, row)) {
+    SampleByDefinition<kDType>(argument, row);
+  }
 }
 
 void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {

@@ -81,48 +81,41 @@ struct TopCut {
   KeptTop kept;  // a token a thread, unless memory.has_ids
 };
 
-__device__ inline TopCut SelectListed(const Team& block, SelectMemory& memory, int listed,
-                                      int needed) {
-  TopCut top = {};
-  TokenList& list = memory.first.list;
-  const ListedTokens all{list.sorted, list.key, listed};
+__device__ inline TopCut SelectListed(const Team& team, SelectMemory& memory, const ListedTop& top,
+                                      const TopPlan& plan, int vocab) {
+  const Team block = team.Block();
+  TopCut result = {};
+  result.cut.count = kUndecided;
   const ListedTokens pruned =
-      needed <= MostSorted(block) ? PruneTop(block, list, all, needed) : all;
+      PruneTop(team, memory.first.list, top, plan, memory.start.params, vocab);
   const bool is_long = pruned.size > block.threads();
   if (block.thread() == 0) memory.has_ids = is_long;
-  if (is_long) {
-    top.cut = SelectFromList(pruned.tokens, pruned.size);
-  } else {
+  if (!is_long) {
     const TopSelection selection =
-        SelectSorted(block, pruned, memory.scores, memory.start.params, memory.start.key);
-    top = {selection.cut, selection.kept};
+        SelectSorted(team, pruned, memory.scores, memory.start.params, memory.start.key,
+                     plan.is_whole ? &top : nullptr, vocab);
+    if (selection.kept.IsCertain()) result = {selection.cut, selection.kept};
+  } else if (!plan.is_whole) {
+    result.cut = SelectFromList(pruned.tokens, pruned.size);
   }
-  return top;
+  return result;
 }
 
-// The first thread has the Cut.
+// By the whole team, of which the first block has the selection.
 template <DType kDType>
-__device__ Cut SelectByTop(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
-                           const VectorSlice<kDType>& slice, FirstVectors& loaded, int needed,
-                           bool masks) {
-  TopCut top = {};
-  top.cut.count = kUndecided;
-  const int listed = ListTop(team, slice, loaded, memory.start, memory.first.list, needed);
-  if (team.rank() == 0 && listed > 0) top = SelectListed(team.Block(), memory, listed, needed);
-  if (!masks) return top.cut;
-  ShareOfFirst(team, &memory.is_decided, listed > 0);
-  if (!memory.is_decided) return top.cut;
+__device__ void MaskByTop(const Team& team, SelectMemory& memory, const VectorSlice<kDType>& slice,
+                          const TeamRow<kDType>& row, const KeptTop& kept) {
   const bool has_ids = *team.Of(0, &memory.has_ids);
   const CutIds ids = *team.Of(0, &memory.ids);
-  team.Sync();
+  team.Sync();  // the first block may leave
   if (has_ids) {
     MaskRow(slice, row.data, ids);
   } else {
-    MaskToTop(team, slice, row, top.kept);
+    MaskToTop(team, slice, row, kept);
   }
-  return top.cut;
 }
 
+// The first thread has the Cut.
 template <DType kDType>
 __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const TeamRow<kDType>& row,
                                const VectorSlice<kDType>& slice, FirstVectors& loaded, int vocab,
@@ -134,7 +127,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   Clear(team, memory.boundary);
   WeightUnit unit;
   if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).filter,
-                         params.top_p, unit)) {
+                         params.top_p, OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
   FirstRead<true, false>(team, slice, loaded, unit, memory.start.key, memory.first);
@@ -168,10 +161,10 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   return nucleus.cut;
 }
 
-// By guesses. The first thread has the Cut, undecided or not, when all blocks have left it.
+// Whether a guess decides the row.
 template <DType kDType>
-__device__ Cut SelectByGuess(const Team& team, SelectMemory& memory, const SelectArgument& argument,
-                             int index) {
+__device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
+                              const SelectArgument& argument, int index) {
   team.ArriveAtBlocks();
   const VectorSlice<kDType> slice(team, argument.rows, index);
   const TeamRow<kDType> row(team, argument.rows, index);
@@ -179,16 +172,31 @@ __device__ Cut SelectByGuess(const Team& team, SelectMemory& memory, const Selec
   slice.LoadFirst(loaded);
   StartRow<kDType>(team, argument.rows, index, loaded, memory.start);
   const SelectParams& params = memory.start.params;
-  Cut cut;
-  cut.count = kUndecided;
-  if (semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key)) {
-    if (const int needed = TokensNeeded(params); needed > 0) {
-      cut = SelectByTop(team, memory, row, slice, loaded, needed, argument.masks);
-    } else if (IsNucleusAlone(team, params, argument.rows.vocab)) {
-      cut = SelectByNucleus(team, memory, row, slice, loaded, argument.rows.vocab, argument.masks);
-    }
+  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {
+    return false;
   }
-  return cut;
+  // The first thread has the Cut.
+  auto is_decided = [&](const Cut& cut) {
+    const bool is_certain = cut.count != kUndecided;
+    if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
+    ShareOfFirst(team, &memory.is_decided, is_certain);
+    return memory.is_decided;
+  };
+  const int vocab = argument.rows.vocab;
+  const TopPlan plan = PlanOfTop(params);
+  if (plan.needed > 0) {
+    TopCut selected;
+    selected.cut.count = kUndecided;
+    const ListedTop top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+    if (team.rank() == 0 && top.size > 0) selected = SelectListed(team, memory, top, plan, vocab);
+    if (is_decided(selected.cut)) {
+      if (argument.masks) MaskByTop(team, memory, slice, row, selected.kept);
+      return true;
+    }
+    slice.LoadFirst(loaded);
+  }
+  if (!IsNucleusAlone(team, params, vocab)) return false;
+  return is_decided(SelectByNucleus(team, memory, row, slice, loaded, vocab, argument.masks));
 }
 
 // Selects, unless the Cut is given, and masks.
@@ -230,11 +238,7 @@ __global__ void __launch_bounds__(kMostThreads)
   SelectMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
-  const Cut cut = SelectByGuess<kDType>(team, memory, argument, row);
-  const bool is_decided = cut.count != kUndecided;
-  if (team.IsFirstThread() && is_decided) argument.cuts[row] = cut;
-  ShareOfFirst(team, &memory.is_decided, is_decided);
-  if (!memory.is_decided) SelectUndecided<kDType>(argument, row);
+  if (!SelectByGuess<kDType>(team, memory, argument, row)) SelectUndecided<kDType>(argument, row);
 }
 
 // In shared memory.

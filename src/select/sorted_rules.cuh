@@ -23,17 +23,44 @@ struct ListedTokens {
 // Up to this many, every token is ranked by comparing it with all others.
 inline constexpr int kMostRanked = 4 * kWarpSize;
 
-// Those that can be among the first `needed`, by the first warp alone, which holds them all.
-__device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, int needed) {
-  constexpr int kKeys = 8;
-  const int lane = static_cast<int>(threadIdx.x);
-  uint32_t keys[kKeys];
+// The mass of a whole row, as far as one read knows it.
+struct WholeMass {
+  uint64_t least;
+  uint64_t most;
+  bool is_listed;  // the list has the whole row, so its mass is known
+};
+
+// Of the row whose top was listed.
+__device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, float max,
+                                        int vocab) {
+  const float unit = top.unit.WeightOf(max);
+  // A largest value far above the sample would be known too badly; false for a NaN.
+  const bool is_known = unit < 0x1p64f && top.mass < 0x1p100;
+  if (!is_known) return {0, UINT64_MAX, top.has_all};
+  // Weights are known to 1e-5, but for the unit in which they are integers, and a thread adds up
+  // its eights in fp32.
+  const double doubt =
+      1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16);
+  const double total = top.mass / static_cast<double>(unit) * 0x1p40;
+  return {static_cast<uint64_t>(total * (1.0 - doubt)), static_cast<uint64_t>(total * (1.0 + doubt)),
+          top.has_all};
+}
+
+// The order keys of listed tokens, some a lane; 0 where there is none.
+template <int kKeys>
+__device__ void LoadKeysInWarp(const ListedTokens& from, uint32_t (&keys)[kKeys]) {
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
-    const int place = i * kWarpSize + lane;
+    const int place = i * kWarpSize + static_cast<int>(threadIdx.x);
     keys[i] = place < from.size ? static_cast<uint32_t>(from.tokens[place] >> 32) : 0;
   }
-  const uint32_t least = max(1u, KeyOfRankInWarp(keys, needed, needed + needed / 16 + 1));
+}
+
+// Leaves the tokens whose keys are not below `least`, which is not 0.
+template <int kKeys>
+__device__ void KeepInWarp(TokenList& list, const ListedTokens& from,
+                           const uint32_t (&keys)[kKeys], uint32_t least) {
+  const int lane = static_cast<int>(threadIdx.x);
   int count = 0;
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
@@ -44,6 +71,44 @@ __device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, in
     count += __popc(kept);
   }
   if (lane == 0) list.count = static_cast<uint32_t>(count);
+}
+
+// Those that can be among the first `needed`, by the first warp alone, which holds them all.
+inline constexpr int kRankKeys = 8;  // a lane
+__device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, int needed) {
+  uint32_t keys[kRankKeys];
+  LoadKeysInWarp(from, keys);
+  KeepInWarp(list, from, keys,
+             max(1u, KeyOfRankInWarp(keys, needed, needed + needed / 16 + 1)));
+}
+
+// Those that top-p can keep of the whole row, by the first warp alone: from some key on they have
+// the mass that it wants.
+inline constexpr int kNucleusKeys = 16;  // a lane
+__device__ inline void PruneByMassInWarp(const Team& team, TokenList& list,
+                                         const ListedTokens& from, const ListedTop& top,
+                                         const SelectParams& params, int vocab) {
+  constexpr int kCoarse = 20;  // bits of a weight that are left out here
+  uint32_t keys[kNucleusKeys];
+  LoadKeysInWarp(from, keys);
+  const KeysOfWarp<kNucleusKeys> warp(keys);
+  const float max = semantics::ValueOfKey(warp.most);
+  const float scale = semantics::ScalesOf(params).filter;
+  uint32_t weights[kNucleusKeys];
+#pragma unroll
+  for (int i = 0; i < kNucleusKeys; ++i) {
+    const uint64_t weight = semantics::Weight(semantics::ValueOfKey(keys[i]), max, scale);
+    weights[i] = keys[i] == 0 ? 0 : static_cast<uint32_t>(weight >> kCoarse);
+  }
+  const WholeMass whole = WholeMassOf(team, top, max, vocab);
+  const uint64_t target = semantics::TargetMass(params.top_p, whole.most) >> kCoarse;
+  const uint32_t least = BisectKeys(1u, warp.most, [&](uint32_t key, int) {
+    uint32_t mass = 0;
+#pragma unroll
+    for (int i = 0; i < kNucleusKeys; ++i) mass += keys[i] >= key ? weights[i] : 0;
+    return Probed{__reduce_add_sync(~0u, mass) > target, warp.CountFrom(key) <= kWarpSize};
+  });
+  KeepInWarp(list, from, keys, least);
 }
 
 template <int kKeys>
@@ -71,20 +136,27 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
 }
 
-// The most that are needed of a list that is sorted: a block has room for some more than that.
-__device__ inline int MostSorted(const Team& block) { return block.threads() - 16; }
-
-// Leaves those that can be among the first `needed`. More than the block has threads when too many
-// are equal.
-__device__ inline ListedTokens PruneTop(const Team& block, TokenList& list,
-                                        const ListedTokens& from, int needed) {
+// Leaves those that can be kept by what needs the list. More than the block has threads when so many
+// are needed, or too many are equal.
+__device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
+                                        const TopPlan& plan, const SelectParams& params,
+                                        int vocab) {
+  const Team block = team.Block();
+  const ListedTokens from{list.sorted, list.key, top.size};
+  const bool is_first_warp = block.thread() < kWarpSize;
   if (from.size <= kMostRanked) return from;
-  if (from.size <= 8 * kWarpSize) {
-    if (block.thread() < kWarpSize) PruneInWarp(list, from, needed);
+  if (plan.is_whole) {
+    const bool by_mass = params.top_p < 1 && !top.has_all && from.size <= kNucleusKeys * kWarpSize;
+    if (!by_mass) return from;
+    if (is_first_warp) PruneByMassInWarp(team, list, from, top, params, vocab);
+  } else if (plan.needed > block.threads() - 16) {
+    return from;
+  } else if (from.size <= kRankKeys * kWarpSize) {
+    if (is_first_warp) PruneInWarp(list, from, plan.needed);
   } else if (from.size <= block.threads()) {
-    PruneInBlock<1>(block, list, from, needed);
+    PruneInBlock<1>(block, list, from, plan.needed);
   } else if (from.size <= 3 * block.threads()) {
-    PruneInBlock<3>(block, list, from, needed);
+    PruneInBlock<3>(block, list, from, plan.needed);
   } else {
     return from;
   }
@@ -153,15 +225,23 @@ struct KeptTop {
   float max;  // of the row
   int begin;
   int end;
+  int most_end;   // `end` for certain, unless the mass of the whole row leaves it in doubt
+  bool is_known;  // else the list says too little
 
+  __device__ bool IsCertain() const { return is_known && end == most_end; }
+  __device__ bool MayBeMine() const {
+    return static_cast<int>(threadIdx.x) >= begin && static_cast<int>(threadIdx.x) < most_end;
+  }
   __device__ bool IsMine() const {
     return static_cast<int>(threadIdx.x) >= begin && static_cast<int>(threadIdx.x) < end;
   }
 };
 
-// Of sorted tokens, which are all that TokensNeeded asks for.
+// Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
+// whole row.
 __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTokens& sorted,
-                                        const SelectParams& params, const NoiseKey& noise) {
+                                        const SelectParams& params, const NoiseKey& noise,
+                                        const WholeMass* whole) {
   const int i = team.thread();
   const int size = sorted.size;
   KeptTop kept;
@@ -170,39 +250,63 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
   kept.max = ValueOf(sorted.tokens[0]);
   kept.begin = 0;
   kept.end = size;
+  kept.is_known = true;
   if (semantics::IsGreedy(params)) {
-    kept.end = 1;
+    kept.end = kept.most_end = 1;
     return kept;
   }
+  const bool is_whole = whole != nullptr && !whole->is_listed;
   const Profile& profile = params.profile;
   const bool with_ties = profile.ties == Ties::kAll;
   const float scale = semantics::ScalesOf(params).filter;
   const uint64_t weight = semantics::Weight(kept.x, kept.max, scale);
 
-  auto apply_min_p = [&] {
+  auto end_of_min_p = [&] {
     const uint64_t least = semantics::Fixed40(params.min_p);
-    kept.end = max(1, team.CountOfBlock(i < kept.end && weight >= least));
+    return max(1, team.CountOfBlock(i < size && weight >= least));
   };
   auto end_with_ties = [&](int end, int limit) {
     const float last = ValueOf(sorted.tokens[end - 1]);
     return team.CountOfBlock(i < limit && kept.x >= last);
   };
 
-  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) apply_min_p();
-  if (params.top_k < kept.end) {
+  const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK;
+  if (params.min_p > 0 && min_p_first) kept.end = end_of_min_p();
+  const int before_top_k = kept.end;
+  if (params.top_k > 0 && params.top_k < kept.end) {
     kept.end = with_ties ? end_with_ties(params.top_k, kept.end) : params.top_k;
   }
+  kept.most_end = kept.end;
   if (params.top_p < 1) {
-    const uint64_t mine = i < kept.end ? weight : 0;
+    const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
+    const int measured = joint ? before_top_k : kept.end;
+    const uint64_t mine = i < measured ? weight : 0;
     const uint64_t before = team.SumBefore(mine);
-    const uint64_t target = semantics::TargetMass(params.top_p, team.SumOfBlock(mine));
-    const int end =
-        max(1, team.CountOfBlock(i < kept.end &&
-                                 semantics::TopPKeeps(before, target, profile.top_p_boundary)));
-    kept.end = with_ties ? end_with_ties(end, kept.end) : end;
+    const uint64_t listed = team.SumOfBlock(mine);
+    auto end_of = [&](uint64_t total) {
+      const uint64_t target = semantics::TargetMass(params.top_p, total);
+      const int end =
+          max(1, team.CountOfBlock(i < measured &&
+                                   semantics::TopPKeeps(before, target, profile.top_p_boundary)));
+      return with_ties ? end_with_ties(end, measured) : end;
+    };
+    const int least_end = end_of(is_whole ? whole->least : listed);
+    const int most_end = is_whole ? end_of(whole->most) : least_end;
+    if (is_whole) {  // the boundary is in the list if what is listed reaches it
+      const uint64_t target = semantics::TargetMass(params.top_p, whole->most);
+      kept.is_known = listed >= semantics::ExclusiveTarget(target, profile.top_p_boundary);
+    }
+    kept.end = min(kept.end, least_end);
+    kept.most_end = min(kept.most_end, most_end);
   }
-  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) apply_min_p();
+  if (params.min_p > 0 && !min_p_first) {
+    const int end = end_of_min_p();
+    if (is_whole && params.top_p == 1) kept.is_known = end < size;
+    kept.end = min(kept.end, end);
+    kept.most_end = min(kept.most_end, end);
+  }
   if (params.xtc_probability > 0 && semantics::XtcCoinFalls(noise, params.xtc_probability)) {
+    kept.is_known &= kept.end == kept.most_end;
     const uint64_t mass = team.SumOfBlock(i < kept.end ? weight : 0);
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
     const int above = team.CountOfBlock(i < kept.end && semantics::XtcCounts(weight, least));
@@ -283,16 +387,21 @@ struct TopSelection {
   KeptTop kept;  // a token a thread
 };
 
-// By a block; its first threads have what they keep.
-__device__ inline TopSelection SelectSorted(const Team& block, const ListedTokens& from,
+// By the first block of the team; its first threads have what they keep, which need not be certain.
+// whole: null when no rule looks at the whole row.
+__device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens& from,
                                             ScoreMemory& scores, const SelectParams& params,
-                                            const NoiseKey& key) {
+                                            const NoiseKey& key, const ListedTop* whole,
+                                            int vocab) {
   TopSelection selection = {};
   const ScoredTop top =
-      SortAndScore(block, from, scores, false, [](uint64_t, float) { return 0u; });
-  const FirstThreads first = block.FirstThreads(ThreadsToSort(from.size));
+      SortAndScore(team.Block(), from, scores, false, [](uint64_t, float) { return 0u; });
+  const FirstThreads first = team.FirstThreads(ThreadsToSort(from.size));
   if (first.thread() >= first.threads()) return selection;
-  selection.kept = SelectFromTop(first, top.sorted, params, key);
+  WholeMass mass;
+  if (whole != nullptr) mass = WholeMassOf(team, *whole, ValueOf(top.sorted.tokens[0]), vocab);
+  selection.kept =
+      SelectFromTop(first, top.sorted, params, key, whole == nullptr ? nullptr : &mass);
   selection.cut = CutOfTop(first, top.sorted, selection.kept);
   return selection;
 }

@@ -1,15 +1,16 @@
 // The top of a row in one read: guess a threshold from a sample, list what reaches it, certify that
-// the list holds the first k tokens.
+// the list holds what the rules can keep.
 //
-// The guess is the value at a rank of the sample where, by the hypergeometric law, fewer than k
-// tokens of the row lie above it in one row of a million; a sample of everything needs no guess.
-// The certificate is a count: at least k listed tokens reach the largest threshold of the team, or
-// the thresholds left nothing out.
+// For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
+// than k tokens of the row lie above it in one row of a million; a sample of everything needs no
+// guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
+// team, or the thresholds left nothing out.
+//
+// For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
+// row, so that top-p can be certified (sorted_rules.cuh).
 #pragma once
 
-#include "backend/row_start.cuh"
-#include "backend/token_list.cuh"
-#include "semantics/temperature.h"
+#include "backend/first_read.cuh"
 
 namespace sluice::cuda {
 
@@ -17,29 +18,47 @@ namespace sluice::cuda {
 // asks for 2100 tokens of it, give or take 180.
 inline constexpr int kMostTopK = kListCapacity / 2;
 
-// How many tokens the parameters need the list to hold; 0: a list does not decide them.
-__device__ inline int TokensNeeded(const SelectParams& params) {
-  if (semantics::IsGreedy(params)) return 1;
-  const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
-  const bool whole_row = joint || params.top_n_sigma > 0 || params.typical_p < 1;
-  return !whole_row && params.top_k > 0 && params.top_k <= kMostTopK ? params.top_k : 0;
+// Where top-p or min-p decides: a nucleus is seldom larger, and more take longer to sort.
+inline constexpr int kListedNucleus = 288;
+
+struct TopPlan {
+  int needed;     // tokens in the list; 0: a list does not decide the parameters
+  bool is_whole;  // rules look at the whole row, and the tokens are a bet
+};
+
+__device__ inline TopPlan PlanOfTop(const SelectParams& params) {
+  if (semantics::IsGreedy(params)) return {1, false};
+  if (params.top_n_sigma > 0 || params.typical_p < 1) return {0, false};
+  const Profile& profile = params.profile;
+  const bool joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
+  if (params.top_k > 0 && !joint) {
+    return {params.top_k <= kMostTopK ? params.top_k : 0, false};
+  }
+  const bool min_p_first = params.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK;
+  const bool has_rule = params.top_p < 1 || params.min_p > 0;
+  return {has_rule && !min_p_first ? kListedNucleus : 0, true};
 }
 
-// The largest key of a few probed, from `low` to `high`, that at least `rank` keys reach, `low`
-// when there are too few. count_from(key, probe): how many reach it.
-template <typename CountFrom>
-__device__ uint32_t BisectToRank(uint32_t low, uint32_t high, int rank, int enough,
-                                 CountFrom count_from) {
+// What a key is probed for: whether the keys that reach it are enough, and few enough to stop there.
+struct Probed {
+  bool is_enough;
+  bool is_close;
+};
+
+// The largest key of a few probed, from `low` to `high`, that is reached by enough, `low` when none
+// is. probe(key, number of the probe) -> Probed.
+template <typename Probe>
+__device__ uint32_t BisectKeys(uint32_t low, uint32_t high, Probe probe) {
 #pragma unroll 1
-  for (int probe = 0; low < high; ++probe) {
+  for (int n = 0; low < high; ++n) {
     const uint32_t middle = high - (high - low) / 2;
-    const int count = count_from(middle, probe);
-    if (count >= rank) {
-      low = middle;
-      if (count <= enough) break;
-    } else {
+    const Probed probed = probe(middle, n);
+    if (!probed.is_enough) {
       high = middle - 1;
+      continue;
     }
+    low = middle;
+    if (probed.is_close) break;
   }
   return low;
 }
@@ -73,8 +92,10 @@ struct KeysOfWarp {
 template <int kKeys>
 __device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
   const KeysOfWarp<kKeys> warp(keys);
-  return BisectToRank(warp.least, warp.most, rank, enough,
-                      [&](uint32_t key, int) { return warp.CountFrom(key); });
+  return BisectKeys(warp.least, warp.most, [&](uint32_t key, int) {
+    const int count = warp.CountFrom(key);
+    return Probed{count >= rank, count <= enough};
+  });
 }
 
 // Among the keys of a block. list.least and list.most: as Clear leaves them.
@@ -88,11 +109,12 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
     atomicMax(&list.most, warp.most);
   }
   team.SyncBlock();
-  return BisectToRank(list.least, list.most, rank, enough, [&](uint32_t key, int probe) {
+  return BisectKeys(list.least, list.most, [&](uint32_t key, int probe) {
     const int of_warp = warp.CountFrom(key);
     if (team.lane() == 0) atomicAdd(&list.counts[probe], static_cast<uint32_t>(of_warp));
     team.SyncBlock();
-    return static_cast<int>(list.counts[probe]);
+    const int count = static_cast<int>(list.counts[probe]);
+    return Probed{count >= rank, count <= enough};
   });
 }
 
@@ -101,12 +123,16 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
 template <DType kDType>
 __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
                                 const FirstVectors& loaded, const RowStart& start, TokenList& list,
-                                int needed) {
+                                const TopPlan& plan) {
+  const int needed = plan.needed;
   const float share = slice.SampledShare();
   auto rank_of = [&](float expected) {  // such that `expected` of the wanted tokens are above it
     return share < 1.0f ? static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f) : needed;
   };
-  const int rank = rank_of(static_cast<float>(needed) * share);
+  const int rank =
+      plan.is_whole
+          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 16), kGroups / 2)
+          : rank_of(static_cast<float>(needed) * share);
   if (rank <= kGroups / 2) {
     if (team.thread() < kWarpSize) {
       const OfGroups<uint32_t> largest(team, start.largest);
@@ -126,32 +152,61 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
   return semantics::ValueOfKey(KeyOfRank(team, list, keys, of_block, of_block + of_block / 8));
 }
 
-// The list of one row: the number of tokens, in the first block's `sorted`, in no order yet; or -1
-// when the row has to be selected otherwise. 0 is a row without support. Only the first block gets
-// the answer; the others return when it has read their lists.
-template <DType kDType>
-__device__ int ListTop(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
-                       const RowStart& start, TokenList& list, int needed) {
+// What the first block knows of a row behind ListTop.
+struct ListedTop {
+  int size;      // of the list, in `sorted`, in no order yet; negative: it does not hold what is
+                 // needed, or a logit is NaN or +inf; 0: a row without support
+  bool has_all;  // of the support
+  double mass;   // if the rules look at the whole row: of all of it, in the unit of the weights
+  WeightUnit unit;
+};
+
+template <bool kWeighs, DType kDType>
+__device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, float threshold,
+                        const WeightUnit& unit, TokenList& list, float& mass) {
   using Tokens = Eight<kDType>;
-  Clear(team, list);
-  team.SyncBlock();
-  // Of a NaN in the sample: some threshold; what is not below it spoils the list.
-  const float threshold =
-      fmaxf(GuessThreshold(team, slice, loaded, start, list, needed), semantics::kLowestValue);
   slice.Stream(loaded, [&](const Tokens& tokens) {
+    if constexpr (kWeighs) mass += unit.WeightOf(tokens);
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
     if (!all_below) Note(list, tokens);
   });
+}
+
+// Only the first block gets the answer; the others return when it has read their lists.
+template <DType kDType>
+__device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
+                             FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
+                             const TopPlan& plan) {
+  TokenList& list = memory.list;
+  Clear(team, list);
+  team.SyncBlock();
+  // Of a NaN in the sample: some threshold; what is not below it spoils the list.
+  const float threshold =
+      fmaxf(GuessThreshold(team, slice, loaded, start, list, plan), semantics::kLowestValue);
+  ListedTop top;
+  if (plan.is_whole) {
+    const float scale = semantics::ScalesOf(start.params).filter;
+    top.unit = {scale, -LargestOfFirst(team, start) * scale};
+    float mass = 0.0f;
+    NoteTop<true>(slice, loaded, threshold, top.unit, list, mass);
+    ShareOfWarp(team, mass, memory.mass);
+  } else {
+    float mass;
+    NoteTop<false>(slice, loaded, threshold, top.unit, list, mass);
+  }
   team.SyncBlock();
   ListNoted(team, slice, list, [&](float x, int) { return !(x < threshold); });
   if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
   team.Sync();
 
+  if (plan.is_whole && team.rank() == 0) top.mass = MassOfWarps(team, memory);
   const PulledLists pulled = PullLists(team, list);
-  const bool has_all = pulled.threshold == semantics::OrderKey(semantics::kLowestValue);
-  return has_all || pulled.size >= needed ? pulled.size : -1;
+  top.has_all = pulled.threshold == semantics::OrderKey(semantics::kLowestValue);
+  const bool is_enough = plan.is_whole || top.has_all || pulled.size >= plan.needed;
+  top.size = is_enough ? pulled.size : -1;
+  return top;
 }
 
 }  // namespace sluice::cuda
