@@ -42,7 +42,7 @@ struct SampleMemory {
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
-  bool is_decided;  // in every block
+  int32_t is_decided;  // in every block
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
@@ -262,8 +262,8 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
-    ShareOfFirst(team, &memory.is_decided, is_certain);
-    return memory.is_decided;
+    ShareOfFirst(team, &memory.is_decided, int32_t{is_certain});
+    return memory.is_decided != 0;
   };
   const TopPlan plan = PlanOfTop(params);
   if (plan.needed > 0) {

@@ -52,7 +52,7 @@ struct SelectMemory {
   CutIds ids;
   bool has_band;
   bool has_ids;
-  bool is_decided;  // in every block
+  int32_t is_decided;  // in every block
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
 
@@ -179,8 +179,8 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   auto is_decided = [&](const Cut& cut) {
     const bool is_certain = cut.count != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-    ShareOfFirst(team, &memory.is_decided, is_certain);
-    return memory.is_decided;
+    ShareOfFirst(team, &memory.is_decided, int32_t{is_certain});
+    return memory.is_decided != 0;
   };
   const int vocab = argument.rows.vocab;
   const TopPlan plan = PlanOfTop(params);

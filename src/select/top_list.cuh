@@ -162,7 +162,7 @@ struct ListedTop {
 };
 
 template <bool kWeighs, DType kDType>
-__device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, float threshold,
+__device__ void NoteTop(const VectorSlice<kDType>& slice, MoreVectors& loaded, float threshold,
                         const WeightUnit& unit, TokenList& list, float& mass) {
   using Tokens = Eight<kDType>;
   slice.Stream(loaded, [&](const Tokens& tokens) {
@@ -177,14 +177,16 @@ __device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, 
 // Only the first block gets the answer; the others return when it has read their lists.
 template <DType kDType>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
-                             FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
-                             const TopPlan& plan) {
+                             const FirstVectors& first, const RowStart& start,
+                             FirstReadMemory& memory, const TopPlan& plan) {
+  MoreVectors loaded;
+  slice.LoadMore(first, loaded);  // on the way while the threshold is guessed
   TokenList& list = memory.list;
   Clear(team, list);
   team.SyncBlock();
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const float threshold =
-      fmaxf(GuessThreshold(team, slice, loaded, start, list, plan), semantics::kLowestValue);
+      fmaxf(GuessThreshold(team, slice, first, start, list, plan), semantics::kLowestValue);
   ListedTop top;
   if (plan.is_whole) {
     const float scale = semantics::ScalesOf(start.params).filter;
