@@ -41,7 +41,7 @@ Streamed Stream(std::span<const int32_t> ids, const std::shared_ptr<const StopLi
   while (!ids.empty() && made.stop < 0) {
     const size_t size = std::min(ids.size(), static_cast<size_t>(bytes.Between(1, 5)));
     std::string step;
-    std::vector<size_t> ends(size);
+    std::vector<TokenEnd> ends(size);
     detokenizer.Step(ids.first(size), step, ends);
     Check(text::IsUtf8(step));
     const size_t before = made.text.size();

@@ -98,12 +98,14 @@ TEST(DetokenizerBytes, StepsOfManyTokens) {
   const Tokenizer tokenizer = ByteLevelTokenizer({{"a"}, {"b"}, {"\xE4"}, {"\xBD"}, {"\xA0"}});
   Detokenizer detokenizer(tokenizer);
   std::string text;
-  std::vector<size_t> ends(2);
+  std::vector<TokenEnd> ends(2);
   detokenizer.Step(std::vector<int32_t>{0, 1}, text, ends);
   EXPECT_EQ(text, "ab");
-  EXPECT_EQ(ends, (std::vector<size_t>{1, 2}));
+  EXPECT_EQ(ends[0].text, 1u);
+  EXPECT_EQ(ends[1].text, 2u);
   detokenizer.Step(std::vector<int32_t>{2, 3}, text, ends);
-  EXPECT_EQ(ends, (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(ends[0].text, 2u);
+  EXPECT_EQ(ends[1].text, 2u);
   detokenizer.Step(std::vector<int32_t>{4}, text);
   EXPECT_EQ(text, "ab你");
   EXPECT_THROW(detokenizer.Step(std::vector<int32_t>{0}, text, ends), Error);
