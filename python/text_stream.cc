@@ -217,7 +217,12 @@ void BindParts(nb::module_& module) {
 
 void BindTextStream(nb::module_& module) {
   BindParts(module);
-  nb::class_<TextDelta>(module, "TextDelta", "What a step of a TextStream adds.")
+  nb::class_<TextDelta>(module, "TextDelta", R"(What a step of a TextStream adds.
+
+    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+    >>> delta = sluice.TextStream(tokenizer).step([0, 0])
+    >>> delta.text, delta.first_token, delta.last_token, delta.finish
+    ('a a', 0, 2, None))")
       .def_ro("text", &TextDelta::text, "What the client reads next.")
       .def_prop_ro(
           "first_token", [](const TextDelta& d) { return d.delta.first_token; },

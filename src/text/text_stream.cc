@@ -93,10 +93,9 @@ void TextStream::Add(std::span<const int32_t> ids, std::string& text) {
   }
 }
 
-// A token that counts and has no text.
+// A token that counts and has no text, before an end that lets out everything.
 void TextStream::AddHidden(std::string& text) {
-  const size_t open = detokenizer_.open_tokens();
-  const TokenEnd end = {.text = text.size(), .open_tokens = open == 0 ? 0 : open + 1};
+  const TokenEnd end = {.text = text.size()};
   Take(scanner_.StepInPlace(text, text.size(), {&end, 1}));
 }
 

@@ -46,12 +46,22 @@ struct Stream {
     return -1;
   }
 
-  // Steps of so many tokens each.
+  // Steps of so many tokens each, into a text with room for a token and into one without: there are
+  // two ways.
   Streamed Run(size_t size = 1) const {
+    const Streamed streamed = RunWith(size, 64);
+    const Streamed other = RunWith(size, 0);
+    EXPECT_EQ(streamed.deltas, other.deltas);
+    EXPECT_EQ(streamed.end.finish, other.end.finish);
+    EXPECT_EQ(streamed.end.tokens, other.end.tokens);
+    return streamed;
+  }
+  Streamed RunWith(size_t size, size_t room) const {
     TextStream stream(ByteLevelTokenizer(vocabulary), options);
     Streamed streamed;
     for (size_t at = 0; at < ids.size() && streamed.end.finish == FinishReason::kNone; at += size) {
       std::string text;
+      text.reserve(room);
       const size_t count = std::min(size, ids.size() - at);
       streamed.end = stream.Step(std::span(ids).subspan(at, count), text);
       if (!text.empty()) streamed.deltas.push_back(text);
@@ -138,6 +148,7 @@ TEST(TextStream, AStopTokenThatEndsAStopStringIsAStopString) {
   Stream stream({"a", "b"}, {"ab"}, {.stop = {.include_stop = true}});
   stream.options.stop_token_ids = {stream.IdOf("b")};
   Expect(stream.Run(), {"a", "b"}, FinishReason::kStopString, 2);
+  EXPECT_EQ(stream.Run().end.stop_token, -1);
 }
 
 TEST(TextStream, AStopStringThatIsASkippedTokensTextEndsTheStream) {
@@ -156,6 +167,11 @@ TEST(TextStream, OneOfTheFirstMinTokensEndsNothing) {
   }
   Expect(Stream({"a", "STOP", "b", "STOP", "c"}, {"STOP"}, {.stop = {.min_tokens = 2}}).Run(),
          {"a", "STOP", "b"}, FinishReason::kStopString, 4);
+  // What Finish gives belongs to the last token.
+  Expect(Stream({"xa", "\xE6\xAD"}, {"a\uFFFD"}, {.stop = {.min_tokens = 2}}).Run(),
+         {"x", "a\uFFFD"}, FinishReason::kEnd, 2);
+  Expect(Stream({"xa", "\xE6\xAD"}, {"a\uFFFD"}, {.stop = {.min_tokens = 1}}).Run(), {"x"},
+         FinishReason::kStopString, 2);
 }
 
 TEST(TextStream, BehindItsEndNothingComesOut) {
@@ -165,6 +181,7 @@ TEST(TextStream, BehindItsEndNothingComesOut) {
   const auto check = [&](std::vector<int32_t> ids, bool finishes, FinishReason reason) {
     TextStream text_stream(tokenizer, stream.options);
     std::string text;
+    text.reserve(64);
     text_stream.Step(ids, text);
     if (finishes) text_stream.Finish(text);
     const std::string before = text;
@@ -197,6 +214,7 @@ TEST(TextStream, TokensGoWithTheirText) {
                                    {7, "", 6, 6},   {6, "EN!", 6, 10}};
   for (const Case& expected : cases) {
     std::string text;
+    text.reserve(64);
     const Delta& delta = stream.Step({&expected.id, 1}, text);
     EXPECT_EQ(text, expected.text);
     EXPECT_EQ(delta.first_token, expected.first);
@@ -246,10 +264,15 @@ TEST(TextStream, StopsOfManyFirstBytesAreFound) {
   for (int i = 0; i < 20; ++i) stops.push_back(std::string(1, static_cast<char>('a' + i)) + "!");
   const auto list = std::make_shared<const StopList>(stops, StopLimits{.max_stops = 20});
   const Tokenizer tokenizer = ByteLevelTokenizer({{"x"}, {"t"}, {"!"}, {"m!m"}});
-  TextStream stream(tokenizer, {.stops = list});
-  std::string text;
-  for (const int32_t id : {0, 1, 0, 2, 3}) stream.Step({&id, 1}, text);
-  EXPECT_EQ(text, "xtx!");
+  const auto text_of = [&](const std::vector<int32_t>& ids) {
+    TextStream stream(tokenizer, {.stops = list});
+    std::string text;
+    text.reserve(64);
+    for (const int32_t id : ids) stream.Step({&id, 1}, text);
+    return text;
+  };
+  EXPECT_EQ(text_of({0, 1, 0, 2, 3}), "xtx!");
+  EXPECT_EQ(text_of({0, 1, 2, 0}), "x");
 }
 
 }  // namespace
