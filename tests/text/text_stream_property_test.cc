@@ -220,8 +220,7 @@ TEST(TextStreamProperty, LongStreamsGiveWhatIsDefined) {
       // Steps of one token or two, longer ones, all in one.
       const auto bits = [&] { return static_cast<uint32_t>(random.Below(int64_t{1} << 30)); };
       const uint32_t cuts = partition == 0 ? 0 : partition < 5 ? bits() : bits() & bits() & bits();
-      RunStream(tokenizer, request, cuts,
-                expected);
+      RunStream(tokenizer, request, cuts, expected);
       ASSERT_FALSE(HasFailure()) << "round " << round;
     }
   }
