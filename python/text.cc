@@ -6,6 +6,8 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
 #include "python/calls.h"
 #include "python/errors.h"
 #include "sluice/chat_template.hpp"
@@ -90,10 +92,13 @@ void BindText(nb::module_& module) {
       .def(
           "decode",
           [](const Tokenizer& tokenizer, nb::handle ids, bool skip) {
+            // A token takes 4 ns: to wait for the lock again may take longer than a short text.
+            constexpr size_t kLong = 4096;
             const std::vector<int32_t> tokens = GetTokens("ids", ids);
             std::string text;
             {
-              const nb::gil_scoped_release release;
+              std::optional<nb::gil_scoped_release> release;
+              if (tokens.size() >= kLong) release.emplace();
               text = tokenizer.Decode(tokens, skip);
             }
             return TextOf(text);

@@ -136,8 +136,8 @@ class StopScanner {
   // For one token of at most 16 bytes, where 16 can be read, behind tokens that are whole: whether
   // its text can go out as it is and nothing changes but the number of tokens, which the caller
   // keeps meanwhile; and a step with any text in which no stop ends, which is done or refused.
-  bool LetsOut(const char* padded, size_t size, uint8_t kinds) const;
-  bool StepWithin(const char* padded, size_t size, std::string& text);
+  bool LetsOut(const char* padded, size_t size, uint8_t kinds, uint32_t& begins) const;
+  bool StepWithin(const char* padded, size_t size, uint32_t begins, std::string& text);
   void TakeCount(int64_t tokens) {
     if (is_idle_) result_.tokens = result_.released_tokens = tokens;
   }

@@ -34,11 +34,6 @@ void CheckStops(std::span<const std::string> stops, const StopLimits& limits) {
                most(limits.max_total_bytes, kMostBytes));
 }
 
-// Bit i is set where byte i is 0xFF and not 0.
-uint32_t BitsOf(uint64_t bytes) {
-  return static_cast<uint32_t>((bytes & 0x0101010101010101) * 0x0102040810204080 >> 56);
-}
-
 // For bytes with as many behind them as an arena has.
 void Append(std::string_view padded, std::string& text) {
   if (text::CanAppendPadded(padded.size(), text)) {
@@ -255,15 +250,10 @@ const StopResult& StopScanner::Stop(std::string& text, size_t end, int16_t stop)
   return result_;
 }
 
-bool StopScanner::StepWithin(const char* padded, size_t size, std::string& text) {
+// Where no stop begins matters only to one that has begun before.
+bool StopScanner::StepWithin(const char* padded, size_t size, uint32_t begins, std::string& text) {
   const StopList& list = *stops_;
   const StopList::Node* const nodes = list.nodes_.data();
-  // A bit for each place where a stop may begin: the others matter only to one that has begun.
-  uint32_t begins = (1u << size) - 1;
-  if (!list.firsts_.empty()) {
-    const auto hits = std::bit_cast<std::array<uint64_t, 2>>(list.BeginningsIn(padded, size));
-    begins = BitsOf(hits[0]) | BitsOf(hits[1]) << 8;
-  }
   uint16_t node = node_;
   size_t at = 0;
   for (;;) {

@@ -32,14 +32,26 @@ inline StopList::Block StopList::BeginningsIn(const char* padded, size_t size) c
   return hits;
 }
 
-// kinds: those of the token's bytes.
-inline bool StopScanner::LetsOut(const char* padded, size_t size, uint8_t kinds) const {
-  if (!is_idle_) return false;
+// Bit i is set where byte i is 0xFF and not 0.
+inline uint32_t BitsOf(uint64_t bytes) {
+  return static_cast<uint32_t>((bytes & 0x0101010101010101) * 0x0102040810204080 >> 56);
+}
+
+// kinds: those of the token's bytes. begins: when it is not let out, a bit for each place where a
+// stop may begin.
+inline bool StopScanner::LetsOut(const char* padded, size_t size, uint8_t kinds,
+                                 uint32_t& begins) const {
   const StopList& list = *stops_;
-  if ((kinds & list.first_kinds_) == 0) return true;
-  if (list.firsts_.empty()) return false;
+  begins = 0;
+  if ((kinds & list.first_kinds_) == 0) return is_idle_;
+  if (list.firsts_.empty()) {
+    begins = (1u << size) - 1;
+    return false;
+  }
   const auto hits = std::bit_cast<std::array<uint64_t, 2>>(list.BeginningsIn(padded, size));
-  return (hits[0] | hits[1]) == 0;
+  if ((hits[0] | hits[1]) == 0) return is_idle_;
+  begins = BitsOf(hits[0]) | BitsOf(hits[1]) << 8;
+  return false;
 }
 
 }  // namespace sluice

@@ -30,13 +30,14 @@ const Delta& TextStream::Step(std::span<const int32_t> ids, std::string& text) {
   if (ids.size() == 1 && ids[0] < least_stop_token_) [[likely]] {
     if (const text::TokenEntry* const piece = detokenizer_.PlainPiece(ids[0], text)) [[likely]] {
       const char* const bytes = detokenizer_.arena_ + piece->begin;
-      if (scanner_.LetsOut(bytes, piece->size, piece->kinds)) [[likely]] {
+      uint32_t begins;
+      if (scanner_.LetsOut(bytes, piece->size, piece->kinds, begins)) [[likely]] {
         detokenizer_.AppendPlain(*piece, text);
         delta_.last_token = ++delta_.tokens;
         return delta_;
       }
       scanner_.TakeCount(delta_.tokens);
-      if (scanner_.StepWithin(bytes, piece->size, text)) {
+      if (scanner_.StepWithin(bytes, piece->size, begins, text)) {
         Take(scanner_.result_);
         return delta_;
       }
