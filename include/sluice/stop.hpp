@@ -152,7 +152,8 @@ class StopScanner {
 
   std::shared_ptr<const StopList> stops_;
   StopOptions options_;
-  bool is_idle_ = true;  // no stop was found or has begun, and every token is out
+  bool is_idle_ = true;      // no stop was found or has begun, and every token is out
+  uint8_t first_kinds_ = 0;  // the list's
   uint16_t node_ = 0;
   size_t open_tokens_ = 0;  // the last tokens, whose end is not known
   int64_t scanned_ = 0;     // bytes since nothing was held

@@ -7,17 +7,17 @@
 
 namespace sluice::text {
 
-// One bit. Bytes that stops begin with are of kinds that little text has.
+// One bit. What stops begin with is cut finely, what most text has is one kind.
 constexpr uint8_t KindOf(uint8_t byte) {
   const char c = static_cast<char>(byte);
-  if (byte >= 0x80) return 1;
-  if (c >= 'a' && c <= 'z') return 2;
-  if (c >= 'A' && c <= 'Z') return 4;
-  if (c == ' ' || (c >= '0' && c <= '9')) return 8;
-  if (byte < 0x20) return 16;
-  if (c == '<' || c == '>' || c == '|') return 32;
-  if (c == '#' || c == '`' || c == '-' || c == '*' || c == '=' || c == '[') return 64;
-  return 128;
+  if (c == '\n' || c == '<') return 1;
+  if (c >= 'A' && c <= 'F') return 2;
+  if (c >= 'G' && c <= 'O') return 4;
+  if (c >= 'P' && c <= 'T') return 8;
+  if (c >= 'U' && c <= 'Z') return 16;
+  if (c == '#' || c == '`' || c == '-' || c == '*' || c == '=' || c == '[') return 32;
+  if (byte >= 0x80 || c == ' ' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z')) return 128;
+  return 64;
 }
 
 inline uint8_t KindsOf(std::string_view text) {

@@ -1,4 +1,4 @@
-// Whether a short text can go out without a look at the automaton, as almost all can.
+// The steps of the automaton, and whether a short text can go out without them, as almost all can.
 #pragma once
 
 #include <array>
@@ -9,6 +9,19 @@
 #include "sluice/stop.hpp"
 
 namespace sluice {
+
+// Amortised constant time: a link leads at least one byte up, an edge exactly one down.
+inline uint16_t StopList::Next(uint16_t node, uint8_t byte) const {
+  while (node != 0) {
+    const Node& at = nodes_[node];
+    const Edge* edge = edges_.data() + at.first_edge;
+    for (const Edge* end = edge + at.edges; edge != end; ++edge) {
+      if (edge->byte == byte) return edge->target;
+    }
+    node = at.fail;
+  }
+  return root_[byte];
+}
 
 // Which of the first `size` bytes begin a stop, at most 16, where 16 can be read: 0xFF or 0 for
 // each. No branch depends on the size, which is hard to predict.
@@ -41,9 +54,9 @@ inline uint32_t BitsOf(uint64_t bytes) {
 // stop may begin.
 inline bool StopScanner::LetsOut(const char* padded, size_t size, uint8_t kinds,
                                  uint32_t& begins) const {
-  const StopList& list = *stops_;
   begins = 0;
-  if ((kinds & list.first_kinds_) == 0) return is_idle_;
+  if ((kinds & first_kinds_) == 0) return is_idle_;
+  const StopList& list = *stops_;
   if (list.firsts_.empty()) {
     begins = (1u << size) - 1;
     return false;
