@@ -60,23 +60,67 @@ TEST(DetokenizerProperty, EveryPartitionGivesTheLossyTextOfAllBytes) {
   }
 }
 
-// What follows a prompt is the whole text without the prompt's, of which an incomplete character at
-// its end is not yet part.
-TEST(DetokenizerProperty, APromptLeavesTheSameStateAsItsTokens) {
-  Random random(2);
-  const ByteVocabulary vocabulary = MakeVocabulary(random);
+// One of each kind of rules for what is held back or dropped.
+std::vector<Tokenizer> AllKinds(Random& random) {
   const std::vector<TestToken> pieces = ByteFallbackTokens();
   const std::string strip_both =
       R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
       R"({"type":"ByteFallback"},{"type":"Fuse"},)"
       R"({"type":"Strip","content":" ","start":2,"stop":1}]})";
-  const Tokenizer tokenizers[] = {
-      ByteLevelTokenizer(vocabulary.tokens),
+  return {
+      ByteLevelTokenizer(MakeVocabulary(random).tokens),
       Tokenizer::FromJson(TokenizerJson(pieces, kLlama2Json)),
       Tokenizer::FromJson(TokenizerJson(pieces, kWordPieceJson)),
       Tokenizer::FromJson(TokenizerJson(pieces, strip_both)),
       Tokenizer::FromJson(TokenizerJson(pieces, "null")),
   };
+}
+
+// All 512 ways to cut ten tokens into steps, with what is said of each token.
+TEST(DetokenizerProperty, EveryPartitionSaysTheSameOfEachToken) {
+  Random random(5);
+  for (const Tokenizer& tokenizer : AllKinds(random)) {
+    for (int round = 0; round < 40; ++round) {
+      std::vector<int32_t> ids;
+      const bool has_few = random.Coin();
+      for (int i = 0; i < 10; ++i) {
+        ids.push_back(static_cast<int32_t>(random.Below(has_few ? 8 : tokenizer.size() + 1)));
+      }
+      DetokenizerOptions options{.skip_special_tokens = random.Coin()};
+      if (random.Coin()) options.utf8_errors = Utf8Errors::kHfRun;
+      const auto streamed = [&](uint32_t cuts, std::vector<TokenEnd>& ends) {
+        Detokenizer detokenizer(tokenizer, options);
+        std::string text;
+        for (size_t begin = 0; begin < ids.size();) {
+          size_t end = begin + 1;
+          while (end < ids.size() && !(cuts >> (end - 1) & 1)) ++end;
+          detokenizer.Step(std::span(ids).subspan(begin, end - begin), text,
+                           std::span(ends).subspan(begin, end - begin));
+          begin = end;
+        }
+        detokenizer.Finish(text);
+        return text;
+      };
+      std::vector<TokenEnd> expected(ids.size());
+      std::vector<TokenEnd> ends(ids.size());
+      const std::string text = streamed(0, expected);
+      ASSERT_EQ(text, streamed(511, ends));
+      for (uint32_t cuts = 0; cuts < 512; ++cuts) {
+        ASSERT_EQ(streamed(cuts, ends), text) << "cuts " << cuts;
+        for (size_t i = 0; i < ids.size(); ++i) {
+          ASSERT_EQ(ends[i].text, expected[i].text) << "cuts " << cuts;
+          ASSERT_EQ(ends[i].open_tokens, expected[i].open_tokens) << "cuts " << cuts;
+        }
+      }
+    }
+  }
+}
+
+// What follows a prompt is the whole text without the prompt's, of which an incomplete character at
+// its end is not yet part.
+TEST(DetokenizerProperty, APromptLeavesTheSameStateAsItsTokens) {
+  Random random(2);
+  const std::vector<Tokenizer> tokenizers = AllKinds(random);
   for (const Tokenizer& tokenizer : tokenizers) {
     for (int round = 0; round < 2000; ++round) {
       std::vector<int32_t> ids;
