@@ -180,6 +180,7 @@ TEST(TextStream, BehindItsEndNothingComesOut) {
   const auto check = [&](std::vector<int32_t> ids, bool finishes, FinishReason reason) {
     TextStream text_stream(tokenizer, stream.options);
     std::string text;
+    text.reserve(64);
     text_stream.Step(ids, text);
     if (finishes) text_stream.Finish(text);
     const std::string before = text;
@@ -264,6 +265,7 @@ TEST(TextStream, StopsOfManyFirstBytesAreFound) {
   const auto text_of = [&](const std::vector<int32_t>& ids) {
     TextStream stream(tokenizer, {.stops = list});
     std::string text;
+    text.reserve(64);
     for (const int32_t id : ids) stream.Step({&id, 1}, text);
     return text;
   };
