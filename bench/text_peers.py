@@ -65,12 +65,14 @@ def main():
     for row in result["rows"]:
         rows.append(row)
         if row["task"] in peers:
-            rows.append({**row, "peer": "tokenizers", "peer_ns": peers[row["task"]]})
+            peer_ns = peers[row["task"]]
+            rows.append({**row, "peer": "tokenizers", "peer_ns": peer_ns,
+                         "ratio": peer_ns / row["ns"]})
     result["rows"] = rows
     for row in rows:
         if "peer" in row:
             print(f"{row['task']:12} {row['n']:8}  {row['ns']:8.2f} ns  {row['peer']}: "
-                  f"{row['peer_ns']:8.1f} ns  x{row['peer_ns'] / row['ns']:.1f}")
+                  f"{row['peer_ns']:8.1f} ns  x{row['ratio']:.1f}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

@@ -1,76 +1,22 @@
-// Text: Tokenizer, Detokenizer, StopScanner and ChatTemplate.
+// Text: Tokenizer and ChatTemplate; text_stream.cc has the others.
+#include "python/text.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
-#include <utility>
+#include <optional>
 
 #include "python/calls.h"
 #include "python/errors.h"
-#include "python/numbers.h"
 #include "sluice/chat_template.hpp"
-#include "sluice/detokenizer.hpp"
-#include "sluice/stop.hpp"
 #include "sluice/tokenizer.hpp"
 
 namespace sluice::python {
 namespace {
 
-// One id, or any number of them. An id that no int32 holds is one that no vocabulary has.
-std::vector<int32_t> GetTokens(const char* name, nb::handle object) {
-  const auto id_of = [](uint64_t bits) {
-    const auto id = static_cast<int64_t>(bits);
-    return id < 0 || id > INT32_MAX ? -1 : static_cast<int32_t>(id);
-  };
-  constexpr IntRange kAny{INT64_MIN, INT64_MAX};
-  if (IsNumber(object)) return {id_of(GetInteger(name, object, kAny))};
-  std::vector<int32_t> ids;
-  for (const uint64_t bits : GetIntegers(name, object, kAny)) ids.push_back(id_of(bits));
-  return ids;
-}
-
 TokenizerOptions OptionsFor(std::string_view decoder) { return {TokenDecoderByName(decoder)}; }
-
-nb::str TextOf(const std::string& text) { return nb::str(text.data(), text.size()); }
-
-Utf8Errors ErrorsByName(std::string_view name) {
-  if (name == "maximal") return Utf8Errors::kMaximal;
-  if (name == "hf-run") return Utf8Errors::kHfRun;
-  ThrowValue("utf8_errors", std::string("\"").append(name).append("\""), "maximal or hf-run");
-}
-
-Incomplete IncompleteByName(std::string_view name) {
-  if (name == "replace") return Incomplete::kReplace;
-  if (name == "drop") return Incomplete::kDrop;
-  ThrowValue("incomplete", std::string("\"").append(name).append("\""), "replace or drop");
-}
-
-nb::tuple StepOf(Detokenizer& detokenizer, nb::handle object) {
-  const std::vector<int32_t> ids = GetTokens("ids", object);
-  std::string text;
-  std::vector<size_t> ends(ids.size());
-  detokenizer.Step(ids, text, ends);
-  return nb::make_tuple(TextOf(text), ends);
-}
-
-// Python counts a text in characters, the scanner in bytes.
-nb::tuple ResultOf(const StopResult& result, const StopScanner& scanner, const std::string& text) {
-  nb::object stop = nb::none();
-  if (result.stop >= 0) {
-    stop = nb::cast(scanner.stops().stops()[static_cast<size_t>(result.stop)]);
-  }
-  return nb::make_tuple(TextOf(text), stop, result.tokens, result.released_tokens);
-}
-
-nb::tuple ScanOf(StopScanner& scanner, std::string_view text,
-                 const std::optional<std::vector<size_t>>& ends) {
-  const std::vector<size_t> one = {text.size()};
-  std::string released;
-  const StopResult result = scanner.Step(text, ends.has_value() ? *ends : one, released);
-  return ResultOf(result, scanner, released);
-}
 
 constexpr const char* kTokenizerDoc =
     R"(A vocabulary with what turns text into ids and ids into text.
@@ -96,33 +42,6 @@ special token that is spelled out in the text is that token, which text from a u
     >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
     >>> tokenizer.encode("aa")
     [0, 0])";
-
-constexpr const char* kDetokenizerDoc =
-    R"(Ids to text, token by token, with a few bytes of state and no text kept.
-
-``step`` takes one id or many and gives (text, ends): what they add, and for each id how many bytes of
-the text (as UTF-8) are there behind it. A character comes out when it is complete; ``finish`` gives
-what is left of one. Of ``prompt_ids`` only the ends are read. ``utf8_errors="hf-run"`` replaces each
-byte of a bad run of byte tokens, as Hugging Face's decoders do.
-
-    >>> tokenizer = sluice.Tokenizer.from_json('''{"decoder": {"type": "ByteLevel"},
-    ...     "model": {"type": "BPE", "vocab": {"\\u00e4\\u00bd": 0, "\\u0142": 1, "!": 2}}}''')
-    >>> detokenizer = sluice.Detokenizer(tokenizer)
-    >>> [detokenizer.step(id) for id in [0, 1, 2]]
-    [('', [0]), ('你', [3]), ('!', [1])])";
-
-constexpr const char* kStopScannerDoc =
-    R"(Finds stop strings in a stream of text, and holds back only what may be the beginning of one.
-
-``step(text, ends)`` takes the text of the next tokens and the ``ends`` that Detokenizer gives (without
-them it is one token), and gives (released, stop, tokens, released_tokens): text that is free of stops,
-the stop that was found or None, and how many tokens there were and are out to their last byte.
-
-    >>> scanner = sluice.StopScanner(["END"])
-    >>> scanner.step("the E")
-    ('the ', None, 1, 0)
-    >>> scanner.step("ND. More")
-    ('', 'END', 2, 2))";
 
 constexpr const char* kChatTemplateDoc =
     R"(A chat template: conversations to text, byte for byte as transformers renders it.
@@ -173,7 +92,16 @@ void BindText(nb::module_& module) {
       .def(
           "decode",
           [](const Tokenizer& tokenizer, nb::handle ids, bool skip) {
-            return TextOf(tokenizer.Decode(GetTokens("ids", ids), skip));
+            // A token takes 4 ns: to wait for the lock again may take longer than a short text.
+            constexpr size_t kLong = 4096;
+            const std::vector<int32_t> tokens = GetTokens("ids", ids);
+            std::string text;
+            {
+              std::optional<nb::gil_scoped_release> release;
+              if (tokens.size() >= kLong) release.emplace();
+              text = tokenizer.Decode(tokens, skip);
+            }
+            return TextOf(text);
           },
           nb::arg("ids"), nb::kw_only(), nb::arg("skip_special_tokens") = true,
           R"(The text of ids, all at once.
@@ -219,67 +147,7 @@ A generation ends at such a token as well: its text may be skipped, and then no 
     [1])")
       .def("__len__", &Tokenizer::size);
 
-  nb::class_<Detokenizer>(module, "Detokenizer", kDetokenizerDoc)
-      .def(
-          "__init__",
-          [](Detokenizer* self, const Tokenizer& tokenizer, nb::handle prompt, bool skip,
-             bool spaces, std::string_view errors) {
-            std::vector<int32_t> ids;
-            if (!prompt.is_none()) ids = GetTokens("prompt_ids", prompt);
-            new (self) Detokenizer(tokenizer,
-                                   {.skip_special_tokens = skip,
-                                    .spaces_between_special_tokens = spaces,
-                                    .utf8_errors = ErrorsByName(errors)},
-                                   ids);
-          },
-          nb::arg("tokenizer"), nb::kw_only(), nb::arg("prompt_ids") = nb::none(),
-          nb::arg("skip_special_tokens") = true, nb::arg("spaces_between_special_tokens") = true,
-          nb::arg("utf8_errors") = "maximal")
-      .def("step", StepOf, nb::arg("ids"), R"(The text that ids add, and where each of them ends.
-
-    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
-    >>> sluice.Detokenizer(tokenizer).step([0, 0])
-    ('a a', [1, 3]))")
-      .def(
-          "finish",
-          [](Detokenizer& detokenizer, std::string_view incomplete) {
-            std::string text;
-            detokenizer.Finish(text, IncompleteByName(incomplete));
-            return TextOf(text);
-          },
-          nb::kw_only(), nb::arg("incomplete") = "replace",
-          R"(What was held back; ``incomplete`` is ``"replace"`` or ``"drop"``.
-
-    >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
-    >>> sluice.Detokenizer(tokenizer).finish()
-    '')")
-      .def_prop_ro("unknown_ids", &Detokenizer::unknown_ids, "How many ids had no token.");
-
-  nb::class_<StopScanner>(module, "StopScanner", kStopScannerDoc)
-      .def(
-          "__init__",
-          [](StopScanner* self, const std::vector<std::string>& stops, bool include,
-             int64_t min_tokens) {
-            new (self) StopScanner(std::make_shared<const StopList>(stops), {include, min_tokens});
-          },
-          nb::arg("stops"), nb::kw_only(), nb::arg("include") = false, nb::arg("min_tokens") = 0)
-      .def("step", ScanOf, nb::arg("text"), nb::arg("ends") = nb::none(),
-           R"(Takes text; gives (released, stop, tokens, released_tokens).
-
-    >>> sluice.StopScanner(["b"]).step("ab")
-    ('a', 'b', 1, 1))")
-      .def(
-          "finish",
-          [](StopScanner& scanner, std::string_view rest) {
-            std::string released;
-            const StopResult result = scanner.Finish(rest, released);
-            return ResultOf(result, scanner, released);
-          },
-          nb::arg("rest") = "", R"(For an end without a stop: what was held back, as ``step``.
-
-    >>> sluice.StopScanner(["b"]).finish()
-    ('', None, 0, 0))")
-      .def_prop_ro("held_bytes", &StopScanner::held_bytes, "Bytes held back now.");
+  BindTextStream(module);
 
   nb::class_<ChatTemplate>(module, "ChatTemplate", kChatTemplateDoc)
       .def(

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "sluice/token_end.hpp"
 #include "sluice/tokenizer.hpp"
 
 namespace sluice {
@@ -47,8 +48,8 @@ class Detokenizer {
   explicit Detokenizer(Tokenizer tokenizer, const DetokenizerOptions& options = {},
                        std::span<const int32_t> prompt = {});
 
-  // Appends the text of these tokens. ends: empty, or one a token: the size of `text` behind it.
-  void Step(std::span<const int32_t> ids, std::string& text, std::span<size_t> ends = {});
+  // Appends the text of these tokens. ends: empty, or one a token.
+  void Step(std::span<const int32_t> ids, std::string& text, std::span<TokenEnd> ends = {});
 
   // Appends what was held back. Nothing comes after it.
   void Finish(std::string& text, Incomplete incomplete = Incomplete::kReplace);
@@ -56,7 +57,11 @@ class Detokenizer {
   // How many ids had no token; they have no text.
   int64_t unknown_ids() const { return unknown_ids_; }
 
+  // As TokenEnd has it, behind the last token.
+  size_t open_tokens() const { return open_tokens_; }
+
  private:
+  friend class TextStream;
   class Output;
   struct State {
     std::array<uint8_t, 3> pending = {};  // of a character that is incomplete
@@ -69,13 +74,17 @@ class Detokenizer {
   };
 
   void Prime(std::span<const int32_t> prompt);
-  const text::TokenEntry* PlainPiece(int32_t id) const;
+  void StepAny(std::span<const int32_t> ids, std::string& text, std::span<TokenEnd> ends);
+  const text::TokenEntry* PlainPiece(int32_t id, const std::string& text) const;
+  void AppendPlain(const text::TokenEntry& piece, std::string& text) const;
+  bool IsPlain(int32_t id) const;
   void Add(int32_t id, Output& output);
   void AddAny(int32_t id, Output& output);
   void AddPiece(std::string_view piece, bool is_whole, Output& output);
   void AddByte(uint8_t byte, Output& output);
   void AddToRun(uint8_t byte, Output& output);
   void EndRun(bool drops_invalid, Output& output);
+  void CountOpenTokens(size_t bytes);
   void Emit(std::string_view characters, Output& output);
 
   Tokenizer tokenizer_;
@@ -92,6 +101,7 @@ class Detokenizer {
   size_t run_valid_ = 0;  // bytes of it that are whole characters
   size_t run_size_ = 0;   // with is_run_invalid_, run_ no longer has its bytes
   std::string run_;
+  size_t open_tokens_ = 0;
   int64_t unknown_ids_ = 0;
 };
 

@@ -6,6 +6,7 @@
 // asked to), and is never taken back. Linear time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -16,8 +17,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sluice/token_end.hpp"
+
 namespace sluice {
 
+// No more than 32767 stops and 65534 bytes together, whatever these say.
 struct StopLimits {
   size_t max_stops = 16;
   size_t max_bytes = 1024;  // of one stop
@@ -37,6 +41,7 @@ class StopList {
 
  private:
   friend class StopScanner;
+  friend class TextStream;
   struct Edge {
     uint8_t byte;
     uint16_t target;
@@ -51,13 +56,21 @@ class StopList {
     uint32_t text_begin = 0;  // its bytes are depth ones of text_ from here
   };
 
+  using Block = std::array<uint8_t, 16>;
+
   uint16_t Next(uint16_t node, uint8_t byte) const;
+  Block BeginningsIn(const char* padded, size_t size) const;
+  bool BeginsIn(std::string_view text) const;
 
   std::vector<std::string> stops_;
-  std::string text_;  // the stops, one after the other
+  std::string text_;  // the stops, one after the other, and some padding
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<uint16_t> root_;  // by byte
+  // The bytes that begin a stop, each 16 times: a short text is compared at once. Empty: there are
+  // none, or more than 16.
+  std::vector<Block> firsts_;
+  uint8_t first_kinds_ = 0;  // the kinds of bytes that they are, see text/byte_kinds.h
   size_t longest_ = 0;
 };
 
@@ -85,8 +98,9 @@ struct StopResult {
   int32_t stop = -1;  // its place in the list, or -1
   // Tokens so far, up to and with the one that ended the stop.
   int64_t tokens = 0;
-  // Of these, whose text is out to its last byte; with a stop, all. What is told about a token (a
-  // log-probability, say) goes out with it.
+  // Of these, whose text is out to its last byte: in front of a token that is held back or ends
+  // inside a character all of them, with a stop all. What is told about a token (a log-probability,
+  // say) goes out with it.
   int64_t released_tokens = 0;
 };
 
@@ -94,31 +108,55 @@ class StopScanner {
  public:
   explicit StopScanner(std::shared_ptr<const StopList> stops, const StopOptions& options = {});
 
-  // Takes the text of the next tokens, ends[i] bytes of it up to and with token i, as Detokenizer
-  // gives them, and appends to `released` what is free of stops. After a stop, nothing comes out.
-  // Takes no memory but for `released`.
-  StopResult Step(std::string_view text, std::span<const size_t> ends, std::string& released);
+  // Takes the text of the next tokens, with ends as Detokenizer gives them, and appends to
+  // `released` what is free of stops. After a stop, nothing comes out. Takes no memory but for
+  // `released`.
+  const StopResult& Step(std::string_view text, std::span<const TokenEnd> ends,
+                         std::string& released);
 
   // For an end without a stop: appends what was held back, with `rest`, the text of no token.
   // A stop may still end in the rest.
-  StopResult Finish(std::string_view rest, std::string& released);
+  const StopResult& Finish(std::string_view rest, std::string& released);
 
   size_t held_bytes() const;
   const StopList& stops() const { return *stops_; }
 
  private:
+  friend class TextStream;
   struct HeldTokens {
-    int64_t end;  // of their text, in bytes since the start
+    int64_t end;  // of their text, as scanned_ counts
     int64_t count;
   };
 
+  // Step without a copy: the text of the tokens is what Detokenizer appended to `text` behind its
+  // first `begin` bytes, and what is free of stops replaces it.
+  const StopResult& StepInPlace(std::string& text, size_t begin, std::span<const TokenEnd> ends) {
+    return Scan(text, begin, ends, 0);
+  }
+  // For one token of at most 16 bytes, where 16 can be read, behind tokens that are whole: whether
+  // its text can go out as it is and nothing changes but the number of tokens, which the caller
+  // keeps meanwhile; and a step with any text in which no stop ends, which is done or refused.
+  bool LetsOut(const char* padded, size_t size, uint8_t kinds, uint32_t& begins) const;
+  bool StepWithin(const char* padded, size_t size, uint32_t begins, std::string& text);
+  void TakeCount(int64_t tokens) {
+    if (is_idle_) result_.tokens = result_.released_tokens = tokens;
+  }
+  void CheckEnds(std::span<const TokenEnd> ends, size_t size) const;
+  const StopResult& Scan(std::string& text, size_t begin, std::span<const TokenEnd> ends,
+                         size_t offset);
+  const StopResult& Stop(std::string& text, size_t end, int16_t stop);
+  std::string_view HeldText() const;
+  void AccountFor(std::span<const TokenEnd> ends, int64_t text_begin, int64_t out);
+  void CountClosed(size_t tokens, int64_t end, int64_t out);
   void ReleaseTokens(int64_t bytes);
-  void HoldToken(int64_t end);
 
   std::shared_ptr<const StopList> stops_;
   StopOptions options_;
+  bool is_idle_ = true;      // no stop was found or has begun, and every token is out
+  uint8_t first_kinds_ = 0;  // the list's
   uint16_t node_ = 0;
-  int64_t scanned_ = 0;  // bytes
+  size_t open_tokens_ = 0;  // the last tokens, whose end is not known
+  int64_t scanned_ = 0;     // bytes since nothing was held
   StopResult result_;
   std::vector<HeldTokens> held_tokens_;  // with a free place for every byte that may be held
 };

@@ -83,9 +83,16 @@ __all__ = [
 
 # Without the libraries that text needs, the package has no text.
 if hasattr(_sluice, "Tokenizer"):
-    from sluice._sluice import ChatTemplate, Detokenizer, StopScanner, Tokenizer
+    from sluice._sluice import (
+        ChatTemplate,
+        Detokenizer,
+        StopScanner,
+        TextDelta,
+        TextStream,
+        Tokenizer,
+    )
 
-    __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "Tokenizer"]
+    __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "TextDelta", "TextStream", "Tokenizer"]
 
 __version__: str = _sluice.build()["version"]
 

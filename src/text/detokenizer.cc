@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "support/check.h"
+#include "text/plain_step.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -70,6 +71,7 @@ Detokenizer::Detokenizer(Tokenizer tokenizer, const DetokenizerOptions& options,
   if (has_runs_) run_.reserve(kLongestByteRun);
   Prime(prompt);
   unknown_ids_ = 0;
+  open_tokens_ = 0;
 }
 
 // Which tokens of the prompt matter: the first ones, until the rules for the beginning are done
@@ -99,38 +101,30 @@ void Detokenizer::Prime(std::span<const int32_t> prompt) {
   for (; last < prompt.size(); ++last) Add(prompt[last], output);
 }
 
-// The piece of a token that is text as it is, as most are in the middle of a text; null for others.
-inline const TokenEntry* Detokenizer::PlainPiece(int32_t id) const {
-  constexpr uint8_t kPlain = text::kKnownToken | text::kWholeToken;
-  if (!is_plain_ || static_cast<uint32_t>(id) >= pieces_size_) return nullptr;
-  return pieces_[id].flags == kPlain ? pieces_ + id : nullptr;
-}
-
-void Detokenizer::Step(std::span<const int32_t> ids, std::string& text, std::span<size_t> ends) {
-  if (!ends.empty()) CheckSize("ends", ends.size(), static_cast<int64_t>(ids.size()));
-  if (ids.size() == 1) {  // without a buffer between
-    if (const TokenEntry* piece = PlainPiece(ids[0])) {
-      // The size of a token is hard to predict, so short ones are copied as if they all had 16
-      // bytes: 12 ns become 7.
-      const size_t before = text.size();
-      const bool fits =
-          piece->size <= text::kArenaPadding && text.capacity() - before >= text::kArenaPadding;
-      text.append(arena_ + piece->begin, fits ? text::kArenaPadding : piece->size);
-      text.resize(before + piece->size);
-      if (!ends.empty()) ends[0] = text.size();
+void Detokenizer::Step(std::span<const int32_t> ids, std::string& text, std::span<TokenEnd> ends) {
+  if (ids.size() == 1 && ends.size() <= 1) [[likely]] {
+    if (const TokenEntry* const piece = PlainPiece(ids[0], text)) [[likely]] {
+      AppendPlain(*piece, text);
+      if (!ends.empty()) ends[0] = {.text = text.size()};
       return;
     }
   }
+  StepAny(ids, text, ends);
+}
+
+void Detokenizer::StepAny(std::span<const int32_t> ids, std::string& text,
+                          std::span<TokenEnd> ends) {
+  if (!ends.empty()) CheckSize("ends", ends.size(), static_cast<int64_t>(ids.size()));
   Output output(&text);
   for (size_t i = 0; i < ids.size(); ++i) {
     Add(ids[i], output);
-    if (!ends.empty()) ends[i] = output.size();
+    if (!ends.empty()) ends[i] = {output.size(), open_tokens_};
   }
 }
 
 inline void Detokenizer::Add(int32_t id, Output& output) {
-  if (const TokenEntry* plain = PlainPiece(id)) [[likely]] {
-    output.AppendPadded(arena_ + plain->begin, plain->size);
+  if (IsPlain(id)) [[likely]] {
+    output.AppendPadded(arena_ + pieces_[id].begin, pieces_[id].size);
     return;
   }
   AddAny(id, output);
@@ -141,17 +135,17 @@ inline void Detokenizer::Add(int32_t id, Output& output) {
 
 void Detokenizer::AddAny(int32_t id, Output& output) {
   const Vocabulary& vocabulary = tokenizer_.impl().vocabulary();
-  if (static_cast<uint32_t>(id) >= pieces_size_) {
+  if (!vocabulary.IsKnown(id)) {
     ++unknown_ids_;
+    CountOpenTokens(0);
     return;
   }
   const TokenEntry* piece = pieces_ + id;
   const uint8_t flags = piece->flags;
-  if (!(flags & text::kKnownToken)) {
-    ++unknown_ids_;
+  if (options_.skip_special_tokens && flags & text::kSpecialToken) {
+    CountOpenTokens(0);
     return;
   }
-  if (options_.skip_special_tokens && flags & text::kSpecialToken) return;
 
   if (state_.owes_space) AddPiece(" ", true, output);
   state_.owes_space = flags & text::kWordEnd;
@@ -170,6 +164,22 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
   } else {
     EndRun(false, output);
     Emit(bytes, output);
+  }
+  CountOpenTokens(bytes.size());
+}
+
+// Behind a token of so many bytes. What is held back are the last bytes of the stream, so it is of
+// this token alone when that has as many. Where the end of a text is dropped, more of the same may
+// have let go of an older token meanwhile: it then counts as open until nothing is held.
+void Detokenizer::CountOpenTokens(size_t bytes) {
+  const size_t held =
+      state_.pending_size + run_size_ + state_.trailing * tokenizer_.impl().rules().stripped.size();
+  if (held == 0) {
+    open_tokens_ = 0;
+  } else if (held <= bytes) {
+    open_tokens_ = 1;
+  } else {
+    ++open_tokens_;
   }
 }
 
@@ -286,6 +296,7 @@ void Detokenizer::Finish(std::string& text, Incomplete incomplete) {
   state_.pending_size = 0;
   state_.trailing = 0;
   state_.owes_space = false;
+  open_tokens_ = 0;
 }
 
 }  // namespace sluice

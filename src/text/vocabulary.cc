@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "support/check.h"
+#include "text/byte_kinds.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
@@ -35,7 +36,7 @@ TokenEntry Vocabulary::Store(std::string_view bytes, uint8_t flags) {
   }
   const auto begin = static_cast<uint32_t>(arena_.size());
   arena_.append(bytes);
-  return {begin, static_cast<uint16_t>(bytes.size()), flags};
+  return {.begin = begin, .size = static_cast<uint16_t>(bytes.size()), .flags = flags};
 }
 
 void Vocabulary::Add(std::string_view source, int64_t id, std::string_view token, uint8_t flags) {
@@ -75,6 +76,7 @@ void Vocabulary::SetPiece(int32_t id, std::string_view bytes, uint8_t flags) {
   } else {
     piece = Store(bytes, flags);
   }
+  piece.kinds = KindsOf(bytes);
 }
 
 void Vocabulary::SetFirstPiece(int32_t id, std::string_view bytes) {

@@ -23,7 +23,7 @@ struct TokenEntry {
   uint32_t begin = 0;
   uint16_t size = 0;
   uint8_t flags = 0;
-  uint8_t unused = 0;
+  uint8_t kinds = 0;  // of a piece: the kinds of bytes that it has, see byte_kinds.h
 };
 
 inline constexpr int32_t kMaxTokens = 1 << 22;

@@ -3,8 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "sluice/detokenizer.hpp"
-#include "sluice/stop.hpp"
+#include "sluice/text_stream.hpp"
 #include "tests/fuzz/bytes.h"
 #include "tests/text/vocabularies.h"
 #include "text/utf8.h"
@@ -32,16 +31,17 @@ struct Streamed {
   int32_t stop = -1;
 };
 
-// Steps of the sizes that `bytes` gives; of one token when there are none.
-Streamed Stream(std::span<const int32_t> ids, const std::shared_ptr<const StopList>& stops,
-                const StopOptions& options, Bytes bytes) {
+// Steps of the sizes that `bytes` gives; of one token when there are none. With what a stream is
+// made of, one after the other.
+Streamed InParts(std::span<const int32_t> ids, const std::shared_ptr<const StopList>& stops,
+                 const StopOptions& options, Bytes bytes) {
   Detokenizer detokenizer(Vocabulary());
   StopScanner scanner(stops, options);
   Streamed made;
   while (!ids.empty() && made.stop < 0) {
     const size_t size = std::min(ids.size(), static_cast<size_t>(bytes.Between(1, 5)));
     std::string step;
-    std::vector<size_t> ends(size);
+    std::vector<TokenEnd> ends(size);
     detokenizer.Step(ids.first(size), step, ends);
     Check(text::IsUtf8(step));
     const size_t before = made.text.size();
@@ -52,6 +52,26 @@ Streamed Stream(std::span<const int32_t> ids, const std::shared_ptr<const StopLi
   std::string rest;
   detokenizer.Finish(rest);
   if (made.stop < 0) made.stop = scanner.Finish(rest, made.text).stop;
+  return made;
+}
+
+Streamed InOne(std::span<const int32_t> ids, const std::shared_ptr<const StopList>& stops,
+               const StopOptions& options, Bytes bytes) {
+  TextStream stream(Vocabulary(), {.stops = stops, .stop = options});
+  Streamed made;
+  Delta delta;
+  while (!ids.empty() && delta.finish == FinishReason::kNone) {
+    const size_t size = std::min(ids.size(), static_cast<size_t>(bytes.Between(1, 40)));
+    const size_t before = made.text.size();
+    const int64_t out = delta.last_token;
+    delta = stream.Step(ids.first(size), made.text);
+    Check(text::IsUtf8(std::string_view(made.text).substr(before)));
+    Check(delta.first_token == out && delta.last_token <= delta.tokens);
+    ids = ids.subspan(size);
+  }
+  delta = stream.Finish(made.text);
+  Check(delta.last_token == delta.tokens);
+  made.stop = delta.stop;
   return made;
 }
 
@@ -69,9 +89,11 @@ void Run(Bytes bytes) {
     ids.push_back(byte % 4 == 0 ? 256 + byte / 4 % 9 : byte);  // one of them has no token
   }
   const auto list = std::make_shared<const StopList>(stops);
-  const Streamed one = Stream(ids, list, options, Bytes(nullptr, 0));
-  const Streamed other = Stream(ids, list, options, cuts);
-  Check(one.text == other.text && one.stop == other.stop);
+  const Streamed one = InParts(ids, list, options, Bytes(nullptr, 0));
+  for (const Streamed& other : {InParts(ids, list, options, cuts), InOne(ids, list, options, cuts),
+                                InOne(ids, list, options, Bytes(nullptr, 0))}) {
+    Check(one.text == other.text && one.stop == other.stop);
+  }
   if (options.include_stop || options.min_tokens > 0) return;
   for (const std::string& stop : stops) Check(one.text.find(stop) == std::string::npos);
 }

@@ -35,7 +35,7 @@ def test_ids_and_texts():
 
 def test_ids_that_no_vocabulary_has():
     detokenizer = sluice.Detokenizer(tokenizer_of("gpt2"))
-    assert detokenizer.step([2**32 - 1, -1, 2**62]) == ("", [0, 0, 0])
+    assert detokenizer.step([2**32 - 1, -1, 2**62]) == ("", [0, 0, 0], [0, 0, 0])
     assert detokenizer.unknown_ids == 3
 
 
@@ -45,12 +45,42 @@ def test_bad_arguments():
         sluice.Detokenizer(tokenizer, utf8_errors="strict")
     with pytest.raises(sluice.Error, match="incomplete"):
         sluice.Detokenizer(tokenizer).finish(incomplete="keep")
-    with pytest.raises(sluice.Error, match="stop.size"):
+    with pytest.raises(sluice.Error, match=r"stops\.size"):
         sluice.StopScanner(["x"] * 17)
     with pytest.raises(sluice.Error, match="path"):
         sluice.Tokenizer.from_file("/nowhere")
     with pytest.raises(sluice.Error, match="decoder"):
         sluice.Tokenizer.from_json("{}", decoder="sp")
+
+
+def test_a_stream_is_its_parts():
+    tokenizer = tokenizer_of("llama3")
+    ids = tokenizer.encode("one two 中文 END three", add_special_tokens=False)
+    for size in (1, 2, len(ids)):
+        stream = sluice.TextStream(tokenizer, stops=["END"])
+        detokenizer, scanner = sluice.Detokenizer(tokenizer), sluice.StopScanner(["END"])
+        text = ""
+        for at in range(0, len(ids), size):
+            delta = stream.step(ids[at:at + size])
+            released, stop, tokens, out = scanner.step(*detokenizer.step(ids[at:at + size]))
+            assert (delta.text, delta.stop, delta.tokens, delta.last_token) == (
+                released, stop, tokens, out)
+            text += delta.text
+            if delta.finish:
+                break
+        assert text == "one two 中文 "
+        assert delta.finish == "stop_string" and delta.stop == "END"
+        assert stream.step(ids).text == stream.finish().text == ""
+
+
+def test_a_stop_token_ends_a_stream():
+    tokenizer = tokenizer_of("llama3")
+    end = tokenizer.id("<|end|>")
+    for options in ({"stop_token_ids": end}, {"stop_token_ids": [end]}, {"stops": ["<|end|>"]}):
+        stream = sluice.TextStream(tokenizer, **options)
+        delta = stream.step([*tokenizer.encode("a", add_special_tokens=False), end, end])
+        assert (delta.text, delta.finish, delta.stop) == ("a", "stop_token", end)
+        assert (delta.first_token, delta.last_token) == (0, delta.tokens)
 
 
 def load(name):

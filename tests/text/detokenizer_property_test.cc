@@ -6,84 +6,15 @@
 
 #include "sluice/detokenizer.hpp"
 #include "sluice/stop.hpp"
+#include "sluice/text_stream.hpp"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/random.h"
+#include "tests/text/byte_oracle.h"
 #include "tests/text/vocabularies.h"
 #include "text/utf8.h"
 
 namespace sluice::test {
 namespace {
-
-// Substitution of maximal subparts, written from Unicode's table 3-7: at each place the longest
-// prefix of a well-formed sequence is looked for.
-std::string Lossy(std::string_view bytes) {
-  constexpr struct {
-    int from, to;
-    int second_low, second_high;
-    size_t length;
-  } kRows[] = {
-      {0x00, 0x7F, 0, 0, 1},       {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
-      {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
-      {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
-  std::string text;
-  while (!bytes.empty()) {
-    size_t good = 0;
-    size_t length = 1;
-    for (const auto& row : kRows) {
-      const int first = static_cast<uint8_t>(bytes[0]);
-      if (first < row.from || first > row.to) continue;
-      length = row.length;
-      good = 1;
-      while (good < length && good < bytes.size()) {
-        const int next = static_cast<uint8_t>(bytes[good]);
-        const int low = good == 1 ? row.second_low : 0x80;
-        const int high = good == 1 ? row.second_high : 0xBF;
-        if (next < low || next > high) break;
-        ++good;
-      }
-    }
-    if (good == length) {
-      text.append(bytes.substr(0, good));
-    } else {
-      text.append("\uFFFD");
-    }
-    bytes.remove_prefix(std::max<size_t>(good, 1));
-  }
-  return text;
-}
-
-struct ByteVocabulary {
-  std::vector<TestToken> tokens;
-  std::vector<std::string> bytes;  // of each token
-};
-
-// Every byte, pieces of characters, whole texts, added tokens.
-ByteVocabulary MakeVocabulary(Random& random) {
-  ByteVocabulary made;
-  const std::string text = "aé中😀\uFFFD <b>";
-  std::vector<std::string> seen;
-  const auto add = [&](std::string bytes, bool is_special) {
-    if (bytes.empty() || std::count(seen.begin(), seen.end(), bytes) > 0) return;
-    seen.push_back(bytes);
-    made.tokens.push_back({bytes, is_special, is_special});
-    made.bytes.push_back(bytes);
-  };
-  for (int byte = 0; byte < 256; ++byte) add(std::string(1, static_cast<char>(byte)), false);
-  for (int i = 0; i < 200; ++i) {
-    const auto begin = static_cast<size_t>(random.Below(static_cast<int64_t>(text.size())));
-    add(text.substr(begin, static_cast<size_t>(random.Between(1, 8))), false);
-  }
-  for (int i = 0; i < 40; ++i) {
-    std::string bytes;
-    for (int64_t n = random.Between(1, 5); n > 0; --n) {
-      bytes.push_back(static_cast<char>(random.Between(0x7E, 0xFF)));
-    }
-    add(bytes, false);
-  }
-  add("<|中|>", true);
-  add("<|end|>", true);
-  return made;
-}
 
 std::string Decoded(Detokenizer detokenizer, std::span<const int32_t> ids, Random& random,
                     size_t most) {
@@ -118,7 +49,7 @@ TEST(DetokenizerProperty, EveryPartitionGivesTheLossyTextOfAllBytes) {
         if (!vocabulary.tokens[id].is_special) visible += vocabulary.bytes[id];
       }
       for (const bool skips : {true, false}) {
-        const std::string expected = Lossy(skips ? visible : everything);
+        const std::string expected = Lossy(skips ? visible : everything).text;
         const DetokenizerOptions options{.skip_special_tokens = skips};
         for (size_t most = 1; most < 9; ++most) {
           ASSERT_EQ(Decoded(Detokenizer(tokenizer, options), ids, random, most), expected);
@@ -129,28 +60,67 @@ TEST(DetokenizerProperty, EveryPartitionGivesTheLossyTextOfAllBytes) {
   }
 }
 
-// What follows a prompt is the whole text without the prompt's, of which an incomplete character at
-// its end is not yet part.
-TEST(DetokenizerProperty, APromptLeavesTheSameStateAsItsTokens) {
-  Random random(2);
-  const ByteVocabulary vocabulary = MakeVocabulary(random);
-  std::vector<TestToken> pieces = {Special("<s>"), {"▁"}, {"▁a"}, {"b"}, {"▁▁"}};
-  for (int byte = 0; byte < 256; ++byte) {
-    constexpr std::string_view kDigits = "0123456789ABCDEF";
-    const auto index = static_cast<size_t>(byte);
-    pieces.push_back({std::string("<0x") + kDigits[index >> 4] + kDigits[index & 15] + ">"});
-  }
+// One of each kind of rules for what is held back or dropped.
+std::vector<Tokenizer> AllKinds(Random& random) {
+  const std::vector<TestToken> pieces = ByteFallbackTokens();
   const std::string strip_both =
       R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
       R"({"type":"ByteFallback"},{"type":"Fuse"},)"
       R"({"type":"Strip","content":" ","start":2,"stop":1}]})";
-  const Tokenizer tokenizers[] = {
-      ByteLevelTokenizer(vocabulary.tokens),
+  return {
+      ByteLevelTokenizer(MakeVocabulary(random).tokens),
       Tokenizer::FromJson(TokenizerJson(pieces, kLlama2Json)),
       Tokenizer::FromJson(TokenizerJson(pieces, kWordPieceJson)),
       Tokenizer::FromJson(TokenizerJson(pieces, strip_both)),
       Tokenizer::FromJson(TokenizerJson(pieces, "null")),
   };
+}
+
+// All 512 ways to cut ten tokens into steps, with what is said of each token.
+TEST(DetokenizerProperty, EveryPartitionSaysTheSameOfEachToken) {
+  Random random(5);
+  for (const Tokenizer& tokenizer : AllKinds(random)) {
+    for (int round = 0; round < 40; ++round) {
+      std::vector<int32_t> ids;
+      const bool has_few = random.Coin();
+      for (int i = 0; i < 10; ++i) {
+        ids.push_back(static_cast<int32_t>(random.Below(has_few ? 8 : tokenizer.size() + 1)));
+      }
+      DetokenizerOptions options{.skip_special_tokens = random.Coin()};
+      if (random.Coin()) options.utf8_errors = Utf8Errors::kHfRun;
+      const auto streamed = [&](uint32_t cuts, std::vector<TokenEnd>& ends) {
+        Detokenizer detokenizer(tokenizer, options);
+        std::string text;
+        for (size_t begin = 0; begin < ids.size();) {
+          size_t end = begin + 1;
+          while (end < ids.size() && !(cuts >> (end - 1) & 1)) ++end;
+          detokenizer.Step(std::span(ids).subspan(begin, end - begin), text,
+                           std::span(ends).subspan(begin, end - begin));
+          begin = end;
+        }
+        detokenizer.Finish(text);
+        return text;
+      };
+      std::vector<TokenEnd> expected(ids.size());
+      std::vector<TokenEnd> ends(ids.size());
+      const std::string text = streamed(0, expected);
+      ASSERT_EQ(text, streamed(511, ends));
+      for (uint32_t cuts = 0; cuts < 512; ++cuts) {
+        ASSERT_EQ(streamed(cuts, ends), text) << "cuts " << cuts;
+        for (size_t i = 0; i < ids.size(); ++i) {
+          ASSERT_EQ(ends[i].text, expected[i].text) << "cuts " << cuts;
+          ASSERT_EQ(ends[i].open_tokens, expected[i].open_tokens) << "cuts " << cuts;
+        }
+      }
+    }
+  }
+}
+
+// What follows a prompt is the whole text without the prompt's, of which an incomplete character at
+// its end is not yet part.
+TEST(DetokenizerProperty, APromptLeavesTheSameStateAsItsTokens) {
+  Random random(2);
+  const std::vector<Tokenizer> tokenizers = AllKinds(random);
   for (const Tokenizer& tokenizer : tokenizers) {
     for (int round = 0; round < 2000; ++round) {
       std::vector<int32_t> ids;
@@ -200,7 +170,7 @@ TEST(DetokenizerProperty, WithStopsTheTextIsCutAtTheFirstOne) {
     std::string out;
     for (const int32_t id : ids) {
       std::string text;
-      size_t end = 0;
+      TokenEnd end;
       detokenizer.Step({&id, 1}, text, {&end, 1});
       if (scanner.Step(text, {&end, 1}, out).stop >= 0) break;
     }
@@ -211,33 +181,75 @@ TEST(DetokenizerProperty, WithStopsTheTextIsCutAtTheFirstOne) {
   }
 }
 
-TEST(DetokenizerAllocation, NoStepAllocates) {
+// Ids that reach every state: whole tokens, pieces of characters, runs of byte tokens.
+std::vector<int32_t> ManyIds(const Tokenizer& tokenizer, Random& random) {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 4096; ++i) {
+    ids.push_back(static_cast<int32_t>(random.Below(tokenizer.size() + 1)));
+  }
+  return ids;
+}
+
+TEST(TextAllocation, NoStepAllocates) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "allocations are counted without sanitizers";
 #endif
   Random random(4);
-  const ByteVocabulary vocabulary = MakeVocabulary(random);
-  const Tokenizer tokenizer = ByteLevelTokenizer(vocabulary.tokens);
+  const Tokenizer tokenizers[] = {
+      ByteLevelTokenizer(MakeVocabulary(random).tokens),
+      Tokenizer::FromJson(TokenizerJson(ByteFallbackTokens(), kGemmaJson))};
   const auto list = std::make_shared<const StopList>(std::vector<std::string>{"中中", "aaaa", "é"});
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 4096; ++i)
-    ids.push_back(static_cast<int32_t>(random.Below(tokenizer.size())));
-  std::vector<size_t> ends(8);
   std::string text;
   std::string out;
   text.reserve(1 << 16);
   out.reserve(1 << 20);
-  for (const Utf8Errors errors : {Utf8Errors::kMaximal, Utf8Errors::kHfRun}) {
-    Detokenizer detokenizer(tokenizer, {.utf8_errors = errors});
-    StopScanner scanner(list, {.min_tokens = 1 << 20});
-    const int64_t before = AllocationCount();
-    for (size_t at = 0; at < ids.size(); at += ends.size()) {
-      text.clear();
-      detokenizer.Step(std::span(ids).subspan(at, ends.size()), text, ends);
-      scanner.Step(text, ends, out);
+  for (const Tokenizer& tokenizer : tokenizers) {
+    const std::vector<int32_t> ids = ManyIds(tokenizer, random);
+    for (const Utf8Errors errors : {Utf8Errors::kMaximal, Utf8Errors::kHfRun}) {
+      for (const size_t size : {size_t{1}, size_t{8}, size_t{128}}) {
+        std::vector<TokenEnd> ends(size);
+        Detokenizer detokenizer(tokenizer, {.utf8_errors = errors});
+        StopScanner scanner(list, {.min_tokens = 1 << 20});
+        TextStream stream(tokenizer, {.detokenizer = {.utf8_errors = errors},
+                                      .stops = list,
+                                      .stop = {.min_tokens = 1 << 20},
+                                      .stop_token_ids = {1}});
+        const int64_t before = AllocationCount();
+        for (size_t at = 0; at < ids.size(); at += size) {
+          const std::span<const int32_t> step = std::span(ids).subspan(at, size);
+          text.clear();
+          detokenizer.Step(step, text, ends);
+          scanner.Step(text, ends, out);
+          text.clear();
+          stream.Step(step, text);
+        }
+        EXPECT_EQ(AllocationCount() - before, 0);
+        out.clear();
+      }
     }
-    EXPECT_EQ(AllocationCount() - before, 0);
   }
+}
+
+// A run that is held back to its limit, and let go.
+TEST(TextAllocation, NoRunOfByteTokensAllocates) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "allocations are counted without sanitizers";
+#endif
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(ByteFallbackTokens(), kGemmaJson));
+  Detokenizer detokenizer(tokenizer, {.utf8_errors = Utf8Errors::kHfRun});
+  std::string text;
+  text.reserve(1 << 16);
+  const std::string_view character = "中";
+  std::vector<int32_t> ids;
+  for (const char c : character) ids.push_back(ByteFallbackId(static_cast<uint8_t>(c)));
+  const int64_t before = AllocationCount();
+  for (size_t i = 0; i < 2 * kLongestByteRun; ++i) {
+    const int32_t id = ids[i % ids.size()];
+    detokenizer.Step({&id, 1}, text);
+  }
+  EXPECT_EQ(AllocationCount() - before, 0);
+  EXPECT_GT(text.size(), kLongestByteRun / 2);  // that there was a run
+  EXPECT_LT(text.size(), 2 * kLongestByteRun);
 }
 
 }  // namespace

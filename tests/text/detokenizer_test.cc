@@ -98,15 +98,40 @@ TEST(DetokenizerBytes, StepsOfManyTokens) {
   const Tokenizer tokenizer = ByteLevelTokenizer({{"a"}, {"b"}, {"\xE4"}, {"\xBD"}, {"\xA0"}});
   Detokenizer detokenizer(tokenizer);
   std::string text;
-  std::vector<size_t> ends(2);
+  std::vector<TokenEnd> ends(2);
   detokenizer.Step(std::vector<int32_t>{0, 1}, text, ends);
   EXPECT_EQ(text, "ab");
-  EXPECT_EQ(ends, (std::vector<size_t>{1, 2}));
+  EXPECT_EQ(ends[0].text, 1u);
+  EXPECT_EQ(ends[1].text, 2u);
   detokenizer.Step(std::vector<int32_t>{2, 3}, text, ends);
-  EXPECT_EQ(ends, (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(ends[0].text, 2u);
+  EXPECT_EQ(ends[1].text, 2u);
   detokenizer.Step(std::vector<int32_t>{4}, text);
   EXPECT_EQ(text, "ab你");
   EXPECT_THROW(detokenizer.Step(std::vector<int32_t>{0}, text, ends), Error);
+}
+
+// Of how many tokens some text is not out, behind each of them.
+TEST(DetokenizerBytes, TokensAreOpenUntilTheirLastByteIsOut) {
+  const Tokenizer tokenizer = ByteLevelTokenizer(
+      {{"a"}, {"\xE4"}, {"\xBD"}, {"\xA0"}, {"\xE4\xBD"}, {"\xA0\xE4"}, Special("<s>")});
+  const auto open = [&](const std::vector<int32_t>& ids, const std::vector<int32_t>& prompt = {}) {
+    Detokenizer detokenizer(tokenizer, {}, prompt);
+    EXPECT_EQ(detokenizer.open_tokens(), 0u);
+    std::vector<TokenEnd> ends(ids.size());
+    std::string text;
+    detokenizer.Step(ids, text, ends);
+    EXPECT_EQ(detokenizer.open_tokens(), ends.back().open_tokens);
+    std::vector<size_t> counts;
+    for (const TokenEnd& end : ends) counts.push_back(end.open_tokens);
+    return counts;
+  };
+  using Counts = std::vector<size_t>;
+  EXPECT_EQ(open({0, 1, 2, 3, 0}), (Counts{0, 1, 2, 0, 0}));
+  EXPECT_EQ(open({6, 1, 6, kUnknown, 2, 0}), (Counts{0, 1, 2, 3, 4, 0}));
+  EXPECT_EQ(open({1, 4, 5, 2, 3}), (Counts{1, 1, 1, 2, 0}));  // the first never becomes a character
+  EXPECT_EQ(open({2, 3, 0}, {0, 1}), (Counts{1, 0, 0}));
+  EXPECT_EQ(open({6, 2, 0}, {0, 1}), (Counts{1, 2, 0}));
 }
 
 TEST(DetokenizerSpecial, SkippedTokensLeaveTheBytesAlone) {
@@ -199,6 +224,19 @@ TEST_F(DetokenizerSentencePiece, HfRunHoldsARunAndReplacesEachByteOfABadOne) {
   EXPECT_EQ(run({kE4, kBos, kBd, kA0}), (Deltas{"你"}));
   EXPECT_EQ(run({kA0, kBang}, {kHello, kE4, kBd}), (Deltas{"你!"}));
   EXPECT_EQ(run(std::vector<int32_t>(100000, k80)).size(), 1u);
+}
+
+TEST_F(DetokenizerSentencePiece, TokensOfARunAreOpenUntilItEnds) {
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(tokens_, kGemmaJson));
+  Detokenizer detokenizer(tokenizer, {.utf8_errors = Utf8Errors::kHfRun});
+  const std::vector<int32_t> ids = {kBang, kE4, kBd, kBos, kA0, kFf, kHello, kFf};
+  std::vector<TokenEnd> ends(ids.size());
+  std::string text;
+  detokenizer.Step(ids, text, ends);
+  const std::vector<size_t> expected = {0, 1, 2, 3, 4, 5, 0, 1};
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ends[i].open_tokens, expected[i]) << i;
+  detokenizer.Finish(text);
+  EXPECT_EQ(detokenizer.open_tokens(), 0u);
 }
 
 TEST_F(DetokenizerSentencePiece, HfRunHoldsNoMoreThanItsLimit) {

@@ -18,6 +18,13 @@ std::shared_ptr<const StopList> Stops(const Texts& stops) {
   return std::make_shared<const StopList>(stops);
 }
 
+// Of tokens that are whole.
+std::vector<TokenEnd> Ends(const std::vector<size_t>& sizes) {
+  std::vector<TokenEnd> ends;
+  for (const size_t size : sizes) ends.push_back({.text = size});
+  return ends;
+}
+
 struct Scan {
   Texts deltas;  // not empty; the last may be Finish's
   std::string stop;
@@ -31,8 +38,7 @@ Scan ScanOf(const Texts& tokens, const Texts& stops, const StopOptions& options 
   StopResult result;
   for (const std::string& token : tokens) {
     std::string out;
-    const std::vector<size_t> ends = {token.size()};
-    result = scanner.Step(token, ends, out);
+    result = scanner.Step(token, Ends({token.size()}), out);
     if (!out.empty()) scan.deltas.push_back(out);
     if (result.stop >= 0) break;
   }
@@ -92,12 +98,11 @@ TEST(Stop, TokensBehindTheStopAreNotCounted) {
   StopScanner scanner(Stops({"END"}));
   std::string out;
   const std::string text = "ab END junk junk2";
-  const std::vector<size_t> ends = {1, 3, 6, 11, 17};
-  const StopResult result = scanner.Step(text, ends, out);
+  const StopResult result = scanner.Step(text, Ends({1, 3, 6, 11, 17}), out);
   EXPECT_EQ(out, "ab ");
   EXPECT_EQ(result.tokens, 3);
   EXPECT_EQ(result.released_tokens, 3);
-  scanner.Step("more", std::vector<size_t>{4}, out);
+  scanner.Step("more", Ends({4}), out);
   scanner.Finish("more", out);
   EXPECT_EQ(out, "ab ");
 }
@@ -106,7 +111,7 @@ TEST(Stop, TokensAreReleasedWithTheirLastByte) {
   StopScanner scanner(Stops({"END"}));
   std::string out;
   const auto step = [&](const std::string& text, const std::vector<size_t>& ends) {
-    return scanner.Step(text, ends, out).released_tokens;
+    return scanner.Step(text, Ends(ends), out).released_tokens;
   };
   EXPECT_EQ(step("a", {1, 1}), 2);
   EXPECT_EQ(step("bE", {2}), 2);
@@ -119,10 +124,27 @@ TEST(Stop, TokensAreReleasedWithTheirLastByte) {
   EXPECT_EQ(out, "abENEN!");
 }
 
+// The character that a token begins is out with a later one.
+TEST(Stop, TokensThatEndInsideACharacterAreReleasedWithIt) {
+  StopScanner scanner(Stops({"éx"}));
+  std::string out;
+  const auto step = [&](const std::string& text, const std::vector<TokenEnd>& ends) {
+    return scanner.Step(text, ends, out).released_tokens;
+  };
+  EXPECT_EQ(step("a", {{1, 1}}), 0);
+  EXPECT_EQ(step("", {{0, 2}}), 0);           // without text, behind one that is not out
+  EXPECT_EQ(step("é", {{2, 0}}), 0);          // may begin the stop
+  EXPECT_EQ(step("é", {{0, 1}, {2, 1}}), 3);  // the last one begins one more
+  EXPECT_EQ(out, "aé");
+  EXPECT_EQ(step("b", {{1, 0}}), 6);
+  EXPECT_EQ(step("", {{0, 1}}), 6);
+  EXPECT_EQ(scanner.Finish("\uFFFD", out).released_tokens, 7);
+}
+
 TEST(Stop, RestOfTheLastCharacterMayEndAStop) {
   StopScanner scanner(Stops({"a\uFFFD"}));
   std::string out;
-  scanner.Step("xa", std::vector<size_t>{1, 2, 2}, out);
+  scanner.Step("xa", Ends({1, 2, 2}), out);
   const StopResult result = scanner.Finish("\uFFFD", out);
   EXPECT_EQ(out, "x");
   EXPECT_EQ(result.stop, 0);
@@ -149,21 +171,40 @@ TEST(Stop, RefusesWhatIsNoStop) {
     }
   };
   EXPECT_EQ(error_of(Texts(16, "x")), "");
-  EXPECT_EQ(error_of(Texts(17, "x")), "stop.size() = 17 is not allowed: [0, 16]");
-  EXPECT_EQ(error_of({"a", ""}), "stop[1].size() = 0 is not allowed: [1, 1024]");
-  EXPECT_EQ(error_of({std::string(1025, 'x')}), "stop[0].size() = 1025 is not allowed: [1, 1024]");
+  EXPECT_EQ(error_of(Texts(17, "x")), "stops.size() = 17 is not allowed: [0, 16]");
+  EXPECT_EQ(error_of({"a", ""}), "stops[1].size() = 0 is not allowed: [1, 1024]");
+  EXPECT_EQ(error_of({std::string(1025, 'x')}), "stops[0].size() = 1025 is not allowed: [1, 1024]");
   EXPECT_EQ(error_of(Texts(5, std::string(1000, 'x'))),
-            "stop, in bytes together = 5000 is not allowed: [0, 4096]");
-  EXPECT_EQ(error_of({"\xE4\xBD"}), "stop[0] = text that is not UTF-8 is not allowed: UTF-8");
+            "stops, in bytes together = 5000 is not allowed: [0, 4096]");
+  EXPECT_EQ(error_of({"\xE4\xBD"}), "stops[0] = text that is not UTF-8 is not allowed: UTF-8");
+}
+
+// What a program says that wants no limits: what the automaton can number.
+TEST(Stop, LimitsMayBeAnything) {
+  const StopLimits none{SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  const StopList long_one(Texts{std::string(65534, 'x')}, none);
+  EXPECT_EQ(long_one.longest(), 65534u);
+  Texts many;
+  for (int i = 0; i < 32767; ++i) {
+    many.push_back(std::string(1, static_cast<char>('0' + i % 64)) +
+                   static_cast<char>('0' + i / 64 % 64));
+  }
+  EXPECT_EQ(StopList(many, none).stops().size(), 32767u);
+  EXPECT_THROW(StopList(Texts{std::string(65535, 'x')}, none), Error);
+  EXPECT_THROW(StopList(Texts(2, std::string(40000, 'x')), none), Error);
+  EXPECT_THROW(StopList(Texts(32768, "x"), none), Error);
+  EXPECT_THROW(StopList(Texts{"x"}, {.max_bytes = 0}), Error);
 }
 
 TEST(Stop, RefusesEndsThatAreNotOfTheText) {
   StopScanner scanner(Stops({"x"}));
   std::string out;
-  EXPECT_THROW(scanner.Step("ab", std::vector<size_t>{1}, out), Error);
-  EXPECT_THROW(scanner.Step("ab", std::vector<size_t>{3}, out), Error);
-  EXPECT_THROW(scanner.Step("ab", std::vector<size_t>{2, 1}, out), Error);
+  EXPECT_THROW(scanner.Step("ab", Ends({1}), out), Error);
+  EXPECT_THROW(scanner.Step("ab", Ends({3}), out), Error);
+  EXPECT_THROW(scanner.Step("ab", Ends({2, 1}), out), Error);
   EXPECT_THROW(scanner.Step("ab", {}, out), Error);
+  EXPECT_THROW(scanner.Step("ab", std::vector<TokenEnd>{{2, 2}}, out), Error);
+  EXPECT_EQ(out, "");
 }
 
 // The definition, naively: the first place where a stop ends, the longest of those.
@@ -231,7 +272,7 @@ TEST(StopProperty, EveryCutOfATextGivesTheSame) {
           step_ends.push_back(step.size());
         }
         const std::string before = out;
-        result = scanner.Step(step, step_ends, out);
+        result = scanner.Step(step, Ends(step_ends), out);
         ASSERT_TRUE(out.starts_with(before));
         ASSERT_LE(result.released_tokens, result.tokens);
         if (result.stop >= 0) break;
@@ -263,7 +304,7 @@ TEST(Stop, LongStopsAndLongTextsTakeLinearTime) {
   StopScanner scanner(Stops(stops));
   std::string out;
   const std::string text(1 << 20, 'a');
-  scanner.Step(text, std::vector<size_t>{text.size()}, out);
+  scanner.Step(text, Ends({text.size()}), out);
   EXPECT_EQ(scanner.held_bytes(), 31u);
   scanner.Finish("", out);
   EXPECT_EQ(out, text);
@@ -275,7 +316,7 @@ TEST(Stop, LongStopsAndLongTextsTakeLinearTime) {
   StopScanner wide(Stops(many));
   const std::string prefixes(4 << 20, 'x');
   out.clear();
-  wide.Step(prefixes, std::vector<size_t>{prefixes.size()}, out);
+  wide.Step(prefixes, Ends({prefixes.size()}), out);
   EXPECT_EQ(out.size(), prefixes.size() - 1023);
 }
 

@@ -1,0 +1,85 @@
+// One request's way from token ids to the text that its client reads: detokeniser, stop strings,
+// stop tokens, and which tokens' text is out.
+//
+// A step costs what its tokens' bytes do, and takes memory only when `text` has no room left. What
+// comes out depends on the tokens alone, not on how they are cut into steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sluice/detokenizer.hpp"
+#include "sluice/stop.hpp"
+#include "sluice/tokenizer.hpp"
+
+namespace sluice {
+
+struct TextStreamOptions {
+  DetokenizerOptions detokenizer = {};
+  std::shared_ptr<const StopList> stops = {};  // null: none
+  StopOptions stop = {};
+  // A token of these ends the stream, unless it is one of the first min_tokens: its text is shown
+  // with include_stop alone, and what was held back comes out. So does a token of which a stop
+  // string is the text, which may be skipped, so that no scanner sees it.
+  std::vector<int32_t> stop_token_ids = {};
+  Incomplete incomplete = Incomplete::kReplace;
+};
+
+enum class FinishReason : uint8_t {
+  kNone,        // it goes on
+  kStopString,  // `stop` says which
+  kStopToken,   // `stop_token` says which
+  kEnd,         // Finish was called: why is the caller's to know
+};
+
+// What a step adds, beside its text.
+struct Delta {
+  // The tokens whose text is out with this delta to its last byte, as a range of numbers from 0.
+  // What is told about a token (a log-probability, say) goes out with it.
+  int64_t first_token = 0;
+  int64_t last_token = 0;  // one behind
+  int64_t tokens = 0;      // so far, up to and with the one that ended the stream
+  FinishReason finish = FinishReason::kNone;
+  int32_t stop = -1;  // its place in the list
+  int32_t stop_token = -1;
+};
+
+class TextStream {
+ public:
+  explicit TextStream(Tokenizer tokenizer, const TextStreamOptions& options = {},
+                      std::span<const int32_t> prompt = {});
+
+  // Appends the text that these tokens let out. Behind the end of the stream nothing comes out, and
+  // the delta says again why it ended.
+  const Delta& Step(std::span<const int32_t> ids, std::string& text);
+
+  // For a stream that ends for another reason: appends what was held back. A stop string may still
+  // end in it.
+  const Delta& Finish(std::string& text);
+
+  size_t held_bytes() const { return scanner_.held_bytes(); }
+  int64_t unknown_ids() const { return detokenizer_.unknown_ids(); }
+  const StopList& stops() const { return scanner_.stops(); }
+
+ private:
+  const Delta& StepAny(std::span<const int32_t> ids, std::string& text);
+  size_t CountBeforeStopToken(std::span<const int32_t> ids) const;
+  void Add(std::span<const int32_t> ids, std::string& text);
+  void AddHidden(std::string& text);
+  void Take(const StopResult& result);
+  void End(FinishReason reason, std::string& text);
+
+  Detokenizer detokenizer_;
+  StopScanner scanner_;
+  bool include_stop_ = false;
+  Incomplete incomplete_ = Incomplete::kReplace;
+  int64_t min_tokens_ = 0;
+  std::vector<int32_t> stop_token_ids_;   // ascending
+  int32_t least_stop_token_ = INT32_MAX;  // behind the end of the stream below any token
+  Delta delta_;
+};
+
+}  // namespace sluice

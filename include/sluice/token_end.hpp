@@ -1,0 +1,17 @@
+// Where a token ends in the text of a stream: what a detokeniser says and a stop scanner takes.
+#pragma once
+
+#include <cstddef>
+
+namespace sluice {
+
+struct TokenEnd {
+  // The size of the text behind the token.
+  size_t text = 0;
+  // Of the tokens up to this one, how many of the last have text that is not out behind it: a part
+  // of a character, say, or a run that is held back. They end where a later token does that leaves
+  // fewer of them open.
+  size_t open_tokens = 0;
+};
+
+}  // namespace sluice

