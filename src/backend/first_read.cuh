@@ -169,15 +169,15 @@ __device__ inline double MassOfWarps(const Team& team, FirstReadMemory& memory) 
   return Team::ReduceWarp(mass, [](double a, double b) { return a + b; });
 }
 
-// Before FirstRead, with a barrier behind it.
+// Before FirstRead, with a Sync behind it.
 __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
   Clear(team, memory.contenders);
   uint4* bins = reinterpret_cast<uint4*>(memory.bins);
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
 }
 
-// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins. A Sync
-// of the team makes them visible.
+// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the first
+// block gets them. A Sync of the team makes them visible.
 template <bool kWeighs, bool kScreens, DType kDType>
 __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
                           const WeightUnit& unit, const NoiseKey& key, FirstReadMemory& memory) {
@@ -215,7 +215,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
   if (team.lane() == 0) memory.largest[team.thread() / kWarpSize] = of_warp;
   ShareOfWarp(team, mass, memory.mass);
   team.SyncBlock();
-  ListNoted(team, slice, memory.contenders, [&](float x, int id) {
+  ListNoted(team, slice, memory.contenders, 0, [&](float x, int id) {
     if constexpr (kScreens) {
       const float field = FieldAsFloat(NoiseAround(id, key, stream), id % 8);
       return x != -INFINITY && IsContender(field, unit.WeightOf(x));
@@ -223,6 +223,11 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
       return bins.IsAbove(x);
     }
   });
+}
+
+// How many contenders the first block has; negative: not all of them, or a logit is NaN or +inf.
+__device__ inline int ContendersOf(const FirstReadMemory& memory) {
+  return memory.contenders.IsComplete() ? static_cast<int>(memory.contenders.count) : -1;
 }
 
 // Of the team, behind a Sync of it.

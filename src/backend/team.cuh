@@ -206,7 +206,8 @@ using Team = BasicTeam<true>;
 template <typename T>
 __device__ void ShareOfFirst(const Team& team, T* of_block, T value) {
   if (team.IsFirstThread()) {
-    for (int r = 0; r < team.blocks(); ++r) *team.Of(r, of_block) = value;
+    *of_block = value;
+    for (int r = 1; r < team.blocks(); ++r) *team.Of(r, of_block) = value;
   }
   team.Sync();
 }

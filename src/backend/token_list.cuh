@@ -15,19 +15,27 @@ template <int kCapacity>
 struct BoundedList {
   static constexpr uint32_t kMostNoted = 2 * kCapacity;
 
-  uint64_t key[kCapacity];  // order key of the value, then the complement of the id
   union {
-    int32_t noted[kMostNoted];   // the first ids of eights
-    uint64_t sorted[kCapacity];  // of the first block: the keys of the whole team
+    int32_t noted[kMostNoted];  // of this block: the first ids of eights
+    uint64_t room[kCapacity];   // for who sorts, when the tokens are listed
   };
-  uint32_t noted_count;        // above the capacity: not all of them
-  uint32_t count;              // the same
-  uint32_t gathered;           // of the first block: keys of the whole team
-  uint32_t threshold;          // order key: what lies below is not listed
+  uint32_t noted_count;  // above the capacity: not all of them
+
+  // Of the first block: from all of the team.
+  uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
+  uint32_t count;              // above the capacity: not all of them
+  uint32_t threshold;          // order key: every token of the row that reaches it is listed
   uint32_t is_spoilt;          // NaN or +inf was seen, or too much was noted
-  uint32_t least;              // of what is being searched: order keys
+
+  uint32_t pruned;  // tokens that who sorts has left
+
+  // Of a search among order keys.
+  uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];
+
+  // Behind a Sync, in the first block.
+  __device__ bool IsComplete() const { return is_spoilt == 0 && count <= kCapacity; }
 };
 inline constexpr int kListCapacity = 3072;
 using TokenList = BoundedList<kListCapacity>;
@@ -70,94 +78,38 @@ __device__ void Note(BoundedList<kCapacity>& list, const Eight<kDType>& tokens) 
 }
 
 // Behind a barrier behind the last Note: lists the tokens of this block's eights for which
-// is_wanted(x, id), which is true for +inf and NaN. They are visible behind a barrier.
+// is_wanted(x, id), which is true for +inf and NaN, in the first block; a Sync makes them visible
+// there. threshold: of this block.
 template <DType kDType, int kCapacity, typename IsWanted>
-__device__ void ListNoted(const Team& block, const VectorSlice<kDType>& slice,
-                          BoundedList<kCapacity>& list, IsWanted is_wanted) {
+__device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
+                          BoundedList<kCapacity>& list, uint32_t threshold, IsWanted is_wanted) {
   using Tokens = Eight<kDType>;
-  const int noted = static_cast<int>(min(list.noted_count, BoundedList<kCapacity>::kMostNoted));
-  if (list.noted_count > BoundedList<kCapacity>::kMostNoted) list.is_spoilt = 1;
+  constexpr uint32_t kMost = BoundedList<kCapacity>::kMostNoted;
+  BoundedList<kCapacity>& first = *team.Of(0, &list);
+  if (team.thread() == 0) {
+    atomicMax(&first.threshold, threshold);
+    if (list.noted_count > kMost) first.is_spoilt = 1;
+  }
+  const int noted = static_cast<int>(min(list.noted_count, kMost));
 #pragma unroll 1
-  for (int i = block.thread(); i < noted * Tokens::kTokens; i += block.threads()) {
+  for (int i = team.thread(); i < noted * Tokens::kTokens; i += team.threads()) {
     const int id = Tokens::Id(list.noted[i / Tokens::kTokens], i % Tokens::kTokens);
     if (id >= slice.vocab()) continue;
     const float x = slice.ValueOf(id);
     if (!is_wanted(x, id)) continue;
-    if (!(x < INFINITY)) list.is_spoilt = 1;
-    const uint32_t place = atomicAdd(&list.count, 1u);
-    if (place < kCapacity) list.key[place] = KeyOfToken(x, id);
+    if (!(x < INFINITY)) first.is_spoilt = 1;
+    const uint32_t place = atomicAdd(&first.count, 1u);
+    if (place < kCapacity) first.tokens[place] = KeyOfToken(x, id);
   }
 }
 
-// Before the first Note, with a barrier behind it.
+// Before the first Note, with a Sync behind it before the first ListNoted.
 template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {
-    list.noted_count = list.count = list.gathered = 0;
-    list.is_spoilt = list.most = list.threshold = 0;
+    list.noted_count = list.count = list.threshold = list.is_spoilt = list.most = 0;
     list.least = ~0u;
   }
-}
-
-// What the first block gets of the lists of all blocks.
-struct PulledLists {
-  int size;            // of `sorted`; negative: something is missing or spoilt
-  uint32_t threshold;  // order key: every token of the team that reaches it is there
-};
-
-// Behind a Sync: the first block gets in `sorted` the tokens of all blocks that reach the largest
-// of their thresholds. The others get nothing, when their lists have been read.
-template <int kCapacity>
-__device__ PulledLists PullLists(const Team& team, BoundedList<kCapacity>& list) {
-  using List = BoundedList<kCapacity>;
-  if (team.rank() != 0) {
-    team.ArriveAtBlocks();
-    team.AwaitBlocks();
-    return {0, 0};
-  }
-  // A block a lane.
-  uint32_t count = 0, threshold = 0;
-  bool is_bad = false;
-  if (team.lane() < team.blocks()) {
-    const List& other = *team.Of(team.lane(), &list);
-    count = other.count;
-    threshold = other.threshold;
-    is_bad = other.is_spoilt != 0 || count > kCapacity;
-  }
-  is_bad = __any_sync(~0u, is_bad);
-  const uint32_t largest = __reduce_max_sync(~0u, threshold);
-  if (!is_bad) {
-    // Lists follow each other over the threads, so that all are read at once.
-    uint32_t begins[kMostBlocks];
-    uint32_t total = 0;
-#pragma unroll
-    for (int r = 0; r < kMostBlocks; ++r) {
-      begins[r] = total;
-      total += __shfl_sync(~0u, count, r);
-    }
-#pragma unroll 1
-    for (uint32_t i = static_cast<uint32_t>(team.thread()); i < total;
-         i += static_cast<uint32_t>(team.threads())) {
-      int block = 0;
-      uint32_t begin = 0;
-#pragma unroll
-      for (int r = 1; r < kMostBlocks; ++r) {
-        if (r < team.blocks() && i >= begins[r]) {
-          block = r;
-          begin = begins[r];
-        }
-      }
-      const uint64_t key = team.Of(block, list.key)[i - begin];
-      if (static_cast<uint32_t>(key >> 32) < largest) continue;
-      const uint32_t place = atomicAdd(&list.gathered, 1u);
-      if (place < kCapacity) list.sorted[place] = key;
-    }
-  }
-  team.ArriveAtBlocks();
-  team.SyncBlock();
-  const uint32_t gathered = list.gathered;
-  team.AwaitBlocks();
-  return {is_bad || gathered > kCapacity ? -1 : static_cast<int>(gathered), largest};
 }
 
 }  // namespace sluice::cuda

@@ -18,7 +18,7 @@ __device__ int32_t DrawContender(const FirstThreads& first, const FirstReadMemor
   BestToken best;
   bool is_kept = false;
   for (int i = first.thread(); i < contenders; i += first.threads()) {
-    const uint64_t token = memory.contenders.sorted[i];
+    const uint64_t token = memory.contenders.tokens[i];
     const Keeping keeping = keeping_of(token);
     if (keeping == Keeping::kDropped) continue;
     const float x = ValueOf(token);

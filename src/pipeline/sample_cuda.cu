@@ -182,11 +182,14 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   }
   team.Sync();
   const RowTotals totals = TotalsOf(team, memory.first);
-  if (has_top_p) SumBins(team, memory.first);
+  if (has_top_p) {
+    SumBins(team, memory.first);
+    team.Sync();
+  }
   if (!has_top_p && argument.WantsCuts()) {
     result.cut = CutOfAll(team, TeamRow<kDType>(team, argument.rows, row));
   }
-  const int contenders = PullLists(team, memory.first.contenders).size;
+  const int contenders = ContendersOf(memory.first);
   const WeightBins bins(unit);
   auto draw = [&](auto keeping_of) {
     if (team.thread() >= kDrawingThreads || contenders < 0) return -1;
@@ -253,6 +256,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
+  Clear(team, memory.first.list);
   StartRow<kDType>(team, argument.rows, row, loaded, memory.start);
   const SelectParams& params = memory.start.params;
   if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {

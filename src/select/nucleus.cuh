@@ -54,7 +54,7 @@ __device__ inline void Clear(const Team& team, Boundary& boundary) {
 __device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& memory,
                                      int contenders, const WeightBins& bins, Boundary& boundary) {
   for (int i = block.thread(); i < contenders; i += block.threads()) {
-    const uint64_t token = memory.contenders.sorted[i];
+    const uint64_t token = memory.contenders.tokens[i];
     if (!bins.IsAbove(ValueOf(token))) continue;
     const uint32_t place = atomicAdd(&boundary.top_count, 1u);
     if (place < kMostAboveBins) boundary.top[place] = token;
@@ -192,7 +192,7 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
   const float scale = semantics::ScalesOf(params).filter;
   Clear(team, list);
   if (team.thread() == 0) shared.last_at_lower = -1;
-  team.SyncBlock();
+  team.Sync();
   MassSum all, heavier;
   uint32_t seen = 0, seen_heavier = 0;
   FirstVectors loaded;
@@ -214,11 +214,12 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
     if (has_any) Note(list, tokens);
   });
   team.SyncBlock();
-  ListNoted(team, slice, list, [&](float x, int) { return x >= band.low && x < band.high; });
+  ListNoted(team, slice, list, 0, [&](float x, int) { return x >= band.low && x < band.high; });
   const uint64_t total = team.Sum(all.Total(seen));
   const uint64_t mass_above = team.Sum(heavier.Total(seen_heavier));
   const uint64_t count_above = team.Sum(seen_heavier);
-  const int size = PullLists(team, list).size;
+  const int size =
+      team.rank() == 0 && list.IsComplete() ? static_cast<int>(list.count) : 0;
   const uint64_t target =
       ::max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),
                                                     params.profile.top_p_boundary));
@@ -227,8 +228,8 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
       team.rank() == 0 && size > 0 && size <= team.threads() && mass_above < target;
   if (is_in_band && team.thread() < ThreadsToSort(size)) {
     const FirstThreads first = team.FirstThreads(ThreadsToSort(size));
-    SortTop(first, {list.sorted, list.key, size});
-    const uint64_t* sorted = list.key;
+    SortTop(first, {list.tokens, list.room, size});
+    const uint64_t* sorted = list.room;
     const int i = first.thread();
     const float x = i < size ? ValueOf(sorted[i]) : -INFINITY;
     const uint64_t weight = semantics::Weight(x, max, scale);

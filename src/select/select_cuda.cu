@@ -134,7 +134,8 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   team.Sync();
   const RowTotals totals = TotalsOf(team, memory.first);
   SumBins(team, memory.first);
-  const int above_bins = PullLists(team, memory.first.contenders).size;
+  team.Sync();
+  const int above_bins = ContendersOf(memory.first);
   if (team.rank() == 0) {
     const Team block = team.Block();
     const WeightBins bins(unit);
@@ -170,6 +171,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   const TeamRow<kDType> row(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
+  Clear(team, memory.first.list);
   StartRow<kDType>(team, argument.rows, index, loaded, memory.start);
   const SelectParams& params = memory.start.params;
   if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {

@@ -41,7 +41,7 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
   // its eights in fp32.
   const double doubt =
       1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16);
-  const double total = top.mass / static_cast<double>(unit) * 0x1p40;
+  const double total = top.mass * static_cast<double>(0x1p40f / unit);
   return {static_cast<uint64_t>(total * (1.0 - doubt)), static_cast<uint64_t>(total * (1.0 + doubt)),
           top.has_all};
 }
@@ -70,7 +70,7 @@ __device__ void KeepInWarp(TokenList& list, const ListedTokens& from,
     }
     count += __popc(kept);
   }
-  if (lane == 0) list.count = static_cast<uint32_t>(count);
+  if (lane == 0) list.pruned = static_cast<uint32_t>(count);
 }
 
 // Those that can be among the first `needed`, by the first warp alone, which holds them all.
@@ -84,7 +84,7 @@ __device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, in
 
 // Those that top-p can keep of the whole row, by the first warp alone: from some key on they have
 // the mass that it wants.
-inline constexpr int kNucleusKeys = 16;  // a lane
+inline constexpr int kNucleusKeys = 20;  // a lane: a list has seldom more than 500 tokens
 __device__ inline void PruneByMassInWarp(const Team& team, TokenList& list,
                                          const ListedTokens& from, const ListedTop& top,
                                          const SelectParams& params, int vocab) {
@@ -102,11 +102,12 @@ __device__ inline void PruneByMassInWarp(const Team& team, TokenList& list,
   }
   const WholeMass whole = WholeMassOf(team, top, max, vocab);
   const uint64_t target = semantics::TargetMass(params.top_p, whole.most) >> kCoarse;
-  const uint32_t least = BisectKeys(1u, warp.most, [&](uint32_t key, int) {
+  // All tokens reach the threshold of the list.
+  const uint32_t least = BisectKeys(list.threshold, warp.most, [&](uint32_t key, int) {
     uint32_t mass = 0;
 #pragma unroll
     for (int i = 0; i < kNucleusKeys; ++i) mass += keys[i] >= key ? weights[i] : 0;
-    return Probed{__reduce_add_sync(~0u, mass) > target, warp.CountFrom(key) <= kWarpSize};
+    return Probed{__reduce_add_sync(~0u, mass) > target, warp.CountFrom(key) <= 2 * kWarpSize};
   });
   KeepInWarp(list, from, keys, least);
 }
@@ -124,7 +125,7 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
   if (block.thread() == 0) {
     list.least = ~0u;
-    list.most = list.count = 0;
+    list.most = list.pruned = 0;
   }
   block.SyncBlock();
   const uint32_t least =
@@ -132,7 +133,7 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
     if (keys[i] < least) continue;
-    from.room[atomicAdd(&list.count, 1u)] = mine[i];
+    from.room[atomicAdd(&list.pruned, 1u)] = mine[i];
   }
 }
 
@@ -142,7 +143,7 @@ __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const
                                         const TopPlan& plan, const SelectParams& params,
                                         int vocab) {
   const Team block = team.Block();
-  const ListedTokens from{list.sorted, list.key, top.size};
+  const ListedTokens from{list.tokens, list.room, top.size};
   const bool is_first_warp = block.thread() < kWarpSize;
   if (from.size <= kMostRanked) return from;
   if (plan.is_whole) {
@@ -161,7 +162,7 @@ __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const
     return from;
   }
   block.SyncBlock();
-  return from.Moved(static_cast<int>(list.count));
+  return from.Moved(static_cast<int>(list.pruned));
 }
 
 // How many threads have a token each in a list of that many: a power of two, because every barrier

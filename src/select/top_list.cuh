@@ -18,8 +18,8 @@ namespace sluice::cuda {
 // asks for 2100 tokens of it, give or take 180.
 inline constexpr int kMostTopK = kListCapacity / 2;
 
-// Where top-p or min-p decides: a nucleus is seldom larger, and more take longer to sort.
-inline constexpr int kListedNucleus = 288;
+// Where top-p or min-p decides: a nucleus is seldom larger, and more take longer.
+inline constexpr int kListedNucleus = 224;
 
 struct TopPlan {
   int needed;     // tokens in the list; 0: a list does not decide the parameters
@@ -131,16 +131,11 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
   };
   const int rank =
       plan.is_whole
-          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 16), kGroups / 2)
+          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 14), kGroups / 2)
           : rank_of(static_cast<float>(needed) * share);
-  if (rank <= kGroups / 2) {
-    if (team.thread() < kWarpSize) {
-      const OfGroups<uint32_t> largest(team, start.largest);
-      const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 16 + 1);
-      if (team.lane() == 0) list.threshold = key;
-    }
-    team.SyncBlock();
-    return semantics::ValueOfKey(list.threshold);
+  if (rank <= kGroups / 2) {  // by every warp for itself
+    const OfGroups<uint32_t> largest(team, start.largest);
+    return semantics::ValueOfKey(KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2));
   }
   uint32_t keys[kVectorsAtOnce];
 #pragma unroll
@@ -152,10 +147,22 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
   return semantics::ValueOfKey(KeyOfRank(team, list, keys, of_block, of_block + of_block / 8));
 }
 
+// How many listed tokens reach the threshold of all blocks. By the first block.
+__device__ inline int CountFrom(const Team& team, const TokenList& list, int size) {
+  int count = 0;
+#pragma unroll 1
+  for (int first = 0; first < size; first += team.threads()) {
+    const int i = first + team.thread();
+    count += team.CountOfBlock(
+        i < size && static_cast<uint32_t>(list.tokens[i] >> 32) >= list.threshold);
+  }
+  return count;
+}
+
 // What the first block knows of a row behind ListTop.
 struct ListedTop {
-  int size;      // of the list, in `sorted`, in no order yet; negative: it does not hold what is
-                 // needed, or a logit is NaN or +inf; 0: a row without support
+  int size;      // of the list, in no order yet; negative: it does not hold what is needed, or a
+                 // logit is NaN or +inf; 0: a row without support
   bool has_all;  // of the support
   double mass;   // if the rules look at the whole row: of all of it, in the unit of the weights
   WeightUnit unit;
@@ -174,7 +181,7 @@ __device__ void NoteTop(const VectorSlice<kDType>& slice, MoreVectors& loaded, f
   });
 }
 
-// Only the first block gets the answer; the others return when it has read their lists.
+// Only the first block gets the answer. The list was cleared before the last Sync.
 template <DType kDType>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
                              const FirstVectors& first, const RowStart& start,
@@ -182,8 +189,6 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
   MoreVectors loaded;
   slice.LoadMore(first, loaded);  // on the way while the threshold is guessed
   TokenList& list = memory.list;
-  Clear(team, list);
-  team.SyncBlock();
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const float threshold =
       fmaxf(GuessThreshold(team, slice, first, start, list, plan), semantics::kLowestValue);
@@ -199,15 +204,19 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
     NoteTop<false>(slice, loaded, threshold, top.unit, list, mass);
   }
   team.SyncBlock();
-  ListNoted(team, slice, list, [&](float x, int) { return !(x < threshold); });
-  if (team.thread() == 0) list.threshold = semantics::OrderKey(threshold);
+  ListNoted(team, slice, list, semantics::OrderKey(threshold),
+            [&](float x, int) { return !(x < threshold); });
   team.Sync();
-
-  if (plan.is_whole && team.rank() == 0) top.mass = MassOfWarps(team, memory);
-  const PulledLists pulled = PullLists(team, list);
-  top.has_all = pulled.threshold == semantics::OrderKey(semantics::kLowestValue);
-  const bool is_enough = plan.is_whole || top.has_all || pulled.size >= plan.needed;
-  top.size = is_enough ? pulled.size : -1;
+  top.size = -1;
+  if (team.rank() != 0 || !list.IsComplete()) return top;
+  const int size = static_cast<int>(list.count);
+  top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
+  if (plan.is_whole) {
+    top.mass = MassOfWarps(team, memory);
+  } else if (!top.has_all && CountFrom(team, list, size) < plan.needed) {
+    return top;
+  }
+  top.size = size;
   return top;
 }
 
