@@ -22,6 +22,7 @@ struct ModelScratch {
   };
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
+  std::vector<int32_t> longest;  // the longest token that begins at each byte
   std::string text;
 };
 

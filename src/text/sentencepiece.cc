@@ -119,7 +119,7 @@ std::unique_ptr<const Model> BpeOf(const ModelFile& file, const Vocabulary& voca
 std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
                                                        const TokenizerOptions& options) {
   const ModelFile file = ReadModel(model);
-  Vocabulary vocabulary;
+  Vocabulary vocabulary(file.pieces.size());
   EncoderParts parts;
   bool has_bytes = false;
   for (size_t i = 0; i < file.pieces.size(); ++i) {

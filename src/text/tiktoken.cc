@@ -1,4 +1,5 @@
 // *.tiktoken: lines of a token in base64 and its rank, which is its id.
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
@@ -68,7 +69,8 @@ void ReadLine(std::string_view line, size_t number, std::string& bytes, Vocabula
 
 std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
                                                   const TiktokenOptions& options) {
-  Vocabulary vocabulary;
+  const auto lines = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), '\n')) + 1;
+  Vocabulary vocabulary(lines + options.special_tokens.size());
   std::string bytes;
   for (size_t number = 1; !ranks.empty(); ++number) {
     const size_t size = ranks.find('\n');

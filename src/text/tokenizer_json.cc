@@ -26,7 +26,7 @@ std::string_view TypeOf(const JsonValue& model) {
   return model["vocab"].IsArray() ? "Unigram" : "WordPiece";
 }
 
-ModelTokens ReadTokens(const JsonValue& vocab, Vocabulary& vocabulary) {
+ModelTokens ReadTokens(const JsonValue& vocab) {
   ModelTokens tokens;
   if (vocab.IsArray()) {  // pairs of a token and its score, in the order of ids
     vocab.ForEachElement([&](const JsonValue& pair) {
@@ -46,10 +46,7 @@ ModelTokens ReadTokens(const JsonValue& vocab, Vocabulary& vocabulary) {
     });
   }
   tokens.ids = TokenMap(tokens.list.size());
-  for (const auto& [token, id] : tokens.list) {
-    vocabulary.Add("model.vocab", id, token, 0);
-    tokens.ids.Add(token, id);
-  }
+  for (const auto& [token, id] : tokens.list) tokens.ids.Add(token, id);
   return tokens;
 }
 
@@ -164,13 +161,7 @@ std::unique_ptr<const Model> ReadWordPiece(const JsonValue& json, const ModelTok
   options.unknown_id = IdOf(json["unk_token"], tokens.ids);
   options.max_characters = json["max_input_chars_per_word"].Integer(100);
   options.prefix = json["continuing_subword_prefix"].String("##");
-  size_t longest = 0;
-  TokenMap ids(tokens.list.size());
-  for (const auto& [token, id] : tokens.list) {
-    longest = std::max(longest, token.size());
-    ids.Add(token, id);
-  }
-  return std::make_unique<WordPiece>(std::move(options), std::move(ids), longest);
+  return std::make_unique<WordPiece>(std::move(options), tokens.list);
 }
 
 EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32_t size,
@@ -214,8 +205,13 @@ std::shared_ptr<const TokenizerImpl> LoadJson(std::string_view json,
   }
   const JsonValue file(root, "");
   if (!file.IsObject()) ThrowInvalid("tokenizer.json", "no object", "one JSON object in UTF-8");
-  Vocabulary vocabulary;
-  const ModelTokens tokens = ReadTokens(file["model"]["vocab"], vocabulary);
+  const ModelTokens tokens = ReadTokens(file["model"]["vocab"]);
+  size_t count = tokens.list.size();
+  if (const JsonValue added = file["added_tokens"]; !added.IsNull()) {
+    added.ForEachElement([&](const JsonValue&) { ++count; });
+  }
+  Vocabulary vocabulary(count);
+  for (const auto& [token, id] : tokens.list) vocabulary.Add("model.vocab", id, token, 0);
   std::vector<AddedToken> added_tokens = ReadAddedTokens(file["added_tokens"], vocabulary);
   DecoderSteps decoder;
   switch (options.decoder) {
