@@ -4,14 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "text/regex_patterns.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
 namespace {
 
 constexpr int kDeepest = 16;  // of sequences in sequences
-constexpr std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 // use(type, json) for the object, or for each of those that its list `key` has when it is a
 // Sequence.
@@ -24,8 +23,9 @@ void ForEachStep(const JsonValue& json, std::string_view key, const Use& use, in
   json[key].ForEachElement([&](const JsonValue& step) { ForEachStep(step, key, use, depth + 1); });
 }
 
-std::shared_ptr<const Regex> MakeRegex(const JsonValue& json, std::string_view pattern) {
-  return std::make_shared<const Regex>(json.path(), pattern);
+std::shared_ptr<const Regex> MakeRegex(const JsonValue& json, std::string_view pattern,
+                                       RegexDialect dialect = RegexDialect::kOniguruma) {
+  return std::make_shared<const Regex>(json.path(), pattern, dialect);
 }
 
 // {"String": text} or {"Regex": pattern}.
@@ -203,7 +203,7 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
            .behavior = behavior.IsNull() ? SplitBehavior::kIsolated : ReadBehavior(behavior)});
     } else if (type == "Whitespace") {
       steps.push_back({.kind = Kind::kRegex,
-                       .regex = MakeRegex(step, R"(\w+|[^\w\s]+)"),
+                       .regex = MakeRegex(step, R"(\w+|[^\w\s]+)", RegexDialect::kRust),
                        .behavior = SplitBehavior::kRemoved,
                        .is_inverted = true});
     } else if (type == "WhitespaceSplit") {

@@ -21,6 +21,7 @@ struct NormalizerStep {
     kStrip,
     kStripAccents,
     kReplace,
+    kSingleSpaces,  // none at the ends, one where there are many
     kPrepend,
     kBert,
     kByteLevel,
@@ -37,7 +38,12 @@ struct NormalizerStep {
   bool lowercase = false;
 };
 
-// Throws Error when a step makes a text of more than `most` bytes.
-void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t most = SIZE_MAX);
+// By so many bytes a text may grow in normalisation, all its parts together and what shrinks again
+// included. Compatibility forms make 11 times as many bytes at the most, ByteLevel doubles them.
+constexpr size_t GrowthOf(size_t text) { return (size_t{64} << 10) + 32 * text; }
+
+// growth: by how much steps may make the text grow; what they take is taken off. Throws Error when
+// they want more.
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t& growth);
 
 }  // namespace sluice::text

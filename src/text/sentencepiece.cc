@@ -79,15 +79,7 @@ ModelFile ReadModel(std::string_view model) {
 std::vector<NormalizerStep> NormalizerOf(const ModelFile& file) {
   using Kind = NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
-  const auto replace = [&](std::string_view pattern, std::string_view content) {
-    steps.push_back({.kind = Kind::kReplace,
-                     .content = std::string(content),
-                     .regex = std::make_shared<const Regex>(kFile, pattern)});
-  };
-  if (file.remove_extra_whitespaces) {
-    replace("\\A +| +\\z", "");
-    replace(" {2,}", " ");
-  }
+  if (file.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSingleSpaces});
   if (file.add_dummy_prefix) steps.push_back({.kind = Kind::kPrepend, .content = " "});
   if (file.escape_whitespaces) {
     steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});

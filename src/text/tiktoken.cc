@@ -98,7 +98,7 @@ std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
     const std::vector<BpeMerge> merges = MergesOf(tokens, ids, false);
     parts.pre_tokenizer.push_back(
         {.kind = PreTokenizerStep::Kind::kRegex,
-         .regex = std::make_shared<const Regex>("pattern", options.pattern)});
+         .regex = std::make_shared<const Regex>("pattern", options.pattern, RegexDialect::kRust)});
     parts.model =
         std::make_unique<const Bpe>(BpeOptions{.is_byte_level = true, .ignores_merges = true},
                                     std::move(ids), merges, vocabulary.size());

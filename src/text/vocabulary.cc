@@ -26,9 +26,9 @@ std::string Shown(std::string_view bytes) {
 }  // namespace
 
 Vocabulary::Vocabulary(size_t tokens)
-    : largest_id_(std::min<int64_t>(kMaxTokens, int64_t{kSparseIds} +
-                                                    int64_t{kIdsPerToken} *
-                                                        static_cast<int64_t>(tokens)) -
+    : largest_id_(std::min<int64_t>(
+                      kMaxTokens,
+                      int64_t{kSparseIds} + int64_t{kIdsPerToken} * static_cast<int64_t>(tokens)) -
                   1) {}
 
 TokenEntry Vocabulary::Store(std::string_view bytes, uint8_t flags) {

@@ -12,7 +12,8 @@ WordPiece::WordPiece(WordPieceOptions options,
     : options_(std::move(options)) {
   std::vector<LongestMatcher::Pattern> beginning;
   std::vector<LongestMatcher::Pattern> continuing;
-  const auto add = [&](std::vector<LongestMatcher::Pattern>& to, std::string_view text, int32_t id) {
+  const auto add = [&](std::vector<LongestMatcher::Pattern>& to, std::string_view text,
+                       int32_t id) {
     to.push_back({text, static_cast<int32_t>(tokens_.size())});
     tokens_.push_back({id, static_cast<uint32_t>(text.size())});
   };

@@ -18,7 +18,8 @@ struct WordPieceOptions {
 
 class WordPiece : public Model {
  public:
-  // tokens: as they are spelled, and their ids; of those that are spelled the same the first counts.
+  // tokens: as they are spelled, and their ids; of those that are spelled the same the first
+  // counts.
   WordPiece(WordPieceOptions options,
             const std::vector<std::pair<std::string_view, int32_t>>& tokens);
 

@@ -63,10 +63,73 @@ TEST(AddedTokens, TakeARunOfSpacesInLinearTime) {
         std::string(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"added_tokens":[)"
                     R"({"id":1,"content":" ","normalized":false,)") +
         flags + "}]}");
-    EXPECT_TRUE(EndsWithin(10.0, [&] {
-      EXPECT_EQ(tokenizer.Encode(std::string(1'000'000, ' ')).size(), count);
-    }));
+    EXPECT_TRUE(EndsWithin(
+        10.0, [&] { EXPECT_EQ(tokenizer.Encode(std::string(1'000'000, ' ')).size(), count); }));
   }
+}
+
+std::string EncodeError(const std::string& json, std::string_view text) {
+  try {
+    Tokenizer::FromJson(json).Encode(text);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Of twelve steps each makes ten letters of one; or one step puts 60 KB in front of every part of
+// the text, of which an added token makes a million.
+TEST(Normalizer, LetsATextGrowOnlySoMuch) {
+  constexpr std::string_view kLimit = "at most 64 KiB and 32 bytes for each byte of the text";
+  std::string steps;
+  for (int i = 0; i < 12; ++i) {
+    steps.append(i > 0 ? "," : "")
+        .append(R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})");
+  }
+  const std::string start = R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)";
+  EXPECT_TRUE(EndsWithin(10.0, [&] {
+    const std::string json =
+        start + R"("normalizer":{"type":"Sequence","normalizers":[)" + steps + "]}}";
+    EXPECT_NE(EncodeError(json, std::string(100'000, 'a')).find(kLimit), std::string::npos);
+  }));
+  EXPECT_TRUE(EndsWithin(10.0, [&] {
+    const std::string json =
+        start + R"("added_tokens":[{"id":1,"content":"b","normalized":false}],)" +
+        R"("normalizer":{"type":"Prepend","prepend":")" + std::string(60'000, 'a') + "\"}}";
+    std::string text;
+    for (int i = 0; i < 1'000'000; ++i) text.append("ab");
+    EXPECT_NE(EncodeError(json, text).find(kLimit), std::string::npos);
+  }));
+  // What grows most among what people use.
+  std::string ligatures;
+  for (int i = 0; i < 10'000; ++i) ligatures.append("\uFDFA");
+  EXPECT_EQ(EncodeError(start + R"("normalizer":{"type":"Sequence","normalizers":)"
+                                R"([{"type":"NFKC"},{"type":"ByteLevel"}]}})",
+                        ligatures),
+            "");
+}
+
+TEST(WordPiece, TakesNoLongerForOverlappingTokens) {
+  const std::string most(10'000, 'a');
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(
+      {{"[UNK]"}, {"a"}, {"##a"}, {"##" + most + "b"}, {most + "b"}, {"##" + most}}, kWordPieceJson,
+      R"("type":"WordPiece","unk_token":"[UNK]","max_input_chars_per_word":10000000)"));
+  EXPECT_TRUE(EndsWithin(10.0, [&] {
+    const std::vector<int32_t> ids = tokenizer.Encode(std::string(1'000'000, 'a'));
+    EXPECT_EQ(ids.size(), 1u + 99 + 9'999);
+    EXPECT_EQ(ids[1], 5);
+    EXPECT_EQ(ids.back(), 2);
+  }));
+}
+
+// An id is a place in tables: one token with a large one must not take hundreds of megabytes.
+TEST(Vocabulary, IdsAreOnlySoSparse) {
+  const auto error_of = [](int64_t id) {
+    return EncodeError(
+        R"({"model":{"type":"BPE","vocab":{"a":)" + std::to_string(id) + R"(},"merges":[]}})", "a");
+  };
+  EXPECT_EQ(error_of(131'072), "");
+  EXPECT_EQ(error_of(4'194'303), "model.vocab.id = 4194303 is not allowed: [0, 131087]");
 }
 
 }  // namespace

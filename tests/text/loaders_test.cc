@@ -103,13 +103,13 @@ TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
     EXPECT_EQ(
         DecoderError(R"({"type":"Sequence","decoders":[)" + steps(pattern) + "]}", {{"a"}}),
         "decoder = a token that grows to more than 65535 bytes is not allowed: at most 65535");
-    EXPECT_EQ(
-        JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
-                  R"("decoder":{"type":"ByteLevel"},)"
-                  R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
-                  R"("normalizer":{"type":"Sequence","normalizers":[)" +
-                  steps(pattern) + "]}}"),
-        "normalizer = a text that grows to more than 65535 bytes is not allowed: at most 65535");
+    EXPECT_NE(JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                        R"("decoder":{"type":"ByteLevel"},)"
+                        R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
+                        R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                        steps(pattern) + "]}}")
+                  .find("at most 64 KiB and 32 bytes for each byte of the text"),
+              std::string::npos);
   }
 }
 
