@@ -1,5 +1,9 @@
 #include "text/jinja/strings.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "text/jinja/find.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -38,12 +42,15 @@ std::string_view Trimmed(std::string_view text, bool left, bool right) {
   return TrimmedIf(text, left, right, [](CodePoint c) { return IsPythonSpace(c.value); });
 }
 
-std::string_view TrimmedOf(std::string_view text, std::string_view characters, bool left,
+std::string_view TrimmedOf(Run& run, std::string_view text, std::string_view characters, bool left,
                            bool right) {
+  run.Charge(text.size());
+  run.Charge(8 * characters.size());
+  std::vector<uint32_t> set;
+  ForEachCharacter(characters, [&](uint32_t c, std::string_view) { set.push_back(c); });
+  std::sort(set.begin(), set.end());
   return TrimmedIf(text, left, right, [&](CodePoint c) {
-    std::string one;
-    AppendUtf8(c.value, one);
-    return characters.find(one) != std::string_view::npos;
+    return std::binary_search(set.begin(), set.end(), c.value);
   });
 }
 
@@ -96,8 +103,8 @@ std::string Replaced(Run& run, std::string_view text, std::string_view from, std
     put();
     return made;
   }
-  for (size_t at = text.find(from); at != std::string_view::npos && most != 0;
-       at = text.find(from), --most) {
+  const Finder finder(run, from);
+  for (size_t at = 0; most != 0 && (at = finder.In(text)) != std::string_view::npos; --most) {
     made.append(text.substr(0, at)).append(to);
     run.Charge(to.size());
     text.remove_prefix(at + from.size());
