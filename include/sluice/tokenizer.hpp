@@ -29,18 +29,21 @@ enum class TokenDecoder : uint8_t {
 std::string_view Name(TokenDecoder decoder);  // "auto", "bytelevel", "spm"
 TokenDecoder TokenDecoderByName(std::string_view name);
 
-struct TokenizerOptions {
-  TokenDecoder decoder = TokenDecoder::kAuto;
-};
-
 // A *.tiktoken file holds nothing but ranks; the rest is the model's configuration.
 struct SpecialToken {
   std::string_view text;
   int32_t id;
 };
 struct TiktokenOptions {
-  std::string_view pattern = {};  // how text is cut into words; empty: it can only be decoded
+  // How text is cut into words, in the dialect of Rust's fancy-regex, which tiktoken uses; empty:
+  // it can only be decoded.
+  std::string_view pattern = {};
   std::span<const SpecialToken> special_tokens = {};
+};
+
+struct TokenizerOptions {
+  TokenDecoder decoder = TokenDecoder::kAuto;  // of files that name one
+  TiktokenOptions tiktoken = {};               // of *.tiktoken files
 };
 
 struct EncodeOptions {

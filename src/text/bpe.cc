@@ -13,16 +13,6 @@ constexpr uint32_t kEnd = UINT32_MAX;
 // Up to here, looking at all pairs for each merge is quicker than a heap.
 constexpr size_t kShort = 48;
 
-std::string ByteName(int byte) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  return {'<',
-          '0',
-          'x',
-          kDigits[static_cast<size_t>(byte) >> 4],
-          kDigits[static_cast<size_t>(byte) & 15],
-          '>'};
-}
-
 }  // namespace
 
 Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merges, int32_t size)
@@ -36,12 +26,11 @@ Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merge
     if (merge.rank >= merged_.size()) merged_.resize(merge.rank + 1, -1);
     merged_[merge.rank] = merge.merged;
   }
-  for (int byte = 0; byte < 256; ++byte) {
+  byte_ids_ = ByteIds(tokens_);
+  for (size_t byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    const size_t index = static_cast<size_t>(byte);
-    byte_ids_[index] = tokens_.Find(options_.is_byte_level ? std::string_view(&c, 1)
-                                                           : std::string_view(ByteName(byte)));
-    if (byte < 128) ascii_ids_[index] = tokens_.Find({&c, 1});
+    if (options_.is_byte_level) byte_ids_[byte] = tokens_.Find({&c, 1});
+    if (byte < 128) ascii_ids_[byte] = tokens_.Find({&c, 1});
   }
 }
 

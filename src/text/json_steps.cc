@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "text/base64.h"
 #include "text/regex_patterns.h"
 #include "text/utf8.h"
 
@@ -144,6 +145,13 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
                              .content = std::string(step["content"].String())};
       ReadPattern(step["pattern"], &replace);
       steps.push_back(std::move(replace));
+    } else if (type == "Precompiled") {
+      const JsonValue map = step["precompiled_charsmap"];
+      std::string blob;
+      if (!FromBase64(map.String(), blob)) map.Refuse("base64");
+      steps.push_back({.kind = Kind::kCharsmap,
+                       .charsmap = std::make_shared<const Charsmap>(map.path(), blob),
+                       .by_clusters = true});
     } else if (type == "BertNormalizer") {
       const bool lowercase = step["lowercase"].Bool(true);
       steps.push_back({.kind = Kind::kBert,
@@ -154,7 +162,7 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
     } else {
       step["type"].Refuse(
           "NFC, NFD, NFKC, NFKD, Lowercase, ByteLevel, StripAccents, Strip, Prepend, Replace, "
-          "BertNormalizer or Sequence");
+          "Precompiled, BertNormalizer or Sequence");
     }
   });
   return steps;

@@ -115,6 +115,17 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
       case Kind::kSingleSpaces:
         SingleSpaces(text);
         break;
+      case Kind::kCharsmap: {
+        std::string out;
+        out.reserve(text.size());
+        if (step.by_clusters) {
+          step.charsmap->AppendByClusters(text, most, out);
+        } else {
+          step.charsmap->AppendLongest(text, most, out);
+        }
+        text = std::move(out);
+        break;
+      }
       case Kind::kPrepend:
         if (!text.empty() && step.content.size() <= growth) {
           text.insert(0, step.content);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "text/charsmap.h"
 #include "text/regex.h"
 
 namespace sluice::text {
@@ -22,6 +23,7 @@ struct NormalizerStep {
     kStripAccents,
     kReplace,
     kSingleSpaces,  // none at the ends, one where there are many
+    kCharsmap,
     kPrepend,
     kBert,
     kByteLevel,
@@ -30,6 +32,8 @@ struct NormalizerStep {
   std::string pattern = {};
   std::string content = {};
   std::shared_ptr<const Regex> regex = {};  // instead of pattern
+  std::shared_ptr<const Charsmap> charsmap = {};
+  bool by_clusters = false;  // kCharsmap: as Hugging Face has it
   bool strip_left = false;
   bool strip_right = false;
   bool clean_text = false;

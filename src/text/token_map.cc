@@ -9,4 +9,14 @@ const HashSecrets& ProcessSecrets() {
   return kSecrets;
 }
 
+std::array<int32_t, 256> ByteIds(const TokenMap& tokens) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::array<int32_t, 256> ids;
+  for (size_t byte = 0; byte < ids.size(); ++byte) {
+    const char name[] = {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
+    ids[byte] = tokens.Find({name, sizeof name});
+  }
+  return ids;
+}
+
 }  // namespace sluice::text

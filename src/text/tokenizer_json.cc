@@ -1,5 +1,6 @@
 // tokenizer.json of Hugging Face tokenizers.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "text/byte_alphabet.h"
 #include "text/json_steps.h"
 #include "text/loaders.h"
+#include "text/unigram.h"
 #include "text/word_piece.h"
 
 namespace sluice::text {
@@ -164,6 +166,32 @@ std::unique_ptr<const Model> ReadWordPiece(const JsonValue& json, const ModelTok
   return std::make_unique<WordPiece>(std::move(options), tokens.list);
 }
 
+std::unique_ptr<const Model> ReadUnigram(const JsonValue& json, const ModelTokens& tokens) {
+  std::vector<UnigramToken> made;
+  double least = std::numeric_limits<double>::infinity();
+  size_t i = 0;
+  json["vocab"].ForEachElement([&](const JsonValue& pair) {
+    size_t place = 0;
+    double score = 0.0;
+    pair.ForEachElement([&](const JsonValue& part) {
+      if (place++ == 1) score = part.Get<double>("a number");
+    });
+    if (place != 2) pair.Refuse("a token and its score");
+    least = std::min(least, score);
+    made.push_back({tokens.list[i].first, tokens.list[i].second, score});
+    ++i;
+  });
+  UnigramOptions options{.has_byte_fallback = json["byte_fallback"].Bool(false)};
+  constexpr double kPenalty = 10.0;  // as SentencePiece has it
+  options.unknown_score = least - kPenalty;
+  const int64_t unknown = json["unk_id"].Integer(-1);
+  if (unknown >= static_cast<int64_t>(made.size()) || unknown < -1) {
+    json["unk_id"].Refuse("the place of a token in the vocabulary");
+  }
+  options.unknown_id = static_cast<int32_t>(unknown);
+  return std::make_unique<Unigram>(options, made, ByteIds(tokens.ids));
+}
+
 EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32_t size,
                          std::vector<AddedToken> added_tokens) {
   EncoderParts parts;
@@ -176,8 +204,11 @@ EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32
       parts.model = ReadBpe(model, tokens, pre_tokenizer.is_byte_level, size);
     } else if (type == "WordPiece") {
       parts.model = ReadWordPiece(model, tokens);
+    } else if (type == "Unigram") {
+      parts.model = ReadUnigram(model, tokens);
     } else {
-      ThrowInvalid("model.type", ToText(type), "\"BPE\" or \"WordPiece\", to encode with");
+      ThrowInvalid("model.type", ToText(type),
+                   "\"BPE\", \"Unigram\" or \"WordPiece\", to encode with");
     }
     parts.pre_tokenizer = std::move(pre_tokenizer.steps);
     Surroundings around = ReadPostProcessor(json["post_processor"]);

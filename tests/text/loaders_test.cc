@@ -66,6 +66,15 @@ TEST(TokenizerJson, RefusesWhatNoTokenByTokenDecodingCanDo) {
   EXPECT_NE(
       DecoderError(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"WordPiece"}]})"), "");
   EXPECT_NE(DecoderError(R"({"type":"BPEDecoder","suffix":"_"})", {{"a_b"}}), "");
+  const std::string bytes = R"({"type":"ByteFallback"})";
+  for (const std::string other :
+       {R"({"type":"WordPiece"})", R"({"type":"Metaspace","replacement":"▁"})",
+        R"({"type":"BPEDecoder"})"}) {
+    for (const std::string& steps : {bytes + "," + other, other + "," + bytes}) {
+      const std::string error = DecoderError(R"({"type":"Sequence","decoders":[)" + steps + "]}");
+      EXPECT_NE(error.find("behind"), std::string::npos) << steps << " " << error;
+    }
+  }
   EXPECT_NE(DecoderError(R"({"type":"Strip","content":"ab","start":1,"stop":0})"), "");
   EXPECT_NE(DecoderError(R"({"type":"Replace","pattern":{"Regex":"("},"content":""})"), "");
   std::string deep;
@@ -136,8 +145,10 @@ TEST(TokenizerJson, RefusesToEncodeWithWhatItDoesNotKnow) {
   };
   const std::string bpe = R"("type":"BPE","merges":["a b"])";
   EXPECT_EQ(error_of(bpe, ""), "");
-  EXPECT_EQ(error_of(R"("type":"Unigram")", ""),
-            "model.type = \"Unigram\" is not allowed: \"BPE\" or \"WordPiece\", to encode with");
+  EXPECT_EQ(error_of(R"("type":"WordLevel")", ""),
+            "model.type = \"WordLevel\" is not allowed: \"BPE\", \"Unigram\" or \"WordPiece\", to "
+            "encode with");
+  EXPECT_NE(error_of(R"("type":"Unigram")", ""), "");  // its vocabulary is a list
   EXPECT_NE(error_of(bpe, R"(,"normalizer":{"type":"Precompiled"})"), "");
   EXPECT_NE(error_of(bpe, R"(,"pre_tokenizer":{"type":"UnicodeScripts"})"), "");
   EXPECT_NE(error_of(R"("type":"BPE","merges":["a c"])", ""), "");
@@ -173,6 +184,17 @@ TEST(Tiktoken, RanksAreIds) {
   EXPECT_EQ(tokenizer.Encode("ab<|end|>", {.parse_special_tokens = true}),
             (std::vector<int32_t>{2, 5}));
   EXPECT_NE(ErrorOf([&] { Tokenizer::FromTiktoken(file).Encode("a"); }), "");
+}
+
+TEST(Tiktoken, SpecialTokensAreText) {
+  for (const std::string_view text :
+       {std::string_view(), std::string_view("\xFF"), std::string_view("\xE4\xBD")}) {
+    const SpecialToken special[] = {{text, 5}};
+    EXPECT_NE(ErrorOf([&] {
+                Tokenizer::FromTiktoken("YQ== 0\n", {.special_tokens = special});
+              }).find("special_tokens.text"),
+              std::string::npos);
+  }
 }
 
 TEST(Tiktoken, RefusesMalformedLines) {
