@@ -220,7 +220,7 @@ takes them.
           nb::arg("model"), nb::kw_only(), nb::arg("decoder") = "auto",
           R"(The tokenizer of the bytes of a tokenizer.model.
 
-    >>> len(sluice.Tokenizer.from_sentencepiece(b"\\n\\x03\\n\\x01a"))
+    >>> len(sluice.Tokenizer.from_sentencepiece(b"\n\x03\n\x01a"))
     1)")
       .def_static(
           "from_tiktoken",
@@ -236,7 +236,7 @@ takes them.
 ``pattern`` cuts text into words, and is that of the model (without it ids can be decoded only);
 ``special_tokens`` is a dict of texts and ids.
 
-    >>> tokenizer = sluice.Tokenizer.from_tiktoken(b"YQ== 0\\nYg== 1\\nYWI= 2\\n", pattern=r"\\w+|\\W+",
+    >>> tokenizer = sluice.Tokenizer.from_tiktoken(b"YQ== 0\nYg== 1\nYWI= 2\n", pattern=r"\w+|\W+",
     ...     special_tokens={"<end>": 3})
     >>> tokenizer.encode("abba<end>", parse_special_tokens=True)
     [2, 1, 0, 3])")
