@@ -1,5 +1,6 @@
 #include "text/json_steps.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,20 @@ namespace sluice::text {
 namespace {
 
 constexpr int kDeepest = 16;  // of sequences in sequences
+
+// A file's steps are gone through for every text, those of a decoder for every token: their number
+// must not be what makes that slow. Files have up to thirty.
+constexpr size_t kMostNormalizers = 128;
+constexpr size_t kMostPreTokenizers = 32;
+constexpr size_t kMostDecoders = 16;
+constexpr size_t kMostSurroundings = 1024;  // ids around a text
+
+void CheckCount(const JsonValue& json, size_t count, size_t most, std::string_view what) {
+  if (count > most) {
+    ThrowInvalid(json.path(), std::to_string(count) + std::string(what),
+                 "at most " + std::to_string(most));
+  }
+}
 
 // use(type, json) for the object, or for each of those that its list `key` has when it is a
 // Sequence.
@@ -34,6 +49,8 @@ template <typename Step>
 void ReadPattern(const JsonValue& json, Step* step) {
   if (!json["String"].IsNull()) {
     step->pattern = json["String"].String();
+    // Nothing is between all characters.
+    if (step->pattern.empty()) step->regex = MakeRegex(json, "");
   } else {
     step->regex = MakeRegex(json, json["Regex"].String());
   }
@@ -112,6 +129,7 @@ DecoderSteps ReadDecoder(const JsonValue& json) {
           "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, BPEDecoder or "
           "Sequence");
     }
+    CheckCount(json, steps.size(), kMostDecoders, " steps");
   });
   return steps;
 }
@@ -164,6 +182,7 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
           "NFC, NFD, NFKC, NFKD, Lowercase, ByteLevel, StripAccents, Strip, Prepend, Replace, "
           "Precompiled, BertNormalizer or Sequence");
     }
+    CheckCount(json, steps.size(), kMostNormalizers, " steps");
   });
   return steps;
 }
@@ -191,7 +210,6 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
                            .is_inverted = step["invert"].Bool(false)};
       ReadPattern(step["pattern"], &cut);
       if (cut.regex != nullptr) cut.kind = Kind::kRegex;
-      if (cut.regex == nullptr && cut.pattern.empty()) step["pattern"].Refuse("a pattern");
       steps.push_back(std::move(cut));
     } else if (type == "Metaspace") {
       steps.push_back({.kind = Kind::kMetaspace,
@@ -228,6 +246,7 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
           "ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, "
           "BertPreTokenizer, CharDelimiterSplit or Sequence");
     }
+    CheckCount(json, steps.size(), kMostPreTokenizers, " steps");
   });
   return made;
 }
@@ -239,6 +258,12 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
     Surroundings around;
     if (type == "TemplateProcessing") {
       bool is_behind = false;
+      std::vector<std::pair<std::string_view, JsonValue>> special;
+      step["special_tokens"].ForEachMember([&](std::string_view name, const JsonValue& token) {
+        special.emplace_back(name, token);
+      });
+      std::stable_sort(special.begin(), special.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
       step["single"].ForEachElement([&](const JsonValue& part) {
         if (!part["Sequence"].IsNull()) {
           if (is_behind || part["Sequence"]["id"].String() != "A") part.Refuse("one sequence, A");
@@ -246,8 +271,15 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
           return;
         }
         const JsonValue name = part["SpecialToken"]["id"];
-        step["special_tokens"][name.String()]["ids"].ForEachElement([&](const JsonValue& id) {
+        const auto found = std::lower_bound(
+            special.begin(), special.end(), name.String(),
+            [](const auto& token, std::string_view of) { return token.first < of; });
+        if (found == special.end() || found->first != name.String()) {
+          name.Refuse("one of the special_tokens");
+        }
+        found->second["ids"].ForEachElement([&](const JsonValue& id) {
           (is_behind ? around.after : around.before).push_back(Small(id));
+          CheckCount(step, around.before.size() + around.after.size(), kMostSurroundings, " ids");
         });
       });
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
@@ -268,6 +300,7 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
     // Each one is put around what the last has made.
     made.before.insert(made.before.begin(), around.before.begin(), around.before.end());
     made.after.insert(made.after.end(), around.after.begin(), around.after.end());
+    CheckCount(json, made.before.size() + made.after.size(), kMostSurroundings, " ids");
   });
   return made;
 }

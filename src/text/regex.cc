@@ -35,7 +35,11 @@ Regex::Regex(std::string_view parameter, std::string_view pattern, RegexDialect 
       counts_steps_(std::find(kLinearPatterns.begin(), kLinearPatterns.end(), pattern) ==
                     kLinearPatterns.end()) {
   if (!IsUtf8(pattern)) ThrowInvalid(parameter, "a pattern that is not UTF-8", "UTF-8");
-  if (pattern.size() > 65536) ThrowInvalid(parameter, "a longer pattern", "at most 64 KiB");
+  constexpr size_t kLongest = 8192;  // models' have up to 500 bytes
+  if (pattern.size() > kLongest) {
+    ThrowInvalid(parameter, "a pattern of " + std::to_string(pattern.size()) + " bytes",
+                 "at most " + std::to_string(kLongest));
+  }
   const std::string translated = ToPcre(parameter, pattern, dialect);
   least_steps_ = 1024 + 4 * translated.size();
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(

@@ -63,7 +63,7 @@ class Regex {
 
  private:
   // The patterns of models that people use take 2 to 5.
-  static constexpr uint64_t kStepsPerByte = 500;
+  static constexpr uint64_t kStepsPerByte = 200;
 
   std::string parameter_;
   void* code_ = nullptr;  // pcre2_code

@@ -2,6 +2,10 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+#include <array>
+
+#include "text/special_case.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
@@ -9,6 +13,14 @@ namespace {
 
 utf8proc_category_t CategoryOf(uint32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+const SpecialCase* SpecialCaseOf(uint32_t c) {
+  if (c < kSpecialCases[0].character) return nullptr;
+  const auto found = std::lower_bound(
+      kSpecialCases.begin(), kSpecialCases.end(), c,
+      [](const SpecialCase& special, uint32_t of) { return special.character < of; });
+  return found != kSpecialCases.end() && found->character == c ? &*found : nullptr;
 }
 
 }  // namespace
@@ -79,11 +91,30 @@ bool IsCased(uint32_t c) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
+bool IsCaseIgnorable(uint32_t c) {
+  constexpr std::array<uint32_t, 17> kMarksInWords = {
+      0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
+      0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+  const auto category = CategoryOf(c);
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_ME ||
+         category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_LM ||
+         category == UTF8PROC_CATEGORY_SK ||
+         std::find(kMarksInWords.begin(), kMarksInWords.end(), c) != kMarksInWords.end();
+}
+
 void AppendUpper(uint32_t c, std::string& text) {
-  if (c == 0xDF) {  // the one common character whose upper case has two
-    text.append("SS");
+  if (const SpecialCase* special = SpecialCaseOf(c)) {
+    text.append(special->upper);
   } else {
     AppendUtf8(static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))), text);
+  }
+}
+
+void AppendTitle(uint32_t c, std::string& text) {
+  if (const SpecialCase* special = SpecialCaseOf(c)) {
+    text.append(special->title);
+  } else {
+    AppendUtf8(static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))), text);
   }
 }
 

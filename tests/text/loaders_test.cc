@@ -122,6 +122,32 @@ TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
   }
 }
 
+TEST(TokenizerJson, HasOnlySoManySteps) {
+  const auto list = [](const std::string& step, int count) {
+    std::string made = step;
+    for (int i = 1; i < count; ++i) made.append(",").append(step);
+    return made;
+  };
+  EXPECT_EQ(
+      DecoderError(R"({"type":"Sequence","decoders":[)" + list(R"({"type":"Fuse"})", 17) + "]}"),
+      "decoder = 17 steps is not allowed: at most 16");
+  const auto error_of = [&](const std::string& rest) {
+    return ErrorOf([&] {
+      Tokenizer::FromJson(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)" + rest + "}")
+          .Encode("a");
+    });
+  };
+  EXPECT_EQ(error_of(R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                     list(R"({"type":"NFC"})", 129) + "]}"),
+            "normalizer = 129 steps is not allowed: at most 128");
+  EXPECT_EQ(error_of(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" +
+                     list(R"({"type":"WhitespaceSplit"})", 33) + "]}"),
+            "pre_tokenizer = 33 steps is not allowed: at most 32");
+  EXPECT_EQ(error_of(R"("post_processor":{"type":"Sequence","processors":[)" +
+                     list(R"({"type":"BertProcessing","sep":["a",0],"cls":["a",0]})", 513) + "]}"),
+            "post_processor = 1026 ids is not allowed: at most 1024");
+}
+
 TEST(TokenizerJson, ErrorsAreUtf8) {
   std::string marks(57, 'a');
   for (int i = 0; i < 9; ++i) {
