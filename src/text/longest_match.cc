@@ -64,8 +64,7 @@ LongestMatcher::LongestMatcher(std::string_view parameter, std::vector<Pattern> 
   }
 }
 
-uint32_t LongestMatcher::Child(uint32_t node, uint8_t byte) const {
-  const Node& of = nodes_[node];
+uint32_t LongestMatcher::ChildOfMany(const Node& of, uint8_t byte) const {
   const auto first = nodes_.begin() + of.first_child;
   const auto last = first + of.children;
   const auto found = std::lower_bound(first, last, byte,

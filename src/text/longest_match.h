@@ -33,7 +33,8 @@ class LongestMatcher {
     uint32_t node = 0;
     for (size_t at = text.size(); at-- > 0;) {
       node = Next(node, static_cast<uint8_t>(text[at]));
-      if (nodes_[node].longest >= 0) f(at, nodes_[node].longest);
+      // Most of a text is at the root.
+      if (node != 0 && nodes_[node].longest >= 0) f(at, nodes_[node].longest);
     }
   }
 
@@ -47,7 +48,12 @@ class LongestMatcher {
     uint8_t byte = 0;
   };
 
-  uint32_t Child(uint32_t node, uint8_t byte) const;  // 0: none
+  uint32_t Child(uint32_t node, uint8_t byte) const {  // 0: none
+    const Node& of = nodes_[node];
+    if (of.children == 1) return nodes_[of.first_child].byte == byte ? of.first_child : 0;
+    return of.children == 0 ? 0 : ChildOfMany(of, byte);
+  }
+  uint32_t ChildOfMany(const Node& of, uint8_t byte) const;
   uint32_t Next(uint32_t node, uint8_t byte) const {
     for (; node != 0; node = nodes_[node].fail) {
       if (const uint32_t child = Child(node, byte)) return child;
