@@ -70,6 +70,14 @@ class TokenMap {
     }
   }
 
+  // f(std::string_view token, int32_t id) for each of them, in no order.
+  template <typename F>
+  void ForEach(F f) const {
+    for (const Slot& slot : slots_) {
+      if (slot.id >= 0) f(std::string_view(bytes_).substr(slot.begin, slot.size), slot.id);
+    }
+  }
+
   int32_t Find(std::string_view token) const {  // -1: none
     const uint64_t hash = HashOf(token, secrets_);
     for (size_t at = hash & mask_;; at = (at + 1) & mask_) {

@@ -122,6 +122,34 @@ TEST(WordPiece, TakesNoLongerForOverlappingTokens) {
   }));
 }
 
+// Words of a text without words are encoded on their own only where no merge goes over a space
+// mark, and what is unknown on both sides of one is still one token when it fuses.
+TEST(Bpe, MergesOverSpaceMarksWhereItMay) {
+  const std::string rest =
+      R"(,"normalizer":{"type":"Replace","pattern":{"String":" "},"content":"▁"})";
+  const auto ids = [&](const std::vector<TestToken>& tokens, const std::string& merges,
+                       std::string_view text) {
+    return Tokenizer::FromJson(
+               TokenizerJson(
+                   tokens, kGemmaJson,
+                   R"("type":"BPE","fuse_unk":true,"unk_token":"?","merges":[)" + merges + "]",
+                   rest))
+        .Encode(text);
+  };
+  using Ids = std::vector<int32_t>;
+  const std::vector<TestToken> words = {{"?"}, {"a"}, {"b"}, {"▁"}, {"▁a"}, {"▁▁"}, {"▁▁a"}};
+  const std::string merges = R"("▁ a","▁ ▁","▁▁ a")";
+  EXPECT_EQ(ids(words, merges, "a ab a   a"), (Ids{1, 4, 2, 4, 5, 4}));
+  EXPECT_EQ(ids(words, merges, "xx yy"), (Ids{0, 3, 0}));
+  const std::vector<TestToken> phrases = {{"?"}, {"a"}, {"b"}, {"▁"}, {"▁a"}, {"b▁a"}};
+  EXPECT_EQ(ids(phrases, R"("▁ a","b ▁a")", "ab ab a"), (Ids{1, 5, 5}));
+  EXPECT_EQ(ids({{"?"}, {"a"}}, "", "ax xa"), (Ids{1, 0, 1}));
+  // Without a token for what is unknown it is dropped, and its neighbours merge.
+  const Tokenizer drops = Tokenizer::FromJson(
+      TokenizerJson({{"a"}, {"▁"}, {"▁▁"}}, kGemmaJson, R"("type":"BPE","merges":["▁ ▁"])", rest));
+  EXPECT_EQ(drops.Encode("a x a"), (Ids{0, 2, 0}));
+}
+
 // An id is a place in tables: one token with a large one must not take hundreds of megabytes.
 TEST(Vocabulary, IdsAreOnlySoSparse) {
   const auto error_of = [](int64_t id) {
