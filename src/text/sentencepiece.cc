@@ -44,6 +44,7 @@ struct ModelFile {
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
+  bool has_spaces_behind = false;  // treat_whitespace_as_suffix
 };
 
 Piece ReadPiece(std::string_view message) {
@@ -68,6 +69,7 @@ ModelFile ReadModel(std::string_view model) {
       ProtobufReader trainer(kFile, field.bytes);
       for (ProtobufField part; trainer.Next(&part);) {
         if (part.number == 3) file.model_type = part.value;
+        if (part.number == 24) file.has_spaces_behind = part.value != 0;
         if (part.number == 41) file.bos_id = static_cast<int32_t>(part.value);
       }
     }
@@ -164,11 +166,13 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
   Vocabulary vocabulary(file.pieces.size());
   EncoderParts parts;
   bool has_bytes = false;
+  bool has_unused = false;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const Piece& piece = file.pieces[i];
     const bool is_special = piece.type == kControl || piece.type == kUnknown;
     const bool is_added = is_special || piece.type == kUserDefined;
     has_bytes = has_bytes || piece.type == kByte;
+    has_unused = has_unused || piece.type == kUnused;
     const auto id = static_cast<int32_t>(i);
     vocabulary.Add(
         kFile, static_cast<int64_t>(i), piece.text,
@@ -187,6 +191,15 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
     parts.refused_parameter = "model_type";
     parts.refused_value = ToText(static_cast<int64_t>(file.model_type));
     parts.refused_allowed = "1 (unigram) or 2 (BPE), to encode with";
+  } else if (file.has_spaces_behind) {
+    parts.refused_parameter = "treat_whitespace_as_suffix";
+    parts.refused_value = "true";
+    parts.refused_allowed = "false, to encode with";
+  } else if (has_unused && file.model_type == kBpeType) {
+    // What merges by way of them is taken apart again.
+    parts.refused_parameter = "type";
+    parts.refused_value = "UNUSED, of a piece of BPE";
+    parts.refused_allowed = "another type, to encode with";
   } else {
     parts.normalizer = NormalizerOf(file);
     parts.model = file.model_type == kBpeType ? BpeOf(file, vocabulary) : UnigramOf(file);

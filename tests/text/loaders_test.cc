@@ -274,6 +274,25 @@ TEST(SentencePiece, EncodesByScoresAndFallsBackToBytes) {
   EXPECT_TRUE(tokenizer.IsSpecial(0));
 }
 
+TEST(SentencePiece, RefusesToEncodeWithWhatItDoesNotKnow) {
+  const auto error_of = [](const std::string& more) {
+    const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel() + more);
+    EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{5}), "a");
+    return ErrorOf([&] { tokenizer.Encode("a"); });
+  };
+  std::string suffix;
+  AppendField(2, std::string("\x18\x02\xC0\x01\x01", 5), suffix);
+  EXPECT_EQ(error_of(suffix),
+            "treat_whitespace_as_suffix = true is not allowed: false, to encode with");
+  std::string unused;
+  AppendField(1, PieceOf("ba", -5, 5), unused);
+  EXPECT_NE(error_of(unused).find("UNUSED"), std::string::npos);
+  std::string type;
+  AppendField(2, std::string("\x18\x03", 2), type);  // words
+  EXPECT_EQ(error_of(type),
+            "model_type = 3 is not allowed: 1 (unigram) or 2 (BPE), to encode with");
+}
+
 TEST(SentencePiece, RefusesEveryTruncation) {
   const std::string model = SentencePieceModel();
   for (size_t size = 0; size < model.size(); ++size) {
