@@ -4,7 +4,8 @@
 
 Trains a tokenizer in the style of Llama 3 with 60,000 tokens, times `tokenizers` (DecodeStream and
 encode, one thread, called from Python, as serving systems call them) and `sluice bench detok`, and
-prints the ratios.
+prints the ratios. Encoding is timed as well in the style of Llama 2, which has no words: the whole
+text is one piece (task `encode, one piece`, with 32,000 tokens).
 """
 
 import argparse
@@ -34,6 +35,25 @@ def median_ns(units, call, runs=5):
     return statistics.median(times) / units
 
 
+def bench(sluice, path, text_path, rows_path):
+    subprocess.run([sluice, "bench", "detok", path, text_path, "--json", rows_path], check=True,
+                   stdout=subprocess.DEVNULL)
+    return json.loads(Path(rows_path).read_text(encoding="utf-8"))
+
+
+def one_piece(sluice, folder, text, text_path, rows_path):
+    """The rows of encoding without words: Sluice's, and with the peer's time."""
+    path = os.path.join(folder, "one_piece.json")
+    made = make_tokenizers.train("llama2", 32_000, make_tokenizers.corpus(10, 1_200_000, 60_000))
+    made.save(path, pretty=False)
+    tokenizer = Tokenizer.from_file(path)
+    peer = median_ns(len(text.encode()), lambda: tokenizer.encode(text), runs=3)
+    row = next(row for row in bench(sluice, path, text_path, rows_path)["rows"]
+               if row["task"] == "encode" and "peer" not in row)
+    row["task"] = "encode, one piece"
+    return [row, {**row, "peer": "tokenizers", "peer_ns": peer}]
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("sluice")
@@ -58,9 +78,8 @@ def main():
             "encode": median_ns(len(text.encode()), lambda: tokenizer.encode(text), runs=3),
             "detokenise": median_ns(len(ids), decode, runs=3),
         }
-        subprocess.run([options.sluice, "bench", "detok", path, text_path, "--json", rows_path],
-                       check=True, stdout=subprocess.DEVNULL)
-        result = json.loads(Path(rows_path).read_text(encoding="utf-8"))
+        result = bench(options.sluice, path, text_path, rows_path)
+        others = one_piece(options.sluice, folder, text, text_path, rows_path)
     rows = []
     for row in result["rows"]:
         rows.append(row)
@@ -68,10 +87,10 @@ def main():
             peer_ns = peers[row["task"]]
             rows.append({**row, "peer": "tokenizers", "peer_ns": peer_ns,
                          "ratio": peer_ns / row["ns"]})
-    result["rows"] = rows
+    result["rows"] = rows = rows + others
     for row in rows:
         if "peer" in row:
-            print(f"{row['task']:12} {row['n']:8}  {row['ns']:8.2f} ns  {row['peer']}: "
+            print(f"{row['task']:18} {row['n']:8}  {row['ns']:8.2f} ns  {row['peer']}: "
                   f"{row['peer_ns']:8.1f} ns  x{row['ratio']:.1f}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -14,8 +14,22 @@
 namespace sluice::cli {
 namespace {
 
-Tokenizer Load(const std::string& path, const std::string& decoder) {
-  return Tokenizer::FromFile(path, {.decoder = TokenDecoderByName(decoder)});
+Tokenizer Load(const TokenizerFile& file) {
+  std::vector<SpecialToken> special;
+  for (const std::string& given : file.special_tokens) {
+    const size_t sign = given.rfind('=');
+    int32_t id = 0;
+    const char* const last = given.data() + given.size();
+    const char* const first = sign == std::string::npos ? last : given.data() + sign + 1;
+    const auto [end, error] = std::from_chars(first, last, id);
+    if (error != std::errc() || end != last || sign == 0) {
+      throw Error(ErrorCode::kInvalidValue, "special-token", Quoted(given), "TEXT=ID");
+    }
+    special.push_back({std::string_view(given).substr(0, sign), id});
+  }
+  return Tokenizer::FromFile(file.path,
+                             {.decoder = TokenDecoderByName(file.decoder),
+                              .tiktoken = {.pattern = file.pattern, .special_tokens = special}});
 }
 
 // Whole numbers with anything but letters between them: a list of a program, a line of JSON.
@@ -33,7 +47,9 @@ std::vector<int32_t> IdsOf(std::string_view text) {
       const std::string_view rest(at, static_cast<size_t>(last - at));
       const std::string word(rest.substr(0, rest.find_first_of(" \t\r\n,[]")).substr(0, 40));
       throw Error(ErrorCode::kInvalidValue, "ids", Quoted(word),
-                  "whole numbers with spaces or commas between them");
+                  error == std::errc::result_out_of_range
+                      ? "[-2147483648, 2147483647]"
+                      : "whole numbers with spaces or commas between them");
     }
     ids.push_back(id);
     at = end;
@@ -41,25 +57,32 @@ std::vector<int32_t> IdsOf(std::string_view text) {
   return ids;
 }
 
-void AddCommon(CLI::App& command, std::string& tokenizer, std::string& input, std::string& decoder,
-               bool& as_json) {
-  command.add_option("TOKENIZER", tokenizer, "tokenizer.json, tokenizer.model or *.tiktoken")
+void AddCommon(CLI::App& command, TokenizerFile& file, std::string& input, bool& as_json) {
+  command.add_option("TOKENIZER", file.path, "tokenizer.json, tokenizer.model or *.tiktoken")
       ->required();
   command.add_option("--input", input, "read this file, not standard input")
       ->type_name("FILE")
       ->capture_default_str();
   command
-      .add_option("--decoder", decoder, "auto, bytelevel or spm: for a file that is wrong about it")
+      .add_option("--decoder", file.decoder,
+                  "auto, bytelevel or spm: for a file that is wrong about it")
       ->check(CLI::IsMember(std::vector<std::string>{"auto", "bytelevel", "spm"}))
       ->type_name("NAME")
       ->capture_default_str();
+  command.add_option("--pattern", file.pattern, "of a *.tiktoken file: how text is cut into words")
+      ->type_name("REGEX");
+  command
+      .add_option("--special-token", file.special_tokens,
+                  "of a *.tiktoken file: a special token; may be given many times")
+      ->type_name("TEXT=ID")
+      ->allow_extra_args(false);
   command.add_flag("--json", as_json, "write one JSON object");
 }
 
 }  // namespace
 
 void RunTokenize(const TokenizeOptions& options, std::ostream& out) {
-  const Tokenizer tokenizer = Load(options.tokenizer_path, options.decoder);
+  const Tokenizer tokenizer = Load(options.tokenizer);
   const std::vector<int32_t> ids =
       tokenizer.Encode(ReadTextFile("input", options.input_path),
                        {options.adds_special_tokens, options.parses_special_tokens});
@@ -78,7 +101,7 @@ void RunTokenize(const TokenizeOptions& options, std::ostream& out) {
 }
 
 void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
-  const Tokenizer tokenizer = Load(options.tokenizer_path, options.decoder);
+  const Tokenizer tokenizer = Load(options.tokenizer);
   const std::vector<int32_t> ids = IdsOf(ReadTextFile("input", options.input_path));
   Detokenizer detokenizer(tokenizer, {.skip_special_tokens = !options.shows_special_tokens});
   std::string text;
@@ -99,8 +122,7 @@ void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
 void AddTextCommands(CLI::App& app, std::function<void()>& action) {
   CLI::App* const tokenize = app.add_subcommand("tokenize", "text to token ids");
   const auto to_ids = std::make_shared<TokenizeOptions>();
-  AddCommon(*tokenize, to_ids->tokenizer_path, to_ids->input_path, to_ids->decoder,
-            to_ids->as_json);
+  AddCommon(*tokenize, to_ids->tokenizer, to_ids->input_path, to_ids->as_json);
   tokenize->add_flag("!--no-special-tokens", to_ids->adds_special_tokens,
                      "put nothing around the text");
   tokenize->add_flag("--parse-special-tokens", to_ids->parses_special_tokens,
@@ -109,8 +131,7 @@ void AddTextCommands(CLI::App& app, std::function<void()>& action) {
 
   CLI::App* const detokenize = app.add_subcommand("detokenize", "token ids to text");
   const auto to_text = std::make_shared<DetokenizeOptions>();
-  AddCommon(*detokenize, to_text->tokenizer_path, to_text->input_path, to_text->decoder,
-            to_text->as_json);
+  AddCommon(*detokenize, to_text->tokenizer, to_text->input_path, to_text->as_json);
   detokenize->add_flag("--show-special-tokens", to_text->shows_special_tokens,
                        "write special tokens as well");
   detokenize->callback(

@@ -16,10 +16,16 @@ namespace sluice::cli {
 // Adds both commands. What the command line asks for becomes `action`.
 void AddTextCommands(CLI::App& app, std::function<void()>& action);
 
-struct TokenizeOptions {
-  std::string tokenizer_path;
-  std::string input_path = "-";
+struct TokenizerFile {
+  std::string path;
   std::string decoder = "auto";
+  std::string pattern;                      // of a *.tiktoken file
+  std::vector<std::string> special_tokens;  // of a *.tiktoken file, as TEXT=ID
+};
+
+struct TokenizeOptions {
+  TokenizerFile tokenizer;
+  std::string input_path = "-";
   bool adds_special_tokens = true;
   bool parses_special_tokens = false;
   bool as_json = false;
@@ -28,9 +34,8 @@ struct TokenizeOptions {
 void RunTokenize(const TokenizeOptions& options, std::ostream& out);
 
 struct DetokenizeOptions {
-  std::string tokenizer_path;
+  TokenizerFile tokenizer;
   std::string input_path = "-";
-  std::string decoder = "auto";
   bool shows_special_tokens = false;
   bool as_json = false;
 };

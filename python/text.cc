@@ -6,7 +6,10 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <ctime>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "python/calls.h"
 #include "python/errors.h"
@@ -17,6 +20,44 @@ namespace sluice::python {
 namespace {
 
 TokenizerOptions OptionsFor(std::string_view decoder) { return {TokenDecoderByName(decoder)}; }
+
+// What tiktoken's files do not hold.
+class TiktokenParts {
+ public:
+  TiktokenParts(std::string_view pattern, const nb::dict& special_tokens) : pattern_(pattern) {
+    for (const auto& [text, id] : special_tokens) {
+      texts_.push_back(nb::cast<std::string>(text));
+      ids_.push_back(GetNumber<int32_t>("special_tokens", id));
+    }
+    for (size_t i = 0; i < texts_.size(); ++i) tokens_.push_back({texts_[i], ids_[i]});
+  }
+  TiktokenParts(const TiktokenParts&) = delete;
+  TiktokenParts& operator=(const TiktokenParts&) = delete;
+
+  TiktokenOptions Options() const { return {.pattern = pattern_, .special_tokens = tokens_}; }
+
+ private:
+  std::string pattern_;
+  std::vector<std::string> texts_;
+  std::vector<int32_t> ids_;
+  std::vector<SpecialToken> tokens_;
+};
+
+std::string_view BytesOf(const nb::bytes& bytes) {
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// str, bytes or pathlib.Path.
+std::string PathOf(nb::handle path) {
+  const nb::object made = nb::module_::import_("os").attr("fsencode")(path);
+  return std::string(BytesOf(nb::cast<nb::bytes>(made)));
+}
+
+// The clock, for those who give no time.
+int64_t SecondsOf(nb::handle seconds) {
+  if (seconds.is_none()) return static_cast<int64_t>(std::time(nullptr));
+  return GetNumber<int64_t>("seconds", seconds);
+}
 
 constexpr const char* kTokenizerDoc =
     R"(A vocabulary with what turns text into ids and ids into text.
@@ -46,7 +87,8 @@ special token that is spelled out in the text is that token, which text from a u
 constexpr const char* kChatTemplateDoc =
     R"(A chat template: conversations to text, byte for byte as transformers renders it.
 
-``render`` takes the variables as one JSON object; ``seconds`` since 1970 are what strftime_now tells.
+``render`` takes the variables as one JSON object; ``seconds`` since 1970, in UTC, are what
+strftime_now tells: those of the clock unless they are given.
 
     >>> template = sluice.ChatTemplate("{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
     >>> template.render('{"messages": [{"role": "user", "content": "Hi"}]}')
@@ -58,12 +100,21 @@ void BindText(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", kTokenizerDoc)
       .def_static(
           "from_file",
-          [](const std::string& path, std::string_view decoder) {
+          [](nb::handle path, std::string_view decoder, std::string_view pattern,
+             const nb::dict& special_tokens) {
+            const std::string file = PathOf(path);
+            const TiktokenParts parts(pattern, special_tokens);
+            TokenizerOptions options = OptionsFor(decoder);
+            options.tiktoken = parts.Options();
             const nb::gil_scoped_release release;
-            return Tokenizer::FromFile(path, OptionsFor(decoder));
+            return Tokenizer::FromFile(file, options);
           },
-          nb::arg("path"), nb::kw_only(), nb::arg("decoder") = "auto",
-          R"(The tokenizer that a file describes, by its content.
+          nb::arg("path"), nb::kw_only(), nb::arg("decoder") = "auto", nb::arg("pattern") = "",
+          nb::arg("special_tokens") = nb::dict(),
+          R"(The tokenizer that a file describes, by its content; ``path`` is a str, bytes or a pathlib.Path.
+
+``pattern`` and ``special_tokens`` (a dict of texts and ids) are for \*.tiktoken, as ``from_tiktoken``
+takes them.
 
     >>> sluice.Tokenizer.from_file("/nowhere")
     Traceback (most recent call last):
@@ -72,6 +123,7 @@ void BindText(nb::module_& module) {
       .def_static(
           "from_json",
           [](std::string_view json, std::string_view decoder) {
+            const nb::gil_scoped_release release;
             return Tokenizer::FromJson(json, OptionsFor(decoder));
           },
           nb::arg("json"), nb::kw_only(), nb::arg("decoder") = "auto",
@@ -80,6 +132,35 @@ void BindText(nb::module_& module) {
     >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
     >>> len(tokenizer)
     1)")
+      .def_static(
+          "from_sentencepiece",
+          [](const nb::bytes& model, std::string_view decoder) {
+            const nb::gil_scoped_release release;
+            return Tokenizer::FromSentencePiece(BytesOf(model), OptionsFor(decoder));
+          },
+          nb::arg("model"), nb::kw_only(), nb::arg("decoder") = "auto",
+          R"(The tokenizer of the bytes of a tokenizer.model.
+
+    >>> len(sluice.Tokenizer.from_sentencepiece(b"\n\x03\n\x01a"))
+    1)")
+      .def_static(
+          "from_tiktoken",
+          [](const nb::bytes& ranks, std::string_view pattern, const nb::dict& special_tokens) {
+            const TiktokenParts parts(pattern, special_tokens);
+            const nb::gil_scoped_release release;
+            return Tokenizer::FromTiktoken(BytesOf(ranks), parts.Options());
+          },
+          nb::arg("ranks"), nb::kw_only(), nb::arg("pattern") = "",
+          nb::arg("special_tokens") = nb::dict(),
+          R"(The tokenizer of the bytes of a \*.tiktoken file.
+
+``pattern`` cuts text into words, and is that of the model (without it ids can be decoded only);
+``special_tokens`` is a dict of texts and ids.
+
+    >>> tokenizer = sluice.Tokenizer.from_tiktoken(b"YQ== 0\nYg== 1\nYWI= 2\n", pattern=r"\w+|\W+",
+    ...     special_tokens={"<end>": 3})
+    >>> tokenizer.encode("abba<end>", parse_special_tokens=True)
+    [2, 1, 0, 3])")
       .def(
           "encode",
           [](const Tokenizer& tokenizer, std::string_view text, bool add, bool parse) {
@@ -156,10 +237,16 @@ A generation ends at such a token as well: its text may be skipped, and then no 
           nb::arg("source"))
       .def(
           "render",
-          [](const ChatTemplate& chat, std::string_view variables, int64_t seconds) {
-            return TextOf(chat.Render(variables, seconds));
+          [](const ChatTemplate& chat, std::string_view variables, nb::handle seconds) {
+            const int64_t time = SecondsOf(seconds);
+            std::string text;
+            {
+              const nb::gil_scoped_release release;
+              text = chat.Render(variables, time);
+            }
+            return TextOf(text);
           },
-          nb::arg("variables"), nb::kw_only(), nb::arg("seconds") = 0,
+          nb::arg("variables"), nb::kw_only(), nb::arg("seconds") = nb::none(),
           R"(The text of a conversation.
 
     >>> sluice.ChatTemplate("{{ a + 1 }}").render('{"a": 1}')

@@ -1,9 +1,11 @@
 // A vocabulary with what turns text into ids and ids into text, as a model's files describe it.
 //
 // Ids are taken literally, and two tokens with one id are an Error. The ids of a text are those of
-// Hugging Face tokenizers for the same file. Everything that a file can say is either done or
-// refused by name; what only encoding needs is refused when something is encoded, so that any model
-// can be decoded.
+// the library that a file is for: Hugging Face tokenizers, SentencePiece or tiktoken. Everything
+// that a file can say is either done or refused by name; what only encoding needs is refused when
+// something is encoded, so that any model can be decoded. A file is data from strangers: it cannot
+// make loading or encoding take more than a bounded time and memory for each byte of file and text;
+// docs/text.md lists the limits.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +31,21 @@ enum class TokenDecoder : uint8_t {
 std::string_view Name(TokenDecoder decoder);  // "auto", "bytelevel", "spm"
 TokenDecoder TokenDecoderByName(std::string_view name);
 
-struct TokenizerOptions {
-  TokenDecoder decoder = TokenDecoder::kAuto;
-};
-
 // A *.tiktoken file holds nothing but ranks; the rest is the model's configuration.
 struct SpecialToken {
   std::string_view text;
   int32_t id;
 };
 struct TiktokenOptions {
-  std::string_view pattern = {};  // how text is cut into words; empty: it can only be decoded
+  // How text is cut into words, in the dialect of Rust's fancy-regex, which tiktoken uses; empty:
+  // it can only be decoded.
+  std::string_view pattern = {};
   std::span<const SpecialToken> special_tokens = {};
+};
+
+struct TokenizerOptions {
+  TokenDecoder decoder = TokenDecoder::kAuto;  // of files that name one
+  TiktokenOptions tiktoken = {};               // of *.tiktoken files
 };
 
 struct EncodeOptions {
@@ -74,7 +79,8 @@ class Tokenizer {
   // such a token as well: its text may be skipped, and then no scanner sees it.
   std::vector<int32_t> StopTokenIds(std::span<const std::string> stops) const;
 
-  // Throws Error for text that is not UTF-8. Takes O(n log n) for n bytes of any text.
+  // Throws Error for text that is not UTF-8, and where the file asks for more than its limits.
+  // Takes O(n log n) for n bytes of any text.
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // All at once; Detokenizer does it token by token, with the same result.

@@ -7,78 +7,72 @@
 #include "text/utf8.h"
 
 namespace sluice::text {
+namespace {
+
+LongestMatcher MatcherOf(const std::vector<AddedToken>& tokens) {
+  std::vector<LongestMatcher::Pattern> patterns;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    patterns.push_back({tokens[i].content, static_cast<int32_t>(i)});
+  }
+  return LongestMatcher("added_tokens", std::move(patterns));
+}
+
+bool IsInsideAWord(std::string_view text, size_t begin, size_t end) {
+  return (begin > 0 && IsWordPart(LastOf(text.substr(0, begin)).value)) ||
+         (end < text.size() && IsWordPart(FirstOf(text.substr(end)).value));
+}
+
+}  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
-    : tokens_(std::move(tokens)), nodes_(1) {
-  for (size_t i = 0; i < tokens_.size(); ++i) {
-    const std::string& content = tokens_[i].content;
-    if (content.empty()) continue;
-    size_t node = 0;
-    for (const char c : content) {
-      const auto byte = static_cast<uint8_t>(c);
-      auto& edges = nodes_[node].edges;
-      const auto edge =
-          std::find_if(edges.begin(), edges.end(), [&](const auto& e) { return e.first == byte; });
-      if (edge != edges.end()) {
-        node = edge->second;
-        continue;
-      }
-      edges.emplace_back(byte, static_cast<uint32_t>(nodes_.size()));
-      node = nodes_.size();
-      nodes_.emplace_back();
-    }
-    if (nodes_[node].token < 0) nodes_[node].token = static_cast<int32_t>(i);
-    begins_[static_cast<uint8_t>(content[0])] = true;
-  }
-}
+    : tokens_(std::move(tokens)), matcher_(MatcherOf(tokens_)) {}
 
-int32_t AddedTokenFinder::LongestAt(std::string_view text, size_t at) const {
-  int32_t longest = -1;
-  const Node* node = &nodes_[0];
-  for (; at < text.size(); ++at) {
-    const auto byte = static_cast<uint8_t>(text[at]);
-    const auto edge = std::find_if(node->edges.begin(), node->edges.end(),
-                                   [&](const auto& e) { return e.first == byte; });
-    if (edge == node->edges.end()) break;
-    node = &nodes_[edge->second];
-    if (node->token >= 0) longest = node->token;
-  }
-  return longest;
-}
-
-bool AddedTokenFinder::Find(std::string_view text, size_t at, size_t done, bool parses_special,
-                            Match* match) const {
-  if (tokens_.empty()) return false;
-  for (; at < text.size(); ++at) {
-    if (!begins_[static_cast<uint8_t>(text[at])]) continue;
-    const int32_t found = LongestAt(text, at);
-    if (found < 0) continue;
-    const AddedToken& token = tokens_[static_cast<size_t>(found)];
-    size_t begin = at;
-    size_t end = at + token.content.size();
+std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view text,
+                                                            bool parses_special) const {
+  std::vector<Match> matches;
+  if (matcher_.IsEmpty()) return matches;
+  struct Place {
+    size_t begin;
+    int32_t token;
+  };
+  std::vector<Place> places;
+  matcher_.ForEachFromTheEnd(
+      text, [&](size_t begin, int32_t token) { places.push_back({begin, token}); });
+  size_t next = 0;        // where the next token may begin
+  size_t done = 0;        // what is before belongs to other parts
+  size_t spaces_end = 0;  // of the last run of spaces that a token took
+  for (size_t i = places.size(); i-- > 0;) {
+    size_t begin = places[i].begin;
+    if (begin < next) continue;
+    const AddedToken& token = tokens_[static_cast<size_t>(places[i].token)];
+    size_t end = begin + token.content.size();
     // A match that does not count is passed over as a whole.
-    at = end - 1;
+    next = end;
     if (token.is_special && !parses_special) continue;
-    if (token.is_single_word) {
-      const bool continues = begin > 0 && IsWordPart(LastOf(text.substr(0, begin)).value);
-      const bool goes_on = end < text.size() && IsWordPart(FirstOf(text.substr(end)).value);
-      if (continues || goes_on) continue;
-    }
-    match->next = end;
+    if (token.is_single_word && IsInsideAWord(text, begin, end)) continue;
     while (token.strips_left && begin > done) {
       const CodePoint last = LastOf(text.substr(0, begin));
       if (!IsSpace(last.value)) break;
       begin -= last.size;
     }
-    while (token.strips_right && end < text.size()) {
-      const CodePoint first = FirstOf(text.substr(end));
-      if (!IsSpace(first.value)) break;
-      end += first.size;
+    if (token.strips_right) {
+      // Tokens inside one run of spaces all end with it.
+      if (end < spaces_end) end = spaces_end;
+      while (end < text.size()) {
+        const CodePoint first = FirstOf(text.substr(end));
+        if (!IsSpace(first.value)) break;
+        end += first.size;
+      }
+      spaces_end = end;
     }
-    *match = {std::max(begin, done), end, match->next, token.id};
-    return true;
+    // One that takes the spaces in front of it takes none twice, and is not there when its own were
+    // taken.
+    if (token.strips_left) begin = std::max(begin, done);
+    if (begin >= end) continue;
+    matches.push_back({std::max(begin, done), end, token.id});
+    done = end;
   }
-  return false;
+  return matches;
 }
 
 }  // namespace sluice::text

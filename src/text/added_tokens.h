@@ -1,12 +1,13 @@
 // Tokens that stand in the text as they are, found before the model sees it: leftmost first, of
-// those that begin together the longest.
+// those that begin together the longest. Takes time linear in the text.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/longest_match.h"
 
 namespace sluice::text {
 
@@ -35,8 +36,7 @@ class AddedTokenFinder {
   template <typename F>
   void ForEachPart(std::string_view text, bool parses_special, F f) const {
     size_t done = 0;
-    Match match;
-    for (size_t at = 0; Find(text, at, done, parses_special, &match); at = match.next) {
+    for (const Match& match : Find(text, parses_special)) {
       if (match.begin > done) f(Part{text.substr(done, match.begin - done)});
       f(Part{{}, match.id});
       done = match.end;
@@ -45,24 +45,15 @@ class AddedTokenFinder {
   }
 
  private:
-  struct Node {
-    std::vector<std::pair<uint8_t, uint32_t>> edges;
-    int32_t token = -1;  // place in tokens_
-  };
   struct Match {
-    size_t begin;
+    size_t begin;  // with the spaces that the token takes; may be behind the end of the last one
     size_t end;
-    size_t next;  // where to look further
     int32_t id;
   };
-
-  // The next match at or after `at`. What is before `done` belongs to other parts.
-  bool Find(std::string_view text, size_t at, size_t done, bool parses_special, Match* match) const;
-  int32_t LongestAt(std::string_view text, size_t at) const;
+  std::vector<Match> Find(std::string_view text, bool parses_special) const;
 
   std::vector<AddedToken> tokens_;
-  std::vector<Node> nodes_;  // a trie
-  std::array<bool, 256> begins_ = {};
+  LongestMatcher matcher_;  // its values are places in tokens_
 };
 
 }  // namespace sluice::text

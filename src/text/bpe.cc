@@ -10,18 +10,9 @@ namespace sluice::text {
 namespace {
 
 constexpr uint32_t kEnd = UINT32_MAX;
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 // Up to here, looking at all pairs for each merge is quicker than a heap.
 constexpr size_t kShort = 48;
-
-std::string ByteName(int byte) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  return {'<',
-          '0',
-          'x',
-          kDigits[static_cast<size_t>(byte) >> 4],
-          kDigits[static_cast<size_t>(byte) & 15],
-          '>'};
-}
 
 }  // namespace
 
@@ -36,16 +27,49 @@ Bpe::Bpe(BpeOptions options, TokenMap tokens, const std::vector<BpeMerge>& merge
     if (merge.rank >= merged_.size()) merged_.resize(merge.rank + 1, -1);
     merged_[merge.rank] = merge.merged;
   }
-  for (int byte = 0; byte < 256; ++byte) {
+  cuts_at_marks_ = CutsAtMarks(merges);
+  byte_ids_ = ByteIds(tokens_);
+  for (size_t byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    const size_t index = static_cast<size_t>(byte);
-    byte_ids_[index] = tokens_.Find(options_.is_byte_level ? std::string_view(&c, 1)
-                                                           : std::string_view(ByteName(byte)));
-    if (byte < 128) ascii_ids_[index] = tokens_.Find({&c, 1});
+    if (options_.is_byte_level) byte_ids_[byte] = tokens_.Find({&c, 1});
+    if (byte < 128) ascii_ids_[byte] = tokens_.Find({&c, 1});
   }
 }
 
+// Merges act between neighbours only, so that where none can ever join two of them, what is on each
+// side is encoded on its own. An affix, and a piece that is a token, look at the whole piece; where
+// unknown characters are dropped, marks on both sides become neighbours.
+bool Bpe::CutsAtMarks(const std::vector<BpeMerge>& merges) const {
+  if (options_.is_byte_level || options_.ignores_merges || !options_.prefix.empty() ||
+      !options_.suffix.empty() || options_.unknown_id < 0 || tokens_.Find(kSpaceMark) < 0) {
+    return false;
+  }
+  std::vector<bool> begins(shortcuts_.size());
+  std::vector<bool> ends(shortcuts_.size());
+  tokens_.ForEach([&](std::string_view token, int32_t id) {
+    begins[static_cast<size_t>(id)] = token.starts_with(kSpaceMark);
+    ends[static_cast<size_t>(id)] = token.ends_with(kSpaceMark);
+  });
+  return std::none_of(merges.begin(), merges.end(), [&](const BpeMerge& merge) {
+    return begins[static_cast<size_t>(merge.right)] && !ends[static_cast<size_t>(merge.left)];
+  });
+}
+
 void Bpe::Encode(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>& ids) const {
+  if (!cuts_at_marks_) return EncodeWord(piece, scratch, ids);
+  size_t begin = 0;
+  for (size_t at = piece.find(kSpaceMark, 1); at != std::string_view::npos;
+       at = piece.find(kSpaceMark, at + kSpaceMark.size())) {
+    // Marks in a row may be one token.
+    if (piece.substr(begin, at - begin).ends_with(kSpaceMark)) continue;
+    EncodeWord(piece.substr(begin, at - begin), scratch, ids);
+    begin = at;
+  }
+  EncodeWord(piece.substr(begin), scratch, ids);
+}
+
+void Bpe::EncodeWord(std::string_view piece, ModelScratch& scratch,
+                     std::vector<int32_t>& ids) const {
   const bool may_be_token = options_.ignores_merges || piece.size() <= kShort;
   const int32_t id = may_be_token ? tokens_.Find(piece) : -1;
   if (id < 0) return EncodeByMerging(piece, scratch, ids);

@@ -42,6 +42,8 @@ class Bpe : public Model {
  private:
   enum class Shortcut : uint8_t { kUnknown, kYes, kNo };
 
+  bool CutsAtMarks(const std::vector<BpeMerge>& merges) const;
+  void EncodeWord(std::string_view piece, ModelScratch& scratch, std::vector<int32_t>& ids) const;
   void EncodeByMerging(std::string_view piece, ModelScratch& scratch,
                        std::vector<int32_t>& ids) const;
   void Start(std::string_view piece, ModelScratch& scratch) const;
@@ -56,6 +58,9 @@ class Bpe : public Model {
   // Of a token: whether merging its own bytes makes it, once it was tried. Then a piece that is the
   // token takes one look-up.
   mutable std::vector<std::atomic<Shortcut>> shortcuts_;
+  // Whether nothing merges with a space mark (U+2581) behind it: then a text without words, as
+  // Llama 2 and Gemma have it, is cut in front of its marks, and words are short.
+  bool cuts_at_marks_ = false;
   std::vector<int32_t> merged_;         // by rank
   std::array<int32_t, 256> byte_ids_;   // of one byte: its token, or that of its name; -1: none
   std::array<int32_t, 128> ascii_ids_;  // of one character

@@ -1,6 +1,8 @@
 #include "sluice/chat_template.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "text/jinja/parser.h"
 #include "text/jinja/run.h"
@@ -26,6 +28,23 @@ using text::jinja::Dict;
 using text::jinja::List;
 using text::jinja::Value;
 
+// Where each member of an object goes: as in Python, one whose name came before takes its place.
+// Sorting finds them, in a time that no choice of names makes longer.
+std::vector<size_t> PlacesOf(simdjson::dom::object object) {
+  std::vector<std::pair<std::string_view, size_t>> names;
+  for (const auto member : object) names.emplace_back(member.key, names.size());
+  std::sort(names.begin(), names.end());
+  std::vector<size_t> first(names.size());  // of members: the first of their name
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool is_again = i > 0 && names[i].first == names[i - 1].first;
+    first[names[i].second] = is_again ? first[names[i - 1].second] : names[i].second;
+  }
+  std::vector<size_t> places(names.size());
+  size_t count = 0;
+  for (size_t i = 0; i < first.size(); ++i) places[i] = first[i] == i ? count++ : places[first[i]];
+  return places;
+}
+
 Value ValueOf(simdjson::dom::element json, int32_t depth, int32_t max_depth) {
   using Type = simdjson::dom::element_type;
   if (depth > max_depth) {
@@ -41,9 +60,17 @@ Value ValueOf(simdjson::dom::element json, int32_t depth, int32_t max_depth) {
     }
     case Type::OBJECT: {
       Dict members;
-      for (const auto member : simdjson::dom::object(json)) {
-        members.members.emplace_back(Value::Of(std::string(member.key)),
-                                     ValueOf(member.value, depth + 1, max_depth));
+      const simdjson::dom::object object(json);
+      const std::vector<size_t> places = PlacesOf(object);
+      size_t i = 0;
+      for (const auto member : object) {
+        Value value = ValueOf(member.value, depth + 1, max_depth);
+        if (places[i] == members.members.size()) {
+          members.members.emplace_back(Value::Of(std::string(member.key)), std::move(value));
+        } else {
+          members.members[places[i]].second = std::move(value);
+        }
+        ++i;
       }
       return Value::Of(std::move(members));
     }

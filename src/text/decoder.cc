@@ -111,6 +111,9 @@ class Compiler {
         if (rules_.has_byte_runs) Refuse("ByteLevel behind ByteFallback", "one of them");
         break;
       case Kind::kByteFallback:
+        if (has_first_ || has_suffix_) {
+          Refuse("ByteFallback behind a step that knows a token's place", "Replace in front of it");
+        }
         rules_.has_byte_runs = true;
         break;
       case Kind::kStrip:
@@ -121,14 +124,26 @@ class Compiler {
       case Kind::kMetaspace:
       case Kind::kWordPiece:
       case Kind::kJoin:
+        CheckNoByteRuns();
         has_first_ = true;
         break;
       case Kind::kReplace:
         if (rules_.has_byte_runs) Refuse("Replace behind ByteFallback", "Replace in front of it");
         break;
       case Kind::kBpe:
+        CheckNoByteRuns();
+        has_suffix_ = true;
+        break;
       case Kind::kFuse:
         break;
+    }
+  }
+
+  // ByteFallback makes one token of a run of bytes: to what follows, the tokens behind it have
+  // other places, and one of them is the first or the last.
+  void CheckNoByteRuns() const {
+    if (rules_.has_byte_runs) {
+      Refuse("Metaspace, WordPiece or BPEDecoder behind ByteFallback", "Fuse or Strip behind it");
     }
   }
 
@@ -212,6 +227,7 @@ class Compiler {
   DecoderSteps steps_;
   DecodeRules rules_;
   bool has_first_ = false;
+  bool has_suffix_ = false;
   std::string scratch_;
 };
 

@@ -15,7 +15,8 @@ Encoder::Encoder(EncoderParts parts) : parts_(std::move(parts)) {
     if (token.is_normalized || token.is_literal) {
       if (parts_.refused_parameter.empty() && !token.is_literal) {
         std::string normalized = token.content;
-        Normalize(parts_.normalizer, normalized, kMaxTokenBytes);
+        size_t growth = kMaxTokenBytes;
+        Normalize(parts_.normalizer, normalized, growth);
         if (normalized != token.content) normalized_tokens_[token.id] = normalized;
         token.content = std::move(normalized);
       }
@@ -42,11 +43,12 @@ std::vector<int32_t> Encoder::Encode(std::string_view text, const EncodeOptions&
   Pieces pieces;
   ModelScratch scratch;
   std::string normalized;
+  size_t growth = GrowthOf(text.size());
   const bool parses = options.parse_special_tokens;
   in_text_.ForEachPart(text, parses, [&](const AddedTokenFinder::Part& outer) {
     if (outer.id >= 0) return ids.push_back(outer.id);
     normalized.assign(outer.text);
-    Normalize(parts_.normalizer, normalized);
+    Normalize(parts_.normalizer, normalized, growth);
     const bool is_start = outer.text.data() == text.data();
     in_normalized_.ForEachPart(normalized, parses, [&](const AddedTokenFinder::Part& part) {
       if (part.id >= 0) return ids.push_back(part.id);

@@ -1,17 +1,32 @@
 #include "text/json_steps.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "text/base64.h"
+#include "text/regex_patterns.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
 namespace {
 
 constexpr int kDeepest = 16;  // of sequences in sequences
-constexpr std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// A file's steps are gone through for every text, those of a decoder for every token: their number
+// must not be what makes that slow. Files have up to thirty.
+constexpr size_t kMostNormalizers = 128;
+constexpr size_t kMostPreTokenizers = 32;
+constexpr size_t kMostDecoders = 16;
+constexpr size_t kMostSurroundings = 1024;  // ids around a text
+
+void CheckCount(const JsonValue& json, size_t count, size_t most, std::string_view what) {
+  if (count > most) {
+    ThrowInvalid(json.path(), std::to_string(count) + std::string(what),
+                 "at most " + std::to_string(most));
+  }
+}
 
 // use(type, json) for the object, or for each of those that its list `key` has when it is a
 // Sequence.
@@ -24,8 +39,9 @@ void ForEachStep(const JsonValue& json, std::string_view key, const Use& use, in
   json[key].ForEachElement([&](const JsonValue& step) { ForEachStep(step, key, use, depth + 1); });
 }
 
-std::shared_ptr<const Regex> MakeRegex(const JsonValue& json, std::string_view pattern) {
-  return std::make_shared<const Regex>(json.path(), pattern);
+std::shared_ptr<const Regex> MakeRegex(const JsonValue& json, std::string_view pattern,
+                                       RegexDialect dialect = RegexDialect::kOniguruma) {
+  return std::make_shared<const Regex>(json.path(), pattern, dialect);
 }
 
 // {"String": text} or {"Regex": pattern}.
@@ -33,6 +49,8 @@ template <typename Step>
 void ReadPattern(const JsonValue& json, Step* step) {
   if (!json["String"].IsNull()) {
     step->pattern = json["String"].String();
+    // Nothing is between all characters.
+    if (step->pattern.empty()) step->regex = MakeRegex(json, "");
   } else {
     step->regex = MakeRegex(json, json["Regex"].String());
   }
@@ -111,6 +129,7 @@ DecoderSteps ReadDecoder(const JsonValue& json) {
           "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, BPEDecoder or "
           "Sequence");
     }
+    CheckCount(json, steps.size(), kMostDecoders, " steps");
   });
   return steps;
 }
@@ -144,6 +163,13 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
                              .content = std::string(step["content"].String())};
       ReadPattern(step["pattern"], &replace);
       steps.push_back(std::move(replace));
+    } else if (type == "Precompiled") {
+      const JsonValue map = step["precompiled_charsmap"];
+      std::string blob;
+      if (!FromBase64(map.String(), blob)) map.Refuse("base64");
+      steps.push_back({.kind = Kind::kCharsmap,
+                       .charsmap = std::make_shared<const Charsmap>(map.path(), blob),
+                       .by_clusters = true});
     } else if (type == "BertNormalizer") {
       const bool lowercase = step["lowercase"].Bool(true);
       steps.push_back({.kind = Kind::kBert,
@@ -154,8 +180,9 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
     } else {
       step["type"].Refuse(
           "NFC, NFD, NFKC, NFKD, Lowercase, ByteLevel, StripAccents, Strip, Prepend, Replace, "
-          "BertNormalizer or Sequence");
+          "Precompiled, BertNormalizer or Sequence");
     }
+    CheckCount(json, steps.size(), kMostNormalizers, " steps");
   });
   return steps;
 }
@@ -183,7 +210,6 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
                            .is_inverted = step["invert"].Bool(false)};
       ReadPattern(step["pattern"], &cut);
       if (cut.regex != nullptr) cut.kind = Kind::kRegex;
-      if (cut.regex == nullptr && cut.pattern.empty()) step["pattern"].Refuse("a pattern");
       steps.push_back(std::move(cut));
     } else if (type == "Metaspace") {
       steps.push_back({.kind = Kind::kMetaspace,
@@ -203,7 +229,7 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
            .behavior = behavior.IsNull() ? SplitBehavior::kIsolated : ReadBehavior(behavior)});
     } else if (type == "Whitespace") {
       steps.push_back({.kind = Kind::kRegex,
-                       .regex = MakeRegex(step, R"(\w+|[^\w\s]+)"),
+                       .regex = MakeRegex(step, R"(\w+|[^\w\s]+)", RegexDialect::kRust),
                        .behavior = SplitBehavior::kRemoved,
                        .is_inverted = true});
     } else if (type == "WhitespaceSplit") {
@@ -220,6 +246,7 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
           "ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, "
           "BertPreTokenizer, CharDelimiterSplit or Sequence");
     }
+    CheckCount(json, steps.size(), kMostPreTokenizers, " steps");
   });
   return made;
 }
@@ -231,6 +258,12 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
     Surroundings around;
     if (type == "TemplateProcessing") {
       bool is_behind = false;
+      std::vector<std::pair<std::string_view, JsonValue>> special;
+      step["special_tokens"].ForEachMember([&](std::string_view name, const JsonValue& token) {
+        special.emplace_back(name, token);
+      });
+      std::stable_sort(special.begin(), special.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
       step["single"].ForEachElement([&](const JsonValue& part) {
         if (!part["Sequence"].IsNull()) {
           if (is_behind || part["Sequence"]["id"].String() != "A") part.Refuse("one sequence, A");
@@ -238,8 +271,15 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
           return;
         }
         const JsonValue name = part["SpecialToken"]["id"];
-        step["special_tokens"][name.String()]["ids"].ForEachElement([&](const JsonValue& id) {
+        const auto found = std::lower_bound(
+            special.begin(), special.end(), name.String(),
+            [](const auto& token, std::string_view of) { return token.first < of; });
+        if (found == special.end() || found->first != name.String()) {
+          name.Refuse("one of the special_tokens");
+        }
+        found->second["ids"].ForEachElement([&](const JsonValue& id) {
           (is_behind ? around.after : around.before).push_back(Small(id));
+          CheckCount(step, around.before.size() + around.after.size(), kMostSurroundings, " ids");
         });
       });
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
@@ -260,6 +300,7 @@ Surroundings ReadPostProcessor(const JsonValue& json) {
     // Each one is put around what the last has made.
     made.before.insert(made.before.begin(), around.before.begin(), around.before.end());
     made.after.insert(made.after.end(), around.after.begin(), around.after.end());
+    CheckCount(json, made.before.size() + made.after.size(), kMostSurroundings, " ids");
   });
   return made;
 }

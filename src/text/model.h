@@ -20,8 +20,17 @@ struct ModelScratch {
     uint32_t rank;
     uint32_t at;
   };
+  // The best way to cut a text that ends at some place: its last token.
+  struct Cut {
+    double score;
+    uint32_t begin;
+    int32_t token;
+  };
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
+  std::vector<Cut> cuts;
+  std::vector<uint32_t> ends;
+  std::vector<int32_t> longest;  // the longest token that begins at each byte
   std::string text;
 };
 

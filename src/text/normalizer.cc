@@ -39,6 +39,16 @@ void Strip(std::string& text, bool left, bool right) {
   text = std::string(rest);
 }
 
+void SingleSpaces(std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c != ' ' || (!out.empty() && out.back() != ' ')) out.push_back(c);
+  }
+  if (out.ends_with(' ')) out.pop_back();
+  text = std::move(out);
+}
+
 void Bert(std::string& text, const NormalizerStep& step) {
   if (step.clean_text) {
     MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
@@ -60,11 +70,19 @@ void Bert(std::string& text, const NormalizerStep& step) {
   if (step.lowercase) Lowercase(text);
 }
 
+[[noreturn]] void RefuseGrowth(size_t growth) {
+  throw Error(ErrorCode::kExhausted, "normalizer",
+              "a step that makes the text grow by more than " + std::to_string(growth) + " bytes",
+              "at most 64 KiB and 32 bytes for each byte of the text, in all steps");
+}
+
 }  // namespace
 
-void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t most) {
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t& growth) {
   using Kind = NormalizerStep::Kind;
   for (const NormalizerStep& step : steps) {
+    const size_t before = text.size();
+    const size_t most = before + growth;
     switch (step.kind) {
       case Kind::kNfc:
         text = ToNormalForm(NormalForm::kNfc, text);
@@ -94,8 +112,26 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
           ReplaceAll(text, step.pattern, step.content, most);
         }
         break;
+      case Kind::kSingleSpaces:
+        SingleSpaces(text);
+        break;
+      case Kind::kCharsmap: {
+        std::string out;
+        out.reserve(text.size());
+        if (step.by_clusters) {
+          step.charsmap->AppendByClusters(text, most, out);
+        } else {
+          step.charsmap->AppendLongest(text, most, out);
+        }
+        text = std::move(out);
+        break;
+      }
       case Kind::kPrepend:
-        if (!text.empty()) text.insert(0, step.content);
+        if (!text.empty() && step.content.size() <= growth) {
+          text.insert(0, step.content);
+        } else if (!text.empty()) {
+          RefuseGrowth(growth);
+        }
         break;
       case Kind::kBert:
         Bert(text, step);
@@ -107,11 +143,8 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
         break;
       }
     }
-    if (text.size() > most) {
-      ThrowInvalid("normalizer",
-                   "a text that grows to more than " + std::to_string(most) + " bytes",
-                   "at most " + std::to_string(most));
-    }
+    if (text.size() > most) RefuseGrowth(growth);
+    if (text.size() > before) growth -= text.size() - before;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "text/charsmap.h"
 #include "text/regex.h"
 
 namespace sluice::text {
@@ -21,6 +22,8 @@ struct NormalizerStep {
     kStrip,
     kStripAccents,
     kReplace,
+    kSingleSpaces,  // none at the ends, one where there are many
+    kCharsmap,
     kPrepend,
     kBert,
     kByteLevel,
@@ -29,6 +32,8 @@ struct NormalizerStep {
   std::string pattern = {};
   std::string content = {};
   std::shared_ptr<const Regex> regex = {};  // instead of pattern
+  std::shared_ptr<const Charsmap> charsmap = {};
+  bool by_clusters = false;  // kCharsmap: as Hugging Face has it
   bool strip_left = false;
   bool strip_right = false;
   bool clean_text = false;
@@ -37,7 +42,12 @@ struct NormalizerStep {
   bool lowercase = false;
 };
 
-// Throws Error when a step makes a text of more than `most` bytes.
-void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t most = SIZE_MAX);
+// By so many bytes a text may grow in normalisation, all its parts together and what shrinks again
+// included. Compatibility forms make 11 times as many bytes at the most, ByteLevel doubles them.
+constexpr size_t GrowthOf(size_t text) { return (size_t{64} << 10) + 32 * text; }
+
+// growth: by how much steps may make the text grow; what they take is taken off. Throws Error when
+// they want more.
+void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t& growth);
 
 }  // namespace sluice::text

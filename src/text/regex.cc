@@ -5,25 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <new>
 
 #include "support/check.h"
+#include "text/regex_patterns.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
 namespace {
 
-// Steps of the matcher for one match; a pre-tokeniser's pattern takes a handful a byte.
+// PCRE2 counts from zero for each place where a match may begin, and not what single characters
+// repeat: its limit alone bounds nothing, and is there in case callouts are few.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKiB = 64 * 1024;
-
-constexpr std::string_view kSpaces =
-    R"(\t-\r\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-constexpr std::string_view kNoSpaces =
-    R"(\x00-\x08\x0E-\x1F\x21-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF})"
-    R"(\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{D7FF})"
-    R"(\x{E000}-\x{10FFFF})";
-constexpr std::string_view kWords = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 pcre2_code* CodeOf(void* code) { return static_cast<pcre2_code*>(code); }
 
@@ -35,70 +30,28 @@ std::string MessageOf(int error) {
 
 }  // namespace
 
-std::string SpelledOut(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      std::string_view inside;
-      bool is_complement = false;
-      switch (next) {
-        case 's':
-          inside = kSpaces;
-          break;
-        case 'S':
-          inside = in_class ? kNoSpaces : kSpaces;
-          is_complement = !in_class;
-          break;
-        case 'w':
-          inside = kWords;
-          break;
-        case 'W':
-          inside = in_class ? std::string_view() : kWords;
-          is_complement = true;
-          break;
-        case 'd':
-          out.append(R"(\p{Nd})");
-          continue;
-        case 'D':
-          out.append(R"(\P{Nd})");
-          continue;
-        default:
-          break;
-      }
-      if (inside.empty()) {
-        out.append({c, next});
-      } else if (in_class) {
-        out.append(inside);
-      } else {
-        out.append(is_complement ? "[^" : "[").append(inside).append("]");
-      }
-      continue;
-    }
-    if (!in_class && c == '[') {
-      in_class = true;
-      out.push_back(c);
-      // A bracket that comes first in a class is one of its characters.
-      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out.push_back(pattern[++i]);
-      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out.append("\\]"), ++i;
-      continue;
-    }
-    if (in_class && c == ']') in_class = false;
-    out.push_back(c);
-  }
-  return out;
-}
-
-Regex::Regex(std::string_view parameter, std::string_view pattern) : parameter_(parameter) {
+Regex::Regex(std::string_view parameter, std::string_view pattern, RegexDialect dialect)
+    : parameter_(parameter),
+      counts_steps_(std::find(kLinearPatterns.begin(), kLinearPatterns.end(), pattern) ==
+                    kLinearPatterns.end()) {
   if (!IsUtf8(pattern)) ThrowInvalid(parameter, "a pattern that is not UTF-8", "UTF-8");
-  if (pattern.size() > 65536) ThrowInvalid(parameter, "a longer pattern", "at most 64 KiB");
-  const std::string spelled = SpelledOut(pattern);
+  constexpr size_t kLongest = 8192;  // models' have up to 500 bytes
+  if (pattern.size() > kLongest) {
+    ThrowInvalid(parameter, "a pattern of " + std::to_string(pattern.size()) + " bytes",
+                 "at most " + std::to_string(kLongest));
+  }
+  const std::string translated = ToPcre(parameter, pattern, dialect);
+  least_steps_ = 1024 + 4 * translated.size();
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+      pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
+  if (context == nullptr) throw std::bad_alloc();
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   size_t offset = 0;
-  code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                        PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  code_ = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (counts_steps_ ? PCRE2_AUTO_CALLOUT : 0),
+      &error, &offset, context.get());
   if (code_ == nullptr) {
     ThrowInvalid(parameter, ToText(pattern),
                  std::string("a pattern that PCRE2 compiles (").append(MessageOf(error)) + ")");
@@ -111,12 +64,27 @@ Regex::~Regex() { pcre2_code_free(CodeOf(code_)); }
 Regex::Matches::Matches(const Regex& regex, std::string_view text)
     : regex_(regex),
       text_(text),
+      steps_{regex.least_steps_ + kStepsPerByte * text.size()},
       data_(pcre2_match_data_create(1, nullptr)),
       context_(pcre2_match_context_create(nullptr)) {
   if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
   auto* context = static_cast<pcre2_match_context*>(context_);
   pcre2_set_match_limit(context, kMatchLimit);
   pcre2_set_heap_limit(context, kHeapLimitKiB);
+  if (!regex.counts_steps_) return;
+  // Called in front of each item of the pattern.
+  pcre2_set_callout(
+      context,
+      [](pcre2_callout_block* block, void* data) {
+        auto& steps = *static_cast<Steps*>(data);
+        const size_t place = block->current_position;
+        const size_t moved = place > steps.place ? place - steps.place : steps.place - place;
+        steps.place = place;
+        if (moved + 1 > steps.left) return PCRE2_ERROR_MATCHLIMIT;
+        steps.left -= moved + 1;
+        return 0;
+      },
+      &steps_);
 }
 
 Regex::Matches::~Matches() {

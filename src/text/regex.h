@@ -1,7 +1,6 @@
-// Regular expressions of tokenizer files, by PCRE2's compiler to machine code.
-//
-// Patterns mean what they mean to Hugging Face tokenizers: \s is Unicode's White_Space, \w its word
-// characters, \d its decimal digits; PCRE2's own classes differ (U+180E, U+0085).
+// Regular expressions of tokenizer files, by PCRE2's compiler to machine code. Patterns mean what
+// they mean to who wrote them: regex_dialect.h. A pattern is data from strangers: the steps of one
+// pass over a text are limited to so many a byte.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "text/regex_dialect.h"
 
 namespace sluice::text {
 
@@ -20,7 +21,8 @@ struct Span {
 class Regex {
  public:
   // Throws Error naming `parameter` when the pattern cannot be compiled.
-  Regex(std::string_view parameter, std::string_view pattern);
+  Regex(std::string_view parameter, std::string_view pattern,
+        RegexDialect dialect = RegexDialect::kOniguruma);
   ~Regex();
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
@@ -33,15 +35,24 @@ class Regex {
     Matches(const Matches&) = delete;
     Matches& operator=(const Matches&) = delete;
 
-    // The next match; false when there is none. Throws Error when the pattern takes too long.
+    // The next match; false when there is none. Throws Error when the pattern takes more steps for
+    // the text than kStepsPerByte allows.
     bool Next(Span* match);
 
    private:
     int Match(size_t at) const;
 
+    // What the matcher has done: items of the pattern that it tried, and bytes that it went
+    // through.
+    struct Steps {
+      uint64_t left;
+      size_t place = 0;
+    };
+
     const Regex& regex_;
     std::string_view text_;
     size_t at_ = 0;
+    Steps steps_;
     void* data_;  // pcre2_match_data
     void* context_;
   };
@@ -51,12 +62,14 @@ class Regex {
                          size_t most = SIZE_MAX) const;
 
  private:
+  // The patterns of models that people use take 2 to 5.
+  static constexpr uint64_t kStepsPerByte = 200;
+
   std::string parameter_;
   void* code_ = nullptr;  // pcre2_code
   bool has_jit_ = false;
+  bool counts_steps_ = true;
+  uint64_t least_steps_ = 0;  // for any text
 };
-
-// `pattern` with \s, \w, \d and their complements spelled out.
-std::string SpelledOut(std::string_view pattern);
 
 }  // namespace sluice::text

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "text/loaders.h"
 #include "text/protobuf.h"
 #include "text/splits.h"
+#include "text/unigram.h"
 
 namespace sluice::text {
 namespace {
@@ -18,8 +20,15 @@ constexpr std::string_view kFile = "tokenizer.model";
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Numbers of sentencepiece_model.proto.
-enum PieceType : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
-constexpr uint64_t kBpeType = 2;
+enum PieceType : uint64_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+enum ModelType : uint64_t { kUnigramType = 1, kBpeType = 2 };
 
 struct Piece {
   std::string_view text;
@@ -35,6 +44,7 @@ struct ModelFile {
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
+  bool has_spaces_behind = false;  // treat_whitespace_as_suffix
 };
 
 Piece ReadPiece(std::string_view message) {
@@ -59,6 +69,7 @@ ModelFile ReadModel(std::string_view model) {
       ProtobufReader trainer(kFile, field.bytes);
       for (ProtobufField part; trainer.Next(&part);) {
         if (part.number == 3) file.model_type = part.value;
+        if (part.number == 24) file.has_spaces_behind = part.value != 0;
         if (part.number == 41) file.bos_id = static_cast<int32_t>(part.value);
       }
     }
@@ -79,15 +90,17 @@ ModelFile ReadModel(std::string_view model) {
 std::vector<NormalizerStep> NormalizerOf(const ModelFile& file) {
   using Kind = NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
-  const auto replace = [&](std::string_view pattern, std::string_view content) {
-    steps.push_back({.kind = Kind::kReplace,
-                     .content = std::string(content),
-                     .regex = std::make_shared<const Regex>(kFile, pattern)});
-  };
-  if (file.remove_extra_whitespaces) {
-    replace("\\A +| +\\z", "");
-    replace(" {2,}", " ");
+  if (!file.charsmap.empty()) {
+    std::vector<LongestMatcher::Pattern> kept;
+    for (const Piece& piece : file.pieces) {
+      if (piece.type != kUserDefined) continue;
+      kept.push_back({piece.text, static_cast<int32_t>(piece.text.size())});
+    }
+    steps.push_back({.kind = Kind::kCharsmap,
+                     .charsmap = std::make_shared<const Charsmap>(
+                         "precompiled_charsmap", file.charsmap, LongestMatcher(kFile, kept))});
   }
+  if (file.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSingleSpaces});
   if (file.add_dummy_prefix) steps.push_back({.kind = Kind::kPrepend, .content = " "});
   if (file.escape_whitespaces) {
     steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
@@ -114,24 +127,59 @@ std::unique_ptr<const Model> BpeOf(const ModelFile& file, const Vocabulary& voca
   return std::make_unique<const Bpe>(std::move(options), std::move(ids), merges, vocabulary.size());
 }
 
+std::unique_ptr<const Model> UnigramOf(const ModelFile& file) {
+  UnigramOptions options{.is_single_precision = true};
+  float least = std::numeric_limits<float>::max();
+  float most = std::numeric_limits<float>::lowest();
+  TokenMap ids(file.pieces.size());
+  for (size_t i = 0; i < file.pieces.size(); ++i) {
+    const Piece& piece = file.pieces[i];
+    if (piece.type == kUnknown) options.unknown_id = static_cast<int32_t>(i);
+    if (piece.type == kByte) {
+      options.has_byte_fallback = true;
+      ids.Add(piece.text, static_cast<int32_t>(i));
+    }
+    if (piece.type != kNormal) continue;
+    least = std::min(least, piece.score);
+    most = std::max(most, piece.score);
+  }
+  options.unknown_score = static_cast<double>(least - 10.0f);
+  std::vector<UnigramToken> tokens;
+  for (size_t i = 0; i < file.pieces.size(); ++i) {
+    const Piece& piece = file.pieces[i];
+    if (piece.type != kNormal && piece.type != kUserDefined) continue;
+    double score = static_cast<double>(piece.score);
+    // So that it wins against any cut of its text.
+    if (piece.type == kUserDefined) {
+      score = static_cast<double>(static_cast<float>(piece.text.size()) * most) - 0.1;
+    }
+    tokens.push_back({piece.text, static_cast<int32_t>(i), score});
+  }
+  return std::make_unique<const Unigram>(options, tokens, ByteIds(ids));
+}
+
 }  // namespace
 
 std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
                                                        const TokenizerOptions& options) {
   const ModelFile file = ReadModel(model);
-  Vocabulary vocabulary;
+  Vocabulary vocabulary(file.pieces.size());
   EncoderParts parts;
   bool has_bytes = false;
+  bool has_unused = false;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const Piece& piece = file.pieces[i];
     const bool is_special = piece.type == kControl || piece.type == kUnknown;
     const bool is_added = is_special || piece.type == kUserDefined;
     has_bytes = has_bytes || piece.type == kByte;
+    has_unused = has_unused || piece.type == kUnused;
     const auto id = static_cast<int32_t>(i);
     vocabulary.Add(
         kFile, static_cast<int64_t>(i), piece.text,
         static_cast<uint8_t>((is_added ? kAddedToken : 0) | (is_special ? kSpecialToken : 0)));
-    if (!is_added) continue;
+    // Unigram weighs user-defined pieces with the others.
+    const bool is_weighed = file.model_type == kUnigramType && piece.type == kUserDefined;
+    if (!is_added || is_weighed) continue;
     parts.added_tokens.push_back({.content = std::string(piece.text),
                                   .id = id,
                                   .is_special = is_special,
@@ -139,17 +187,22 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
                                   .is_literal = piece.type == kUserDefined});
     if (piece.type == kControl && id == file.bos_id) parts.before = {id};
   }
-  if (file.model_type != kBpeType) {
+  if (file.model_type != kBpeType && file.model_type != kUnigramType) {
     parts.refused_parameter = "model_type";
     parts.refused_value = ToText(static_cast<int64_t>(file.model_type));
-    parts.refused_allowed = "2 (BPE), to encode with";
-  } else if (!file.charsmap.empty()) {
-    parts.refused_parameter = "precompiled_charsmap";
-    parts.refused_value = "a map of characters";
-    parts.refused_allowed = "none (normalisation \"identity\"), to encode with";
+    parts.refused_allowed = "1 (unigram) or 2 (BPE), to encode with";
+  } else if (file.has_spaces_behind) {
+    parts.refused_parameter = "treat_whitespace_as_suffix";
+    parts.refused_value = "true";
+    parts.refused_allowed = "false, to encode with";
+  } else if (has_unused && file.model_type == kBpeType) {
+    // What merges by way of them is taken apart again.
+    parts.refused_parameter = "type";
+    parts.refused_value = "UNUSED, of a piece of BPE";
+    parts.refused_allowed = "another type, to encode with";
   } else {
     parts.normalizer = NormalizerOf(file);
-    parts.model = BpeOf(file, vocabulary);
+    parts.model = file.model_type == kBpeType ? BpeOf(file, vocabulary) : UnigramOf(file);
   }
   DecoderSteps decoder = options.decoder == TokenDecoder::kByteLevel
                              ? ByteLevelDecoder()

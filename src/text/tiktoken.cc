@@ -1,49 +1,17 @@
 // *.tiktoken: lines of a token in base64 and its rank, which is its id.
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "support/check.h"
+#include "text/base64.h"
 #include "text/loaders.h"
 #include "text/splits.h"
 
 namespace sluice::text {
 namespace {
-
-constexpr std::array<int8_t, 256> DigitsOfBase64() {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::array<int8_t, 256> values = {};
-  values.fill(-1);
-  for (size_t i = 0; i < kDigits.size(); ++i) {
-    values[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
-  }
-  return values;
-}
-
-// Replaces `bytes`; false for what is not base64 with its padding.
-bool FromBase64(std::string_view text, std::string& bytes) {
-  static constexpr std::array<int8_t, 256> kValues = DigitsOfBase64();
-  bytes.clear();
-  if (text.empty() || text.size() % 4 != 0) return false;
-  size_t padding = 0;
-  while (padding < 2 && text[text.size() - 1 - padding] == '=') ++padding;
-  uint32_t bits = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int8_t digit = kValues[static_cast<uint8_t>(text[i])];
-    const bool is_padding = i >= text.size() - padding;
-    if (digit < 0 && !is_padding) return false;
-    bits = bits << 6 | static_cast<uint32_t>(is_padding ? 0 : digit);
-    if (i % 4 != 3) continue;
-    const size_t count = i + 1 == text.size() ? 3 - padding : 3;
-    for (size_t b = 0; b < count; ++b) {
-      bytes.push_back(static_cast<char>(bits >> (16 - 8 * b) & 0xFF));
-    }
-  }
-  return true;
-}
 
 void ReadLine(std::string_view line, size_t number, std::string& bytes, Vocabulary& vocabulary) {
   const size_t space = line.find(' ');
@@ -68,7 +36,8 @@ void ReadLine(std::string_view line, size_t number, std::string& bytes, Vocabula
 
 std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
                                                   const TiktokenOptions& options) {
-  Vocabulary vocabulary;
+  const auto lines = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), '\n')) + 1;
+  Vocabulary vocabulary(lines + options.special_tokens.size());
   std::string bytes;
   for (size_t number = 1; !ranks.empty(); ++number) {
     const size_t size = ranks.find('\n');
@@ -96,12 +65,19 @@ std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
     const std::vector<BpeMerge> merges = MergesOf(tokens, ids, false);
     parts.pre_tokenizer.push_back(
         {.kind = PreTokenizerStep::Kind::kRegex,
-         .regex = std::make_shared<const Regex>("pattern", options.pattern)});
+         .regex = std::make_shared<const Regex>("pattern", options.pattern, RegexDialect::kRust)});
     parts.model =
         std::make_unique<const Bpe>(BpeOptions{.is_byte_level = true, .ignores_merges = true},
                                     std::move(ids), merges, vocabulary.size());
   }
   for (const SpecialToken& token : options.special_tokens) {
+    if (token.text.empty() || !IsUtf8(token.text)) {
+      ThrowInvalid("special_tokens.text",
+                   token.text.empty()
+                       ? "empty"
+                       : "bytes that are not UTF-8, of the id " + ToText(int64_t{token.id}),
+                   "text in UTF-8");
+    }
     vocabulary.Add("special_tokens", token.id, token.text, kAddedToken | kSpecialToken);
     parts.added_tokens.push_back({.content = std::string(token.text),
                                   .id = token.id,

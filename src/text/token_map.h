@@ -2,6 +2,7 @@
 // addressing in powers of two, built once.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -11,19 +12,30 @@
 
 namespace sluice::text {
 
-inline uint64_t Mix(uint64_t a) {
-  a *= 0x9E3779B97F4A7C15u;
-  return a ^ a >> 32;
+// Keys come from files of strangers, who could choose them so that all fall into one place: what
+// their hashes depend on is drawn for each process. Nothing that is visible depends on it.
+struct HashSecrets {
+  uint64_t a;
+  uint64_t b;
+};
+const HashSecrets& ProcessSecrets();
+
+// Both halves of the product: no bits of two keys cancel each other whatever the secret is, as they
+// do in one half.
+inline uint64_t Mix(uint64_t a, uint64_t b) {
+  __extension__ using Product = unsigned __int128;
+  const Product product = static_cast<Product>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
-inline uint64_t HashOf(std::string_view bytes) {
-  uint64_t hash = bytes.size();
+inline uint64_t HashOf(std::string_view bytes, const HashSecrets& secrets) {
+  uint64_t hash = secrets.a ^ bytes.size();
   const char* at = bytes.data();
   size_t left = bytes.size();
   for (; left >= 8; left -= 8, at += 8) {
     uint64_t word;
     std::memcpy(&word, at, 8);
-    hash = Mix(hash ^ word);
+    hash = Mix(hash ^ word, secrets.b);
   }
   uint64_t word = 0;
   if (left >= 4) {
@@ -35,7 +47,7 @@ inline uint64_t HashOf(std::string_view bytes) {
     word = static_cast<uint8_t>(at[0]) | uint64_t{static_cast<uint8_t>(at[left / 2])} << 8 |
            uint64_t{static_cast<uint8_t>(at[left - 1])} << 16;
   }
-  return Mix(Mix(hash ^ word));
+  return Mix(hash ^ word, secrets.b);
 }
 
 class TokenMap {
@@ -45,7 +57,7 @@ class TokenMap {
 
   // The first id of a token stays. No more of them than were announced.
   void Add(std::string_view token, int32_t id) {
-    const uint64_t hash = HashOf(token);
+    const uint64_t hash = HashOf(token, secrets_);
     for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
       Slot& slot = slots_[at];
       if (slot.id < 0) {
@@ -58,8 +70,16 @@ class TokenMap {
     }
   }
 
+  // f(std::string_view token, int32_t id) for each of them, in no order.
+  template <typename F>
+  void ForEach(F f) const {
+    for (const Slot& slot : slots_) {
+      if (slot.id >= 0) f(std::string_view(bytes_).substr(slot.begin, slot.size), slot.id);
+    }
+  }
+
   int32_t Find(std::string_view token) const {  // -1: none
-    const uint64_t hash = HashOf(token);
+    const uint64_t hash = HashOf(token, secrets_);
     for (size_t at = hash & mask_;; at = (at + 1) & mask_) {
       const Slot& slot = slots_[at];
       if (slot.id < 0) return -1;
@@ -81,9 +101,13 @@ class TokenMap {
   }
 
   std::string bytes_;
+  HashSecrets secrets_ = ProcessSecrets();
   std::vector<Slot> slots_;
   size_t mask_;
 };
+
+// Of each byte the token that is spelled <0x00> to <0xFF>; -1: none.
+std::array<int32_t, 256> ByteIds(const TokenMap& tokens);
 
 // Ids of 22 bits and ranks of 20 in one word, so that a table of 256 thousand merges has 4 MB.
 class MergeMap {
@@ -95,7 +119,7 @@ class MergeMap {
 
   void Add(int32_t left, int32_t right, uint32_t rank) {  // the last rank of a pair stays
     const uint64_t key = Key(left, right);
-    for (size_t at = Mix(key) >> 8 & mask_;; at = (at + 1) & mask_) {
+    for (size_t at = Mix(key ^ secrets_.a, secrets_.b) & mask_;; at = (at + 1) & mask_) {
       if (slots_[at] != kEmpty && slots_[at] >> 20 != key) continue;
       slots_[at] = key << 20 | rank;
       return;
@@ -104,7 +128,7 @@ class MergeMap {
 
   uint32_t Find(int32_t left, int32_t right) const {
     const uint64_t key = Key(left, right);
-    for (size_t at = Mix(key) >> 8 & mask_;; at = (at + 1) & mask_) {
+    for (size_t at = Mix(key ^ secrets_.a, secrets_.b) & mask_;; at = (at + 1) & mask_) {
       const uint64_t slot = slots_[at];
       if (slot >> 20 == key) return static_cast<uint32_t>(slot & kNone);
       if (slot == kEmpty) return kNone;
@@ -117,6 +141,7 @@ class MergeMap {
     return static_cast<uint64_t>(left) << 22 | static_cast<uint64_t>(right);
   }
 
+  HashSecrets secrets_ = ProcessSecrets();
   std::vector<uint64_t> slots_;
   size_t mask_;
 };

@@ -67,7 +67,7 @@ Tokenizer Tokenizer::FromFile(const std::string& path, const TokenizerOptions& o
   const std::string bytes = ReadFile(path);
   const size_t first = bytes.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && bytes[first] == '{') return FromJson(bytes, options);
-  if (IsTiktoken(bytes)) return FromTiktoken(bytes);
+  if (IsTiktoken(bytes)) return FromTiktoken(bytes, options.tiktoken);
   return FromSentencePiece(bytes, options);
 }
 

@@ -1,5 +1,6 @@
 // tokenizer.json of Hugging Face tokenizers.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "text/byte_alphabet.h"
 #include "text/json_steps.h"
 #include "text/loaders.h"
+#include "text/unigram.h"
 #include "text/word_piece.h"
 
 namespace sluice::text {
@@ -26,7 +28,7 @@ std::string_view TypeOf(const JsonValue& model) {
   return model["vocab"].IsArray() ? "Unigram" : "WordPiece";
 }
 
-ModelTokens ReadTokens(const JsonValue& vocab, Vocabulary& vocabulary) {
+ModelTokens ReadTokens(const JsonValue& vocab) {
   ModelTokens tokens;
   if (vocab.IsArray()) {  // pairs of a token and its score, in the order of ids
     vocab.ForEachElement([&](const JsonValue& pair) {
@@ -46,10 +48,7 @@ ModelTokens ReadTokens(const JsonValue& vocab, Vocabulary& vocabulary) {
     });
   }
   tokens.ids = TokenMap(tokens.list.size());
-  for (const auto& [token, id] : tokens.list) {
-    vocabulary.Add("model.vocab", id, token, 0);
-    tokens.ids.Add(token, id);
-  }
+  for (const auto& [token, id] : tokens.list) tokens.ids.Add(token, id);
   return tokens;
 }
 
@@ -164,13 +163,33 @@ std::unique_ptr<const Model> ReadWordPiece(const JsonValue& json, const ModelTok
   options.unknown_id = IdOf(json["unk_token"], tokens.ids);
   options.max_characters = json["max_input_chars_per_word"].Integer(100);
   options.prefix = json["continuing_subword_prefix"].String("##");
-  size_t longest = 0;
-  TokenMap ids(tokens.list.size());
-  for (const auto& [token, id] : tokens.list) {
-    longest = std::max(longest, token.size());
-    ids.Add(token, id);
+  return std::make_unique<WordPiece>(std::move(options), tokens.list);
+}
+
+std::unique_ptr<const Model> ReadUnigram(const JsonValue& json, const ModelTokens& tokens) {
+  std::vector<UnigramToken> made;
+  double least = std::numeric_limits<double>::infinity();
+  size_t i = 0;
+  json["vocab"].ForEachElement([&](const JsonValue& pair) {
+    size_t place = 0;
+    double score = 0.0;
+    pair.ForEachElement([&](const JsonValue& part) {
+      if (place++ == 1) score = part.Get<double>("a number");
+    });
+    if (place != 2) pair.Refuse("a token and its score");
+    least = std::min(least, score);
+    made.push_back({tokens.list[i].first, tokens.list[i].second, score});
+    ++i;
+  });
+  UnigramOptions options{.has_byte_fallback = json["byte_fallback"].Bool(false)};
+  constexpr double kPenalty = 10.0;  // as SentencePiece has it
+  options.unknown_score = least - kPenalty;
+  const int64_t unknown = json["unk_id"].Integer(-1);
+  if (unknown >= static_cast<int64_t>(made.size()) || unknown < -1) {
+    json["unk_id"].Refuse("the place of a token in the vocabulary");
   }
-  return std::make_unique<WordPiece>(std::move(options), std::move(ids), longest);
+  options.unknown_id = static_cast<int32_t>(unknown);
+  return std::make_unique<Unigram>(options, made, ByteIds(tokens.ids));
 }
 
 EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32_t size,
@@ -185,8 +204,11 @@ EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32
       parts.model = ReadBpe(model, tokens, pre_tokenizer.is_byte_level, size);
     } else if (type == "WordPiece") {
       parts.model = ReadWordPiece(model, tokens);
+    } else if (type == "Unigram") {
+      parts.model = ReadUnigram(model, tokens);
     } else {
-      ThrowInvalid("model.type", ToText(type), "\"BPE\" or \"WordPiece\", to encode with");
+      ThrowInvalid("model.type", ToText(type),
+                   "\"BPE\", \"Unigram\" or \"WordPiece\", to encode with");
     }
     parts.pre_tokenizer = std::move(pre_tokenizer.steps);
     Surroundings around = ReadPostProcessor(json["post_processor"]);
@@ -214,8 +236,13 @@ std::shared_ptr<const TokenizerImpl> LoadJson(std::string_view json,
   }
   const JsonValue file(root, "");
   if (!file.IsObject()) ThrowInvalid("tokenizer.json", "no object", "one JSON object in UTF-8");
-  Vocabulary vocabulary;
-  const ModelTokens tokens = ReadTokens(file["model"]["vocab"], vocabulary);
+  const ModelTokens tokens = ReadTokens(file["model"]["vocab"]);
+  size_t count = tokens.list.size();
+  if (const JsonValue added = file["added_tokens"]; !added.IsNull()) {
+    added.ForEachElement([&](const JsonValue&) { ++count; });
+  }
+  Vocabulary vocabulary(count);
+  for (const auto& [token, id] : tokens.list) vocabulary.Add("model.vocab", id, token, 0);
   std::vector<AddedToken> added_tokens = ReadAddedTokens(file["added_tokens"], vocabulary);
   DecoderSteps decoder;
   switch (options.decoder) {

@@ -2,11 +2,10 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <algorithm>
+#include <array>
 
-#include "support/check.h"
+#include "text/special_case.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
@@ -16,55 +15,12 @@ utf8proc_category_t CategoryOf(uint32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-std::string Mapped(std::string_view text, int options) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                             static_cast<utf8proc_option_t>(options));
-  if (size < 0) {
-    if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-    ThrowInvalid("text", utf8proc_errmsg(size), "text that can be normalised");
-  }
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  return {reinterpret_cast<const char*>(mapped), static_cast<size_t>(size)};
-}
-
-// NFC leaves it as it is, and it joins with nothing in front of it: a place where text may be cut.
-bool IsSafeInNfc(uint32_t c) {
-  if (c < 0x300) return c < 0xC0;
-  if (c >= 0x1100 && c < 0x1200) return false;  // Hangul letters join by rule, not by table
-  const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
-  const bool joins = property->comb_index != UINT16_MAX && property->comb_index >= 0x8000;
-  return property->combining_class == 0 && property->decomp_seqindex == UINT16_MAX && !joins;
-}
-
-// Only what is between safe characters goes through the library: a tenth of its time for text that
-// has few marks.
-std::string ToNfc(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  const int options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-  size_t done = 0;      // copied
-  size_t last = 0;      // the last safe character, if last >= done
-  bool is_safe = true;  // all since then
-  size_t at = 0;
-  ForEachCharacter(text, [&](uint32_t c, std::string_view bytes) {
-    if (IsSafeInNfc(c)) {
-      if (!is_safe) {
-        out.append(Mapped(text.substr(last, at - last), options));
-        done = at;
-        is_safe = true;
-      }
-      last = at;
-    } else if (is_safe) {
-      out.append(text, done, last - done);
-      done = last;
-      is_safe = false;
-    }
-    at += bytes.size();
-  });
-  if (is_safe) return out.append(text.substr(done));
-  return out.append(Mapped(text.substr(last), options));
+const SpecialCase* SpecialCaseOf(uint32_t c) {
+  if (c < kSpecialCases[0].character) return nullptr;
+  const auto found = std::lower_bound(
+      kSpecialCases.begin(), kSpecialCases.end(), c,
+      [](const SpecialCase& special, uint32_t of) { return special.character < of; });
+  return found != kSpecialCases.end() && found->character == c ? &*found : nullptr;
 }
 
 }  // namespace
@@ -135,11 +91,30 @@ bool IsCased(uint32_t c) {
          category == UTF8PROC_CATEGORY_LT;
 }
 
+bool IsCaseIgnorable(uint32_t c) {
+  constexpr std::array<uint32_t, 17> kMarksInWords = {
+      0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
+      0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+  const auto category = CategoryOf(c);
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_ME ||
+         category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_LM ||
+         category == UTF8PROC_CATEGORY_SK ||
+         std::find(kMarksInWords.begin(), kMarksInWords.end(), c) != kMarksInWords.end();
+}
+
 void AppendUpper(uint32_t c, std::string& text) {
-  if (c == 0xDF) {  // the one common character whose upper case has two
-    text.append("SS");
+  if (const SpecialCase* special = SpecialCaseOf(c)) {
+    text.append(special->upper);
   } else {
     AppendUtf8(static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))), text);
+  }
+}
+
+void AppendTitle(uint32_t c, std::string& text) {
+  if (const SpecialCase* special = SpecialCaseOf(c)) {
+    text.append(special->title);
+  } else {
+    AppendUtf8(static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))), text);
   }
 }
 
@@ -151,20 +126,6 @@ void AppendLower(uint32_t c, std::string& text) {
   } else {
     AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), text);
   }
-}
-
-std::string ToNormalForm(NormalForm form, std::string_view text) {
-  switch (form) {
-    case NormalForm::kNfc:
-      return ToNfc(text);
-    case NormalForm::kNfd:
-      return Mapped(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-    case NormalForm::kNfkc:
-      return Mapped(text, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
-    case NormalForm::kNfkd:
-      return Mapped(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
-  }
-  return std::string(text);
 }
 
 }  // namespace sluice::text

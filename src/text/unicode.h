@@ -16,8 +16,10 @@ bool IsPrintable(uint32_t c);    // as Python's str.isprintable
 bool IsNonspacingMark(uint32_t c);
 bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
 
-bool IsCased(uint32_t c);  // has an upper or lower case
+bool IsCased(uint32_t c);          // has an upper or lower case
+bool IsCaseIgnorable(uint32_t c);  // does not end a word whose case is looked at
 void AppendUpper(uint32_t c, std::string& text);
+void AppendTitle(uint32_t c, std::string& text);
 void AppendLower(uint32_t c, std::string& text);
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };

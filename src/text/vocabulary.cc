@@ -26,6 +26,12 @@ std::string Shown(std::string_view bytes) {
 
 }  // namespace
 
+Vocabulary::Vocabulary(size_t tokens)
+    : largest_id_(std::min<int64_t>(
+                      kMaxTokens,
+                      int64_t{kSparseIds} + int64_t{kIdsPerToken} * static_cast<int64_t>(tokens)) -
+                  1) {}
+
 TokenEntry Vocabulary::Store(std::string_view bytes, uint8_t flags) {
   if (bytes.size() > kMaxTokenBytes) {
     ThrowInvalid("token.size()", ToText(static_cast<int64_t>(bytes.size())),
@@ -40,7 +46,7 @@ TokenEntry Vocabulary::Store(std::string_view bytes, uint8_t flags) {
 }
 
 void Vocabulary::Add(std::string_view source, int64_t id, std::string_view token, uint8_t flags) {
-  CheckInRange(std::string(source).append(".id"), id, 0, kMaxTokens - 1);
+  CheckInRange(std::string(source).append(".id"), id, 0, largest_id_);
   const auto index = static_cast<size_t>(id);
   if (index >= tokens_.size()) {
     if (index >= tokens_.capacity()) {

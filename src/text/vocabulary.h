@@ -27,12 +27,19 @@ struct TokenEntry {
 };
 
 inline constexpr int32_t kMaxTokens = 1 << 22;
+// Ids are places in tables. Up to here they may be as sparse as they like; beyond, a file has a
+// token for every sixteen of them, so that a small one cannot ask for a large table.
+inline constexpr int32_t kSparseIds = 1 << 17;
+inline constexpr int32_t kIdsPerToken = 16;
 inline constexpr size_t kMaxTokenBytes = 65535;
 // What may be read behind the last byte of the arena, so that a short token is copied at once.
 inline constexpr size_t kArenaPadding = 16;
 
 class Vocabulary {
  public:
+  // tokens: how many the file has, at the most.
+  explicit Vocabulary(size_t tokens);
+
   // Throws Error when the id is out of range or has another token. `source` names the list in the
   // file that the token comes from.
   void Add(std::string_view source, int64_t id, std::string_view token, uint8_t flags);
@@ -68,6 +75,7 @@ class Vocabulary {
  private:
   TokenEntry Store(std::string_view bytes, uint8_t flags);
 
+  int64_t largest_id_;
   std::string arena_;
   std::vector<TokenEntry> tokens_;
   std::vector<TokenEntry> pieces_;

@@ -1,15 +1,31 @@
 #include "text/word_piece.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "support/check.h"
 #include "text/utf8.h"
 
 namespace sluice::text {
 
-WordPiece::WordPiece(WordPieceOptions options, TokenMap tokens, size_t longest_token)
-    : options_(std::move(options)), tokens_(std::move(tokens)), longest_token_(longest_token) {}
+WordPiece::WordPiece(WordPieceOptions options,
+                     const std::vector<std::pair<std::string_view, int32_t>>& tokens)
+    : options_(std::move(options)) {
+  std::vector<LongestMatcher::Pattern> beginning;
+  std::vector<LongestMatcher::Pattern> continuing;
+  const auto add = [&](std::vector<LongestMatcher::Pattern>& to, std::string_view text,
+                       int32_t id) {
+    to.push_back({text, static_cast<int32_t>(tokens_.size())});
+    tokens_.push_back({id, static_cast<uint32_t>(text.size())});
+  };
+  for (const auto& [token, id] : tokens) {
+    add(beginning, token, id);
+    if (token.starts_with(options_.prefix)) {
+      add(continuing, token.substr(options_.prefix.size()), id);
+    }
+  }
+  beginning_ = LongestMatcher("model.vocab", std::move(beginning));
+  continuing_ = LongestMatcher("model.vocab", std::move(continuing));
+}
 
 void WordPiece::Encode(std::string_view piece, ModelScratch& scratch,
                        std::vector<int32_t>& ids) const {
@@ -25,21 +41,18 @@ void WordPiece::Encode(std::string_view piece, ModelScratch& scratch,
   if (std::count_if(piece.begin(), piece.end(), is_first_byte) > options_.max_characters) {
     return give_up();
   }
-  while (!piece.empty()) {
-    scratch.text.assign(ids.size() > before ? options_.prefix : "");
-    const size_t prefix = scratch.text.size();
-    const size_t most = longest_token_ > prefix ? longest_token_ - prefix : 0;
-    size_t size = std::min(piece.size(), most);
-    while (size > 0 && size < piece.size() && !is_first_byte(piece[size])) --size;
-    scratch.text.append(piece, 0, size);
-    int32_t id = -1;
-    while (size > 0 && (id = tokens_.Find(scratch.text)) < 0) {
-      size -= LastOf(piece.substr(0, size)).size;
-      scratch.text.resize(prefix + size);
-    }
-    if (id < 0) return give_up();
-    ids.push_back(id);
-    piece.remove_prefix(size);
+  std::vector<int32_t>& longest = scratch.longest;
+  longest.assign(piece.size(), -1);
+  continuing_.ForEachFromTheEnd(piece, [&](size_t at, int32_t token) { longest[at] = token; });
+  longest[0] = -1;
+  beginning_.ForEachFromTheEnd(piece, [&](size_t at, int32_t token) {
+    if (at == 0) longest[0] = token;
+  });
+  for (size_t at = 0; at < piece.size();) {
+    if (longest[at] < 0) return give_up();
+    const Token& token = tokens_[static_cast<size_t>(longest[at])];
+    ids.push_back(token.id);
+    at += token.size;
   }
 }
 

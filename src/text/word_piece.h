@@ -1,9 +1,12 @@
 // WordPiece: the longest token that a word begins with, then the longest that continues it, and so
-// on; a word for which that fails is the unknown token.
+// on; a word for which that fails is the unknown token. Takes time linear in the word.
 #pragma once
 
+#include <utility>
+#include <vector>
+
+#include "text/longest_match.h"
 #include "text/model.h"
-#include "text/token_map.h"
 
 namespace sluice::text {
 
@@ -15,15 +18,24 @@ struct WordPieceOptions {
 
 class WordPiece : public Model {
  public:
-  WordPiece(WordPieceOptions options, TokenMap tokens, size_t longest_token);
+  // tokens: as they are spelled, and their ids; of those that are spelled the same the first
+  // counts.
+  WordPiece(WordPieceOptions options,
+            const std::vector<std::pair<std::string_view, int32_t>>& tokens);
 
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& ids) const override;
 
  private:
+  struct Token {
+    int32_t id;
+    uint32_t size;  // in bytes, without the prefix where that is not the word's own
+  };
+
   WordPieceOptions options_;
-  TokenMap tokens_;
-  size_t longest_token_;
+  std::vector<Token> tokens_;
+  LongestMatcher beginning_;  // its values are places in tokens_
+  LongestMatcher continuing_;
 };
 
 }  // namespace sluice::text

@@ -10,6 +10,7 @@ from pathlib import Path
 
 SLUICE, ROOT = sys.argv.pop(1), Path(sys.argv.pop(1))
 TOKENIZER = str(ROOT / "tests/fixtures/tokenizers/llama3.json")
+TIKTOKEN = str(ROOT / "tests/fixtures/tokenizers/gpt2.tiktoken")
 TEXT = "for (int i = 0; 你 😀\n"
 
 
@@ -37,12 +38,22 @@ class Text(unittest.TestCase):
                     text=ids("--parse-special-tokens")[1].decode())
         self.assertEqual(shown.stdout, b"<|end|>")
 
+    def test_tiktoken_files_take_their_pattern_and_special_tokens(self):
+        flags = ("--pattern", r"\w+|\W+", "--special-token", "<a=b>=1000", "--special-token", "<c>=1001")
+        ids = run("tokenize", TIKTOKEN, *flags, "--parse-special-tokens", text="ab<a=b>ab<c>").stdout
+        self.assertEqual([int(id) for id in ids.split()[-1:]], [1001], ids)
+        self.assertIn(b"1000", ids)
+        text = run("detokenize", TIKTOKEN, *flags, "--show-special-tokens", text=ids.decode()).stdout
+        self.assertEqual(text, b"ab<a=b>ab<c>")
+
     def test_what_is_wrong_is_named(self):
         for args, text, words in [
                 (("tokenize", "/nowhere"), "", "/nowhere"),
                 (("tokenize", TOKENIZER, "--decoder", "sp"), "", "--decoder"),
                 (("detokenize", TOKENIZER), "1 2 x3", 'ids = "x3"'),
-                (("detokenize", TOKENIZER), "99999999999", "99999999999"),
+                (("detokenize", TOKENIZER), "99999999999",
+                 'ids = "99999999999" is not allowed: [-2147483648, 2147483647]'),
+                (("tokenize", TIKTOKEN, "--special-token", "<end>"), "", "special-token"),
                 (("tokenize", TOKENIZER, "--input", "/nowhere"), "", "/nowhere")]:
             result = run(*args, text=text)
             self.assertEqual(result.returncode, 2, args)

@@ -9,6 +9,10 @@
 namespace sluice::fuzz {
 namespace {
 
+// Something of everything that a step looks for.
+constexpr std::string_view kProbe =
+    " a  aab<s>É e\u0301\u0323 \u1100\u1161 12 'S don't ab\r\n\tb▁ 中文😀\u200D\uFF21 x[U]\u2028";
+
 Tokenizer Load(uint8_t format, std::string_view file) {
   switch (format % 3) {
     case 0:
@@ -34,6 +38,7 @@ void Run(std::string_view data) {
       detokenizer.Finish(text);
       Check(text == tokenizer.Decode(ids, skips));
       tokenizer.Encode(text, {.parse_special_tokens = skips});
+      tokenizer.Encode(kProbe, {.parse_special_tokens = skips});
     }
   } catch (const Error&) {
   }

@@ -1,8 +1,12 @@
 """Text from Python, and on large vocabularies beside Hugging Face tokenizers where that is installed."""
 
 import importlib.util
+import io
 import json
 import random
+import sys
+import threading
+import time
 import unicodedata
 from pathlib import Path
 
@@ -37,6 +41,60 @@ def test_ids_that_no_vocabulary_has():
     detokenizer = sluice.Detokenizer(tokenizer_of("gpt2"))
     assert detokenizer.step([2**32 - 1, -1, 2**62]) == ("", [0, 0, 0], [0, 0, 0])
     assert detokenizer.unknown_ids == 3
+
+
+def test_files_of_any_kind():
+    folder = FIXTURES / "tokenizers"
+    cases = json.loads((folder / "model_cases.json").read_text(encoding="utf-8"))
+    by_path = sluice.Tokenizer.from_file(folder / "sentencepiece_unigram.model")
+    by_bytes = sluice.Tokenizer.from_sentencepiece((folder / "sentencepiece_unigram.model").read_bytes())
+    for text, ids in cases["unigram"]["encoded"]:
+        assert by_path.encode(text, add_special_tokens=False) == ids
+        assert by_bytes.encode(text, add_special_tokens=False) == ids
+    special = cases["tiktoken"]["special"]
+    for made in cases["tiktoken"]["patterns"].values():
+        by_path = sluice.Tokenizer.from_file(folder / "gpt2.tiktoken", pattern=made["pattern"],
+                                             special_tokens=special)
+        by_bytes = sluice.Tokenizer.from_tiktoken((folder / "gpt2.tiktoken").read_bytes(),
+                                                  pattern=made["pattern"], special_tokens=special)
+        for text, ids, _ in made["encoded"]:
+            assert by_path.encode(text, parse_special_tokens=True) == ids
+            assert by_bytes.encode(text, parse_special_tokens=True) == ids
+    with pytest.raises(sluice.Error, match="special_tokens"):
+        sluice.Tokenizer.from_tiktoken(b"YQ== 0", special_tokens={"<end>": 2**31})
+    with pytest.raises(TypeError):
+        sluice.Tokenizer.from_file(7)
+
+
+def test_other_threads_run_meanwhile():
+    """A thread counts while another encodes, decodes and renders in one call each."""
+    tokenizer = tokenizer_of("gpt2")
+    ids = tokenizer.encode("a word " * 200_000)
+    template = sluice.ChatTemplate("{% for i in range(99999) %}{{ i }}{% endfor %}")
+    for call in (lambda: tokenizer.encode("a word " * 200_000), lambda: tokenizer.decode(ids * 4),
+                 lambda: template.render("{}")):
+        ended = threading.Event()
+        thread = threading.Thread(target=lambda: (call(), ended.set()))  # noqa: B023
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(100.0)  # none is interrupted: the others run when one lets them
+        try:
+            thread.start()
+            turns = 0
+            while not ended.is_set():
+                turns += 1
+                time.sleep(0)
+        finally:
+            sys.setswitchinterval(interval)
+        thread.join()
+        assert turns > 10
+
+
+def test_the_clock_is_the_default():
+    template = sluice.ChatTemplate("{{ strftime_now('%Y') }}")
+    assert int(template.render("{}")) >= 2024
+    assert template.render("{}", seconds=0) == "1970"
+    with pytest.raises(sluice.Error, match="seconds"):
+        template.render("{}", seconds=2**63)
 
 
 def test_bad_arguments():
@@ -145,6 +203,24 @@ def test_equals_tokenizers_on_a_large_vocabulary(peer, family):
                 text += stream.step(ids[at:at + size])[0]
                 at += size
             assert text + stream.finish() == theirs.decode(ids, skip_special_tokens=skips)
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_equals_sentencepiece_on_a_larger_vocabulary(peer, rule, model_type):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    made, training, texts = peer
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(t.replace("\n", " ") for t in training[:2000]), model_writer=file,
+        vocab_size=8000, model_type=model_type, character_coverage=0.99, hard_vocab_limit=False,
+        minloglevel=2, byte_fallback=rule == "identity", normalization_rule_name=rule)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
+    ours = sluice.Tokenizer.from_sentencepiece(file.getvalue())
+    rng = random.Random(rule)
+    for text in made.hostile_texts(rng) + texts + list(noise(made.character, rng, 2000)):
+        if "\0" not in text:
+            assert ours.encode(text, add_special_tokens=False) == theirs.encode(text), text
 
 
 @pytest.mark.parametrize("name", ["chatml", "llama3", "qwen3", "mistral", "gemma", "deepseek",

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sluice/error.hpp"
+#include "tests/text/timing.h"
 
 namespace sluice::test {
 namespace {
@@ -59,6 +60,29 @@ INSTANTIATE_TEST_SUITE_P(Families, ChatFamily,
                          testing::Values("chatml", "llama3", "qwen3", "mistral", "gemma",
                                          "deepseek", "language"),
                          [](const auto& family) { return std::string(family.param); });
+
+TEST(ChatTemplate, ExpressionsEqualJinja2) {
+  std::ifstream file(std::string(SLUICE_FIXTURES) + "/expressions.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  simdjson::dom::parser parser;
+  const std::string json = text.str();
+  const simdjson::dom::element root = parser.parse(json);
+  const std::string_view variables = root.at(0);
+  for (const auto row : root.at(1).get_array()) {
+    const std::string_view source = row.at(0);
+    const simdjson::dom::element expected = row.at(1);
+    if (expected.is_null()) {
+      EXPECT_NE(ErrorOf(source, variables), "") << source;
+      continue;
+    }
+    try {
+      EXPECT_EQ(Rendered(source, variables), std::string_view(expected)) << source;
+    } catch (const Error& error) {
+      ADD_FAILURE() << source << " " << error.what();
+    }
+  }
+}
 
 TEST(ChatTemplate, SaysWhatATemplateRaises) {
   EXPECT_EQ(ErrorOf("a\n{{ raise_exception('roles must alternate') }}"),
@@ -194,6 +218,101 @@ TEST(ChatTemplate, WalksOfSharedValuesAreBounded) {
   const std::string text = "{% set t = 'a' * 1000000 %}";
   EXPECT_NE(ErrorOf(text + "{{ [t] * 1000 }}").find("a text of"), std::string::npos);
   EXPECT_NE(ErrorOf(text + "{{ ([t] * 1000)|join }}").find("a text of"), std::string::npos);
+}
+
+// A few hundred bytes that would take minutes or gigabytes, were steps charged for less than they
+// cost. `t` is a text of 4 MB, `l` a list of it 200 times, `d` a dict, `many` has 3,000 names.
+TEST(ChatTemplate, HostileTemplatesEndSoon) {
+  std::string many;
+  for (int i = 0; i < 3000; ++i) {
+    many.append("{% set n").append(std::to_string(i)).append(" = 1 %}");
+  }
+  std::string dict = "{";
+  for (int i = 0; i < 100'000; ++i) dict.append(std::to_string(i)).append(":1,");
+  std::string names = "{";
+  for (int i = 0; i < 200'000; ++i) {
+    names.append(i > 0 ? "," : "").append("\"k").append(std::to_string(i)).append("\":1");
+  }
+  const std::string variables = R"({"t":")" + std::string(4'000'000, 'a') + R"(","s":")" +
+                                std::string(200'000, 'a') + R"("})";
+  const std::string loop = "{% set l = [t] * 200 %}{% for i in range(99999) %}";
+  for (const std::string& body :
+       std::vector<std::string>{"{% set x = (t ~ 'b') in t %}",
+                                "{% set x = s + 'b' in t %}",
+                                "{% set x = t.find(s + 'b') %}",
+                                "{% set x = t.replace(s + 'b', '') %}",
+                                "{% set x = t|replace(s + 'b', '') %}",
+                                "{% set x = t.count(s + 'b') %}",
+                                "{% set x = t.split(s + 'b') %}",
+                                "{% set x = t.rsplit('b' + s) %}",
+                                "{% set x = t|length %}",
+                                "{% set x = t.strip('b') %}",
+                                "{% set x = t.strip('b' * 1000000 + 'a') %}",
+                                "{% set x = t|trim('b' * 1000000 + 'a') %}",
+                                "{% for c in t %}{% break %}{% endfor %}",
+                                "{% set x = t|list %}",
+                                "{% set x = t|first %}",
+                                "{% set x = t[5] %}",
+                                "{% set x = t[-5:] %}",
+                                "{% set x = t[::-1] %}",
+                                "{% set x = l|sort %}",
+                                "{% set x = l|min %}",
+                                "{% set x = l|unique|list %}",
+                                "{% set x = l|join %}",
+                                "{% set x = t.join(l) %}",
+                                "{% set x = {}[t] %}",
+                                "{% set x = {}.get(t) %}",
+                                "{% set x = {t ~ 'a': 1}[t ~ 'b'] %}",
+                                "{% set x = t is upper %}",
+                                "{% set x = t is lower %}",
+                                "{% set x = t.splitlines() %}",
+                                "{% set x = t.startswith(t) %}",
+                                "{% set x = t.startswith((t, t, t)) %}",
+                                "{% set x = t|title %}",
+                                "{% set x = t|reverse %}",
+                                "{% set x = l|tojson %}",
+                                "{% set x = l|string %}",
+                                "{% set x = t|upper %}",
+                                "{% set x = '%s%s%s%s%s' % (t, t, t, t, t) %}",
+                                "{% set x = '%s'|format(t) %}",
+                                "{% set x = t|center %}",
+                                "{% set x = t|escape %}",
+                                "{% set x = t|int %}{% set x = t|float %}",
+                                "{% set x = t.isdigit() %}",
+                                "{% set x = l|map('upper')|list %}",
+                                "{% set x = l|select('upper')|list %}",
+                                "{% set x = t < t ~ 'a' %}",
+                                "{% set x = l == [t ~ 'a'] * 200 %}",
+                                "{% set x = l|map(attribute=t)|list %}",
+                                "{% set x = t|indent %}",
+                                "{% set x = strftime_now('%c' * 100) %}",
+                                "{% macro m() %}{{ t }}{% endmacro %}{% set x = m() %}",
+                                "{% set x %}{{ t }}{% endset %}",
+                                "{% set x = t|default(t)|trim %}",
+                                "{% set x = t.undefined %}"}) {
+    const std::string source = loop + body + "{% endfor %}";
+    EXPECT_TRUE(EndsWithin(5.0, [&] { ErrorOf(source, variables); })) << body;
+  }
+  for (const std::string& source :
+       std::vector<std::string>{many + "{% for i in range(99999) %}{% for j in range(9999) %}{{ "
+                                       "undefined }}{% endfor %}{% endfor %}",
+                                "{{ " + dict + "} }}", "{% set d = " + dict + "} %}"}) {
+    EXPECT_TRUE(EndsWithin(5.0, [&] { EXPECT_NE(ErrorOf(source, variables), ""); }));
+  }
+  // Members of variables are data, not steps.
+  EXPECT_TRUE(EndsWithin(5.0, [&] { EXPECT_EQ(Rendered("{{ k199999 }}", names + "}"), "1"); }));
+  EXPECT_TRUE(EndsWithin(5.0, [&] {
+    EXPECT_NE(ErrorOf("{% for i in range(99999) %}{{ x }}{% endfor %}", names + "}"), "");
+  }));
+}
+
+// Each `map` calls the next for the characters of a text, which are texts of one character.
+TEST(ChatTemplate, FiltersCallEachOtherOnlySoDeep) {
+  std::string source = "{{ 'a'|map(";
+  for (int i = 0; i < 150; ++i) source.append("'map',");
+  EXPECT_EQ(Rendered(source + "'upper')|list }}").substr(0, 10), "[[[[[[[[[[");
+  for (int i = 0; i < 50'000; ++i) source.append("'map',");
+  EXPECT_NE(ErrorOf(source + "'upper')|list }}"), "");
 }
 
 TEST(ChatTemplate, ValuesAreNestedOnlySoDeep) {

@@ -66,6 +66,15 @@ TEST(TokenizerJson, RefusesWhatNoTokenByTokenDecodingCanDo) {
   EXPECT_NE(
       DecoderError(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"WordPiece"}]})"), "");
   EXPECT_NE(DecoderError(R"({"type":"BPEDecoder","suffix":"_"})", {{"a_b"}}), "");
+  const std::string bytes = R"({"type":"ByteFallback"})";
+  for (const std::string other :
+       {R"({"type":"WordPiece"})", R"({"type":"Metaspace","replacement":"▁"})",
+        R"({"type":"BPEDecoder"})"}) {
+    for (const std::string& steps : {bytes + "," + other, other + "," + bytes}) {
+      const std::string error = DecoderError(R"({"type":"Sequence","decoders":[)" + steps + "]}");
+      EXPECT_NE(error.find("behind"), std::string::npos) << steps << " " << error;
+    }
+  }
   EXPECT_NE(DecoderError(R"({"type":"Strip","content":"ab","start":1,"stop":0})"), "");
   EXPECT_NE(DecoderError(R"({"type":"Replace","pattern":{"Regex":"("},"content":""})"), "");
   std::string deep;
@@ -103,14 +112,40 @@ TEST(TokenizerJson, TextOfATokenGrowsOnlySoMuch) {
     EXPECT_EQ(
         DecoderError(R"({"type":"Sequence","decoders":[)" + steps(pattern) + "]}", {{"a"}}),
         "decoder = a token that grows to more than 65535 bytes is not allowed: at most 65535");
-    EXPECT_EQ(
-        JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
-                  R"("decoder":{"type":"ByteLevel"},)"
-                  R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
-                  R"("normalizer":{"type":"Sequence","normalizers":[)" +
-                  steps(pattern) + "]}}"),
-        "normalizer = a text that grows to more than 65535 bytes is not allowed: at most 65535");
+    EXPECT_NE(JsonError(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                        R"("decoder":{"type":"ByteLevel"},)"
+                        R"("added_tokens":[{"id":1,"content":"aa","normalized":true}],)"
+                        R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                        steps(pattern) + "]}}")
+                  .find("at most 64 KiB and 32 bytes for each byte of the text"),
+              std::string::npos);
   }
+}
+
+TEST(TokenizerJson, HasOnlySoManySteps) {
+  const auto list = [](const std::string& step, int count) {
+    std::string made = step;
+    for (int i = 1; i < count; ++i) made.append(",").append(step);
+    return made;
+  };
+  EXPECT_EQ(
+      DecoderError(R"({"type":"Sequence","decoders":[)" + list(R"({"type":"Fuse"})", 17) + "]}"),
+      "decoder = 17 steps is not allowed: at most 16");
+  const auto error_of = [&](const std::string& rest) {
+    return ErrorOf([&] {
+      Tokenizer::FromJson(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)" + rest + "}")
+          .Encode("a");
+    });
+  };
+  EXPECT_EQ(error_of(R"("normalizer":{"type":"Sequence","normalizers":[)" +
+                     list(R"({"type":"NFC"})", 129) + "]}"),
+            "normalizer = 129 steps is not allowed: at most 128");
+  EXPECT_EQ(error_of(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" +
+                     list(R"({"type":"WhitespaceSplit"})", 33) + "]}"),
+            "pre_tokenizer = 33 steps is not allowed: at most 32");
+  EXPECT_EQ(error_of(R"("post_processor":{"type":"Sequence","processors":[)" +
+                     list(R"({"type":"BertProcessing","sep":["a",0],"cls":["a",0]})", 513) + "]}"),
+            "post_processor = 1026 ids is not allowed: at most 1024");
 }
 
 TEST(TokenizerJson, ErrorsAreUtf8) {
@@ -136,8 +171,10 @@ TEST(TokenizerJson, RefusesToEncodeWithWhatItDoesNotKnow) {
   };
   const std::string bpe = R"("type":"BPE","merges":["a b"])";
   EXPECT_EQ(error_of(bpe, ""), "");
-  EXPECT_EQ(error_of(R"("type":"Unigram")", ""),
-            "model.type = \"Unigram\" is not allowed: \"BPE\" or \"WordPiece\", to encode with");
+  EXPECT_EQ(error_of(R"("type":"WordLevel")", ""),
+            "model.type = \"WordLevel\" is not allowed: \"BPE\", \"Unigram\" or \"WordPiece\", to "
+            "encode with");
+  EXPECT_NE(error_of(R"("type":"Unigram")", ""), "");  // its vocabulary is a list
   EXPECT_NE(error_of(bpe, R"(,"normalizer":{"type":"Precompiled"})"), "");
   EXPECT_NE(error_of(bpe, R"(,"pre_tokenizer":{"type":"UnicodeScripts"})"), "");
   EXPECT_NE(error_of(R"("type":"BPE","merges":["a c"])", ""), "");
@@ -173,6 +210,17 @@ TEST(Tiktoken, RanksAreIds) {
   EXPECT_EQ(tokenizer.Encode("ab<|end|>", {.parse_special_tokens = true}),
             (std::vector<int32_t>{2, 5}));
   EXPECT_NE(ErrorOf([&] { Tokenizer::FromTiktoken(file).Encode("a"); }), "");
+}
+
+TEST(Tiktoken, SpecialTokensAreText) {
+  for (const std::string_view text :
+       {std::string_view(), std::string_view("\xFF"), std::string_view("\xE4\xBD")}) {
+    const SpecialToken special[] = {{text, 5}};
+    EXPECT_NE(ErrorOf([&] {
+                Tokenizer::FromTiktoken("YQ== 0\n", {.special_tokens = special});
+              }).find("special_tokens.text"),
+              std::string::npos);
+  }
 }
 
 TEST(Tiktoken, RefusesMalformedLines) {
@@ -224,6 +272,25 @@ TEST(SentencePiece, EncodesByScoresAndFallsBackToBytes) {
             (std::vector<int32_t>{5, 10}));
   EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{1, 7, 6, 2, 3, 4, 5}), "ab你 a");
   EXPECT_TRUE(tokenizer.IsSpecial(0));
+}
+
+TEST(SentencePiece, RefusesToEncodeWithWhatItDoesNotKnow) {
+  const auto error_of = [](const std::string& more) {
+    const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel() + more);
+    EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{5}), "a");
+    return ErrorOf([&] { tokenizer.Encode("a"); });
+  };
+  std::string suffix;
+  AppendField(2, std::string("\x18\x02\xC0\x01\x01", 5), suffix);
+  EXPECT_EQ(error_of(suffix),
+            "treat_whitespace_as_suffix = true is not allowed: false, to encode with");
+  std::string unused;
+  AppendField(1, PieceOf("ba", -5, 5), unused);
+  EXPECT_NE(error_of(unused).find("UNUSED"), std::string::npos);
+  std::string type;
+  AppendField(2, std::string("\x18\x03", 2), type);  // words
+  EXPECT_EQ(error_of(type),
+            "model_type = 3 is not allowed: 1 (unigram) or 2 (BPE), to encode with");
 }
 
 TEST(SentencePiece, RefusesEveryTruncation) {

@@ -269,8 +269,12 @@ ExpressionPtr ExpressionParser::ParseSubscript(ExpressionPtr of) {
 }
 
 void ExpressionParser::ParseArguments(Expression& call) {
+  constexpr size_t kMostArguments = 255;  // they are copied from call to call
   Expect("(");
   while (!Is(")")) {
+    if (call.arguments.size() + call.named.size() == kMostArguments) {
+      Refuse("at most 255 arguments");
+    }
     if (Is("*") || Is("**")) Refuse("an argument");
     if (At().kind == Kind::kName && At(1).kind == Kind::kOperator && At(1).text == "=") {
       const std::string name = Name();
@@ -290,6 +294,12 @@ ExpressionPtr ExpressionParser::ParseFilter(ExpressionPtr of) {
   made->items.push_back(std::move(of));
   if (Is("(")) ParseArguments(*made);
   return Measured(std::move(made));
+}
+
+// For blocks: filters only, the first of which may have been introduced by a tag.
+ExpressionPtr ExpressionParser::ParseFilterChain(ExpressionPtr made, bool has_begun) {
+  while (std::exchange(has_begun, false) || TakeIf("|")) made = ParseFilter(std::move(made));
+  return made;
 }
 
 // Filters, tests and calls, in any order behind a value.

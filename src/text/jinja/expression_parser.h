@@ -19,6 +19,7 @@ class ExpressionParser : public TokenCursor {
   ExpressionPtr ParseExpression();
   ExpressionPtr ParseFilter(ExpressionPtr of);
   ExpressionPtr ParseFilters(ExpressionPtr made);
+  ExpressionPtr ParseFilterChain(ExpressionPtr made, bool has_begun);
 
  private:
   std::unique_ptr<Expression> Measured(std::unique_ptr<Expression> made) const;

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/format.h"
+#include "text/jinja/level.h"
 #include "text/jinja/run.h"
 #include "text/jinja/strings.h"
 #include "text/unicode.h"
@@ -28,6 +30,7 @@ std::string TextArgument(const Run& run, const Value* value, std::string_view na
 // "a.b" of a value, as map, selectattr and others name members.
 Value MemberOf(Run& run, const Value& value, std::string_view path) {
   Value member = value;
+  run.Charge(path.size());
   for (;;) {
     const size_t dot = path.find('.');
     const std::string_view name = path.substr(0, dot);
@@ -91,7 +94,8 @@ Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t attr
                   : MemberOf(run, item, ToText(run, *attribute));
   const Value* keeps_case = arguments.Get(SIZE_MAX, "case_sensitive");
   if (key.AsString() != nullptr && (keeps_case == nullptr || !keeps_case->IsTrue())) {
-    return Value::Of(Lower(*key.AsString()));
+    run.Charge(key.AsString()->size());
+    return run.Made(Lower(*key.AsString()));
   }
   return key;
 }
@@ -116,6 +120,7 @@ Value Sorted(Run& run, const Value& value, const Arguments& arguments) {
 Value SortedMembers(Run& run, const Value& value, const Arguments& arguments) {
   if (value.AsDict() == nullptr) run.Refuse("dictsort of what is no dict", "a dict");
   List pairs;
+  run.ChargeItems(2 * value.AsDict()->members.size());
   for (const auto& [key, item] : value.AsDict()->members) {
     pairs.push_back(Value::Of(List{key, item}, true));
   }
@@ -135,11 +140,11 @@ Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   std::string made;
   bool is_first = true;
   for (const Value& item : run.Items(value)) {
+    const Value of = attribute == nullptr ? item : MemberOf(run, item, ToText(run, *attribute));
+    const std::string* text = of.AsString();
+    run.ChargeElement(made.size() + between.size() + (text == nullptr ? 0 : text->size()));
     if (!std::exchange(is_first, false)) made.append(between);
-    made.append(
-        ToText(run, attribute == nullptr ? item : MemberOf(run, item, ToText(run, *attribute))));
-    run.ChargeElement(made.size());
-    if (made.size() > (1 << 16)) run.Charge(made.size() / 1024);
+    made.append(text == nullptr ? ToText(run, of) : *text);
   }
   return run.Made(std::move(made));
 }
@@ -198,6 +203,15 @@ Value Indented(Run& run, const Value& value, const Arguments& arguments) {
     is_first = false;
   }
   return run.Made(std::move(made));
+}
+
+Value Centered(Run& run, const std::string& text, const Arguments& arguments) {
+  const int64_t width = IntegerOf(run, arguments.Get(0, "width"), "width", 80);
+  if (width > 65536) run.Refuse("a larger width", "at most 65536");
+  const int64_t room = std::max<int64_t>(width - static_cast<int64_t>(CountCharacters(text)), 0);
+  const int64_t left = room / 2 + (room & width & 1);  // as Python has it
+  std::string made(static_cast<size_t>(left), ' ');
+  return run.Made(made.append(text).append(static_cast<size_t>(room - left), ' '));
 }
 
 Value ToInteger(const Value& value, const Arguments& arguments) {
@@ -311,8 +325,11 @@ Value Rounded(const Run& run, const Value& value, const Arguments& arguments) {
   return Value::Of(rounded);
 }
 
-size_t LengthOf(const Run& run, const Value& value) {
-  if (const std::string* text = value.AsString()) return CountCharacters(*text);
+size_t LengthOf(Run& run, const Value& value) {
+  if (const std::string* text = value.AsString()) {
+    run.Charge(text->size());
+    return CountCharacters(*text);
+  }
   if (const List* list = value.AsList()) return list->size();
   if (const Dict* dict = value.AsDict()) return dict->members.size();
   if (value.IsUndefined()) return 0;
@@ -323,6 +340,7 @@ size_t LengthOf(const Run& run, const Value& value) {
 
 Value Run::Filter(std::string_view name, const Value& value, const Arguments& arguments) {
   Charge();
+  const Level level(*this);  // map calls filters
   const auto text = [&] {
     std::string made = ToText(*this, value);
     Charge(made.size());
@@ -334,7 +352,7 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     if (characters == nullptr || characters->IsNone()) {
       return Value::Of(std::string(Trimmed(of, true, true)));
     }
-    return Value::Of(std::string(TrimmedOf(of, ToText(*this, *characters), true, true)));
+    return Value::Of(std::string(TrimmedOf(*this, of, ToText(*this, *characters), true, true)));
   }
   if (name == "tojson") return Json(*this, value, arguments);
   if (name == "length" || name == "count") return Value::Of(LengthOf(*this, value));
@@ -352,6 +370,8 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     if (!value.IsUndefined() && !is_off) return value;
     return otherwise == nullptr ? Value::Of(std::string()) : *otherwise;
   }
+  if (name == "format") return Formatted(*this, text(), arguments);
+  if (name == "center") return Centered(*this, text(), arguments);
   if (name == "join") return Joined(*this, value, arguments);
   if (name == "replace") {
     const Value* most = arguments.Get(2, "count");
@@ -366,6 +386,7 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     if (value.IsUndefined()) return Value::Of(List());
     if (value.AsDict() == nullptr) Refuse("items of a " + std::string(value.TypeName()), "a dict");
     List items;
+    ChargeItems(2 * value.AsDict()->members.size());
     for (const auto& [key, item] : value.AsDict()->members) {
       items.push_back(Value::Of(List{key, item}, true));
     }
@@ -373,9 +394,14 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
   }
   if (name == "reverse") {
     if (value.AsString() != nullptr) {
+      std::string_view rest = *value.AsString();
+      Charge(rest.size());
       std::string made;
-      const std::vector<std::string_view> characters = Characters(*value.AsString());
-      for (size_t i = characters.size(); i-- > 0;) made.append(characters[i]);
+      while (!rest.empty()) {
+        const size_t size = LastOf(rest).size;
+        made.append(rest.substr(rest.size() - size));
+        rest.remove_suffix(size);
+      }
       return Made(std::move(made));
     }
     List items = Items(value);
@@ -449,6 +475,7 @@ bool Run::Test(std::string_view name, const Value& value, const Arguments& argum
   if (name == "ge" || name == ">=") return Compare(">=", value, other());
   if (name == "upper" || name == "lower") {
     const std::string text = ToText(*this, value);
+    Charge(text.size());
     bool has_case = false;
     ForEachCharacter(text, [&](uint32_t c, std::string_view) { has_case |= IsCased(c); });
     return has_case && text == (name == "upper" ? Upper(text) : Lower(text));

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "support/check.h"
+#include "text/jinja/find.h"
+#include "text/jinja/format.h"
 #include "text/jinja/run.h"
 #include "text/jinja/strings.h"
 #include "text/unicode.h"
@@ -36,15 +38,18 @@ int64_t IntegerArgument(const Run& run, const Arguments& arguments, size_t place
 }
 
 // str.startswith and str.endswith take one text or a tuple of them.
-bool MatchesAny(const Run& run, const Arguments& arguments,
+bool MatchesAny(Run& run, const Arguments& arguments,
                 const std::function<bool(std::string_view)>& matches) {
   const Value* value = arguments.Get(0, "prefix");
   if (value != nullptr && value->AsList() != nullptr) {
     return std::any_of(value->AsList()->begin(), value->AsList()->end(), [&](const Value& item) {
+      run.Charge(item.AsString() != nullptr ? item.AsString()->size() : 0);
       return item.AsString() != nullptr && matches(*item.AsString());
     });
   }
-  return matches(StringArgument(run, arguments, 0, "prefix"));
+  const std::string& text = StringArgument(run, arguments, 0, "prefix");
+  run.Charge(text.size());
+  return matches(text);
 }
 
 List SplitText(Run& run, std::string_view text, const Arguments& arguments, bool from_right) {
@@ -75,18 +80,23 @@ List SplitText(Run& run, std::string_view text, const Arguments& arguments, bool
   const std::string& mark = StringArgument(run, arguments, 0, "sep");
   if (mark.empty()) run.Refuse("an empty separator", "text");
   if (from_right) {
+    // From the end, both are read backwards.
+    const std::string back_text(text.rbegin(), text.rend());
+    const std::string back_mark(mark.rbegin(), mark.rend());
+    const Finder finder(run, back_mark);
     while (!is_full()) {
-      const size_t at = text.rfind(mark);
-      if (at == std::string_view::npos) break;
-      add(text.substr(at + mark.size()));
-      text = text.substr(0, at);
+      const size_t at = finder.In(back_text, back_text.size() - text.size());
+      if (at == std::string::npos) break;
+      const size_t end = back_text.size() - at;
+      add(text.substr(end));
+      text = text.substr(0, end - mark.size());
     }
     add(text);
     std::reverse(parts.begin(), parts.end());
     return parts;
   }
-  for (size_t at = text.find(mark); at != std::string_view::npos && !is_full();
-       at = text.find(mark)) {
+  const Finder finder(run, mark);
+  for (size_t at = 0; !is_full() && (at = finder.In(text)) != std::string_view::npos;) {
     add(text.substr(0, at));
     text.remove_prefix(at + mark.size());
   }
@@ -99,7 +109,7 @@ Value StripMethod(Run& run, const std::string& text, const Arguments& arguments,
   const Value* set = arguments.Get(0, "chars");
   if (set == nullptr || set->IsNone()) return run.Made(std::string(Trimmed(text, left, right)));
   return run.Made(
-      std::string(TrimmedOf(text, StringArgument(run, arguments, 0, "chars"), left, right)));
+      std::string(TrimmedOf(run, text, StringArgument(run, arguments, 0, "chars"), left, right)));
 }
 
 Value StringMethod(const Value::String& held, std::string_view name) {
@@ -143,7 +153,7 @@ Value StringMethod(const Value::String& held, std::string_view name) {
   if (name == "find") {
     return bind([](Run& r, Text t, Given a) {
       r.Charge(t.size());
-      const size_t at = t.find(StringArgument(r, a, 0, "sub"));
+      const size_t at = Finder(r, StringArgument(r, a, 0, "sub")).In(t);
       if (at == std::string::npos) return Value::Of(int64_t{-1});
       return Value::Of(CountCharacters(std::string_view(t).substr(0, at)));
     });
@@ -154,8 +164,10 @@ Value StringMethod(const Value::String& held, std::string_view name) {
       const std::string& part = StringArgument(r, a, 0, "sub");
       if (part.empty()) return Value::Of(CountCharacters(t) + 1);
       size_t count = 0;
-      for (size_t at = t.find(part); at != std::string::npos; at = t.find(part, at + part.size()))
+      const Finder finder(r, part);
+      for (size_t at = finder.In(t); at != std::string::npos; at = finder.In(t, at + part.size())) {
         ++count;
+      }
       return Value::Of(count);
     });
   }
@@ -168,10 +180,9 @@ Value StringMethod(const Value::String& held, std::string_view name) {
       for (const Value& item : r.Items(*items)) {
         if (item.AsString() == nullptr)
           r.Refuse("join of a " + std::string(item.TypeName()), "strings");
+        r.ChargeElement(made.size() + t.size() + item.AsString()->size());
         if (!std::exchange(is_first, false)) made.append(t);
         made.append(*item.AsString());
-        r.ChargeElement(made.size());
-        if (made.size() > 4096) r.Charge(made.size() / 4096);
       }
       return r.Made(std::move(made));
     });
@@ -179,6 +190,7 @@ Value StringMethod(const Value::String& held, std::string_view name) {
   if (name == "splitlines") {
     return bind([](Run& r, Text t, Given) {
       List lines;
+      r.Charge(t.size());
       std::string_view rest = t;
       while (!rest.empty()) {
         const size_t at = rest.find_first_of("\r\n");
@@ -237,7 +249,6 @@ Value DictMethod(const Value& of, const std::shared_ptr<Dict>& held, std::string
         [held](Run& run, const Arguments& arguments) {
           const Value* key = arguments.Get(0, "key");
           if (key == nullptr) run.Refuse("get without a key", "a key");
-          run.Charge(held->members.size());
           const Value* found = held->Find(run, *key);
           if (found != nullptr) return *found;
           const Value* otherwise = arguments.Get(1, "default");
@@ -256,7 +267,6 @@ Value ListMethod(const Value& of, const std::shared_ptr<List>& held, std::string
         [held, counts](Run& run, const Arguments& arguments) {
           const Value* item = arguments.Get(0, "value");
           if (item == nullptr) run.Refuse("no value", "a value");
-          run.Charge(held->size());
           if (counts) return Value::Of(CountOf(run, *held, *item));
           const size_t place = FindIn(run, *held, *item);
           if (place == held->size())
@@ -303,6 +313,7 @@ Value MakeDict(Run& run, const Arguments& arguments, bool is_namespace) {
 Value StrftimeNow(Run& run, const Arguments& arguments) {
   const std::string& format = StringArgument(run, arguments, 0, "format");
   if (format.size() > 1024) run.Refuse("a longer format", "at most 1024 bytes");
+  run.Charge(2048);  // it takes microseconds
   const auto seconds = static_cast<std::time_t>(run.seconds());
   std::tm time = {};
   gmtime_r(&seconds, &time);

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/find.h"
+#include "text/jinja/format.h"
 #include "text/jinja/run.h"
 #include "text/utf8.h"
 
@@ -65,6 +67,16 @@ bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
 
 Value Run::Binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "~") return Made(ToText(*this, left) + ToText(*this, right));
+  if (name == "%" && left.AsString() != nullptr) {
+    Arguments given;
+    if (const auto* sequence = right.As<Value::Sequence>();
+        sequence != nullptr && sequence->is_tuple) {
+      given.positional = *sequence->items;
+    } else {
+      given.positional.push_back(right);
+    }
+    return Formatted(*this, *left.AsString(), given);
+  }
   if (left.IsNumber() && right.IsNumber()) {
     const bool divides = name == "/" || name == "//" || name == "%";
     if (divides && right.Real() == 0.0) Refuse("a division by 0", "another number");
@@ -88,9 +100,9 @@ Value Run::Binary(std::string_view name, const Value& left, const Value& right) 
       return Made(*left.AsString() + *right.AsString());
     }
     if (left.AsList() != nullptr && right.AsList() != nullptr) {
+      ChargeItems(left.AsList()->size() + right.AsList()->size());
       List made = *left.AsList();
       made.insert(made.end(), right.AsList()->begin(), right.AsList()->end());
-      Charge(made.size() * 16);
       return Value::Of(std::move(made), left.As<Value::Sequence>()->is_tuple);
     }
   }
@@ -117,7 +129,10 @@ bool IsLess(Run& run, const Value& a, const Value& b) {
     if (a.IsInteger() && b.IsInteger()) return a.Integer() < b.Integer();
     return a.Real() < b.Real();
   }
-  if (a.AsString() != nullptr && b.AsString() != nullptr) return *a.AsString() < *b.AsString();
+  if (a.AsString() != nullptr && b.AsString() != nullptr) {
+    run.ChargeCompared(std::min(a.AsString()->size(), b.AsString()->size()));
+    return *a.AsString() < *b.AsString();
+  }
   if (a.AsList() != nullptr && b.AsList() != nullptr) {
     const List& x = *a.AsList();
     const List& y = *b.AsList();
@@ -141,12 +156,10 @@ bool Run::Compare(std::string_view name, const Value& left, const Value& right) 
   if (const std::string* text = right.AsString()) {
     if (left.AsString() == nullptr) Refuse("in of " + Names(left, right), "a string");
     Charge(text->size());
-    is_in = text->find(*left.AsString()) != std::string::npos;
+    is_in = Finder(*this, *left.AsString()).In(*text) != std::string::npos;
   } else if (const List* list = right.AsList()) {
-    Charge(list->size());
     is_in = FindIn(*this, *list, left) < list->size();
   } else if (const Dict* dict = right.AsDict()) {
-    Charge(dict->members.size());
     is_in = dict->Find(*this, left) != nullptr;
   } else if (!right.IsUndefined()) {
     Refuse("in of " + Names(left, right), "a list, a dict or a string");
@@ -165,7 +178,6 @@ Value Run::Item(const Value& value, const Value& key) {
     Refuse("a member of \"" + missing->name + "\", which is not defined", "a value");
   }
   if (const Dict* dict = value.AsDict()) {
-    Charge(dict->members.size());
     if (const Value* found = dict->Find(*this, key)) return *found;
   }
   if (key.IsInteger()) {
@@ -175,14 +187,16 @@ Value Run::Item(const Value& value, const Value& key) {
     }
     if (const std::string* text = value.AsString()) {
       Charge(text->size());
-      const std::vector<std::string_view> characters = Characters(*text);
-      const int64_t place = PlaceOf(key.Integer(), characters.size());
-      if (place >= 0) return Value::Of(std::string(characters[static_cast<size_t>(place)]));
+      const int64_t place = PlaceOf(key.Integer(), CountCharacters(*text));
+      if (place >= 0) {
+        const auto at = static_cast<size_t>(place);
+        return Value::Of(std::string(CharactersFrom(*text, at, at + 1)));
+      }
     }
     return Value::Missing(ToText(*this, key));
   }
   if (const std::string* name = key.AsString()) return Method(value, *name);
-  return Value::Missing(ToText(*this, key));
+  return Value::Missing(key.TypeName());
 }
 
 // A method goes before a member here, and after it in a subscript.
@@ -196,8 +210,7 @@ Value Run::Attribute(const Value& value, std::string_view name) {
     if (!method.IsUndefined()) return method;
   }
   if (const Dict* dict = value.AsDict()) {
-    Charge(dict->members.size());
-    if (const Value* found = dict->Find(name)) return *found;
+    if (const Value* found = dict->Find(*this, name)) return *found;
   }
   return Value::Missing(name);
 }
@@ -205,15 +218,20 @@ Value Run::Attribute(const Value& value, std::string_view name) {
 List Run::Items(const Value& value) {
   List items;
   if (const List* list = value.AsList()) {
+    ChargeItems(list->size());
     items = *list;
   } else if (const Dict* dict = value.AsDict()) {
+    ChargeItems(dict->members.size());
     for (const auto& member : dict->members) items.push_back(member.first);
   } else if (const std::string* text = value.AsString()) {
-    for (const std::string_view c : Characters(*text)) items.push_back(Value::Of(std::string(c)));
+    Charge(text->size());
+    ChargeItems(2 * CountCharacters(*text));
+    ForEachCharacter(*text, [&](uint32_t, std::string_view bytes) {
+      items.push_back(Value::Of(std::string(bytes)));
+    });
   } else if (!value.IsUndefined()) {
     Refuse("a loop over a " + std::string(value.TypeName()), "a list, a dict or a string");
   }
-  Charge(items.size() * 16);
   return items;
 }
 

@@ -75,7 +75,7 @@ class Parser : public ExpressionParser {
     } else if (name == "filter") {
       made.kind = Tag::kFilter;
       auto empty = MakeExpression(Node::kConstant, made.line);
-      made.expression = ParseFilter(std::move(empty));
+      made.expression = ParseFilterChain(std::move(empty), true);
       EndTag();
       made.body = ParseBlock({"endfilter"});
       Take();
@@ -147,7 +147,9 @@ class Parser : public ExpressionParser {
       return;
     }
     made.kind = Tag::kSetBlock;
-    if (Is("|")) made.expression = ParseFilters(MakeExpression(Node::kConstant, made.line));
+    if (Is("|")) {
+      made.expression = ParseFilterChain(MakeExpression(Node::kConstant, made.line), false);
+    }
     EndTag();
     made.body = ParseBlock({"endset"});
     Expect("endset");

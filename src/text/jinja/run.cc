@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/level.h"
 #include "text/jinja/lexer.h"
 #include "text/utf8.h"
 
@@ -12,11 +13,12 @@ namespace sluice::text::jinja {
 using Node = Expression::Kind;
 using Tag = Statement::Kind;
 
-const Value* Scope::Find(std::string_view name) const {
+const Value* Scope::Find(std::string_view name, size_t* passed) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->outer.get()) {
     for (const auto& [known, value] : scope->names) {
       if (known == name) return &value;
     }
+    *passed += scope->names.size() + 1;
   }
   return nullptr;
 }
@@ -31,22 +33,33 @@ void Scope::Set(std::string_view name, Value value) {
   names.emplace_back(name, std::move(value));
 }
 
-// One level of nesting, for as long as it lives.
-class Run::Level {
- public:
-  explicit Level(Run& run) : run_(run) {
-    if (++run_.depth_ > 4 * run_.limits_.max_depth) {
-      --run_.depth_;
-      run_.Refuse("deeper nesting of calls", "less than the limit max_depth");
-    }
-  }
-  ~Level() { --run_.depth_; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
+namespace {
 
- private:
-  Run& run_;
-};
+// To a macro that a namespace has carried out, the names of a loop or a `with` that has ended are
+// what Jinja's compiler sets them to, an object of that name.
+void EndOf(Scope& scope, bool has_macros) {
+  if (!has_macros) return;
+  for (auto& [name, value] : scope.names) value = Value::Of(std::string("missing"));
+}
+
+}  // namespace
+
+Run::~Run() {
+  // All of them are held here, so that none takes another along, which could go deep.
+  for (const std::shared_ptr<Scope>& scope : closures_) scope->names.clear();
+}
+
+const Value* Run::Look(const Scope& scope, std::string_view name) {
+  size_t passed = 0;
+  const Value* found = scope.Find(name, &passed);
+  ChargeCompared(passed);
+  return found;
+}
+
+void Run::Define(Scope& scope, std::string_view name, Value value) {
+  ChargeCompared(scope.names.size());
+  scope.Set(name, std::move(value));
+}
 
 void Run::Refuse(std::string_view what, std::string_view allowed) const {
   ThrowAt(line_, what, allowed);
@@ -90,8 +103,10 @@ std::string Run::Render(const Block& block, Value variables) {
   }
   const auto scope = std::make_shared<Scope>();
   scope->outer = globals;
-  for (const auto& [name, value] : variables.AsDict()->members)
-    scope->Set(ToText(*this, name), value);
+  // No name comes twice.
+  for (const auto& [name, value] : variables.AsDict()->members) {
+    scope->names.emplace_back(ToText(*this, name), value);
+  }
   std::string out;
   Execute(block, scope, out);
   return out;
@@ -136,22 +151,21 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
       ExecuteSet(statement, scope);
       return Flow::kNext;
     case Tag::kMacro:
-      scope->Set(statement.text, MakeMacro(statement, scope));
+      Define(*scope, statement.text, MakeMacro(statement, scope));
       return Flow::kNext;
     case Tag::kWith: {
       const auto names = inner();
       for (size_t i = 0; i < statement.names.size(); ++i) {
         names->Set(statement.names[i], Evaluate(*statement.values[i], scope));
       }
-      return Execute(statement.body, names, out);
+      const Flow flow = Execute(statement.body, names, out);
+      EndOf(*names, names.use_count() > 1);
+      return flow;
     }
     case Tag::kFilter: {
       std::string text;
       const Flow flow = Execute(statement.body, inner(), text);
-      const auto values = inner();
-      const Expression& filter = *statement.expression;
-      Emit(ToText(*this, Filter(filter.text, Value::Of(std::move(text)),
-                                EvaluateArguments(filter, values))),
+      Emit(ToText(*this, Filtered(*statement.expression, Value::Of(std::move(text)), inner())),
            out);
       return flow;
     }
@@ -166,13 +180,13 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
 }
 
 void Run::Assign(const std::vector<std::string>& names, const Value& value, Scope& scope) {
-  if (names.size() == 1) return scope.Set(names[0], value);
+  if (names.size() == 1) return Define(scope, names[0], value);
   const List parts = Items(value);
   if (parts.size() != names.size()) {
     Refuse(std::to_string(parts.size()) + " values for " + std::to_string(names.size()) + " names",
            "as many values as names");
   }
-  for (size_t i = 0; i < names.size(); ++i) scope.Set(names[i], parts[i]);
+  for (size_t i = 0; i < names.size(); ++i) Define(scope, names[i], parts[i]);
 }
 
 Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scope>& scope,
@@ -191,7 +205,7 @@ Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scop
   if (items.empty()) return Execute(statement.orelse, scope, out);
   const size_t count = items.size();
   for (size_t i = 0; i < count; ++i) {
-    Charge();
+    ChargeItems(8);  // the ten members of `loop`
     Dict loop;
     const auto set = [&](std::string_view name, Value value) {
       loop.members.emplace_back(Value::Of(std::string(name)), std::move(value));
@@ -216,6 +230,7 @@ Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scop
     names->Set("loop", Value::Of(std::move(loop), true));
     Assign(statement.names, items[i], *names);
     const Flow flow = Execute(statement.body, names, out);
+    EndOf(*names, names.use_count() > 1);
     if (flow == Flow::kBreak) break;
   }
   return Flow::kNext;
@@ -229,19 +244,12 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
     std::string text;
     Execute(statement.body, names, text);
     value = Value::Of(std::move(text));
-    std::vector<const Expression*> filters;
-    for (const Expression* at = statement.expression.get();
-         at != nullptr && at->kind == Node::kFilter; at = at->items[0].get()) {
-      filters.insert(filters.begin(), at);
-    }
-    for (const Expression* filter : filters) {
-      value = Filter(filter->text, value, EvaluateArguments(*filter, scope));
-    }
+    if (statement.expression != nullptr) value = Filtered(*statement.expression, value, scope);
   } else {
     value = Evaluate(*statement.expression, scope);
   }
   if (statement.text.empty()) return Assign(statement.names, value, *scope);
-  const Value* target = scope->Find(statement.text);
+  const Value* target = Look(*scope, statement.text);
   const auto* mapping = target == nullptr ? nullptr : target->As<Value::Mapping>();
   if (mapping == nullptr || !mapping->is_namespace) {
     Refuse("an assignment to a member of \"" + statement.text + "\"", "a namespace");
@@ -251,14 +259,13 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
 }
 
 Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope) {
-  // The scope outlives the macro: it is one of those that this rendering holds, or is held by what
-  // calls the macro. A strong reference would be a circle.
-  const std::weak_ptr<Scope> outer = scope;
+  // A namespace may carry the macro out of the scope that it was defined in.
+  if (closures_.empty() || closures_.back() != scope) closures_.push_back(scope);
   return Value::Of(Function{
-      statement.text, [&statement, outer](Run& run, const Arguments& arguments) {
+      statement.text, [&statement, scope](Run& run, const Arguments& arguments) {
         const Level level(run);
         const auto names = std::make_shared<Scope>();
-        names->outer = outer.lock();
+        names->outer = scope;
         if (arguments.positional.size() > statement.names.size()) {
           run.Refuse("more arguments of " + statement.text,
                      "at most " + std::to_string(statement.names.size()));
@@ -285,6 +292,14 @@ Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& s
       }});
 }
 
+// The filters of a block, from the innermost out; the tree ends in a constant.
+Value Run::Filtered(const Expression& filter, const Value& value,
+                    const std::shared_ptr<Scope>& scope) {
+  if (filter.kind != Node::kFilter) return value;
+  const Value of = Filtered(*filter.items[0], value, scope);
+  return Filter(filter.text, of, EvaluateArguments(filter, scope));
+}
+
 Arguments Run::EvaluateArguments(const Expression& expression,
                                  const std::shared_ptr<Scope>& scope) {
   Arguments made;
@@ -305,7 +320,7 @@ Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& 
     case Node::kConstant:
       return expression.value;
     case Node::kName: {
-      const Value* found = scope->Find(expression.text);
+      const Value* found = Look(*scope, expression.text);
       return found == nullptr ? Value::Missing(expression.text) : *found;
     }
     case Node::kList:
@@ -408,12 +423,12 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
   }
   const int64_t step = is_given[2] ? parts[2] : 1;
   if (step == 0) Refuse("a slice's step 0", "another number");
-  std::vector<std::string_view> characters;
+  size_t count = list != nullptr ? list->size() : 0;
   if (text != nullptr) {
     Charge(text->size());
-    characters = Characters(*text);
+    count = CountCharacters(*text);
   }
-  const auto size = static_cast<int64_t>(text != nullptr ? characters.size() : list->size());
+  const auto size = static_cast<int64_t>(count);
   const auto clamp = [&](int64_t place) {
     if (place < 0) place = place < -size ? -1 : place + size;
     return step > 0 ? std::clamp<int64_t>(place, 0, size)
@@ -421,6 +436,15 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
   };
   int64_t begin = is_given[0] ? clamp(parts[0]) : step > 0 ? 0 : size - 1;
   const int64_t end = is_given[1] ? clamp(parts[1]) : step > 0 ? size : -1;
+  if (text != nullptr && step == 1) {
+    return Made(std::string(CharactersFrom(*text, static_cast<size_t>(begin),
+                                           static_cast<size_t>(std::max(begin, end)))));
+  }
+  std::vector<std::string_view> characters;
+  if (text != nullptr) {
+    ChargeItems(count);
+    characters = Characters(*text);
+  }
   std::string made_text;
   List made_list;
   const int64_t stride = std::clamp<int64_t>(step, -size - 1, size + 1);

@@ -16,13 +16,17 @@ struct Scope {
   std::vector<std::pair<std::string, Value>> names;
   std::shared_ptr<Scope> outer;
 
-  const Value* Find(std::string_view name) const;  // here or further out
-  void Set(std::string_view name, Value value);    // here
+  // Here or further out. Adds to `passed` how many names it went by.
+  const Value* Find(std::string_view name, size_t* passed) const;
+  void Set(std::string_view name, Value value);  // here
 };
 
 class Run {
  public:
   Run(const ChatTemplateLimits& limits, int64_t seconds) : limits_(limits), seconds_(seconds) {}
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   std::string Render(const Block& block, Value variables);
 
@@ -31,6 +35,8 @@ class Run {
   // For one element of a walk that has written so many bytes, and for bytes that are compared.
   void ChargeElement(size_t written);
   void ChargeCompared(size_t bytes) { Spend(static_cast<int64_t>(bytes / 16)); }
+  // For so many items that are about to be made or copied.
+  void ChargeItems(size_t count) { Spend(static_cast<int64_t>(count)); }
 
   Value Filter(std::string_view name, const Value& value, const Arguments& arguments);
   bool Test(std::string_view name, const Value& value, const Arguments& arguments);
@@ -64,11 +70,14 @@ class Run {
   Value MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope);
   void Assign(const std::vector<std::string>& names, const Value& value, Scope& scope);
   void Emit(std::string_view text, std::string& out);
+  const Value* Look(const Scope& scope, std::string_view name);
+  void Define(Scope& scope, std::string_view name, Value value);
   void CheckText(size_t bytes) const;
   void Spend(int64_t steps);
 
   Value Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope);
   Value EvaluateSlice(const Expression& expression, const std::shared_ptr<Scope>& scope);
+  Value Filtered(const Expression& filter, const Value& value, const std::shared_ptr<Scope>& scope);
   Arguments EvaluateArguments(const Expression& expression, const std::shared_ptr<Scope>& scope);
 
   ChatTemplateLimits limits_;
@@ -76,6 +85,9 @@ class Run {
   int64_t steps_ = 0;
   int32_t depth_ = 0;
   int32_t line_ = 1;
+  // Where macros were defined: a macro is a name of a scope and keeps that scope, in a circle that
+  // the end of the run opens.
+  std::vector<std::shared_ptr<Scope>> closures_;
 };
 
 // The functions that every template has: range, namespace, dict, raise_exception, strftime_now.

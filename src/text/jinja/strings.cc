@@ -1,5 +1,9 @@
 #include "text/jinja/strings.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "text/jinja/find.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -13,21 +17,27 @@ std::string_view TrimmedIf(std::string_view text, bool left, bool right, IsTaken
   return text;
 }
 
-// Each word's first character in upper case, the others in lower case.
-template <typename IsInWord>
-std::string Titled(std::string_view text, IsInWord is_in_word) {
-  std::string made;
-  bool is_inside = false;
-  ForEachCharacter(text, [&](uint32_t c, std::string_view) {
-    const bool is_part = is_in_word(c);
-    if (is_part && !is_inside) {
-      AppendUpper(c, made);
-    } else {
-      AppendLower(c, made);
-    }
-    is_inside = is_part;
-  });
-  return made;
+// A capital sigma at the end of a word becomes another letter than inside one.
+bool EndsWord(std::string_view text, size_t at, size_t size) {
+  std::string_view before = text.substr(0, at);
+  while (!before.empty() && IsCaseIgnorable(LastOf(before).value)) {
+    before.remove_suffix(LastOf(before).size);
+  }
+  std::string_view behind = text.substr(at + size);
+  while (!behind.empty() && IsCaseIgnorable(FirstOf(behind).value)) {
+    behind.remove_prefix(FirstOf(behind).size);
+  }
+  return !before.empty() && IsCased(LastOf(before).value) &&
+         (behind.empty() || !IsCased(FirstOf(behind).value));
+}
+
+void AppendLowerAt(std::string_view text, size_t at, uint32_t c, std::string& made) {
+  constexpr uint32_t kSigma = 0x3A3;
+  if (c == kSigma && EndsWord(text, at, 2)) {
+    made.append("\u03C2");
+  } else {
+    AppendLower(c, made);
+  }
 }
 
 }  // namespace
@@ -38,12 +48,15 @@ std::string_view Trimmed(std::string_view text, bool left, bool right) {
   return TrimmedIf(text, left, right, [](CodePoint c) { return IsPythonSpace(c.value); });
 }
 
-std::string_view TrimmedOf(std::string_view text, std::string_view characters, bool left,
+std::string_view TrimmedOf(Run& run, std::string_view text, std::string_view characters, bool left,
                            bool right) {
+  run.Charge(text.size());
+  run.Charge(8 * characters.size());
+  std::vector<uint32_t> set;
+  ForEachCharacter(characters, [&](uint32_t c, std::string_view) { set.push_back(c); });
+  std::sort(set.begin(), set.end());
   return TrimmedIf(text, left, right, [&](CodePoint c) {
-    std::string one;
-    AppendUtf8(c.value, one);
-    return characters.find(one) != std::string_view::npos;
+    return std::binary_search(set.begin(), set.end(), c.value);
   });
 }
 
@@ -55,7 +68,11 @@ std::string Upper(std::string_view text) {
 
 std::string Lower(std::string_view text) {
   std::string made;
-  ForEachCharacter(text, [&](uint32_t c, std::string_view) { AppendLower(c, made); });
+  size_t at = 0;
+  ForEachCharacter(text, [&](uint32_t c, std::string_view bytes) {
+    AppendLowerAt(text, at, c, made);
+    at += bytes.size();
+  });
   return made;
 }
 
@@ -63,18 +80,53 @@ std::string Capitalized(std::string_view text) {
   if (text.empty()) return "";
   const CodePoint first = FirstOf(text);
   std::string made;
-  AppendUpper(first.value, made);
-  return made.append(Lower(text.substr(first.size)));
+  AppendTitle(first.value, made);
+  for (size_t at = first.size; at < text.size();) {
+    const CodePoint c = FirstOf(text.substr(at));
+    AppendLowerAt(text, at, c.value, made);
+    at += c.size;
+  }
+  return made;
 }
 
-std::string PythonTitle(std::string_view text) { return Titled(text, IsCased); }
+std::string PythonTitle(std::string_view text) {
+  std::string made;
+  bool is_inside = false;
+  size_t at = 0;
+  ForEachCharacter(text, [&](uint32_t c, std::string_view bytes) {
+    if (IsCased(c) && !is_inside) {
+      AppendTitle(c, made);
+    } else {
+      AppendLowerAt(text, at, c, made);
+    }
+    at += bytes.size();
+    is_inside = IsCased(c);
+  });
+  return made;
+}
 
 std::string JinjaTitle(std::string_view text) {
-  return Titled(text, [](uint32_t c) {
-    constexpr std::string_view kBreaks = "-({[<";
-    return !IsPythonSpace(c) &&
-           (c >= 0x80 || kBreaks.find(static_cast<char>(c)) == std::string_view::npos);
-  });
+  constexpr std::string_view kBreaks = "-({[<";
+  const auto is_break = [&](uint32_t c) {
+    return IsPythonSpace(c) ||
+           (c < 0x80 && kBreaks.find(static_cast<char>(c)) != std::string_view::npos);
+  };
+  std::string made;
+  while (!text.empty()) {
+    const CodePoint first = FirstOf(text);
+    size_t size = first.size;
+    if (is_break(first.value)) {
+      made.append(text.substr(0, size));
+    } else {
+      AppendUpper(first.value, made);
+      while (size < text.size() && !is_break(FirstOf(text.substr(size)).value)) {
+        size += FirstOf(text.substr(size)).size;
+      }
+      made.append(Lower(text.substr(first.size, size - first.size)));
+    }
+    text.remove_prefix(size);
+  }
+  return made;
 }
 
 std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
@@ -96,8 +148,8 @@ std::string Replaced(Run& run, std::string_view text, std::string_view from, std
     put();
     return made;
   }
-  for (size_t at = text.find(from); at != std::string_view::npos && most != 0;
-       at = text.find(from), --most) {
+  const Finder finder(run, from);
+  for (size_t at = 0; most != 0 && (at = finder.In(text)) != std::string_view::npos; --most) {
     made.append(text.substr(0, at)).append(to);
     run.Charge(to.size());
     text.remove_prefix(at + from.size());

@@ -12,7 +12,7 @@ namespace sluice::text::jinja {
 bool IsPythonSpace(uint32_t c);  // str.isspace: Unicode's, and four separators of ASCII
 
 std::string_view Trimmed(std::string_view text, bool left, bool right);
-std::string_view TrimmedOf(std::string_view text, std::string_view characters, bool left,
+std::string_view TrimmedOf(Run& run, std::string_view text, std::string_view characters, bool left,
                            bool right);
 
 std::string Upper(std::string_view text);

@@ -116,6 +116,10 @@ void AppendJsonString(std::string_view value, bool ascii_only, std::string& text
 void Append(Run& run, const Value& value, int depth, std::string& text) {
   run.ChargeElement(text.size());
   if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+  if (value.IsUndefined()) {
+    text.append("Undefined");
+    return;
+  }
   if (const std::string* string = value.AsString()) return AppendQuoted(*string, text);
   if (const auto* sequence = value.As<Value::Sequence>()) {
     text.push_back(sequence->is_tuple ? '(' : '[');
@@ -145,21 +149,26 @@ void Append(Run& run, const Value& value, int depth, std::string& text) {
 }  // namespace
 
 const Value* Dict::Find(Run& run, const Value& key) const {
+  run.ChargeCompared(members.size());
   for (const auto& [name, value] : members) {
     if (IsEqual(run, name, key)) return &value;
   }
   return nullptr;
 }
 
-const Value* Dict::Find(std::string_view key) const {
+const Value* Dict::Find(Run& run, std::string_view key) const {
+  run.ChargeCompared(members.size());
   for (const auto& [name, value] : members) {
     const std::string* text = name.AsString();
-    if (text != nullptr && *text == key) return &value;
+    if (text == nullptr || text->size() != key.size()) continue;
+    run.ChargeCompared(key.size());
+    if (*text == key) return &value;
   }
   return nullptr;
 }
 
 void Dict::Set(Run& run, Value key, Value value) {
+  run.ChargeCompared(members.size());
   for (auto& [name, old] : members) {
     if (IsEqual(run, name, key)) {
       old = std::move(value);
@@ -181,6 +190,13 @@ void Value::Holds(const Value& other) {
   depth_ = std::max<uint16_t>(depth_, static_cast<uint16_t>(other.depth_ + 1));
   holds_namespace_ = holds_namespace_ || other.holds_namespace_;
   if (depth_ > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
+}
+
+// Templates ask for what is missing by texts of any length, again and again.
+Value Value::Missing(std::string_view name) {
+  constexpr size_t kLongest = 80;
+  if (name.size() > kLongest) name = name.substr(0, ValidPrefix(name.substr(0, kLongest)));
+  return Value(Data(Undefined{std::string(name)}));
 }
 
 Value Value::Of(List items, bool is_tuple) {
@@ -281,11 +297,13 @@ bool IsEqual(Run& run, const Value& a, const Value& b) {
 }
 
 size_t CountOf(Run& run, const List& list, const Value& value) {
+  run.ChargeCompared(list.size());
   return static_cast<size_t>(std::count_if(
       list.begin(), list.end(), [&](const Value& item) { return IsEqual(run, item, value); }));
 }
 
 size_t FindIn(Run& run, const List& list, const Value& value) {
+  run.ChargeCompared(list.size());
   const auto found = std::find_if(list.begin(), list.end(),
                                   [&](const Value& item) { return IsEqual(run, item, value); });
   return static_cast<size_t>(found - list.begin());
@@ -342,7 +360,7 @@ void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t de
     for (const auto& member : dict->members) members.push_back(&member);
     if (style.sort_keys) {
       std::stable_sort(members.begin(), members.end(), [&](const auto* a, const auto* b) {
-        return ToText(run, a->first) < ToText(run, b->first);
+        return IsLess(run, a->first, b->first);
       });
     }
     text.push_back('{');
@@ -372,6 +390,17 @@ void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t de
 size_t CountCharacters(std::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return !IsContinuation(static_cast<uint8_t>(c)); }));
+}
+
+std::string_view CharactersFrom(std::string_view text, size_t begin, size_t end) {
+  size_t at = 0;
+  const auto skip = [&](size_t count) {
+    for (; count > 0 && at < text.size(); --count) at += FirstOf(text.substr(at)).size;
+  };
+  skip(begin);
+  const size_t first = at;
+  skip(end - begin);
+  return text.substr(first, at - first);
 }
 
 std::vector<std::string_view> Characters(std::string_view text) {

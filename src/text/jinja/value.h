@@ -18,7 +18,7 @@ class Run;
 using List = std::vector<Value>;
 
 struct Undefined {
-  std::string name;  // what was looked for
+  std::string name;  // what was looked for, or the beginning of it
 };
 struct None {};
 
@@ -26,8 +26,9 @@ struct None {};
 struct Dict {
   std::vector<std::pair<Value, Value>> members;
 
+  // Each charges the run for the members that it goes through.
   const Value* Find(Run& run, const Value& key) const;
-  const Value* Find(std::string_view key) const;
+  const Value* Find(Run& run, std::string_view key) const;
   void Set(Run& run, Value key, Value value);
 };
 
@@ -60,7 +61,7 @@ class Value {
 
   Value() : data_(None{}) {}
   explicit Value(Data data) : data_(std::move(data)) {}
-  static Value Missing(std::string_view name) { return Value(Data(Undefined{std::string(name)})); }
+  static Value Missing(std::string_view name);
   static Value Of(bool value) { return Value(Data(value)); }
   static Value Of(int64_t value) { return Value(Data(value)); }
   static Value Of(size_t value) { return Value(Data(static_cast<int64_t>(value))); }
@@ -132,8 +133,9 @@ struct JsonStyle {
 void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t depth,
                 std::string& text);
 
-// Characters of valid UTF-8, and so many of them from a place on.
+// Characters of valid UTF-8: their number, those from one place to another, all.
 size_t CountCharacters(std::string_view text);
+std::string_view CharactersFrom(std::string_view text, size_t begin, size_t end);
 std::vector<std::string_view> Characters(std::string_view text);
 
 }  // namespace sluice::text::jinja
