@@ -128,8 +128,7 @@ class Bench {
     cuda::SampleIds(View(), OnDevice(), DrawMethod::kGumbel, {ids_.data(), rows_}, {}, nullptr,
                     {ways.data(), rows_});
     const std::vector<cuda::Way> of_rows = ways.Get();
-    return static_cast<int>(
-        std::count(of_rows.begin(), of_rows.end(), cuda::Way::kDefinition));
+    return static_cast<int>(std::count(of_rows.begin(), of_rows.end(), cuda::Way::kDefinition));
   }
 
   double MaskTime(const std::vector<SelectParams>& params) {

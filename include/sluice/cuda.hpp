@@ -57,8 +57,8 @@ void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
 void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method,
             DeviceArray<TokenResult> results, void* stream);
 
-// How a row was decided: what was guessed of it was certified, or the definition was followed, which
-// takes many times as long.
+// How a row was decided: what was guessed of it was certified, or the definition was followed,
+// which takes many times as long.
 enum class Way : uint8_t { kCertified, kDefinition };
 
 // The ids and statuses of Sample alone: the fastest way to a token, because a Cut that nobody wants

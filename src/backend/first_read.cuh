@@ -176,8 +176,8 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
 }
 
-// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the first
-// block gets them. A Sync of the team makes them visible.
+// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the
+// first block gets them. A Sync of the team makes them visible.
 template <bool kWeighs, bool kScreens, DType kDType>
 __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
                           const WeightUnit& unit, const NoiseKey& key, FirstReadMemory& memory) {
@@ -206,6 +206,8 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
       for (int e = 0; e < Tokens::kTokens; ++e) {
         has_any |= IsContender(FieldAsFloat(noise, e), weight[e]);
       }
+      // A masked token can be a contender here, and the eight may be another warp's.
+      if (has_any) has_any = slice.Has(tokens.first);
     } else {
       has_any = bins.IsAbove(tokens.Largest());
     }

@@ -33,16 +33,6 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
-// Of shared memory that others change atomically meanwhile.
-__device__ __forceinline__ uint32_t LoadShared(const uint32_t* address) {
-  uint32_t value;
-  asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];"
-               : "=r"(value)
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(address)))
-               : "memory");
-  return value;
-}
-
 // A barrier of the first `threads` threads of a block, whole warps. Number 0 is __syncthreads.
 __device__ __forceinline__ void SyncThreads(int threads) {
   asm volatile("barrier.cta.sync 1, %0;" ::"r"(threads) : "memory");

@@ -18,7 +18,7 @@ struct RowStart {
   float mass[kGroups];
 };
 
-// The threads of a group, neighbouring lanes: from 2 to 32, and as many as the team has blocks or
+// The threads of a group, neighbouring lanes: from 2 to 16, and as many as the team has blocks or
 // more.
 __device__ inline int ThreadsOfGroup(const Team& team) {
   return team.threads() * team.blocks() / kGroups;

@@ -35,7 +35,7 @@ class BasicTeam {
       : BasicTeam(memory, 0, 1, static_cast<int>(blockDim.x)) {}
 #endif
 
-  // This block alone, when the others have left.
+  // This block alone, while the others wait.
   __device__ BasicTeam Block() const { return BasicTeam(memory_, 0, 1, threads_); }
   // Its first threads alone, whole warps.
   __device__ BasicTeam<false> FirstThreads(int threads) const {
@@ -200,6 +200,7 @@ class BasicTeam {
 };
 
 using Team = BasicTeam<true>;
+using FirstThreads = BasicTeam<false>;
 
 // Gives a value of the first thread to all blocks of the team, each in its own shared memory, so
 // that the first one may leave.
@@ -207,10 +208,10 @@ template <typename T>
 __device__ void ShareOfFirst(const Team& team, T* of_block, T value) {
   if (team.IsFirstThread()) {
     *of_block = value;
+#pragma unroll 1
     for (int r = 1; r < team.blocks(); ++r) *team.Of(r, of_block) = value;
   }
   team.Sync();
 }
-using FirstThreads = BasicTeam<false>;
 
 }  // namespace sluice::cuda

@@ -71,9 +71,7 @@ struct Eight {
   static __device__ int IdOfFirst(int first, int vector) {
     return first + vector * kWarpSize * kInARow;
   }
-  static __device__ int Id(int first, int e) {
-    return IdOfFirst(first, e / kInARow) + e % kInARow;
-  }
+  static __device__ int Id(int first, int e) { return IdOfFirst(first, e / kInARow) + e % kInARow; }
 
   float x[kTokens];
   int first;
@@ -115,6 +113,8 @@ class VectorSlice {
   }
 
   __device__ int vocab() const { return vocab_; }
+  // Whether an eight is of this warp's stretch: Stream visits some behind it, masked.
+  __device__ bool Has(int first_id) const { return first_id < end_ * kWarpSize * kElements; }
   __device__ float ValueOf(int id) const { return Widen<kDType>(row_[id]); }
 
   // The first vectors, and those that follow them.

@@ -1,5 +1,5 @@
-// Select and Draw in one kernel: what the top of a row certifies, or else the noise over all of it,
-// in a read each, and for every other row the definition.
+// Select and Draw in one kernel: what the top of a row certifies, in one read, or else the noise
+// over all of it, in one or two, and for every other row the definition.
 #include "backend/rows.cuh"
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
@@ -112,8 +112,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept =
-      SelectFromTop(first, sorted, params, key, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept = SelectFromTop(first, sorted, params, key, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -211,7 +210,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     const KnownMasses masses =
         MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
-    const int32_t id = !is_known ? -1 : draw([&](uint64_t token) {
+    const int32_t id = !is_known || argument.WantsCuts() ? -1 : draw([&](uint64_t token) {
       return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
     });
     if (id >= 0) result.id = id;

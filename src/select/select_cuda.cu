@@ -1,6 +1,6 @@
-// Select, Mask and both in one. A kernel decides what the top of a row or its nucleus certifies, in
-// one read or two, and every other row by the definition. Another one masks by given Cuts, and
-// reports masses.
+// Select, Mask and both in one. A kernel decides what the top of a row certifies, in one read, or
+// else its nucleus, in two, and every other row by the definition. Another one masks by given Cuts,
+// and reports masses.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
 #include "select/nucleus.cuh"
@@ -262,10 +262,10 @@ void Launch(const LogitsView& logits, SelectArgument argument, void* stream) {
                             SelectKernel<DType::kF16>),
                    ShapeForRows(logits.rows), sizeof(SelectMemory)};
   if (argument.is_given || argument.masses != nullptr) {
-    kernel = {ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
-                       SelectByDefinitionKernel<DType::kBf16>,
-                       SelectByDefinitionKernel<DType::kF16>),
-              WideShapeForRows(logits.rows), 0};
+    kernel = {
+        ForDType(logits.dtype, SelectByDefinitionKernel<DType::kF32>,
+                 SelectByDefinitionKernel<DType::kBf16>, SelectByDefinitionKernel<DType::kF16>),
+        WideShapeForRows(logits.rows), 0};
   }
   LaunchOverRows(kernel, logits.rows, &argument, stream);
 }

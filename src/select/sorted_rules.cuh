@@ -34,16 +34,17 @@ struct WholeMass {
 __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, float max,
                                         int vocab) {
   const float unit = top.unit.WeightOf(max);
-  // A largest value far above the sample would be known too badly; false for a NaN.
-  const bool is_known = unit < 0x1p64f && top.mass < 0x1p100;
+  // A largest value far above the sample would be known too badly, and of huge values rounding may
+  // leave no unit at all; false for a NaN.
+  const bool is_known = unit > 0x1p-100f && unit < 0x1p64f && top.mass < 0x1p100;
   if (!is_known) return {0, UINT64_MAX, top.has_all};
   // Weights are known to 1e-5, but for the unit in which they are integers, and a thread adds up
   // its eights in fp32.
   const double doubt =
       1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16);
   const double total = top.mass * static_cast<double>(0x1p40f / unit);
-  return {static_cast<uint64_t>(total * (1.0 - doubt)), static_cast<uint64_t>(total * (1.0 + doubt)),
-          top.has_all};
+  return {static_cast<uint64_t>(total * (1.0 - doubt)),
+          static_cast<uint64_t>(total * (1.0 + doubt)), top.has_all};
 }
 
 // The order keys of listed tokens, some a lane; 0 where there is none.
@@ -58,8 +59,8 @@ __device__ void LoadKeysInWarp(const ListedTokens& from, uint32_t (&keys)[kKeys]
 
 // Leaves the tokens whose keys are not below `least`, which is not 0.
 template <int kKeys>
-__device__ void KeepInWarp(TokenList& list, const ListedTokens& from,
-                           const uint32_t (&keys)[kKeys], uint32_t least) {
+__device__ void KeepInWarp(TokenList& list, const ListedTokens& from, const uint32_t (&keys)[kKeys],
+                           uint32_t least) {
   const int lane = static_cast<int>(threadIdx.x);
   int count = 0;
 #pragma unroll
@@ -78,8 +79,7 @@ inline constexpr int kRankKeys = 8;  // a lane
 __device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, int needed) {
   uint32_t keys[kRankKeys];
   LoadKeysInWarp(from, keys);
-  KeepInWarp(list, from, keys,
-             max(1u, KeyOfRankInWarp(keys, needed, needed + needed / 16 + 1)));
+  KeepInWarp(list, from, keys, max(1u, KeyOfRankInWarp(keys, needed, needed + needed / 16 + 1)));
 }
 
 // Those that top-p can keep of the whole row, by the first warp alone: from some key on they have
@@ -137,8 +137,8 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
 }
 
-// Leaves those that can be kept by what needs the list. More than the block has threads when so many
-// are needed, or too many are equal.
+// Leaves those that can be kept by what needs the list. More than the block has threads when so
+// many are needed, or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
                                         const TopPlan& plan, const SelectParams& params,
                                         int vocab) {
@@ -147,7 +147,10 @@ __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const
   const bool is_first_warp = block.thread() < kWarpSize;
   if (from.size <= kMostRanked) return from;
   if (plan.is_whole) {
-    const bool by_mass = params.top_p < 1 && !top.has_all && from.size <= kNucleusKeys * kWarpSize;
+    const bool min_p_first =
+        params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
+    const bool by_mass =
+        params.top_p < 1 && !min_p_first && !top.has_all && from.size <= kNucleusKeys * kWarpSize;
     if (!by_mass) return from;
     if (is_first_warp) PruneByMassInWarp(team, list, from, top, params, vocab);
   } else if (plan.needed > block.threads() - 16) {
@@ -256,7 +259,7 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
     kept.end = kept.most_end = 1;
     return kept;
   }
-  const bool is_whole = whole != nullptr && !whole->is_listed;
+  bool is_whole = whole != nullptr && !whole->is_listed;
   const Profile& profile = params.profile;
   const bool with_ties = profile.ties == Ties::kAll;
   const float scale = semantics::ScalesOf(params).filter;
@@ -272,7 +275,11 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
   };
 
   const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK;
-  if (params.min_p > 0 && min_p_first) kept.end = end_of_min_p();
+  if (params.min_p > 0 && min_p_first) {
+    kept.end = end_of_min_p();
+    if (is_whole) kept.is_known = kept.end < size;
+    is_whole = false;  // the other rules look at what is left, which is listed
+  }
   const int before_top_k = kept.end;
   if (params.top_k > 0 && params.top_k < kept.end) {
     kept.end = with_ties ? end_with_ties(params.top_k, kept.end) : params.top_k;

@@ -34,12 +34,11 @@ __device__ inline TopPlan PlanOfTop(const SelectParams& params) {
   if (params.top_k > 0 && !joint) {
     return {params.top_k <= kMostTopK ? params.top_k : 0, false};
   }
-  const bool min_p_first = params.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK;
-  const bool has_rule = params.top_p < 1 || params.min_p > 0;
-  return {has_rule && !min_p_first ? kListedNucleus : 0, true};
+  return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
 }
 
-// What a key is probed for: whether the keys that reach it are enough, and few enough to stop there.
+// What a key is probed for: whether the keys that reach it are enough, and few enough to stop
+// there.
 struct Probed {
   bool is_enough;
   bool is_close;
@@ -153,19 +152,20 @@ __device__ inline int CountFrom(const Team& team, const TokenList& list, int siz
 #pragma unroll 1
   for (int first = 0; first < size; first += team.threads()) {
     const int i = first + team.thread();
-    count += team.CountOfBlock(
-        i < size && static_cast<uint32_t>(list.tokens[i] >> 32) >= list.threshold);
+    count += team.CountOfBlock(i < size &&
+                               static_cast<uint32_t>(list.tokens[i] >> 32) >= list.threshold);
   }
   return count;
 }
 
 // What the first block knows of a row behind ListTop.
 struct ListedTop {
-  int size;      // of the list, in no order yet; negative: it does not hold what is needed, or a
-                 // logit is NaN or +inf; 0: a row without support
-  bool has_all;  // of the support
-  double mass;   // if the rules look at the whole row: of all of it, in the unit of the weights
-  WeightUnit unit;
+  int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
+                  // logit is NaN or +inf; 0: a row without support
+  bool has_all = false;  // of the support
+  double mass =
+      0.0;  // if the rules look at the whole row: of all of it, in the unit of the weights
+  WeightUnit unit = {};
 };
 
 template <bool kWeighs, DType kDType>
@@ -200,14 +200,13 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
     NoteTop<true>(slice, loaded, threshold, top.unit, list, mass);
     ShareOfWarp(team, mass, memory.mass);
   } else {
-    float mass;
+    float mass = 0.0f;
     NoteTop<false>(slice, loaded, threshold, top.unit, list, mass);
   }
   team.SyncBlock();
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
-  top.size = -1;
   if (team.rank() != 0 || !list.IsComplete()) return top;
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
