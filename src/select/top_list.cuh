@@ -132,7 +132,7 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
       plan.is_whole
           ? min(max(static_cast<int>(static_cast<float>(needed) * share), 14), kGroups / 2)
           : rank_of(static_cast<float>(needed) * share);
-  if (rank <= kGroups / 2) {  // by every warp for itself
+  if (rank <= kGroups / 2) {  // by every warp for itself: a barrier takes longer
     const OfGroups<uint32_t> largest(team, start.largest);
     return semantics::ValueOfKey(KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2));
   }
@@ -169,7 +169,7 @@ struct ListedTop {
 };
 
 template <bool kWeighs, DType kDType>
-__device__ void NoteTop(const VectorSlice<kDType>& slice, MoreVectors& loaded, float threshold,
+__device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, float threshold,
                         const WeightUnit& unit, TokenList& list, float& mass) {
   using Tokens = Eight<kDType>;
   slice.Stream(loaded, [&](const Tokens& tokens) {
@@ -184,14 +184,12 @@ __device__ void NoteTop(const VectorSlice<kDType>& slice, MoreVectors& loaded, f
 // Only the first block gets the answer. The list was cleared before the last Sync.
 template <DType kDType>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
-                             const FirstVectors& first, const RowStart& start,
-                             FirstReadMemory& memory, const TopPlan& plan) {
-  MoreVectors loaded;
-  slice.LoadMore(first, loaded);  // on the way while the threshold is guessed
+                             FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
+                             const TopPlan& plan) {
   TokenList& list = memory.list;
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const float threshold =
-      fmaxf(GuessThreshold(team, slice, first, start, list, plan), semantics::kLowestValue);
+      fmaxf(GuessThreshold(team, slice, loaded, start, list, plan), semantics::kLowestValue);
   ListedTop top;
   if (plan.is_whole) {
     const float scale = semantics::ScalesOf(start.params).filter;
