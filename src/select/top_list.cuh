@@ -130,7 +130,7 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
   };
   const int rank =
       plan.is_whole
-          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 14), kGroups / 2)
+          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 7), kGroups / 2)
           : rank_of(static_cast<float>(needed) * share);
   if (rank <= kGroups / 2) {  // by every warp for itself: a barrier takes longer
     const OfGroups<uint32_t> largest(team, start.largest);
