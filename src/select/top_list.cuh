@@ -129,9 +129,8 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
     return share < 1.0f ? static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f) : needed;
   };
   const int rank =
-      plan.is_whole
-          ? min(max(static_cast<int>(static_cast<float>(needed) * share), 7), kGroups / 2)
-          : rank_of(static_cast<float>(needed) * share);
+      plan.is_whole ? min(max(static_cast<int>(static_cast<float>(needed) * share), 7), kGroups / 2)
+                    : rank_of(static_cast<float>(needed) * share);
   if (rank <= kGroups / 2) {  // by every warp for itself: a barrier takes longer
     const OfGroups<uint32_t> largest(team, start.largest);
     return semantics::ValueOfKey(KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2));
