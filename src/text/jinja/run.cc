@@ -260,7 +260,10 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
 
 Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope) {
   // A namespace may carry the macro out of the scope that it was defined in.
-  if (closures_.empty() || closures_.back() != scope) closures_.push_back(scope);
+  for (auto around = scope; around != nullptr && !around->is_held; around = around->outer) {
+    around->is_held = true;
+    closures_.push_back(around);
+  }
   return Value::Of(Function{
       statement.text, [&statement, scope](Run& run, const Arguments& arguments) {
         const Level level(run);

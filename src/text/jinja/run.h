@@ -15,6 +15,7 @@ namespace sluice::text::jinja {
 struct Scope {
   std::vector<std::pair<std::string, Value>> names;
   std::shared_ptr<Scope> outer;
+  bool is_held = false;  // by the run, with all that are further out
 
   // Here or further out. Adds to `passed` how many names it went by.
   const Value* Find(std::string_view name, size_t* passed) const;
@@ -85,8 +86,9 @@ class Run {
   int64_t steps_ = 0;
   int32_t depth_ = 0;
   int32_t line_ = 1;
-  // Where macros were defined: a macro is a name of a scope and keeps that scope, in a circle that
-  // the end of the run opens.
+  // Where macros were defined, and the scopes around: a macro is a value of a scope, or of a
+  // namespace in one, and keeps the scope that it was defined in, in a circle that the end of the
+  // run opens.
   std::vector<std::shared_ptr<Scope>> closures_;
 };
 
