@@ -41,6 +41,11 @@ def bench(sluice, path, text_path, rows_path):
     return json.loads(Path(rows_path).read_text(encoding="utf-8"))
 
 
+def beside(row, peer_ns):
+    """A row with the time of tokenizers."""
+    return {**row, "peer": "tokenizers", "peer_ns": peer_ns, "ratio": peer_ns / row["ns"]}
+
+
 def one_piece(sluice, folder, text, text_path, rows_path):
     """The rows of encoding without words: Sluice's, and with the peer's time."""
     path = os.path.join(folder, "one_piece.json")
@@ -51,7 +56,7 @@ def one_piece(sluice, folder, text, text_path, rows_path):
     row = next(row for row in bench(sluice, path, text_path, rows_path)["rows"]
                if row["task"] == "encode" and "peer" not in row)
     row["task"] = "encode, one piece"
-    return [row, {**row, "peer": "tokenizers", "peer_ns": peer}]
+    return [row, beside(row, peer)]
 
 
 def main():
@@ -84,9 +89,7 @@ def main():
     for row in result["rows"]:
         rows.append(row)
         if row["task"] in peers:
-            peer_ns = peers[row["task"]]
-            rows.append({**row, "peer": "tokenizers", "peer_ns": peer_ns,
-                         "ratio": peer_ns / row["ns"]})
+            rows.append(beside(row, peers[row["task"]]))
     result["rows"] = rows = rows + others
     for row in rows:
         if "peer" in row:
