@@ -84,4 +84,9 @@ def load(folder):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     by_sorting = _function(folder / SORT_FILE, "apply_top_k_top_p_pytorch")
-    return module.apply_top_k_top_p_triton, by_sorting, module.reset_buffer_cache
+
+    # An engine knows on the host whether any row has p alone: only then is there more to launch.
+    def by_triton(logits, k, p):
+        return module.apply_top_k_top_p_triton(logits, k, p, has_topp_only_rows=k is None)
+
+    return by_triton, by_sorting, module.reset_buffer_cache
