@@ -9,6 +9,7 @@
 #pragma once
 
 #include "backend/eight_noise.cuh"
+#include "backend/find.cuh"
 #include "backend/row_start.cuh"
 #include "backend/token_list.cuh"
 #include "semantics/temperature.h"
@@ -80,7 +81,7 @@ __device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart
   for (int step = 1; step < ThreadsOfGroup(team); step *= 2) {
     mass += __shfl_xor_sync(~0u, mass, step);
   }
-  ShareOfGroup(team, mass, start.mass);
+  ShareOfGroup(team, [&](int block, int group) { *team.Of(block, start.mass + group) = mass; });
   team.Sync();
   const OfGroups<float> of_groups(team, start.mass);
   float total = 0.0f;
@@ -141,7 +142,10 @@ enum class Keeping { kDropped, kUnknown, kKept };
 
 // In shared memory, of which some devices give a block 99 KiB.
 struct FirstReadMemory {
-  BoundedList<kMostContenders> contenders;
+  union {
+    BoundedList<kMostContenders> contenders;
+    FindMemory find;  // of the definition, on the row or on the list
+  };
   union {
     alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
     TokenList list;                                    // of those who need no bins, or no longer

@@ -22,6 +22,13 @@ __device__ __forceinline__ float Exp2Approx(float x) {
   return y;
 }
 
+// Within a millionth of the root. Not negative.
+__device__ __forceinline__ float SqrtApprox(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes
 // from it is computed there, and not kept for it on the way.
 __device__ __forceinline__ float Again(float x) {
@@ -33,9 +40,12 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
-// A barrier of the first `threads` threads of a block, whole warps. Number 0 is __syncthreads.
+// A barrier of so many threads of a block, whole warps. Number 0 is __syncthreads, 1 CountThreads.
+inline constexpr int kSortingBarrier = 1;
+inline constexpr int kRankingBarrier = 2;
+template <int kNumber = kSortingBarrier>
 __device__ __forceinline__ void SyncThreads(int threads) {
-  asm volatile("barrier.cta.sync 1, %0;" ::"r"(threads) : "memory");
+  asm volatile("barrier.cta.sync %0, %1;" ::"n"(kNumber), "r"(threads) : "memory");
 }
 
 // The same, and in how many of them the predicate holds.
@@ -47,5 +57,59 @@ __device__ __forceinline__ int CountThreads(int threads, bool predicate) {
                : "memory");
   return count;
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// At the barrier of the cluster, without the fence of all memory that cooperative groups put there
+// (300 cycles).
+__device__ __forceinline__ void ArriveRelaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+// A barrier in shared memory that other blocks of the cluster know of behind its next barrier. A
+// phase of it is over when `bytes` have come behind the ExpectBytes of one thread; phases are 0 and 1
+// by turns.
+__device__ __forceinline__ void StartBarrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;"
+               :
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+               : "memory");
+}
+__device__ __forceinline__ void ExpectBytes(uint64_t* barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void AwaitBarrier(uint64_t* barrier, int phase) {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred is_over;\n\t"
+      "again:\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
+      "@!is_over bra again;\n\t"
+      "}"
+      :
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))), "r"(phase)
+      : "memory");
+}
+
+// 4 bytes to the shared memory of another block of the cluster, at the place where `mine` is in this
+// one's; they count at its barrier when they are there. No fence is needed, and none of the 1000
+// cycles that one takes.
+__device__ __forceinline__ void SendWord(int rank, uint32_t* mine, uint32_t value,
+                                         uint64_t* barrier) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 place, there;\n\t"
+      "mapa.shared::cluster.u32 place, %0, %1;\n\t"
+      "mapa.shared::cluster.u32 there, %3, %1;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [place], %2, [there];\n\t"
+      "}"
+      :
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank), "r"(value),
+        "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+      : "memory");
+}
+#endif
 
 }  // namespace sluice::cuda

@@ -4,6 +4,7 @@
 
 #include "backend/vector_slice.cuh"
 #include "semantics/order.h"
+#include "semantics/temperature.h"
 
 namespace sluice::cuda {
 
@@ -12,8 +13,11 @@ inline constexpr int kGroupsALane = kGroups / kWarpSize;
 
 // In shared memory. Groups of threads follow each other as their threads do.
 struct RowStart {
+  uint64_t barrier;  // of the largest values
+
   SelectParams params;
   NoiseKey key;
+  semantics::Scales scales;
   uint32_t largest[kGroups];  // order keys of the first vectors
   float mass[kGroups];
 };
@@ -24,13 +28,44 @@ __device__ inline int ThreadsOfGroup(const Team& team) {
   return team.threads() * team.blocks() / kGroups;
 }
 
-// Gives the value of this thread's group to all blocks; a Sync of the team makes it visible.
-template <typename T>
-__device__ void ShareOfGroup(const Team& team, T value, T* of_groups) {
+// send(block, group): called for all blocks, by a thread of this thread's group each.
+template <typename Send>
+__device__ void ShareOfGroup(const Team& team, Send send) {
   const int threads = ThreadsOfGroup(team);
   const int block = team.lane() % threads;
   const int group = (team.rank() * team.threads() + team.thread()) / threads;
-  if (block < team.blocks()) *team.Of(block, of_groups + group) = value;
+  if (block < team.blocks()) send(block, group);
+}
+
+// Before anything else is done with a row; nobody writes to a block that has not begun.
+__device__ inline void BeginRow(const Team& team, RowStart& start) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.thread() == 0 && team.blocks() > 1) {
+    StartBarrier(&start.barrier);
+    ExpectBytes(&start.barrier, sizeof start.largest);
+  }
+#endif
+  team.ArriveStarted();
+}
+
+// Gives the largest value of this thread's group to all blocks. between(): called before they wait.
+template <typename Between>
+__device__ void ShareLargest(const Team& team, uint32_t value, RowStart& start, Between between) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() > 1) {
+    team.AwaitBlocks();
+    ShareOfGroup(team, [&](int block, int group) {
+      SendWord(block, start.largest + group, value, &start.barrier);
+    });
+    between();
+    AwaitBarrier(&start.barrier, 0);
+    team.SyncBlock();
+    return;
+  }
+#endif
+  ShareOfGroup(team, [&](int, int group) { start.largest[group] = value; });
+  between();
+  team.SyncBlock();
 }
 
 // The values of this lane's groups.
@@ -59,15 +94,16 @@ __device__ void StoreWord(T& target, int word, uint32_t value) {
   }
 }
 
-// The team has called ArriveAtBlocks once: nobody writes to a block that has not started.
-template <DType kDType>
+// Behind BeginRow. prepare(): called by the first warp when the parameters are there, while the
+// blocks tell each other their values.
+template <DType kDType, typename Prepare>
 __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
-                         const FirstVectors& loaded, RowStart& start) {
+                         const FirstVectors& loaded, RowStart& start, Prepare prepare) {
   const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
   const NoiseKey& key =
       rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];
   const uint32_t word_of_params = LoadWord(params, team.thread());
-  const uint32_t word_of_key = LoadWord(key, team.thread() - kWarpSize);
+  const uint32_t word_of_key = LoadWord(key, team.thread());
 
   float largest = -INFINITY;
 #pragma unroll
@@ -78,10 +114,13 @@ __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
     of_group = max(of_group, __shfl_xor_sync(~0u, of_group, step));
   }
   StoreWord(start.params, team.thread(), word_of_params);
-  StoreWord(start.key, team.thread() - kWarpSize, word_of_key);
-  team.AwaitBlocks();
-  ShareOfGroup(team, of_group, start.largest);
-  team.Sync();
+  StoreWord(start.key, team.thread(), word_of_key);
+  ShareLargest(team, of_group, start, [&] {
+    if (team.thread() >= kWarpSize) return;
+    __syncwarp();
+    start.scales = semantics::ScalesOf(start.params);
+    prepare();
+  });
 }
 
 // The largest value of the first vectors of the team.

@@ -21,6 +21,20 @@ struct TeamMemory {
   uint64_t of_block;
 };
 
+// What becomes of two values.
+struct Plus {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Larger {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
 // kIsWhole: all threads of the blocks, else the first ones of one block.
 template <bool kIsWhole>
 class BasicTeam {
@@ -75,6 +89,9 @@ class BasicTeam {
     }
   }
   // The halves of a Sync of blocks: nothing for a block alone.
+  __device__ void ArriveStarted() const {  // and nothing was written yet
+    if (blocks() > 1) ArriveRelaxed();
+  }
   __device__ void ArriveAtBlocks() const {
     if (blocks() > 1) cooperative_groups::this_cluster().barrier_arrive();
   }
@@ -89,6 +106,7 @@ class BasicTeam {
   }
 #else
   __device__ void Sync() const { SyncBlock(); }
+  __device__ void ArriveStarted() const {}
   __device__ void ArriveAtBlocks() const {}
   __device__ void AwaitBlocks() const {}
   template <typename T>
@@ -115,6 +133,22 @@ class BasicTeam {
     return value;
   }
 
+  // The same by the instruction that reduces 32 bits: 60 cycles instead of 230 for the shuffles.
+  static __device__ uint64_t ReduceWarp(uint64_t value, Plus) {
+    constexpr int kBits = 22;  // 32 of them have a sum of 27
+    constexpr uint32_t kMask = (1u << kBits) - 1;
+    const uint32_t low = __reduce_add_sync(~0u, static_cast<uint32_t>(value) & kMask);
+    const uint32_t middle = __reduce_add_sync(~0u, static_cast<uint32_t>(value >> kBits) & kMask);
+    const uint32_t high = __reduce_add_sync(~0u, static_cast<uint32_t>(value >> 2 * kBits));
+    return low + (uint64_t{middle} << kBits) + (uint64_t{high} << 2 * kBits);
+  }
+  static __device__ uint64_t ReduceWarp(uint64_t value, Larger) {
+    const uint32_t high = static_cast<uint32_t>(value >> 32);
+    const uint32_t most = __reduce_max_sync(~0u, high);
+    const uint32_t low = __reduce_max_sync(~0u, high == most ? static_cast<uint32_t>(value) : 0);
+    return uint64_t{most} << 32 | low;
+  }
+
   // get(other) of all blocks, one a lane, because a load from another block takes 220 cycles.
   template <typename T, typename Get, typename Op>
   __device__ T ReduceBlocks(T none, Get get, Op op) const {
@@ -134,11 +168,9 @@ class BasicTeam {
     return ReduceWarp(lane() < warps ? of_warp[lane()] : T{}, op);
   }
   __device__ uint64_t SumOfBlock(uint64_t value) const {
-    return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a + b; });
+    return ReduceBlock(value, Plus{});
   }
-  __device__ uint64_t MaxOfBlock(uint64_t value) const {
-    return ReduceBlock(value, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
-  }
+  __device__ uint64_t MaxOfBlock(uint64_t value) const { return ReduceBlock(value, Larger{}); }
 
   // Of the team.
   template <typename Op>
@@ -153,34 +185,9 @@ class BasicTeam {
   }
 
   __device__ uint64_t Sum(uint64_t value) const {
-    return Reduce(value, [](uint64_t a, uint64_t b) { return a + b; });
+    return Reduce(value, Plus{});
   }
-  __device__ uint64_t Max(uint64_t value) const {
-    return Reduce(value, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
-  }
-
-  // Of the threads of this block, in their order: what those before this one have. T: 8 bytes.
-  template <typename T>
-  __device__ T SumBefore(T value) const {
-    const int warps = threads() / kWarpSize;
-    const T through = SumThrough(value);
-    if (warps == 1) return through - value;
-    T* of_warp = reinterpret_cast<T*>(memory_.of_warp);
-    SyncBlock();
-    if (lane() == kWarpSize - 1) of_warp[thread() / kWarpSize] = through;
-    SyncBlock();
-    const T of_warps = SumThrough(lane() < warps ? of_warp[lane()] : T{});
-    const int warp = thread() / kWarpSize;
-    const T before = __shfl_sync(~0u, of_warps, warp == 0 ? 0 : warp - 1);
-    return through - value + (warp == 0 ? T{} : before);
-  }
-
- private:
-  template <bool>
-  friend class BasicTeam;
-
-  __device__ BasicTeam(TeamMemory& memory, int rank, int blocks, int threads)
-      : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads) {}
+  __device__ uint64_t Max(uint64_t value) const { return Reduce(value, Larger{}); }
 
   // Of the lanes up to this one.
   template <typename T>
@@ -193,6 +200,37 @@ class BasicTeam {
     return value;
   }
 
+  // Of the threads of this block, in their order: what those before this one have, and what all
+  // have. T: 8 bytes.
+  template <typename T>
+  struct Sums {
+    T before;
+    T all;
+  };
+  template <typename T>
+  __device__ Sums<T> SumsOfBlock(T value) const {
+    const int warps = threads() / kWarpSize;
+    const T through = SumThrough(value);
+    T* of_warp = reinterpret_cast<T*>(memory_.of_warp);
+    SyncBlock();  // the memory may still be read
+    if (lane() == kWarpSize - 1) of_warp[thread() / kWarpSize] = through;
+    SyncBlock();
+    const T mine = lane() < warps ? of_warp[lane()] : T{};
+    const T before = ReduceWarp(lane() < thread() / kWarpSize ? mine : T{}, Plus{});
+    return {through - value + before, ReduceWarp(mine, Plus{})};
+  }
+  template <typename T>
+  __device__ T SumBefore(T value) const {
+    return SumsOfBlock(value).before;
+  }
+
+ private:
+  template <bool>
+  friend class BasicTeam;
+
+  __device__ BasicTeam(TeamMemory& memory, int rank, int blocks, int threads)
+      : memory_(memory), rank_(rank), blocks_(blocks), threads_(threads) {}
+
   TeamMemory& memory_;
   int rank_;
   int blocks_;
@@ -201,17 +239,5 @@ class BasicTeam {
 
 using Team = BasicTeam<true>;
 using FirstThreads = BasicTeam<false>;
-
-// Gives a value of the first thread to all blocks of the team, each in its own shared memory, so
-// that the first one may leave.
-template <typename T>
-__device__ void ShareOfFirst(const Team& team, T* of_block, T value) {
-  if (team.IsFirstThread()) {
-    *of_block = value;
-#pragma unroll 1
-    for (int r = 1; r < team.blocks(); ++r) *team.Of(r, of_block) = value;
-  }
-  team.Sync();
-}
 
 }  // namespace sluice::cuda

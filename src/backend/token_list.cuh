@@ -9,27 +9,34 @@
 namespace sluice::cuda {
 
 inline constexpr int kMostProbes = 32;  // of a search among order keys: their bits
+inline constexpr int kMassBins = 2 * kWarpSize;
 
 // In shared memory.
 template <int kCapacity>
 struct BoundedList {
   static constexpr uint32_t kMostNoted = 2 * kCapacity;
+  // Of more of them the tokens are loaded again, from L2 or beyond.
+  static constexpr uint32_t kMostSaved = kCapacity < 2048 ? 128 : 512;
 
   union {
     int32_t noted[kMostNoted];  // of this block: the first ids of eights
-    uint64_t room[kCapacity];   // for who sorts, when the tokens are listed
+    alignas(16) uint64_t room[kCapacity];   // for who sorts, when the tokens are listed
   };
   uint32_t noted_count;  // above the capacity: not all of them
+  float4 saved[kMostSaved][2];  // the tokens of the first ones
 
   // Of the first block: from all of the team.
-  uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
+  alignas(16) uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
   uint32_t count;              // above the capacity: not all of them
   uint32_t threshold;          // order key: every token of the row that reaches it is listed
   uint32_t is_spoilt;          // NaN or +inf was seen, or too much was noted
 
-  uint32_t pruned;  // tokens that who sorts has left
+  // Of who sorts.
+  uint32_t pruned;  // tokens that are left
+  uint32_t bin_mass[kMassBins];
 
   // Of a search among order keys.
+  uint32_t guess;
   uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];
@@ -75,6 +82,10 @@ template <DType kDType, int kCapacity>
 __device__ void Note(BoundedList<kCapacity>& list, const Eight<kDType>& tokens) {
   const uint32_t place = atomicAdd(&list.noted_count, 1u);
   if (place < BoundedList<kCapacity>::kMostNoted) list.noted[place] = tokens.first;
+  if (place < BoundedList<kCapacity>::kMostSaved) {
+    list.saved[place][0] = {tokens.x[0], tokens.x[1], tokens.x[2], tokens.x[3]};
+    list.saved[place][1] = {tokens.x[4], tokens.x[5], tokens.x[6], tokens.x[7]};
+  }
 }
 
 // Behind a barrier behind the last Note: lists the tokens of this block's eights for which
@@ -93,9 +104,12 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
   const int noted = static_cast<int>(min(list.noted_count, kMost));
 #pragma unroll 1
   for (int i = team.thread(); i < noted * Tokens::kTokens; i += team.threads()) {
-    const int id = Tokens::Id(list.noted[i / Tokens::kTokens], i % Tokens::kTokens);
+    const int eight = i / Tokens::kTokens;
+    const int id = Tokens::Id(list.noted[eight], i % Tokens::kTokens);
     if (id >= slice.vocab()) continue;
-    const float x = slice.ValueOf(id);
+    const float x = eight < static_cast<int>(BoundedList<kCapacity>::kMostSaved)
+                        ? reinterpret_cast<const float*>(list.saved)[i]
+                        : slice.ValueOf(id);
     if (!is_wanted(x, id)) continue;
     if (!(x < INFINITY)) first.is_spoilt = 1;
     const uint32_t place = atomicAdd(&first.count, 1u);

@@ -102,9 +102,12 @@ class VectorSlice {
     lane_ = team.lane();
   }
 
-  // The share of the row that the first vectors are.
+  // About the share of the row that the first vectors are; 1 if they are all of it.
   __device__ float SampledShare() const {
-    return fminf(1.0f, static_cast<float>(kVectorsAtOnce * warps_) / static_cast<float>(pieces_));
+    const int sampled = kVectorsAtOnce * warps_;
+    return sampled < pieces_
+               ? __fdividef(static_cast<float>(sampled), static_cast<float>(pieces_))
+               : 1.0f;
   }
 
   __device__ void LoadFirst(FirstVectors& loaded) const {

@@ -1,6 +1,7 @@
 // Select and Draw in one kernel: what the top of a row certifies, in one read, or else the noise
 // over all of it, in one or two, and for every other row the definition.
 #include "backend/rows.cuh"
+#include "backend/verdict.cuh"
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
 #include "select/nucleus.cuh"
@@ -35,14 +36,15 @@ struct SampleArgument {
 struct SampleMemory {
   TeamMemory team;
   RowStart start;
+  TopPlan plan;
+  bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
-  FindMemory find;
   Boundary boundary;
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
-  int32_t is_decided;  // in every block
+  VerdictMemory verdict;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
@@ -81,7 +83,7 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
   const TokenSlice slice(block, tokens, size);
-  return SampleSlice(block, memory.find, slice, ScanRow(block, slice), memory.start.params,
+  return SampleSlice(block, memory.first.find, slice, ScanRow(block, slice), memory.start.params,
                      memory.start.key, method);
 }
 
@@ -94,12 +96,12 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   TokenResult result;
   result.id = kUndecided;
   const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, params, argument.rows.vocab);
+      PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
   const int size = pruned.size;
   if (size > block.threads()) {
     return plan.is_whole ? result : SampleFromList(pruned.tokens, size, argument.method);
   }
-  const float scale = semantics::ScalesOf(params).draw;
+  const float scale = memory.start.scales.draw;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   auto score = [&](uint64_t token, float max) {
     return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
@@ -112,7 +114,8 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept = SelectFromTop(first, sorted, params, key, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept =
+      SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -170,7 +173,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   WeightUnit unit;
   const float octaves =
       has_top_p ? OctavesToFloor(params.top_p, slice.SampledShare()) : kOctavesToFloor;
-  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).draw, params.top_p,
+  if (!GuessUnit<kDType>(team, loaded, memory.start, memory.start.scales.draw, params.top_p,
                          octaves, unit)) {
     return result;
   }
@@ -251,24 +254,27 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 template <DType kDType>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                               const SampleArgument& argument, int row) {
-  team.ArriveAtBlocks();
+  Verdict verdict(team, memory.verdict);
+  // The list is clear before another block knows of this one.
+  Clear(team, memory.first.list);
+  BeginRow(team, memory.start);
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Clear(team, memory.first.list);
-  StartRow<kDType>(team, argument.rows, row, loaded, memory.start);
   const SelectParams& params = memory.start.params;
-  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {
-    return false;
-  }
+  StartRow<kDType>(team, argument.rows, row, loaded, memory.start, [&] {
+    memory.are_valid = semantics::AreValid(params, argument.rows.limits) &&
+                       semantics::IsValid(memory.start.key);
+    memory.plan = PlanOfTop(params);
+  });
+  if (!memory.are_valid) return false;
   // The first thread has the result.
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
-    ShareOfFirst(team, &memory.is_decided, int32_t{is_certain});
-    return memory.is_decided != 0;
+    return verdict.Tell(is_certain ? 1 : 0) != 0;
   };
-  const TopPlan plan = PlanOfTop(params);
+  const TopPlan plan = memory.plan;
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
@@ -292,7 +298,7 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   const Team team(memory.team);
   const TeamRow<kDType> row(team, argument.rows, index);
   const TokenResult result =
-      SampleSlice(team, memory.find, row.slice, row.Scan(team, argument.rows.limits), row.params,
+      SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits), row.params,
                   row.key, argument.method);
   if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
 }

@@ -16,8 +16,10 @@ struct ListedTokens {
   __device__ ListedTokens Moved(int size_there) const { return {room, tokens, size_there}; }
 };
 
-// Up to this many, every token is ranked by comparing it with all others.
-inline constexpr int kMostRanked = 4 * kWarpSize;
+// Up to this many are sorted by warps alone; more are pruned before, if that is possible.
+inline constexpr int kMostRanked = 8 * kWarpSize;
+// From here on, those of a nucleus are looked for first.
+inline constexpr int kMostOfNucleus = 2 * kWarpSize;
 
 // The mass of a whole row, as far as one read knows it.
 struct WholeMass {
@@ -43,69 +45,51 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
           static_cast<uint64_t>(total * (1.0 + doubt)), top.has_all};
 }
 
-// The order keys of listed tokens, some a lane; 0 where there is none.
-template <int kKeys>
-__device__ void LoadKeysInWarp(const ListedTokens& from, uint32_t (&keys)[kKeys]) {
-#pragma unroll
-  for (int i = 0; i < kKeys; ++i) {
-    const int place = i * kWarpSize + static_cast<int>(threadIdx.x);
-    keys[i] = place < from.size ? static_cast<uint32_t>(from.tokens[place] >> 32) : 0;
-  }
-}
-
-// Leaves the tokens whose keys are not below `least`, which is not 0.
-template <int kKeys>
-__device__ void KeepInWarp(TokenList& list, const ListedTokens& from, const uint32_t (&keys)[kKeys],
-                           uint32_t least) {
-  const int lane = static_cast<int>(threadIdx.x);
-  int count = 0;
-#pragma unroll
-  for (int i = 0; i < kKeys; ++i) {
-    const uint32_t kept = __ballot_sync(~0u, keys[i] >= least);
-    if (keys[i] >= least) {
-      from.room[count + __popc(kept & ((1u << lane) - 1))] = from.tokens[i * kWarpSize + lane];
-    }
-    count += __popc(kept);
-  }
-  if (lane == 0) list.pruned = static_cast<uint32_t>(count);
-}
-
-// Those that can be among the first `needed`, by the first warp alone, which holds them all.
-inline constexpr int kRankKeys = 8;  // a lane
-__device__ inline void PruneInWarp(TokenList& list, const ListedTokens& from, int needed) {
-  uint32_t keys[kRankKeys];
-  LoadKeysInWarp(from, keys);
-  KeepInWarp(list, from, keys, max(1u, KeyOfRankInWarp(keys, needed, needed + needed / 16 + 1)));
-}
-
-// Those that top-p can keep of the whole row, by the first warp alone: from some key on they have
-// the mass that it wants.
-inline constexpr int kNucleusKeys = 20;  // a lane: a list has seldom more than 500 tokens
-__device__ inline void PruneByMassInWarp(const Team& team, TokenList& list,
-                                         const ListedTokens& from, const ListedTop& top,
-                                         const SelectParams& params, int vocab) {
+// Those that top-p can keep of the whole row: from some bin of weight on they have the mass that it
+// wants. Bins are a quarter of an octave below the largest token.
+__device__ inline void PruneByMass(const Team& team, TokenList& list, const ListedTokens& from,
+                                   const ListedTop& top, const RowStart& start, int vocab) {
   constexpr int kCoarse = 20;  // bits of a weight that are left out here
-  uint32_t keys[kNucleusKeys];
-  LoadKeysInWarp(from, keys);
-  const KeysOfWarp<kNucleusKeys> warp(keys);
-  const float max = semantics::ValueOfKey(warp.most);
-  const float scale = semantics::ScalesOf(params).filter;
-  uint32_t weights[kNucleusKeys];
-#pragma unroll
-  for (int i = 0; i < kNucleusKeys; ++i) {
-    const uint64_t weight = semantics::Weight(semantics::ValueOfKey(keys[i]), max, scale);
-    weights[i] = keys[i] == 0 ? 0 : static_cast<uint32_t>(weight >> kCoarse);
+  const Team block = team.Block();
+  const int thread = block.thread();
+  if (thread < kMassBins) list.bin_mass[thread] = 0;
+  if (thread == 0) list.most = list.pruned = 0;
+  block.SyncBlock();
+  uint32_t most = 0;
+#pragma unroll 1
+  for (int i = thread; i < from.size; i += block.threads()) {
+    most = max(most, static_cast<uint32_t>(from.tokens[i] >> 32));
   }
+  most = __reduce_max_sync(~0u, most);
+  if (block.lane() == 0) atomicMax(&list.most, most);
+  block.SyncBlock();
+  const float max = semantics::ValueOfKey(list.most);
+  const float scale = start.scales.filter;
+  // Never falls as x falls.
+  auto bin_of = [&](float x) {
+    const float quarters = -4.0f * semantics::LogWeight(x, max, scale);
+    return static_cast<int>(fminf(quarters, kMassBins - 1.0f));
+  };
+#pragma unroll 1
+  for (int i = thread; i < from.size; i += block.threads()) {
+    const float x = ValueOf(from.tokens[i]);
+    const uint32_t weight = static_cast<uint32_t>(semantics::Weight(x, max, scale) >> kCoarse);
+    atomicAdd(&list.bin_mass[bin_of(x)], weight);
+  }
+  block.SyncBlock();
+  // The first bin with which there is enough, by every warp for itself.
   const WholeMass whole = WholeMassOf(team, top, max, vocab);
-  const uint64_t target = semantics::TargetMass(params.top_p, whole.most) >> kCoarse;
-  // All tokens reach the threshold of the list.
-  const uint32_t least = BisectKeys(list.threshold, warp.most, [&](uint32_t key, int) {
-    uint32_t mass = 0;
-#pragma unroll
-    for (int i = 0; i < kNucleusKeys; ++i) mass += keys[i] >= key ? weights[i] : 0;
-    return Probed{__reduce_add_sync(~0u, mass) > target, warp.CountFrom(key) <= 2 * kWarpSize};
-  });
-  KeepInWarp(list, from, keys, least);
+  const uint64_t target = semantics::TargetMass(start.params.top_p, whole.most) >> kCoarse;
+  const uint32_t first = list.bin_mass[2 * block.lane()];
+  const uint32_t second = list.bin_mass[2 * block.lane() + 1];
+  const uint32_t through = team.SumThrough(first + second);
+  const int below = __popc(__ballot_sync(~0u, through - second <= target)) +
+                    __popc(__ballot_sync(~0u, through <= target));
+#pragma unroll 1
+  for (int i = thread; i < from.size; i += block.threads()) {
+    const uint64_t token = from.tokens[i];
+    if (bin_of(ValueOf(token)) <= below) from.room[atomicAdd(&list.pruned, 1u)] = token;
+  }
 }
 
 template <int kKeys>
@@ -136,23 +120,18 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
 // Leaves those that can be kept by what needs the list. More than the block has threads when so
 // many are needed, or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
-                                        const TopPlan& plan, const SelectParams& params,
-                                        int vocab) {
+                                        const TopPlan& plan, const RowStart& start, int vocab) {
+  const SelectParams& params = start.params;
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
-  const bool is_first_warp = block.thread() < kWarpSize;
-  if (from.size <= kMostRanked) return from;
   if (plan.is_whole) {
     const bool min_p_first =
         params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
-    const bool by_mass =
-        params.top_p < 1 && !min_p_first && !top.has_all && from.size <= kNucleusKeys * kWarpSize;
-    if (!by_mass) return from;
-    if (is_first_warp) PruneByMassInWarp(team, list, from, top, params, vocab);
-  } else if (plan.needed > block.threads() - 16) {
+    const bool by_mass = params.top_p < 1 && !min_p_first && !top.has_all;
+    if (!by_mass || from.size <= kMostOfNucleus) return from;
+    PruneByMass(team, list, from, top, start, vocab);
+  } else if (from.size <= kMostRanked || plan.needed > block.threads() - 16) {
     return from;
-  } else if (from.size <= kRankKeys * kWarpSize) {
-    if (is_first_warp) PruneInWarp(list, from, plan.needed);
   } else if (from.size <= block.threads()) {
     PruneInBlock<1>(block, list, from, plan.needed);
   } else if (from.size <= 3 * block.threads()) {

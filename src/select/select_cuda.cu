@@ -3,6 +3,7 @@
 // and reports masses.
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
+#include "backend/verdict.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
 
@@ -42,9 +43,10 @@ __device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
 struct SelectMemory {
   TeamMemory team;
   RowStart start;
+  TopPlan plan;
+  bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
-  FindMemory find;
   Boundary boundary;
   Nucleus nucleus;
   // Of the first block, for the others.
@@ -52,7 +54,7 @@ struct SelectMemory {
   CutIds ids;
   bool has_band;
   bool has_ids;
-  int32_t is_decided;  // in every block
+  VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
 
@@ -67,10 +69,10 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
   const TokenSlice slice(block, tokens, size);
-  RowRules rules(block, memory.find, slice, ScanRow(block, slice), memory.start.params,
+  RowRules rules(block, memory.first.find, slice, ScanRow(block, slice), memory.start.params,
                  memory.start.key);
   const Cut cut = rules.Select(nullptr);
-  const CutIds ids = ResolveTies(block, memory.find, slice, cut);
+  const CutIds ids = ResolveTies(block, memory.first.find, slice, cut);
   if (block.thread() == 0) memory.ids = ids;
   return cut;
 }
@@ -87,12 +89,12 @@ __device__ inline TopCut SelectListed(const Team& team, SelectMemory& memory, co
   TopCut result = {};
   result.cut.count = kUndecided;
   const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, memory.start.params, vocab);
+      PruneTop(team, memory.first.list, top, plan, memory.start, vocab);
   const bool is_long = pruned.size > block.threads();
   if (block.thread() == 0) memory.has_ids = is_long;
   if (!is_long) {
     const TopSelection selection =
-        SelectSorted(team, pruned, memory.scores, memory.start.params, memory.start.key,
+        SelectSorted(team, pruned, memory.scores, memory.start,
                      plan.is_whole ? &top : nullptr, vocab);
     if (selection.kept.IsCertain()) result = {selection.cut, selection.kept};
   } else if (!plan.is_whole) {
@@ -105,6 +107,7 @@ __device__ inline TopCut SelectListed(const Team& team, SelectMemory& memory, co
 template <DType kDType>
 __device__ void MaskByTop(const Team& team, SelectMemory& memory, const VectorSlice<kDType>& slice,
                           const TeamRow<kDType>& row, const KeptTop& kept) {
+  team.Sync();  // what the first block has written is there
   const bool has_ids = *team.Of(0, &memory.has_ids);
   const CutIds ids = *team.Of(0, &memory.ids);
   team.Sync();  // the first block may leave
@@ -126,7 +129,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
-  if (!GuessUnit<kDType>(team, loaded, memory.start, semantics::ScalesOf(params).filter,
+  if (!GuessUnit<kDType>(team, loaded, memory.start, memory.start.scales.filter,
                          params.top_p, OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
@@ -166,26 +169,29 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
 template <DType kDType>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
                               const SelectArgument& argument, int index) {
-  team.ArriveAtBlocks();
+  Verdict verdict(team, memory.verdict);
+  // The list is clear before another block knows of this one.
+  Clear(team, memory.first.list);
+  BeginRow(team, memory.start);
   const VectorSlice<kDType> slice(team, argument.rows, index);
   const TeamRow<kDType> row(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Clear(team, memory.first.list);
-  StartRow<kDType>(team, argument.rows, index, loaded, memory.start);
   const SelectParams& params = memory.start.params;
-  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(memory.start.key)) {
-    return false;
-  }
+  StartRow<kDType>(team, argument.rows, index, loaded, memory.start, [&] {
+    memory.are_valid = semantics::AreValid(params, argument.rows.limits) &&
+                       semantics::IsValid(memory.start.key);
+    memory.plan = PlanOfTop(params);
+  });
+  if (!memory.are_valid) return false;
   // The first thread has the Cut.
   auto is_decided = [&](const Cut& cut) {
     const bool is_certain = cut.count != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-    ShareOfFirst(team, &memory.is_decided, int32_t{is_certain});
-    return memory.is_decided != 0;
+    return verdict.Tell(is_certain ? 1 : 0) != 0;
   };
   const int vocab = argument.rows.vocab;
-  const TopPlan plan = PlanOfTop(params);
+  const TopPlan plan = memory.plan;
   if (plan.needed > 0) {
     TopCut selected;
     selected.cut.count = kUndecided;
@@ -231,7 +237,7 @@ __device__ void SelectByDefinition(const Team& team, FindMemory& memory,
 template <DType kDType>
 __device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int index) {
   SelectMemory& memory = MemoryOfBlock();
-  SelectByDefinition<kDType>(Team(memory.team), memory.find, argument, index);
+  SelectByDefinition<kDType>(Team(memory.team), memory.first.find, argument, index);
 }
 
 template <DType kDType>

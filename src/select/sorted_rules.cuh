@@ -19,22 +19,57 @@ __device__ inline int ThreadsToSort(int size) {
   return threads;
 }
 
-// The number of larger tokens of each; by the first threads of a block, more than tokens, which
-// call visit(rank, token, its place in the list) for the tokens. All differ.
-inline constexpr int kRankingThreads = 8 * kWarpSize;
-template <typename Visit>
-__device__ void RankTop(const ListedTokens& from, Visit visit) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int width = from.size <= 2 * kWarpSize ? 4 : 2;  // threads a token
-  const int mine = thread / width;
-  const uint64_t token = mine < from.size ? from.tokens[mine] : 0;
-  int rank = 0;
-#pragma unroll 4
-  for (int other = thread % width; other < from.size; other += width) {
-    rank += from.tokens[other] > token ? 1 : 0;
+// In shared memory.
+struct ScoreMemory {
+  uint64_t of_warps[kMostRanked];  // tokens, sorted by warps
+  uint32_t of_listed[kMostRanked];
+  int32_t listed[kMostRanked];  // the place in the list of a sorted token
+};
+
+// Bitonic, a token a lane, descending.
+__device__ inline uint64_t SortInWarp(uint64_t token) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+  for (int length = 2; length <= kWarpSize; length *= 2) {
+#pragma unroll
+    for (int step = length / 2; step > 0; step /= 2) {
+      const uint64_t other = __shfl_xor_sync(~0u, token, step);
+      const bool wants_larger = ((lane & length) == 0) == ((lane & step) == 0);
+      if ((other > token) == wants_larger) token = other;
+    }
   }
-  for (int step = width / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
-  if (mine < from.size && thread % width == 0) visit(rank, token, mine);
+  return token;
+}
+
+// The rank of every token, by the first `threads` of a block, which are the first whole warps with
+// a token a thread: a warp sorts its own, and each thread finds how many of every warp's are larger.
+// All tokens differ. (Comparing each token with all took three times as long: there are half as
+// many lanes for integers.)
+template <typename Visit>
+__device__ void RankTop(const ListedTokens& from, int threads, ScoreMemory& memory, Visit visit) {
+  constexpr int kAtOnce = 4;  // lists that a thread looks into
+  const int thread = static_cast<int>(threadIdx.x);
+  const uint64_t token = thread < from.size ? from.tokens[thread] : 0;
+  memory.of_warps[thread] = SortInWarp(token);
+  SyncThreads<kRankingBarrier>(threads);
+  int rank = 0;
+#pragma unroll 1
+  for (int first = 0; first < threads; first += kAtOnce * kWarpSize) {
+    int larger[kAtOnce] = {};
+#pragma unroll
+    for (int step = kWarpSize / 2; step >= 0; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int list = first + i * kWarpSize;
+        const int place = list + larger[i] + (step > 0 ? step - 1 : 0);
+        if (list < threads && memory.of_warps[place] > token) larger[i] += step > 0 ? step : 1;
+      }
+      if (step == 0) break;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) rank += larger[i];
+  }
+  if (thread < from.size) visit(rank, token, thread);
 }
 
 // Bitonic, a token a thread, descending. `first` are the first threads of a block, ThreadsToSort of
@@ -87,8 +122,8 @@ struct KeptTop {
 // Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
 // whole row.
 __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTokens& sorted,
-                                        const SelectParams& params, const NoiseKey& noise,
-                                        const WholeMass* whole) {
+                                        const RowStart& start, const WholeMass* whole) {
+  const SelectParams& params = start.params;
   const int i = team.thread();
   const int size = sorted.size;
   KeptTop kept;
@@ -105,7 +140,7 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
   bool is_whole = whole != nullptr && !whole->is_listed;
   const Profile& profile = params.profile;
   const bool with_ties = profile.ties == Ties::kAll;
-  const float scale = semantics::ScalesOf(params).filter;
+  const float scale = start.scales.filter;
   const uint64_t weight = semantics::Weight(kept.x, kept.max, scale);
 
   auto end_of_min_p = [&] {
@@ -132,8 +167,7 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
     const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
     const int measured = joint ? before_top_k : kept.end;
     const uint64_t mine = i < measured ? weight : 0;
-    const uint64_t before = team.SumBefore(mine);
-    const uint64_t listed = team.SumOfBlock(mine);
+    const auto [before, listed] = team.SumsOfBlock(mine);
     auto end_of = [&](uint64_t total) {
       const uint64_t target = semantics::TargetMass(params.top_p, total);
       const int end =
@@ -156,7 +190,7 @@ __device__ inline KeptTop SelectFromTop(const FirstThreads& team, const ListedTo
     kept.end = min(kept.end, end);
     kept.most_end = min(kept.most_end, end);
   }
-  if (params.xtc_probability > 0 && semantics::XtcCoinFalls(noise, params.xtc_probability)) {
+  if (params.xtc_probability > 0 && semantics::XtcCoinFalls(start.key, params.xtc_probability)) {
     kept.is_known &= kept.end == kept.most_end;
     const uint64_t mass = team.SumOfBlock(i < kept.end ? weight : 0);
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
@@ -190,45 +224,42 @@ struct ScoredTop {
   bool has_scores;
 };
 
-// In shared memory.
-struct ScoreMemory {
-  uint32_t of_listed[kMostRanked];
-  int32_t listed[kMostRanked];  // the place in the list of a sorted token
-};
-
-// Sorts a list of at most as many tokens as the block has threads. Threads behind ThreadsToSort of
-// the size return with no further part in the row. score(token, the largest) may be called by other
-// threads than those that sort, at the same time: code is cold when a kernel starts.
+// Sorts a list of at most as many tokens as the block has threads, which are 512 or more. Threads
+// behind ThreadsToSort of the size return with no further part in the row. score(token, the
+// largest) may be called by other threads than those that sort, at the same time.
 template <typename Score>
 __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, ScoreMemory& scores,
                                   bool wants_scores, Score score) {
   const ListedTokens sorted = from.Moved(from.size);
-  if (from.size > kMostRanked) {
-    const int threads = ThreadsToSort(from.size);
-    if (block.thread() < threads) SortTop(block.FirstThreads(threads), from);
+  const int size = from.size;
+  const int sorting = ThreadsToSort(size);
+  if (size > kMostRanked) {
+    if (block.thread() < sorting) SortTop(block.FirstThreads(sorting), from);
     return {sorted, false};
   }
-  const int scorer = block.thread() - kRankingThreads;
-  if (scorer >= kMostRanked) return {sorted, wants_scores};
+  auto whole_warps = [](int threads) { return (threads + kWarpSize - 1) / kWarpSize * kWarpSize; };
+  const int ranking = whole_warps(size);
+  const int scoring = wants_scores ? ranking : 0;
+  const int all = max(ranking + scoring, sorting);
+  if (block.thread() >= all) return {sorted, wants_scores};
+  const int scorer = block.thread() - ranking;
   if (scorer < 0) {
-    RankTop(from, [&](int rank, uint64_t token, int place) {
+    RankTop(from, ranking, scores, [&](int rank, uint64_t token, int place) {
       sorted.tokens[rank] = token;
       scores.listed[rank] = place;
     });
-  } else if (wants_scores) {
+  } else if (scorer < scoring) {
     uint32_t largest = 0;
-#pragma unroll
-    for (int i = 0; i < kMostRanked; i += kWarpSize) {
-      const int place = i + block.lane();
-      if (place < from.size)
-        largest = max(largest, static_cast<uint32_t>(from.tokens[place] >> 32));
+#pragma unroll 1
+    for (int place = block.lane(); place < size; place += kWarpSize) {
+      largest = max(largest, static_cast<uint32_t>(from.tokens[place] >> 32));
     }
     largest = __reduce_max_sync(~0u, largest);
-    if (scorer < from.size) {
+    if (scorer < size) {
       scores.of_listed[scorer] = score(from.tokens[scorer], semantics::ValueOfKey(largest));
     }
   }
-  SyncThreads(kRankingThreads + kMostRanked);
+  SyncThreads<kSortingBarrier>(all);
   return {sorted, wants_scores};
 }
 
@@ -241,9 +272,8 @@ struct TopSelection {
 // By the first block of the team; its first threads have what they keep, which need not be certain.
 // whole: null when no rule looks at the whole row.
 __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens& from,
-                                            ScoreMemory& scores, const SelectParams& params,
-                                            const NoiseKey& key, const ListedTop* whole,
-                                            int vocab) {
+                                            ScoreMemory& scores, const RowStart& start,
+                                            const ListedTop* whole, int vocab) {
   TopSelection selection = {};
   const ScoredTop top =
       SortAndScore(team.Block(), from, scores, false, [](uint64_t, float) { return 0u; });
@@ -252,7 +282,7 @@ __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens
   WholeMass mass;
   if (whole != nullptr) mass = WholeMassOf(team, *whole, ValueOf(top.sorted.tokens[0]), vocab);
   selection.kept =
-      SelectFromTop(first, top.sorted, params, key, whole == nullptr ? nullptr : &mass);
+      SelectFromTop(first, top.sorted, start, whole == nullptr ? nullptr : &mass);
   selection.cut = CutOfTop(first, top.sorted, selection.kept);
   return selection;
 }

@@ -117,23 +117,31 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
   });
 }
 
-// The threshold of the list: the same in all blocks where groups of threads are fine enough for
-// the rank, else one for each block.
+struct Threshold {
+  float value;
+  bool is_of_team;  // the same in all blocks: groups of threads are fine enough for the rank
+};
+
 template <DType kDType>
-__device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
+__device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
                                 const FirstVectors& loaded, const RowStart& start, TokenList& list,
                                 const TopPlan& plan) {
   const int needed = plan.needed;
   const float share = slice.SampledShare();
   auto rank_of = [&](float expected) {  // such that `expected` of the wanted tokens are above it
-    return share < 1.0f ? static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f) : needed;
+    return share < 1.0f ? static_cast<int>(expected + 3.5f * SqrtApprox(expected) + 4.0f) : needed;
   };
   const int rank =
       plan.is_whole ? min(max(static_cast<int>(static_cast<float>(needed) * share), 7), kGroups / 2)
                     : rank_of(static_cast<float>(needed) * share);
-  if (rank <= kGroups / 2) {  // by every warp for itself: a barrier takes longer
-    const OfGroups<uint32_t> largest(team, start.largest);
-    return semantics::ValueOfKey(KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2));
+  if (rank <= kGroups / 2) {  // by one warp: others would take its turns
+    if (team.thread() < kWarpSize) {
+      const OfGroups<uint32_t> largest(team, start.largest);
+      const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2);
+      if (team.lane() == 0) list.guess = key;
+    }
+    team.SyncBlock();
+    return {semantics::ValueOfKey(list.guess), true};
   }
   uint32_t keys[kVectorsAtOnce];
 #pragma unroll
@@ -141,8 +149,9 @@ __device__ float GuessThreshold(const Team& team, const VectorSlice<kDType>& sli
     keys[i] = semantics::OrderKey(Vector<kDType>(loaded[i]).Largest());
   }
   const float expected = static_cast<float>(needed) * share / static_cast<float>(team.blocks());
-  const int of_block = static_cast<int>(expected + 3.5f * sqrtf(expected) + 4.0f);
-  return semantics::ValueOfKey(KeyOfRank(team, list, keys, of_block, of_block + of_block / 8));
+  const int of_block = static_cast<int>(expected + 3.5f * SqrtApprox(expected) + 4.0f);
+  const uint32_t key = KeyOfRank(team, list, keys, of_block, of_block + of_block / 8);
+  return {semantics::ValueOfKey(key), team.blocks() == 1};
 }
 
 // How many listed tokens reach the threshold of all blocks. By the first block.
@@ -187,11 +196,11 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
                              const TopPlan& plan) {
   TokenList& list = memory.list;
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
-  const float threshold =
-      fmaxf(GuessThreshold(team, slice, loaded, start, list, plan), semantics::kLowestValue);
+  const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
+  const float threshold = fmaxf(guess.value, semantics::kLowestValue);
   ListedTop top;
   if (plan.is_whole) {
-    const float scale = semantics::ScalesOf(start.params).filter;
+    const float scale = start.scales.filter;
     top.unit = {scale, -LargestOfFirst(team, start) * scale};
     float mass = 0.0f;
     NoteTop<true>(slice, loaded, threshold, top.unit, list, mass);
@@ -209,8 +218,9 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
   if (plan.is_whole) {
     top.mass = MassOfWarps(team, memory);
-  } else if (!top.has_all && CountFrom(team, list, size) < plan.needed) {
-    return top;
+  } else if (!top.has_all) {
+    const int reached = guess.is_of_team ? size : CountFrom(team, list, size);
+    if (reached < plan.needed) return top;
   }
   top.size = size;
   return top;

@@ -42,12 +42,12 @@ SLUICE_HD inline Block NoiseBlock(const NoiseKey& key, Stream stream, uint32_t i
 SLUICE_HD inline uint32_t NoiseHigh(const NoiseKey& key, Stream stream, int32_t id) {
   const uint32_t token = static_cast<uint32_t>(id);
   const Block block = NoiseBlock(key, stream, token >> 3, 0);
-  return (block.word[(token & 7) >> 1] >> (16 * (token & 1))) & 0xffffu;
+  return (block.Word((token & 7) >> 1) >> (16 * (token & 1))) & 0xffffu;
 }
 
 SLUICE_HD inline uint32_t NoiseLow(const NoiseKey& key, Stream stream, int32_t id) {
   const uint32_t token = static_cast<uint32_t>(id);
-  return NoiseBlock(key, stream, token >> 2, 1).word[token & 3];
+  return NoiseBlock(key, stream, token >> 2, 1).Word(token & 3);
 }
 
 SLUICE_HD inline uint64_t NoiseBits(const NoiseKey& key, Stream stream, int32_t id) {

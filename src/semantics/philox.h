@@ -8,6 +8,12 @@ namespace sluice::semantics {
 
 struct Block {
   uint32_t word[4];
+
+  // By choosing, because an array with a place that is not known has to lie in memory.
+  SLUICE_HD uint32_t Word(uint32_t place) const {
+    const bool is_odd = (place & 1) != 0;
+    return (place & 2) != 0 ? (is_odd ? word[3] : word[2]) : (is_odd ? word[1] : word[0]);
+  }
 };
 
 // Both words of a product of two words.
