@@ -152,6 +152,7 @@ struct FirstReadMemory {
   };
   uint32_t largest[kMostWarps];  // order keys
   float mass[kMostWarps];
+  double mass_of_blocks[kMostBlocks];
 };
 
 // The sum of a warp's lanes, to where each warp has a place.
@@ -160,17 +161,23 @@ __device__ inline void ShareOfWarp(const Team& team, float value, float* of_warp
   if (team.lane() == 0) of_warps[team.thread() / kWarpSize] = value;
 }
 
-// What the warps of the team have shared, behind a Sync of it.
-__device__ inline double MassOfWarps(const Team& team, FirstReadMemory& memory) {
-  double mass = 0.0;
-  const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
-#pragma unroll
-  for (int r = 0; r < kMostBlocks; ++r) {
-    if (r < team.blocks() && is_a_warp) {
-      mass += static_cast<double>(*team.Of(r, memory.mass + team.lane()));
-    }
+// Behind a barrier behind ShareOfWarp: the mass of this block, by its last warp, to all blocks.
+__device__ inline void ShareMass(const Team& team, FirstReadMemory& memory) {
+  const int warps = team.threads() / kWarpSize;
+  if (team.thread() / kWarpSize != warps - 1) return;
+  double mass = team.lane() < warps ? static_cast<double>(memory.mass[team.lane()]) : 0.0;
+  mass = Team::ReduceWarp(mass, [](double a, double b) { return a + b; });
+  if (team.lane() < team.blocks()) {
+    *team.Of(team.lane(), memory.mass_of_blocks + team.rank()) = mass;
   }
-  return Team::ReduceWarp(mass, [](double a, double b) { return a + b; });
+}
+
+// Behind a Sync of the team behind ShareMass.
+__device__ inline double MassOfTeam(const Team& team, const FirstReadMemory& memory) {
+  double mass = 0.0;
+#pragma unroll
+  for (int r = 0; r < kMostBlocks; ++r) mass += r < team.blocks() ? memory.mass_of_blocks[r] : 0.0;
+  return mass;
 }
 
 // Before FirstRead, with a Sync behind it.
@@ -221,6 +228,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, Fi
   if (team.lane() == 0) memory.largest[team.thread() / kWarpSize] = of_warp;
   ShareOfWarp(team, mass, memory.mass);
   team.SyncBlock();
+  ShareMass(team, memory);
   ListNoted(team, slice, memory.contenders, 0, [&](float x, int id) {
     if constexpr (kScreens) {
       const float field = FieldAsFloat(NoiseAround(id, key, stream), id % 8);
@@ -250,7 +258,7 @@ __device__ inline RowTotals TotalsOf(const Team& team, FirstReadMemory& memory) 
     if (r >= team.blocks() || !is_a_warp) continue;
     largest = max(largest, *team.Of(r, memory.largest + team.lane()));
   }
-  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfWarps(team, memory)};
+  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfTeam(team, memory)};
 }
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at

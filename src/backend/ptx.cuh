@@ -66,8 +66,8 @@ __device__ __forceinline__ void ArriveRelaxed() {
 }
 
 // A barrier in shared memory that other blocks of the cluster know of behind its next barrier. A
-// phase of it is over when `bytes` have come behind the ExpectBytes of one thread; phases are 0 and 1
-// by turns.
+// phase of it is over when `bytes` have come behind the ExpectBytes of one thread; phases are 0 and
+// 1 by turns.
 __device__ __forceinline__ void StartBarrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;"
                :
@@ -93,9 +93,9 @@ __device__ __forceinline__ void AwaitBarrier(uint64_t* barrier, int phase) {
       : "memory");
 }
 
-// 4 bytes to the shared memory of another block of the cluster, at the place where `mine` is in this
-// one's; they count at its barrier when they are there. No fence is needed, and none of the 1000
-// cycles that one takes.
+// 4 bytes to the shared memory of another block of the cluster, at the place where `mine` is in
+// this one's; they count at its barrier when they are there. No fence is needed, and none of the
+// 1000 cycles that one takes.
 __device__ __forceinline__ void SendWord(int rank, uint32_t* mine, uint32_t value,
                                          uint64_t* barrier) {
   asm volatile(

@@ -31,6 +31,18 @@ __device__ float Widen(typename ElementOf<kDType>::Type bits) {
   }
 }
 
+// Of a value that was widened; a zero loses its sign.
+template <DType kDType>
+__device__ typename ElementOf<kDType>::Type Narrow(float x) {
+  if constexpr (kDType == DType::kF32) {
+    return x;
+  } else if constexpr (kDType == DType::kBf16) {
+    return static_cast<uint16_t>(__float_as_uint(x) >> 16);
+  } else {
+    return __half_as_ushort(__float2half_rn(x));
+  }
+}
+
 // -inf
 template <DType kDType>
 __device__ typename ElementOf<kDType>::Type MaskedElement() {

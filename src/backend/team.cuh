@@ -167,9 +167,7 @@ class BasicTeam {
     SyncBlock();
     return ReduceWarp(lane() < warps ? of_warp[lane()] : T{}, op);
   }
-  __device__ uint64_t SumOfBlock(uint64_t value) const {
-    return ReduceBlock(value, Plus{});
-  }
+  __device__ uint64_t SumOfBlock(uint64_t value) const { return ReduceBlock(value, Plus{}); }
   __device__ uint64_t MaxOfBlock(uint64_t value) const { return ReduceBlock(value, Larger{}); }
 
   // Of the team.
@@ -184,9 +182,7 @@ class BasicTeam {
     return value;
   }
 
-  __device__ uint64_t Sum(uint64_t value) const {
-    return Reduce(value, Plus{});
-  }
+  __device__ uint64_t Sum(uint64_t value) const { return Reduce(value, Plus{}); }
   __device__ uint64_t Max(uint64_t value) const { return Reduce(value, Larger{}); }
 
   // Of the lanes up to this one.

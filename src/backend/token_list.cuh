@@ -19,17 +19,18 @@ struct BoundedList {
   static constexpr uint32_t kMostSaved = kCapacity < 2048 ? 128 : 512;
 
   union {
-    int32_t noted[kMostNoted];  // of this block: the first ids of eights
-    alignas(16) uint64_t room[kCapacity];   // for who sorts, when the tokens are listed
+    int32_t noted[kMostNoted];             // of this block: the first ids of eights
+    alignas(16) uint64_t room[kCapacity];  // for who sorts, when the tokens are listed
   };
-  uint32_t noted_count;  // above the capacity: not all of them
+  uint32_t noted_count;         // above the capacity: not all of them
   float4 saved[kMostSaved][2];  // the tokens of the first ones
 
   // Of the first block: from all of the team.
   alignas(16) uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
-  uint32_t count;              // above the capacity: not all of them
-  uint32_t threshold;          // order key: every token of the row that reaches it is listed
-  uint32_t is_spoilt;          // NaN or +inf was seen, or too much was noted
+  uint32_t count;                          // above the capacity: not all of them
+  uint32_t threshold;  // order key: every token of the row that reaches it is listed
+  uint32_t is_spoilt;  // NaN or +inf was seen, or too much was noted
+  uint32_t has_zero;   // whose sign its order key does not tell
 
   // Of who sorts.
   uint32_t pruned;  // tokens that are left
@@ -112,6 +113,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
                         : slice.ValueOf(id);
     if (!is_wanted(x, id)) continue;
     if (!(x < INFINITY)) first.is_spoilt = 1;
+    if (x == 0.0f) first.has_zero = 1;
     const uint32_t place = atomicAdd(&first.count, 1u);
     if (place < kCapacity) first.tokens[place] = KeyOfToken(x, id);
   }
@@ -121,7 +123,8 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
 template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {
-    list.noted_count = list.count = list.threshold = list.is_spoilt = list.most = 0;
+    list.noted_count = list.count = list.threshold = list.most = 0;
+    list.is_spoilt = list.has_zero = 0;
     list.least = ~0u;
   }
 }

@@ -105,9 +105,8 @@ class VectorSlice {
   // About the share of the row that the first vectors are; 1 if they are all of it.
   __device__ float SampledShare() const {
     const int sampled = kVectorsAtOnce * warps_;
-    return sampled < pieces_
-               ? __fdividef(static_cast<float>(sampled), static_cast<float>(pieces_))
-               : 1.0f;
+    return sampled < pieces_ ? __fdividef(static_cast<float>(sampled), static_cast<float>(pieces_))
+                             : 1.0f;
   }
 
   __device__ void LoadFirst(FirstVectors& loaded) const {

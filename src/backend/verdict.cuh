@@ -1,5 +1,5 @@
-// What the first block of a team knows in the end, told to the others: they wait for it in their own
-// shared memory, so nobody waits for all, and the first block may leave.
+// What the first block of a team knows in the end, told to the others: they wait for it in their
+// own shared memory, so nobody waits for all, and the first block may leave.
 #pragma once
 
 #include "backend/ptx.cuh"

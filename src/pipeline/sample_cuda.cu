@@ -114,8 +114,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept =
-      SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -254,20 +253,19 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 template <DType kDType>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                               const SampleArgument& argument, int row) {
-  Verdict verdict(team, memory.verdict);
-  // The list is clear before another block knows of this one.
-  Clear(team, memory.first.list);
-  BeginRow(team, memory.start);
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
+  Verdict verdict(team, memory.verdict);
+  Clear(team, memory.first.list);  // before another block knows of this one
+  BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
-  StartRow<kDType>(team, argument.rows, row, loaded, memory.start, [&] {
-    memory.are_valid = semantics::AreValid(params, argument.rows.limits) &&
-                       semantics::IsValid(memory.start.key);
-    memory.plan = PlanOfTop(params);
-  });
-  if (!memory.are_valid) return false;
+  StartRow<kDType>(team, argument.rows, row, loaded, memory.start,
+                   [&] { memory.plan = PlanOfTop(params); });
+  if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
+    memory.are_valid =
+        semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
+  }
   // The first thread has the result.
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
@@ -275,10 +273,16 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
     return verdict.Tell(is_certain ? 1 : 0) != 0;
   };
   const TopPlan plan = memory.plan;
+  ListedTop top;
+  if (plan.needed > 0) {
+    top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+  } else {
+    team.SyncBlock();
+  }
+  if (!memory.are_valid) return false;
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
-    const ListedTop top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
     if (team.rank() == 0 && top.size > 0) {
       result = SampleFromTop(team, memory, top, plan, argument);
     }
@@ -298,8 +302,8 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   const Team team(memory.team);
   const TeamRow<kDType> row(team, argument.rows, index);
   const TokenResult result =
-      SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits), row.params,
-                  row.key, argument.method);
+      SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits),
+                  row.params, row.key, argument.method);
   if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
 }
 

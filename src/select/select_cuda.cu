@@ -25,20 +25,6 @@ __device__ void MaskRow(const VectorSlice<kDType>& slice, void* row, const CutId
   slice.MaskUnless(row, [&](float x, int id) { return ids.Keeps(x, id); });
 }
 
-// By the whole team, of which the first block has the selection. The top is a list of tokens, so
-// the row is overwritten without being read, and they are put back.
-template <DType kDType>
-__device__ void MaskToTop(const Team& team, const VectorSlice<kDType>& slice,
-                          const TeamRow<kDType>& row, const KeptTop& kept) {
-  auto* elements = static_cast<typename RowSlice<kDType>::Element*>(row.data);
-  const bool is_mine = team.rank() == 0 && kept.IsMine();
-  const auto element = is_mine ? elements[kept.id] : MaskedElement<kDType>();  // -0 stays -0
-  team.Sync();
-  slice.MaskAll(row.data);
-  team.Sync();
-  if (is_mine) elements[kept.id] = element;
-}
-
 // In dynamic shared memory.
 struct SelectMemory {
   TeamMemory team;
@@ -53,7 +39,6 @@ struct SelectMemory {
   Band band;
   CutIds ids;
   bool has_band;
-  bool has_ids;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
@@ -77,45 +62,67 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   return cut;
 }
 
-// What the first block knows of a row that its top decides.
-struct TopCut {
-  Cut cut;       // of the first thread; its count may be kUndecided
-  KeptTop kept;  // a token a thread, unless memory.has_ids
+// What the first block tells the others of a row whose top is listed.
+enum Told : uint32_t {
+  kGoOn,      // it does not decide the row
+  kDecided,   // and nothing is masked
+  kMaskAll,   // the first block puts back what is kept
+  kMaskByIds  // of the first block
 };
 
-__device__ inline TopCut SelectListed(const Team& team, SelectMemory& memory, const ListedTop& top,
-                                      const TopPlan& plan, int vocab) {
-  const Team block = team.Block();
-  TopCut result = {};
-  result.cut.count = kUndecided;
-  const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, memory.start, vocab);
-  const bool is_long = pruned.size > block.threads();
-  if (block.thread() == 0) memory.has_ids = is_long;
-  if (!is_long) {
-    const TopSelection selection =
-        SelectSorted(team, pruned, memory.scores, memory.start,
-                     plan.is_whole ? &top : nullptr, vocab);
-    if (selection.kept.IsCertain()) result = {selection.cut, selection.kept};
-  } else if (!plan.is_whole) {
-    result.cut = SelectFromList(pruned.tokens, pruned.size);
-  }
-  return result;
-}
-
-// By the whole team, of which the first block has the selection.
+// Whether the listed top decides the row. Where the list certainly holds what is kept, the row is
+// overwritten while the first block still looks for it.
 template <DType kDType>
-__device__ void MaskByTop(const Team& team, SelectMemory& memory, const VectorSlice<kDType>& slice,
-                          const TeamRow<kDType>& row, const KeptTop& kept) {
-  team.Sync();  // what the first block has written is there
-  const bool has_ids = *team.Of(0, &memory.has_ids);
-  const CutIds ids = *team.Of(0, &memory.ids);
-  team.Sync();  // the first block may leave
-  if (has_ids) {
-    MaskRow(slice, row.data, ids);
-  } else {
-    MaskToTop(team, slice, row, kept);
+__device__ bool SelectByTop(const Team& team, SelectMemory& memory, const SelectArgument& argument,
+                            int index, const VectorSlice<kDType>& slice, const ListedTop& top,
+                            Verdict& verdict) {
+  const Team block = team.Block();
+  const TopPlan plan = memory.plan;
+  const bool is_listed = team.rank() == 0 && top.size > 0;
+  Told told = kGoOn;
+  bool is_early = false;
+  ListedTokens pruned;
+  TopSelection selection = {};
+  auto select = [&] {
+    selection = SelectSorted(team, pruned, memory.scores, memory.start,
+                             plan.is_whole ? &top : nullptr, argument.rows.vocab);
+    if (team.IsFirstThread() && selection.kept.IsCertain()) argument.cuts[index] = selection.cut;
+  };
+  if (is_listed) {
+    pruned = PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
+    const bool is_short = pruned.size <= block.threads();
+    if (is_short && !plan.is_whole && argument.masks && memory.first.list.has_zero == 0) {
+      told = kMaskAll;
+      is_early = true;
+    } else if (is_short) {
+      select();
+      if (selection.kept.IsCertain()) {
+        told = !argument.masks ? kDecided : memory.first.list.has_zero == 0 ? kMaskAll : kMaskByIds;
+      }
+      if (block.thread() == 0) memory.ids = selection.ids;
+    } else if (!plan.is_whole) {
+      const Cut cut = SelectFromList(pruned.tokens, pruned.size);
+      if (block.thread() == 0) argument.cuts[index] = cut;
+      told = argument.masks ? kMaskByIds : kDecided;
+    }
   }
+  told = static_cast<Told>(verdict.Tell(told));
+  void* row = RowOf(argument.rows, index);
+  if (told == kMaskByIds) {
+    team.Sync();  // the ids are there
+    const CutIds ids = *team.Of(0, &memory.ids);
+    team.Sync();  // the first block may leave
+    MaskRow(slice, row, ids);
+  } else if (told == kMaskAll) {
+    if (is_early) select();
+    slice.MaskAll(row);
+    team.Sync();
+    if (selection.kept.IsMine()) {
+      static_cast<typename ElementOf<kDType>::Type*>(row)[selection.kept.id] =
+          Narrow<kDType>(selection.kept.x);
+    }
+  }
+  return told != kGoOn;
 }
 
 // The first thread has the Cut.
@@ -129,8 +136,8 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
-  if (!GuessUnit<kDType>(team, loaded, memory.start, memory.start.scales.filter,
-                         params.top_p, OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
+  if (!GuessUnit<kDType>(team, loaded, memory.start, memory.start.scales.filter, params.top_p,
+                         OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
   FirstRead<true, false>(team, slice, loaded, unit, memory.start.key, memory.first);
@@ -169,42 +176,39 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, const Tea
 template <DType kDType>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
                               const SelectArgument& argument, int index) {
-  Verdict verdict(team, memory.verdict);
-  // The list is clear before another block knows of this one.
-  Clear(team, memory.first.list);
-  BeginRow(team, memory.start);
   const VectorSlice<kDType> slice(team, argument.rows, index);
-  const TeamRow<kDType> row(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
+  Verdict verdict(team, memory.verdict);
+  Clear(team, memory.first.list);  // before another block knows of this one
+  BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
-  StartRow<kDType>(team, argument.rows, index, loaded, memory.start, [&] {
-    memory.are_valid = semantics::AreValid(params, argument.rows.limits) &&
-                       semantics::IsValid(memory.start.key);
-    memory.plan = PlanOfTop(params);
-  });
-  if (!memory.are_valid) return false;
-  // The first thread has the Cut.
-  auto is_decided = [&](const Cut& cut) {
-    const bool is_certain = cut.count != kUndecided;
-    if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-    return verdict.Tell(is_certain ? 1 : 0) != 0;
-  };
-  const int vocab = argument.rows.vocab;
+  StartRow<kDType>(team, argument.rows, index, loaded, memory.start,
+                   [&] { memory.plan = PlanOfTop(params); });
+  if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
+    memory.are_valid =
+        semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
+  }
   const TopPlan plan = memory.plan;
+  ListedTop top;
   if (plan.needed > 0) {
-    TopCut selected;
-    selected.cut.count = kUndecided;
-    const ListedTop top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
-    if (team.rank() == 0 && top.size > 0) selected = SelectListed(team, memory, top, plan, vocab);
-    if (is_decided(selected.cut)) {
-      if (argument.masks) MaskByTop(team, memory, slice, row, selected.kept);
-      return true;
-    }
+    top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+  } else {
+    team.SyncBlock();
+  }
+  if (!memory.are_valid) return false;
+  if (plan.needed > 0) {
+    if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
     slice.LoadFirst(loaded);
   }
+  const int vocab = argument.rows.vocab;
   if (!IsNucleusAlone(team, params, vocab)) return false;
-  return is_decided(SelectByNucleus(team, memory, row, slice, loaded, vocab, argument.masks));
+  // The first thread has the Cut.
+  const TeamRow<kDType> row(team, argument.rows, index);
+  const Cut cut = SelectByNucleus(team, memory, row, slice, loaded, vocab, argument.masks);
+  const bool is_certain = cut.count != kUndecided;
+  if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
+  return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
 }
 
 // Selects, unless the Cut is given, and masks.

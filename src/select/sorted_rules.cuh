@@ -2,6 +2,7 @@
 // done by all threads at once.
 #pragma once
 
+#include "backend/cut_ids.cuh"
 #include "select/prune_top.cuh"
 #include "semantics/min_p.h"
 #include "semantics/noise.h"
@@ -42,9 +43,9 @@ __device__ inline uint64_t SortInWarp(uint64_t token) {
 }
 
 // The rank of every token, by the first `threads` of a block, which are the first whole warps with
-// a token a thread: a warp sorts its own, and each thread finds how many of every warp's are larger.
-// All tokens differ. (Comparing each token with all took three times as long: there are half as
-// many lanes for integers.)
+// a token a thread: a warp sorts its own, and each thread finds how many of every warp's are
+// larger. All tokens differ. (Comparing each token with all took three times as long: there are
+// half as many lanes for integers.)
 template <typename Visit>
 __device__ void RankTop(const ListedTokens& from, int threads, ScoreMemory& memory, Visit visit) {
   constexpr int kAtOnce = 4;  // lists that a thread looks into
@@ -266,6 +267,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
 // What the first block of the team knows of a row that was decided by its top.
 struct TopSelection {
   Cut cut;
+  CutIds ids;
   KeptTop kept;  // a token a thread
 };
 
@@ -281,9 +283,12 @@ __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens
   if (first.thread() >= first.threads()) return selection;
   WholeMass mass;
   if (whole != nullptr) mass = WholeMassOf(team, *whole, ValueOf(top.sorted.tokens[0]), vocab);
-  selection.kept =
-      SelectFromTop(first, top.sorted, start, whole == nullptr ? nullptr : &mass);
+  selection.kept = SelectFromTop(first, top.sorted, start, whole == nullptr ? nullptr : &mass);
   selection.cut = CutOfTop(first, top.sorted, selection.kept);
+  const uint64_t last = top.sorted.tokens[selection.kept.end - 1];
+  const uint64_t begin = top.sorted.tokens[selection.kept.begin];
+  selection.ids = {selection.cut.upper, ValueOf(last), selection.kept.begin == 0 ? 0 : IdOf(begin),
+                   IdOf(last)};
   return selection;
 }
 

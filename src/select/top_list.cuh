@@ -124,8 +124,8 @@ struct Threshold {
 
 template <DType kDType>
 __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
-                                const FirstVectors& loaded, const RowStart& start, TokenList& list,
-                                const TopPlan& plan) {
+                                    const FirstVectors& loaded, const RowStart& start,
+                                    TokenList& list, const TopPlan& plan) {
   const int needed = plan.needed;
   const float share = slice.SampledShare();
   auto rank_of = [&](float expected) {  // such that `expected` of the wanted tokens are above it
@@ -210,6 +210,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
     NoteTop<false>(slice, loaded, threshold, top.unit, list, mass);
   }
   team.SyncBlock();
+  if (plan.is_whole) ShareMass(team, memory);
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
@@ -217,7 +218,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
   if (plan.is_whole) {
-    top.mass = MassOfWarps(team, memory);
+    top.mass = MassOfTeam(team, memory);
   } else if (!top.has_all) {
     const int reached = guess.is_of_team ? size : CountFrom(team, list, size);
     if (reached < plan.needed) return top;
