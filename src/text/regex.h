@@ -52,6 +52,7 @@ class Regex {
     const Regex& regex_;
     std::string_view text_;
     size_t at_ = 0;
+    size_t last_end_ = SIZE_MAX;  // of a match
     Steps steps_;
     void* data_;  // pcre2_match_data
     void* context_;

@@ -76,6 +76,11 @@ bool IsPrintable(uint32_t c) {
   return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
+bool IsMark(uint32_t c) {
+  const auto category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
 bool IsNonspacingMark(uint32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
 
 bool IsChinese(uint32_t c) {

@@ -13,6 +13,7 @@ bool IsNumber(uint32_t c);       // N*
 bool IsPunctuation(uint32_t c);  // P*, and what is punctuation in ASCII
 bool IsControl(uint32_t c);      // Cc, Cf, Cs, Co
 bool IsPrintable(uint32_t c);    // as Python's str.isprintable
+bool IsMark(uint32_t c);         // M*
 bool IsNonspacingMark(uint32_t c);
 bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
 
