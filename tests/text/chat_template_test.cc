@@ -310,7 +310,7 @@ TEST(ChatTemplate, HostileTemplatesEndSoon) {
 TEST(ChatTemplate, FiltersCallEachOtherOnlySoDeep) {
   std::string source = "{{ 'a'|map(";
   for (int i = 0; i < 150; ++i) source.append("'map',");
-  EXPECT_EQ(Rendered(source + "'upper')|list }}").substr(0, 10), "[[[[[[[[[[");
+  EXPECT_EQ(Rendered(source + "'upper')|list|length }}"), "1");
   for (int i = 0; i < 50'000; ++i) source.append("'map',");
   EXPECT_NE(ErrorOf(source + "'upper')|list }}"), "");
 }

@@ -55,6 +55,8 @@ class Run {
     return Value::Of(std::move(text));
   }
 
+  // Throws for an argument of `of` that is none of the names, which have a space between them.
+  void CheckArguments(std::string_view of, std::string_view names, const Arguments& given) const;
   [[noreturn]] void Refuse(std::string_view what, std::string_view allowed) const;
   int64_t seconds() const { return seconds_; }
 
