@@ -357,9 +357,12 @@ Value StrftimeNow(Run& run, const Arguments& arguments) {
   const std::string& format = StringArgument(run, arguments, 0, "format");
   if (format.size() > 1024) run.Refuse("a longer format", "at most 1024 bytes");
   run.Charge(2048);  // it takes microseconds
-  const auto seconds = static_cast<std::time_t>(run.seconds());
+  if (format.find('\0') != std::string::npos) run.Refuse("a format with U+0000", "text without");
+  const auto seconds = static_cast<std::time_t>(run.seconds().value_or(std::time(nullptr)));
   std::tm time = {};
-  gmtime_r(&seconds, &time);
+  if (gmtime_r(&seconds, &time) == nullptr) {
+    run.Refuse("the time " + std::to_string(seconds), "seconds of a year that 32 bits hold");
+  }
   // A mark at the end, because an empty text and one without room look the same.
   std::string made(16384, '\0');
   const size_t size = std::strftime(made.data(), made.size(), (format + "|").c_str(), &time);
