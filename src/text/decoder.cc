@@ -240,12 +240,14 @@ DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings
 
 DecoderSteps ByteLevelDecoder() { return {{.kind = Kind::kByteLevel}}; }
 
-DecoderSteps SentencePieceDecoder(bool drops_first_space) {
+DecoderSteps SentencePieceDecoder(int32_t dropped_spaces) {
   DecoderSteps steps = {
       {.kind = Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "},
       {.kind = Kind::kByteFallback},
       {.kind = Kind::kFuse}};
-  if (drops_first_space) steps.push_back({.kind = Kind::kStrip, .pattern = " ", .start = 1});
+  if (dropped_spaces > 0) {
+    steps.push_back({.kind = Kind::kStrip, .pattern = " ", .start = dropped_spaces});
+  }
   return steps;
 }
 

@@ -128,11 +128,10 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
         break;
       }
       case Kind::kPrepend:
-        if (!text.empty() && step.content.size() <= growth) {
-          text.insert(0, step.content);
-        } else if (!text.empty()) {
-          RefuseGrowth(growth);
-        }
+      case Kind::kAppend:
+        if (text.empty()) break;
+        if (step.content.size() > growth) RefuseGrowth(growth);
+        text.insert(step.kind == Kind::kPrepend ? 0 : text.size(), step.content);
         break;
       case Kind::kBert:
         Bert(text, step);
