@@ -120,14 +120,17 @@ class Compiler {
         if (step.stop > 0) Refuse("Strip with stop > 0 without Fuse", "Strip behind Fuse");
         if (rules_.has_byte_runs)
           Refuse("Strip behind ByteFallback without Fuse", "a Fuse between");
+        CheckNoSuffix();
         break;
       case Kind::kMetaspace:
       case Kind::kWordPiece:
       case Kind::kJoin:
         CheckNoByteRuns();
+        if (step.kind == Kind::kWordPiece) CheckNoSuffix();
         has_first_ = true;
         break;
       case Kind::kReplace:
+        CheckNoSuffix();
         if (rules_.has_byte_runs) Refuse("Replace behind ByteFallback", "Replace in front of it");
         break;
       case Kind::kBpe:
@@ -145,6 +148,11 @@ class Compiler {
     if (rules_.has_byte_runs) {
       Refuse("Metaspace, WordPiece or BPEDecoder behind ByteFallback", "Fuse or Strip behind it");
     }
+  }
+
+  // The space that BPEDecoder puts behind a word is no part of a piece, and these would see it.
+  void CheckNoSuffix() const {
+    if (has_suffix_) Refuse("Replace, Strip or WordPiece behind BPEDecoder", "them in front of it");
   }
 
   void AddForText(const DecoderStep& step) {

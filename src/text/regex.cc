@@ -132,6 +132,7 @@ bool Regex::Matches::Next(Span* match) {
 
 std::string Regex::ReplaceAll(std::string_view text, std::string_view content, size_t most) const {
   std::string out;
+  if (text.empty()) return out;
   size_t done = 0;
   Matches matches(*this, text);
   for (Span match; matches.Next(&match);) {

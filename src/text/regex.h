@@ -58,7 +58,8 @@ class Regex {
     void* context_;
   };
 
-  // Every match replaced by `content`, literally; ends behind more than `most` bytes.
+  // Every match replaced by `content`, literally; ends behind more than `most` bytes. In an empty
+  // text nothing matches, as Hugging Face has it.
   std::string ReplaceAll(std::string_view text, std::string_view content,
                          size_t most = SIZE_MAX) const;
 

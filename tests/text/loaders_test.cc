@@ -75,6 +75,13 @@ TEST(TokenizerJson, RefusesWhatNoTokenByTokenDecodingCanDo) {
       EXPECT_NE(error.find("behind"), std::string::npos) << steps << " " << error;
     }
   }
+  for (const std::string other :
+       {R"({"type":"WordPiece"})", R"({"type":"Strip","content":" ","start":1,"stop":0})",
+        R"({"type":"Replace","pattern":{"String":" "},"content":"_"})"}) {
+    const std::string steps = R"({"type":"BPEDecoder"},)" + other;
+    const std::string error = DecoderError(R"({"type":"Sequence","decoders":[)" + steps + "]}");
+    EXPECT_NE(error.find("behind BPEDecoder"), std::string::npos) << steps << " " << error;
+  }
   EXPECT_NE(DecoderError(R"({"type":"Strip","content":"ab","start":1,"stop":0})"), "");
   EXPECT_NE(DecoderError(R"({"type":"Replace","pattern":{"Regex":"("},"content":""})"), "");
   std::string deep;
