@@ -108,7 +108,9 @@ Value SortKeyOf(Run& run, const Value& item, const Arguments& arguments) {
   const Value* attribute = arguments.Get(2, "attribute");
   const std::string* names = attribute == nullptr ? nullptr : attribute->AsString();
   List keys;
-  for (std::string_view rest = names == nullptr ? "" : *names;;) {
+  std::string_view rest;
+  if (names != nullptr) rest = *names;
+  for (;;) {
     const size_t comma = rest.find(',');
     Arguments one = arguments;
     if (names != nullptr) {
