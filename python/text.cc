@@ -6,7 +6,6 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <ctime>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -53,9 +52,8 @@ std::string PathOf(nb::handle path) {
   return std::string(BytesOf(nb::cast<nb::bytes>(made)));
 }
 
-// The clock, for those who give no time.
-int64_t SecondsOf(nb::handle seconds) {
-  if (seconds.is_none()) return static_cast<int64_t>(std::time(nullptr));
+std::optional<int64_t> SecondsOf(nb::handle seconds) {
+  if (seconds.is_none()) return std::nullopt;
   return GetNumber<int64_t>("seconds", seconds);
 }
 
@@ -238,7 +236,7 @@ A generation ends at such a token as well: its text may be skipped, and then no 
       .def(
           "render",
           [](const ChatTemplate& chat, std::string_view variables, nb::handle seconds) {
-            const int64_t time = SecondsOf(seconds);
+            const std::optional<int64_t> time = SecondsOf(seconds);
             std::string text;
             {
               const nb::gil_scoped_release release;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,9 +35,11 @@ class ChatTemplate {
   explicit ChatTemplate(std::string_view source, const ChatTemplateLimits& limits = {});
 
   // variables: a JSON object, {"messages": [...], "tools": [...], "add_generation_prompt": true,
-  // "bos_token": "<s>"}. seconds: since 1970 in UTC, for strftime_now. Throws Error for what the
-  // template raises itself, for a limit, and for what it cannot do. Safe to use from many threads.
-  std::string Render(std::string_view variables, int64_t seconds = 0) const;
+  // "bos_token": "<s>"}. seconds: since 1970 in UTC, what strftime_now tells; none: the clock's.
+  // Throws Error for what the template raises itself, for a limit, and for what it cannot do. Safe
+  // to use from many threads.
+  std::string Render(std::string_view variables,
+                     std::optional<int64_t> seconds = std::nullopt) const;
 
  private:
   std::shared_ptr<const text::jinja::Template> template_;

@@ -16,8 +16,9 @@
 namespace sluice {
 
 namespace text {
+class PieceFilter;
 struct TokenEntry;
-}
+}  // namespace text
 
 // What becomes of bytes that are not UTF-8.
 enum class Utf8Errors : uint8_t {
@@ -75,7 +76,8 @@ class Detokenizer {
 
   void Prime(std::span<const int32_t> prompt);
   void StepAny(std::span<const int32_t> ids, std::string& text, std::span<TokenEnd> ends);
-  const text::TokenEntry* PlainPiece(int32_t id, const std::string& text) const;
+  const text::TokenEntry* PlainPiece(int32_t id, uint32_t size, text::PieceFilter filter,
+                                     const std::string& text) const;
   void AppendPlain(const text::TokenEntry& piece, std::string& text) const;
   bool IsPlain(int32_t id) const;
   void Add(int32_t id, Output& output);
@@ -92,7 +94,9 @@ class Detokenizer {
   const text::TokenEntry* pieces_;
   const char* arena_;
   uint32_t pieces_size_;
-  bool is_plain_ = false;  // nothing is held back, and no rule for an end of the text applies
+  // All of the ids while nothing is held back and no rule for an end of the text applies, else
+  // none.
+  uint32_t plain_size_ = 0;
 
   DetokenizerOptions options_;
   State state_;

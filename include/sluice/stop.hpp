@@ -133,10 +133,11 @@ class StopScanner {
   const StopResult& StepInPlace(std::string& text, size_t begin, std::span<const TokenEnd> ends) {
     return Scan(text, begin, ends, 0);
   }
-  // For one token of at most 16 bytes, where 16 can be read, behind tokens that are whole: whether
-  // its text can go out as it is and nothing changes but the number of tokens, which the caller
-  // keeps meanwhile; and a step with any text in which no stop ends, which is done or refused.
-  bool LetsOut(const char* padded, size_t size, uint8_t kinds, uint32_t& begins) const;
+  // For one token of at most 16 bytes, where 16 can be read, behind tokens that are whole: where a
+  // stop may begin, a bit for each place (with none, while nothing is held, its text goes out as it
+  // is and nothing changes but the number of tokens, which the caller keeps meanwhile); and a step
+  // with any text in which no stop ends, which is done or refused.
+  uint32_t BeginningsIn(const char* padded, size_t size, uint8_t kinds) const;
   bool StepWithin(const char* padded, size_t size, uint32_t begins, std::string& text);
   void TakeCount(int64_t tokens) {
     if (is_idle_) result_.tokens = result_.released_tokens = tokens;

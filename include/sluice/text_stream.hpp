@@ -17,6 +17,19 @@
 
 namespace sluice {
 
+namespace text {
+// What a token must be to take the quick step: a mask of its fields.
+class PieceFilter {
+ public:
+  // Plain tokens of a few bytes, none of which is of these kinds.
+  explicit PieceFilter(uint8_t kinds = 0);
+  bool Passes(const TokenEntry& piece) const;
+
+ private:
+  uint64_t fields_;
+};
+}  // namespace text
+
 struct TextStreamOptions {
   DetokenizerOptions detokenizer = {};
   std::shared_ptr<const StopList> stops = {};  // null: none
@@ -65,7 +78,12 @@ class TextStream {
   const StopList& stops() const { return scanner_.stops(); }
 
  private:
-  const Delta& StepAny(std::span<const int32_t> ids, std::string& text);
+  [[gnu::noinline]] const Delta& StepAny(std::span<const int32_t> ids, std::string& text);
+  bool StepWithin(int32_t id, std::string& text);
+  void PassOn(const text::TokenEntry& piece, std::string& text);
+  uint32_t QuickSize() const;
+  void SetQuickSize();
+  void StepThrough(std::span<const int32_t> ids, std::string& text);
   size_t CountBeforeStopToken(std::span<const int32_t> ids) const;
   void Add(std::span<const int32_t> ids, std::string& text);
   void AddHidden(std::string& text);
@@ -78,7 +96,9 @@ class TextStream {
   Incomplete incomplete_ = Incomplete::kReplace;
   int64_t min_tokens_ = 0;
   std::vector<int32_t> stop_token_ids_;   // ascending
-  int32_t least_stop_token_ = INT32_MAX;  // behind the end of the stream below any token
+  uint32_t stop_free_size_ = UINT32_MAX;  // no id below it is among these
+  uint32_t quick_size_ = 0;               // while nothing is held back, QuickSize()
+  text::PieceFilter quick_filter_;        // of tokens that have no byte that a stop begins with
   Delta delta_;
 };
 

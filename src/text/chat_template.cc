@@ -100,7 +100,7 @@ ChatTemplate::ChatTemplate(std::string_view source, const ChatTemplateLimits& li
       std::make_shared<const text::jinja::Template>(text::jinja::Parse(source, limits.max_depth));
 }
 
-std::string ChatTemplate::Render(std::string_view variables, int64_t seconds) const {
+std::string ChatTemplate::Render(std::string_view variables, std::optional<int64_t> seconds) const {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (const auto error = parser.parse(variables.data(), variables.size()).get(root)) {

@@ -120,14 +120,17 @@ class Compiler {
         if (step.stop > 0) Refuse("Strip with stop > 0 without Fuse", "Strip behind Fuse");
         if (rules_.has_byte_runs)
           Refuse("Strip behind ByteFallback without Fuse", "a Fuse between");
+        CheckNoSuffix();
         break;
       case Kind::kMetaspace:
       case Kind::kWordPiece:
       case Kind::kJoin:
         CheckNoByteRuns();
+        if (step.kind == Kind::kWordPiece) CheckNoSuffix();
         has_first_ = true;
         break;
       case Kind::kReplace:
+        CheckNoSuffix();
         if (rules_.has_byte_runs) Refuse("Replace behind ByteFallback", "Replace in front of it");
         break;
       case Kind::kBpe:
@@ -145,6 +148,11 @@ class Compiler {
     if (rules_.has_byte_runs) {
       Refuse("Metaspace, WordPiece or BPEDecoder behind ByteFallback", "Fuse or Strip behind it");
     }
+  }
+
+  // The space that BPEDecoder puts behind a word is no part of a piece, and these would see it.
+  void CheckNoSuffix() const {
+    if (has_suffix_) Refuse("Replace, Strip or WordPiece behind BPEDecoder", "them in front of it");
   }
 
   void AddForText(const DecoderStep& step) {
@@ -240,12 +248,14 @@ DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings
 
 DecoderSteps ByteLevelDecoder() { return {{.kind = Kind::kByteLevel}}; }
 
-DecoderSteps SentencePieceDecoder(bool drops_first_space) {
+DecoderSteps SentencePieceDecoder(int32_t dropped_spaces) {
   DecoderSteps steps = {
       {.kind = Kind::kReplace, .pattern = std::string(kSpaceMark), .content = " "},
       {.kind = Kind::kByteFallback},
       {.kind = Kind::kFuse}};
-  if (drops_first_space) steps.push_back({.kind = Kind::kStrip, .pattern = " ", .start = 1});
+  if (dropped_spaces > 0) {
+    steps.push_back({.kind = Kind::kStrip, .pattern = " ", .start = dropped_spaces});
+  }
   return steps;
 }
 

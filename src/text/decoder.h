@@ -63,6 +63,7 @@ DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings
 
 // The decoders that can be asked for instead of the file's.
 DecoderSteps ByteLevelDecoder();
-DecoderSteps SentencePieceDecoder(bool drops_first_space);
+// dropped_spaces: so many at the most, from the beginning of a text.
+DecoderSteps SentencePieceDecoder(int32_t dropped_spaces);
 
 }  // namespace sluice::text

@@ -22,7 +22,6 @@ class Detokenizer::Output {
  public:
   // Without a text, what comes out is dropped.
   explicit Output(std::string* text) : text_(text) {}
-  ~Output() { Flush(); }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
@@ -46,14 +45,14 @@ class Detokenizer::Output {
     std::memcpy(buffer_.data() + size_, bytes, text::kArenaPadding);
     size_ += size;
   }
-  size_t size() const { return (text_ == nullptr ? 0 : text_->size()) + size_; }
-
- private:
+  // At the end, for what is still gathered; not by a destructor, which must not throw.
   void Flush() {
     if (text_ != nullptr) text_->append(buffer_.data(), size_);
     size_ = 0;
   }
+  size_t size() const { return (text_ == nullptr ? 0 : text_->size()) + size_; }
 
+ private:
   std::string* text_;
   size_t size_ = 0;
   std::array<char, 1024> buffer_;
@@ -103,7 +102,8 @@ void Detokenizer::Prime(std::span<const int32_t> prompt) {
 
 void Detokenizer::Step(std::span<const int32_t> ids, std::string& text, std::span<TokenEnd> ends) {
   if (ids.size() == 1 && ends.size() <= 1) [[likely]] {
-    if (const TokenEntry* const piece = PlainPiece(ids[0], text)) [[likely]] {
+    const TokenEntry* const piece = PlainPiece(ids[0], plain_size_, text::PieceFilter(), text);
+    if (piece != nullptr) [[likely]] {
       AppendPlain(*piece, text);
       if (!ends.empty()) ends[0] = {.text = text.size()};
       return;
@@ -120,6 +120,7 @@ void Detokenizer::StepAny(std::span<const int32_t> ids, std::string& text,
     Add(ids[i], output);
     if (!ends.empty()) ends[i] = {output.size(), open_tokens_};
   }
+  output.Flush();
 }
 
 inline void Detokenizer::Add(int32_t id, Output& output) {
@@ -128,9 +129,10 @@ inline void Detokenizer::Add(int32_t id, Output& output) {
     return;
   }
   AddAny(id, output);
-  is_plain_ = state_.has_started && state_.pending_size == 0 && state_.leading == 0 &&
-              !state_.owes_space && !state_.was_added && !has_runs_ &&
-              tokenizer_.impl().rules().trailing == 0;
+  const bool is_plain = state_.has_started && state_.pending_size == 0 && state_.leading == 0 &&
+                        !state_.owes_space && !state_.was_added && !has_runs_ &&
+                        tokenizer_.impl().rules().trailing == 0;
+  plain_size_ = is_plain ? pieces_size_ : 0;
 }
 
 void Detokenizer::AddAny(int32_t id, Output& output) {
@@ -297,6 +299,7 @@ void Detokenizer::Finish(std::string& text, Incomplete incomplete) {
   state_.trailing = 0;
   state_.owes_space = false;
   open_tokens_ = 0;
+  output.Flush();
 }
 
 }  // namespace sluice

@@ -22,9 +22,10 @@ void Lowercase(std::string& text) {
   MapCharacters(text, [](uint32_t c, std::string_view, std::string& out) { AppendLower(c, out); });
 }
 
-void StripAccents(std::string& text) {
-  MapCharacters(text, [](uint32_t c, std::string_view bytes, std::string& out) {
-    if (!IsNonspacingMark(c)) out.append(bytes);
+// Those for which is_accent(character) holds.
+void StripAccents(std::string& text, bool (*is_accent)(uint32_t)) {
+  MapCharacters(text, [&](uint32_t c, std::string_view bytes, std::string& out) {
+    if (!is_accent(c)) out.append(bytes);
   });
 }
 
@@ -65,7 +66,7 @@ void Bert(std::string& text, const NormalizerStep& step) {
   }
   if (step.strip_accents) {
     text = ToNormalForm(NormalForm::kNfd, text);
-    StripAccents(text);
+    StripAccents(text, IsNonspacingMark);
   }
   if (step.lowercase) Lowercase(text);
 }
@@ -103,7 +104,7 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
         Strip(text, step.strip_left, step.strip_right);
         break;
       case Kind::kStripAccents:
-        StripAccents(text);
+        StripAccents(text, IsMark);
         break;
       case Kind::kReplace:
         if (step.regex != nullptr) {
@@ -127,11 +128,10 @@ void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size
         break;
       }
       case Kind::kPrepend:
-        if (!text.empty() && step.content.size() <= growth) {
-          text.insert(0, step.content);
-        } else if (!text.empty()) {
-          RefuseGrowth(growth);
-        }
+      case Kind::kAppend:
+        if (text.empty()) break;
+        if (step.content.size() > growth) RefuseGrowth(growth);
+        text.insert(step.kind == Kind::kPrepend ? 0 : text.size(), step.content);
         break;
       case Kind::kBert:
         Bert(text, step);

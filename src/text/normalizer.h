@@ -25,6 +25,7 @@ struct NormalizerStep {
     kSingleSpaces,  // none at the ends, one where there are many
     kCharsmap,
     kPrepend,
+    kAppend,
     kBert,
     kByteLevel,
   };

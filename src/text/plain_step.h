@@ -4,21 +4,22 @@
 
 #include "sluice/detokenizer.hpp"
 #include "text/padded_append.h"
-#include "text/vocabulary.h"
+#include "text/piece_filter.h"
 
 namespace sluice {
 
-// Nothing is held back, and the token's bytes are its text.
 inline bool Detokenizer::IsPlain(int32_t id) const {
-  constexpr uint8_t kPlain = text::kKnownToken | text::kWholeToken;
-  return is_plain_ && static_cast<uint32_t>(id) < pieces_size_ && pieces_[id].flags == kPlain;
+  return static_cast<uint32_t>(id) < plain_size_ && pieces_[id].flags == text::kPlainToken;
 }
 
-// The piece that AppendPlain can append; null: it takes more than that.
-inline const text::TokenEntry* Detokenizer::PlainPiece(int32_t id, const std::string& text) const {
-  if (!IsPlain(id)) return nullptr;
+// Of an id below `size`, which is no more than plain_size_, the piece that AppendPlain can append;
+// null: it takes more than that, or does not pass `filter`.
+inline const text::TokenEntry* Detokenizer::PlainPiece(int32_t id, uint32_t size,
+                                                       text::PieceFilter filter,
+                                                       const std::string& text) const {
+  if (static_cast<uint32_t>(id) >= size) return nullptr;
   const text::TokenEntry* const piece = pieces_ + id;
-  return text::CanAppendPadded(piece->size, text) ? piece : nullptr;
+  return filter.Passes(*piece) && text::HasRoomForPadded(text) ? piece : nullptr;
 }
 
 inline void Detokenizer::AppendPlain(const text::TokenEntry& piece, std::string& text) const {

@@ -1,5 +1,6 @@
 #include "text/pre_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/unicode.h"
@@ -28,12 +29,15 @@ class Splitter {
   }
   void End() {
     if (done_ < span_.end) Add({done_, span_.end}, is_inverted_);
+    // Empty matches are pieces until here: what is merged is merged with them.
+    const auto first = out_.begin() + static_cast<std::ptrdiff_t>(first_);
+    const auto is_empty = [](const Span& piece) { return piece.begin == piece.end; };
+    out_.erase(std::remove_if(first, out_.end(), is_empty), out_.end());
   }
 
  private:
   void Add(Span piece, bool is_match) {
     const bool before = std::exchange(was_match_, is_match);
-    if (piece.begin == piece.end) return;
     const bool has_last = out_.size() > first_;
     switch (behavior_) {
       case SplitBehavior::kRemoved:

@@ -107,27 +107,32 @@ int Regex::Matches::Match(size_t at) const {
 }
 
 bool Regex::Matches::Next(Span* match) {
-  if (at_ > text_.size()) return false;
-  const int result = Match(at_);
-  if (result == PCRE2_ERROR_NOMATCH) {
-    at_ = text_.size() + 1;
-    return false;
+  while (at_ <= text_.size()) {
+    const int result = Match(at_);
+    if (result == PCRE2_ERROR_NOMATCH) break;
+    if (result < 0) {
+      throw Error(ErrorCode::kExhausted, regex_.parameter_, MessageOf(result),
+                  "a pattern that is done with this text sooner");
+    }
+    const size_t* ends = pcre2_get_ovector_pointer(static_cast<pcre2_match_data*>(data_));
+    // \K can move the beginning anywhere.
+    *match = {std::clamp(ends[0], at_, std::max(at_, ends[1])), std::max(at_, ends[1])};
+    at_ = match->end;
+    const bool is_empty = match->end == match->begin;
+    // Behind an empty match, the next one begins after one character at the earliest.
+    if (is_empty) at_ += at_ < text_.size() ? FirstOf(text_.substr(at_)).size : 1;
+    // One right behind another match does not count.
+    if (is_empty && match->end == last_end_) continue;
+    last_end_ = match->end;
+    return true;
   }
-  if (result < 0) {
-    throw Error(ErrorCode::kExhausted, regex_.parameter_, MessageOf(result),
-                "a pattern that is done with this text sooner");
-  }
-  const size_t* ends = pcre2_get_ovector_pointer(static_cast<pcre2_match_data*>(data_));
-  // \K can move the beginning anywhere.
-  *match = {std::clamp(ends[0], at_, std::max(at_, ends[1])), std::max(at_, ends[1])};
-  at_ = match->end;
-  // Behind an empty match, the next one begins after one character at the earliest.
-  if (match->end == match->begin) at_ += at_ < text_.size() ? FirstOf(text_.substr(at_)).size : 1;
-  return true;
+  at_ = text_.size() + 1;
+  return false;
 }
 
 std::string Regex::ReplaceAll(std::string_view text, std::string_view content, size_t most) const {
   std::string out;
+  if (text.empty()) return out;
   size_t done = 0;
   Matches matches(*this, text);
   for (Span match; matches.Next(&match);) {

@@ -52,12 +52,14 @@ class Regex {
     const Regex& regex_;
     std::string_view text_;
     size_t at_ = 0;
+    size_t last_end_ = SIZE_MAX;  // of a match
     Steps steps_;
     void* data_;  // pcre2_match_data
     void* context_;
   };
 
-  // Every match replaced by `content`, literally; ends behind more than `most` bytes.
+  // Every match replaced by `content`, literally; ends behind more than `most` bytes. In an empty
+  // text nothing matches, as Hugging Face has it.
   std::string ReplaceAll(std::string_view text, std::string_view content,
                          size_t most = SIZE_MAX) const;
 

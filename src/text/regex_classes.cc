@@ -144,7 +144,7 @@ Escaped Translator::Property(bool is_complement) {
 }
 
 // What a class has inside for it; empty when it is a script.
-std::string Translator::InsideOf(const std::string& property) const {
+std::string Translator::InsideOf(const std::string& property, bool is_in_class) const {
   std::string name;
   for (const char c : property) {
     if (c != ' ' && c != '_' && c != '-')
@@ -161,7 +161,7 @@ std::string Translator::InsideOf(const std::string& property) const {
   if (name == "lower" || name == "lowercase") return "\\p{Lowercase}";
   if (name == "space" || name == "whitespace") return std::string(kSpaces);
   if (name == "digit") return "\\p{Nd}";
-  if (name == "word") return std::string(kWords);
+  if (name == "word") return std::string(kWords).append(is_in_class ? "" : kLatinNumbers);
   if (name == "alnum") return "\\p{Alphabetic}\\p{Nd}";
   if (name == "xdigit") return std::string(kHexDigits);
   if (name == "cntrl") return "\\p{Cc}";
@@ -174,9 +174,9 @@ std::string Translator::InsideOf(const std::string& property) const {
   return "\\p{sc:" + name + "}";
 }
 
-void Translator::AddTo(Set& set, const Escaped& escaped) const {
-  const std::string inside =
-      escaped.property.empty() ? std::string(escaped.inside) : InsideOf(escaped.property);
+void Translator::AddTo(Set& set, const Escaped& escaped, bool is_in_class) const {
+  const std::string inside = escaped.property.empty() ? std::string(escaped.inside)
+                                                      : InsideOf(escaped.property, is_in_class);
   if (escaped.is_complement) {
     set.others.push_back(std::string("[^").append(inside).append("]"));
   } else {

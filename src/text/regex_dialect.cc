@@ -83,7 +83,7 @@ void Translator::Character(uint32_t c, char last) {
 
 void Translator::Escape() {
   if (at_ == pattern_.size()) Refuse("a backslash at its end");
-  const std::string words = std::string(kWords).append(is_oniguruma_ ? "" : kJoiners);
+  const std::string words = std::string(kWords).append(is_oniguruma_ ? kLatinNumbers : kJoiners);
   const std::string word = "[" + words + "]";
   if (Take("b")) {
     out_.append("(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))");
@@ -102,7 +102,7 @@ void Translator::Escape() {
     if (escaped.character) return Character(*escaped.character, '\0');
     CheckFolding();
     Set set;
-    AddTo(set, escaped);
+    AddTo(set, escaped, !is_oniguruma_);
     out_.append(set.Expression(false));
   }
 }

@@ -16,6 +16,8 @@ namespace sluice::text::regex {
 // Insides of classes.
 inline constexpr std::string_view kWords = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 inline constexpr std::string_view kJoiners = R"(\x{200C}\x{200D})";
+// Words to Oniguruma outside of classes, where it goes by a table of Latin-1's own.
+inline constexpr std::string_view kLatinNumbers = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 inline bool IsLetter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
@@ -92,8 +94,8 @@ class Translator {
   uint32_t Hexadecimal(size_t digits);
   Escaped Property(bool is_complement);
   // What a class has inside for it; empty when it is a script.
-  std::string InsideOf(const std::string& property) const;
-  void AddTo(Set& set, const Escaped& escaped) const;
+  std::string InsideOf(const std::string& property, bool is_in_class) const;
+  void AddTo(Set& set, const Escaped& escaped, bool is_in_class = true) const;
   // Behind its bracket. An expression for one character.
   std::string Class(int depth);
   void CheckFoldingOfClass() const;

@@ -101,7 +101,10 @@ std::vector<NormalizerStep> NormalizerOf(const ModelFile& file) {
                          "precompiled_charsmap", file.charsmap, LongestMatcher(kFile, kept))});
   }
   if (file.remove_extra_whitespaces) steps.push_back({.kind = Kind::kSingleSpaces});
-  if (file.add_dummy_prefix) steps.push_back({.kind = Kind::kPrepend, .content = " "});
+  if (file.add_dummy_prefix) {
+    const Kind kind = file.has_spaces_behind ? Kind::kAppend : Kind::kPrepend;
+    steps.push_back({.kind = kind, .content = " "});
+  }
   if (file.escape_whitespaces) {
     steps.push_back({.kind = Kind::kReplace, .pattern = " ", .content = std::string(kSpaceMark)});
   }
@@ -158,6 +161,12 @@ std::unique_ptr<const Model> UnigramOf(const ModelFile& file) {
   return std::make_unique<const Unigram>(options, tokens, ByteIds(ids));
 }
 
+// From the beginning of what is decoded: the one that was put there, or all.
+int32_t DroppedSpacesOf(const ModelFile& file) {
+  constexpr int32_t kAll = 255;  // as many as a text is looked at for
+  return file.remove_extra_whitespaces ? kAll : file.add_dummy_prefix ? 1 : 0;
+}
+
 }  // namespace
 
 std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
@@ -191,10 +200,6 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
     parts.refused_parameter = "model_type";
     parts.refused_value = ToText(static_cast<int64_t>(file.model_type));
     parts.refused_allowed = "1 (unigram) or 2 (BPE), to encode with";
-  } else if (file.has_spaces_behind) {
-    parts.refused_parameter = "treat_whitespace_as_suffix";
-    parts.refused_value = "true";
-    parts.refused_allowed = "false, to encode with";
   } else if (has_unused && file.model_type == kBpeType) {
     // What merges by way of them is taken apart again.
     parts.refused_parameter = "type";
@@ -206,7 +211,7 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
   }
   DecoderSteps decoder = options.decoder == TokenDecoder::kByteLevel
                              ? ByteLevelDecoder()
-                             : SentencePieceDecoder(file.add_dummy_prefix);
+                             : SentencePieceDecoder(DroppedSpacesOf(file));
   if (!has_bytes) {
     std::erase_if(decoder, [](const DecoderStep& step) {
       return step.kind == DecoderStep::Kind::kByteFallback;

@@ -50,21 +50,14 @@ inline uint32_t BitsOf(uint64_t bytes) {
   return static_cast<uint32_t>((bytes & 0x0101010101010101) * 0x0102040810204080 >> 56);
 }
 
-// kinds: those of the token's bytes. begins: when it is not let out, a bit for each place where a
-// stop may begin.
-inline bool StopScanner::LetsOut(const char* padded, size_t size, uint8_t kinds,
-                                 uint32_t& begins) const {
-  begins = 0;
-  if ((kinds & first_kinds_) == 0) return is_idle_;
+// kinds: those of the token's bytes.
+inline uint32_t StopScanner::BeginningsIn(const char* padded, size_t size, uint8_t kinds) const {
+  if ((kinds & first_kinds_) == 0) return 0;
   const StopList& list = *stops_;
-  if (list.firsts_.empty()) {
-    begins = (1u << size) - 1;
-    return false;
-  }
+  if (list.firsts_.empty()) return (1u << size) - 1;
   const auto hits = std::bit_cast<std::array<uint64_t, 2>>(list.BeginningsIn(padded, size));
-  if ((hits[0] | hits[1]) == 0) return is_idle_;
-  begins = BitsOf(hits[0]) | BitsOf(hits[1]) << 8;
-  return false;
+  if ((hits[0] | hits[1]) == 0) return 0;
+  return BitsOf(hits[0]) | BitsOf(hits[1]) << 8;
 }
 
 }  // namespace sluice

@@ -17,52 +17,93 @@ TextStream::TextStream(Tokenizer tokenizer, const TextStreamOptions& options,
       include_stop_(options.stop.include_stop),
       incomplete_(options.incomplete),
       min_tokens_(options.stop.min_tokens),
-      stop_token_ids_(tokenizer.StopTokenIds(scanner_.stops().stops())) {
+      stop_token_ids_(tokenizer.StopTokenIds(scanner_.stops().stops())),
+      quick_filter_(scanner_.first_kinds_) {
   stop_token_ids_.insert(stop_token_ids_.end(), options.stop_token_ids.begin(),
                          options.stop_token_ids.end());
   std::sort(stop_token_ids_.begin(), stop_token_ids_.end());
-  if (!stop_token_ids_.empty()) least_stop_token_ = stop_token_ids_.front();
+  // Negative ids are unknown ones, which end a stream like others.
+  if (!stop_token_ids_.empty()) {
+    stop_free_size_ = static_cast<uint32_t>(std::max(stop_token_ids_.front(), 0));
+  }
 }
 
 const Delta& TextStream::Step(std::span<const int32_t> ids, std::string& text) {
-  delta_.first_token = delta_.last_token;
-  // Most tokens are short text, and in most of it no stop begins or ends.
-  if (ids.size() == 1 && ids[0] < least_stop_token_) [[likely]] {
-    if (const text::TokenEntry* const piece = detokenizer_.PlainPiece(ids[0], text)) [[likely]] {
-      const char* const bytes = detokenizer_.arena_ + piece->begin;
-      uint32_t begins;
-      if (scanner_.LetsOut(bytes, piece->size, piece->kinds, begins)) [[likely]] {
-        detokenizer_.AppendPlain(*piece, text);
-        delta_.last_token = ++delta_.tokens;
-        return delta_;
-      }
-      scanner_.TakeCount(delta_.tokens);
-      if (scanner_.StepWithin(bytes, piece->size, begins, text)) {
-        Take(scanner_.result_);
-        return delta_;
-      }
+  // Most tokens are short text without a byte that a stop begins with; what else could matter was
+  // asked behind the last token that is not.
+  if (ids.size() == 1) [[likely]] {
+    const text::TokenEntry* const piece =
+        detokenizer_.PlainPiece(ids[0], quick_size_, quick_filter_, text);
+    if (piece != nullptr) [[likely]] {
+      PassOn(*piece, text);
+      return delta_;
     }
   }
   return StepAny(ids, text);
 }
 
 const Delta& TextStream::StepAny(std::span<const int32_t> ids, std::string& text) {
+  if (ids.size() == 1 && !stops().IsEmpty() && StepWithin(ids[0], text)) return delta_;
+  delta_.first_token = delta_.last_token;
   if (delta_.finish != FinishReason::kNone) return delta_;
   scanner_.TakeCount(delta_.tokens);
+  StepThrough(ids, text);
+  SetQuickSize();
+  return delta_;
+}
+
+// A short token in which no stop ends.
+bool TextStream::StepWithin(int32_t id, std::string& text) {
+  if (delta_.finish != FinishReason::kNone) return false;
+  const text::TokenEntry* const piece =
+      detokenizer_.PlainPiece(id, QuickSize(), text::PieceFilter(), text);
+  if (piece == nullptr) return false;
+  const char* const bytes = detokenizer_.arena_ + piece->begin;
+  const uint32_t begins = scanner_.BeginningsIn(bytes, piece->size, piece->kinds);
+  if (begins == 0 && scanner_.is_idle_) {
+    PassOn(*piece, text);
+    return true;
+  }
+  scanner_.TakeCount(delta_.tokens);
+  if (!scanner_.StepWithin(bytes, piece->size, begins, text)) return false;
+  delta_.first_token = delta_.last_token;
+  Take(scanner_.result_);
+  SetQuickSize();
+  return true;
+}
+
+// Behind tokens that are all out.
+inline void TextStream::PassOn(const text::TokenEntry& piece, std::string& text) {
+  detokenizer_.AppendPlain(piece, text);
+  delta_.first_token = delta_.last_token;
+  ++delta_.last_token;
+  ++delta_.tokens;
+}
+
+// Ids below it are no stop tokens, and their text needs no more than a look at itself.
+inline uint32_t TextStream::QuickSize() const {
+  return std::min(detokenizer_.plain_size_, stop_free_size_);
+}
+
+inline void TextStream::SetQuickSize() {
+  const bool is_quick = delta_.finish == FinishReason::kNone && scanner_.is_idle_;
+  quick_size_ = is_quick ? QuickSize() : 0;
+}
+
+void TextStream::StepThrough(std::span<const int32_t> ids, std::string& text) {
   const size_t before = CountBeforeStopToken(ids);
   Add(ids.first(before), text);
-  if (before == ids.size() || delta_.finish != FinishReason::kNone) return delta_;
+  if (before == ids.size() || delta_.finish != FinishReason::kNone) return;
 
   const std::span<const int32_t> stop_token = ids.subspan(before, 1);
   if (include_stop_) {
     Add(stop_token, text);
-    if (delta_.finish != FinishReason::kNone) return delta_;  // by a string that it ends
+    if (delta_.finish != FinishReason::kNone) return;  // by a string that it ends
   } else {
     AddHidden(text);
   }
   delta_.stop_token = stop_token[0];
   End(FinishReason::kStopToken, text);
-  return delta_;
 }
 
 const Delta& TextStream::Finish(std::string& text) {
@@ -74,7 +115,7 @@ const Delta& TextStream::Finish(std::string& text) {
 
 size_t TextStream::CountBeforeStopToken(std::span<const int32_t> ids) const {
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < least_stop_token_) continue;
+    if (ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < stop_free_size_) continue;
     const bool counts = delta_.tokens + static_cast<int64_t>(i) >= min_tokens_;
     if (counts && std::binary_search(stop_token_ids_.begin(), stop_token_ids_.end(), ids[i])) {
       return i;
@@ -84,6 +125,12 @@ size_t TextStream::CountBeforeStopToken(std::span<const int32_t> ids) const {
 }
 
 void TextStream::Add(std::span<const int32_t> ids, std::string& text) {
+  if (stops().IsEmpty()) {  // only the detokeniser holds text back
+    detokenizer_.Step(ids, text);
+    delta_.tokens += static_cast<int64_t>(ids.size());
+    delta_.last_token = delta_.tokens - static_cast<int64_t>(detokenizer_.open_tokens());
+    return;
+  }
   std::array<TokenEnd, 16> ends;
   while (!ids.empty() && delta_.finish == FinishReason::kNone) {
     const size_t count = std::min(ids.size(), ends.size());
@@ -96,6 +143,10 @@ void TextStream::Add(std::span<const int32_t> ids, std::string& text) {
 
 // A token that counts and has no text, before an end that lets out everything.
 void TextStream::AddHidden(std::string& text) {
+  if (stops().IsEmpty()) {
+    ++delta_.tokens;
+    return;
+  }
   const TokenEnd end = {.text = text.size()};
   Take(scanner_.StepInPlace(text, text.size(), {&end, 1}));
 }
@@ -107,12 +158,16 @@ inline void TextStream::Take(const StopResult& result) {
     return;
   delta_.stop = result.stop;
   delta_.finish = FinishReason::kStopString;
-  least_stop_token_ = INT32_MIN;
 }
 
 void TextStream::End(FinishReason reason, std::string& text) {
   delta_.finish = reason;
-  least_stop_token_ = INT32_MIN;
+  quick_size_ = 0;
+  if (stops().IsEmpty()) {
+    detokenizer_.Finish(text, incomplete_);
+    delta_.last_token = delta_.tokens;
+    return;
+  }
   std::string rest;
   detokenizer_.Finish(rest, incomplete_);
   Take(scanner_.Finish(rest, text));

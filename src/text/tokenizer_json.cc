@@ -253,7 +253,7 @@ std::shared_ptr<const TokenizerImpl> LoadJson(std::string_view json,
       decoder = ByteLevelDecoder();
       break;
     case TokenDecoder::kSentencePiece:
-      decoder = SentencePieceDecoder(true);
+      decoder = SentencePieceDecoder(1);
       break;
   }
   EncoderParts encoder = ReadEncoder(file, tokens, vocabulary.size(), std::move(added_tokens));

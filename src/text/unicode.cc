@@ -58,6 +58,8 @@ bool IsNumber(uint32_t c) {
          category == UTF8PROC_CATEGORY_NO;
 }
 
+bool IsDecimalDigit(uint32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_ND; }
+
 bool IsPunctuation(uint32_t c) {
   if (c < 0x80)
     return c > 0x20 && c < 0x7F && !(c >= '0' && c <= '9') &&
@@ -76,6 +78,11 @@ bool IsPrintable(uint32_t c) {
   return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
+bool IsMark(uint32_t c) {
+  const auto category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
 bool IsNonspacingMark(uint32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_MN; }
 
 bool IsChinese(uint32_t c) {
@@ -85,11 +92,20 @@ bool IsChinese(uint32_t c) {
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-bool IsCased(uint32_t c) {
-  const auto category = CategoryOf(c);
-  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
-         category == UTF8PROC_CATEGORY_LT;
+LetterCase CaseOf(uint32_t c) {
+  switch (CategoryOf(c)) {
+    case UTF8PROC_CATEGORY_LL:
+      return LetterCase::kLower;
+    case UTF8PROC_CATEGORY_LU:
+      return LetterCase::kUpper;
+    case UTF8PROC_CATEGORY_LT:
+      return LetterCase::kTitle;
+    default:
+      return LetterCase::kNone;
+  }
 }
+
+bool IsCased(uint32_t c) { return CaseOf(c) != LetterCase::kNone; }
 
 bool IsCaseIgnorable(uint32_t c) {
   constexpr std::array<uint32_t, 17> kMarksInWords = {

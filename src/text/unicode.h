@@ -7,15 +7,19 @@
 
 namespace sluice::text {
 
-bool IsSpace(uint32_t c);        // White_Space
-bool IsWordPart(uint32_t c);     // \w of regular expressions
-bool IsNumber(uint32_t c);       // N*
-bool IsPunctuation(uint32_t c);  // P*, and what is punctuation in ASCII
-bool IsControl(uint32_t c);      // Cc, Cf, Cs, Co
-bool IsPrintable(uint32_t c);    // as Python's str.isprintable
+bool IsSpace(uint32_t c);         // White_Space
+bool IsWordPart(uint32_t c);      // \w of regular expressions
+bool IsNumber(uint32_t c);        // N*
+bool IsDecimalDigit(uint32_t c);  // Nd
+bool IsPunctuation(uint32_t c);   // P*, and what is punctuation in ASCII
+bool IsControl(uint32_t c);       // Cc, Cf, Cs, Co
+bool IsPrintable(uint32_t c);     // as Python's str.isprintable
+bool IsMark(uint32_t c);          // M*
 bool IsNonspacingMark(uint32_t c);
 bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
 
+enum class LetterCase : uint8_t { kNone, kLower, kUpper, kTitle };
+LetterCase CaseOf(uint32_t c);
 bool IsCased(uint32_t c);          // has an upper or lower case
 bool IsCaseIgnorable(uint32_t c);  // does not end a word whose case is looked at
 void AppendUpper(uint32_t c, std::string& text);

@@ -18,6 +18,9 @@ enum TokenFlags : uint8_t {
   kWordEnd = 32,      // a space follows unless the text ends
 };
 
+// The token's bytes are its text, whatever came before.
+inline constexpr uint8_t kPlainToken = kKnownToken | kWholeToken;
+
 // One cache line holds eight of these: what a step of a detokeniser looks up.
 struct TokenEntry {
   uint32_t begin = 0;

@@ -10,6 +10,7 @@ import time
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sluice
@@ -41,6 +42,8 @@ def test_ids_that_no_vocabulary_has():
     detokenizer = sluice.Detokenizer(tokenizer_of("gpt2"))
     assert detokenizer.step([2**32 - 1, -1, 2**62]) == ("", [0, 0, 0], [0, 0, 0])
     assert detokenizer.unknown_ids == 3
+    assert detokenizer.step(np.array([2**64 - 1, 2**63], dtype=np.uint64)) == ("", [0, 0], [0, 0])
+    assert detokenizer.unknown_ids == 5
 
 
 def test_files_of_any_kind():

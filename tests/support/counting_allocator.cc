@@ -7,9 +7,11 @@
 
 namespace {
 std::atomic<int64_t> allocations{0};
+thread_local bool has_memory = true;
 
 void* Allocate(size_t bytes, size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (!has_memory) throw std::bad_alloc();
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) throw std::bad_alloc();
@@ -19,6 +21,9 @@ void* Allocate(size_t bytes, size_t alignment) {
 
 namespace sluice::test {
 int64_t AllocationCount() { return allocations.load(std::memory_order_relaxed); }
+
+NoMemory::NoMemory() { has_memory = false; }
+NoMemory::~NoMemory() { has_memory = true; }
 }  // namespace sluice::test
 
 void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }

@@ -8,4 +8,13 @@ namespace sluice::test {
 // Number of calls of operator new since the process started.
 int64_t AllocationCount();
 
+// While one lives, operator new throws std::bad_alloc in this thread.
+class NoMemory {
+ public:
+  NoMemory();
+  ~NoMemory();
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
 }  // namespace sluice::test

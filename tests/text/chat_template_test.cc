@@ -84,6 +84,14 @@ TEST(ChatTemplate, ExpressionsEqualJinja2) {
   }
 }
 
+TEST(ChatTemplate, TellsTheTimeThatIsGivenOrTheClocks) {
+  const ChatTemplate chat("{{ strftime_now('%Y') }}");
+  EXPECT_EQ(chat.Render("{}", 0), "1970");
+  EXPECT_GE(chat.Render("{}"), "2024");
+  EXPECT_THROW(chat.Render("{}", INT64_MAX), Error);
+  EXPECT_NE(ErrorOf(R"({{ strftime_now('a\0b') }})"), "");
+}
+
 TEST(ChatTemplate, SaysWhatATemplateRaises) {
   EXPECT_EQ(ErrorOf("a\n{{ raise_exception('roles must alternate') }}"),
             "template, line 2 = roles must alternate is not allowed: a conversation that the "
@@ -310,7 +318,7 @@ TEST(ChatTemplate, HostileTemplatesEndSoon) {
 TEST(ChatTemplate, FiltersCallEachOtherOnlySoDeep) {
   std::string source = "{{ 'a'|map(";
   for (int i = 0; i < 150; ++i) source.append("'map',");
-  EXPECT_EQ(Rendered(source + "'upper')|list }}").substr(0, 10), "[[[[[[[[[[");
+  EXPECT_EQ(Rendered(source + "'upper')|list|length }}"), "1");
   for (int i = 0; i < 50'000; ++i) source.append("'map',");
   EXPECT_NE(ErrorOf(source + "'upper')|list }}"), "");
 }

@@ -214,6 +214,7 @@ TEST(TextAllocation, NoStepAllocates) {
                                       .stops = list,
                                       .stop = {.min_tokens = 1 << 20},
                                       .stop_token_ids = {1}});
+        TextStream without_stops(tokenizer, {.detokenizer = {.utf8_errors = errors}});
         const int64_t before = AllocationCount();
         for (size_t at = 0; at < ids.size(); at += size) {
           const std::span<const int32_t> step = std::span(ids).subspan(at, size);
@@ -222,11 +223,42 @@ TEST(TextAllocation, NoStepAllocates) {
           scanner.Step(text, ends, out);
           text.clear();
           stream.Step(step, text);
+          text.clear();
+          without_stops.Step(step, text);
         }
         EXPECT_EQ(AllocationCount() - before, 0);
         out.clear();
       }
     }
+  }
+}
+
+// A text that cannot grow is an exception like others, in the middle of a step and at its end.
+TEST(TextAllocation, NoMemoryIsAnException) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "memory is a sanitizer's";
+#endif
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson(ByteFallbackTokens(), kGemmaJson));
+  for (const size_t size : {size_t{40}, size_t{4000}}) {
+    const std::vector<int32_t> ids(size, ByteFallbackId('a'));
+    Detokenizer detokenizer(tokenizer);
+    TextStream stream(tokenizer);
+    std::string text;
+    int thrown = 0;
+    {
+      const NoMemory none;
+      try {
+        detokenizer.Step(ids, text);
+      } catch (const std::bad_alloc&) {
+        ++thrown;
+      }
+      try {
+        stream.Step(ids, text);
+      } catch (const std::bad_alloc&) {
+        ++thrown;
+      }
+    }
+    EXPECT_EQ(thrown, 2);
   }
 }
 

@@ -284,6 +284,12 @@ TEST(DetokenizerDecoders, BpeSuffixIsASpaceUnlessTheTextEnds) {
   EXPECT_EQ(Streamed(tokenizer, {1, 3, 0}).deltas, (Deltas{"llo", " ", " he"}));
 }
 
+TEST(DetokenizerDecoders, NothingMatchesInAnEmptyToken) {
+  const std::string decoder = R"({"type":"Replace","pattern":{"Regex":" *"},"content":"-"})";
+  const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson({{""}, {"a"}}, decoder));
+  EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{0, 1, 0}), "-a-");
+}
+
 TEST(DetokenizerDecoders, StripAtTheEndHoldsWhatMayBeTheEnd) {
   const std::string decoder = R"({"type":"Sequence","decoders":[{"type":"Fuse"},)"
                               R"({"type":"Strip","content":"_","start":1,"stop":2}]})";

@@ -41,6 +41,25 @@ TEST(AddedTokens, AreThoseOfHuggingFace) {
   }
 }
 
+// tests/fixtures/make_steps.py
+TEST(Steps, AreThoseOfHuggingFace) {
+  simdjson::dom::parser parser;
+  const simdjson::dom::element file = parser.load(std::string(SLUICE_FIXTURES) + "/steps.json");
+  const std::string model = simdjson::minify(simdjson::dom::element(file.at(0)));
+  for (const auto row : file.at(1).get_array()) {
+    const std::string steps = ",\"normalizer\":" + simdjson::minify(row.at(0)) +
+                              ",\"pre_tokenizer\":" + simdjson::minify(row.at(1));
+    const Tokenizer tokenizer = Tokenizer::FromJson("{\"model\":" + model + steps + "}");
+    for (const auto text_case : row.at(2).get_array()) {
+      std::string pieces;
+      for (const int32_t id : tokenizer.Encode(text_case.at(0))) {
+        pieces.push_back(static_cast<char>(id));
+      }
+      EXPECT_EQ(pieces, std::string_view(text_case.at(1))) << steps << " " << text_case;
+    }
+  }
+}
+
 // A letter alone, and a long token of it that the text never completes or that begins everywhere.
 TEST(AddedTokens, AreFoundInLinearTime) {
   const std::string letters(1'000'000, 'a');

@@ -75,6 +75,13 @@ TEST(TokenizerJson, RefusesWhatNoTokenByTokenDecodingCanDo) {
       EXPECT_NE(error.find("behind"), std::string::npos) << steps << " " << error;
     }
   }
+  for (const std::string other :
+       {R"({"type":"WordPiece"})", R"({"type":"Strip","content":" ","start":1,"stop":0})",
+        R"({"type":"Replace","pattern":{"String":" "},"content":"_"})"}) {
+    const std::string steps = R"({"type":"BPEDecoder"},)" + other;
+    const std::string error = DecoderError(R"({"type":"Sequence","decoders":[)" + steps + "]}");
+    EXPECT_NE(error.find("behind BPEDecoder"), std::string::npos) << steps << " " << error;
+  }
   EXPECT_NE(DecoderError(R"({"type":"Strip","content":"ab","start":1,"stop":0})"), "");
   EXPECT_NE(DecoderError(R"({"type":"Replace","pattern":{"Regex":"("},"content":""})"), "");
   std::string deep;
@@ -274,16 +281,33 @@ TEST(SentencePiece, EncodesByScoresAndFallsBackToBytes) {
   EXPECT_TRUE(tokenizer.IsSpecial(0));
 }
 
+TEST(SentencePiece, PutsASpaceBehindTheTextWhereItsWordsEndWithOne) {
+  std::string suffix;
+  AppendField(2, std::string("\x18\x02\xC0\x01\x01", 5), suffix);
+  const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel() + suffix);
+  EXPECT_EQ(tokenizer.Encode("ab  b ", {.add_special_tokens = false}),
+            (std::vector<int32_t>{6, 7, 9, 7}));
+}
+
+TEST(SentencePiece, DropsTheSpacesThatItsNormaliserWould) {
+  const auto decoded = [](bool adds_one, bool removes_extra) {
+    std::string options;
+    AppendField(3, std::string({0x18, adds_one, 0x20, removes_extra}), options);
+    const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel() + options);
+    return tokenizer.Decode(std::vector<int32_t>{7, 7, 5, 5});
+  };
+  EXPECT_EQ(decoded(true, true), "a a");
+  EXPECT_EQ(decoded(false, true), "a a");
+  EXPECT_EQ(decoded(true, false), "  a a");
+  EXPECT_EQ(decoded(false, false), "   a a");
+}
+
 TEST(SentencePiece, RefusesToEncodeWithWhatItDoesNotKnow) {
   const auto error_of = [](const std::string& more) {
     const Tokenizer tokenizer = Tokenizer::FromSentencePiece(SentencePieceModel() + more);
     EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{5}), "a");
     return ErrorOf([&] { tokenizer.Encode("a"); });
   };
-  std::string suffix;
-  AppendField(2, std::string("\x18\x02\xC0\x01\x01", 5), suffix);
-  EXPECT_EQ(error_of(suffix),
-            "treat_whitespace_as_suffix = true is not allowed: false, to encode with");
   std::string unused;
   AppendField(1, PieceOf("ba", -5, 5), unused);
   EXPECT_NE(error_of(unused).find("UNUSED"), std::string::npos);

@@ -5,4 +5,7 @@ namespace sluice::test {
 
 int64_t AllocationCount() { return 0; }
 
+NoMemory::NoMemory() = default;
+NoMemory::~NoMemory() = default;
+
 }  // namespace sluice::test

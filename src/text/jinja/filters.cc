@@ -1,11 +1,13 @@
 // Filters and tests.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
 #include "support/check.h"
 #include "text/jinja/format.h"
 #include "text/jinja/level.h"
+#include "text/jinja/numbers.h"
 #include "text/jinja/run.h"
 #include "text/jinja/strings.h"
 #include "text/unicode.h"
@@ -20,10 +22,10 @@ int64_t IntegerOf(const Run& run, const Value* value, std::string_view name, int
   return value->Integer();
 }
 
-std::string TextArgument(const Run& run, const Value* value, std::string_view name,
-                         std::string_view otherwise) {
-  if (value == nullptr) return std::string(otherwise);
-  if (value->AsString() == nullptr) run.Refuse("the argument " + std::string(name), "a string");
+std::string_view TextArgument(const Run& run, const Value* value, std::string_view name) {
+  if (value == nullptr || value->AsString() == nullptr) {
+    run.Refuse("the argument " + std::string(name), "a string");
+  }
   return *value->AsString();
 }
 
@@ -65,7 +67,7 @@ Value Selected(Run& run, std::string_view name, const Value& value, const Argume
     const bool holds = test.empty() ? of.IsTrue() : run.Test(test, of, rest);
     if (holds != rejects) kept.push_back(item);
   }
-  return Value::Of(std::move(kept));
+  return Value::Of(std::move(kept), Value::View::kOnce);
 }
 
 Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
@@ -76,23 +78,24 @@ Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
       Value found = MemberOf(run, item, ToText(run, *member));
       made.push_back(found.IsUndefined() && otherwise != nullptr ? *otherwise : found);
     }
-    return Value::Of(std::move(made));
+    return Value::Of(std::move(made), Value::View::kOnce);
   }
   if (arguments.positional.empty()) run.Refuse("map without a filter", "its name");
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin());
   const std::string name = ToText(run, arguments.positional[0]);
   for (const Value& item : run.Items(value)) made.push_back(run.Filter(name, item, rest));
-  return Value::Of(std::move(made));
+  return Value::Of(std::move(made), Value::View::kOnce);
 }
 
 // What sort, min, max and unique compare: strings without their case.
-Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t attribute_place) {
-  const Value* attribute = arguments.Get(attribute_place, "attribute");
+// Whether case counts is the argument at case_place, the member that is compared the one behind it.
+Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t case_place) {
+  const Value* attribute = arguments.Get(case_place + 1, "attribute");
   Value key = attribute == nullptr || attribute->IsNone()
                   ? item
                   : MemberOf(run, item, ToText(run, *attribute));
-  const Value* keeps_case = arguments.Get(SIZE_MAX, "case_sensitive");
+  const Value* keeps_case = arguments.Get(case_place, "case_sensitive");
   if (key.AsString() != nullptr && (keeps_case == nullptr || !keeps_case->IsTrue())) {
     run.Charge(key.AsString()->size());
     return run.Made(Lower(*key.AsString()));
@@ -100,10 +103,31 @@ Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t attr
   return key;
 }
 
+// Members whose names have commas between them; what is equal needs no order.
+Value SortKeyOf(Run& run, const Value& item, const Arguments& arguments) {
+  const Value* attribute = arguments.Get(2, "attribute");
+  const std::string* names = attribute == nullptr ? nullptr : attribute->AsString();
+  List keys;
+  std::string_view rest;
+  if (names != nullptr) rest = *names;
+  for (;;) {
+    const size_t comma = rest.find(',');
+    Arguments one = arguments;
+    if (names != nullptr) {
+      one.positional.resize(std::min<size_t>(one.positional.size(), 2));
+      std::erase_if(one.named, [](const auto& named) { return named.first == "attribute"; });
+      one.named.emplace_back("attribute", run.Made(std::string(rest.substr(0, comma))));
+    }
+    keys.push_back(KeyOf(run, item, one, 1));
+    if (comma == std::string_view::npos) return Value::Of(std::move(keys));
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 Value Sorted(Run& run, const Value& value, const Arguments& arguments) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : run.Items(value)) {
-    keyed.emplace_back(KeyOf(run, item, arguments, 2), item);
+    keyed.emplace_back(SortKeyOf(run, item, arguments), item);
   }
   const Value* reverse = arguments.Get(0, "reverse");
   const bool descends = reverse != nullptr && reverse->IsTrue();
@@ -126,10 +150,15 @@ Value SortedMembers(Run& run, const Value& value, const Arguments& arguments) {
   }
   Arguments by;
   const Value* what = arguments.Get(1, "by");
-  const bool by_value = what != nullptr && ToText(run, *what) == "value";
+  const std::string_view name = what == nullptr ? "key" : TextArgument(run, what, "by");
+  if (name != "key" && name != "value") run.Refuse("the argument by", "key or value");
+  const bool by_value = name == "value";
   by.named.emplace_back("attribute", Value::Of(int64_t{by_value ? 1 : 0}));
   if (const Value* reverse = arguments.Get(2, "reverse"))
     by.named.emplace_back("reverse", *reverse);
+  if (const Value* keeps_case = arguments.Get(0, "case_sensitive")) {
+    by.named.emplace_back("case_sensitive", *keeps_case);
+  }
   return Sorted(run, Value::Of(std::move(pairs)), by);
 }
 
@@ -137,6 +166,7 @@ Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   const Value* given = arguments.Get(0, "d");
   const std::string between = given == nullptr ? "" : ToText(run, *given);
   const Value* attribute = arguments.Get(1, "attribute");
+  if (attribute != nullptr && attribute->IsNone()) attribute = nullptr;
   std::string made;
   bool is_first = true;
   for (const Value& item : run.Items(value)) {
@@ -149,13 +179,25 @@ Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   return run.Made(std::move(made));
 }
 
+// So many spaces, or a text.
+std::string SpaceOf(const Run& run, const Value& value, std::string_view name, size_t most) {
+  const bool is_text = value.AsString() != nullptr;
+  const auto count = is_text ? static_cast<int64_t>(value.AsString()->size())
+                             : std::max<int64_t>(IntegerOf(run, &value, name, 0), 0);
+  if (count > static_cast<int64_t>(most)) {
+    run.Refuse("a larger " + std::string(name), "at most " + std::to_string(most));
+  }
+  return is_text ? *value.AsString() : std::string(static_cast<size_t>(count), ' ');
+}
+
 Value Json(Run& run, const Value& value, const Arguments& arguments) {
   JsonStyle style;
   // As transformers defines it: ensure_ascii, indent, separators, sort_keys.
   const Value* ascii = arguments.Get(0, "ensure_ascii");
   style.ascii_only = ascii != nullptr && ascii->IsTrue();
-  style.indent = IntegerOf(run, arguments.Get(1, "indent"), "indent", -1);
-  if (style.indent > 64) run.Refuse("a larger indent", "at most 64");
+  if (const Value* indent = arguments.Get(1, "indent"); indent != nullptr && !indent->IsNone()) {
+    style.indent = SpaceOf(run, *indent, "indent", 64);
+  }
   if (const Value* pair = arguments.Get(2, "separators"); pair != nullptr && !pair->IsNone()) {
     const List parts = run.Items(*pair);
     if (parts.size() != 2) run.Refuse("separators", "two strings");
@@ -174,33 +216,22 @@ Value Indented(Run& run, const Value& value, const Arguments& arguments) {
   const Value* width = arguments.Get(0, "width");
   const Value* first = arguments.Get(1, "first");
   const Value* blank = arguments.Get(2, "blank");
-  std::string space;
-  if (width != nullptr && width->AsString() != nullptr) {
-    space = *width->AsString();
-  } else {
-    const int64_t count = IntegerOf(run, width, "width", 4);
-    if (count > 1024) run.Refuse("a larger width", "at most 1024");
-    space.assign(static_cast<size_t>(std::max<int64_t>(count, 0)), ' ');
-  }
+  const std::string space =
+      width == nullptr ? "    " : SpaceOf(run, *width, "width", size_t{1} << 16);
+  std::string text = ToText(run, value);
+  run.Charge(text.size());
+  text.push_back('\n');
   std::string made;
   bool is_first = true;
-  const std::string text = ToText(run, value);
-  run.Charge(text.size());
-  std::string_view rest = text;
-  for (bool has_more = true; has_more;) {
-    const size_t at = rest.find('\n');
-    const std::string_view line = rest.substr(0, at);
-    has_more = at != std::string_view::npos;
+  for (std::string_view rest = text; !rest.empty();) {
+    const Line line = FirstLine(rest);
     const bool wants = is_first ? first != nullptr && first->IsTrue()
-                                : !line.empty() || (blank != nullptr && blank->IsTrue());
+                                : !line.text.empty() || (blank != nullptr && blank->IsTrue());
+    if (!std::exchange(is_first, false)) made.push_back('\n');
     if (wants) made.append(space);
-    made.append(line);
-    if (has_more) {
-      made.push_back('\n');
-      rest.remove_prefix(at + 1);
-    }
+    made.append(line.text);
     run.Charge(space.size());
-    is_first = false;
+    rest.remove_prefix(line.size);
   }
   return run.Made(std::move(made));
 }
@@ -212,42 +243,6 @@ Value Centered(Run& run, const std::string& text, const Arguments& arguments) {
   const int64_t left = room / 2 + (room & width & 1);  // as Python has it
   std::string made(static_cast<size_t>(left), ' ');
   return run.Made(made.append(text).append(static_cast<size_t>(room - left), ' '));
-}
-
-Value ToInteger(const Value& value, const Arguments& arguments) {
-  const Value* otherwise = arguments.Get(0, "default");
-  const Value fallback = otherwise == nullptr ? Value::Of(int64_t{0}) : *otherwise;
-  double real = 0;
-  if (value.IsInteger()) return Value::Of(value.Integer());
-  if (value.IsNumber()) {
-    real = value.Real();
-  } else if (const std::string* text = value.AsString()) {
-    const std::string_view number = Trimmed(*text, true, true);
-    int64_t whole = 0;
-    const char* last = number.data() + number.size();
-    const char* first = number.data() + (number.starts_with('+') ? 1 : 0);
-    const auto [end, error] = std::from_chars(first, last, whole);
-    if (error == std::errc() && end == last) return Value::Of(whole);
-    const auto result = std::from_chars(first, last, real);
-    if (result.ec != std::errc() || result.ptr != last) return fallback;
-  } else {
-    return fallback;
-  }
-  if (!(std::abs(real) < 0x1p62)) return fallback;
-  return Value::Of(static_cast<int64_t>(real));
-}
-
-Value ToReal(const Value& value, const Arguments& arguments) {
-  const Value* otherwise = arguments.Get(0, "default");
-  if (value.IsNumber()) return Value::Of(value.Real());
-  if (const std::string* text = value.AsString()) {
-    const std::string_view number = Trimmed(*text, true, true);
-    double real = 0;
-    const char* last = number.data() + number.size();
-    const auto [end, error] = std::from_chars(number.data(), last, real);
-    if (error == std::errc() && end == last) return Value::Of(real);
-  }
-  return otherwise == nullptr ? Value::Of(0.0) : *otherwise;
 }
 
 std::string Escaped(std::string_view text) {
@@ -277,6 +272,13 @@ std::string Escaped(std::string_view text) {
 }
 
 Value FirstOrLast(Run& run, const Value& value, bool is_first) {
+  if (List* once = value.AsList();
+      is_first && once != nullptr && !once->empty() && value.IsView(Value::View::kOnce)) {
+    run.ChargeItems(once->size());
+    Value first = std::move(once->front());
+    once->erase(once->begin());
+    return first;
+  }
   const List items = run.Items(value);
   if (items.empty()) return Value::Missing(is_first ? "first" : "last");
   return is_first ? items.front() : items.back();
@@ -287,8 +289,8 @@ Value Extreme(Run& run, const Value& value, const Arguments& arguments, bool is_
   if (items.empty()) return Value::Missing("an item of an empty list");
   size_t best = 0;
   for (size_t i = 1; i < items.size(); ++i) {
-    const Value a = KeyOf(run, items[i], arguments, 1);
-    const Value b = KeyOf(run, items[best], arguments, 1);
+    const Value a = KeyOf(run, items[i], arguments, 0);
+    const Value b = KeyOf(run, items[best], arguments, 0);
     if (is_least ? IsLess(run, a, b) : IsLess(run, b, a)) best = i;
   }
   return items[best];
@@ -298,23 +300,29 @@ Value Distinct(Run& run, const Value& value, const Arguments& arguments) {
   List keys;
   List made;
   for (const Value& item : run.Items(value)) {
-    Value key = KeyOf(run, item, arguments, 1);
+    Value key = KeyOf(run, item, arguments, 0);
     run.Charge(16 * keys.size());
     if (FindIn(run, keys, key) < keys.size()) continue;
     keys.push_back(std::move(key));
     made.push_back(item);
   }
-  return Value::Of(std::move(made));
+  return Value::Of(std::move(made), Value::View::kOnce);
 }
 
 Value Rounded(const Run& run, const Value& value, const Arguments& arguments) {
   if (!value.IsNumber()) run.Refuse("round of a " + std::string(value.TypeName()), "a number");
   const int64_t digits = IntegerOf(run, arguments.Get(0, "precision"), "precision", 0);
   if (digits < 0 || digits > 15) run.Refuse("a precision", "[0, 15]");
-  const std::string method = TextArgument(run, arguments.Get(1, "method"), "method", "common");
+  const Value* given = arguments.Get(1, "method");
+  const std::string_view method = given == nullptr ? "common" : TextArgument(run, given, "method");
+  if (method != "common" && method != "ceil" && method != "floor") {
+    run.Refuse("the argument method", "common, ceil or floor");
+  }
+  if (method == "common" && value.IsInteger()) return Value::Of(value.Integer());
   const double scale = std::pow(10.0, static_cast<double>(digits));
-  if (method == "ceil") return Value::Of(std::ceil(value.Real() * scale) / scale);
-  if (method == "floor") return Value::Of(std::floor(value.Real() * scale) / scale);
+  // The whole number is an integer in Python, which has no -0.
+  if (method == "ceil") return Value::Of((std::ceil(value.Real() * scale) + 0.0) / scale);
+  if (method == "floor") return Value::Of((std::floor(value.Real() * scale) + 0.0) / scale);
   // To the nearest, a tie to the even digit: of the exact value, as printing it does.
   std::string text(400, '\0');
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value.Real(),
@@ -330,16 +338,67 @@ size_t LengthOf(Run& run, const Value& value) {
     run.Charge(text->size());
     return CountCharacters(*text);
   }
-  if (const List* list = value.AsList()) return list->size();
+  if (const List* list = value.AsList(); list != nullptr && !value.IsView(Value::View::kOnce)) {
+    return list->size();
+  }
   if (const Dict* dict = value.AsDict()) return dict->members.size();
   if (value.IsUndefined()) return 0;
   run.Refuse("the length of a " + std::string(value.TypeName()), "a list, a dict or a string");
 }
 
+// Filters and the names of their arguments; *: they look at them themselves.
+constexpr std::array<std::array<std::string_view, 2>, 39> kFilters = {{
+    {"abs", ""},
+    {"capitalize", ""},
+    {"center", "width"},
+    {"count", ""},
+    {"d", "default_value boolean"},
+    {"default", "default_value boolean"},
+    {"dictsort", "case_sensitive by reverse"},
+    {"e", ""},
+    {"escape", ""},
+    {"first", ""},
+    {"float", "default"},
+    {"format", "*"},
+    {"indent", "width first blank"},
+    {"int", "default base"},
+    {"items", ""},
+    {"join", "d attribute"},
+    {"last", ""},
+    {"length", ""},
+    {"list", ""},
+    {"lower", ""},
+    {"map", "*"},
+    {"max", "case_sensitive attribute"},
+    {"min", "case_sensitive attribute"},
+    {"reject", "*"},
+    {"rejectattr", "*"},
+    {"replace", "old new count"},
+    {"reverse", ""},
+    {"round", "precision method"},
+    {"safe", ""},
+    {"select", "*"},
+    {"selectattr", "*"},
+    {"sort", "reverse case_sensitive attribute"},
+    {"string", ""},
+    {"sum", "attribute start"},
+    {"title", ""},
+    {"tojson", "ensure_ascii indent separators sort_keys"},
+    {"trim", "chars"},
+    {"unique", "case_sensitive attribute"},
+    {"upper", ""},
+}};
+
 }  // namespace
 
 Value Run::Filter(std::string_view name, const Value& value, const Arguments& arguments) {
   Charge();
+  const auto known = std::find_if(kFilters.begin(), kFilters.end(),
+                                  [&](const auto& filter) { return filter[0] == name; });
+  if (known == kFilters.end()) {
+    Refuse("the filter " + std::string(name), "one of the usual filters");
+  }
+  if ((*known)[1] != "*") CheckArguments(name, (*known)[1], arguments);
   const Level level(*this);  // map calls filters
   const auto text = [&] {
     std::string made = ToText(*this, value);
@@ -375,8 +434,10 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
   if (name == "join") return Joined(*this, value, arguments);
   if (name == "replace") {
     const Value* most = arguments.Get(2, "count");
-    return Made(Replaced(*this, text(), TextArgument(*this, arguments.Get(0, "old"), "old", ""),
-                         TextArgument(*this, arguments.Get(1, "new"), "new", ""),
+    const Value* old = arguments.Get(0, "old");
+    const Value* made = arguments.Get(1, "new");
+    if (old == nullptr || made == nullptr) Refuse("replace", "what is replaced, and by what");
+    return Made(Replaced(*this, text(), ToText(*this, *old), ToText(*this, *made),
                          IntegerOf(*this, most, "count", -1)));
   }
   if (name == "first") return FirstOrLast(*this, value, true);
@@ -390,7 +451,7 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     for (const auto& [key, item] : value.AsDict()->members) {
       items.push_back(Value::Of(List{key, item}, true));
     }
-    return Value::Of(std::move(items));
+    return Value::Of(std::move(items), Value::View::kOnce);
   }
   if (name == "reverse") {
     if (value.AsString() != nullptr) {
@@ -406,7 +467,7 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     }
     List items = Items(value);
     std::reverse(items.begin(), items.end());
-    return Value::Of(std::move(items));
+    return Value::Of(std::move(items), Value::View::kOnce);
   }
   if (name == "map") return Mapped(*this, value, arguments);
   if (name == "select" || name == "reject" || name == "selectattr" || name == "rejectattr") {
@@ -418,7 +479,8 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
   if (name == "min") return Extreme(*this, value, arguments, true);
   if (name == "max") return Extreme(*this, value, arguments, false);
   if (name == "sum") {
-    Value total = Value::Of(int64_t{0});
+    const Value* start = arguments.Get(1, "start");
+    Value total = start == nullptr ? Value::Of(int64_t{0}) : *start;
     const Value* attribute = arguments.Get(0, "attribute");
     for (const Value& item : Items(value)) {
       const bool is_member = attribute != nullptr && !attribute->IsNone();
@@ -427,16 +489,16 @@ Value Run::Filter(std::string_view name, const Value& value, const Arguments& ar
     }
     return total;
   }
-  if (name == "int") return ToInteger(value, arguments);
-  if (name == "float") return ToReal(value, arguments);
+  if (name == "int") return ToInteger(*this, value, arguments);
+  if (name == "float") return ToReal(*this, value, arguments);
   if (name == "abs") {
     if (!value.IsNumber()) Refuse("abs of a " + std::string(value.TypeName()), "a number");
     if (!value.IsInteger()) return Value::Of(std::abs(value.Real()));
-    return value.Integer() < 0 ? Binary("-", Value::Of(int64_t{0}), value) : value;
+    return value.Integer() < 0 ? Binary("-", Value::Of(int64_t{0}), value)
+                               : Value::Of(value.Integer());
   }
   if (name == "round") return Rounded(*this, value, arguments);
-  if (name == "indent") return Indented(*this, value, arguments);
-  Refuse("the filter " + std::string(name), "one of the usual filters");
+  return Indented(*this, value, arguments);
 }
 
 bool Run::Test(std::string_view name, const Value& value, const Arguments& arguments) {
@@ -456,7 +518,10 @@ bool Run::Test(std::string_view name, const Value& value, const Arguments& argum
   if (name == "boolean") return value.As<bool>() != nullptr;
   if (name == "true") return value.As<bool>() != nullptr && value.IsTrue();
   if (name == "false") return value.As<bool>() != nullptr && !value.IsTrue();
-  if (name == "callable") return value.As<std::shared_ptr<const Function>>() != nullptr;
+  if (name == "callable") {
+    return value.IsUndefined() || value.As<std::shared_ptr<const Function>>() != nullptr;
+  }
+  if (name == "sequence" && value.IsView(Value::View::kOnce)) return false;
   if (name == "iterable" || name == "sequence") {
     return value.AsString() != nullptr || value.AsList() != nullptr || value.AsDict() != nullptr ||
            value.IsUndefined();
@@ -464,7 +529,7 @@ bool Run::Test(std::string_view name, const Value& value, const Arguments& argum
   if (name == "even" || name == "odd" || name == "divisibleby") {
     const Value by = name == "divisibleby" ? other() : Value::Of(int64_t{2});
     const Value rest = Binary("%", value, by);
-    return (rest.Real() == 0.0) != (name == "odd");
+    return rest.Real() == (name == "odd" ? 1.0 : 0.0);
   }
   if (name == "in") return Compare("in", value, other());
   if (name == "eq" || name == "equalto" || name == "==") return Compare("==", value, other());
@@ -476,11 +541,11 @@ bool Run::Test(std::string_view name, const Value& value, const Arguments& argum
   if (name == "upper" || name == "lower") {
     const std::string text = ToText(*this, value);
     Charge(text.size());
-    bool has_case = false;
-    ForEachCharacter(text, [&](uint32_t c, std::string_view) { has_case |= IsCased(c); });
-    return has_case && text == (name == "upper" ? Upper(text) : Lower(text));
+    return HasOnlyCase(text, name == "upper");
   }
   if (name == "sameas") {
+    if (value.AsList() != nullptr) return value.AsList() == other().AsList();
+    if (value.AsMembers() != nullptr) return value.AsMembers() == other().AsMembers();
     return value.TypeName() == other().TypeName() && Compare("==", value, other());
   }
   Refuse("the test " + std::string(name), "one of the usual tests");

@@ -247,8 +247,8 @@ class Lexer {
 
   // The escape whose letter is at `at`; gives its last character's place.
   size_t AddEscape(size_t at, std::string& text) {
-    constexpr std::string_view kLetters = "nrtbfav0\\'\"";
-    constexpr std::string_view kMeant("\n\r\t\b\f\a\v\0\\'\"", 11);
+    constexpr std::string_view kLetters = "nrtbfav\\'\"";
+    constexpr std::string_view kMeant = "\n\r\t\b\f\a\v\\'\"";
     const char letter = rest_[at];
     const size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
     if (digits > 0) {
@@ -269,6 +269,17 @@ class Lexer {
       return at + digits;
     }
     if (letter == '\n') return at;
+    if (letter == 'N') ThrowAt(line_, "a character by its name", "\\u or \\U");
+    if (letter >= '0' && letter <= '7') {  // up to three digits
+      uint32_t c = 0;
+      size_t end = at;
+      for (; end < std::min(at + 3, rest_.size()) && rest_[end] >= '0' && rest_[end] <= '7';
+           ++end) {
+        c = c * 8 + static_cast<uint32_t>(rest_[end] - '0');
+      }
+      AppendUtf8(c, text);
+      return end - 1;
+    }
     const size_t found = kLetters.find(letter);
     if (found == std::string_view::npos) {
       text.push_back('\\');

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <optional>
 
 #include "support/check.h"
 #include "text/jinja/find.h"
@@ -16,8 +17,8 @@ namespace {
 
 using Call = std::function<Value(Run&, const Arguments&)>;
 
-Value Bound(std::string_view name, Call call, const Value& held = {}) {
-  return Value::Of(Function{std::string(name), std::move(call)}, held);
+Value Bound(std::string_view name, const char* parameters, Call call, const Value& held = {}) {
+  return Value::Of(Function{std::string(name), std::move(call), parameters}, held);
 }
 
 const std::string& StringArgument(const Run& run, const Arguments& arguments, size_t place,
@@ -37,19 +38,75 @@ int64_t IntegerArgument(const Run& run, const Arguments& arguments, size_t place
   return value->Integer();
 }
 
+// The part of a text that two arguments name as a slice does; none where it begins behind the end.
+std::optional<std::string_view> PartOf(Run& run, std::string_view text, const Arguments& arguments,
+                                       size_t* before = nullptr) {
+  const auto size = static_cast<int64_t>(CountCharacters(text));
+  run.Charge(text.size());
+  const auto place = [&](size_t at, std::string_view name, int64_t otherwise) {
+    const int64_t given = IntegerArgument(run, arguments, at, name, otherwise);
+    return given < 0 ? std::max<int64_t>(given + size, 0) : given;
+  };
+  const int64_t begin = place(1, "start", 0);
+  const int64_t end = std::min(place(2, "end", size), size);
+  if (begin > end) return std::nullopt;
+  if (before != nullptr) *before = static_cast<size_t>(begin);
+  return CharactersFrom(text, static_cast<size_t>(begin), static_cast<size_t>(end));
+}
+
 // str.startswith and str.endswith take one text or a tuple of them.
-bool MatchesAny(Run& run, const Arguments& arguments,
-                const std::function<bool(std::string_view)>& matches) {
+Value Matches(Run& run, std::string_view text, const Arguments& arguments, bool at_the_end) {
+  const std::optional<std::string_view> part = PartOf(run, text, arguments);
+  const auto matches = [&](std::string_view of) {
+    run.Charge(of.size());
+    return part && (at_the_end ? part->ends_with(of) : part->starts_with(of));
+  };
   const Value* value = arguments.Get(0, "prefix");
   if (value != nullptr && value->AsList() != nullptr) {
-    return std::any_of(value->AsList()->begin(), value->AsList()->end(), [&](const Value& item) {
-      run.Charge(item.AsString() != nullptr ? item.AsString()->size() : 0);
+    const List& texts = *value->AsList();
+    return Value::Of(std::any_of(texts.begin(), texts.end(), [&](const Value& item) {
+      run.Charge();
       return item.AsString() != nullptr && matches(*item.AsString());
-    });
+    }));
   }
-  const std::string& text = StringArgument(run, arguments, 0, "prefix");
+  return Value::Of(matches(StringArgument(run, arguments, 0, "prefix")));
+}
+
+Value Find(Run& run, std::string_view text, const Arguments& arguments) {
+  const std::string& part = StringArgument(run, arguments, 0, "sub");
+  size_t before = 0;
+  const std::optional<std::string_view> in = PartOf(run, text, arguments, &before);
+  const size_t at = in ? Finder(run, part).In(*in) : std::string_view::npos;
+  if (at == std::string_view::npos) return Value::Of(int64_t{-1});
+  return Value::Of(before + CountCharacters(in->substr(0, at)));
+}
+
+Value Count(Run& run, std::string_view text, const Arguments& arguments) {
+  const std::string& part = StringArgument(run, arguments, 0, "sub");
+  const std::optional<std::string_view> in = PartOf(run, text, arguments);
+  if (!in) return Value::Of(int64_t{0});
+  if (part.empty()) return Value::Of(CountCharacters(*in) + 1);
+  size_t count = 0;
+  const Finder finder(run, part);
+  for (size_t at = finder.In(*in); at != std::string_view::npos;
+       at = finder.In(*in, at + part.size())) {
+    ++count;
+  }
+  return Value::Of(count);
+}
+
+Value Lines(Run& run, std::string_view text, const Arguments& arguments) {
+  const Value* keeps = arguments.Get(0, "keepends");
+  List lines;
   run.Charge(text.size());
-  return matches(text);
+  while (!text.empty()) {
+    const Line line = FirstLine(text);
+    run.Charge(16);
+    const bool keeps_end = keeps != nullptr && keeps->IsTrue();
+    lines.push_back(Value::Of(std::string(keeps_end ? text.substr(0, line.size) : line.text)));
+    text.remove_prefix(line.size);
+  }
+  return Value::Of(std::move(lines));
 }
 
 List SplitText(Run& run, std::string_view text, const Arguments& arguments, bool from_right) {
@@ -62,10 +119,26 @@ List SplitText(Run& run, std::string_view text, const Arguments& arguments, bool
     parts.push_back(Value::Of(std::string(part)));
   };
   const auto is_full = [&] { return most >= 0 && static_cast<int64_t>(parts.size()) >= most; };
+  if ((separator == nullptr || separator->IsNone()) && from_right) {
+    for (std::string_view rest = Trimmed(text, false, true); !rest.empty();) {
+      if (is_full()) {
+        add(rest);
+        break;
+      }
+      size_t size = rest.size();
+      while (size > 0 && !IsPythonSpace(LastOf(rest.substr(0, size)).value)) {
+        size -= LastOf(rest.substr(0, size)).size;
+      }
+      add(rest.substr(size));
+      rest = Trimmed(rest.substr(0, size), false, true);
+    }
+    std::reverse(parts.begin(), parts.end());
+    return parts;
+  }
   if (separator == nullptr || separator->IsNone()) {
     for (std::string_view rest = Trimmed(text, true, false); !rest.empty();) {
       if (is_full()) {
-        add(Trimmed(rest, false, true));
+        add(rest);
         break;
       }
       size_t size = 0;
@@ -113,66 +186,49 @@ Value StripMethod(Run& run, const std::string& text, const Arguments& arguments,
 }
 
 Value StringMethod(const Value::String& held, std::string_view name) {
-  const auto bind = [&](Value (*call)(Run&, const std::string&, const Arguments&)) {
-    return Bound(name, [held, call](Run& run, const Arguments& a) { return call(run, *held, a); });
+  const auto bind = [&](const char* parameters,
+                        Value (*call)(Run&, const std::string&, const Arguments&)) {
+    return Bound(name, parameters,
+                 [held, call](Run& run, const Arguments& a) { return call(run, *held, a); });
   };
   using Text = const std::string&;
   using Given = const Arguments&;
   if (name == "strip")
-    return bind([](Run& r, Text t, Given a) { return StripMethod(r, t, a, true, true); });
+    return bind("chars", [](Run& r, Text t, Given a) { return StripMethod(r, t, a, true, true); });
   if (name == "lstrip")
-    return bind([](Run& r, Text t, Given a) { return StripMethod(r, t, a, true, false); });
+    return bind("chars", [](Run& r, Text t, Given a) { return StripMethod(r, t, a, true, false); });
   if (name == "rstrip")
-    return bind([](Run& r, Text t, Given a) { return StripMethod(r, t, a, false, true); });
+    return bind("chars", [](Run& r, Text t, Given a) { return StripMethod(r, t, a, false, true); });
   if (name == "split")
-    return bind([](Run& r, Text t, Given a) { return Value::Of(SplitText(r, t, a, false)); });
+    return bind("sep maxsplit",
+                [](Run& r, Text t, Given a) { return Value::Of(SplitText(r, t, a, false)); });
   if (name == "rsplit")
-    return bind([](Run& r, Text t, Given a) { return Value::Of(SplitText(r, t, a, true)); });
-  if (name == "startswith") {
-    return bind([](Run& r, Text t, Given a) {
-      return Value::Of(MatchesAny(r, a, [&](std::string_view p) { return t.starts_with(p); }));
-    });
-  }
-  if (name == "endswith") {
-    return bind([](Run& r, Text t, Given a) {
-      return Value::Of(MatchesAny(r, a, [&](std::string_view p) { return t.ends_with(p); }));
-    });
-  }
-  if (name == "upper") return bind([](Run& r, Text t, Given) { return r.Made(Upper(t)); });
-  if (name == "lower") return bind([](Run& r, Text t, Given) { return r.Made(Lower(t)); });
-  if (name == "title") return bind([](Run& r, Text t, Given) { return r.Made(PythonTitle(t)); });
+    return bind("sep maxsplit",
+                [](Run& r, Text t, Given a) { return Value::Of(SplitText(r, t, a, true)); });
+  if (name == "startswith")
+    return bind("prefix start end",
+                [](Run& r, Text t, Given a) { return Matches(r, t, a, false); });
+  if (name == "endswith")
+    return bind("prefix start end", [](Run& r, Text t, Given a) { return Matches(r, t, a, true); });
+  if (name == "upper") return bind("", [](Run& r, Text t, Given) { return r.Made(Upper(t)); });
+  if (name == "lower") return bind("", [](Run& r, Text t, Given) { return r.Made(Lower(t)); });
+  if (name == "title")
+    return bind("", [](Run& r, Text t, Given) { return r.Made(PythonTitle(t)); });
   if (name == "capitalize")
-    return bind([](Run& r, Text t, Given) { return r.Made(Capitalized(t)); });
+    return bind("", [](Run& r, Text t, Given) { return r.Made(Capitalized(t)); });
   if (name == "replace") {
-    return bind([](Run& r, Text t, Given a) {
+    return bind("old new count", [](Run& r, Text t, Given a) {
       const int64_t most = IntegerArgument(r, a, 2, "count", -1);
       return r.Made(
           Replaced(r, t, StringArgument(r, a, 0, "old"), StringArgument(r, a, 1, "new"), most));
     });
   }
-  if (name == "find") {
-    return bind([](Run& r, Text t, Given a) {
-      r.Charge(t.size());
-      const size_t at = Finder(r, StringArgument(r, a, 0, "sub")).In(t);
-      if (at == std::string::npos) return Value::Of(int64_t{-1});
-      return Value::Of(CountCharacters(std::string_view(t).substr(0, at)));
-    });
-  }
-  if (name == "count") {
-    return bind([](Run& r, Text t, Given a) {
-      r.Charge(t.size());
-      const std::string& part = StringArgument(r, a, 0, "sub");
-      if (part.empty()) return Value::Of(CountCharacters(t) + 1);
-      size_t count = 0;
-      const Finder finder(r, part);
-      for (size_t at = finder.In(t); at != std::string::npos; at = finder.In(t, at + part.size())) {
-        ++count;
-      }
-      return Value::Of(count);
-    });
-  }
+  if (name == "find")
+    return bind("sub start end", [](Run& r, Text t, Given a) { return Find(r, t, a); });
+  if (name == "count")
+    return bind("sub start end", [](Run& r, Text t, Given a) { return Count(r, t, a); });
   if (name == "join") {
-    return bind([](Run& r, Text t, Given a) {
+    return bind("iterable", [](Run& r, Text t, Given a) {
       const Value* items = a.Get(0, "iterable");
       if (items == nullptr) r.Refuse("join without values", "a list");
       std::string made;
@@ -187,30 +243,17 @@ Value StringMethod(const Value::String& held, std::string_view name) {
       return r.Made(std::move(made));
     });
   }
-  if (name == "splitlines") {
-    return bind([](Run& r, Text t, Given) {
-      List lines;
-      r.Charge(t.size());
-      std::string_view rest = t;
-      while (!rest.empty()) {
-        const size_t at = rest.find_first_of("\r\n");
-        r.Charge(16);
-        lines.push_back(Value::Of(std::string(rest.substr(0, at))));
-        if (at == std::string_view::npos) break;
-        rest.remove_prefix(at + (rest.substr(at, 2) == "\r\n" ? 2 : 1));
-      }
-      return Value::Of(std::move(lines));
-    });
-  }
+  if (name == "splitlines")
+    return bind("keepends", [](Run& r, Text t, Given a) { return Lines(r, t, a); });
   const auto all = [&](bool (*is)(uint32_t)) {
-    return Bound(name, [held, is](Run& run, const Arguments&) {
+    return Bound(name, "", [held, is](Run& run, const Arguments&) {
       run.Charge(held->size());
       bool holds = !held->empty();
       ForEachCharacter(*held, [&](uint32_t c, std::string_view) { holds = holds && is(c); });
       return Value::Of(holds);
     });
   };
-  if (name == "isdigit") return all([](uint32_t c) { return c >= '0' && c <= '9'; });
+  if (name == "isdigit") return all(IsPythonDigit);
   if (name == "isspace") return all(IsPythonSpace);
   return Value::Missing(name);
 }
@@ -218,34 +261,34 @@ Value StringMethod(const Value::String& held, std::string_view name) {
 Value DictMethod(const Value& of, const std::shared_ptr<Dict>& held, std::string_view name) {
   if (name == "items") {
     return Bound(
-        name,
+        name, "",
         [held](Run& run, const Arguments&) {
           List items;
           for (const auto& [key, value] : held->members) {
             run.Charge();
             items.push_back(Value::Of(List{key, value}, true));
           }
-          return Value::Of(std::move(items));
+          return Value::Of(std::move(items), Value::View::kSized);
         },
         of);
   }
   if (name == "keys" || name == "values") {
     const bool is_keys = name == "keys";
     return Bound(
-        name,
+        name, "",
         [held, is_keys](Run& run, const Arguments&) {
           List items;
           for (const auto& [key, value] : held->members) {
             run.Charge();
             items.push_back(is_keys ? key : value);
           }
-          return Value::Of(std::move(items));
+          return Value::Of(std::move(items), Value::View::kSized);
         },
         of);
   }
   if (name == "get") {
     return Bound(
-        name,
+        name, "key default",
         [held](Run& run, const Arguments& arguments) {
           const Value* key = arguments.Get(0, "key");
           if (key == nullptr) run.Refuse("get without a key", "a key");
@@ -263,7 +306,7 @@ Value ListMethod(const Value& of, const std::shared_ptr<List>& held, std::string
   if (name == "index" || name == "count") {
     const bool counts = name == "count";
     return Bound(
-        name,
+        name, "value",
         [held, counts](Run& run, const Arguments& arguments) {
           const Value* item = arguments.Get(0, "value");
           if (item == nullptr) run.Refuse("no value", "a value");
@@ -296,7 +339,7 @@ Value Range(Run& run, const Arguments& arguments) {
     items.push_back(Value::Of(i));
     if (__builtin_add_overflow(i, parts[2], &i)) break;
   }
-  return Value::Of(std::move(items));
+  return Value::Of(std::move(items), Value::View::kSized);
 }
 
 Value MakeDict(Run& run, const Arguments& arguments, bool is_namespace) {
@@ -314,9 +357,12 @@ Value StrftimeNow(Run& run, const Arguments& arguments) {
   const std::string& format = StringArgument(run, arguments, 0, "format");
   if (format.size() > 1024) run.Refuse("a longer format", "at most 1024 bytes");
   run.Charge(2048);  // it takes microseconds
-  const auto seconds = static_cast<std::time_t>(run.seconds());
+  if (format.find('\0') != std::string::npos) run.Refuse("a format with U+0000", "text without");
+  const auto seconds = static_cast<std::time_t>(run.seconds().value_or(std::time(nullptr)));
   std::tm time = {};
-  gmtime_r(&seconds, &time);
+  if (gmtime_r(&seconds, &time) == nullptr) {
+    run.Refuse("the time " + std::to_string(seconds), "seconds of a year that 32 bits hold");
+  }
   // A mark at the end, because an empty text and one without room look the same.
   std::string made(16384, '\0');
   const size_t size = std::strftime(made.data(), made.size(), (format + "|").c_str(), &time);
@@ -338,17 +384,17 @@ Value Run::Method(const Value& value, std::string_view name) {
 }
 
 Value GlobalFunction(std::string_view name) {
-  if (name == "range") return Bound(name, Range);
-  if (name == "strftime_now") return Bound(name, StrftimeNow);
+  if (name == "range") return Bound(name, "start stop step", Range);
+  if (name == "strftime_now") return Bound(name, "format", StrftimeNow);
   if (name == "raise_exception") {
-    return Bound(name, [](Run& run, const Arguments& arguments) -> Value {
+    return Bound(name, "message", [](Run& run, const Arguments& arguments) -> Value {
       const Value* message = arguments.Get(0, "message");
       run.Refuse(message == nullptr ? "an exception" : ToText(run, *message),
                  "a conversation that the template takes");
     });
   }
   const bool is_namespace = name == "namespace";
-  return Bound(name, [is_namespace](Run& run, const Arguments& arguments) {
+  return Bound(name, nullptr, [is_namespace](Run& run, const Arguments& arguments) {
     return MakeDict(run, arguments, is_namespace);
   });
 }

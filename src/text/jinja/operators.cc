@@ -39,6 +39,25 @@ Value Repeated(Run& run, const Value& of, int64_t count) {
   return Value::Of(std::move(made), of.As<Value::Sequence>()->is_tuple);
 }
 
+// Python's: the rest has the sign of the divisor, and is exact.
+struct Division {
+  double quotient;
+  double rest;
+};
+Division Divide(double a, double b) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest == 0.0) {
+    rest = std::copysign(0.0, b);
+  } else if ((b < 0.0) != (rest < 0.0)) {
+    rest += b;
+    quotient -= 1.0;
+  }
+  if (quotient == 0.0) return {std::copysign(0.0, a / b), rest};
+  const double whole = std::floor(quotient);
+  return {quotient - whole > 0.5 ? whole + 1.0 : whole, rest};
+}
+
 // Of whole numbers; false when the result needs more than 64 bits, or is no whole number.
 bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
   if (name == "+") return !__builtin_add_overflow(a, b, result);
@@ -91,9 +110,13 @@ Value Run::Binary(std::string_view name, const Value& left, const Value& right) 
     if (name == "-") return Value::Of(a - b);
     if (name == "*") return Value::Of(a * b);
     if (name == "/") return Value::Of(a / b);
-    if (name == "//") return Value::Of(std::floor(a / b));
-    if (name == "%") return Value::Of(a - b * std::floor(a / b));
-    return Value::Of(std::pow(a, b));
+    if (name == "//") return Value::Of(Divide(a, b).quotient);
+    if (name == "%") return Value::Of(Divide(a, b).rest);
+    const double power = std::pow(a, b);
+    if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(power)) {
+      Refuse("a power that is no real number, or too large", "a number");
+    }
+    return Value::Of(power);
   }
   if (name == "+") {
     if (left.AsString() != nullptr && right.AsString() != nullptr) {
@@ -157,8 +180,13 @@ bool Run::Compare(std::string_view name, const Value& left, const Value& right) 
     if (left.AsString() == nullptr) Refuse("in of " + Names(left, right), "a string");
     Charge(text->size());
     is_in = Finder(*this, *left.AsString()).In(*text) != std::string::npos;
-  } else if (const List* list = right.AsList()) {
-    is_in = FindIn(*this, *list, left) < list->size();
+  } else if (List* list = right.AsList()) {
+    const size_t place = FindIn(*this, *list, left);
+    is_in = place < list->size();
+    if (right.IsView(Value::View::kOnce)) {
+      list->erase(list->begin(),
+                  list->begin() + static_cast<std::ptrdiff_t>(place + (is_in ? 1 : 0)));
+    }
   } else if (const Dict* dict = right.AsDict()) {
     is_in = dict->Find(*this, left) != nullptr;
   } else if (!right.IsUndefined()) {
@@ -177,11 +205,11 @@ Value Run::Item(const Value& value, const Value& key) {
   if (const auto* missing = value.As<Undefined>()) {
     Refuse("a member of \"" + missing->name + "\", which is not defined", "a value");
   }
-  if (const Dict* dict = value.AsDict()) {
+  if (const Dict* dict = value.AsMembers()) {
     if (const Value* found = dict->Find(*this, key)) return *found;
   }
   if (key.IsInteger()) {
-    if (const List* list = value.AsList()) {
+    if (const List* list = value.AsList(); list != nullptr && !value.IsView(Value::View::kOnce)) {
       const int64_t place = PlaceOf(key.Integer(), list->size());
       if (place >= 0) return (*list)[static_cast<size_t>(place)];
     }
@@ -209,7 +237,7 @@ Value Run::Attribute(const Value& value, std::string_view name) {
     Value method = Method(value, name);
     if (!method.IsUndefined()) return method;
   }
-  if (const Dict* dict = value.AsDict()) {
+  if (const Dict* dict = value.AsMembers()) {
     if (const Value* found = dict->Find(*this, name)) return *found;
   }
   return Value::Missing(name);
@@ -217,9 +245,13 @@ Value Run::Attribute(const Value& value, std::string_view name) {
 
 List Run::Items(const Value& value) {
   List items;
-  if (const List* list = value.AsList()) {
+  if (List* list = value.AsList()) {
     ChargeItems(list->size());
-    items = *list;
+    if (value.IsView(Value::View::kOnce)) {
+      items.swap(*list);
+    } else {
+      items = *list;
+    }
   } else if (const Dict* dict = value.AsDict()) {
     ChargeItems(dict->members.size());
     for (const auto& member : dict->members) items.push_back(member.first);

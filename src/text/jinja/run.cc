@@ -65,6 +65,23 @@ void Run::Refuse(std::string_view what, std::string_view allowed) const {
   ThrowAt(line_, what, allowed);
 }
 
+void Run::CheckArguments(std::string_view of, std::string_view names,
+                         const Arguments& given) const {
+  size_t count = 0;
+  for (std::string_view rest = names; !rest.empty(); ++count) {
+    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  }
+  const std::string padded = std::string(" ").append(names).append(" ");
+  bool is_good = given.positional.size() <= count;
+  for (const auto& [name, value] : given.named) {
+    is_good = is_good && padded.find(" " + name + " ") != std::string::npos;
+  }
+  if (!is_good) {
+    Refuse("another argument of " + std::string(of),
+           names.empty() ? "none" : "no more than (" + std::string(names) + ")");
+  }
+}
+
 void Run::CheckText(size_t bytes) const {
   if (bytes > limits_.max_output_bytes) {
     Refuse("a text of " + std::to_string(bytes) + " bytes",
@@ -205,7 +222,7 @@ Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scop
   if (items.empty()) return Execute(statement.orelse, scope, out);
   const size_t count = items.size();
   for (size_t i = 0; i < count; ++i) {
-    ChargeItems(8);  // the ten members of `loop`
+    ChargeItems(8);  // the members of `loop`
     Dict loop;
     const auto set = [&](std::string_view name, Value value) {
       loop.members.emplace_back(Value::Of(std::string(name)), std::move(value));
@@ -217,6 +234,8 @@ Run::Flow Run::ExecuteFor(const Statement& statement, const std::shared_ptr<Scop
     set("length", Value::Of(count));
     set("revindex", Value::Of(count - i));
     set("revindex0", Value::Of(count - i - 1));
+    set("depth", Value::Of(int64_t{1}));  // of loops that call themselves
+    set("depth0", Value::Of(int64_t{0}));
     set("previtem", i == 0 ? Value::Missing("previtem") : items[i - 1]);
     set("nextitem", i + 1 == count ? Value::Missing("nextitem") : items[i + 1]);
     set("cycle", Value::Of(Function{"cycle", [i](Run& run, const Arguments& arguments) {
@@ -359,6 +378,7 @@ Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& 
       }
       const Arguments arguments = EvaluateArguments(expression, scope);
       const std::shared_ptr<const Function> held = *function;
+      if (held->parameters != nullptr) CheckArguments(held->name, held->parameters, arguments);
       return held->call(*this, arguments);
     }
     case Node::kFilter: {

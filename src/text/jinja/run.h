@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,8 @@ struct Scope {
 
 class Run {
  public:
-  Run(const ChatTemplateLimits& limits, int64_t seconds) : limits_(limits), seconds_(seconds) {}
+  Run(const ChatTemplateLimits& limits, std::optional<int64_t> seconds)
+      : limits_(limits), seconds_(seconds) {}
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -55,8 +57,10 @@ class Run {
     return Value::Of(std::move(text));
   }
 
+  // Throws for an argument of `of` that is none of the names, which have a space between them.
+  void CheckArguments(std::string_view of, std::string_view names, const Arguments& given) const;
   [[noreturn]] void Refuse(std::string_view what, std::string_view allowed) const;
-  int64_t seconds() const { return seconds_; }
+  std::optional<int64_t> seconds() const { return seconds_; }
 
  private:
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
@@ -82,7 +86,7 @@ class Run {
   Arguments EvaluateArguments(const Expression& expression, const std::shared_ptr<Scope>& scope);
 
   ChatTemplateLimits limits_;
-  int64_t seconds_;
+  std::optional<int64_t> seconds_;
   int64_t steps_ = 0;
   int32_t depth_ = 0;
   int32_t line_ = 1;

@@ -1,6 +1,8 @@
 #include "text/jinja/strings.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "text/jinja/find.h"
@@ -127,6 +129,45 @@ std::string JinjaTitle(std::string_view text) {
     text.remove_prefix(size);
   }
   return made;
+}
+
+bool HasOnlyCase(std::string_view text, bool is_upper) {
+  bool has_upper = false;
+  bool has_other = false;
+  ForEachCharacter(text, [&](uint32_t c, std::string_view) {
+    const LetterCase letter = CaseOf(c);
+    const LetterCase wanted = is_upper ? LetterCase::kUpper : LetterCase::kLower;
+    has_upper = has_upper || letter == wanted;
+    has_other = has_other || (letter != wanted && letter != LetterCase::kNone);
+  });
+  return has_upper && !has_other;
+}
+
+// Digits in circles and the like are no decimal digits.
+bool IsPythonDigit(uint32_t c) {
+  constexpr std::array<std::pair<uint32_t, uint32_t>, 20> kOthers = {
+      {{0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+       {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+       {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+       {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+       {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}}};
+  return IsDecimalDigit(c) || std::any_of(kOthers.begin(), kOthers.end(), [&](const auto& range) {
+           return c >= range.first && c <= range.second;
+         });
+}
+
+Line FirstLine(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = FirstOf(text.substr(at));
+    const bool ends = (c.value >= 0xA && c.value <= 0xD) || (c.value >= 0x1C && c.value <= 0x1E) ||
+                      c.value == 0x85 || c.value == 0x2028 || c.value == 0x2029;
+    if (ends) {
+      const size_t size = text.substr(at, 2) == "\r\n" ? 2 : c.size;
+      return {text.substr(0, at), at + size};
+    }
+    at += c.size;
+  }
+  return {text, text.size()};
 }
 
 std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,

@@ -21,6 +21,16 @@ std::string Capitalized(std::string_view text);
 std::string PythonTitle(std::string_view text);  // str.title: every run of letters
 std::string JinjaTitle(std::string_view text);   // the filter: every word
 
+bool HasOnlyCase(std::string_view text, bool is_upper);  // str.isupper and str.islower
+bool IsPythonDigit(uint32_t c);                          // of str.isdigit
+
+// The first line of a text that is not empty, and its size with what ends it, as str.splitlines.
+struct Line {
+  std::string_view text;
+  size_t size;
+};
+Line FirstLine(std::string_view text);
+
 // most: -1 for all.
 std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
                      int64_t most);

@@ -98,8 +98,6 @@ void AppendJsonString(std::string_view value, bool ascii_only, std::string& text
       text.push_back(kLetters[at]);
     } else if (c >= 0x20 && (c < 0x7F || !ascii_only)) {
       text.append(bytes);
-    } else if (c == 0x7F) {
-      text.append(bytes);
     } else if (c < 0x10000) {
       text.append("\\u");
       AppendHex(c, 4, text);
@@ -122,6 +120,10 @@ void Append(Run& run, const Value& value, int depth, std::string& text) {
   }
   if (const std::string* string = value.AsString()) return AppendQuoted(*string, text);
   if (const auto* sequence = value.As<Value::Sequence>()) {
+    if (sequence->view != Value::View::kNone) {
+      ThrowInvalid("template", "the text of a range, a dict's view or a filter's items",
+                   "that of a list, which the filter list makes");
+    }
     text.push_back(sequence->is_tuple ? '(' : '[');
     const List& items = *sequence->items;
     for (size_t i = 0; i < items.size(); ++i) {
@@ -142,6 +144,9 @@ void Append(Run& run, const Value& value, int depth, std::string& text) {
     }
     text.push_back('}');
     return;
+  }
+  if (value.AsMembers() != nullptr) {
+    ThrowInvalid("template", "the text of a namespace or of loop", "that of a member");
   }
   text.append(ToText(run, value));
 }
@@ -206,6 +211,12 @@ Value Value::Of(List items, bool is_tuple) {
   return made;
 }
 
+Value Value::Of(List items, View view) {
+  Value made = Of(std::move(items));
+  std::get<Sequence>(made.data_).view = view;
+  return made;
+}
+
 Value Value::Of(Dict members, bool is_namespace) {
   Value made(Data(Mapping{nullptr, is_namespace}));
   made.holds_namespace_ = is_namespace;
@@ -237,7 +248,7 @@ bool Value::IsTrue() const {
   if (IsUndefined() || IsNone()) return false;
   if (IsNumber()) return Real() != 0.0;
   if (const std::string* text = AsString()) return !text->empty();
-  if (const List* list = AsList()) return !list->empty();
+  if (const List* list = AsList()) return !list->empty() || IsView(View::kOnce);
   if (const auto* mapping = As<Mapping>()) {
     return mapping->is_namespace || !mapping->members->members.empty();
   }
@@ -253,6 +264,7 @@ std::string_view Value::TypeName() const {
   if (AsString() != nullptr) return "str";
   if (const auto* sequence = As<Sequence>()) return sequence->is_tuple ? "tuple" : "list";
   if (AsDict() != nullptr) return "dict";
+  if (AsMembers() != nullptr) return "namespace";
   return "function";
 }
 
@@ -279,10 +291,9 @@ bool IsEqual(Run& run, const Value& a, const Value& b) {
                         return IsEqual(run, left, right);
                       });
   }
+  // A namespace is equal to itself only, and may hold itself.
+  if (a.AsMembers() != nullptr && a.AsMembers() == b.AsMembers()) return true;
   if (a.AsDict() != nullptr && b.AsDict() != nullptr) {
-    if (a.AsDict() == b.AsDict()) return true;
-    // A namespace is equal to itself only, and may hold itself.
-    if (a.As<Value::Mapping>()->is_namespace || b.As<Value::Mapping>()->is_namespace) return false;
     const Dict& left = *a.AsDict();
     const Dict& right = *b.AsDict();
     return left.members.size() == right.members.size() &&
@@ -317,7 +328,7 @@ std::string ToText(Run& run, const Value& value) {
   if (const double* real = value.As<double>()) return RealText(*real);
   if (const std::string* text = value.AsString()) return *text;
   if (const auto* function = value.As<std::shared_ptr<const Function>>()) {
-    return "<function " + (*function)->name + ">";
+    ThrowInvalid("template", "the text of the function " + (*function)->name, "a value");
   }
   std::string text;
   Append(run, value, 0, text);
@@ -329,13 +340,13 @@ void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t de
   run.ChargeElement(text.size());
   if (depth > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
   const auto line = [&](int64_t levels) {
-    if (style.indent < 0) return;
+    if (!style.indent) return;
     text.push_back('\n');
-    text.append(static_cast<size_t>(levels * style.indent), ' ');
+    for (int64_t i = 0; i < levels; ++i) text.append(*style.indent);
   };
   // With an indent, a separator ends its line.
   std::string_view separator = style.item_separator;
-  if (style.indent >= 0 && !style.has_separators) separator = ",";
+  if (style.indent && !style.has_separators) separator = ",";
   if (value.IsNone()) {
     text.append("null");
   } else if (const bool* flag = value.As<bool>()) {
@@ -346,7 +357,8 @@ void AppendJson(Run& run, const Value& value, const JsonStyle& style, int64_t de
     text.append(ToText(run, value));
   } else if (const std::string* string = value.AsString()) {
     AppendJsonString(*string, style.ascii_only, text);
-  } else if (const List* list = value.AsList()) {
+  } else if (const List* list = value.AsList();
+             list != nullptr && value.As<Value::Sequence>()->view == Value::View::kNone) {
     text.push_back('[');
     for (size_t i = 0; i < list->size(); ++i) {
       if (i > 0) text.append(separator);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,14 +44,20 @@ struct Arguments {
 struct Function {
   std::string name;
   std::function<Value(Run&, const Arguments&)> call;
+  // The names of its arguments, with a space between them; null: it looks at them itself.
+  const char* parameters = nullptr;
 };
 
 class Value {
  public:
   using String = std::shared_ptr<const std::string>;
+  // No list in Python, whose text would be another: a range or a dict's view, and what a filter
+  // gives out item by item, once.
+  enum class View : uint8_t { kNone, kSized, kOnce };
   struct Sequence {
     std::shared_ptr<List> items;
     bool is_tuple = false;
+    View view = View::kNone;
   };
   struct Mapping {
     std::shared_ptr<Dict> members;
@@ -71,6 +78,7 @@ class Value {
   }
   // These hold other values; throws when they are nested too deeply to be taken apart again.
   static Value Of(List items, bool is_tuple = false);
+  static Value Of(List items, View view);
   static Value Of(Dict members, bool is_namespace = false);
   // A function that keeps `held`, whose method it is.
   static Value Of(Function function, const Value& held = {});
@@ -85,6 +93,10 @@ class Value {
     return As<bool>() != nullptr || As<int64_t>() != nullptr || As<double>() != nullptr;
   }
   bool IsInteger() const { return As<bool>() != nullptr || As<int64_t>() != nullptr; }
+  bool IsView(View view) const {
+    const Sequence* sequence = As<Sequence>();
+    return sequence != nullptr && sequence->view == view;
+  }
   const std::string* AsString() const {
     const String* text = As<String>();
     return text == nullptr ? nullptr : text->get();
@@ -93,9 +105,14 @@ class Value {
     const Sequence* sequence = As<Sequence>();
     return sequence == nullptr ? nullptr : sequence->items.get();
   }
-  Dict* AsDict() const {
+  // A namespace has members too, and is no dict otherwise.
+  Dict* AsMembers() const {
     const Mapping* mapping = As<Mapping>();
     return mapping == nullptr ? nullptr : mapping->members.get();
+  }
+  Dict* AsDict() const {
+    const Mapping* mapping = As<Mapping>();
+    return mapping == nullptr || mapping->is_namespace ? nullptr : mapping->members.get();
   }
 
   int64_t Integer() const;  // of IsInteger()
@@ -123,7 +140,7 @@ size_t FindIn(Run& run, const List& list, const Value& value);
 std::string ToText(Run& run, const Value& value);  // str()
 
 struct JsonStyle {
-  int64_t indent = -1;  // -1: on one line
+  std::optional<std::string> indent = {};  // none: on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool has_separators = false;  // they were given
