@@ -18,7 +18,7 @@ class Verdict {
   // Before ArriveStarted.
   __device__ Verdict(const Team& team, VerdictMemory& memory) : team_(team), memory_(memory) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    if (team.thread() == 0 && team.blocks() > 1) {
+    if (team.thread() == 0 && team.rank() != 0) {  // the first block waits for none
       StartBarrier(&memory.barrier);
       ExpectBytes(&memory.barrier, sizeof memory.told);
     }
@@ -48,7 +48,7 @@ class Verdict {
     if (told == 0) {
       team_.Sync();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-      if (team_.thread() == 0 && team_.blocks() > 1) {
+      if (team_.thread() == 0 && team_.rank() != 0) {
         ExpectBytes(&memory_.barrier, sizeof memory_.told);
       }
 #endif
