@@ -71,4 +71,78 @@ class HeadPlanes {
   std::shared_ptr<const Impl> impl_;
 };
 
+// How a row got its answer.
+enum class CertifiedPath : uint8_t {
+  kNothing,  // its status was clear before anything was read
+  kPlanes,   // the certificate held
+  kAllowed,  // few tokens were allowed, and all of them were computed
+  kDense,    // the whole head was read
+};
+
+// Why a row took the whole head.
+enum class DenseReason : uint8_t {
+  kNone,
+  kHidden,      // the hidden state is not finite
+  kSurvivors,   // more rows might matter than are worth reading one by one
+  kParameters,  // a filter looks at all tokens: top-p, typical or XTC without top-k or min-p
+};
+
+std::string_view Name(CertifiedPath path);
+std::string_view Name(DenseReason reason);
+
+struct CertifiedRow {
+  CertifiedPath path = CertifiedPath::kNothing;
+  DenseReason reason = DenseReason::kNone;
+  int32_t survivors = 0;  // rows of the head that were computed
+  // How far the nearest row that was left out stays below what it would have had to reach, in
+  // logits (of a draw, in units of the noise); +inf when none was left out.
+  float margin = 0.0f;
+};
+
+// What a call took.
+struct CertifiedStats {
+  int64_t rows = 0;
+  int64_t dense_rows = 0;
+  int64_t survivors = 0;
+  int64_t bytes_read = 0;   // of planes and weights; planes once for all rows of the call
+  int64_t dense_bytes = 0;  // what the dense head reads in their place
+  float least_margin = 0.0f;
+};
+
+struct CertifiedInput {
+  MatrixView hidden = {};                 // [rows, dim], any dtype
+  std::span<const int32_t> bitmask = {};  // empty, or ceil(vocab / 32) words a row: allowed tokens
+};
+
+// The first k tokens of each row in the total order. A row with fewer ends with id -1 and -inf; one
+// with a status is all -1 and NaN.
+struct CertifiedTopK {
+  int32_t k = 1;
+  std::span<int32_t> ids = {};       // [rows, k]
+  std::span<float> logits = {};      // [rows, k]
+  std::span<RowStatus> status = {};  // one a row
+};
+
+// Calls are const and may run concurrently, each with its own workspace. The weights and the bias
+// are the caller's and must outlive the object.
+class CertifiedHead {
+ public:
+  // Throws Error when planes and weights are not of the same shape and dtype, or a bias is not
+  // finite.
+  CertifiedHead(const DenseHead& head, HeadPlanes planes);
+
+  const DenseHead& head() const { return head_; }
+  const HeadPlanes& planes() const { return planes_; }
+
+  size_t TopKWorkspaceBytes(int64_t rows, const Execution& execution) const;
+
+  // rows: empty, or one a row, what became of it.
+  CertifiedStats TopK(const CertifiedInput& input, const CertifiedTopK& top,
+                      std::span<CertifiedRow> rows, const Execution& execution) const;
+
+ private:
+  DenseHead head_;
+  HeadPlanes planes_;
+};
+
 }  // namespace sluice

@@ -69,4 +69,14 @@ CertificateKind CertificateKindByName(std::string_view name) {
   ThrowInvalid("kind", ToText(name), "dither4 or strict");
 }
 
+std::string_view Name(CertifiedPath path) {
+  constexpr std::string_view kNames[] = {"nothing", "planes", "allowed", "dense"};
+  return kNames[static_cast<size_t>(path)];
+}
+
+std::string_view Name(DenseReason reason) {
+  constexpr std::string_view kNames[] = {"none", "hidden", "survivors", "parameters"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
 }  // namespace sluice
