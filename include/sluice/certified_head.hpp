@@ -140,6 +140,14 @@ class CertifiedHead {
   CertifiedStats TopK(const CertifiedInput& input, const CertifiedTopK& top,
                       std::span<CertifiedRow> rows, const Execution& execution) const;
 
+  size_t SampleWorkspaceBytes(int64_t rows, const Execution& execution) const;
+
+  // As Project and then Sample: the same ids, statuses and Cuts. params and keys: one or one a row.
+  CertifiedStats Sample(const CertifiedInput& input, std::span<const SelectParams> params,
+                        std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
+                        std::span<TokenResult> results, std::span<CertifiedRow> rows,
+                        const Execution& execution) const;
+
  private:
   DenseHead head_;
   HeadPlanes planes_;

@@ -53,7 +53,8 @@ inline TopResult RunTopK(const CertifiedHead& head, const CertifiedInput& input,
   return top;
 }
 
-// The logits of the dense head, masked tokens at -inf.
+// The logits of the dense head, masked tokens at -inf. Of any backend, which are all the same and
+// not all slow.
 inline std::vector<std::vector<float>> DenseLogits(const DenseHead& head,
                                                    const CertifiedInput& input) {
   const int64_t vocab = head.weight.rows;

@@ -39,7 +39,7 @@ TEST_P(CertifiedTop, IsTheDenseHeadsForEveryKindOfHeadAndState) {
       }
       if (std::ssize(bias) != vocab) bias.clear();
       const CertifiedHead head({Matrix(weight), bias},
-                               HeadPlanes::Build(Matrix(weight), {.kind = kind}, {}));
+                               HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
       Rows states;
       for (const HiddenKind hidden_kind : kAllHiddenKinds) {
         states.push_back(MakeHidden(hidden_kind, rows, random));
@@ -61,7 +61,7 @@ TEST_P(CertifiedTop, ReadsOnlyAllowedTokens) {
   const Batch weight(rows, dtype());
   for (const CertificateKind kind : kCertificateKinds) {
     const CertifiedHead head({Matrix(weight)},
-                             HeadPlanes::Build(Matrix(weight), {.kind = kind}, {}));
+                             HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
     Rows states;
     for (int r = 0; r < 6; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
     const Batch hidden(states, DType::kF32);
@@ -89,7 +89,7 @@ TEST_P(CertifiedTop, OfAStateThatIsNotFiniteIsAStatusAndTouchesNoNeighbour) {
   Random random(3);
   const Rows rows = MakeHead(HeadKind::kNormal, 300, 130, random);
   const Batch weight(rows, dtype());
-  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {}, {}));
+  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {.seed = 5}, {}));
   Rows states(5, MakeHidden(HiddenKind::kNormal, rows, random));
   states[1][7] = NAN;
   states[3][129] = INFINITY;
@@ -111,7 +111,7 @@ TEST_P(CertifiedTop, FallsBackToTheDenseHeadAndSaysSo) {
   const Batch weight(rows, dtype());
   for (const CertificateKind kind : kCertificateKinds) {
     const CertifiedHead head({Matrix(weight)},
-                             HeadPlanes::Build(Matrix(weight), {.kind = kind}, {}));
+                             HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
     const Rows states = {MakeHidden(HiddenKind::kPeaked, rows, random),
                          MakeHidden(HiddenKind::kZero, rows, random),
                          MakeHidden(HiddenKind::kPeaked, rows, random)};
@@ -132,7 +132,7 @@ TEST_P(CertifiedTop, ReadsAQuarterOfATrainedHead) {
   Random random(5);
   const Rows rows = MakeHead(HeadKind::kTrained, 4096, 512, random);
   const Batch weight(rows, DType::kBf16);
-  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {}, {}));
+  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {.seed = 5}, {}));
   const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random)}, DType::kF32);
   const TopResult top = RunTopK(head, {Matrix(hidden), {}}, 1, {backend()});
   EXPECT_EQ(top.rows[0].path, CertifiedPath::kPlanes);
@@ -143,7 +143,7 @@ TEST_P(CertifiedTop, IsTheSameInAnyBatchOnAnyParallelForAndInAnyRoundingMode) {
   Random random(6);
   const Rows rows = MakeHead(HeadKind::kTrained, 900, 150, random);
   const Batch weight(rows, dtype());
-  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {}, {}));
+  const CertifiedHead head({Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {.seed = 5}, {}));
   Rows states;
   for (int r = 0; r < 11; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
   const Batch hidden(states, dtype());
@@ -174,7 +174,7 @@ TEST(CertifiedTopChecks, NoticeAWrongInterval) {
   Random random(7);
   const Rows rows = MakeHead(HeadKind::kNormal, 500, 100, random);
   const Batch weight(rows, DType::kF32);
-  const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {}, {});
+  const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.seed = 5}, {});
   const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random)}, DType::kF32);
   const PlaneView view = PlaneAccess::View(planes);
   ScoredRow scored = Scored(kScoreRef, planes, {}, Matrix(hidden))[0];

@@ -27,7 +27,7 @@ TEST(Intervals, HoldEveryLogitOfEveryKindOfHead) {
       const Batch weight(rows, dtype, random.Below(4));
       const std::vector<float> bias = random.Coin() ? SomeBias(150, random) : std::vector<float>();
       for (const CertificateKind kind : kKinds) {
-        const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind}, {});
+        const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {});
         Rows states;
         for (const HiddenKind hidden_kind : kAllHiddenKinds) {
           states.push_back(MakeHidden(hidden_kind, rows, random));
@@ -94,7 +94,7 @@ TEST(Intervals, HoldOverManyDraws) {
   for (int n = 0; n < 60 / kSlowdown; ++n) {
     const Rows rows = MakeHead(HeadKind::kTrained, kVocab, kDim, random);
     const Batch weight(rows, DType::kBf16);
-    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {}, {});
+    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.seed = random.Bits()}, {});
     Rows states;
     for (int64_t r = 0; r < kStates; ++r) {
       states.push_back(
@@ -116,7 +116,7 @@ TEST(Intervals, OfWhatOverflowsHaveNoEnd) {
   const Batch weight({{1e30f, 1.0f}, {1.0f, 1.0f}}, DType::kF32);
   const Batch hidden({{1e30f, 1.0f}}, DType::kF32);
   for (const CertificateKind kind : kKinds) {
-    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind}, {});
+    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {});
     for (const ScoreTable* table : ScoreTables()) {
       const ScoredRow scored = Scored(*table, planes, {}, Matrix(hidden))[0];
       EXPECT_FALSE(scored.widths[0] < INFINITY);
