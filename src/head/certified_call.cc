@@ -20,7 +20,7 @@ struct RowState {
   DenseReason reason;
   HiddenState hidden;
   CertifiedRow result;
-  int64_t refined_tiles;
+  int64_t refined;
 };
 
 // Where everything lies in the workspace: a part of the call, then a part of each worker.
@@ -38,7 +38,7 @@ struct CallLayout {
 
     ids = RoundUp(vocab * sizeof(semantics::Token));
     refined = ids + RoundUp(vocab * sizeof(int32_t));
-    question = refined + RoundUp(static_cast<size_t>(planes.tiles()));
+    question = refined + RoundUp(vocab);
     worker_bytes = question + RoundUp(question_bytes);
   }
 
@@ -180,7 +180,7 @@ class Call {
     }
     state.result.survivors = static_cast<int32_t>(certificate.survivors());
     state.result.margin = certificate.margin();
-    state.refined_tiles = certificate.refined_tiles();
+    state.refined = certificate.refined();
     if (!is_certain) {
       state.need = RowQuestion::Need::kDense;
       state.reason = DenseReason::kSurvivors;
@@ -217,16 +217,16 @@ class Call {
   CertifiedStats Stats() const {
     const int64_t row_bytes =
         head_.weight.columns * static_cast<int64_t>(SizeOf(head_.weight.dtype));
-    const int64_t tile_bytes = planes_.groups * (kTileGroupBytes + kTileRows * int64_t{2});
+    const int64_t plane_row_bytes = planes_.groups * (kRowGroupBytes + int64_t{2});  // a scale
     CertifiedStats stats;
     stats.rows = rows_;
     stats.least_margin = semantics::Infinity();
     stats.dense_bytes = rows_ == 0 ? 0 : planes_.vocab * row_bytes;
-    if (scored_ != 0) stats.bytes_read += planes_.tiles() * tile_bytes;
+    if (scored_ != 0) stats.bytes_read += planes_.tiles() * kTileRows * plane_row_bytes;
     for (int64_t r = 0; r < rows_; ++r) {
       const RowState& state = states_[r];
       stats.survivors += state.result.survivors;
-      stats.bytes_read += state.result.survivors * row_bytes + state.refined_tiles * tile_bytes;
+      stats.bytes_read += state.result.survivors * row_bytes + state.refined * plane_row_bytes;
       stats.dense_rows += state.result.path == CertifiedPath::kDense ? 1 : 0;
       if (state.result.path == CertifiedPath::kPlanes) {
         stats.least_margin = std::min(stats.least_margin, state.result.margin);

@@ -61,11 +61,10 @@ class Builder {
 
   int64_t BuildTile(int64_t tile) const {
     // A code of 0 everywhere, in the rows and elements that there are not as well.
-    const size_t tile_bytes = static_cast<size_t>(layout_.groups) * kTileGroupBytes;
-    std::memset(bytes_ + layout_.codes + static_cast<size_t>(tile) * tile_bytes, 0x88, tile_bytes);
+    const size_t first = static_cast<size_t>(tile) * TileBytes();
+    std::memset(bytes_ + layout_.codes + first, 0x88, TileBytes());
     if (kind_ == CertificateKind::kStrict) {
-      std::memset(bytes_ + layout_.low_codes + static_cast<size_t>(tile) * tile_bytes, 0x88,
-                  tile_bytes);
+      std::memset(bytes_ + layout_.low_codes + first, 0x88, TileBytes());
     }
     for (int64_t row = 0; row < kTileRows; ++row) {
       const int64_t v = tile * kTileRows + row;
@@ -78,6 +77,10 @@ class Builder {
 
  private:
   int64_t BuildRow(int64_t tile, int64_t row, const Row& weight) const {
+    std::byte* const high = bytes_ + layout_.codes + TileBytes() * static_cast<size_t>(tile);
+    std::byte* const low =  // of strict planes
+        bytes_ + layout_.low_codes +
+        TileBytes() / kTileRows * static_cast<size_t>(tile * kTileRows + row);
     double error = 0.0;
     double low_error = 0.0;
     for (int64_t group = 0; group < layout_.groups; ++group) {
@@ -96,12 +99,12 @@ class Builder {
         const double w = static_cast<double>(weight[j]);
         if (kind_ == CertificateKind::kDither4) {
           const double u = static_cast<double>(dither_[j]);
-          SetCode(layout_.codes, tile, row, j, DitheredCode(w, scale, u));
+          SetCode(high + CodeByte(row, j), j, DitheredCode(w, scale, u));
           continue;
         }
         const TwoCodes code = StrictCodes(w, scale);
-        SetCode(layout_.codes, tile, row, j, code.high);
-        SetCode(layout_.low_codes, tile, row, j, code.low);
+        SetCode(high + CodeByte(row, j), j, code.high);
+        SetCode(low + LowCodeByte(j), j, code.low);
         const double e = w - scale * code.high;
         const double low_e = e - scale * code.low / 16.0;
         error += e * e;
@@ -116,14 +119,13 @@ class Builder {
     return kNone;
   }
 
-  // Where CodeOf finds it.
-  void SetCode(size_t section, int64_t tile, int64_t row, int64_t j, int code) const {
-    const int64_t in_group = j % kPlaneGroup;
-    const int64_t at = (tile * layout_.groups + j / kPlaneGroup) * kTileGroupBytes +
-                       in_group % 64 / 4 * 4 * kTileRows + row * 4 + in_group % 4;
-    std::byte& byte = bytes_[section + static_cast<size_t>(at)];
+  size_t TileBytes() const { return static_cast<size_t>(layout_.groups) * kTileGroupBytes; }
+
+  // Where CodeIn finds it.
+  static void SetCode(std::byte* byte, int64_t element, int code) {
     const auto bits = static_cast<std::byte>(code + 8);
-    byte = in_group < 64 ? (byte & std::byte{0xf0}) | bits : (byte & std::byte{0x0f}) | bits << 4;
+    *byte = IsHighHalf(element) ? (*byte & std::byte{0x0f}) | bits << 4
+                                : (*byte & std::byte{0xf0}) | bits;
   }
 
   const MatrixView& weight_;

@@ -6,8 +6,12 @@
 // 32-bit lanes is 16 rows (or 8), one broadcast of four elements of a hidden state serves them all,
 // and no sum has to cross lanes. A code is q + 8.
 //
+// Strict planes have low codes as well, w ~ s (q + low / 16). Few rows need them, so those of a row
+// lie together: byte b of a group's 64 has the code of element b in its low half and that of
+// element 64 + b in its high half.
+//
 // In memory the planes are the file: header, dither, scales, codes and, in strict planes, the low
-// codes (w ~ s (q + low / 16)) and two norms of the errors a row.
+// codes and two norms of the errors a row.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +26,8 @@
 namespace sluice {
 
 inline constexpr int kTileRows = 16;
-inline constexpr int kTileGroupBytes = kTileRows * kPlaneGroup / 2;
+inline constexpr int kRowGroupBytes = kPlaneGroup / 2;
+inline constexpr int kTileGroupBytes = kTileRows * kRowGroupBytes;
 inline constexpr size_t kSectionAlignment = 64;
 
 struct PlaneHeader {
@@ -62,25 +67,36 @@ struct PlaneView {
   const float* dither = nullptr;         // [groups][128]
   const uint16_t* scales = nullptr;      // [tiles][groups][16], bf16
   const std::byte* codes = nullptr;      // [tiles][groups][1024]
-  const std::byte* low_codes = nullptr;  // the same
+  const std::byte* low_codes = nullptr;  // [tiles * 16][groups][64]
   const float* errors = nullptr;         // [tiles][16]: ||w - s q||
   const float* low_errors = nullptr;     // [tiles][16]: ||w - s (q + low / 16)||
 
   const uint16_t* Scales(int64_t tile) const { return scales + tile * groups * kTileRows; }
-  const std::byte* Codes(const std::byte* plane, int64_t tile) const {
-    return plane + tile * groups * kTileGroupBytes;
-  }
+  const std::byte* Codes(int64_t tile) const { return codes + tile * groups * kTileGroupBytes; }
+  const std::byte* LowCodes(int64_t row) const { return low_codes + row * groups * kRowGroupBytes; }
   int64_t tiles() const { return (vocab + kTileRows - 1) / kTileRows; }
 };
 
+// The byte of a tile's codes that has an element, and whether it is in its high half.
+inline int64_t CodeByte(int64_t row_in_tile, int64_t element) {
+  const int64_t byte = element % kPlaneGroup % 64;
+  return element / kPlaneGroup * kTileGroupBytes + byte / 4 * 4 * kTileRows + row_in_tile * 4 +
+         byte % 4;
+}
+inline int64_t LowCodeByte(int64_t element) {
+  return element / kPlaneGroup * kRowGroupBytes + element % kPlaneGroup % 64;
+}
+inline bool IsHighHalf(int64_t element) { return element % kPlaneGroup >= 64; }
+
 // The code of an element, 0 to 15.
+inline int CodeIn(std::byte byte, int64_t element) {
+  return IsHighHalf(element) ? std::to_integer<int>(byte) >> 4 : std::to_integer<int>(byte) & 15;
+}
 inline int CodeOf(const std::byte* tile_codes, int64_t row_in_tile, int64_t element) {
-  const int64_t in_group = element % kPlaneGroup;
-  const int64_t step = in_group % 64 / 4;
-  const int64_t at = element / kPlaneGroup * kTileGroupBytes + step * 4 * kTileRows +
-                     row_in_tile * 4 + in_group % 4;
-  const int byte = std::to_integer<int>(tile_codes[at]);
-  return in_group < 64 ? byte & 15 : byte >> 4;
+  return CodeIn(tile_codes[CodeByte(row_in_tile, element)], element);
+}
+inline int LowCodeOf(const std::byte* row_codes, int64_t element) {
+  return CodeIn(row_codes[LowCodeByte(element)], element);
 }
 
 // What a HeadPlanes holds: the bytes, built or mapped.

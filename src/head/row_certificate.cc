@@ -93,7 +93,9 @@ void RowCertificate::ComputeListed(int64_t count) {
 }
 
 bool RowCertificate::Start() {
-  std::memset(memory_.is_refined, 0, static_cast<size_t>(planes_.tiles()));
+  if (planes_.low_codes != nullptr) {
+    std::memset(memory_.is_refined, 0, static_cast<size_t>(planes_.vocab));
+  }
   Seal();
   // An interval without an end: a sum that may overflow.
   const float* const widths = memory_.intervals.widths;
@@ -142,25 +144,10 @@ TopTokens RowCertificate::ComputeAllowed() {
 }
 
 void RowCertificate::Refine(int32_t id) {
-  if (planes_.low_codes == nullptr) return;
-  const int64_t tile = id / kTileRows;
-  if (memory_.is_refined[tile] != 0) return;
-  memory_.is_refined[tile] = 1;
-  ++refined_tiles_;
-  float* const scores = memory_.intervals.scores + tile * kTileRows;
-  float* const widths = memory_.intervals.widths + tile * kTileRows;
-  float exact[kTileRows];
-  bool is_exact[kTileRows];
-  for (int64_t row = 0; row < kTileRows; ++row) {
-    is_exact[row] = widths[row] == 0.0f;
-    exact[row] = scores[row];
-  }
-  score_.refine(planes_, state_, tile, memory_.intervals);
-  for (int64_t row = 0; row < kTileRows; ++row) {
-    if (!is_exact[row]) continue;
-    scores[row] = exact[row];
-    widths[row] = 0.0f;
-  }
+  if (planes_.low_codes == nullptr || IsExact(id) || memory_.is_refined[id] != 0) return;
+  memory_.is_refined[id] = 1;
+  ++refined_;
+  score_.refine(planes_, state_, id, memory_.intervals);
 }
 
 // The ids of the k largest scores, or of all that are not masked, in no order.
@@ -200,9 +187,7 @@ template <typename MayMatter>
 bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& listed) {
   listed = ListSurvivors(may_matter);
   if (planes_.low_codes != nullptr) {
-    for (int64_t i = 0; i < listed; ++i) {
-      if (!IsExact(memory_.ids[i])) Refine(memory_.ids[i]);
-    }
+    for (int64_t i = 0; i < listed; ++i) Refine(memory_.ids[i]);
     listed = ListSurvivors(may_matter);
   }
   int64_t unknown = 0;

@@ -17,9 +17,9 @@ namespace sluice {
 // What a row works on; none of it is the row's own.
 struct RowMemory {
   Intervals intervals = {};            // a whole number of tiles
-  semantics::Token* tokens = nullptr;  // these two: one a token of the vocabulary
+  semantics::Token* tokens = nullptr;  // these three: one a token of the vocabulary
   int32_t* ids = nullptr;
-  uint8_t* is_refined = nullptr;  // one a tile
+  uint8_t* is_refined = nullptr;
 };
 
 // The tokens at and above some logit, in the total order.
@@ -73,7 +73,7 @@ class RowCertificate {
   }
 
   int64_t survivors() const { return survivors_; }
-  int64_t refined_tiles() const { return refined_tiles_; }
+  int64_t refined() const { return refined_; }
   float margin() const { return margin_; }
   void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
 
@@ -98,7 +98,7 @@ class RowCertificate {
   RowMemory memory_;
   RowStatus status_ = RowStatus::kOk;
   int64_t survivors_ = 0;
-  int64_t refined_tiles_ = 0;
+  int64_t refined_ = 0;
   float margin_ = semantics::Infinity();
 };
 

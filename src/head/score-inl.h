@@ -87,8 +87,7 @@ struct ScoreAndSquare {
 // chains a sum, so that the latency of an addition does not count.
 template <size_t kStates>
 HWY_INLINE void ScoreRows(const std::byte* codes, const uint16_t* scales, int64_t groups,
-                          int64_t first, float step, const HiddenState* states,
-                          ScoreAndSquare* of_states) {
+                          int64_t first, const HiddenState* states, ScoreAndSquare* of_states) {
   constexpr size_t kChains = kStates == 1 ? 2 : 1;
   const F32 d;
   const I32 di;
@@ -129,7 +128,6 @@ HWY_INLINE void ScoreRows(const std::byte* codes, const uint16_t* scales, int64_
     }
     const auto scale = ReadBf16::At(scales + g * kTileRows, static_cast<size_t>(first));
     const auto scale_squared = hn::Mul(scale, scale);
-    const auto scale_of_step = hn::Mul(scale, hn::Set(d, step));
     for (size_t s = 0; s < kStates; ++s) {
       const HiddenGroup& hidden = states[s].groups[g];
       auto high_sum = high[s][0].Get();
@@ -140,7 +138,7 @@ HWY_INLINE void ScoreRows(const std::byte* codes, const uint16_t* scales, int64_
       }
       const auto sum = hn::ConvertTo(d, hn::Add(hn::ShiftLeft<7>(high_sum), low_sum));
       const auto y = hn::MulAdd(sum, hn::Set(d, hidden.scale), hn::Set(d, hidden.dither));
-      of_states[s].score = hn::MulAdd(scale_of_step, y, of_states[s].score);
+      of_states[s].score = hn::MulAdd(scale, y, of_states[s].score);
       of_states[s].square =
           hn::MulAdd(scale_squared, hn::Set(d, hidden.square), of_states[s].square);
     }
@@ -164,8 +162,8 @@ HWY_INLINE void ScoreTile(const PlaneView& planes, const float* bias, const Hidd
   const F32 d;
   for (int64_t first = 0; first < kTileRows; first += kRows) {
     ScoreAndSquare of_states[kStates];
-    ScoreRows<kStates>(planes.Codes(planes.codes, tile), planes.Scales(tile), planes.groups, first,
-                       1.0f, states, of_states);
+    ScoreRows<kStates>(planes.Codes(tile), planes.Scales(tile), planes.groups, first, states,
+                       of_states);
     const int64_t v = tile * kTileRows + first;
     const auto error = planes.errors == nullptr ? hn::Zero(d) : hn::LoadU(d, planes.errors + v);
     for (size_t s = 0; s < kStates; ++s) {
@@ -200,19 +198,48 @@ inline void Score(const PlaneView& planes, std::span<const float> bias,
   }
 }
 
-inline void Refine(const PlaneView& planes, const HiddenState& state, int64_t tile,
+// One row: a lane is an element of a group, until the group's sum.
+inline void Refine(const PlaneView& planes, const HiddenState& state, int64_t row,
                    const Intervals& intervals) {
   const F32 d;
-  for (int64_t first = 0; first < kTileRows; first += kRows) {
-    ScoreAndSquare low;
-    ScoreRows<1>(planes.Codes(planes.low_codes, tile), planes.Scales(tile), planes.groups, first,
-                 0x1p-4f, &state, &low);
-    const int64_t v = tile * kTileRows + first;
-    const auto score = hn::Add(hn::LoadU(d, intervals.scores + v), low.score);
-    const auto error = hn::LoadU(d, planes.low_errors + v);
-    hn::StoreU(score, d, intervals.scores + v);
-    hn::StoreU(HalfWidths(score, low.square, error, state.bound), d, intervals.widths + v);
+  const I32 di;
+  const auto low_half = hn::Set(di, 0x0f0f0f0f);
+  const std::byte* codes = planes.LowCodes(row);
+  const uint16_t* const scales = planes.Scales(row / kTileRows) + row % kTileRows;
+  const auto elements = [&](const int8_t* first) HWY_ATTR {
+    return hn::LoadU(di, reinterpret_cast<const int32_t*>(first));
+  };
+  auto low_score = hn::Zero(d);
+  auto square = hn::Zero(d);
+  for (int64_t g = 0; g < planes.groups; ++g, codes += kRowGroupBytes) {
+    const HiddenGroup& hidden = state.groups[g];
+    DotSum high;
+    DotSum low;
+    high.Start(0);
+    low.Start(0);
+    for (int64_t i = 0; i < kRowGroupBytes; i += HWY_MAX_BYTES) {
+      const auto bytes = elements(reinterpret_cast<const int8_t*>(codes + i));
+      const auto first_codes = hn::And(bytes, low_half);
+      const auto second_codes = hn::And(hn::ShiftRight<4>(bytes), low_half);
+      high.Add(first_codes, elements(hidden.high + i));
+      low.Add(first_codes, elements(hidden.low + i));
+      high.Add(second_codes, elements(hidden.high + 64 + i));
+      low.Add(second_codes, elements(hidden.low + 64 + i));
+    }
+    high.Widen();
+    low.Widen();
+    const auto lanes = hn::Add(hn::ShiftLeft<7>(high.Get()), low.Get());
+    const auto sum = hn::Add(hn::SumOfLanes(di, lanes), hn::Set(di, hidden.start));
+    const auto scale = hn::Set(d, semantics::WidenBf16(scales[g * kTileRows]));
+    const auto y =
+        hn::MulAdd(hn::ConvertTo(d, sum), hn::Set(d, hidden.scale), hn::Set(d, hidden.dither));
+    low_score = hn::MulAdd(hn::Mul(scale, hn::Set(d, 0x1p-4f)), y, low_score);
+    square = hn::MulAdd(hn::Mul(scale, scale), hn::Set(d, hidden.square), square);
   }
+  const auto score = hn::Add(hn::Set(d, intervals.scores[row]), low_score);
+  const auto error = hn::Set(d, planes.low_errors[row]);
+  intervals.scores[row] = hn::GetLane(score);
+  intervals.widths[row] = hn::GetLane(HalfWidths(score, square, error, state.bound));
 }
 
 }  // namespace sluice::HWY_NAMESPACE::SLUICE_HEAD_SCORE_NAMESPACE

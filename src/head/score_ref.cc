@@ -7,29 +7,26 @@
 namespace sluice {
 namespace {
 
-// Of a plane's codes with a group of a hidden state; below 2^24, so that fp32 holds it.
-int32_t GroupSum(const std::byte* codes, int64_t row, int64_t group, const HiddenGroup& hidden) {
-  int32_t sum = hidden.start;
-  for (int j = 0; j < kPlaneGroup; ++j) {
-    sum += CodeOf(codes, row, group * kPlaneGroup + j) * (128 * hidden.high[j] + hidden.low[j]);
-  }
-  return sum;
-}
-
 struct RowScore {
   float score = 0.0f;
   float square = 0.0f;
 };
 
-RowScore ScoreRow(const PlaneView& planes, const std::byte* plane, float step,
-                  const HiddenState& state, int64_t tile, int64_t row) {
-  const std::byte* const codes = planes.Codes(plane, tile);
+// code(j): of the element. step: of the plane, in scales.
+template <typename Code>
+RowScore ScoreRow(const PlaneView& planes, int64_t row, float step, const HiddenState& state,
+                  const Code& code) {
+  const uint16_t* const scales = planes.Scales(row / kTileRows) + row % kTileRows;
   RowScore of_row;
   for (int64_t g = 0; g < planes.groups; ++g) {
     const HiddenGroup& hidden = state.groups[g];
-    const float scale = semantics::WidenBf16(planes.Scales(tile)[g * kTileRows + row]);
-    const float sum = static_cast<float>(GroupSum(codes, row, g, hidden));
-    const float y = semantics::Fma(sum, hidden.scale, hidden.dither);
+    int32_t sum = hidden.start;
+    for (int j = 0; j < kPlaneGroup; ++j) {
+      sum += code(g * kPlaneGroup + j) * (128 * hidden.high[j] + hidden.low[j]);
+    }
+    // Below 2^24, so that fp32 holds it.
+    const float y = semantics::Fma(static_cast<float>(sum), hidden.scale, hidden.dither);
+    const float scale = semantics::WidenBf16(scales[g * kTileRows]);
     of_row.score = semantics::Fma(scale * step, y, of_row.score);
     of_row.square = semantics::Fma(scale * scale, hidden.square, of_row.square);
   }
@@ -41,9 +38,9 @@ void ScoreRef(const PlaneView& planes, std::span<const float> bias,
               int64_t begin_tile, int64_t end_tile) {
   for (size_t i = 0; i < states.size(); ++i) {
     for (int64_t v = begin_tile * kTileRows; v < end_tile * kTileRows; ++v) {
-      const int64_t tile = v / kTileRows;
-      const int64_t row = v % kTileRows;
-      const RowScore of_row = ScoreRow(planes, planes.codes, 1.0f, states[i], tile, row);
+      const std::byte* const codes = planes.Codes(v / kTileRows);
+      const RowScore of_row = ScoreRow(planes, v, 1.0f, states[i],
+                                       [&](int64_t j) { return CodeOf(codes, v % kTileRows, j); });
       const bool has_bias = v < std::ssize(bias);
       const float score = has_bias ? of_row.score + bias[static_cast<size_t>(v)] : of_row.score;
       const float error = planes.errors == nullptr ? 0.0f : planes.errors[v];
@@ -53,15 +50,14 @@ void ScoreRef(const PlaneView& planes, std::span<const float> bias,
   }
 }
 
-void RefineRef(const PlaneView& planes, const HiddenState& state, int64_t tile,
+void RefineRef(const PlaneView& planes, const HiddenState& state, int64_t row,
                const Intervals& intervals) {
-  for (int64_t row = 0; row < kTileRows; ++row) {
-    const int64_t v = tile * kTileRows + row;
-    const RowScore low = ScoreRow(planes, planes.low_codes, 0x1p-4f, state, tile, row);
-    const float score = intervals.scores[v] + low.score;
-    intervals.scores[v] = score;
-    intervals.widths[v] = HalfWidth(score, low.square, planes.low_errors[v], state.bound);
-  }
+  const std::byte* const codes = planes.LowCodes(row);
+  const RowScore low =
+      ScoreRow(planes, row, 0x1p-4f, state, [&](int64_t j) { return LowCodeOf(codes, j); });
+  const float score = intervals.scores[row] + low.score;
+  intervals.scores[row] = score;
+  intervals.widths[row] = HalfWidth(score, low.square, planes.low_errors[row], state.bound);
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ struct ScoreTable {
   // bias: empty, or one a row of the head. states and intervals: as many.
   void (*score)(const PlaneView&, std::span<const float> bias, std::span<const HiddenState> states,
                 std::span<const Intervals> intervals, int64_t begin_tile, int64_t end_tile);
-  // From the scores of a tile of strict planes to those of both planes.
-  void (*refine)(const PlaneView&, const HiddenState&, int64_t tile, const Intervals&);
+  // From the score of a row of strict planes to that of both planes.
+  void (*refine)(const PlaneView&, const HiddenState&, int64_t row, const Intervals&);
 };
 
 extern const ScoreTable kScoreRef;

@@ -89,7 +89,7 @@ TEST(StrictBound, HoldsItsWorstCaseAndNoTenthLess) {
     for (int64_t j = 0; j < kDim; ++j) {
       const double scale = static_cast<double>(
           semantics::WidenBf16(view.Scales(0)[j / kPlaneGroup * kTileRows + 5]));
-      const double low = is_refined ? (CodeOf(view.low_codes, 5, j) - 8) / 16.0 : 0.0;
+      const double low = is_refined ? (LowCodeOf(view.LowCodes(5), j) - 8) / 16.0 : 0.0;
       const double rounded = scale * (CodeOf(view.codes, 5, j) - 8 + low);
       error.push_back(static_cast<float>(static_cast<double>(weight.Get(5, j)) - rounded));
     }

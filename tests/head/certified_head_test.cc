@@ -186,7 +186,7 @@ TEST(CertifiedTopChecks, NoticeAWrongInterval) {
   const int32_t best = DenseTopK(dense, {Matrix(hidden), {}}, 1).ids[0];
   std::vector<semantics::Token> tokens(500);
   std::vector<int32_t> ids(500);
-  std::vector<uint8_t> refined(static_cast<size_t>(view.tiles()));
+  std::vector<uint8_t> refined(500);
   for (const bool is_spoiled : {false, true}) {
     ScoredRow copy = scored;
     if (is_spoiled) copy.scores[static_cast<size_t>(best)] -= 3.0f * copy.widths[0] + 5.0f;

@@ -37,9 +37,7 @@ inline std::vector<ScoredRow> Scored(const ScoreTable& table, const HeadPlanes& 
   }
   table.score(view, bias, states, intervals, 0, view.tiles());
   for (size_t r = 0; is_refined && r < count; ++r) {
-    for (int64_t tile = 0; tile < view.tiles(); ++tile) {
-      table.refine(view, states[r], tile, intervals[r]);
-    }
+    for (int64_t v = 0; v < view.vocab; ++v) table.refine(view, states[r], v, intervals[r]);
   }
   return rows;
 }

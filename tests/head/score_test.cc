@@ -83,8 +83,8 @@ TEST(Intervals, AreTheSameBitsOnEveryBackend) {
   }
 }
 
-// Many draws of both the dither and the hidden state. The largest error that 10^7 normal errors
-// have is 5.3 standard deviations of the 10 that the bound allows.
+// Many draws of both the dither and the hidden state. The largest of 10^6 normal errors is
+// 4.9 standard deviations, of the 9.5 that the bound allows.
 TEST(Intervals, HoldOverManyDraws) {
   Random random(3);
   constexpr int64_t kVocab = 512;
