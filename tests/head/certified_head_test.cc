@@ -104,6 +104,38 @@ TEST_P(CertifiedTop, OfAStateThatIsNotFiniteIsAStatusAndTouchesNoNeighbour) {
   EXPECT_EQ(top.ids[4 * 5], top.ids[0]);
 }
 
+// A product that overflows in the dense head has no interval, and is computed like there: +inf and
+// NaN are the row's status, -inf is a masked token.
+TEST_P(CertifiedTop, OfALogitThatOverflowsIsWhatTheDenseHeadSays) {
+  if (dtype() == DType::kF16) GTEST_SKIP() << "fp16 has no weight of 1e30";
+  Random random(8);
+  Rows rows = MakeHead(HeadKind::kNormal, 500, 200, random);
+  rows[77][5] = 1e30f;
+  rows[78][6] = 1e30f;
+  rows[78][6 + 128] = -1e30f;  // of the same lane
+  const Batch weight(rows, dtype());
+  for (const CertificateKind kind : kCertificateKinds) {
+    const CertifiedHead head({Matrix(weight)},
+                             HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
+    Rows states(4, MakeHidden(HiddenKind::kPeaked, rows, random));
+    for (Rows::value_type& state : states) state[5] = state[6] = state[6 + 128] = 0.0f;
+    states[0][5] = 1e12f;
+    states[1][5] = -1e12f;
+    states[2][6] = states[2][6 + 128] = 1e12f;
+    states[3][5] = states[3][6] = 1.0f;
+    const Batch hidden(states, DType::kF32);
+    for (const int32_t k : {1, 10}) {
+      ExpectTopOfDense(head, {Matrix(hidden), {}}, k, std::string(Name(kind)));
+    }
+    const TopResult top = RunTopK(head, {Matrix(hidden), {}}, 1, {backend()});
+    EXPECT_EQ(top.status[0], RowStatus::kPosInfInput);
+    EXPECT_EQ(top.status[1], RowStatus::kOk);
+    EXPECT_NE(top.status[2], RowStatus::kOk);
+    EXPECT_EQ(top.ids[3], 77);
+    for (size_t r = 0; r < 3; ++r) EXPECT_EQ(top.rows[r].path, CertifiedPath::kPlanes) << r;
+  }
+}
+
 // What survives in bulk, as all tokens of a zero state do, goes to the dense head and says so.
 TEST_P(CertifiedTop, FallsBackToTheDenseHeadAndSaysSo) {
   Random random(4);
