@@ -89,14 +89,14 @@ TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
 // Ordinary parameters on heads as they are: that the certificate answers, not the dense head.
 TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
   Random random(2);
-  const Rows rows = MakeHead(HeadKind::kNormal, 2000, 384, random);
+  const Rows rows = MakeHead(HeadKind::kNormal, 1500, 256, random);
   const Batch weight(rows, dtype());
   Rows states;
-  for (int r = 0; r < 8; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  for (int r = 0; r < 4; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
   const Batch hidden(states, dtype());
   const CertifiedInput input{Matrix(hidden), {}};
   std::vector<NoiseKey> keys;
-  for (uint32_t r = 0; r < 8; ++r) keys.push_back({7, r});
+  for (uint32_t r = 0; r < 4; ++r) keys.push_back({7, r});
   const std::vector<SelectParams> usual = {
       {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 3, .top_p = 0.9f},
       {.temperature = 1.0f}, {.temperature = 0.7f},
@@ -106,16 +106,16 @@ TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
     const CertifiedHead head({Matrix(weight)},
                              HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
     for (size_t p = 0; p < usual.size(); ++p) {
-      const std::vector<SelectParams> params(8, usual[p]);
+      const std::vector<SelectParams> params(4, usual[p]);
       const Drawn drawn = RunSample(head, input, params, keys, DrawMethod::kGumbel, {backend()});
       EXPECT_TRUE(SameSequence(drawn.results,
                                DenseSample(head.head(), input, params, keys, DrawMethod::kGumbel)));
       EXPECT_EQ(drawn.stats.dense_rows, 0) << p << " " << Name(kind);
     }
     // top-p alone is measured on every token.
-    const std::vector<SelectParams> params(8, SelectParams{.top_p = 0.9f});
+    const std::vector<SelectParams> params(4, SelectParams{.top_p = 0.9f});
     const Drawn drawn = RunSample(head, input, params, keys, DrawMethod::kGumbel, {backend()});
-    EXPECT_EQ(drawn.stats.dense_rows, 8);
+    EXPECT_EQ(drawn.stats.dense_rows, 4);
     EXPECT_EQ(drawn.rows[0].reason, DenseReason::kParameters);
   }
 }
