@@ -14,6 +14,7 @@ using semantics::Infinity;
 using semantics::Token;
 
 constexpr int64_t kBlock = kTileRows;  // the arrays are whole tiles
+constexpr int64_t kAhead = 8;          // rows that are fetched before they are needed
 
 // Calls found(i) for every i below size that holds; `holds` is made of vectors, so most blocks cost
 // one branch.
@@ -143,6 +144,16 @@ TopTokens RowCertificate::ComputeAllowed() {
   return {{memory_.tokens, static_cast<size_t>(size)}, true};
 }
 
+// A row's low codes are a few lines somewhere: without this their latency is the time.
+void RowCertificate::PrefetchLow(int32_t id) const {
+  const std::byte* const codes = planes_.LowCodes(id);
+  const uint16_t* const scales = planes_.Scales(id / kTileRows);
+  for (int64_t g = 0; g < planes_.groups; ++g) {
+    __builtin_prefetch(codes + g * kRowGroupBytes);
+    __builtin_prefetch(scales + g * kTileRows);
+  }
+}
+
 void RowCertificate::Refine(int32_t id) {
   if (planes_.low_codes == nullptr || IsExact(id) || memory_.is_refined[id] != 0) return;
   memory_.is_refined[id] = 1;
@@ -187,7 +198,10 @@ template <typename MayMatter>
 bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& listed) {
   listed = ListSurvivors(may_matter);
   if (planes_.low_codes != nullptr) {
-    for (int64_t i = 0; i < listed; ++i) Refine(memory_.ids[i]);
+    for (int64_t i = 0; i < listed; ++i) {
+      if (i + kAhead < listed) PrefetchLow(memory_.ids[i + kAhead]);
+      Refine(memory_.ids[i]);
+    }
     listed = ListSurvivors(may_matter);
   }
   int64_t unknown = 0;

@@ -80,6 +80,7 @@ class RowCertificate {
  private:
   bool IsExact(int64_t id) const { return memory_.intervals.widths[id] == 0.0f; }
   void Seal();
+  void PrefetchLow(int32_t id) const;
   int64_t LargestScores(int64_t k);
   void ComputeListed(int64_t count);
   template <typename MayMatter>

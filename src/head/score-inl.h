@@ -30,14 +30,10 @@ constexpr int64_t kRows = HWY_MAX_BYTES / sizeof(float);  // of a tile at once
 constexpr int kStepsInGroup = kPlaneGroup / 8;
 constexpr int kStepsInQuad = 4;
 
-// What fills the registers: each broadcast of elements serves kMostTiles tiles, each code
-// kMostStates hidden states.
 #if HWY_TARGET == HWY_AVX2
-constexpr size_t kMostTiles = 1, kMostStates = 2;
-#elif SLUICE_HEAD_VNNI
-constexpr size_t kMostTiles = 2, kMostStates = 4;
+constexpr size_t kMostStates = 2;
 #else
-constexpr size_t kMostTiles = 2, kMostStates = 2;
+constexpr size_t kMostStates = 4;
 #endif
 
 // A sum of products of codes (unsigned bytes) and elements (signed bytes) in each lane.
@@ -87,84 +83,64 @@ struct ScoreAndSquare {
   VecF32 square;
 };
 
-// Of kRows rows of each of kTiles tiles, from row `first` on, and kStates hidden states. One state
-// has two chains a sum, so that the latency of an addition does not count.
-template <size_t kTiles, size_t kStates>
-HWY_INLINE void ScoreRows(const PlaneView& planes, int64_t tile, int64_t first,
-                          const HiddenState* states, ScoreAndSquare (*of_tiles)[kStates]) {
+// Of kRows rows of a tile, from row `first` on, and kStates hidden states. One state has two
+// chains a sum, so that the latency of an addition does not count.
+template <size_t kStates>
+HWY_INLINE void ScoreRows(const std::byte* codes, const uint16_t* scales, int64_t groups,
+                          int64_t first, const HiddenState* states, ScoreAndSquare* of_states) {
   constexpr size_t kChains = kStates == 1 ? 2 : 1;
   const F32 d;
   const I32 di;
   const auto low_half = hn::Set(di, 0x0f0f0f0f);
-  for (size_t t = 0; t < kTiles; ++t) {
-    for (size_t s = 0; s < kStates; ++s) of_tiles[t][s] = {hn::Zero(d), hn::Zero(d)};
-  }
-  const std::byte* codes = planes.Codes(tile) + first * 4;
-  const uint16_t* scales = planes.Scales(tile) + first;
-  const int64_t groups = planes.groups;
-  for (int64_t g = 0; g < groups; ++g, codes += kTileGroupBytes, scales += kTileRows) {
-    DotSum high[kTiles][kStates][kChains];
-    DotSum low[kTiles][kStates][kChains];
-    for (size_t t = 0; t < kTiles; ++t) {
-      for (size_t s = 0; s < kStates; ++s) {
-        for (size_t c = 0; c < kChains; ++c) {
-          high[t][s][c].Start(0);
-          low[t][s][c].Start(c == 0 ? states[s].groups[g].start : 0);
-        }
+  for (size_t s = 0; s < kStates; ++s) of_states[s] = {hn::Zero(d), hn::Zero(d)};
+  codes += first * 4;
+  for (int64_t g = 0; g < groups; ++g, codes += kTileGroupBytes) {
+    DotSum high[kStates][kChains];
+    DotSum low[kStates][kChains];
+    for (size_t s = 0; s < kStates; ++s) {
+      for (size_t c = 0; c < kChains; ++c) {
+        high[s][c].Start(0);
+        low[s][c].Start(c == 0 ? states[s].groups[g].start : 0);
       }
     }
     for (int quad = 0; quad < kStepsInGroup; quad += kStepsInQuad) {
       HWY_UNROLL(4)
       for (int k = quad; k < quad + kStepsInQuad; ++k) {
-        VecI32 first_codes[kTiles];
-        VecI32 second_codes[kTiles];
-        for (size_t t = 0; t < kTiles; ++t) {
-          const std::byte* const of_tile =
-              codes + static_cast<int64_t>(t) * groups * kTileGroupBytes + k * 4 * kTileRows;
-          const auto bytes = hn::LoadU(di, reinterpret_cast<const int32_t*>(of_tile));
-          first_codes[t] = hn::And(bytes, low_half);
-          second_codes[t] = hn::And(hn::ShiftRight<4>(bytes), low_half);
-        }
+        const auto bytes =
+            hn::LoadU(di, reinterpret_cast<const int32_t*>(codes + k * 4 * kTileRows));
+        const auto first_codes = hn::And(bytes, low_half);
+        const auto second_codes = hn::And(hn::ShiftRight<4>(bytes), low_half);
         HWY_UNROLL(4)
         for (size_t s = 0; s < kStates; ++s) {
           const HiddenGroup& hidden = states[s].groups[g];
-          const auto add = [&](DotSum(*sums)[kStates][kChains], size_t chain,
-                               const VecI32* of_codes, const int8_t* elements) HWY_ATTR {
-            const auto four = Elements(elements);
-            for (size_t t = 0; t < kTiles; ++t) sums[t][s][chain].Add(of_codes[t], four);
-          };
-          add(high, 0, first_codes, hidden.high + 4 * k);
-          add(low, 0, first_codes, hidden.low + 4 * k);
-          add(high, kChains - 1, second_codes, hidden.high + 64 + 4 * k);
-          add(low, kChains - 1, second_codes, hidden.low + 64 + 4 * k);
+          high[s][0].Add(first_codes, Elements(hidden.high + 4 * k));
+          low[s][0].Add(first_codes, Elements(hidden.low + 4 * k));
+          high[s][kChains - 1].Add(second_codes, Elements(hidden.high + 64 + 4 * k));
+          low[s][kChains - 1].Add(second_codes, Elements(hidden.low + 64 + 4 * k));
         }
       }
-      for (size_t t = 0; t < kTiles; ++t) {
-        for (size_t s = 0; s < kStates; ++s) {
-          for (size_t c = 0; c < kChains; ++c) {
-            high[t][s][c].Widen();
-            low[t][s][c].Widen();
-          }
+      for (size_t s = 0; s < kStates; ++s) {
+        for (size_t c = 0; c < kChains; ++c) {
+          high[s][c].Widen();
+          low[s][c].Widen();
         }
       }
     }
-    for (size_t t = 0; t < kTiles; ++t) {
-      const auto scale = ReadBf16::At(scales + static_cast<int64_t>(t) * groups * kTileRows, 0);
-      const auto scale_squared = hn::Mul(scale, scale);
-      for (size_t s = 0; s < kStates; ++s) {
-        const HiddenGroup& hidden = states[s].groups[g];
-        auto high_sum = high[t][s][0].Get();
-        auto low_sum = low[t][s][0].Get();
-        if constexpr (kChains == 2) {
-          high_sum = hn::Add(high_sum, high[t][s][1].Get());
-          low_sum = hn::Add(low_sum, low[t][s][1].Get());
-        }
-        const auto sum = hn::ConvertTo(d, hn::Add(hn::ShiftLeft<7>(high_sum), low_sum));
-        const auto y = hn::MulAdd(sum, hn::Set(d, hidden.scale), hn::Set(d, hidden.dither));
-        ScoreAndSquare& of = of_tiles[t][s];
-        of.score = hn::MulAdd(scale, y, of.score);
-        of.square = hn::MulAdd(scale_squared, hn::Set(d, hidden.square), of.square);
+    const auto scale = ReadBf16::At(scales + g * kTileRows, static_cast<size_t>(first));
+    const auto scale_squared = hn::Mul(scale, scale);
+    for (size_t s = 0; s < kStates; ++s) {
+      const HiddenGroup& hidden = states[s].groups[g];
+      auto high_sum = high[s][0].Get();
+      auto low_sum = low[s][0].Get();
+      if constexpr (kChains == 2) {
+        high_sum = hn::Add(high_sum, high[s][1].Get());
+        low_sum = hn::Add(low_sum, low[s][1].Get());
       }
+      const auto sum = hn::ConvertTo(d, hn::Add(hn::ShiftLeft<7>(high_sum), low_sum));
+      const auto y = hn::MulAdd(sum, hn::Set(d, hidden.scale), hn::Set(d, hidden.dither));
+      of_states[s].score = hn::MulAdd(scale, y, of_states[s].score);
+      of_states[s].square =
+          hn::MulAdd(scale_squared, hn::Set(d, hidden.square), of_states[s].square);
     }
   }
 }
@@ -179,66 +155,47 @@ HWY_INLINE VecF32 HalfWidths(VecF32 score, VecF32 square, VecF32 error, const St
                     hn::Mul(width, hn::Set(d, 1.0f + 0x1p-20f)));
 }
 
-// bias: from the tile on, or null.
-template <size_t kTiles, size_t kStates>
-HWY_INLINE void ScoreTiles(const PlaneView& planes, const float* bias, const HiddenState* states,
-                           const Intervals* intervals, int64_t tile) {
+// bias: of the tile, or null.
+template <size_t kStates>
+HWY_INLINE void ScoreTile(const PlaneView& planes, const float* bias, const HiddenState* states,
+                          const Intervals* intervals, int64_t tile) {
   const F32 d;
   for (int64_t first = 0; first < kTileRows; first += kRows) {
-    ScoreAndSquare of_tiles[kTiles][kStates];
-    ScoreRows<kTiles, kStates>(planes, tile, first, states, of_tiles);
-    for (size_t t = 0; t < kTiles; ++t) {
-      const int64_t v = (tile + static_cast<int64_t>(t)) * kTileRows + first;
-      const auto error = planes.errors == nullptr ? hn::Zero(d) : hn::LoadU(d, planes.errors + v);
-      for (size_t s = 0; s < kStates; ++s) {
-        auto score = of_tiles[t][s].score;
-        if (bias != nullptr) {
-          const float* const of_rows = bias + static_cast<int64_t>(t) * kTileRows + first;
-          score = hn::Add(score, hn::LoadU(d, of_rows));
-        }
-        hn::StoreU(score, d, intervals[s].scores + v);
-        hn::StoreU(HalfWidths(score, of_tiles[t][s].square, error, states[s].bound), d,
-                   intervals[s].widths + v);
-      }
+    ScoreAndSquare of_states[kStates];
+    ScoreRows<kStates>(planes.Codes(tile), planes.Scales(tile), planes.groups, first, states,
+                       of_states);
+    const int64_t v = tile * kTileRows + first;
+    const auto error = planes.errors == nullptr ? hn::Zero(d) : hn::LoadU(d, planes.errors + v);
+    for (size_t s = 0; s < kStates; ++s) {
+      auto score = of_states[s].score;
+      if (bias != nullptr) score = hn::Add(score, hn::LoadU(d, bias + first));
+      hn::StoreU(score, d, intervals[s].scores + v);
+      hn::StoreU(HalfWidths(score, of_states[s].square, error, states[s].bound), d,
+                 intervals[s].widths + v);
     }
-  }
-}
-
-template <size_t kTiles>
-void ScoreStates(const PlaneView& planes, const float* bias, std::span<const HiddenState> states,
-                 std::span<const Intervals> intervals, int64_t tile) {
-  size_t s = 0;
-  for (; s + kMostStates <= states.size(); s += kMostStates) {
-    ScoreTiles<kTiles, kMostStates>(planes, bias, &states[s], &intervals[s], tile);
-  }
-  for (; s < states.size(); ++s) {
-    ScoreTiles<kTiles, 1>(planes, bias, &states[s], &intervals[s], tile);
   }
 }
 
 inline void Score(const PlaneView& planes, std::span<const float> bias,
                   std::span<const HiddenState> states, std::span<const Intervals> intervals,
                   int64_t begin_tile, int64_t end_tile) {
-  const auto bias_from = [&](int64_t tile) {
-    return bias.empty() ? nullptr : bias.data() + tile * kTileRows;
-  };
-  // A head with a bias may end within its last tile, and the bias with it.
-  const bool has_part = !bias.empty() && end_tile * kTileRows > planes.vocab;
-  const int64_t whole_end = has_part ? end_tile - 1 : end_tile;
-  constexpr int64_t kStep = kMostTiles;
-  int64_t tile = begin_tile;
-  for (; tile + kStep <= whole_end; tile += kStep) {
-    ScoreStates<kMostTiles>(planes, bias_from(tile), states, intervals, tile);
+  HWY_ALIGN float last_bias[kTileRows];  // where the head ends within a tile
+  for (int64_t tile = begin_tile; tile < end_tile; ++tile) {
+    const float* of_tile = bias.empty() ? nullptr : bias.data() + tile * kTileRows;
+    if (of_tile != nullptr && (tile + 1) * kTileRows > planes.vocab) {
+      for (int64_t row = 0; row < kTileRows; ++row) {
+        last_bias[row] = tile * kTileRows + row < planes.vocab ? of_tile[row] : 0.0f;
+      }
+      of_tile = last_bias;
+    }
+    size_t s = 0;
+    for (; s + kMostStates <= states.size(); s += kMostStates) {
+      ScoreTile<kMostStates>(planes, of_tile, &states[s], &intervals[s], tile);
+    }
+    for (; s < states.size(); ++s) {
+      ScoreTile<1>(planes, of_tile, &states[s], &intervals[s], tile);
+    }
   }
-  for (; tile < whole_end; ++tile) {
-    ScoreStates<1>(planes, bias_from(tile), states, intervals, tile);
-  }
-  if (!has_part) return;
-  HWY_ALIGN float last_bias[kTileRows] = {};
-  for (int64_t v = tile * kTileRows; v < planes.vocab; ++v) {
-    last_bias[v - tile * kTileRows] = bias[static_cast<size_t>(v)];
-  }
-  ScoreStates<1>(planes, last_bias, states, intervals, tile);
 }
 
 // One row: a lane is an element of a group, until the group's sum.
