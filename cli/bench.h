@@ -67,6 +67,16 @@ struct BenchPipelineOptions {
 void RunBenchPipeline(const BenchPipelineOptions& options, std::ostream& out,
                       const Terminal& terminal);
 
+// sluice bench head: the certified head next to the dense one. Throws, after everything is printed,
+// when a token was not the dense head's.
+struct BenchHeadOptions {
+  int threads = 1;
+  std::vector<std::string> backends;
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Terminal& terminal);
+
 // sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header beside it.
 struct BenchRowsOptions {
   int64_t vocab = 128256;

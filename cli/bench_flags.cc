@@ -124,6 +124,17 @@ void AddPipeline(CLI::App& bench, std::function<void()>& action) {
   AddCommon(*command, *options);
 }
 
+void AddHead(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchHeadOptions>(
+      bench, "head", "the certified head next to the dense one", action,
+      [](const BenchHeadOptions& o) { RunBenchHead(o, std::cout, Terminal::Detect()); });
+  command->footer("A full run takes some minutes.");
+  command->add_option("--threads", options->threads, "threads that share the work of a call")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  AddCommon(*command, *options);
+}
+
 void AddRows(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchRowsOptions>(
       bench, "rows", "write the rows that the others time, for programs in other languages", action,
@@ -161,6 +172,7 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddSelect(*bench, action, true);
   AddAlgorithms(*bench, action);
   AddPipeline(*bench, action);
+  AddHead(*bench, action);
   AddTune(*bench, action);
   AddRows(*bench, action);
 #ifdef SLUICE_HAS_TEXT

@@ -10,6 +10,7 @@ void BindSample(nanobind::module_& module);
 void BindVerify(nanobind::module_& module);
 void BindTopk(nanobind::module_& module);
 void BindDenseHead(nanobind::module_& module);
+void BindCertifiedHead(nanobind::module_& module);
 void BindExplain(nanobind::module_& module);
 void BindSampler(nanobind::module_& module);
 void BindDeviceFields(nanobind::module_& module);

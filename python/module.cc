@@ -22,6 +22,7 @@ NB_MODULE(_sluice, module) {
   BindVerify(module);
   BindTopk(module);
   BindDenseHead(module);
+  BindCertifiedHead(module);
   BindSampler(module);
   BindExplain(module);
   BindDeviceFields(module);

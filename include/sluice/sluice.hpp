@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sluice/algorithm.hpp"
+#include "sluice/certified_head.hpp"
 #include "sluice/cut.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"

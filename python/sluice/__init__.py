@@ -16,6 +16,7 @@ from importlib import import_module
 from sluice import _sluice
 from sluice._sluice import (
     Candidates,
+    CertifiedHead,
     Cuts,
     Explanation,
     LogitsProcessor,
@@ -50,6 +51,7 @@ else:
 __all__ = [
     "ArgumentTypeError",
     "Candidates",
+    "CertifiedHead",
     "Cuts",
     "Error",
     "ExhaustedError",

@@ -11,6 +11,7 @@
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
 #include "draw/cdf-inl.h"
+#include "draw/contenders-inl.h"
 #include "draw/logprobs-inl.h"
 #include "draw/screened_draw-inl.h"
 #include "draw/verify-inl.h"
@@ -67,10 +68,12 @@ namespace sluice {
 
 const DrawTable kDrawAvx2 = {N_AVX2::ExamineRowOfAnyDType, N_AVX2::FirstKeptOfAnyDType,
                              N_AVX2::DrawByMethod,         N_AVX2::DrawListed,
-                             N_AVX2::LogprobsOfRows,       N_AVX2::VerifyDraft};
+                             N_AVX2::ListContenders,       N_AVX2::LogprobsOfRows,
+                             N_AVX2::VerifyDraft};
 const DrawTable kDrawAvx512 = {N_AVX3::ExamineRowOfAnyDType, N_AVX3::FirstKeptOfAnyDType,
                                N_AVX3::DrawByMethod,         N_AVX3::DrawListed,
-                               N_AVX3::LogprobsOfRows,       N_AVX3::VerifyDraft};
+                               N_AVX3::ListContenders,       N_AVX3::LogprobsOfRows,
+                               N_AVX3::VerifyDraft};
 
 }  // namespace sluice
 #endif

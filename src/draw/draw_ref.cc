@@ -38,6 +38,18 @@ int32_t DrawListedRef(const TokenList& tokens, float max, float scale, const Noi
   return best.token.id;
 }
 
+int64_t ListContendersRef(std::span<const float> x, float max, float scale, const NoiseKey& key,
+                          float best, int32_t* ids) {
+  int64_t listed = 0;
+  for (int64_t i = 0; i < std::ssize(x); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const float g = semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), id));
+    const float t = semantics::LogWeight(x[static_cast<size_t>(i)], max, scale);
+    if (t + g >= best) ids[listed++] = id;
+  }
+  return listed;
+}
+
 semantics::Normalizer NormalizerOfMode(const LogprobInput& input, const Row& row, const Cut& cut,
                                        const SelectParams& params) {
   if (input.mode == LogprobMode::kRawLogprobs) return semantics::RawNormalizer(row);
@@ -139,7 +151,8 @@ Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t dr
   return VerifyAgainst(target, cut, draft, semantics::CertainDraft(draft));
 }
 
-const DrawTable kDrawRef = {ExamineRef,    semantics::FirstKept, semantics::DrawToken,
-                            DrawListedRef, LogprobsByDefinition, VerifyByDefinition};
+const DrawTable kDrawRef = {ExamineRef,        semantics::FirstKept, semantics::DrawToken,
+                            DrawListedRef,     ListContendersRef,    LogprobsByDefinition,
+                            VerifyByDefinition};
 
 }  // namespace sluice

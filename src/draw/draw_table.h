@@ -37,6 +37,10 @@ struct DrawTable {
                   const NoiseKey&);
   // The same by Gumbel, from the tokens that the Cut keeps.
   int32_t (*draw_listed)(const TokenList&, float max, float scale, const NoiseKey&);
+  // Every token whose score may reach `best` in a draw by Gumbel, and perhaps others; no NaN may be
+  // among the values. ids: one a token. Answers how many.
+  int64_t (*list_contenders)(std::span<const float> x, float max, float scale, const NoiseKey&,
+                             float best, int32_t* ids);
   void (*logprobs)(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
                    const Execution&);
   // Rejection sampling of one draft on one row of the target, whose Cut has status kOk.

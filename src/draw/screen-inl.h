@@ -226,6 +226,28 @@ HWY_INLINE uint32_t AtMost(VecU32 h, VecU32 bound) {
 #endif
 }
 
+// What AtMost's answers say of ScreenTokens() tokens, the first two vectors' low: bits that count.
+inline uint64_t CountedBits(uint64_t passes) {
+#if HWY_TARGET == HWY_AVX2
+  return passes & 0x5555555555555555u;
+#else
+  return passes;
+#endif
+}
+
+// Which of these tokens the lowest bit is of.
+inline size_t ScreenedToken(uint64_t passes) {
+#if HWY_TARGET == HWY_AVX2
+  constexpr size_t kBitsInToken = 2;
+#else
+  constexpr size_t kBitsInToken = 1;
+#endif
+  const size_t bit = static_cast<size_t>(hwy::Num0BitsBelowLS1Bit_Nonzero64(passes));
+  const size_t at = bit % 32 / kBitsInToken;  // in the packed order
+  const size_t vector = bit / 32 * 2 + at % 8 / 4;
+  return vector * hn::Lanes(F32()) + at / 8 * 4 + at % 4;
+}
+
 }  // namespace sluice::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -144,17 +144,8 @@ class ScreenedDraw {
   // passes: as AtMost, the first two vectors of tokens low.
   HWY_NOINLINE void Note(size_t first, uint64_t passes) {
     const size_t lanes = hn::Lanes(F32());
-#if HWY_TARGET == HWY_AVX2
-    passes &= 0x5555555555555555u;
-    constexpr size_t kBitsInToken = 2;
-#else
-    constexpr size_t kBitsInToken = 1;
-#endif
-    for (; passes != 0; passes &= passes - 1) {
-      const size_t bit = static_cast<size_t>(hwy::Num0BitsBelowLS1Bit_Nonzero64(passes));
-      const size_t at = bit % 32 / kBitsInToken;  // in the packed order
-      const size_t vector = bit / 32 * 2 + at % 8 / 4;
-      const size_t id = first + vector * lanes + at / 8 * 4 + at % 4;
+    for (passes = CountedBits(passes); passes != 0; passes &= passes - 1) {
+      const size_t id = first + ScreenedToken(passes);
       if (id >= static_cast<size_t>(row_.size)) continue;
       const float x = Read::One(row_.data, id);
       if (!is_kept_(x, static_cast<int32_t>(id))) continue;

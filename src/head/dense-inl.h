@@ -209,6 +209,42 @@ void ProjectWeights(const DenseWork& work, int64_t begin, int64_t end) {
   }
 }
 
+template <class ReadW, class ReadS>
+void ProjectTokens(const DenseHead& head, const void* state, std::span<const int32_t> tokens,
+                   float* logits) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const void* weight = head.weight.Row(tokens[i]);
+    DotTile<ReadW, ReadS, 1, 1, kStreamVectors>(
+        &weight, &state, static_cast<size_t>(head.weight.columns), &logits[i]);
+    if (!head.bias.empty()) logits[i] += head.bias[static_cast<size_t>(tokens[i])];
+  }
+}
+
+template <class ReadW>
+void ProjectTokensOf(const DenseHead& head, const semantics::Row& hidden,
+                     std::span<const int32_t> tokens, float* logits) {
+  switch (hidden.dtype) {
+    case DType::kF32:
+      return ProjectTokens<ReadW, ReadF32>(head, hidden.data, tokens, logits);
+    case DType::kBf16:
+      return ProjectTokens<ReadW, ReadBf16>(head, hidden.data, tokens, logits);
+    case DType::kF16:
+      return ProjectTokens<ReadW, ReadF16>(head, hidden.data, tokens, logits);
+  }
+}
+
+inline void ProjectSome(const DenseHead& head, const semantics::Row& hidden,
+                        std::span<const int32_t> tokens, float* logits) {
+  switch (head.weight.dtype) {
+    case DType::kF32:
+      return ProjectTokensOf<ReadF32>(head, hidden, tokens, logits);
+    case DType::kBf16:
+      return ProjectTokensOf<ReadBf16>(head, hidden, tokens, logits);
+    case DType::kF16:
+      return ProjectTokensOf<ReadF16>(head, hidden, tokens, logits);
+  }
+}
+
 template <class ReadW>
 void ProjectWeightsOf(const DenseWork& work, int64_t begin, int64_t end) {
   switch (work.hidden.dtype) {

@@ -9,7 +9,9 @@ namespace {
 
 constexpr int64_t kMaxDim = int64_t{1} << 20;
 
-const DenseHeadTable& TableFor(Backend backend) {
+}  // namespace
+
+const DenseHeadTable& DenseHeadTableFor(Backend backend) {
   switch (ResolveBackend(backend)) {
 #if SLUICE_HAS_CPU
     case Backend::kCpuAvx512:
@@ -21,8 +23,6 @@ const DenseHeadTable& TableFor(Backend backend) {
       return kDenseHeadRef;
   }
 }
-
-}  // namespace
 
 size_t ProjectWorkspaceBytes(const DenseHead&, const MatrixView&, const Execution& execution) {
   CheckWorkers(execution);
@@ -51,7 +51,7 @@ void Project(const DenseHead& head, const MatrixView& hidden,
     CheckInRange("query_start_loc", query_start_loc[static_cast<size_t>(r) + 1], begin + 1,
                  hidden.rows);
   }
-  TableFor(execution.backend).project(head, hidden, query_start_loc, logits, execution);
+  DenseHeadTableFor(execution.backend).project(head, hidden, query_start_loc, logits, execution);
 }
 
 }  // namespace sluice

@@ -16,8 +16,8 @@
 #if HWY_ONCE
 namespace sluice {
 
-const DenseHeadTable kDenseHeadAvx2 = {N_AVX2::ProjectDense};
-const DenseHeadTable kDenseHeadAvx512 = {N_AVX3::ProjectDense};
+const DenseHeadTable kDenseHeadAvx2 = {N_AVX2::ProjectDense, N_AVX2::ProjectSome};
+const DenseHeadTable kDenseHeadAvx512 = {N_AVX3::ProjectDense, N_AVX3::ProjectSome};
 
 }  // namespace sluice
 #endif

@@ -256,6 +256,14 @@ class Bench(unittest.TestCase):
         shared, _ = bench_json("pipeline", "--vocab", "1024", "--backend", "ref", "--threads", "3")
         self.assertEqual({r["threads"] for r in shared}, {3})
 
+    def test_head_compares_every_token_with_the_dense_heads(self):
+        rows, text = bench_json("head", "--threads", "2")
+        self.assert_complete(rows, text, ("ns", "peer_ns", "ratio", "bytes_share", "survivors"))
+        self.assertEqual({r["kind"] for r in rows}, {"dither4", "strict"})
+        self.assertEqual({r["task"] for r in rows}, {"greedy", "k50-p0.9", "softmax"})
+        self.assertTrue(all(r["exact"] for r in rows))
+        self.assertEqual({r["threads"] for r in rows}, {2})
+
     def test_tune_writes_a_table(self):
         self.vector_backends()
         with tempfile.TemporaryDirectory() as folder:
@@ -341,7 +349,7 @@ class Bench(unittest.TestCase):
                 ("select", "--dtype", "int8"), ("select", "--backend", "tpu"),
                 ("select", "--algorithm", "bogo"), ("select", "--vocab", "63"),
                 ("select", "--rows", "0"), ("draw", "--task", "top-50"),
-                ("pipeline", "--threads", "0"), ("algorithms", "--vocab", "1"),
+                ("pipeline", "--threads", "0"), ("head", "--threads", "0"), ("algorithms", "--vocab", "1"),
                 ("tune", "--backend", "tpu"), ("rows", "--rows", "-1")):
             result = run("bench", command, flag, value)
             self.assertEqual((result.returncode, result.stdout), (2, ""), (command, flag))
@@ -350,7 +358,7 @@ class Bench(unittest.TestCase):
 
     def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
         commands = [("select", "--json"), ("draw", "--json"), ("pipeline", "--json"),
-                    ("rows", "--output")]
+                    ("head", "--json"), ("rows", "--output")]
         if available_backends() != ["ref"]:  # without a vector backend these fail for that
             commands += [("algorithms", "--json"), ("tune", "--json"), ("tune", "--output")]
         for command, flag in commands:

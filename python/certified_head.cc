@@ -1,0 +1,251 @@
+// CertifiedHead: hidden states to tokens from planes of the head, the dense head's bit for bit.
+#include "sluice/certified_head.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "python/arrays.h"
+#include "python/calls.h"
+#include "python/errors.h"
+#include "python/numbers.h"
+#include "python/results.h"
+#include "python/rows.h"
+#include "python/signature.h"
+
+namespace sluice::python {
+namespace {
+
+// str, bytes or pathlib.Path.
+std::string PathOf(nb::handle path) {
+  const auto made =
+      nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(nb::borrow(path)));
+  return {static_cast<const char*>(made.data()), made.size()};
+}
+
+// The C++ head with the arrays that it reads.
+class PythonCertifiedHead {
+ public:
+  PythonCertifiedHead(nb::handle weight, nb::handle bias, std::string_view kind, nb::handle seed,
+                      nb::handle planes, bool check, nb::handle threads)
+      : weight_(GetMatrix("weight", weight)) {
+    weight_.array.CheckDims("weight", 2, 2);
+    DenseHead dense{weight_.view, {}};
+    if (!bias.is_none()) {
+      bias_.emplace(GetElements<const float>("bias", bias, Access::kRead, {weight_.view.rows}));
+      dense.bias = bias_->values;
+    }
+    HeadPlaneOptions options;
+    options.kind = CertificateKindByName(kind);
+    if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
+    const std::string path = planes.is_none() ? std::string() : PathOf(planes);
+    const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
+    const nb::gil_scoped_release release;
+    head_.emplace(dense, path.empty()
+                             ? HeadPlanes::Build(weight_.view, options, parallel)
+                             : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
+  }
+
+  nb::object TopK(nb::handle hidden_object, nb::handle k_object, nb::kwargs kwargs) {
+    const Arguments arguments(
+        Keywords{Keyword::bitmask, Keyword::out, Keyword::backend, Keyword::threads}, kwargs);
+    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+    const auto k =
+        GetNumber<int32_t>("k", k_object, {1, static_cast<uint64_t>(head_->head().weight.rows)});
+    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+    Execution execution;
+    execution.backend = BackendFrom(arguments[Keyword::backend]);
+    execution.parallel = ParallelFrom(arguments[Keyword::threads]);
+    const auto output = OutputFor<TopkResults>(arguments[Keyword::out], "TopkResults");
+    TopkResults& top = *output.result;
+    const size_t size = static_cast<size_t>(hidden.view.rows) * static_cast<size_t>(k);
+    FitRows(top.statuses, hidden.view.rows);
+    Fit("indices", top.indices, size);
+    Fit("values", top.values, size);
+    top.k = k;
+    top.is_row = hidden.is_row;
+    execution.workspace = Workspace(head_->TopKWorkspaceBytes(hidden.view.rows, execution));
+    CertifiedStats stats;
+    {
+      const nb::gil_scoped_release release;
+      stats = head_->TopK({hidden.view, bitmask.words()},
+                          {k, top.indices, top.values, top.statuses}, {}, execution);
+    }
+    Count(stats);
+    return output.object;
+  }
+
+  nb::object Sample(nb::handle hidden_object, nb::handle params_object, nb::kwargs kwargs) {
+    const Arguments arguments(kRowKeywords | Keywords{Keyword::bitmask, Keyword::out}, kwargs);
+    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+    RowParams params(params_object, arguments, hidden.view.rows);
+    if (params.logprobs().has_value()) {
+      ThrowValue("logprobs", std::to_string(*params.logprobs()),
+                 "None: they are measured on all logits, which dense_head has");
+    }
+    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+    Execution execution = ExecutionFrom(arguments);
+    const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
+    TokenResults& tokens = *output.result;
+    FitRows(tokens.rows, hidden.view.rows);
+    tokens.is_row = hidden.is_row;
+    const std::vector<uint64_t> seeds = params.ChooseSeeds();
+    Fit("seeds", tokens.seeds, seeds.size());
+    std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
+    tokens.top.Resize(tokens.rows.size(), 0);
+    execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+    CertifiedStats stats;
+    {
+      const nb::gil_scoped_release release;
+      stats = head_->Sample({hidden.view, bitmask.words()}, params.select(), params.keys(),
+                            params.limits(), params.draw_method(), tokens.rows, {}, execution);
+    }
+    Count(stats);
+    return output.object;
+  }
+
+  nb::dict Stats() const {
+    nb::dict stats;
+    stats["rows"] = total_.rows;
+    stats["dense_rows"] = total_.dense_rows;
+    stats["survivors"] = total_.survivors;
+    stats["bytes_read"] = total_.bytes_read;
+    stats["dense_bytes"] = total_.dense_bytes;
+    stats["least_margin"] = total_.least_margin;
+    return stats;
+  }
+
+  const HeadPlanes& planes() const { return head_->planes(); }
+
+ private:
+  struct Bitmask {
+    std::optional<Elements<const int32_t>> elements;
+    std::span<const int32_t> words() const {
+      return elements.has_value() ? elements->values : std::span<const int32_t>{};
+    }
+  };
+  Bitmask BitmaskFrom(const Arguments& arguments, const MatrixArgument& hidden) const {
+    Bitmask bitmask;
+    if (const nb::handle given = arguments[Keyword::bitmask]; given.is_valid()) {
+      const int64_t words = (head_->head().weight.rows + 31) / 32;
+      bitmask.elements.emplace(
+          hidden.is_row ? GetElements<const int32_t>("bitmask", given, Access::kRead, {words})
+                        : GetElements<const int32_t>("bitmask", given, Access::kRead,
+                                                     {hidden.view.rows, words}));
+    }
+    return bitmask;
+  }
+
+  // Under the GIL.
+  void Count(const CertifiedStats& stats) {
+    total_.rows += stats.rows;
+    total_.dense_rows += stats.dense_rows;
+    total_.survivors += stats.survivors;
+    total_.bytes_read += stats.bytes_read;
+    total_.dense_bytes += stats.dense_bytes;
+    total_.least_margin = std::min(total_.least_margin, stats.least_margin);
+  }
+
+  MatrixArgument weight_;
+  std::optional<Elements<const float>> bias_;
+  std::optional<CertifiedHead> head_;
+  CertifiedStats total_ = {.least_margin = std::numeric_limits<float>::infinity()};
+};
+
+constexpr const char* kClassDoc =
+    R"(A vocabulary projection that reads a quarter of the weights and returns the dense head's tokens.
+
+Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapped from the file
+``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
+"dither4", or "strict", whose bounds cannot fail. ``seed``: of the dither; keep it private.
+docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
+
+    >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
+    >>> head = sluice.CertifiedHead(weight)
+    >>> head.topk(np.array([2, 3], np.float32), k=2).indices
+    array([2, 1], dtype=int32))";
+
+constexpr const char* kTopKDoc =
+    R"(The k largest logits of each hidden state, [rows, dim] or [dim], and their tokens, in order.
+
+The bits are those of ``dense_head``. ``bitmask``: int32, ceil(vocab / 32) words a row, the tokens
+that are allowed.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> head.topk(np.array([[1, 3, 2]], np.float32), 2).values
+    array([[3., 2.]], dtype=float32))";
+
+constexpr const char* kSampleDoc =
+    R"(Samples one token a hidden state: the ids, statuses and Cuts of ``dense_head`` and ``sample``.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> head.sample(np.array([1, 9, 2], np.float32), temperature=0.5, seed=7).ids
+    1)";
+
+constexpr const char* kStatsDoc =
+    R"(What all calls took: rows, those that needed the dense head, rows of the head that were computed,
+bytes read, bytes that the dense head would have read, and the least margin of a certificate.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> head.stats["rows"]
+    0)";
+
+constexpr const char* kSaveDoc = R"(Writes the planes into a file, without the weights.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> head.save("/nowhere/planes")
+    Traceback (most recent call last):
+    sluice.errors.Error: path = "/nowhere/planes" (No such file or directory) is not allowed: a file that can be written)";
+
+}  // namespace
+
+void BindCertifiedHead(nb::module_& module) {
+  nb::class_<PythonCertifiedHead>(module, "CertifiedHead", kClassDoc)
+      .def(nb::init<nb::handle, nb::handle, std::string_view, nb::handle, nb::handle, bool,
+                    nb::handle>(),
+           nb::arg("weight").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
+           nb::arg("kind") = "dither4", nb::arg("seed").none() = nb::none(),
+           nb::arg("planes").none() = nb::none(), nb::arg("check") = true,
+           nb::arg("threads").none() = nb::none(),
+           nb::sig("def __init__(self, weight: typing.Any, bias: typing.Any = None, *, "
+                   "kind: str = 'dither4', seed: int | None = None, "
+                   "planes: typing.Any = None, check: bool = True, "
+                   "threads: Threads | None = None) -> None"))
+      .def("topk", &PythonCertifiedHead::TopK, nb::arg("hidden").none(), nb::arg("k").none(),
+           nb::arg("kwargs"),
+           nb::sig("def topk(self, hidden: typing.Any, k: int, *, bitmask: typing.Any = None, "
+                   "out: TopkResults | None = None, backend: str | None = None, "
+                   "threads: Threads | None = None) -> TopkResults"),
+           kTopKDoc)
+      .def("sample", &PythonCertifiedHead::Sample, nb::arg("hidden").none(),
+           nb::arg("params").none() = nb::none(), nb::arg("kwargs"),
+           nb::sig(RowSignature("sample", "self, hidden: typing.Any",
+                                "bitmask: typing.Any = None, out: TokenResults | None = None, "
+                                "draw_method: str | None = None",
+                                "TokenResults")),
+           kSampleDoc)
+      .def(
+          "save",
+          [](const PythonCertifiedHead& self, nb::handle path) {
+            const std::string file = PathOf(path);
+            const nb::gil_scoped_release release;
+            self.planes().Save(file);
+          },
+          nb::arg("path"), nb::sig("def save(self, path: typing.Any) -> None"), kSaveDoc)
+      .def_prop_ro("stats", &PythonCertifiedHead::Stats,
+                   nb::sig("def stats(self) -> dict[str, int | float]"), kStatsDoc)
+      .def_prop_ro(
+          "kind", [](const PythonCertifiedHead& self) { return Name(self.planes().kind()); },
+          "\"dither4\" or \"strict\".")
+      .def_prop_ro(
+          "nbytes", [](const PythonCertifiedHead& self) { return self.planes().bytes(); },
+          "Bytes of the planes, in memory and as a file.");
+}
+
+}  // namespace sluice::python

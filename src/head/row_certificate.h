@@ -1,0 +1,106 @@
+// One hidden state after its scores: which rows of the head decide, and their logits.
+//
+// A token whose score plus half width stays below a logit that others are known to reach cannot be
+// among them; the rest, the survivors, are computed from the weights, in the defined order. What is
+// computed once replaces its interval (width 0).
+#pragma once
+
+#include <span>
+
+#include "head/dense_table.h"
+#include "head/score_table.h"
+#include "semantics/order.h"
+#include "sluice/certified_head.hpp"
+
+namespace sluice {
+
+// What a row works on; none of it is the row's own.
+struct RowMemory {
+  Intervals intervals = {};            // a whole number of tiles
+  semantics::Token* tokens = nullptr;  // these three: one a token of the vocabulary
+  int32_t* ids = nullptr;
+  uint8_t* is_refined = nullptr;
+};
+
+// The tokens at and above some logit, in the total order.
+struct TopTokens {
+  std::span<const semantics::Token> tokens = {};
+  bool are_all = false;  // every token that is not masked
+};
+
+class RowCertificate {
+ public:
+  RowCertificate(const DenseHead& head, const PlaneView& planes, const semantics::Row& hidden,
+                 const HiddenState& state, const int32_t* bitmask, const DenseHeadTable& dense,
+                 const ScoreTable& score, const RowMemory& memory);
+
+  // More survivors than this are not worth reading one by one.
+  static int64_t Budget(int64_t vocab);
+  static int64_t AllowedCount(const int32_t* bitmask, int64_t vocab);
+
+  // Masks, and computes what has no interval. False: too much of it. To be called first, unless
+  // ComputeAllowed is.
+  bool Start();
+
+  // All allowed tokens, from the weights alone; without scores.
+  TopTokens ComputeAllowed();
+
+  // Of the row, once started or computed.
+  RowStatus status() const { return status_; }
+
+  // The first k tokens and all others equal to the last of them; those of at least `least`. False:
+  // more survivors than the budget.
+  bool Top(int64_t k, TopTokens& top);
+  bool From(float least, TopTokens& top);
+
+  // The last token of the total order: its logit and how many others have it; and how many tokens
+  // are not masked.
+  struct Bottom {
+    float value;
+    int32_t ties;
+    int32_t support;
+  };
+  bool Last(Bottom& bottom);
+
+  // The logit of a token.
+  float Compute(int32_t id);
+  // Narrows a token's interval without the weights, where there is a way to.
+  void Refine(int32_t id);
+
+  const Intervals& intervals() const { return memory_.intervals; }
+  float Upper(int64_t id) const {
+    return memory_.intervals.scores[id] + memory_.intervals.widths[id];
+  }
+
+  int64_t survivors() const { return survivors_; }
+  int64_t refined() const { return refined_; }
+  float margin() const { return margin_; }
+  void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
+
+ private:
+  bool IsExact(int64_t id) const { return memory_.intervals.widths[id] == 0.0f; }
+  void Seal();
+  void PrefetchLow(int32_t id) const;
+  int64_t LargestScores(int64_t k);
+  void ComputeListed(int64_t count);
+  template <typename MayMatter>
+  int64_t ListSurvivors(const MayMatter& may_matter);
+  template <typename MayMatter>
+  bool ComputeSurvivors(const MayMatter& may_matter, int64_t& listed);
+  TopTokens Sorted(int64_t listed, float least);
+
+  const DenseHead& head_;
+  const PlaneView& planes_;
+  const semantics::Row hidden_;
+  const HiddenState& state_;
+  const int32_t* bitmask_;
+  const DenseHeadTable& dense_;
+  const ScoreTable& score_;
+  RowMemory memory_;
+  RowStatus status_ = RowStatus::kOk;
+  int64_t survivors_ = 0;
+  int64_t refined_ = 0;
+  float margin_ = semantics::Infinity();
+};
+
+}  // namespace sluice

@@ -1,0 +1,14 @@
+// Select and Draw of one row in fp32 or as it came, for whoever has logits. Arguments have been
+// checked.
+#pragma once
+
+#include "draw/draw_table.h"
+#include "select/select_table.h"
+
+namespace sluice {
+
+// workspace: that of the selection for this vocabulary. Answers what the selection did.
+SelectWork SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
+                     const DrawTable& draws, std::byte* workspace, TokenResult& result);
+
+}  // namespace sluice
