@@ -37,7 +37,8 @@ __device__ void ShareOfGroup(const Team& team, Send send) {
   if (block < team.blocks()) send(block, group);
 }
 
-// Before anything else is done with a row; nobody writes to a block that has not begun.
+// Before StartRow. Nobody writes to a block that has not begun. What the first thread has cleared
+// is so when another block hears from its group of threads.
 __device__ inline void BeginRow(const Team& team, RowStart& start) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.thread() == 0 && team.blocks() > 1) {
@@ -53,7 +54,7 @@ template <typename Between>
 __device__ void ShareLargest(const Team& team, uint32_t value, RowStart& start, Between between) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.blocks() > 1) {
-    team.AwaitBlocks();
+    team.AwaitStarted();
     ShareOfGroup(team, [&](int block, int group) {
       SendWord(block, start.largest + group, value, &start.barrier);
     });
@@ -79,7 +80,7 @@ struct OfGroups {
   T value[kGroupsALane];
 };
 
-// The words of a struct, one a thread from `first` on.
+// The words of a struct, one a thread.
 template <typename T>
 __device__ uint32_t LoadWord(const T& source, int word) {
   static_assert(sizeof(T) % 4 == 0 && sizeof(T) / 4 <= kWarpSize);

@@ -88,14 +88,11 @@ class BasicTeam {
       cooperative_groups::this_cluster().sync();
     }
   }
-  // The halves of a Sync of blocks: nothing for a block alone.
-  __device__ void ArriveStarted() const {  // and nothing was written yet
+  // This block has started; and until all have: nothing for a block alone. No Sync of memory.
+  __device__ void ArriveStarted() const {
     if (blocks() > 1) ArriveRelaxed();
   }
-  __device__ void ArriveAtBlocks() const {
-    if (blocks() > 1) cooperative_groups::this_cluster().barrier_arrive();
-  }
-  __device__ void AwaitBlocks() const {
+  __device__ void AwaitStarted() const {
     if (blocks() > 1) cooperative_groups::this_cluster().barrier_wait();
   }
   // The same variable of another block's shared memory.
@@ -107,8 +104,7 @@ class BasicTeam {
 #else
   __device__ void Sync() const { SyncBlock(); }
   __device__ void ArriveStarted() const {}
-  __device__ void ArriveAtBlocks() const {}
-  __device__ void AwaitBlocks() const {}
+  __device__ void AwaitStarted() const {}
   template <typename T>
   __device__ T* Of(int, T* mine) const {
     return mine;

@@ -119,7 +119,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
   }
 }
 
-// Before the first Note, with a Sync behind it before the first ListNoted.
+// Before the first Note, with a Sync of the team or StartRow behind it before the first ListNoted.
 template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {

@@ -1,5 +1,6 @@
 // What the first block of a team knows in the end, told to the others: they wait for it in their
-// own shared memory, so nobody waits for all, and the first block may leave.
+// own shared memory, so nobody waits for all, and the first block leaves alone: from the last Sync
+// on, no block may address its memory.
 #pragma once
 
 #include "backend/ptx.cuh"

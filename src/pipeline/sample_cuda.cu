@@ -182,6 +182,8 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     FirstRead<false, true>(team, slice, loaded, unit, key, memory.first);
   }
   team.Sync();
+  // The first block leaves alone: from here on nobody reads its memory.
+  if (!has_top_p && !argument.WantsCuts() && team.rank() != 0) return result;
   const RowTotals totals = TotalsOf(team, memory.first);
   if (has_top_p) {
     SumBins(team, memory.first);

@@ -218,6 +218,7 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& sli
   const uint64_t total = team.Sum(all.Total(seen));
   const uint64_t mass_above = team.Sum(heavier.Total(seen_heavier));
   const uint64_t count_above = team.Sum(seen_heavier);
+  team.SyncBlock();  // the first threads go on to other sums in the same memory
   const int size = team.rank() == 0 && list.IsComplete() ? static_cast<int>(list.count) : 0;
   const uint64_t target =
       ::max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, total),

@@ -18,7 +18,7 @@ struct ListedTokens {
 
 // Up to this many are sorted by warps alone; more are pruned before, if that is possible.
 inline constexpr int kMostRanked = 8 * kWarpSize;
-// From here on, those of a nucleus are looked for first.
+// Of more than that, those of a nucleus are looked for first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
 
 // The mass of a whole row, as far as one read knows it.
@@ -40,7 +40,7 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
   // its eights in fp32.
   const double doubt =
       1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16);
-  const double total = top.mass * static_cast<double>(0x1p40f / unit);
+  const double total = top.mass * (0x1p40 / static_cast<double>(unit));  // a float overflows
   return {static_cast<uint64_t>(total * (1.0 - doubt)),
           static_cast<uint64_t>(total * (1.0 + doubt)), top.has_all};
 }
@@ -77,18 +77,18 @@ __device__ inline void PruneByMass(const Team& team, TokenList& list, const List
     atomicAdd(&list.bin_mass[bin_of(x)], weight);
   }
   block.SyncBlock();
-  // The first bin with which there is enough, by every warp for itself.
+  // The last bin that is kept, the first with which there is enough: by every warp for itself.
   const WholeMass whole = WholeMassOf(team, top, max, vocab);
   const uint64_t target = semantics::TargetMass(start.params.top_p, whole.most) >> kCoarse;
   const uint32_t first = list.bin_mass[2 * block.lane()];
   const uint32_t second = list.bin_mass[2 * block.lane() + 1];
   const uint32_t through = team.SumThrough(first + second);
-  const int below = __popc(__ballot_sync(~0u, through - second <= target)) +
-                    __popc(__ballot_sync(~0u, through <= target));
+  const int last_bin = __popc(__ballot_sync(~0u, through - second <= target)) +
+                       __popc(__ballot_sync(~0u, through <= target));
 #pragma unroll 1
   for (int i = thread; i < from.size; i += block.threads()) {
     const uint64_t token = from.tokens[i];
-    if (bin_of(ValueOf(token)) <= below) from.room[atomicAdd(&list.pruned, 1u)] = token;
+    if (bin_of(ValueOf(token)) <= last_bin) from.room[atomicAdd(&list.pruned, 1u)] = token;
   }
 }
 

@@ -189,7 +189,7 @@ __device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, 
   });
 }
 
-// Only the first block gets the answer. The list was cleared before the last Sync.
+// Only the first block gets the answer. The list was cleared before StartRow.
 template <DType kDType>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
                              FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,

@@ -261,9 +261,10 @@ TEST_F(DeviceTest, CountsATokenOnceAtTheEndOfAWarpsStretch) {
 }
 
 // Values so large that their product with a scale rounds by more than all weights span: no mass can
-// be certified in the unit of the sample.
+// be certified in the unit of the sample. Of 1600001024 the unit is 2^-88.07, and 2^40 / unit no
+// float.
 TEST_F(DeviceTest, SelectsAmongHugeValues) {
-  for (const float huge : {3.1e9f, 3e38f}) {
+  for (const float huge : {1600001024.0f, 3.1e9f, 3e38f}) {
     std::vector<float> row(128256, 0.0f);
     for (size_t k = 0; k < 501; ++k) row[256 * k + 64 * (k % 2)] = huge;
     Rows rows;
