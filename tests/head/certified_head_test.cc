@@ -33,11 +33,7 @@ TEST_P(CertifiedTop, IsTheDenseHeadsForEveryKindOfHeadAndState) {
       const int64_t dim = random.Between(1, 400);
       const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), dtype());
       const Batch weight(rows, dtype(), random.Below(4));
-      std::vector<float> bias;
-      for (int64_t v = 0; random.Coin() && v < vocab; ++v) {
-        bias.push_back(static_cast<float>(random.Normal()));
-      }
-      if (std::ssize(bias) != vocab) bias.clear();
+      const std::vector<float> bias = MakeBias(vocab, random);
       const CertifiedHead head({Matrix(weight), bias},
                                HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
       Rows states;

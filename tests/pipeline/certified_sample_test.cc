@@ -53,7 +53,8 @@ TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
     const int64_t dim = random.Between(1, 300);
     const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), dtype());
     const Batch weight(rows, dtype());
-    const CertifiedHead head({Matrix(weight)},
+    const std::vector<float> bias = MakeBias(vocab, random);
+    const CertifiedHead head({Matrix(weight), bias},
                              HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
     Rows states;
     std::vector<SelectParams> params;
