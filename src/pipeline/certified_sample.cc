@@ -248,6 +248,7 @@ CertifiedStats CertifiedHead::Sample(const CertifiedInput& input,
                                      DrawMethod method, std::span<TokenResult> results,
                                      std::span<CertifiedRow> rows,
                                      const Execution& execution) const {
+  CheckHidden(*this, input.hidden);
   CheckPerRow("params", params.size(), input.hidden.rows);
   CheckPerRow("keys", keys.size(), input.hidden.rows);
   CheckMethod(method);
