@@ -282,6 +282,13 @@ TEST(CertifiedTopChecks, RefuseWhatDoesNotFit) {
   });
 }
 
+TEST(CertifiedTopChecks, PathsAndReasonsHaveNames) {
+  EXPECT_EQ(Name(CertifiedPath::kDense), "dense");
+  EXPECT_EQ(Name(DenseReason::kParameters), "parameters");
+  ExpectError([] { Name(CertifiedPath{4}); }, "path", "4", "nothing, planes, allowed or dense");
+  ExpectError([] { Name(DenseReason{4}); }, "reason", "4", "none, hidden, survivors or parameters");
+}
+
 TEST(CertifiedTopChecks, AnEmptyBatchIsAnswered) {
   const std::vector<float> values(80, 0.5f);
   const MatrixView weight{values.data(), 10, 8, 8, DType::kF32, {}};
