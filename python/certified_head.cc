@@ -32,8 +32,8 @@ std::string PathOf(nb::handle path) {
 // The C++ head with the arrays that it reads.
 class PythonCertifiedHead {
  public:
-  PythonCertifiedHead(nb::handle weight, nb::handle bias, std::string_view kind, nb::handle seed,
-                      nb::handle planes, bool check, nb::handle threads)
+  PythonCertifiedHead(nb::handle weight, nb::handle bias, std::optional<std::string_view> kind,
+                      nb::handle seed, nb::handle planes, bool check, nb::handle threads)
       : weight_(GetMatrix("weight", weight)) {
     weight_.array.CheckDims("weight", 2, 2);
     DenseHead dense{weight_.view, {}};
@@ -42,14 +42,22 @@ class PythonCertifiedHead {
       dense.bias = bias_->values;
     }
     HeadPlaneOptions options;
-    options.kind = CertificateKindByName(kind);
+    if (kind.has_value()) options.kind = CertificateKindByName(*kind);
     if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
-    const std::string path = planes.is_none() ? std::string() : PathOf(planes);
+    const bool is_built = planes.is_none();
+    if (!is_built && options.seed.has_value()) {
+      ThrowValue("seed", std::to_string(*options.seed),
+                 "None beside planes, which have their dither");
+    }
+    const std::string path = is_built ? std::string() : PathOf(planes);
     const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
     const nb::gil_scoped_release release;
-    head_.emplace(dense, path.empty()
-                             ? HeadPlanes::Build(weight_.view, options, parallel)
-                             : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
+    head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
+                                  : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
+    if (kind.has_value() && head_->planes().kind() != options.kind) {
+      ThrowValue("kind", '"' + std::string(*kind) + '"',
+                 "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
+    }
   }
 
   nb::object TopK(nb::handle hidden_object, nb::handle k_object, nb::kwargs kwargs) {
@@ -163,8 +171,9 @@ constexpr const char* kClassDoc =
 
 Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapped from the file
 ``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
-"dither4", or "strict", whose bounds cannot fail. ``seed``: of the dither; keep it private.
-docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
+"dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
+or the file's. ``seed``: of the dither to build; keep it private. docs/certified-head.md has the
+proofs. The arrays are kept, not copied, and must not change.
 
     >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> head = sluice.CertifiedHead(weight)
@@ -198,6 +207,9 @@ bytes read, bytes that the dense head would have read, and the least margin of a
 
 constexpr const char* kSaveDoc = R"(Writes the planes into a file, without the weights.
 
+A "dither4" file holds the dither, so it is as private as the seed: planes to publish should be
+"strict", or built where they are used.
+
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> head.save("/nowhere/planes")
     Traceback (most recent call last):
@@ -207,14 +219,14 @@ constexpr const char* kSaveDoc = R"(Writes the planes into a file, without the w
 
 void BindCertifiedHead(nb::module_& module) {
   nb::class_<PythonCertifiedHead>(module, "CertifiedHead", kClassDoc)
-      .def(nb::init<nb::handle, nb::handle, std::string_view, nb::handle, nb::handle, bool,
-                    nb::handle>(),
+      .def(nb::init<nb::handle, nb::handle, std::optional<std::string_view>, nb::handle, nb::handle,
+                    bool, nb::handle>(),
            nb::arg("weight").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
-           nb::arg("kind") = "dither4", nb::arg("seed").none() = nb::none(),
+           nb::arg("kind").none() = nb::none(), nb::arg("seed").none() = nb::none(),
            nb::arg("planes").none() = nb::none(), nb::arg("check") = true,
            nb::arg("threads").none() = nb::none(),
            nb::sig("def __init__(self, weight: typing.Any, bias: typing.Any = None, *, "
-                   "kind: str = 'dither4', seed: int | None = None, "
+                   "kind: str | None = None, seed: int | None = None, "
                    "planes: typing.Any = None, check: bool = True, "
                    "threads: Threads | None = None) -> None"))
       .def("topk", &PythonCertifiedHead::TopK, nb::arg("hidden").none(), nb::arg("k").none(),

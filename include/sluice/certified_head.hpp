@@ -56,6 +56,9 @@ class HeadPlanes {
   // it is not a file of planes, damaged, of another version, or of other weights.
   static HeadPlanes Load(const std::string& path, const MatrixView& weight,
                          const PlaneChecks& checks = {}, const ParallelFor& parallel = {});
+
+  // Into `path`, whole or not at all. A dither4 file holds the dither, so it is as private as the
+  // seed: planes to publish should be strict, or built where they are used.
   void Save(const std::string& path) const;
 
   CertificateKind kind() const;
@@ -84,7 +87,8 @@ enum class DenseReason : uint8_t {
   kNone,
   kHidden,      // the hidden state is not finite
   kSurvivors,   // more rows might matter than are worth reading one by one
-  kParameters,  // a filter looks at all tokens: top-p, typical or XTC without top-k or min-p
+  kParameters,  // measured on all tokens: typical, top-n-sigma; and where neither top-k nor min-p
+                // comes first, top-p (also joint with top-k), XTC, a cdf draw
 };
 
 std::string_view Name(CertifiedPath path);
@@ -95,7 +99,7 @@ struct CertifiedRow {
   DenseReason reason = DenseReason::kNone;
   int32_t survivors = 0;  // rows of the head that were computed
   // How far the nearest row that was left out stays below what it would have had to reach, in
-  // logits (of a draw, in units of the noise); +inf when none was left out.
+  // logits; of a draw from the whole softmax, for its maximum. +inf when none was left out.
   float margin = 0.0f;
 };
 

@@ -40,7 +40,7 @@ inline constexpr double kDitherFailure = 1e-18;
 // Scales and norms are not below it, so that no square underflows.
 inline constexpr double kLeastScale = 0x1p-60;
 
-// Twice the distance of two values of u. The mean of E / s is within it of 0.
+// The distance of two neighbouring values of u. The mean of E / s is within it of 0.
 inline constexpr double kDitherStep = 0x1p-22;
 
 // 2 V exp(-6 kappa^2) = failure.

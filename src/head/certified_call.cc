@@ -259,13 +259,16 @@ size_t CertifiedCallBytes(const CertifiedHead& head, int64_t rows, const Executi
   return layout.call_bytes + WorkspaceBytes(execution, layout.worker_bytes);
 }
 
+void CheckHidden(const CertifiedHead& head, const MatrixView& hidden) {
+  const int64_t dim = head.head().weight.columns;
+  CheckMatrix("hidden", "dim", hidden, kMaxDim);
+  CheckInRange("hidden.dim", hidden.columns, dim, dim);
+}
+
 CertifiedStats RunCertifiedCall(const CertifiedHead& head, const CertifiedInput& input,
                                 RowQuestion& question, std::span<CertifiedRow> rows,
                                 const Execution& execution, size_t question_bytes) {
   const int64_t vocab = head.head().weight.rows;
-  CheckMatrix("hidden", "dim", input.hidden, kMaxDim);
-  CheckInRange("hidden.dim", input.hidden.columns, head.head().weight.columns,
-               head.head().weight.columns);
   if (!input.bitmask.empty()) {
     CheckSize("bitmask", input.bitmask.size(), input.hidden.rows * ((vocab + 31) / 32));
   }

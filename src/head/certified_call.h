@@ -31,7 +31,10 @@ class RowQuestion {
 size_t CertifiedCallBytes(const CertifiedHead& head, int64_t rows, const Execution& execution,
                           size_t question_bytes);
 
-// Checks the input, then runs.
+// To be called before a size is computed from the number of rows.
+void CheckHidden(const CertifiedHead& head, const MatrixView& hidden);
+
+// Checks the rest of the input, then runs.
 CertifiedStats RunCertifiedCall(const CertifiedHead& head, const CertifiedInput& input,
                                 RowQuestion& question, std::span<CertifiedRow> rows,
                                 const Execution& execution, size_t question_bytes);

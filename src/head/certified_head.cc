@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "head/certified_call.h"
-#include "head/plane_hash.h"
+#include "head/planes.h"
 #include "semantics/row_status.h"
 #include "support/check.h"
 
@@ -96,6 +96,7 @@ size_t CertifiedHead::TopKWorkspaceBytes(int64_t rows, const Execution& executio
 
 CertifiedStats CertifiedHead::TopK(const CertifiedInput& input, const CertifiedTopK& top,
                                    std::span<CertifiedRow> rows, const Execution& execution) const {
+  CheckHidden(*this, input.hidden);
   CheckInRange("k", top.k, 1, head_.weight.rows);
   CheckSize("ids", top.ids.size(), input.hidden.rows * top.k);
   CheckSize("logits", top.logits.size(), input.hidden.rows * top.k);

@@ -45,7 +45,8 @@ class Descriptor {
 class MappedPlanes : public HeadPlanes::Impl {
  public:
   explicit MappedPlanes(const std::string& path) {
-    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // O_NONBLOCK: a FIFO is refused below, not waited for.
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     constexpr const char* kReadable = "a file of planes that can be read";
     if (file.get() < 0) Refuse(path, std::strerror(errno), kReadable);
     struct stat status = {};

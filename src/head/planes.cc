@@ -70,11 +70,18 @@ CertificateKind CertificateKindByName(std::string_view name) {
 }
 
 std::string_view Name(CertifiedPath path) {
+  if (path > CertifiedPath::kDense) {
+    ThrowInvalid("path", ToText(static_cast<int64_t>(path)), "nothing, planes, allowed or dense");
+  }
   constexpr std::string_view kNames[] = {"nothing", "planes", "allowed", "dense"};
   return kNames[static_cast<size_t>(path)];
 }
 
 std::string_view Name(DenseReason reason) {
+  if (reason > DenseReason::kParameters) {
+    ThrowInvalid("reason", ToText(static_cast<int64_t>(reason)),
+                 "none, hidden, survivors or parameters");
+  }
   constexpr std::string_view kNames[] = {"none", "hidden", "survivors", "parameters"};
   return kNames[static_cast<size_t>(reason)];
 }

@@ -141,7 +141,7 @@ TopTokens RowCertificate::ComputeAllowed() {
   }
   if (size == 0) status_ = semantics::Worse(status_, RowStatus::kEmptySupport);
   std::sort(memory_.tokens, memory_.tokens + size, Comes);
-  return {{memory_.tokens, static_cast<size_t>(size)}, true};
+  return {{memory_.tokens, static_cast<size_t>(size)}};
 }
 
 // A row's low codes are a few lines somewhere: without this their latency is the time.
@@ -219,7 +219,7 @@ TopTokens RowCertificate::Sorted(int64_t listed, float least) {
     if (scores[id] >= least && scores[id] > -Infinity()) memory_.tokens[size++] = {scores[id], id};
   }
   std::sort(memory_.tokens, memory_.tokens + size, Comes);
-  return {{memory_.tokens, static_cast<size_t>(size)}, false};
+  return {{memory_.tokens, static_cast<size_t>(size)}};
 }
 
 bool RowCertificate::From(float least, TopTokens& top) {
@@ -249,7 +249,6 @@ bool RowCertificate::Top(int64_t k, TopTokens& top) {
   }
   if (largest < k) {  // all there are
     top = Sorted(largest, -Infinity());
-    top.are_all = true;
     return true;
   }
   return From(least, top);

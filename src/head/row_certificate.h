@@ -25,7 +25,6 @@ struct RowMemory {
 // The tokens at and above some logit, in the total order.
 struct TopTokens {
   std::span<const semantics::Token> tokens = {};
-  bool are_all = false;  // every token that is not masked
 };
 
 class RowCertificate {
@@ -48,13 +47,13 @@ class RowCertificate {
   // Of the row, once started or computed.
   RowStatus status() const { return status_; }
 
-  // The first k tokens and all others equal to the last of them; those of at least `least`. False:
-  // more survivors than the budget.
+  // At least the first k tokens: all at or above the least exact logit among the k largest scores,
+  // or all there are. Those of at least `least`. False: more survivors than the budget.
   bool Top(int64_t k, TopTokens& top);
   bool From(float least, TopTokens& top);
 
-  // The last token of the total order: its logit and how many others have it; and how many tokens
-  // are not masked.
+  // The last token of the total order: its logit and how many tokens have it, itself among them;
+  // and how many tokens are not masked.
   struct Bottom {
     float value;
     int32_t ties;
@@ -75,10 +74,10 @@ class RowCertificate {
   int64_t survivors() const { return survivors_; }
   int64_t refined() const { return refined_; }
   float margin() const { return margin_; }
-  void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
 
  private:
   bool IsExact(int64_t id) const { return memory_.intervals.widths[id] == 0.0f; }
+  void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
   void Seal();
   void PrefetchLow(int32_t id) const;
   int64_t LargestScores(int64_t k);

@@ -203,12 +203,10 @@ class SampleQuestion : public RowQuestion {
     };
     for (int64_t i = 0; i < contenders; ++i) may_win(ids[i], bounds[ids[i]]);
     std::sort(ids, ids + contenders, in_order);
-    int64_t next = 0;
-    for (; next < contenders && bounds[ids[next]] >= best.score; ++next) {
-      if (next > RowCertificate::Budget(vocab_)) return false;
-      challenge(ids[next]);
+    for (int64_t i = 0; i < contenders && bounds[ids[i]] >= best.score; ++i) {
+      if (i > RowCertificate::Budget(vocab_)) return false;
+      challenge(ids[i]);
     }
-    if (next < contenders) certificate.NoteMargin(best.score - bounds[ids[next]]);
 
     TokenResult& result = ResultOf(row);
     result = TokenResult{};
@@ -248,6 +246,7 @@ CertifiedStats CertifiedHead::Sample(const CertifiedInput& input,
                                      DrawMethod method, std::span<TokenResult> results,
                                      std::span<CertifiedRow> rows,
                                      const Execution& execution) const {
+  CheckHidden(*this, input.hidden);
   CheckPerRow("params", params.size(), input.hidden.rows);
   CheckPerRow("keys", keys.size(), input.hidden.rows);
   CheckMethod(method);

@@ -33,11 +33,7 @@ TEST_P(CertifiedTop, IsTheDenseHeadsForEveryKindOfHeadAndState) {
       const int64_t dim = random.Between(1, 400);
       const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), dtype());
       const Batch weight(rows, dtype(), random.Below(4));
-      std::vector<float> bias;
-      for (int64_t v = 0; random.Coin() && v < vocab; ++v) {
-        bias.push_back(static_cast<float>(random.Normal()));
-      }
-      if (std::ssize(bias) != vocab) bias.clear();
+      const std::vector<float> bias = MakeBias(vocab, random);
       const CertifiedHead head({Matrix(weight), bias},
                                HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
       Rows states;
@@ -256,6 +252,9 @@ TEST(CertifiedTopChecks, RefuseWhatDoesNotFit) {
       {[](TopCall& c) { c.rows.resize(3); }, "rows.size()", "3", "2"},
       {[](TopCall& c) { c.bitmask.resize(3); }, "bitmask.size()", "3", "2"},
       {[](TopCall& c) { c.hidden.columns = 7; }, "hidden.dim", "7", "8"},
+      {[](TopCall& c) { c.hidden.rows = -1; }, "hidden.rows", "-1", "[0, 2147483647]"},
+      {[](TopCall& c) { c.hidden.rows = int64_t{1} << 62; }, "hidden.rows", "4611686018427387904",
+       "[0, 2147483647]"},
       {[](TopCall& c) { c.dense.weight.rows = 9; }, "head.weight.rows", "9", "10"},
       {[](TopCall& c) { c.dense.weight.columns = 7; }, "head.weight.dim", "7", "8"},
       {[](TopCall& c) { c.dense.weight.dtype = DType::kBf16; }, "head.weight.dtype", "bfloat16",
@@ -281,6 +280,13 @@ TEST(CertifiedTopChecks, RefuseWhatDoesNotFit) {
     head.TopK({call.hidden, call.bitmask}, {call.k, call.ids, call.logits, call.status}, call.rows,
               execution);
   });
+}
+
+TEST(CertifiedTopChecks, PathsAndReasonsHaveNames) {
+  EXPECT_EQ(Name(CertifiedPath::kDense), "dense");
+  EXPECT_EQ(Name(DenseReason::kParameters), "parameters");
+  ExpectError([] { Name(CertifiedPath{4}); }, "path", "4", "nothing, planes, allowed or dense");
+  ExpectError([] { Name(DenseReason{4}); }, "reason", "4", "none, hidden, survivors or parameters");
 }
 
 TEST(CertifiedTopChecks, AnEmptyBatchIsAnswered) {

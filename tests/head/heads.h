@@ -92,6 +92,20 @@ inline std::vector<float> MakeHidden(HiddenKind kind, const Rows& head, Random& 
   return hidden;
 }
 
+// Every other time none; else ordinary numbers, and now and then one that is all of the logit, or
+// a negative zero.
+inline std::vector<float> MakeBias(int64_t vocab, Random& random) {
+  constexpr float kExtremes[] = {1e9f, -1e9f, -0.0f};
+  std::vector<float> bias;
+  if (random.Coin()) return bias;
+  const double extremes = random.Coin() ? 0.02 : 0.0;
+  for (int64_t v = 0; v < vocab; ++v) {
+    const auto usual = static_cast<float>(random.Normal());
+    bias.push_back(random.Coin(extremes) ? kExtremes[random.Below(3)] : usual);
+  }
+  return bias;
+}
+
 inline MatrixView Matrix(const Batch& batch) {
   const LogitsView view = batch.view();
   return {view.data, view.rows, view.vocab, view.stride, view.dtype, view.device};

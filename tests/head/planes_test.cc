@@ -1,5 +1,6 @@
 // Planes: their size, the file, and every way in which a file may be the wrong one.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -144,6 +145,10 @@ TEST_F(Planes, RefuseAFileThatIsNotTheirs) {
   ExpectRefused("truncated: 5 bytes", "at least the 72 bytes of a header");
   std::ofstream(path_) << std::string(100, 'x');
   ExpectRefused("does not begin with SLUICEHP", "a file that HeadPlanes::Save wrote");
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // that nobody writes into
+  ExpectRefused("not a regular file", "a file of planes that can be read");
+  std::filesystem::remove(path_);
 
   const std::string size = std::to_string(Built().bytes());
   const auto spoiled = [&](const auto& change) {

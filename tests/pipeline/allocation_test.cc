@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/sluice.hpp"
+#include "tests/head/heads.h"
 #include "tests/pipeline/stepping.h"
 #include "tests/support/batch.h"
 #include "tests/support/counting_allocator.h"
@@ -21,11 +22,6 @@ int64_t AllocationsOf(Body body) {
 
 TEST(Allocation, IsCounted) {
   EXPECT_EQ(AllocationsOf([] { ::operator delete(::operator new(1)); }), 1);
-}
-
-MatrixView Matrix(const Batch& batch) {
-  const LogitsView view = batch.view();
-  return {view.data, view.rows, view.vocab, view.stride, view.dtype, view.device};
 }
 
 TEST(Allocation, NoCallAllocates) {
@@ -109,6 +105,57 @@ TEST(Allocation, NoCallAllocates) {
             }),
             0);
   EXPECT_EQ(AllocationsOf([&] { Mask(batch.mutable_view(), cuts, execution); }), 0);
+}
+
+// Rows of every path: by planes, by a small bitmask, by the dense head, and without an answer.
+TEST(Allocation, NoCertifiedHeadAllocates) {
+  constexpr int32_t kVocab = 600;
+  Random random(3);
+  const Rows rows = MakeHead(HeadKind::kNormal, kVocab, 130, random);
+  const Batch weight(rows);
+  Rows states;
+  for (const HiddenKind kind :
+       {HiddenKind::kPeaked, HiddenKind::kPeaked, HiddenKind::kZero, HiddenKind::kNormal}) {
+    states.push_back(MakeHidden(kind, rows, random));
+  }
+  states[3][0] = NAN;
+  const Batch hidden(states);
+  constexpr size_t kWords = (kVocab + 31) / 32;
+  std::vector<int32_t> bitmask(4 * kWords, -1);
+  std::fill_n(bitmask.begin() + kWords, kWords, 0b1010);
+  const CertifiedInput input{Matrix(hidden), bitmask};
+  std::vector<int32_t> ids(4 * 10);
+  std::vector<float> logits(4 * 10);
+  std::vector<RowStatus> statuses(4);
+  std::vector<TokenResult> results(4);
+  std::vector<CertifiedRow> paths(4);
+  const NoiseKey key{1, 2, 3};
+  for (const CertificateKind kind : {CertificateKind::kDither4, CertificateKind::kStrict}) {
+    const CertifiedHead head({Matrix(weight)},
+                             HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
+    const Workspace top_workspace(head.TopKWorkspaceBytes(4, {Backend::kRef}));
+    EXPECT_EQ(AllocationsOf([&] {
+                head.TopK(input, {10, ids, logits, statuses}, paths,
+                          {Backend::kRef, {}, top_workspace.span()});
+              }),
+              0);
+    EXPECT_EQ(paths[0].path, CertifiedPath::kPlanes);
+    EXPECT_EQ(paths[1].path, CertifiedPath::kAllowed);
+    EXPECT_EQ(paths[2].path, CertifiedPath::kDense);
+    EXPECT_EQ(paths[3].path, CertifiedPath::kNothing);
+    const Workspace workspace(head.SampleWorkspaceBytes(4, {Backend::kRef}));
+    for (const SelectParams& params :
+         {SelectParams{}, SelectParams{.temperature = 0.0f}, SelectParams{.top_k = 5},
+          SelectParams{.min_p = 0.5f}, SelectParams{.top_p = 0.9f}}) {
+      for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+        EXPECT_EQ(AllocationsOf([&] {
+                    head.Sample(input, {&params, 1}, {&key, 1}, {}, method, results, paths,
+                                {Backend::kRef, {}, workspace.span()});
+                  }),
+                  0);
+      }
+    }
+  }
 }
 
 TEST(Allocation, NoStepAllocates) {

@@ -53,7 +53,8 @@ TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
     const int64_t dim = random.Between(1, 300);
     const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), dtype());
     const Batch weight(rows, dtype());
-    const CertifiedHead head({Matrix(weight)},
+    const std::vector<float> bias = MakeBias(vocab, random);
+    const CertifiedHead head({Matrix(weight), bias},
                              HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}, {}));
     Rows states;
     std::vector<SelectParams> params;
@@ -183,6 +184,9 @@ TEST(CertifiedSampleChecks, RefuseWhatDoesNotFit) {
   ExpectError([&] { sample(1, 0, DrawMethod::kGumbel); }, "keys.size()", "0",
               "1 or the number of rows, 2");
   ExpectError([&] { sample(1, 1, DrawMethod{9}); }, "draw_method", "9", "gumbel or cdf");
+  const MatrixView huge{values.data(), int64_t{1} << 62, 8, 8, DType::kF32, {}};
+  ExpectError([&] { head.Sample({huge, {}}, {}, {}, {}, DrawMethod::kGumbel, {}, {}, {}); },
+              "hidden.rows", "4611686018427387904", "[0, 2147483647]");
 }
 
 }  // namespace

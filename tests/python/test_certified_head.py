@@ -81,6 +81,24 @@ def test_planes_are_saved_and_mapped(head, tmp_path):
     sluice.CertifiedHead(other, planes=path, check=False)
 
 
+def test_what_is_said_beside_planes_is_heeded(head, tmp_path):
+    certified, weight, bias = head
+    path = tmp_path / "head.planes"
+    certified.save(path)
+    assert sluice.CertifiedHead(weight, bias, planes=path, kind=certified.kind).kind == certified.kind
+    other = {"dither4": "strict", "strict": "dither4"}[certified.kind]
+    said = f'kind = "{other}" is not allowed: None or {certified.kind}, the kind of planes'
+    with pytest.raises(sluice.Error, match=said):
+        sluice.CertifiedHead(weight, planes=path, kind=other)
+    with pytest.raises(sluice.Error, match="seed = 3 is not allowed: None beside planes"):
+        sluice.CertifiedHead(weight, planes=path, seed=3)
+    with pytest.raises(sluice.Error, match='planes = "" '):
+        sluice.CertifiedHead(weight, planes="")
+    with pytest.raises(sluice.Error, match="dither4 or strict"):
+        sluice.CertifiedHead(weight, planes=path, kind="int3")
+    assert sluice.CertifiedHead(weight).kind == "dither4"
+
+
 def test_wrong_arguments_are_named(head):
     certified, weight, _ = head
     _, hidden = made()
