@@ -198,4 +198,30 @@ std::string Replaced(Run& run, std::string_view text, std::string_view from, std
   return made.append(text);
 }
 
+std::string Escaped(std::string_view text) {
+  std::string made;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        made.append("&amp;");
+        break;
+      case '<':
+        made.append("&lt;");
+        break;
+      case '>':
+        made.append("&gt;");
+        break;
+      case '"':
+        made.append("&#34;");
+        break;
+      case '\'':
+        made.append("&#39;");
+        break;
+      default:
+        made.push_back(c);
+    }
+  }
+  return made;
+}
+
 }  // namespace sluice::text::jinja

@@ -35,4 +35,7 @@ Line FirstLine(std::string_view text);
 std::string Replaced(Run& run, std::string_view text, std::string_view from, std::string_view to,
                      int64_t most);
 
+// As HTML.
+std::string Escaped(std::string_view text);
+
 }  // namespace sluice::text::jinja
