@@ -1,7 +1,8 @@
 // The command sluice: its subcommands and flags. What they do stands in a file each.
 //
 // Text goes to standard output, diagnostics to standard error. Exit codes: 0, 2 for a command line
-// that cannot be understood or a value out of range, 1 for every other failure.
+// that cannot be understood or a value out of range, 1 for every other failure, 128 and the number
+// of the signal (130 for Ctrl-C) when one has ended a generation.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
@@ -12,8 +13,12 @@
 #include "cli/demo.h"
 #include "cli/demo_row.h"
 #include "cli/explain.h"
+#ifdef SLUICE_HAS_ENGINE
+#include "cli/generate.h"
+#endif
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
+#include "cli/interrupt.h"
 #include "cli/param_flags.h"
 #include "cli/params_table.h"
 #ifdef SLUICE_HAS_TEXT
@@ -137,6 +142,9 @@ int Run(int argc, char** argv) {
   InspectOptions inspect;
   sluice::cli::ExplainOptions explain;
   std::string shell;
+#ifdef SLUICE_HAS_ENGINE
+  sluice::cli::AddGenerate(app, action);
+#endif
   AddDemo(app, action, demo);
   AddInspect(app, action, inspect);
   sluice::cli::AddExplain(app, explain)->callback([&action, &explain] {
@@ -167,6 +175,8 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
+  } catch (const sluice::cli::Interrupted& interrupted) {
+    return 128 + interrupted.signal;
   } catch (const sluice::Error& error) {
     std::cerr << "sluice: " << error.what() << '\n';
     return error.code() == sluice::ErrorCode::kInvalidValue ? kUsageError : kFailure;

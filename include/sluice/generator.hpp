@@ -130,7 +130,9 @@ class Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  uint64_t seed() const;  // the request's, or the random one that was chosen
+  // The request's, with the end tokens among the stop tokens and the seed that is in use: a random
+  // one, if the request had none.
+  const SamplingParams& params() const;
 
   // Takes the next chunk of the prompt; how many tokens of it are left. Step takes what is left.
   int64_t Prefill();

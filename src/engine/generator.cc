@@ -102,7 +102,7 @@ class Generator::Impl {
   Impl(const Checkpoint& checkpoint, const GenerationRequest& request,
        const GeneratorOptions& options);
 
-  uint64_t seed() const { return seed_; }
+  const SamplingParams& params() const { return params_; }
   int64_t Prefill();
   std::span<const ChoiceStep> Step();
   std::span<const ChoiceStep> Cancel();
@@ -139,7 +139,6 @@ class Generator::Impl {
   Sampler sampler_;
   engine::HeadStage head_;
   int32_t logprob_width_;
-  uint64_t seed_ = 0;
 
   std::vector<Choice> choices_;
   std::vector<int32_t> live_;  // those that go on, by number
@@ -173,14 +172,13 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
   const TextStreamOptions stream = StreamOptions(request, params_, checkpoint.tokenizer());
   choices_.reserve(choices);
   for (int32_t i = 0; i < request.choices; ++i) {
-    Request sampling{.params = params_,
-                     .prompt = prompt_,
-                     .choice = static_cast<uint32_t>(i),
-                     .max_new_tokens = static_cast<int32_t>(std::min(max_tokens_, room_))};
+    const RequestHandle handle =
+        sampler_.Add({.params = params_,
+                      .prompt = prompt_,
+                      .choice = static_cast<uint32_t>(i),
+                      .max_new_tokens = static_cast<int32_t>(std::min(max_tokens_, room_))});
     // All choices have the seed of the first; their number tells their noise apart.
-    if (i > 0) sampling.params.seed = seed_;
-    const RequestHandle handle = sampler_.Add(sampling);
-    if (i == 0) seed_ = sampler_.Seed(handle);
+    params_.seed = sampler_.Seed(handle);
     choices_.push_back({.sequence = {},
                         .request = handle,
                         .stream = TextStream(checkpoint.tokenizer(), stream, prompt_),
@@ -354,7 +352,7 @@ Generator::Impl& Generator::Get() const {
   return *impl_;
 }
 
-uint64_t Generator::seed() const { return Get().seed(); }
+const SamplingParams& Generator::params() const { return Get().params(); }
 int64_t Generator::Prefill() { return Get().Prefill(); }
 std::span<const ChoiceStep> Generator::Step() { return Get().Step(); }
 std::span<const ChoiceStep> Generator::Cancel() { return Get().Cancel(); }
