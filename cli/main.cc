@@ -15,6 +15,8 @@
 #include "cli/explain.h"
 #ifdef SLUICE_HAS_ENGINE
 #include "cli/generate.h"
+#include "cli/inspect_model.h"
+#include "cli/trace.h"
 #endif
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
@@ -69,7 +71,9 @@ struct InspectOptions {
   sluice::cli::InspectRowOptions row;
   bool as_json = false;
   bool as_markdown = false;
-  std::string model;
+#ifdef SLUICE_HAS_ENGINE
+  sluice::cli::InspectModelOptions model;
+#endif
 };
 
 void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
@@ -103,14 +107,19 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
       }
     };
   });
-  CLI::App* const model = inspect->add_subcommand("model", "not in this version");
-  model->add_option("DIR", options.model, "folder of a model");
+#ifdef SLUICE_HAS_ENGINE
+  CLI::App* const model =
+      inspect->add_subcommand("model", "a model's shapes, its tokenizer and what its head costs");
+  sluice::cli::AddModelFlags(*model, options.model.source);
+  model->add_option("DIR", options.model.source.directory, "folder of the model, as --model")
+      ->type_name("DIR");
+  model->add_flag("--json", options.model.as_json, "write one JSON object");
   model->callback([&action, &options] {
     action = [&options] {
-      throw sluice::Error(sluice::ErrorCode::kUnavailable, "model", "\"" + options.model + "\"",
-                          "nothing yet: models belong to a later version of Sluice");
+      sluice::cli::RunInspectModel(options.model, std::cout, Terminal::Detect());
     };
   });
+#endif
   sluice::cli::AddInspectRow(*inspect, options.row);
   inspect->footer("FILE is a row of logits to show; the subcommands take none. " +
                   inspect->get_footer());
@@ -144,6 +153,7 @@ int Run(int argc, char** argv) {
   std::string shell;
 #ifdef SLUICE_HAS_ENGINE
   sluice::cli::AddGenerate(app, action);
+  sluice::cli::AddTrace(app, action);
 #endif
   AddDemo(app, action, demo);
   AddInspect(app, action, inspect);
