@@ -47,18 +47,19 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   const DenseHead& head = options_.head;
   const auto rows = static_cast<size_t>(options_.max_rows);
   const Execution execution{options_.backend, options_.parallel};
-  const MatrixView hidden{nullptr, options_.max_rows, head.weight.columns, head.weight.columns};
   const int64_t vocab = head.weight.rows;
-  size_t bytes =
-      std::max(ProjectWorkspaceBytes(head, hidden, execution),
-               SelectWorkspaceBytes({nullptr, options_.max_rows, vocab, vocab}, execution));
+  const int64_t dim = head.weight.columns;
+  logits_.resize(rows * vocab_);
+  gathered_.resize(rows * static_cast<size_t>(dim));
+  const MatrixView hidden{gathered_.data(), options_.max_rows, dim, dim};
+  const LogitsView logits{logits_.data(), options_.max_rows, vocab, vocab};
+  size_t bytes = std::max(ProjectWorkspaceBytes(head, hidden, execution),
+                          SelectWorkspaceBytes(logits, execution));
   if (options_.planes.has_value()) {
     certified_.emplace(head, *options_.planes);
     bytes = std::max(bytes, certified_->SampleWorkspaceBytes(options_.max_rows, execution));
   }
   workspace_ = AlignedBytes(bytes);
-  logits_.resize(rows * vocab_);
-  gathered_.resize(rows * static_cast<size_t>(head.weight.columns));
   indices_.reserve(rows);
   params_.reserve(rows);
   keys_.reserve(rows);
@@ -186,6 +187,8 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
     if (id >= 0) sampler.Accept(rows[indices_[i]].request, {&id, 1});
   }
   stats.head_ns += clock.Lap();
+  const GenerationReports& reports = options_.reports;
+  if (!reports.logits && !reports.kept && !reports.masses) return;
   ReportCertified(hidden);
   stats.report_ns += clock.Lap();
 }
@@ -193,7 +196,6 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
 // What the dense head would have had at hand.
 void HeadStage::ReportCertified(const MatrixView& hidden) {
   const GenerationReports& reports = options_.reports;
-  if (!reports.logits && !reports.kept && !reports.masses) return;
   const LogitsView logits = Project(hidden);
   std::vector<Cut>& cuts = cuts_;
   cuts.clear();
