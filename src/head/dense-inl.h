@@ -24,9 +24,10 @@ namespace sluice::HWY_NAMESPACE {
 
 constexpr size_t kDotLanes = semantics::kDotLanes;
 
-// `count` elements, fewer than a vector; zeros behind them.
+// `count` elements, a vector at most; zeros behind them.
 template <class Read>
 VecF32 PartOfVector(const void* row, size_t i, size_t count) {
+  if (count == hn::Lanes(F32())) return Read::At(row, i);
   HWY_ALIGN float part[HWY_MAX_BYTES / sizeof(float)] = {};
   for (size_t lane = 0; lane < count; ++lane) part[lane] = Read::One(row, i + lane);
   return hn::Load(F32(), part);
