@@ -48,7 +48,12 @@ class TraceFiles {
       json.Key("mass").Object([&] {
         json.Key("kept").Value(mass.kept);
         json.Key("total").Value(mass.total);
-        json.Key("margin").Value(mass.margin);
+        json.Key("margin");
+        if (mass.margin == CutMass{}.margin) {
+          json.Null();  // top-p is off
+        } else {
+          json.Value(mass.margin);
+        }
       });
       json.Key("certificate").Object([&] {
         json.Key("path").Value(Name(step.certificate.path));

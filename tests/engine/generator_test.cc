@@ -139,15 +139,7 @@ TEST_P(GeneratorOn, GivesTheSameTokensWhateverTheChunksOfThePrompt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GeneratorOn, ::testing::ValuesIn(AvailableBackends()),
-                         [](const auto& backend) {
-                           for (const BackendInfo& known : Backends()) {
-                             if (known.backend != backend.param) continue;
-                             std::string name(known.name);
-                             std::replace(name.begin(), name.end(), '-', '_');
-                             return name;
-                           }
-                           return std::string("unknown");
-                         });
+                         [](const auto& param) { return TestNameOf(param.param); });
 
 class GeneratorTest : public ::testing::Test {
  protected:
