@@ -1,20 +1,17 @@
 // Planes as a file: what is in memory, byte for byte, mapped back when it is loaded.
 #include "head/plane_file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "head/planes.h"
 #include "support/check.h"
+#include "support/mapped_file.h"
 #include "support/rows.h"
 
 namespace sluice {
@@ -28,42 +25,19 @@ constexpr int64_t kRowsHashedAtOnce = 64;
   ThrowInvalid("planes", ToText(path) + " (" + found + ")", allowed);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 class MappedPlanes : public HeadPlanes::Impl {
  public:
-  explicit MappedPlanes(const std::string& path) {
-    // O_NONBLOCK: a FIFO is refused below, not waited for.
-    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    constexpr const char* kReadable = "a file of planes that can be read";
-    if (file.get() < 0) Refuse(path, std::strerror(errno), kReadable);
-    struct stat status = {};
-    if (fstat(file.get(), &status) != 0) Refuse(path, std::strerror(errno), kReadable);
-    if (!S_ISREG(status.st_mode)) Refuse(path, "not a regular file", kReadable);
-    const auto size = static_cast<size_t>(status.st_size);
+  explicit MappedPlanes(const std::string& path) : file_(path, "planes", "a file of planes") {
+    const size_t size = file_.bytes().size();
     if (size < sizeof(PlaneHeader)) {
       Refuse(path, "truncated: " + std::to_string(size) + " bytes",
              "at least the " + std::to_string(sizeof(PlaneHeader)) + " bytes of a header");
     }
-    void* const memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-    if (memory == MAP_FAILED) Refuse(path, std::strerror(errno), "a file that can be mapped");
-    bytes_ = {static_cast<const std::byte*>(memory), size};
+    bytes_ = file_.bytes();
   }
-  ~MappedPlanes() override { munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size()); }
-  MappedPlanes(const MappedPlanes&) = delete;
-  MappedPlanes& operator=(const MappedPlanes&) = delete;
+
+ private:
+  MappedFile file_;
 };
 
 // In this order: what is no file of planes is not called damaged.

@@ -1,0 +1,397 @@
+// The parts of a layer with vectors: the order of every sum is the one of layer_table.h.
+#include <algorithm>
+#include <cmath>
+
+#include "model/elementwise.h"
+#include "model/layer_table.h"
+
+#if defined(SLUICE_MODEL_LAYER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_MODEL_LAYER_INL_H_
+#undef SLUICE_MODEL_LAYER_INL_H_
+#else
+#define SLUICE_MODEL_LAYER_INL_H_
+#endif
+
+#include "support/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice::model::HWY_NAMESPACE {
+
+using sluice::HWY_NAMESPACE::F32;
+using sluice::HWY_NAMESPACE::VecF32;
+namespace hn = hwy::HWY_NAMESPACE;
+
+// elementwise.h, a vector at a time.
+inline VecF32 Exp(VecF32 x) {
+  const F32 d;
+  const hn::RebindToSigned<F32> di;
+  const auto n = hn::Floor(hn::MulAdd(x, hn::Set(d, model::kLog2E), hn::Set(d, 0.5f)));
+  const auto r =
+      hn::MulAdd(n, hn::Set(d, -model::kLn2Low), hn::MulAdd(n, hn::Set(d, -model::kLn2High), x));
+  auto p = hn::Zero(d);
+  for (const float coefficient : model::kExpTaylor) p = hn::MulAdd(p, r, hn::Set(d, coefficient));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  auto y = hn::Mul(p, hn::BitCast(d, exponent));
+  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, model::kExpLow)), hn::Zero(d), y);
+  y = hn::IfThenElse(hn::Gt(x, hn::Set(d, model::kExpHigh)), hn::Set(d, semantics::Infinity()), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+inline VecF32 OnePlusExp(VecF32 x) { return hn::Add(hn::Set(F32(), 1.0f), Exp(x)); }
+
+inline VecF32 Silu(VecF32 x) { return hn::Div(x, OnePlusExp(hn::Neg(x))); }
+
+inline VecF32 GeluTanh(VecF32 x) {
+  const F32 d;
+  const auto cube = hn::Mul(hn::Mul(x, x), x);
+  const auto u = hn::MulAdd(hn::Set(d, model::kGeluCube), cube, x);
+  return hn::Div(x, OnePlusExp(hn::Mul(u, hn::Set(d, model::kGeluScale))));
+}
+
+inline VecF32 SoftCap(VecF32 x, VecF32 cap) {
+  const F32 d;
+  const auto one = hn::Set(d, 1.0f);
+  const auto z = hn::Div(x, cap);
+  const auto e = Exp(hn::Mul(hn::Set(d, -2.0f), hn::Abs(z)));
+  return hn::CopySign(hn::Mul(cap, hn::Div(hn::Sub(one, e), hn::Add(one, e))), z);
+}
+
+// kLanes elements: one vector of 512 bits, or two of 256.
+struct Sixteen {
+  static constexpr size_t kVectors = kLanes * sizeof(float) / HWY_MAX_BYTES;
+  VecF32 part[kVectors];
+
+  static Sixteen Zero() {
+    Sixteen all;
+    for (auto& part : all.part) part = hn::Zero(F32());
+    return all;
+  }
+  template <class Body>  // body(part, the first of its elements)
+  void ForEach(Body&& body) {
+    for (size_t v = 0; v < kVectors; ++v) body(part[v], v * hn::Lanes(F32()));
+  }
+  void Store(float* to) const {
+    for (size_t v = 0; v < kVectors; ++v) hn::StoreU(part[v], F32(), to + v * hn::Lanes(F32()));
+  }
+};
+
+inline float TreeSum(float* lane) {
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) lane[j] += lane[j + half];
+  }
+  return lane[0];
+}
+
+inline void RmsNorm(const float* x, const float* weight, size_t width, float eps, float* y) {
+  const F32 d;
+  const size_t whole = width / kLanes * kLanes;
+  auto squares = Sixteen::Zero();
+  for (size_t i = 0; i < whole; i += kLanes) {
+    squares.ForEach([&](VecF32& sum, size_t lane) HWY_ATTR {
+      const auto v = hn::LoadU(d, x + i + lane);
+      sum = hn::MulAdd(v, v, sum);
+    });
+  }
+  float lane[kLanes];
+  squares.Store(lane);
+  for (size_t i = whole; i < width; ++i) lane[i - whole] = Fma(x[i], x[i], lane[i - whole]);
+  const float mean = TreeSum(lane) / static_cast<float>(width);
+  const float factor = 1.0f / std::sqrt(mean + eps);
+  const auto factors = hn::Set(d, factor);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= width; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + i), factors), hn::LoadU(d, weight + i)), d, y + i);
+  }
+  for (; i < width; ++i) y[i] = x[i] * factor * weight[i];
+}
+
+inline float Encode(const float* x, size_t width, int16_t* codes) {
+  const F32 d;
+  const hn::Rebind<int16_t, F32> d16;
+  const size_t lanes = hn::Lanes(d), whole = width / lanes * lanes;
+  auto largest_of = hn::Zero(d);
+  auto finite = hn::Eq(largest_of, largest_of);
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    finite = hn::And(finite, hn::IsFinite(v));
+    largest_of = hn::Max(largest_of, hn::Abs(v));
+  }
+  float largest = hn::GetLane(hn::MaxOfLanes(d, largest_of));
+  bool is_finite = hn::AllTrue(d, finite);
+  for (size_t i = whole; i < width; ++i) {
+    is_finite = is_finite && std::isfinite(x[i]);
+    largest = std::max(largest, std::fabs(x[i]));
+  }
+  std::fill(codes + whole, codes + CodeStride(width), int16_t{0});
+  if (!is_finite || largest < kLeastCoded) {
+    std::fill_n(codes, whole, int16_t{0});
+    return is_finite ? 0.0f : semantics::QuietNan();
+  }
+  const float factor = 127.0f / largest;
+  const auto factors = hn::Set(d, factor);
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), factors));
+    hn::StoreU(hn::DemoteTo(d16, rounded), d16, codes + i);
+  }
+  for (size_t i = whole; i < width; ++i) {
+    codes[i] = static_cast<int16_t>(std::nearbyint(x[i] * factor));
+  }
+  return largest / 127.0f;
+}
+
+// The products of kRows rows of the matrix with kStates rows of codes; sums[w * kStates + s].
+template <size_t kRows, size_t kStates>
+HWY_INLINE void MultiplyTile(const int8_t* const* rows, const int16_t* const* states, size_t width,
+                             int32_t* sums) {
+  const hn::ScalableTag<int16_t> d16;
+  const hn::Rebind<int8_t, decltype(d16)> d8;
+  const hn::RepartitionToWide<decltype(d16)> d32;
+  using Vec32 = hn::Vec<decltype(d32)>;
+  Vec32 sum[kRows][kStates];
+  for (auto& row : sum) {
+    for (auto& one : row) one = hn::Zero(d32);
+  }
+  Vec32 unused = hn::Zero(d32);
+  for (size_t i = 0; i < width; i += hn::Lanes(d16)) {
+    hn::Vec<decltype(d16)> state[kStates];
+    HWY_UNROLL(8)
+    for (size_t s = 0; s < kStates; ++s) state[s] = hn::LoadU(d16, states[s] + i);
+    HWY_UNROLL(8)
+    for (size_t w = 0; w < kRows; ++w) {
+      const auto row = hn::PromoteTo(d16, hn::LoadU(d8, rows[w] + i));
+      HWY_UNROLL(8)
+      for (size_t s = 0; s < kStates; ++s) {
+        sum[w][s] = hn::ReorderWidenMulAccumulate(d32, row, state[s], sum[w][s], unused);
+      }
+    }
+  }
+  for (size_t w = 0; w < kRows; ++w) {
+    for (size_t s = 0; s < kStates; ++s) {
+      sums[w * kStates + s] = hn::GetLane(hn::SumOfLanes(d32, sum[w][s]));
+    }
+  }
+}
+
+struct Product {
+  const Int8Matrix& matrix;
+  const CodedRows& x;
+  float* y;
+  size_t stride;
+
+  // A tile at an edge repeats its last row and forgets the result.
+  template <size_t kRows, size_t kStates>
+  void Tile(int64_t r, int64_t states, int64_t v, int64_t rows) const {
+    const size_t width = CodeStride(static_cast<size_t>(matrix.columns));
+    const int8_t* row[kRows];
+    const int16_t* state[kStates];
+    int32_t sums[kRows * kStates];
+    for (size_t w = 0; w < kRows; ++w) {
+      row[w] = matrix.codes +
+               static_cast<size_t>(v + std::min(static_cast<int64_t>(w), rows - 1)) * width;
+    }
+    for (size_t s = 0; s < kStates; ++s) {
+      state[s] =
+          x.codes + static_cast<size_t>(r + std::min(static_cast<int64_t>(s), states - 1)) * width;
+    }
+    MultiplyTile<kRows, kStates>(row, state, width, sums);
+    for (int64_t s = 0; s < states; ++s) {
+      float* const to = y + static_cast<size_t>(r + s) * stride + v;
+      for (int64_t w = 0; w < rows; ++w) {
+        to[w] =
+            static_cast<float>(sums[static_cast<size_t>(w) * kStates + static_cast<size_t>(s)]) *
+            (x.scales[r + s] * matrix.scales[v + w]);
+      }
+    }
+  }
+};
+
+// One state streams the matrix; several share each piece of it, which is widened once.
+inline void Multiply(const Int8Matrix& matrix, const CodedRows& x, int64_t rows, int64_t begin,
+                     int64_t end, float* y, size_t stride) {
+  constexpr size_t kRows = 4, kStates = 3;  // 12 sums of 16 registers
+  const Product product{matrix, x, y, stride};
+  for (int64_t v = begin; v < end; v += kRows) {
+    const int64_t some = std::min<int64_t>(kRows, end - v);
+    int64_t r = 0;
+    for (; r + 1 < rows; r += kStates) {
+      product.Tile<kRows, kStates>(r, std::min<int64_t>(kStates, rows - r), v, some);
+    }
+    if (r < rows) product.Tile<kRows, 1>(r, 1, v, some);
+  }
+}
+
+inline void Rotate(float* head, size_t half, const float* cosines, const float* sines) {
+  const F32 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= half; i += hn::Lanes(d)) {
+    const auto a = hn::LoadU(d, head + i), b = hn::LoadU(d, head + i + half);
+    const auto c = hn::LoadU(d, cosines + i), s = hn::LoadU(d, sines + i);
+    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, head + i);
+    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + i + half);
+  }
+  for (; i < half; ++i) {
+    const float a = head[i], b = head[i + half];
+    head[i] = a * cosines[i] - b * sines[i];
+    head[i + half] = b * cosines[i] + a * sines[i];
+  }
+}
+
+// The scores of kPages pages from the one that holds position `first`: chains enough to hide the
+// latency of fma.
+template <size_t kPages>
+HWY_INLINE void ScorePages(const Attention& a, const float* query, size_t first) {
+  const F32 d;
+  const float* keys[kPages];
+  Sixteen sum[kPages];
+  for (size_t p = 0; p < kPages; ++p) {
+    keys[p] = a.cache + static_cast<size_t>(a.pages[first / kPagePositions + p]) * a.page_stride;
+    sum[p] = Sixteen::Zero();
+  }
+  for (size_t i = 0; i < a.head_dim; ++i) {
+    const auto element = hn::Set(d, query[i]);
+    HWY_UNROLL(8)
+    for (size_t p = 0; p < kPages; ++p) {
+      for (size_t v = 0; v < Sixteen::kVectors; ++v) {
+        const auto key = hn::LoadU(d, keys[p] + i * kPagePositions + v * hn::Lanes(d));
+        sum[p].part[v] = hn::MulAdd(element, key, sum[p].part[v]);
+      }
+    }
+  }
+  const auto scale = hn::Set(d, a.scale);
+  for (size_t p = 0; p < kPages; ++p) {
+    sum[p].ForEach([&](VecF32& part, size_t) HWY_ATTR {
+      part = hn::Mul(part, scale);
+      if (a.softcap > 0.0f) part = SoftCap(part, hn::Set(d, a.softcap));
+    });
+    sum[p].Store(a.scores + first + p * kPagePositions);
+  }
+}
+
+// Scores of whole pages; those of positions that are not seen become -inf.
+inline void ScoreAll(const Attention& a, const float* query) {
+  constexpr size_t kPages = 8 / Sixteen::kVectors;
+  const auto begin = static_cast<size_t>(a.begin), end = static_cast<size_t>(a.end);
+  size_t p = begin / kPagePositions * kPagePositions;
+  const size_t behind = (end + kPagePositions - 1) / kPagePositions * kPagePositions;
+  for (; p + kPages * kPagePositions <= behind; p += kPages * kPagePositions) {
+    ScorePages<kPages>(a, query, p);
+  }
+  for (; p < behind; p += kPagePositions) ScorePages<1>(a, query, p);
+  std::fill(a.scores + begin / kPagePositions * kPagePositions, a.scores + begin,
+            -semantics::Infinity());
+  std::fill(a.scores + end, a.scores + behind, -semantics::Infinity());
+}
+
+// Scores to weights exp(score - largest); answers their sum.
+inline float WeighAll(const Attention& a) {
+  const F32 d;
+  const size_t first = static_cast<size_t>(a.begin) / kPagePositions * kPagePositions;
+  const size_t end = static_cast<size_t>(a.end);
+  auto largest = hn::Set(d, -semantics::Infinity());
+  for (size_t p = first; p < end; p += hn::Lanes(d)) {
+    largest = hn::Max(largest, hn::LoadU(d, a.scores + p));
+  }
+  largest = hn::MaxOfLanes(d, largest);
+  auto sums = Sixteen::Zero();
+  for (size_t p = first; p < end; p += kPagePositions) {
+    sums.ForEach([&](VecF32& sum, size_t lane) HWY_ATTR {
+      float* const at = a.scores + p + lane;
+      const auto weight = Exp(hn::Sub(hn::LoadU(d, at), largest));
+      hn::StoreU(weight, d, at);
+      sum = hn::Add(sum, weight);
+    });
+  }
+  float lane[kLanes];
+  sums.Store(lane);
+  return TreeSum(lane);
+}
+
+// kVectors vectors of the output, from element `from`.
+template <size_t kVectors>
+HWY_INLINE void MixValues(const Attention& a, size_t from, float inverse, float* out) {
+  const F32 d;
+  VecF32 sum[kVectors];
+  for (auto& one : sum) one = hn::Zero(d);
+  for (int64_t p = a.begin; p < a.end;) {
+    const size_t slot = static_cast<size_t>(p) % kPagePositions;
+    const float* values =
+        a.cache + static_cast<size_t>(a.pages[p / int64_t{kPagePositions}]) * a.page_stride +
+        a.head_dim * kPagePositions + slot * a.value_stride + from;
+    const int64_t page_end = std::min(a.end, p + static_cast<int64_t>(kPagePositions - slot));
+    for (; p < page_end; ++p, values += a.value_stride) {
+      const auto weight = hn::Set(d, a.scores[p]);
+      HWY_UNROLL(8)
+      for (size_t v = 0; v < kVectors; ++v) {
+        sum[v] = hn::MulAdd(weight, hn::LoadU(d, values + v * hn::Lanes(d)), sum[v]);
+      }
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    hn::StoreU(hn::Mul(sum[v], hn::Set(d, inverse)), d, out + v * hn::Lanes(d));
+  }
+}
+
+inline void Attend(const Attention& a) {
+  constexpr size_t kVectors = 4;
+  const size_t lanes = hn::Lanes(F32());
+  for (size_t g = 0; g < a.group; ++g) {
+    float* const out = a.out + g * a.head_dim;
+    ScoreAll(a, a.queries + g * a.head_dim);
+    const float inverse = 1.0f / WeighAll(a);
+    size_t i = 0;
+    for (; i + kVectors * lanes <= a.head_dim; i += kVectors * lanes) {
+      MixValues<kVectors>(a, i, inverse, out + i);
+    }
+    for (; i < a.head_dim; i += lanes) {
+      float part[HWY_MAX_BYTES / sizeof(float)];
+      MixValues<1>(a, i, inverse, part);
+      std::copy_n(part, std::min(lanes, a.head_dim - i), out + i);
+    }
+  }
+}
+
+// gate = f(gate) * up for a vector f, and the same for the last few elements.
+template <class F>
+HWY_INLINE void ActivateBy(F f, float* gate, const float* up, size_t count) {
+  const F32 d;
+  const size_t lanes = hn::Lanes(d), whole = count / lanes * lanes;
+  for (size_t i = 0; i < whole; i += lanes) {
+    hn::StoreU(hn::Mul(f(hn::LoadU(d, gate + i)), hn::LoadU(d, up + i)), d, gate + i);
+  }
+  if (whole == count) return;
+  float part[HWY_MAX_BYTES / sizeof(float)] = {};
+  std::copy(gate + whole, gate + count, part);
+  hn::StoreU(f(hn::LoadU(d, part)), d, part);
+  for (size_t i = whole; i < count; ++i) gate[i] = part[i - whole] * up[i];
+}
+
+inline void Activate(Activation activation, float* gate, const float* up, size_t count) {
+  if (activation == Activation::kSilu) {
+    ActivateBy([](VecF32 x) HWY_ATTR { return Silu(x); }, gate, up, count);
+  } else {
+    ActivateBy([](VecF32 x) HWY_ATTR { return GeluTanh(x); }, gate, up, count);
+  }
+}
+
+inline void Add(float* x, const float* y, size_t count) {
+  const F32 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, x + i);
+  }
+  for (; i < count; ++i) x[i] += y[i];
+}
+
+inline void SoftCapAll(float cap, float* x, size_t count) {
+  const F32 d;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    hn::StoreU(SoftCap(hn::LoadU(d, x + i), hn::Set(d, cap)), d, x + i);
+  }
+  for (; i < count; ++i) x[i] = model::SoftCap(x[i], cap);
+}
+
+}  // namespace sluice::model::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
