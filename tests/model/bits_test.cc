@@ -69,7 +69,8 @@ TEST_P(HiddenStateBits, AreTheSameInABatch) {
   for (const auto& sequence : tokens) expected.push_back(HiddenStates(model_, sequence));
 
   for (const Backend backend : AvailableBackends()) {
-    Decoder decoder(model_, {.max_sequences = 3, .cache_tokens = 3 * kFixtureTokens, .backend = backend});
+    Decoder decoder(model_,
+                    {.max_sequences = 3, .cache_tokens = 3 * kFixtureTokens, .backend = backend});
     const SequenceHandle handles[] = {decoder.Add(), decoder.Add(), decoder.Add()};
     size_t done[3] = {};
     while (std::min({done[0], done[1], done[2]}) < kTokens) {
@@ -82,8 +83,8 @@ TEST_P(HiddenStateBits, AreTheSameInABatch) {
             std::min(kTokens - done[s], static_cast<size_t>(random.Coin() ? 1 : random.Below(24)));
         if (size == 0) continue;
         const size_t rows = static_cast<size_t>(random.Below(static_cast<int64_t>(size) + 1));
-        chunks.push_back({handles[s], std::span(tokens[s]).subspan(done[s], size),
-                          static_cast<int64_t>(rows)});
+        chunks.push_back(
+            {handles[s], std::span(tokens[s]).subspan(done[s], size), static_cast<int64_t>(rows)});
         done[s] += size;
         const float* end = expected[s].data() + done[s] * dim();
         wanted.insert(wanted.end(), end - rows * dim(), end);

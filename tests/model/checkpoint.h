@@ -67,12 +67,13 @@ inline std::vector<StoredTensor> ParseSafetensors(const FileBytes& file) {
   std::memcpy(&header_size, file.data(), sizeof header_size);
   const std::byte* data = file.data() + sizeof header_size + header_size;
   simdjson::dom::parser parser;
-  const simdjson::dom::object header = parser.parse(
-      reinterpret_cast<const char*>(file.data()) + sizeof header_size, header_size);
+  const simdjson::dom::object header =
+      parser.parse(reinterpret_cast<const char*>(file.data()) + sizeof header_size, header_size);
   std::vector<StoredTensor> tensors;
   for (const auto [name, entry] : header) {
     if (name == "__metadata__") continue;
-    StoredTensor tensor{std::string(name), std::string(entry["dtype"].get_string().value()), {}, {}};
+    StoredTensor tensor{
+        std::string(name), std::string(entry["dtype"].get_string().value()), {}, {}};
     for (const auto size : entry["shape"].get_array()) tensor.shape.push_back(size.get_int64());
     const int64_t begin = entry["data_offsets"].at(0).get_int64();
     const int64_t end = entry["data_offsets"].at(1).get_int64();
@@ -110,7 +111,7 @@ inline FileBytes ToSafetensors(const std::vector<StoredTensor>& tensors) {
   for (const StoredTensor& tensor : tensors) {
     std::string shape;
     for (const int64_t size : tensor.shape) {
-      shape += (shape.empty() ? "" : ",") + std::to_string(size);
+      shape.append(shape.empty() ? "" : ",").append(std::to_string(size));
     }
     if (header.size() > 1) header += ",";
     header += HeaderEntry(tensor.name, tensor.dtype, shape, std::to_string(data.size()),
@@ -137,7 +138,8 @@ inline std::string WithValue(std::string json, std::string_view key, std::string
     end = json.find('\n', end);
     const bool is_next_key = json.compare(end, 3, "\n \"") == 0;
     const bool is_end = json.compare(end, 2, "\n}") == 0;
-    if (is_next_key || is_end) return json.replace(begin, end - begin - (is_next_key ? 1 : 0), value);
+    if (is_next_key || is_end)
+      return json.replace(begin, end - begin - (is_next_key ? 1 : 0), value);
     ++end;
   }
 }

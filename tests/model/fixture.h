@@ -19,8 +19,8 @@ namespace sluice::test {
 
 // A list, because a folder that is missing would not be noticed.
 inline constexpr const char* kFixtures[] = {
-    "llama2", "llama3", "llama3_sharded", "llama_biases", "llama_linear", "mistral",    "qwen2",
-    "qwen2_yarn", "qwen3", "smollm2",     "gemma2",       "gemma3_text",  "gemma3"};
+    "llama2",     "llama3", "llama3_sharded", "llama_biases", "llama_linear", "mistral", "qwen2",
+    "qwen2_yarn", "qwen3",  "smollm2",        "gemma2",       "gemma3_text",  "gemma3"};
 
 inline std::string FixtureFolder(const std::string& name) {
   return std::string(SLUICE_MODEL_FIXTURES) + "/" + name;

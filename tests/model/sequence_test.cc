@@ -50,7 +50,7 @@ class SequenceBits : public testing::TestWithParam<const char*> {
   Random random_{3};
 };
 INSTANTIATE_TEST_SUITE_P(All, SequenceBits, testing::Values("llama3", "mistral", "gemma2"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_P(SequenceBits, AForkIsAFreshSequenceAndLeavesItsParentAlone) {
   const std::vector<int32_t> prompt = AnyTokens(model_, 40, random_);
