@@ -16,6 +16,7 @@
 #define SLUICE_HEAD_DENSE_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "support/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,9 +24,10 @@ namespace sluice::HWY_NAMESPACE {
 
 constexpr size_t kDotLanes = semantics::kDotLanes;
 
-// `count` elements, fewer than a vector; zeros behind them.
+// `count` elements, a vector at most; zeros behind them.
 template <class Read>
 VecF32 PartOfVector(const void* row, size_t i, size_t count) {
+  if (count == hn::Lanes(F32())) return Read::At(row, i);
   HWY_ALIGN float part[HWY_MAX_BYTES / sizeof(float)] = {};
   for (size_t lane = 0; lane < count; ++lane) part[lane] = Read::One(row, i + lane);
   return hn::Load(F32(), part);
@@ -58,6 +60,9 @@ inline float SumOfDotLanes(const float* lane) {
   return hn::GetLane(hn::Add(sum2, hn::Shuffle2301(sum2)));
 }
 
+// One hidden row streams the weights.
+constexpr size_t kPrefetchBytes = 4096;
+
 // The dot products of kWeights weight rows with kStates hidden rows, kVectors vectors of lanes at a
 // time; dots[w * kStates + s]. Lanes behind the end of the rows are not touched.
 template <class ReadW, class ReadS, size_t kWeights, size_t kStates, size_t kVectors>
@@ -74,6 +79,12 @@ void DotTile(const void* const* weights, const void* const* states, size_t dim, 
     }
     size_t i = strip;
     for (; i + kVectors * lanes <= dim; i += kDotLanes) {
+      if constexpr (kStates == 1) {
+        const auto* const at = static_cast<const typename ReadW::Element*>(weights[0]) + i;
+        for (size_t ahead = 0; ahead < kVectors * lanes; ahead += 64 / sizeof(*at)) {
+          hwy::Prefetch(reinterpret_cast<const char*>(at + ahead) + kPrefetchBytes);
+        }
+      }
       HWY_UNROLL(8)
       for (size_t v = 0; v < kVectors; ++v) {
         VecF32 state[kStates];

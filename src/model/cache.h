@@ -1,6 +1,6 @@
-// Keys and values of all layers, in pages of 16 positions. For each layer and each head of keys a
-// page has first the keys, [head_dim][16], so that one vector holds the same element of 16
-// positions, then the values, [16][value_stride].
+// Keys and values of all layers, in pages of 16 positions: a layer's pages lie together, and a page
+// has a block for each head of keys. A block has first the keys, [head_dim][16], so that one vector
+// holds the same element of 16 positions, then the values, [16][value_stride].
 #pragma once
 
 #include <cstring>
@@ -20,7 +20,9 @@ class Cache {
         head_dim_(static_cast<size_t>(info.head_dim)),
         value_stride_((head_dim_ + kLanes - 1) / kLanes * kLanes),
         block_(kPagePositions * (head_dim_ + value_stride_)),
-        page_stride_(block_ * heads_ * static_cast<size_t>(info.layers)),
+        page_stride_(block_ * heads_),
+        layers_(static_cast<size_t>(info.layers)),
+        layer_stride_(page_stride_ * static_cast<size_t>(pages)),
         // Left as it comes: what no token has used takes no memory of the machine.
         floats_(static_cast<float*>(::operator new(Bytes(info, pages), kAlignment))) {}
 
@@ -53,9 +55,11 @@ class Cache {
   }
 
   void CopyPage(int32_t from, int32_t to) {
-    std::memcpy(floats_.get() + static_cast<size_t>(to) * page_stride_,
-                floats_.get() + static_cast<size_t>(from) * page_stride_,
-                page_stride_ * sizeof(float));
+    for (size_t layer = 0; layer < layers_; ++layer) {
+      float* const page_0 = Head(layer, 0);
+      std::memcpy(page_0 + static_cast<size_t>(to) * page_stride_,
+                  page_0 + static_cast<size_t>(from) * page_stride_, page_stride_ * sizeof(float));
+    }
   }
 
  private:
@@ -64,7 +68,7 @@ class Cache {
     void operator()(float* memory) const { ::operator delete(memory, kAlignment); }
   };
 
-  size_t heads_, head_dim_, value_stride_, block_, page_stride_;
+  size_t heads_, head_dim_, value_stride_, block_, page_stride_, layers_, layer_stride_;
   std::unique_ptr<float, Free> floats_;
 };
 

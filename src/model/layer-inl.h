@@ -12,6 +12,7 @@
 #define SLUICE_MODEL_LAYER_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "support/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -139,25 +140,65 @@ inline float Encode(const float* x, size_t width, int16_t* codes) {
   return largest / 127.0f;
 }
 
-// The products of kRows rows of the matrix with kStates rows of codes; sums[w * kStates + s].
-template <size_t kRows, size_t kStates>
+// One state streams the matrix, and rows are too short for the processor to see where it goes on:
+// so far ahead, 10 MB take 0.35 ms where they took 0.75 (AVX2, EPYC).
+constexpr size_t kPrefetchBytes = 4096;
+
+constexpr size_t kTileRows = 4;
+#if HWY_TARGET == HWY_AVX2
+constexpr size_t kTileStates = 3;  // 12 sums of 16 registers
+#else
+constexpr size_t kTileStates = 5;  // 20 of 32
+#endif
+
+using I32 = hn::ScalableTag<int32_t>;
+using FourI32 = hn::FixedTag<int32_t, 4>;
+using FourF32 = hn::FixedTag<float, 4>;
+
+// Of a vector, as four lanes.
+inline hn::Vec<FourI32> AddUp(hn::Vec<I32> sum) {
+  const hn::Half<I32> half;
+  const auto folded = hn::Add(hn::LowerHalf(half, sum), hn::UpperHalf(half, sum));
+#if HWY_TARGET == HWY_AVX2
+  return folded;
+#else
+  const FourI32 four;
+  return hn::Add(hn::LowerHalf(four, folded), hn::UpperHalf(four, folded));
+#endif
+}
+
+// The sums of four vectors' lanes.
+inline hn::Vec<FourI32> SumsOf(hn::Vec<I32> v0, hn::Vec<I32> v1, hn::Vec<I32> v2, hn::Vec<I32> v3) {
+  const FourI32 d;
+  const auto a = AddUp(v0), b = AddUp(v1), c = AddUp(v2), e = AddUp(v3);
+  const auto ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  const auto ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+  return hn::Add(hn::ConcatLowerLower(d, ce, ab), hn::ConcatUpperUpper(d, ce, ab));
+}
+
+// The products of four rows of the matrix with kStates rows of codes.
+template <size_t kStates>
 HWY_INLINE void MultiplyTile(const int8_t* const* rows, const int16_t* const* states, size_t width,
-                             int32_t* sums) {
+                             hn::Vec<FourI32>* products) {
   const hn::ScalableTag<int16_t> d16;
   const hn::Rebind<int8_t, decltype(d16)> d8;
-  const hn::RepartitionToWide<decltype(d16)> d32;
-  using Vec32 = hn::Vec<decltype(d32)>;
-  Vec32 sum[kRows][kStates];
+  const I32 d32;
+  hn::Vec<I32> sum[kTileRows][kStates];
   for (auto& row : sum) {
     for (auto& one : row) one = hn::Zero(d32);
   }
-  Vec32 unused = hn::Zero(d32);
+  auto unused = hn::Zero(d32);
   for (size_t i = 0; i < width; i += hn::Lanes(d16)) {
+    if constexpr (kStates == 1) {
+      for (size_t byte = 0; byte < kTileRows * hn::Lanes(d16); byte += 64) {
+        hwy::Prefetch(rows[0] + kPrefetchBytes + i * kTileRows + byte);
+      }
+    }
     hn::Vec<decltype(d16)> state[kStates];
     HWY_UNROLL(8)
     for (size_t s = 0; s < kStates; ++s) state[s] = hn::LoadU(d16, states[s] + i);
     HWY_UNROLL(8)
-    for (size_t w = 0; w < kRows; ++w) {
+    for (size_t w = 0; w < kTileRows; ++w) {
       const auto row = hn::PromoteTo(d16, hn::LoadU(d8, rows[w] + i));
       HWY_UNROLL(8)
       for (size_t s = 0; s < kStates; ++s) {
@@ -165,10 +206,8 @@ HWY_INLINE void MultiplyTile(const int8_t* const* rows, const int16_t* const* st
       }
     }
   }
-  for (size_t w = 0; w < kRows; ++w) {
-    for (size_t s = 0; s < kStates; ++s) {
-      sums[w * kStates + s] = hn::GetLane(hn::SumOfLanes(d32, sum[w][s]));
-    }
+  for (size_t s = 0; s < kStates; ++s) {
+    products[s] = SumsOf(sum[0][s], sum[1][s], sum[2][s], sum[3][s]);
   }
 }
 
@@ -179,13 +218,13 @@ struct Product {
   size_t stride;
 
   // A tile at an edge repeats its last row and forgets the result.
-  template <size_t kRows, size_t kStates>
+  template <size_t kStates>
   void Tile(int64_t r, int64_t states, int64_t v, int64_t rows) const {
     const size_t width = CodeStride(static_cast<size_t>(matrix.columns));
-    const int8_t* row[kRows];
+    const int8_t* row[kTileRows];
     const int16_t* state[kStates];
-    int32_t sums[kRows * kStates];
-    for (size_t w = 0; w < kRows; ++w) {
+    hn::Vec<FourI32> products[kStates];
+    for (size_t w = 0; w < kTileRows; ++w) {
       row[w] = matrix.codes +
                static_cast<size_t>(v + std::min(static_cast<int64_t>(w), rows - 1)) * width;
     }
@@ -193,14 +232,17 @@ struct Product {
       state[s] =
           x.codes + static_cast<size_t>(r + std::min(static_cast<int64_t>(s), states - 1)) * width;
     }
-    MultiplyTile<kRows, kStates>(row, state, width, sums);
+    MultiplyTile<kStates>(row, state, width, products);
+
+    const FourF32 d;
+    const auto count = static_cast<size_t>(rows);
+    HWY_ALIGN float scales[kTileRows] = {};
+    std::copy_n(matrix.scales + v, count, scales);
     for (int64_t s = 0; s < states; ++s) {
-      float* const to = y + static_cast<size_t>(r + s) * stride + v;
-      for (int64_t w = 0; w < rows; ++w) {
-        to[w] =
-            static_cast<float>(sums[static_cast<size_t>(w) * kStates + static_cast<size_t>(s)]) *
-            (x.scales[r + s] * matrix.scales[v + w]);
-      }
+      const auto scale = hn::Mul(hn::Set(d, x.scales[r + s]), hn::Load(d, scales));
+      HWY_ALIGN float part[kTileRows];
+      hn::Store(hn::Mul(hn::ConvertTo(d, products[s]), scale), d, part);
+      std::copy_n(part, count, y + static_cast<size_t>(r + s) * stride + v);
     }
   }
 };
@@ -208,15 +250,16 @@ struct Product {
 // One state streams the matrix; several share each piece of it, which is widened once.
 inline void Multiply(const Int8Matrix& matrix, const CodedRows& x, int64_t rows, int64_t begin,
                      int64_t end, float* y, size_t stride) {
-  constexpr size_t kRows = 4, kStates = 3;  // 12 sums of 16 registers
+  constexpr auto kRows = static_cast<int64_t>(kTileRows);
+  constexpr auto kStates = static_cast<int64_t>(kTileStates);
   const Product product{matrix, x, y, stride};
   for (int64_t v = begin; v < end; v += kRows) {
-    const int64_t some = std::min<int64_t>(kRows, end - v);
+    const int64_t some = std::min(kRows, end - v);
     int64_t r = 0;
     for (; r + 1 < rows; r += kStates) {
-      product.Tile<kRows, kStates>(r, std::min<int64_t>(kStates, rows - r), v, some);
+      product.Tile<kTileStates>(r, std::min(kStates, rows - r), v, some);
     }
-    if (r < rows) product.Tile<kRows, 1>(r, 1, v, some);
+    if (r < rows) product.Tile<1>(r, 1, v, some);
   }
 }
 

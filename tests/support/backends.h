@@ -32,14 +32,19 @@ class BackendTest : public ::testing::TestWithParam<std::tuple<Backend, DType>> 
   DType dtype() const { return std::get<1>(GetParam()); }
 };
 
-inline std::string BackendTestName(
-    const ::testing::TestParamInfo<std::tuple<Backend, DType>>& info) {
+// As a part of a test's name.
+inline std::string TestNameOf(Backend backend) {
   std::string name;
   for (const BackendInfo& known : Backends()) {
-    if (known.backend == std::get<0>(info.param)) name = known.name;
+    if (known.backend == backend) name = known.name;
   }
   std::replace(name.begin(), name.end(), '-', '_');
-  return name + "_" + std::string(Name(std::get<1>(info.param)));
+  return name;
+}
+
+inline std::string BackendTestName(
+    const ::testing::TestParamInfo<std::tuple<Backend, DType>>& info) {
+  return TestNameOf(std::get<0>(info.param)) + "_" + std::string(Name(std::get<1>(info.param)));
 }
 
 #define SLUICE_FOR_EACH_BACKEND(suite)                                             \
