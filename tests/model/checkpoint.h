@@ -123,34 +123,44 @@ inline FileBytes ToSafetensors(const std::vector<StoredTensor>& tensors) {
   return JoinSafetensors(header, data);
 }
 
-// The JSON text with that value of a key of its first object, which need not have had it. Null
-// removes nothing: transformers writes null for what is not there.
-inline std::string WithValue(std::string json, std::string_view key, std::string_view value) {
-  const std::string quoted = "\"" + std::string(key) + "\": ";
-  const size_t at = json.find("\n " + quoted);
-  if (at == std::string::npos) {
-    return json.insert(1, "\n " + quoted + std::string(value) + ",");
+// The text with `to` for every `from`.
+inline std::string Replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (size_t at = 0; (at = text.find(from)) != text.npos; text.remove_prefix(at + from.size())) {
+    result.append(text.substr(0, at)).append(to);
   }
-  const size_t begin = at + 2 + quoted.size();
-  // The next key of this object stands on a line of its own, indented by one; so does the brace.
-  size_t end = begin;
-  while (true) {
-    end = json.find('\n', end);
-    const bool is_next_key = json.compare(end, 3, "\n \"") == 0;
-    const bool is_end = json.compare(end, 2, "\n}") == 0;
-    if (is_next_key || is_end)
-      return json.replace(begin, end - begin - (is_next_key ? 1 : 0), value);
-    ++end;
-  }
+  return result.append(text);
 }
 
-// The JSON text without that key of its first object.
-inline std::string WithoutKey(std::string json, std::string_view key) {
-  const std::string renamed = "\"not_" + std::string(key) + "\": ";
-  const std::string quoted = "\"" + std::string(key) + "\": ";
-  const size_t at = json.find("\n " + quoted);
-  EXPECT_NE(at, std::string::npos) << key;
-  return json.replace(at + 2, quoted.size(), renamed);
+// How the line of a key of a file's one object begins: the configurations of the fixtures are
+// indented by one.
+inline std::string KeyLine(std::string_view key) {
+  return std::string("\n \"").append(key).append("\": ");
+}
+
+// The JSON text with that value of a key of its object, which need not have had it.
+inline std::string WithValue(std::string_view json, std::string_view key, std::string_view value) {
+  const std::string line = KeyLine(key).append(value);
+  const size_t at = json.find(KeyLine(key));
+  if (at == json.npos) {
+    return std::string("{").append(line).append(",").append(json.substr(1));
+  }
+  // Up to the next line that is as little indented.
+  size_t end = json.find('\n', at + 1);
+  while (json.compare(end, 3, "\n \"") != 0 && json.compare(end, 2, "\n}") != 0) {
+    end = json.find('\n', end + 1);
+  }
+  const bool is_last = json[end + 1] == '}';
+  return std::string(json.substr(0, at))
+      .append(line)
+      .append(is_last ? "" : ",")
+      .append(json.substr(end));
+}
+
+// The JSON text without that key of its object.
+inline std::string WithoutKey(std::string_view json, std::string_view key) {
+  EXPECT_NE(json.find(KeyLine(key)), json.npos) << key;
+  return Replaced(json, KeyLine(key), KeyLine("no_such_key"));
 }
 
 }  // namespace sluice::test

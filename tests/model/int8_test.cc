@@ -144,8 +144,8 @@ TEST(StoredInt8, EmbeddingsAndHeadAreTheirProducts) {
       products.push_back({tensor.name, "F32", tensor.shape, {}});
       products.back().SetValues(values);
     }
-    files.shards[0] = ToSafetensors(products);
-    const Model expected = OpenFiles(files);
+    const FilesOfModel files_of_products = {files.config, {ToSafetensors(products)}};
+    const Model expected = OpenFiles(files_of_products);
     files.shards[0] = ToSafetensors(stored);
     files.config = WithValue(files.config, "quantization_config", kStoredAsInt8);
     const Model model = OpenFiles(files);
