@@ -46,8 +46,8 @@ def training_batches(tokens: torch.Tensor, batch: int, context: int,
                      generator: torch.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless (inputs, targets), each [batch, context], on the device of `tokens`.
 
-    An epoch is every window of the text once, in random order. Its windows begin at a random offset,
-    so that a token does not keep its place in the context from epoch to epoch.
+    An epoch is every window of the text once, in random order. Its windows begin at a random
+    offset, so that a token does not keep its place in the context from epoch to epoch.
     """
     if len(tokens) < (batch + 1) * context + 1:
         raise SystemExit(f"{len(tokens)} tokens are too few for batches of {batch} x {context}")

@@ -52,7 +52,7 @@ def rotary_tables(config: Config):
 
 
 def rotate(x, cos, sin):
-    """x [batch, heads, time, head_dim]: element i of a head turns together with i + head_dim / 2."""
+    """x [batch, heads, time, head_dim]: element i of a head turns with i + head_dim / 2."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
 
@@ -124,7 +124,7 @@ class Llama(nn.Module):
                 nn.init.normal_(weight, std=std)
 
     def forward(self, tokens):
-        """tokens [batch, time], time <= context -> logits [batch, time, vocab], fp32 or autocast's."""
+        """tokens [batch, time], time <= context -> logits [batch, time, vocab]."""
         time = tokens.shape[1]
         cos, sin = self.cos[:time], self.sin[:time]
         x = self.dropout(self.model["embed_tokens"](tokens))

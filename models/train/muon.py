@@ -1,6 +1,6 @@
 """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon): momentum whose update, a
-matrix, is replaced by the nearest matrix with equal singular values. On this model it needs about
-half of AdamW's tokens. For matrices only; embeddings and norms are AdamW's.
+matrix, is replaced by the nearest matrix with equal singular values. For
+matrices only; embeddings and norms are AdamW's.
 """
 
 from collections import defaultdict

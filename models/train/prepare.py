@@ -6,7 +6,7 @@
 Writes into the folder DATA
     tokenizer.json   byte-level BPE in the format of Hugging Face: 0 = <|endoftext|>, 1..256 = the
                      bytes, then merges. Trained without the held-out books.
-    tokens.bin       uint16, little endian: <|endoftext|> and the text of each book, one after another
+    tokens.bin       uint16, little endian: of each book, in turn, <|endoftext|> and the text
     books.json       what tokens.bin holds, and the SHA-256 of the corpus
 
 The hash is that of `LC_ALL=C sha256sum *.txt | sha256sum` among the books. The same books and

@@ -67,7 +67,8 @@ def check_rounding() -> None:
     assert scale[:, 0].tolist() == [1, 1, 4, 8]
 
 
-def check_transformers(checkpoint: Path, export: Path, work: Path, tokens, expected: float) -> None:
+def check_transformers(checkpoint: Path, export: Path, work: Path, tokens,
+                       expected: float) -> None:
     """The checkpoint's loss, and the loss of the export's weights without rounded activations."""
     from transformers import LlamaForCausalLM  # an optional package
     for weights, tolerance in ((checkpoint, 1e-4), (export / "model.safetensors", 0.02)):
@@ -81,7 +82,8 @@ def check_transformers(checkpoint: Path, export: Path, work: Path, tokens, expec
         model = LlamaForCausalLM.from_pretrained(None, config=LlamaForCausalLM.config_class
                                                  .from_pretrained(work), state_dict=state)
         loss = model(tokens, labels=tokens).loss.item()
-        print(f"selftest: transformers {loss:.5f} nats a token, here {expected:.5f}: {weights.name}")
+        print(f"selftest: transformers {loss:.5f} nats a token, here {expected:.5f}: "
+              f"{weights.name}")
         assert abs(loss - expected) < tolerance, (loss, expected)
 
 

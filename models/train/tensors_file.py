@@ -1,5 +1,5 @@
-"""Reads and writes .safetensors files (https://github.com/huggingface/safetensors): 8 bytes with the
-length of a JSON header, the header, then the tensors' bytes without gaps. NumPy is all it needs.
+"""Reads and writes .safetensors files (https://github.com/huggingface/safetensors): 8 bytes with
+the length of a JSON header, the header, then the tensors' bytes without gaps. Needs only NumPy.
 """
 
 import json

@@ -6,9 +6,9 @@
 
 Writes OUT/checkpoint.safetensors (model_files.py) and OUT/log.jsonl: a line every few seconds with
 the loss since the last line (nats a token, under dropout) and the bits per byte of the held-out
-books, which with --all the model has read. Training ends with --tokens or --seconds, whichever comes
-first; the learning rate follows. With --tokens alone the run depends on nothing but its arguments,
-and on one machine repeats but for the order in which a GPU adds.
+books, which with --all the model has read. Training ends with --tokens or --seconds, whichever
+comes first; the learning rate follows. With --tokens alone the run depends on nothing but its
+arguments, and on one machine repeats but for the order in which a GPU adds.
 """
 
 import argparse
