@@ -23,16 +23,21 @@ from tensors_file import read_tensors, write_tensors
 
 EIGHT_BITS = {"num_bits": 8, "type": "int", "symmetric": True}
 
+WEIGHTS = {**EIGHT_BITS, "strategy": "channel"}
+
 QUANTISATION = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
     "quantization_status": "compressed",
-    "ignore": [],
-    "config_groups": {"group_0": {
-        "targets": ["Linear"],
-        "weights": {**EIGHT_BITS, "strategy": "channel"},
-        "input_activations": {**EIGHT_BITS, "strategy": "token", "dynamic": True},
-    }},
+    "ignore": ["lm_head"],  # the embeddings, of which only the weights are rounded
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": WEIGHTS,
+            "input_activations": {**EIGHT_BITS, "strategy": "token", "dynamic": True},
+        },
+        "group_1": {"targets": ["Embedding"], "weights": WEIGHTS},
+    },
 }
 
 
@@ -45,7 +50,7 @@ def hugging_face_config(config: Config) -> dict:
         "intermediate_size": config.ffn_dim,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads,
-        "num_key_value_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_dim,
         "max_position_embeddings": config.context,
         "rms_norm_eps": config.norm_eps,

@@ -17,19 +17,19 @@ class Config:
     vocab: int = 8192
     dim: int = 320
     layers: int = 8
-    heads: int = 5
-    ffn_dim: int = 896
+    heads: int = 6
+    kv_heads: int = 2  # a token's keys and values are read as often as its weights, in long texts
+    head_dim: int = 64
+    ffn_dim: int = 960
     context: int = 1024
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5
 
     def __post_init__(self):
-        if self.dim % self.heads or self.dim // self.heads % 2:
-            raise SystemExit(f"dim {self.dim}: an even multiple of heads, {self.heads}, is needed")
-
-    @property
-    def head_dim(self) -> int:
-        return self.dim // self.heads
+        if self.heads % self.kv_heads:
+            raise SystemExit(f"heads {self.heads}: a multiple of kv_heads, {self.kv_heads}, is needed")
+        if self.head_dim % 2:
+            raise SystemExit(f"head_dim {self.head_dim}: an even number is needed")
 
 
 class RMSNorm(nn.Module):
@@ -60,19 +60,21 @@ def rotate(x, cos, sin):
 class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
-        self.heads = config.heads
-        self.q_proj = nn.Linear(config.dim, config.dim, bias=False)
-        self.k_proj = nn.Linear(config.dim, config.dim, bias=False)
-        self.v_proj = nn.Linear(config.dim, config.dim, bias=False)
-        self.o_proj = nn.Linear(config.dim, config.dim, bias=False)
+        self.head_dim = config.head_dim
+        self.queries_a_key = config.heads // config.kv_heads
+        queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        self.q_proj = nn.Linear(config.dim, queries, bias=False)
+        self.k_proj = nn.Linear(config.dim, keys, bias=False)
+        self.v_proj = nn.Linear(config.dim, keys, bias=False)
+        self.o_proj = nn.Linear(queries, config.dim, bias=False)
 
     def forward(self, x, cos, sin):
-        batch, time, dim = x.shape
-        q, k, v = (projection(x).view(batch, time, self.heads, -1).transpose(1, 2)
+        q, k, v = (projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
                    for projection in (self.q_proj, self.k_proj, self.v_proj))
-        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v,
-                                           is_causal=True)
-        return self.o_proj(y.transpose(1, 2).reshape(batch, time, dim))
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = (shared.repeat_interleave(self.queries_a_key, dim=1) for shared in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):

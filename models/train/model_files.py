@@ -36,7 +36,8 @@ def load_export(folder: Path) -> Llama:
     stored = json.loads((folder / "config.json").read_text())
     model = Llama(Config(
         vocab=stored["vocab_size"], dim=stored["hidden_size"], layers=stored["num_hidden_layers"],
-        heads=stored["num_attention_heads"], ffn_dim=stored["intermediate_size"],
+        heads=stored["num_attention_heads"], kv_heads=stored["num_key_value_heads"],
+        head_dim=stored["head_dim"], ffn_dim=stored["intermediate_size"],
         context=stored["max_position_embeddings"], rope_theta=stored["rope_theta"],
         norm_eps=stored["rms_norm_eps"]))
     arrays, _ = read_tensors(folder / "model.safetensors")

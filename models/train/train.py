@@ -29,7 +29,7 @@ DECAY_SHARE = 0.45  # of the run, at its end
 FINAL_RATE = 0.05  # of the full rate
 GRADIENT_CLIP = 1.0
 
-SIZES = ("dim", "layers", "heads", "ffn_dim", "context")  # options; the vocabulary is the data's
+SIZES = ("dim", "layers", "heads", "kv_heads", "head_dim", "ffn_dim", "context")  # options; the vocabulary is the data's
 
 
 def rate(step: int, progress: float) -> float:
