@@ -11,7 +11,7 @@ work=${2:-build/model}
 python=${PYTHON:-python3}
 
 # What models/default was trained with; its README has the reasons.
-recipe=(--tokens 150e6 --dropout 0.2 --weight-decay 0.1 --seed 1 --compile)
+recipe=(--tokens 264e6 --dropout 0.2 --weight-decay 0.1 --decay-share 0.45 --seed 1 --compile)
 
 step() { "$python" "$here/$1.py" "${@:2}"; }
 

@@ -25,14 +25,17 @@ from model_files import save_checkpoint
 from muon import Muon
 
 WARM_UP_STEPS = 100
+FINAL_RATE = 0.05  # of the full rate
 GRADIENT_CLIP = 1.0
 
 SIZES = ("dim", "layers", "heads", "kv_heads", "head_dim", "ffn_dim", "context")  # options; the vocabulary is the data's
 
 
 def rate(step: int, progress: float, decay_share: float) -> float:
-    """The share of the full learning rate: up, constant, and down to 0 in a straight line."""
-    return min(1.0, (step + 1) / WARM_UP_STEPS) * min(1.0, max(0.0, 1 - progress) / decay_share)
+    """The share of the full learning rate: up, constant, and down in a straight line."""
+    warm_up = min(1.0, (step + 1) / WARM_UP_STEPS)
+    decay = min(1.0, max(0.0, 1 - progress) / decay_share)
+    return warm_up * (FINAL_RATE + (1 - FINAL_RATE) * decay)
 
 
 def make_optimisers(model: Llama, arguments) -> list[torch.optim.Optimizer]:
@@ -56,11 +59,11 @@ def parse_arguments():
     parser.add_argument("--tokens", type=float, default=float("inf"), help="budget")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="budget")
     parser.add_argument("--batch", type=int, default=32, help="windows a step")
-    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--matrix-rate", type=float, default=0.02, help="learning rate of Muon")
     parser.add_argument("--embedding-rate", type=float, default=3e-3, help="learning rate of AdamW")
-    parser.add_argument("--decay-share", type=float, default=0.9,
+    parser.add_argument("--decay-share", type=float, default=0.45,
                         help="of the run, at its end, in which the rates fall")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compile", action="store_true", help="torch.compile, 20 to 60 s at first")
