@@ -38,7 +38,7 @@ class Cache {
 
   // Of one head in page 0.
   float* Head(size_t layer, size_t head) {
-    return floats_.get() + (layer * heads_ + head) * block_;
+    return floats_.get() + layer * layer_stride_ + head * block_;
   }
 
   // keys, values: all heads of one position, [heads, head_dim].

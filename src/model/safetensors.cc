@@ -131,16 +131,17 @@ class Header {
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
     uint64_t covered = 0;
-    for (const Range& range : ranges_) {
-      if (range.begin != covered) break;
-      covered = range.end;
-    }
-    const bool ends_together = ranges_.empty() || covered == ranges_.back().end;
-    if (!ends_together || covered != data_.size()) {
+    const auto require = [&](bool holds) {
+      if (holds) return;
       Refuse("data_offsets",
              std::string("a gap or an overlap at byte ").append(std::to_string(covered)),
              "tensors one behind the other, to the end of the file");
+    };
+    for (const Range& range : ranges_) {
+      require(range.begin == covered);
+      covered = range.end;
     }
+    require(covered == data_.size());
   }
 
   const std::string& file_;

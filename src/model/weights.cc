@@ -178,8 +178,12 @@ class Reader {
     const std::string name = base + ".weight_scale";
     const auto found = tensors_.find(name);
     const bool is_flat = found != tensors_.end() && found->second.shape.size() == 1;
-    parameters_ -= rows;  // they belong to weights that are counted
-    return is_flat ? Vector(name, {{rows}}) : Vector(name, {{rows, int64_t{1}}});
+    std::vector<float> scales =
+        is_flat ? Vector(name, {{rows}}) : Vector(name, {{rows, int64_t{1}}});
+    // They belong to weights that are counted.
+    parameters_ -= rows;
+    read_bytes_ -= scales.size() * sizeof(float);
+    return scales;
   }
 
   bool IsStoredInt8(const std::string& base, const StoredTensor& tensor) const {
@@ -203,9 +207,10 @@ class Reader {
       }
     }
     parameters_ += rows * columns;
-    read_bytes_ += linear.is_int8()
-                       ? static_cast<size_t>(rows * columns)
-                       : static_cast<size_t>(rows * columns) * SizeOf(linear.floats.dtype);
+    read_bytes_ +=
+        linear.is_int8()
+            ? static_cast<size_t>(rows * columns) + static_cast<size_t>(rows) * sizeof(float)
+            : static_cast<size_t>(rows * columns) * SizeOf(linear.floats.dtype);
     if (has_bias) linear.bias = Vector(base + ".bias", {{rows}});
     if (!only_looks_) Report();
     return linear;
