@@ -260,7 +260,7 @@ TEST_F(DecoderCalls, BadArgumentsAreErrorsAndChangeNothing) {
        "tokens of all chunks", "5", "[0, 4]"},
       {[](ForwardCall& c) { c.chunks[1].hidden_rows = 2; }, "chunk.hidden_rows", "2", "[0, 1]"},
       {[](ForwardCall& c) { c.chunks[1].hidden_rows = -1; }, "chunk.hidden_rows", "-1", "[0, 1]"},
-      {[](ForwardCall& c) { c.hidden.resize(127); }, "hidden", "127 elements", "128 elements"},
+      {[](ForwardCall& c) { c.hidden.resize(127); }, "hidden.size()", "127", "128"},
       {[](ForwardCall& c) { c.chunks[1].sequence = {0, 0}; }, "chunks", "one sequence twice",
        "one chunk a sequence"},
       {[](ForwardCall& c) { c.chunks[1].sequence = {1, 1}; }, "sequence", "slot 1",
