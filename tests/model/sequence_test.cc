@@ -33,9 +33,9 @@ std::vector<float> Step(Decoder& decoder, SequenceHandle sequence,
   return hidden;
 }
 
-// The last hidden state of a fresh sequence with these tokens, by the definition.
+// The last hidden state of a fresh sequence with these tokens.
 std::vector<float> Fresh(const Model& model, std::span<const int32_t> tokens) {
-  Decoder decoder(model, {.cache_tokens = kFixtureTokens, .backend = Backend::kRef});
+  Decoder decoder(model, {.cache_tokens = kFixtureTokens});
   return Step(decoder, decoder.Add(), tokens);
 }
 
