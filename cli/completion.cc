@@ -19,7 +19,8 @@ std::string Choices(const std::string& type) {
 }
 
 bool IsFile(const CLI::Option& option) {
-  return option.get_type_name().find("FILE") != std::string::npos;
+  const std::string type = option.get_type_name();
+  return type.find("FILE") != std::string::npos || type == "DIR";
 }
 
 // What may follow one command, and what its options take.

@@ -5,19 +5,17 @@
 #include <cmath>
 #include <set>
 
+#include "cli/candidates.h"
 #include "cli/param_text.h"
 #include "cli/row_run.h"
 #include "cli/stage_text.h"
 #include "cli/table.h"
 #include "cli/text.h"
-#include "semantics/order.h"
 #include "semantics/widen.h"
 #include "sluice/error.hpp"
 
 namespace sluice::cli {
 namespace {
-
-constexpr int kBarWidth = 24;
 
 struct Statistics {
   float max = NAN;  // of the finite values, as the other figures
@@ -77,19 +75,6 @@ Statistics StatisticsOf(std::span<const float> values) {
   return s;
 }
 
-// The first tokens of the total order; a NaN has no place in it.
-std::vector<int32_t> FirstIds(std::span<const float> values, int64_t count) {
-  std::vector<semantics::Token> order;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isnan(values[i])) order.push_back({values[i], static_cast<int32_t>(i)});
-  }
-  const auto shown = std::min(count, static_cast<int64_t>(order.size()));
-  std::partial_sort(order.begin(), order.begin() + shown, order.end(), semantics::Before);
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < shown; ++i) ids.push_back(order[static_cast<size_t>(i)].id);
-  return ids;
-}
-
 void PrintStatistics(const Statistics& s, std::ostream& out, const Terminal& terminal) {
   Table table("ll");
   table.Add({"finite", Number(s.finite) + ", " + Number(s.distinct) + " distinct"});
@@ -105,26 +90,6 @@ void PrintStatistics(const Statistics& s, std::ostream& out, const Terminal& ter
   table.Print(out, terminal);
 }
 
-void PrintCandidates(std::span<const Explanation> candidates, int64_t vocab, std::ostream& out,
-                     const Terminal& terminal) {
-  Table table("rrrrrll");
-  table.Add({"rank", "id", "logit", "adjusted", "prob", "", "fate"}, Style::kFaint);
-  for (const Explanation& e : candidates) {
-    const bool has_probability = !std::isnan(e.probability);
-    table.Add({e.rank > 0 ? Number(e.rank) : "", Number(e.id), LogitText(e.logit),
-               e.adjusted == e.logit || std::isnan(e.logit) ? "" : LogitText(e.adjusted),
-               has_probability ? Percent(e.probability) : "",
-               has_probability ? terminal.Bar(e.probability, kBarWidth) : "",
-               FateOf(e) + (e.is_drawn ? ", DRAWN" : "")},
-              e.is_drawn  ? Style::kGood
-              : e.is_kept ? Style::kPlain
-                          : Style::kFaint);
-  }
-  table.Print(out, terminal);
-  out << "  ... and " << vocab - std::ssize(candidates)
-      << " more. prob: after the adjustments, at the temperature, before the filters.\n";
-}
-
 void PrintKept(const RowRun& run, const Explanation& e, std::ostream& out,
                const Terminal& terminal) {
   out << '\n';
@@ -132,10 +97,7 @@ void PrintKept(const RowRun& run, const Explanation& e, std::ostream& out,
     out << "  " << terminal.Styled(Sentence(e), Style::kHeading) << '\n';
     return;
   }
-  const Cut& cut = run.token().cut;
-  out << "  kept " << cut.count << (cut.count == 1 ? " token" : " tokens") << " of "
-      << e[Stage::kForced].tokens_left << ", " << Percent(e[Stage::kXtc].mass_left)
-      << " of the mass; the smallest logit kept is " << LogitText(cut.lower) << '\n'
+  out << "  " << KeptSentence(e) << '\n'
       << "  drawn at seed " << run.key().seed << ", position " << run.key().position << ": token "
       << terminal.Styled(Number(run.token().id), Style::kGood) << '\n';
 }
@@ -152,18 +114,6 @@ void WriteStatistics(JsonWriter& json, const Statistics& s) {
   json.Key("nan").Value(s.nan);
   json.Key("pos_inf").Value(s.infinite);
   json.Key("neg_inf").Value(s.masked);
-}
-
-void WriteCandidate(JsonWriter& json, const Explanation& e) {
-  json.Key("id").Value(e.id);
-  json.Key("rank").Value(e.rank);
-  json.Key("logit").Value(e.logit);
-  json.Key("adjusted").Value(e.adjusted);
-  json.Key("probability").Value(e.probability);
-  json.Key("kept_probability").Value(e.kept_probability);
-  json.Key("kept").Value(e.is_kept);
-  json.Key("drawn").Value(e.is_drawn);
-  json.Key("fate").Value(FateOf(e));
 }
 
 }  // namespace
@@ -189,7 +139,7 @@ void RunInspectRow(const InspectRowOptions& options, std::ostream& out, const Te
                         Number(options.show_candidates), "0 or more");
   }
   const std::vector<float> values = Widened(run.logits());
-  std::vector<int32_t> ids = FirstIds(values, options.show_candidates);
+  std::vector<int32_t> ids = FirstIds(run.logits(), options.show_candidates);
   const auto shown = static_cast<std::ptrdiff_t>(ids.size());
   ids.push_back(0);  // for what concerns the row, whether or not a token is shown
   const std::vector<Explanation> explained = run.ExplainIds(ids);
@@ -209,7 +159,7 @@ void RunInspectRow(const InspectRowOptions& options, std::ostream& out, const Te
     out << terminal.Styled(run.Title(), Style::kHeading) << "\n\n";
     PrintStatistics(statistics, out, terminal);
     out << '\n';
-    PrintCandidates(candidates, vocab, out, terminal);
+    PrintCandidates(candidates, vocab, {}, out, terminal);
     PrintKept(run, explained.back(), out, terminal);
     PrintLogprobs(run.logprobs(), out, terminal);
   }

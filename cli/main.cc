@@ -1,7 +1,8 @@
 // The command sluice: its subcommands and flags. What they do stands in a file each.
 //
 // Text goes to standard output, diagnostics to standard error. Exit codes: 0, 2 for a command line
-// that cannot be understood or a value out of range, 1 for every other failure.
+// that cannot be understood or a value out of range, 1 for every other failure, 128 and the number
+// of the signal (130 for Ctrl-C) when one has ended a generation.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
@@ -12,8 +13,14 @@
 #include "cli/demo.h"
 #include "cli/demo_row.h"
 #include "cli/explain.h"
+#ifdef SLUICE_HAS_ENGINE
+#include "cli/generate.h"
+#include "cli/inspect_model.h"
+#include "cli/trace.h"
+#endif
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
+#include "cli/interrupt.h"
 #include "cli/param_flags.h"
 #include "cli/params_table.h"
 #ifdef SLUICE_HAS_TEXT
@@ -64,7 +71,9 @@ struct InspectOptions {
   sluice::cli::InspectRowOptions row;
   bool as_json = false;
   bool as_markdown = false;
-  std::string model;
+#ifdef SLUICE_HAS_ENGINE
+  sluice::cli::InspectModelOptions model;
+#endif
 };
 
 void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
@@ -98,14 +107,19 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
       }
     };
   });
-  CLI::App* const model = inspect->add_subcommand("model", "not in this version");
-  model->add_option("DIR", options.model, "folder of a model");
+#ifdef SLUICE_HAS_ENGINE
+  CLI::App* const model =
+      inspect->add_subcommand("model", "a model's shapes, its tokenizer and what its head costs");
+  sluice::cli::AddModelFlags(*model, options.model.source);
+  model->add_option("DIR", options.model.source.directory, "folder of the model, as --model")
+      ->type_name("DIR");
+  model->add_flag("--json", options.model.as_json, "write one JSON object");
   model->callback([&action, &options] {
     action = [&options] {
-      throw sluice::Error(sluice::ErrorCode::kUnavailable, "model", "\"" + options.model + "\"",
-                          "nothing yet: models belong to a later version of Sluice");
+      sluice::cli::RunInspectModel(options.model, std::cout, Terminal::Detect());
     };
   });
+#endif
   sluice::cli::AddInspectRow(*inspect, options.row);
   inspect->footer("FILE is a row of logits to show; the subcommands take none. " +
                   inspect->get_footer());
@@ -137,6 +151,10 @@ int Run(int argc, char** argv) {
   InspectOptions inspect;
   sluice::cli::ExplainOptions explain;
   std::string shell;
+#ifdef SLUICE_HAS_ENGINE
+  sluice::cli::AddGenerate(app, action);
+  sluice::cli::AddTrace(app, action);
+#endif
   AddDemo(app, action, demo);
   AddInspect(app, action, inspect);
   sluice::cli::AddExplain(app, explain)->callback([&action, &explain] {
@@ -167,6 +185,8 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
+  } catch (const sluice::cli::Interrupted& interrupted) {
+    return 128 + interrupted.signal;
   } catch (const sluice::Error& error) {
     std::cerr << "sluice: " << error.what() << '\n';
     return error.code() == sluice::ErrorCode::kInvalidValue ? kUsageError : kFailure;

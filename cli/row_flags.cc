@@ -29,14 +29,17 @@ std::string NamesOf(const Infos& infos, std::vector<std::string> names) {
 
 }  // namespace
 
-void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
+void AddBackendFlag(CLI::App& command, Backend& backend) {
   command
       .add_option_function<std::string>(
-          "--backend",
-          [&options](const std::string& name) { options.backend = BackendByName(name); },
+          "--backend", [&backend](const std::string& name) { backend = BackendByName(name); },
           "who computes; see sluice inspect backends")
       ->default_str("auto")
       ->type_name(NamesOf(Backends(), {"auto", "cpu"}));
+}
+
+void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
+  AddBackendFlag(command, options.backend);
   command
       .add_option_function<std::string>(
           "--algorithm",

@@ -22,6 +22,8 @@ struct ExecutionOptions {
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
 };
 
+void AddBackendFlag(CLI::App& command, Backend& backend);
+
 // --backend and --algorithm.
 void AddExecutionFlags(CLI::App& command, ExecutionOptions& options);
 

@@ -42,7 +42,7 @@ std::string_view EscapeCode(Style style) {
 Terminal Terminal::Detect() {
   if (isatty(STDOUT_FILENO) == 0) return {};
   const bool is_dumb = Environment("TERM") == "dumb";
-  return {Environment("NO_COLOR").empty() && !is_dumb, IsUtf8Locale() && !is_dumb};
+  return {Environment("NO_COLOR").empty() && !is_dumb, IsUtf8Locale() && !is_dumb, !is_dumb};
 }
 
 std::string Terminal::Styled(std::string_view text, Style style) const {

@@ -12,6 +12,7 @@ enum class Style { kPlain, kHeading, kGood, kFaint };
 struct Terminal {
   bool has_colour = false;
   bool has_unicode = false;
+  bool can_redraw = false;  // lines that were written can be written again
 
   // Of standard output. NO_COLOR and TERM=dumb are respected.
   static Terminal Detect();

@@ -47,6 +47,12 @@ class JsonWriter {
     }
   }
 
+  // A value that is JSON already.
+  void Raw(std::string_view json) {
+    Separate();
+    out_ << json;
+  }
+
   void Null() {
     Separate();
     out_ << "null";

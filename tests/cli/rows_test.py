@@ -213,11 +213,6 @@ class Inspect(Files):
             self.assertEqual((result.returncode, result.stdout), (2, ""), (flag, value))
             self.assertIn("is not allowed", result.stderr)
 
-    def test_a_model_is_for_a_later_version(self):
-        result = run("inspect", "model", "folder")
-        self.assertEqual((result.returncode, result.stdout), (1, ""))
-        self.assertIn("later version", result.stderr)
-
     def test_colours_and_bars_on_a_terminal_only(self):
         self.assertTrue(run("inspect", LOGITS, LC_ALL="C.UTF-8", TERM="xterm").stdout.isascii())
         for command in (("inspect",), ("explain", "--id", "3", "--top-p", "0.5")):

@@ -1,4 +1,4 @@
-// A ParallelFor for the benches: threads that wait for work, the caller among them as worker 0.
+// A ParallelFor for the commands: threads that wait for work, the caller among them as worker 0.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "sluice/execution.hpp"
 
-namespace sluice::bench {
+namespace sluice::cli {
 
 class ThreadPool {
  public:
@@ -74,4 +74,4 @@ class ThreadPool {
   std::vector<std::thread> threads_;  // last: they use what stands above
 };
 
-}  // namespace sluice::bench
+}  // namespace sluice::cli

@@ -1,0 +1,39 @@
+// What sluice generate and sluice trace are asked for: a model, a prompt, and how to go on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/model_source.h"
+#include "sluice/generator.hpp"
+
+namespace sluice::cli {
+
+struct GenerationOptions {
+  ModelSource source;
+  SamplingParams params;
+  Backend backend = Backend::kAuto;
+  HeadChoice head = HeadChoice::kAuto;
+
+  std::optional<std::string> prompt;  // "-" is standard input
+  std::string prompt_path;            // empty: `prompt` has it
+  bool is_chat = false;
+  std::string system;
+  bool adds_special_tokens = true;
+  bool parses_special_tokens = false;
+  bool truncates_prompt = false;
+
+  int64_t max_tokens = 256;
+  int32_t choices = 1;
+  bool ignores_end = false;
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  bool is_quiet = false;
+};
+
+// The flags of all of these; all but `choices`, which only makes sense for text.
+void AddGenerationFlags(CLI::App& command, GenerationOptions& options);
+
+}  // namespace sluice::cli

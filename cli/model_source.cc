@@ -1,0 +1,106 @@
+#include "cli/model_source.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "sluice/error.hpp"
+#ifdef SLUICE_HAS_DEFAULT_MODEL
+#include "sluice/default_model.hpp"
+#endif
+
+namespace sluice::cli {
+namespace {
+
+CheckpointFiles InsideFiles() {
+#ifdef SLUICE_HAS_DEFAULT_MODEL
+  return DefaultModelFiles();
+#else
+  throw Error(ErrorCode::kUnavailable, "model", "none",
+              "a folder, because this build has no model inside: --model DIR");
+#endif
+}
+
+uintmax_t WeightBytes(const ModelSource& source) {
+  uintmax_t bytes = 0;
+  if (source.directory.empty()) {
+    for (const auto& file : InsideFiles().model.safetensors) bytes += file.size();
+    return bytes;
+  }
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(source.directory, error)) {
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size(error);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model) {
+  const auto told = [on_model] {
+    if (on_model) on_model();
+  };
+  // Before the command's flags, for the model inside; and again when another one is named.
+  command.preparse_callback([told](size_t) { told(); });
+  command
+      .add_option_function<std::string>(
+          "--model",
+          [&source, told](const std::string& directory) {
+            source.directory = directory;
+            told();
+          },
+          "folder of a model, as Hugging Face stores it; without it, the model inside")
+      ->type_name("DIR")
+      ->envname("SLUICE_MODEL");
+  command
+      .add_option_function<std::string>(
+          "--weights",
+          [&source](const std::string& name) {
+            source.weights = name == "int8" ? WeightFormat::kInt8 : WeightFormat::kAsStored;
+          },
+          "int8: matrices are rounded to eight bits when they are loaded")
+      ->default_str("as-stored")
+      ->check(CLI::IsMember(std::vector<std::string>{"as-stored", "int8"}))
+      ->type_name("NAME");
+  command
+      .add_option("--threads", source.threads,
+                  "threads that share a step; 0 is one for a small model, else every core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+GenerationConfig ConfigOf(const ModelSource& source) {
+  if (!source.directory.empty()) return OpenGenerationConfig(source.directory);
+#ifdef SLUICE_HAS_DEFAULT_MODEL
+  return ParseGenerationConfig(InsideFiles().generation_config);
+#else
+  return {};
+#endif
+}
+
+int ThreadsFor(const ModelSource& source) {
+  if (source.threads > 0) return source.threads;
+  constexpr uintmax_t kSmall = uintmax_t{64} << 20;
+  if (WeightBytes(source) < kSmall) return 1;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+}
+
+Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel, Progress& progress) {
+  const ModelOptions options{.weights = source.weights,
+                             .progress =
+                                 [](void* context, size_t bytes, size_t total) {
+                                   static_cast<Progress*>(context)->Show(
+                                       "loading", static_cast<int64_t>(bytes),
+                                       static_cast<int64_t>(total));
+                                 },
+                             .progress_context = &progress};
+  Checkpoint checkpoint = source.directory.empty()
+                              ? Checkpoint::FromFiles(InsideFiles(), options, parallel)
+                              : Checkpoint::Open(source.directory, options, parallel);
+  progress.Clear();
+  return checkpoint;
+}
+
+}  // namespace sluice::cli

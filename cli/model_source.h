@@ -1,0 +1,41 @@
+// The model that a command works with: a folder, or the one inside the program.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/progress.h"
+#include "cli/row_flags.h"
+#include "cli/thread_pool.h"
+#include "sluice/checkpoint.hpp"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
+class App;
+}
+
+namespace sluice::cli {
+
+struct ModelSource {
+  std::string directory;  // empty: the model inside the program
+  WeightFormat weights = WeightFormat::kAsStored;
+  int threads = 0;  // 0: by the size of the model
+
+  std::string Name() const { return directory.empty() ? "default" : directory; }
+};
+
+// --model, --weights and --threads. on_model runs, in front of all flags that are added later, once
+// it is known which model it is.
+void AddModelFlags(CLI::App& command, ModelSource& source,
+                   const std::function<void()>& on_model = {});
+
+// What the authors of the model say about sampling.
+GenerationConfig ConfigOf(const ModelSource& source);
+
+// Threads for this model. One for a small one: a step of 2 ms has hundreds of parallel loops, and
+// waking a thread for each costs more than the loop. All cores from 64 MiB of weights.
+int ThreadsFor(const ModelSource& source);
+
+Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel, Progress& progress);
+
+}  // namespace sluice::cli

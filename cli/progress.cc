@@ -1,0 +1,33 @@
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <iostream>
+
+namespace sluice::cli {
+
+// The first tenth of a second is shown by nothing: most work is done by then.
+constexpr std::chrono::milliseconds kInterval(100);
+
+Progress::Progress(bool is_quiet)
+    : is_shown_(!is_quiet && isatty(STDERR_FILENO) != 0),
+      next_(std::chrono::steady_clock::now() + kInterval) {}
+
+void Progress::Show(const char* what, int64_t done, int64_t total) {
+  if (!is_shown_) return;
+  const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + kInterval;
+  is_drawn_ = true;
+  const int64_t percent = total > 0 ? 100 * done / total : 0;
+  std::cerr << "\r\x1b[K" << what << ' ' << percent << " %" << std::flush;
+}
+
+void Progress::Clear() {
+  const std::lock_guard lock(mutex_);
+  if (is_drawn_) std::cerr << "\r\x1b[K" << std::flush;
+  is_drawn_ = false;
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,155 @@
+#include "cli/trace.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include "cli/generation.h"
+#include "cli/npy_writer.h"
+#include "cli/stage_text.h"
+#include "cli/text.h"
+#include "json/params_writer.h"
+#include "sluice/error.hpp"
+#include "sluice/version.hpp"
+
+namespace sluice::cli {
+namespace {
+
+class TraceFiles {
+ public:
+  TraceFiles(const std::string& folder, const Generation& generation)
+      : folder_(Made(folder)),
+        dim_(generation.checkpoint().model().info().dim),
+        vocab_(generation.checkpoint().vocab()),
+        hidden_(folder + "/hidden.npy", "<f4", dim_),
+        logits_(folder + "/logits.npy", "<f4", vocab_),
+        kept_(folder + "/kept.npy", "<i4", (vocab_ + 31) / 32),
+        tokens_(folder + "/tokens.npy", "<i4", 0) {}
+
+  void Add(const Generator& generator, const ChoiceStep& step) {
+    hidden_.Append(
+        std::span(static_cast<const float*>(generator.hidden().data), static_cast<size_t>(dim_)));
+    logits_.Append(
+        std::span(static_cast<const float*>(generator.logits().data), static_cast<size_t>(vocab_)));
+    kept_.Append(generator.kept());
+    tokens_.Append(std::span(&step.token.id, 1));
+    std::ostringstream row;
+    JsonWriter json(row);
+    json.Object([&] {
+      json.Key("token").Value(step.token.id);
+      json.Key("status").Value(Name(step.token.status));
+      json.Key("cut").Object([&] { WriteCut(json, step.token.cut); });
+      const CutMass& mass = generator.masses()[0];
+      json.Key("mass").Object([&] {
+        json.Key("kept").Value(mass.kept);
+        json.Key("total").Value(mass.total);
+        json.Key("margin");
+        if (mass.margin == CutMass{}.margin) {
+          json.Null();  // top-p is off
+        } else {
+          json.Value(mass.margin);
+        }
+      });
+      json.Key("certificate").Object([&] {
+        json.Key("path").Value(Name(step.certificate.path));
+        json.Key("reason").Value(Name(step.certificate.reason));
+        json.Key("survivors").Value(step.certificate.survivors);
+        json.Key("margin").Value(step.certificate.margin);
+      });
+    });
+    rows_.push_back(row.str());
+  }
+
+  void Close(const Generation& generation) {
+    for (NpyWriter* file : {&hidden_, &logits_, &kept_, &tokens_}) file->Close();
+    const std::string path = folder_ + "/trace.json";
+    std::ofstream file(path);
+    JsonWriter json(file);
+    json.Object([&] {
+      json.Key("version").Value(kVersionString);
+      json.Key("model").Value(generation.options().source.Name());
+      json.Key("backend").Value(generation.backend_name());
+      json.Key("head").Value(Name(generation.head()));
+      json.Key("dim").Value(dim_);
+      json.Key("vocab").Value(vocab_);
+      json.Key("prompt").Value(generation.prompt_text());
+      json.Key("prompt_token_ids").Array([&] {
+        for (const int32_t id : generation.prompt()) json.Value(id);
+      });
+      json.Key("parameters").Object([&] {
+        ParamsWriter(json).WriteFields(generation.generator().params());
+      });
+      json.Key("tokens").Array([&] {
+        for (const std::string& row : rows_) json.Raw(row);
+      });
+    });
+    file << '\n';
+    file.close();
+    if (!file) throw std::runtime_error("cannot write " + path);
+  }
+
+  int64_t rows() const { return std::ssize(rows_); }
+
+ private:
+  static std::string Made(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!std::filesystem::is_directory(folder)) {
+      throw Error(ErrorCode::kInvalidValue, "output",
+                  Quoted(folder) + (error ? ": " + error.message() : ""),
+                  "a folder, or a place for one");
+    }
+    return folder;
+  }
+
+  std::string folder_;
+  int64_t dim_;
+  int64_t vocab_;
+  NpyWriter hidden_;
+  NpyWriter logits_;
+  NpyWriter kept_;
+  NpyWriter tokens_;
+  std::vector<std::string> rows_;  // of trace.json
+};
+
+}  // namespace
+
+void AddTrace(CLI::App& app, std::function<void()>& action) {
+  CLI::App* const command = app.add_subcommand(
+      "trace", "write hidden states, logits and kept sets of a generation as files");
+  const auto options = std::make_shared<TraceOptions>();
+  AddGenerationFlags(*command, options->generation);
+  command->add_option("--output", options->output, "folder for the files")
+      ->type_name("DIR")
+      ->required();
+  command->callback([&action, options] { action = [options] { RunTrace(*options, std::cout); }; });
+}
+
+void RunTrace(const TraceOptions& options, std::ostream& out) {
+  Generation generation(options.generation, {.logits = true, .kept = true, .masses = true});
+  const InterruptGuard interrupt;
+  generation.Prefill(interrupt);
+  Generator& generator = generation.generator();
+  TraceFiles files(options.output, generation);
+  Progress progress(options.generation.is_quiet);
+  while (generator.live_choices() > 0 && interrupt.signal() == 0) {
+    const ChoiceStep& step = generator.Step()[0];
+    files.Add(generator, step);
+    progress.Show("tracing", files.rows(), options.generation.max_tokens);
+    if (step.end != GenerationEnd::kStatus) continue;
+    files.Close(generation);
+    throw std::runtime_error("a row gave no token: " + std::string(Name(step.token.status)));
+  }
+  progress.Clear();
+  files.Close(generation);
+  out << options.output << ": " << files.rows() << " tokens, seed " << *generator.params().seed
+      << '\n';
+  interrupt.ThrowIfInterrupted();
+}
+
+}  // namespace sluice::cli

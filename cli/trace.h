@@ -1,0 +1,32 @@
+// sluice trace: what went through the head and the sampler in a real generation, as files.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "cli/generation_flags.h"
+
+namespace sluice::cli {
+
+struct TraceOptions {
+  GenerationOptions generation;
+  std::string output;  // folder
+};
+
+// Adds the command. What the command line asks for becomes `action`.
+void AddTrace(CLI::App& app, std::function<void()>& action);
+
+// A row for each generated token, into files of the folder:
+//
+//   hidden.npy  fp32 [tokens, dim]               what the head was given
+//   logits.npy  fp32 [tokens, vocab]             as the model gave them, behind its soft-cap
+//   kept.npy    int32 [tokens, ceil(vocab / 32)] the kept set: bit i of word w is token 32 w + i
+//   tokens.npy  int32 [tokens]                   what was drawn
+//   trace.json  the model, the prompt, the parameters with the seed; of each token its Cut, its
+//               masses and what certified it
+//
+// Throws Interrupted, with whole files, when a signal has ended it.
+void RunTrace(const TraceOptions& options, std::ostream& out);
+
+}  // namespace sluice::cli

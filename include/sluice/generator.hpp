@@ -1,0 +1,169 @@
+// Text from a model: one prompt, any number of choices, decoded in one batch.
+//
+// Pull style: each Step gives every choice that goes on one token. The tokens of a choice depend on
+// the model, the prompt, the parameters, the seed and the number of the choice; not on the backend,
+// the other choices, the head that computes them, the size of chunks or the number of threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/certified_head.hpp"
+#include "sluice/checkpoint.hpp"
+#include "sluice/cut.hpp"
+#include "sluice/params.hpp"
+#include "sluice/text_stream.hpp"
+
+namespace sluice {
+
+// Who projects hidden states. The tokens are the same.
+enum class HeadChoice : uint8_t {
+  kAuto,  // planes of kDither4 where they pay, see HeadPlanesFor
+  kDense,
+  kDither4,
+  kStrict,
+};
+std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict"
+HeadChoice HeadChoiceByName(std::string_view name);
+
+// The planes that a choice asks for; nothing for the dense head.
+std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const DenseHead& head,
+                                        const HeadPlaneOptions& options = {},
+                                        const ParallelFor& parallel = {});
+
+struct GenerationRequest {
+  SamplingParams params = {};
+  std::span<const int32_t> prompt = {};
+  int32_t choices = 1;
+  int64_t max_tokens = 256;  // of each choice
+  std::vector<std::string> stops = {};
+  bool include_stop = false;
+  bool ignores_end = false;  // the checkpoint's end tokens do not end a choice
+};
+
+// What Step keeps for whoever looks at a model. Logits cost a projection where the certified head
+// has left it out.
+struct GenerationReports {
+  bool logits = false;  // as the model gave them, behind its soft-cap
+  bool kept = false;    // kept sets as bitmasks
+  bool masses = false;
+};
+
+struct GeneratorOptions {
+  std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves
+  int64_t prompt_chunk = 512;             // tokens of the prompt that one Prefill takes
+  GenerationReports reports = {};
+  Limits limits = {};
+  Backend backend = Backend::kAuto;
+  ParallelFor parallel = {};
+};
+
+enum class GenerationEnd : uint8_t {
+  kNone,        // it goes on
+  kStopString,  // delta.stop says which
+  kStopToken,   // delta.stop_token says which
+  kLength,      // max_tokens
+  kContext,     // prompt and output fill the model's context
+  kStatus,      // no token could be drawn: token.status says why
+  kCancelled,
+};
+std::string_view Name(GenerationEnd end);  // "stop_string", "length", ...
+
+// What a step gave one choice.
+struct ChoiceStep {
+  int32_t choice = 0;
+  TokenResult token = {};
+  CertifiedRow certificate = {};  // path kNothing: the dense head served
+  Delta delta = {};
+  std::string_view text = {};  // what came out; valid until the next call
+  GenerationEnd end = GenerationEnd::kNone;
+};
+
+// Why a row was not the certified head's although there are planes.
+enum class DenseCause : uint8_t {
+  kNone,
+  kAdjustments,  // penalties, bias and masks need all logits
+  kLogprobs,
+  kSoftCap,  // two logits may round to one under it, and then the smaller id comes first
+};
+inline constexpr size_t kDenseCauses = 4;
+std::string_view Name(DenseCause cause);
+
+struct GenerationStats {
+  int64_t prompt_tokens = 0;  // that went through the model
+  int64_t output_tokens = 0;  // of all choices
+  int64_t steps = 0;
+
+  // Nanoseconds. What the certified head selects counts as head.
+  int64_t prefill_ns = 0;
+  int64_t forward_ns = 0;
+  int64_t head_ns = 0;
+  int64_t select_ns = 0;
+  int64_t report_ns = 0;  // what GenerationReports ask for
+  int64_t text_ns = 0;
+
+  CertifiedStats certified = {};                      // of the rows that the certified head took
+  std::array<int64_t, kDenseCauses> dense_rows = {};  // the others, by cause; kNone: no planes
+};
+
+// As LogprobLists has them.
+struct LogprobRows {
+  int32_t width = 0;  // entries a row; 0: no lists
+  std::span<const int32_t> ids = {};
+  std::span<const float> values = {};
+};
+
+// One thread at a time may call a Generator.
+class Generator {
+ public:
+  // Throws Error when a parameter is out of range, or the prompt is empty or leaves no room in the
+  // context; allocates all but the text.
+  Generator(const Checkpoint& checkpoint, const GenerationRequest& request,
+            const GeneratorOptions& options = {});
+  ~Generator();
+  Generator(Generator&&) noexcept;
+  Generator& operator=(Generator&&) noexcept;
+
+  // The request's, with the end tokens among the stop tokens and the seed that is in use: a random
+  // one, if the request had none.
+  const SamplingParams& params() const;
+
+  // Takes the next chunk of the prompt; how many tokens of it are left. Step takes what is left.
+  int64_t Prefill();
+
+  // One token for every choice that goes on, by number; empty when none does.
+  std::span<const ChoiceStep> Step();
+
+  // Ends the choices that go on: what their text has held back.
+  std::span<const ChoiceStep> Cancel();
+
+  int64_t live_choices() const;
+  std::span<const int32_t> OutputTokens(int32_t choice) const;
+  const GenerationStats& stats() const;
+
+  // Of the last Step, a row for each of its elements. Empty where it was not asked for.
+  MatrixView hidden() const;  // always there
+  LogitsView logits() const;
+  std::span<const int32_t> kept() const;  // ceil(vocab / 32) words a row
+  std::span<const CutMass> masses() const;
+  LogprobRows logprobs() const;  // as params.logprobs says
+
+ private:
+  class Impl;
+  Impl& Get() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The prompt without its middle: `first` tokens of its beginning (what the model wants in front of
+// a text) and as many last ones as leave room for max_tokens, or for half a context if those are
+// more.
+std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,
+                                    int64_t max_tokens, int64_t first);
+
+}  // namespace sluice

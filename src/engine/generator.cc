@@ -1,0 +1,382 @@
+// The course of a generation: the prompt in chunks, one sequence for each choice behind it, then
+// step by step forward pass, head, sampler, text.
+#include "sluice/generator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/clock.h"
+#include "engine/head_stage.h"
+#include "sluice/decoder.hpp"
+#include "sluice/sampler.hpp"
+#include "support/check.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMostChoices = 1024;
+
+// The parameters with the checkpoint's end tokens among the stop tokens, so that min_tokens masks
+// them too.
+SamplingParams WithEndTokens(const GenerationRequest& request, const Checkpoint& checkpoint) {
+  SamplingParams params = request.params;
+  if (request.ignores_end) return params;
+  for (const int32_t id : checkpoint.end_tokens()) {
+    TokenIds& ids = params.stop_token_ids;
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  return params;
+}
+
+TextStreamOptions StreamOptions(const GenerationRequest& request, const SamplingParams& params,
+                                const Tokenizer& tokenizer) {
+  TextStreamOptions options;
+  options.stops = std::make_shared<const StopList>(request.stops);
+  options.stop = {.include_stop = request.include_stop, .min_tokens = params.min_tokens};
+  options.stop_token_ids = params.stop_token_ids;
+  const std::vector<int32_t> spelled = tokenizer.StopTokenIds(request.stops);
+  options.stop_token_ids.insert(options.stop_token_ids.end(), spelled.begin(), spelled.end());
+  return options;
+}
+
+// Before anything is allocated.
+const GenerationRequest& Checked(const GenerationRequest& request, const Checkpoint& checkpoint,
+                                 const GeneratorOptions& options) {
+  Validate(request.params, checkpoint.vocab(), options.limits);
+  CheckInRange("choices", request.choices, 1, kMostChoices);
+  CheckInRange("max_tokens", request.max_tokens, 1, INT32_MAX);
+  CheckInRange("prompt_chunk", options.prompt_chunk, 1, 1 << 20);
+  const int64_t context = checkpoint.model().info().context;
+  const int64_t length = std::ssize(request.prompt);
+  if (length < 1 || length >= context) {
+    ThrowInvalid("prompt", ToText(length) + " tokens",
+                 "1 to " + ToText(context - 1) + ", so that one more fits into the context");
+  }
+  for (const int32_t id : request.prompt) CheckInRange("prompt", id, 0, checkpoint.vocab() - 1);
+  return request;
+}
+
+// Tokens that each choice can have.
+int64_t RoomFor(const GenerationRequest& request, int64_t context) {
+  return std::min(request.max_tokens, context - std::ssize(request.prompt));
+}
+
+DecoderOptions OptionsOfDecoder(const GenerationRequest& request, int64_t context,
+                                const GeneratorOptions& options) {
+  const auto to_pages = [](int64_t tokens) {
+    return (tokens + Decoder::kPageTokens - 1) / Decoder::kPageTokens * Decoder::kPageTokens;
+  };
+  // The prompt's pages are shared, but for the last one, which every choice goes on writing.
+  const int64_t own = to_pages(RoomFor(request, context)) + Decoder::kPageTokens;
+  return {.max_sequences = request.choices,
+          .cache_tokens = to_pages(std::ssize(request.prompt)) + request.choices * own,
+          .max_batch_tokens = std::max<int64_t>(options.prompt_chunk, request.choices),
+          .backend = options.backend,
+          .parallel = options.parallel};
+}
+
+int32_t LogprobWidth(const Checkpoint& checkpoint, const GenerationRequest& request) {
+  const std::optional<int32_t>& listed = request.params.logprobs;
+  if (!listed.has_value()) return 0;
+  return 1 + (*listed < 0 ? static_cast<int32_t>(checkpoint.vocab()) : *listed);
+}
+
+engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
+                                       const GenerationRequest& request,
+                                       const GeneratorOptions& options) {
+  return {.head = checkpoint.head(),
+          .planes = options.planes,
+          .logit_softcap = checkpoint.model().info().logit_softcap,
+          .max_rows = request.choices,
+          .logprob_width = LogprobWidth(checkpoint, request),
+          .reports = options.reports,
+          .limits = options.limits,
+          .backend = options.backend,
+          .parallel = options.parallel};
+}
+
+}  // namespace
+
+class Generator::Impl {
+ public:
+  Impl(const Checkpoint& checkpoint, const GenerationRequest& request,
+       const GeneratorOptions& options);
+
+  const SamplingParams& params() const { return params_; }
+  int64_t Prefill();
+  std::span<const ChoiceStep> Step();
+  std::span<const ChoiceStep> Cancel();
+  int64_t live_choices() const { return std::ssize(live_); }
+  std::span<const int32_t> OutputTokens(int32_t choice) const;
+  const GenerationStats& stats() const { return stats_; }
+
+  MatrixView hidden() const;
+  LogitsView logits() const;
+  const engine::HeadResults& results() const { return head_.results(); }
+  LogprobRows logprobs() const;
+
+ private:
+  struct Choice {
+    SequenceHandle sequence;
+    RequestHandle request;
+    TextStream stream;
+    std::string text;  // of the step
+    std::vector<int32_t> output;
+  };
+
+  void StartChoices();
+  void Forward();
+  ChoiceStep TakeToken(int32_t index, const TokenResult& token);
+  void DropEnded();
+
+  Checkpoint checkpoint_;
+  SamplingParams params_;
+  std::vector<int32_t> prompt_;
+  int64_t max_tokens_;
+  int64_t room_;  // tokens that the context leaves each choice
+  int64_t prompt_chunk_;
+  Decoder decoder_;
+  Sampler sampler_;
+  engine::HeadStage head_;
+  int32_t logprob_width_;
+
+  std::vector<Choice> choices_;
+  std::vector<int32_t> live_;  // those that go on, by number
+  int64_t prompt_done_ = 0;
+  bool has_started_ = false;   // a token of each choice was drawn
+  std::vector<float> hidden_;  // [choices, dim]
+  std::vector<DecodeChunk> chunks_;
+  std::vector<engine::HeadRow> rows_;
+  std::vector<ChoiceStep> steps_;
+  GenerationStats stats_;
+};
+
+Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& request,
+                      const GeneratorOptions& options)
+    : checkpoint_(checkpoint),
+      params_(WithEndTokens(Checked(request, checkpoint, options), checkpoint)),
+      prompt_(request.prompt.begin(), request.prompt.end()),
+      max_tokens_(request.max_tokens),
+      room_(checkpoint.model().info().context - std::ssize(request.prompt)),
+      prompt_chunk_(options.prompt_chunk),
+      decoder_(checkpoint.model(),
+               OptionsOfDecoder(request, checkpoint.model().info().context, options)),
+      sampler_({.vocab = checkpoint.vocab(),
+                .max_requests = request.choices,
+                .limits = options.limits,
+                .backend = options.backend,
+                .parallel = options.parallel}),
+      head_(OptionsOfHead(checkpoint, request, options)),
+      logprob_width_(LogprobWidth(checkpoint, request)) {
+  const auto choices = static_cast<size_t>(request.choices);
+  const TextStreamOptions stream = StreamOptions(request, params_, checkpoint.tokenizer());
+  choices_.reserve(choices);
+  for (int32_t i = 0; i < request.choices; ++i) {
+    const RequestHandle handle =
+        sampler_.Add({.params = params_,
+                      .prompt = prompt_,
+                      .choice = static_cast<uint32_t>(i),
+                      .max_new_tokens = static_cast<int32_t>(std::min(max_tokens_, room_))});
+    // All choices have the seed of the first; their number tells their noise apart.
+    params_.seed = sampler_.Seed(handle);
+    choices_.push_back({.sequence = {},
+                        .request = handle,
+                        .stream = TextStream(checkpoint.tokenizer(), stream, prompt_),
+                        .text = {},
+                        .output = {}});
+    choices_.back().output.reserve(
+        static_cast<size_t>(std::min<int64_t>(std::min(max_tokens_, room_), 1 << 20)));
+    live_.push_back(i);
+  }
+  choices_[0].sequence = decoder_.Add();
+  hidden_.resize(choices * static_cast<size_t>(checkpoint.model().info().dim));
+  chunks_.reserve(choices);
+  rows_.reserve(choices);
+  steps_.reserve(choices);
+}
+
+int64_t Generator::Impl::Prefill() {
+  const int64_t length = std::ssize(prompt_);
+  const int64_t count = std::min(prompt_chunk_, length - prompt_done_);
+  if (count == 0) return 0;
+  engine::Clock clock;
+  const bool is_last = prompt_done_ + count == length;
+  const DecodeChunk chunk{.sequence = choices_[0].sequence,
+                          .tokens = std::span(prompt_).subspan(static_cast<size_t>(prompt_done_),
+                                                               static_cast<size_t>(count)),
+                          .hidden_rows = is_last ? 1 : 0};
+  const size_t dim = hidden_.size() / choices_.size();
+  decoder_.Forward({&chunk, 1}, std::span(hidden_).first(is_last ? dim : 0));
+  prompt_done_ += count;
+  stats_.prompt_tokens += count;
+  stats_.prefill_ns += clock.Lap();
+  return length - prompt_done_;
+}
+
+// Every choice goes on from the prompt's one hidden state.
+void Generator::Impl::StartChoices() {
+  const size_t dim = hidden_.size() / choices_.size();
+  for (size_t i = 1; i < choices_.size(); ++i) {
+    choices_[i].sequence = decoder_.Fork(choices_[0].sequence, std::ssize(prompt_));
+    std::copy_n(hidden_.begin(), dim, hidden_.begin() + static_cast<std::ptrdiff_t>(i * dim));
+  }
+  has_started_ = true;
+}
+
+// The last token of each choice that goes on.
+void Generator::Impl::Forward() {
+  engine::Clock clock;
+  chunks_.clear();
+  for (const int32_t index : live_) {
+    const Choice& choice = choices_[static_cast<size_t>(index)];
+    chunks_.push_back({.sequence = choice.sequence,
+                       .tokens = std::span(choice.output).last(1),
+                       .hidden_rows = 1});
+  }
+  const size_t dim = hidden_.size() / choices_.size();
+  decoder_.Forward(chunks_, std::span(hidden_).first(live_.size() * dim));
+  stats_.forward_ns += clock.Lap();
+}
+
+std::span<const ChoiceStep> Generator::Impl::Step() {
+  steps_.clear();
+  if (live_.empty()) return steps_;
+  while (Prefill() > 0) {
+  }
+  if (has_started_) {
+    Forward();
+  } else {
+    StartChoices();
+  }
+  rows_.clear();
+  for (const int32_t index : live_) {
+    rows_.push_back({.request = choices_[static_cast<size_t>(index)].request,
+                     .params = &params_,
+                     .choice = static_cast<uint32_t>(index)});
+  }
+  const int64_t dim = checkpoint_.model().info().dim;
+  head_.Sample({hidden_.data(), std::ssize(live_), dim, dim}, rows_, sampler_, stats_);
+  ++stats_.steps;
+
+  engine::Clock clock;
+  const engine::HeadResults& results = head_.results();
+  for (size_t row = 0; row < live_.size(); ++row) {
+    steps_.push_back(TakeToken(live_[row], results.tokens[row]));
+    steps_.back().certificate = results.certificates[row];
+  }
+  DropEnded();
+  stats_.text_ns += clock.Lap();
+  return steps_;
+}
+
+ChoiceStep Generator::Impl::TakeToken(int32_t index, const TokenResult& token) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  choice.text.clear();
+  ChoiceStep step{.choice = index, .token = token};
+  if (token.id < 0) {
+    step.delta = choice.stream.Finish(choice.text);
+    step.end = GenerationEnd::kStatus;
+    step.text = choice.text;
+    return step;
+  }
+  choice.output.push_back(token.id);
+  ++stats_.output_tokens;
+  step.delta = choice.stream.Step({&token.id, 1}, choice.text);
+  const int64_t length = std::ssize(choice.output);
+  const bool is_full = length == std::min(max_tokens_, room_);
+  if (step.delta.finish == FinishReason::kNone && is_full) {
+    step.delta = choice.stream.Finish(choice.text);
+    step.end = length == max_tokens_ ? GenerationEnd::kLength : GenerationEnd::kContext;
+  }
+  // A stop string may end in what Finish let out.
+  if (step.delta.finish == FinishReason::kStopString) step.end = GenerationEnd::kStopString;
+  if (step.delta.finish == FinishReason::kStopToken) step.end = GenerationEnd::kStopToken;
+  step.text = choice.text;
+  return step;
+}
+
+void Generator::Impl::DropEnded() {
+  for (const ChoiceStep& step : steps_) {
+    if (step.end == GenerationEnd::kNone) continue;
+    const Choice& choice = choices_[static_cast<size_t>(step.choice)];
+    decoder_.Remove(choice.sequence);
+    sampler_.Remove(choice.request);
+    std::erase(live_, step.choice);
+  }
+}
+
+std::span<const ChoiceStep> Generator::Impl::Cancel() {
+  steps_.clear();
+  for (const int32_t index : live_) {
+    Choice& choice = choices_[static_cast<size_t>(index)];
+    choice.text.clear();
+    ChoiceStep step{.choice = index, .delta = choice.stream.Finish(choice.text)};
+    const bool has_stop = step.delta.finish == FinishReason::kStopString;
+    step.end = has_stop ? GenerationEnd::kStopString : GenerationEnd::kCancelled;
+    step.text = choice.text;
+    steps_.push_back(step);
+  }
+  live_.clear();
+  return steps_;
+}
+
+std::span<const int32_t> Generator::Impl::OutputTokens(int32_t choice) const {
+  CheckInRange("choice", choice, 0, std::ssize(choices_) - 1);
+  return choices_[static_cast<size_t>(choice)].output;
+}
+
+MatrixView Generator::Impl::hidden() const {
+  const int64_t dim = checkpoint_.model().info().dim;
+  return {hidden_.data(), std::ssize(steps_), dim, dim};
+}
+
+LogitsView Generator::Impl::logits() const {
+  const std::vector<float>& logits = results().logits;
+  if (logits.empty()) return {};
+  return {logits.data(), std::ssize(steps_), checkpoint_.vocab(), checkpoint_.vocab()};
+}
+
+LogprobRows Generator::Impl::logprobs() const {
+  return {logprob_width_, results().logprob_ids, results().logprob_values};
+}
+
+Generator::Generator(const Checkpoint& checkpoint, const GenerationRequest& request,
+                     const GeneratorOptions& options)
+    : impl_(std::make_unique<Impl>(checkpoint, request, options)) {}
+Generator::~Generator() = default;
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+
+Generator::Impl& Generator::Get() const {
+  if (impl_ == nullptr) ThrowInvalid("generator", "moved from", "one that has not been moved from");
+  return *impl_;
+}
+
+const SamplingParams& Generator::params() const { return Get().params(); }
+int64_t Generator::Prefill() { return Get().Prefill(); }
+std::span<const ChoiceStep> Generator::Step() { return Get().Step(); }
+std::span<const ChoiceStep> Generator::Cancel() { return Get().Cancel(); }
+int64_t Generator::live_choices() const { return Get().live_choices(); }
+std::span<const int32_t> Generator::OutputTokens(int32_t choice) const {
+  return Get().OutputTokens(choice);
+}
+const GenerationStats& Generator::stats() const { return Get().stats(); }
+MatrixView Generator::hidden() const { return Get().hidden(); }
+LogitsView Generator::logits() const { return Get().logits(); }
+std::span<const int32_t> Generator::kept() const { return Get().results().kept; }
+std::span<const CutMass> Generator::masses() const { return Get().results().masses; }
+LogprobRows Generator::logprobs() const { return Get().logprobs(); }
+
+std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,
+                                    int64_t max_tokens, int64_t first) {
+  const int64_t room = std::min(max_tokens, context / 2);
+  const int64_t kept = std::max(context - room, first + 1);
+  if (std::ssize(prompt) <= kept) return {prompt.begin(), prompt.end()};
+  const auto begin = prompt.first(static_cast<size_t>(first));
+  const auto end = prompt.last(static_cast<size_t>(kept - first));
+  std::vector<int32_t> result(begin.begin(), begin.end());
+  result.insert(result.end(), end.begin(), end.end());
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,209 @@
+#include "engine/head_stage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "engine/clock.h"
+#include "sluice/select.hpp"
+
+namespace sluice::engine {
+namespace {
+
+// Whether the next token's logits are the model's, by RequestState::HasAdjustments.
+bool ChangesLogits(const SamplingParams& params, int64_t output_length) {
+  return params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
+         output_length < params.min_tokens || params.repetition_penalty != 1.0f ||
+         params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f ||
+         params.dry_multiplier != 0.0f || !params.logit_bias.empty();
+}
+
+void Add(const CertifiedStats& call, CertifiedStats& sum) {
+  sum.least_margin =
+      sum.rows == 0 ? call.least_margin : std::min(sum.least_margin, call.least_margin);
+  sum.rows += call.rows;
+  sum.dense_rows += call.dense_rows;
+  sum.survivors += call.survivors;
+  sum.bytes_read += call.bytes_read;
+  sum.dense_bytes += call.dense_bytes;
+}
+
+}  // namespace
+
+void HeadResults::Resize(size_t rows, size_t vocab, int32_t logprob_width,
+                         const GenerationReports& reports) {
+  const size_t lists = rows * static_cast<size_t>(logprob_width);
+  tokens.assign(rows, {});
+  certificates.assign(rows, {});
+  logprob_ids.assign(lists, -1);
+  logprob_values.assign(lists, std::numeric_limits<float>::quiet_NaN());
+  if (reports.logits) logits.resize(rows * vocab);
+  if (reports.kept) kept.resize(rows * ((vocab + 31) / 32));
+  if (reports.masses) masses.assign(rows, {});
+}
+
+HeadStage::HeadStage(const HeadStageOptions& options)
+    : options_(options), vocab_(static_cast<size_t>(options.head.weight.rows)) {
+  const DenseHead& head = options_.head;
+  const auto rows = static_cast<size_t>(options_.max_rows);
+  const Execution execution{options_.backend, options_.parallel};
+  const int64_t vocab = head.weight.rows;
+  const int64_t dim = head.weight.columns;
+  logits_.resize(rows * vocab_);
+  gathered_.resize(rows * static_cast<size_t>(dim));
+  const MatrixView hidden{gathered_.data(), options_.max_rows, dim, dim};
+  const LogitsView logits{logits_.data(), options_.max_rows, vocab, vocab};
+  size_t bytes = std::max(ProjectWorkspaceBytes(head, hidden, execution),
+                          SelectWorkspaceBytes(logits, execution));
+  if (options_.planes.has_value()) {
+    certified_.emplace(head, *options_.planes);
+    bytes = std::max(bytes, certified_->SampleWorkspaceBytes(options_.max_rows, execution));
+  }
+  workspace_ = AlignedBytes(bytes);
+  indices_.reserve(rows);
+  params_.reserve(rows);
+  keys_.reserve(rows);
+  requests_.reserve(rows);
+  routes_.reserve(rows);
+  cuts_.reserve(rows);
+  emitted_.resize(rows);
+  for (HeadResults* results : {&part_, &results_}) {
+    results->Resize(rows, vocab_, options_.logprob_width, options_.reports);
+  }
+}
+
+DenseCause HeadStage::CauseOf(const HeadRow& row, const Sampler& sampler) const {
+  const int64_t output_length =
+      std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
+  if (options_.logit_softcap != 0.0f) return DenseCause::kSoftCap;
+  if (row.params->logprobs.has_value()) return DenseCause::kLogprobs;
+  if (ChangesLogits(*row.params, output_length)) return DenseCause::kAdjustments;
+  return DenseCause::kNone;
+}
+
+void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
+                       GenerationStats& stats) {
+  results_.Resize(rows.size(), vocab_, options_.logprob_width, options_.reports);
+  // Each row gets the head that it needs, whatever its neighbours do.
+  routes_.clear();
+  for (const HeadRow& row : rows) {
+    const DenseCause cause = certified_.has_value() ? CauseOf(row, sampler) : DenseCause::kNone;
+    const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
+    if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
+    routes_.push_back(!is_certified                                 ? Route::kDense
+                      : row.params->draw_method == DrawMethod::kCdf ? Route::kCertifiedCdf
+                                                                    : Route::kCertifiedGumbel);
+  }
+  for (const Route route : {Route::kDense, Route::kCertifiedGumbel, Route::kCertifiedCdf}) {
+    indices_.clear();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (routes_[i] == route) indices_.push_back(i);
+    }
+    if (indices_.empty()) continue;
+    part_.Resize(indices_.size(), vocab_, options_.logprob_width, options_.reports);
+    const MatrixView states = Gather(hidden);
+    if (route == Route::kDense) {
+      SampleDense(states, rows, sampler, stats);
+    } else {
+      const bool is_cdf = route == Route::kCertifiedCdf;
+      SampleCertified(states, rows, is_cdf ? DrawMethod::kCdf : DrawMethod::kGumbel, sampler,
+                      stats);
+    }
+    Scatter();
+  }
+}
+
+// The hidden states of the rows that are being sampled; those of all are taken as they are.
+MatrixView HeadStage::Gather(const MatrixView& hidden) {
+  if (std::ssize(indices_) == hidden.rows) return hidden;
+  const size_t row_bytes = static_cast<size_t>(hidden.columns) * SizeOf(hidden.dtype);
+  auto* const to = reinterpret_cast<std::byte*>(gathered_.data());
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    std::memcpy(to + i * row_bytes, hidden.Row(static_cast<int64_t>(indices_[i])), row_bytes);
+  }
+  return {gathered_.data(), std::ssize(indices_), hidden.columns, hidden.columns, hidden.dtype};
+}
+
+void HeadStage::Scatter() {
+  const auto scatter = [&]<typename T>(const std::vector<T>& from, std::vector<T>& to) {
+    const size_t width = from.size() / indices_.size();
+    for (size_t i = 0; i < indices_.size(); ++i) {
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                  to.begin() + static_cast<std::ptrdiff_t>(indices_[i] * width));
+    }
+  };
+  scatter(part_.tokens, results_.tokens);
+  scatter(part_.certificates, results_.certificates);
+  scatter(part_.logprob_ids, results_.logprob_ids);
+  scatter(part_.logprob_values, results_.logprob_values);
+  scatter(part_.logits, results_.logits);
+  scatter(part_.kept, results_.kept);
+  scatter(part_.masses, results_.masses);
+}
+
+LogitsView HeadStage::Project(const MatrixView& hidden) {
+  const auto vocab = static_cast<int64_t>(vocab_);
+  std::vector<float>& logits = options_.reports.logits ? part_.logits : logits_;
+  const MutableLogitsView view{logits.data(), hidden.rows, vocab, vocab};
+  sluice::Project(options_.head, hidden, {}, view, WithWorkspace());
+  if (options_.logit_softcap != 0.0f) CapLogits(options_.logit_softcap, view, WithWorkspace());
+  return view;
+}
+
+void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> rows,
+                            Sampler& sampler, GenerationStats& stats) {
+  Clock clock;
+  const LogitsView logits = Project(hidden);
+  stats.head_ns += clock.Lap();
+  requests_.clear();
+  for (const size_t i : indices_) requests_.push_back({.request = rows[i].request});
+  sampler.Step({logits, requests_},
+               {.tokens = part_.tokens,
+                .emitted = std::span(emitted_).first(indices_.size()),
+                .logprobs = {options_.logprob_width, part_.logprob_ids, part_.logprob_values},
+                .kept = part_.kept,
+                .masses = part_.masses});
+  stats.select_ns += clock.Lap();
+}
+
+void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows,
+                                DrawMethod method, Sampler& sampler, GenerationStats& stats) {
+  Clock clock;
+  params_.clear();
+  keys_.clear();
+  for (const size_t i : indices_) {
+    const HeadRow& row = rows[i];
+    params_.push_back(row.params->Select());
+    // As the Sampler's own step draws.
+    const auto position = static_cast<uint32_t>(sampler.Tokens(row.request).size());
+    keys_.push_back({sampler.Seed(row.request), position, row.choice});
+  }
+  const CertifiedStats call =
+      certified_->Sample({.hidden = hidden}, params_, keys_, options_.limits, method, part_.tokens,
+                         part_.certificates, WithWorkspace());
+  Add(call, stats.certified);
+  for (size_t i = 0; i < indices_.size(); ++i) {
+    const int32_t& id = part_.tokens[i].id;
+    if (id >= 0) sampler.Accept(rows[indices_[i]].request, {&id, 1});
+  }
+  stats.head_ns += clock.Lap();
+  const GenerationReports& reports = options_.reports;
+  if (!reports.logits && !reports.kept && !reports.masses) return;
+  ReportCertified(hidden);
+  stats.report_ns += clock.Lap();
+}
+
+// What the dense head would have had at hand.
+void HeadStage::ReportCertified(const MatrixView& hidden) {
+  const GenerationReports& reports = options_.reports;
+  const LogitsView logits = Project(hidden);
+  std::vector<Cut>& cuts = cuts_;
+  cuts.clear();
+  for (const TokenResult& token : part_.tokens) cuts.push_back(token.cut);
+  if (reports.kept) KeptBitmask(logits, cuts, part_.kept, WithWorkspace());
+  if (reports.masses) {
+    Select({logits, params_, keys_, options_.limits}, cuts, part_.masses, WithWorkspace());
+  }
+}
+
+}  // namespace sluice::engine

@@ -1,0 +1,95 @@
+// From hidden states to accepted tokens: for each row the certified head where it can serve, else
+// the dense one. Which of them it was changes no token.
+//
+// The certified head samples from SelectParams alone. A row that changes its logits (penalties,
+// bias, masks), or reports log-probabilities, needs them all; DenseCause says so in the statistics.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/aligned_bytes.h"
+#include "sluice/generator.hpp"
+#include "sluice/sampler.hpp"
+
+namespace sluice::engine {
+
+struct HeadStageOptions {
+  DenseHead head = {};
+  std::optional<HeadPlanes> planes = {};
+  float logit_softcap = 0.0f;
+  int64_t max_rows = 1;
+  int32_t logprob_width = 0;  // of the widest list that a row may ask for
+  GenerationReports reports = {};
+  Limits limits = {};
+  Backend backend = Backend::kAuto;
+  ParallelFor parallel = {};
+};
+
+struct HeadRow {
+  RequestHandle request = {};
+  const SamplingParams* params = nullptr;  // the request's
+  uint32_t choice = 0;                     // the request's
+};
+
+// What Sample fills, a row for each HeadRow.
+struct HeadResults {
+  std::vector<TokenResult> tokens;
+  std::vector<CertifiedRow> certificates;
+  std::vector<int32_t> logprob_ids;
+  std::vector<float> logprob_values;
+  // As GenerationReports ask for.
+  std::vector<float> logits;
+  std::vector<int32_t> kept;
+  std::vector<CutMass> masses;
+
+  void Resize(size_t rows, size_t vocab, int32_t logprob_width, const GenerationReports& reports);
+};
+
+class HeadStage {
+ public:
+  explicit HeadStage(const HeadStageOptions& options);
+
+  // hidden: a row for each of `rows`. The sampler has accepted the tokens afterwards.
+  void Sample(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
+              GenerationStats& stats);
+  const HeadResults& results() const { return results_; }
+
+ private:
+  enum class Route : uint8_t { kDense, kCertifiedGumbel, kCertifiedCdf };
+
+  DenseCause CauseOf(const HeadRow& row, const Sampler& sampler) const;
+  MatrixView Gather(const MatrixView& hidden);
+  void Scatter();
+  LogitsView Project(const MatrixView& hidden);
+  void SampleDense(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
+                   GenerationStats& stats);
+  void SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows, DrawMethod method,
+                       Sampler& sampler, GenerationStats& stats);
+  void ReportCertified(const MatrixView& hidden);
+
+  Execution WithWorkspace() { return {options_.backend, options_.parallel, workspace_.span()}; }
+
+  HeadStageOptions options_;
+  size_t vocab_;
+  std::optional<CertifiedHead> certified_;
+  AlignedBytes workspace_;
+  HeadResults results_;  // of all rows of the step
+  std::vector<Route> routes_;
+
+  // Of the rows that are being sampled together:
+  std::vector<size_t> indices_;
+  HeadResults part_;
+  std::vector<float> gathered_;  // hidden states
+  std::vector<float> logits_;    // unless they are reported
+  std::vector<SelectParams> params_;
+  std::vector<NoiseKey> keys_;
+  std::vector<Cut> cuts_;
+  std::vector<StepRequest> requests_;
+  std::vector<int32_t> emitted_;
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,12 @@
+// The small files beside a model's weights.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace sluice::engine {
+
+// Nothing when there is no such file. Throws Error when it cannot be read or has more than 64 MiB.
+std::optional<std::string> ReadTextFile(const std::string& path);
+
+}  // namespace sluice::engine

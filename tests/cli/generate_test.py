@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""sluice generate, trace and inspect model, run as a user runs them, on a model of random weights.
+
+Usage: generate_test.py SLUICE ROOT.
+"""
+
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import tiny_model
+
+SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+FOLDER = tempfile.TemporaryDirectory()
+MODEL = str(tiny_model.write(Path(FOLDER.name) / "tiny", ROOT))
+
+
+def run(*args, model=MODEL, text="", command="generate", **variables):
+    source = ("--model", model) if model else ()
+    return subprocess.run([SLUICE, command, *args, *source], env={**ENVIRONMENT, **variables},
+                          input=text.encode(), capture_output=True, timeout=120)
+
+
+def as_json(*args, **options):
+    result = run(*args, "--json", **options)
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+def texts(*args, **options):
+    return [choice["text"] for choice in as_json(*args, **options)["choices"]]
+
+
+def on_terminal(*args, **variables):
+    """What a command writes to a terminal, and its exit code."""
+    master, slave = pty.openpty()
+    with subprocess.Popen([SLUICE, "generate", *args, "--model", MODEL],
+                          env={**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8", **variables},
+                          stdout=slave, stderr=subprocess.DEVNULL,
+                          stdin=subprocess.DEVNULL) as process:
+        os.close(slave)
+        output = b""
+        try:
+            while chunk := os.read(master, 1 << 16):
+                output += chunk
+        except OSError:  # how Linux says that the other end has closed
+            pass
+        os.close(master)
+    return process.returncode, output.decode("utf-8", "replace")
+
+
+class Generate(unittest.TestCase):
+    def test_a_seed_gives_the_same_text_with_every_head_backend_and_number_of_threads(self):
+        flags = ("It was", "--max-tokens", "24", "--seed", "5", "--top-k", "30", "-n", "3")
+        expected = texts(*flags)
+        self.assertEqual(len(set(expected)), 3)
+        listed = subprocess.run([SLUICE, "inspect", "backends", "--json"], capture_output=True)
+        for backend in json.loads(listed.stdout)["backends"]:
+            if not backend["available"]:
+                continue
+            for head in ("dense", "dither4", "strict"):
+                self.assertEqual(expected, texts(*flags, "--backend", backend["name"], "--head",
+                                                 head), (backend["name"], head))
+        self.assertEqual(expected, texts(*flags, "--threads", "3"))
+        self.assertEqual(expected[:1], texts(*flags[:-2]))
+
+    def test_text_alone_goes_to_standard_output(self):
+        flags = ("It was", "--max-tokens", "24", "--seed", "5")
+        result = run(*flags)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stdout.decode(), texts(*flags)[0].rstrip("\n") + "\n")
+        for words in ("ended by --max-tokens 24", "24 tokens in", "tokens/s", "forward", "select",
+                      "egress", "head dense", "seed 5"):
+            self.assertIn(words, result.stderr.decode())
+        self.assertEqual(run(*flags, "--quiet").stderr, b"")
+        self.assertTrue(run(*flags, "--echo").stdout.startswith(b"It was"))
+
+    def test_a_random_seed_is_told_and_gives_the_same_text_again(self):
+        first = run("It was", "--max-tokens", "12")
+        seed = re.search(r"seed (\d+)", first.stderr.decode())[1]
+        self.assertEqual(run("It was", "--max-tokens", "12", "--seed", seed).stdout, first.stdout)
+        self.assertNotIn(f"seed {seed}", run("It was", "--max-tokens", "1").stderr.decode())
+
+    def test_prompts_come_from_words_files_and_standard_input(self):
+        flags = ("--max-tokens", "8", "--seed", "1")
+        expected = texts("one prompt", *flags)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("one prompt")
+            file.flush()
+            self.assertEqual(texts("--prompt-file", file.name, *flags), expected)
+        self.assertEqual(texts("-", *flags, text="one prompt"), expected)
+        self.assertEqual(texts("one prompt", *flags, model="", SLUICE_MODEL=MODEL), expected)
+
+    def test_several_choices_are_written_one_after_the_other(self):
+        flags = ("It was", "--max-tokens", "6", "--seed", "2", "-n", "3")
+        expected = "".join(f"--- {i + 1} of 3, ended by --max-tokens 6 ---\n{text}\n"
+                           for i, text in enumerate(texts(*flags)))
+        self.assertEqual(run(*flags).stdout.decode(), expected)
+
+    def test_stops_end_the_text(self):
+        flags = ("It was", "--max-tokens", "60", "--seed", "2")
+        whole = texts(*flags)[0]
+        stop = whole[10:12]
+        choice = as_json(*flags, "--stop", "no such", "--stop", stop)["choices"][0]
+        self.assertEqual((choice["text"], choice["end"], choice["stop"]),
+                         (whole[:whole.index(stop)], "stop_string", stop))
+        self.assertTrue(texts(*flags, "--stop", stop, "--include-stop")[0].endswith(stop))
+        self.assertIn("ended by the stop string", run(*flags, "--stop", stop).stderr.decode())
+
+    def test_a_stop_token_ends_the_text_unless_it_is_ignored(self):
+        flags = ("It was", "--max-tokens", "30", "--seed", "4")
+        ids = as_json(*flags)["choices"][0]["token_ids"]
+        model = str(tiny_model.write(Path(FOLDER.name) / "ending", ROOT,
+                                     generation_config={"eos_token_id": ids[7]}))
+        choice = as_json(*flags, model=model)["choices"][0]
+        self.assertEqual((choice["end"], choice["stop_token"]), ("stop_token", ids[7]))
+        self.assertEqual(as_json(*flags, "--ignore-eos", model=model)["choices"][0]["token_ids"], ids)
+
+    def test_sampling_starts_from_the_models_configuration_and_flags_come_first(self):
+        model = str(tiny_model.write(Path(FOLDER.name) / "configured", ROOT,
+                                     generation_config={"temperature": 0.5, "top_k": 7}))
+        parameters = as_json("It was", "--max-tokens", "1", "--top-k", "3", model=model)["parameters"]
+        self.assertEqual((parameters["temperature"], parameters["top_k"]), (0.5, 3))
+        parameters = as_json("It was", "--max-tokens", "1", model=model, SLUICE_TOP_K="4")["parameters"]
+        self.assertEqual((parameters["temperature"], parameters["top_k"]), (0.5, 4))
+
+    def test_a_prompt_longer_than_the_context_is_refused_or_truncated(self):
+        text = "a longer prompt " * 40
+        result = run(text)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("fewer than the 96 of the model's context", result.stderr.decode())
+        answer = as_json(text, "--truncate-prompt", "--max-tokens", "6")
+        ids = answer["prompt_token_ids"]
+        self.assertEqual(len(ids), 90)
+        self.assertEqual(ids[0], 0)  # what begins every text
+        self.assertGreater(answer["truncated_tokens"], 0)
+        self.assertEqual(as_json("short", "--max-tokens", "500")["choices"][0]["end"], "context")
+
+    def test_chat_renders_the_models_template(self):
+        model = str(tiny_model.write(Path(FOLDER.name) / "chat", ROOT, chat_template=TEMPLATE))
+        flags = ("Hello", "--chat", "--system", "Be brief", "--max-tokens", "4")
+        self.assertEqual(as_json(*flags, model=model)["prompt"], "<system>Be brief<user>Hello")
+        result = run(*flags)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("chat_template.jinja", result.stderr.decode())
+
+    def test_json_lines_have_a_token_each_and_the_whole_at_the_end(self):
+        flags = ("It was", "--max-tokens", "5", "--seed", "2", "-n", "2", "--head", "strict",
+                 "--top-k", "4")
+        lines = [json.loads(line) for line in run(*flags, "--json-lines").stdout.splitlines()]
+        self.assertEqual(len(lines), 11)
+        for choice in lines[-1]["choices"]:
+            own = [line for line in lines[:-1] if line["choice"] == choice["index"]]
+            self.assertEqual([line["id"] for line in own], choice["token_ids"])
+            self.assertTrue("".join(line["text"] for line in own) == choice["text"])
+        self.assertEqual({line["certificate"]["path"] for line in lines[:-1]}, {"planes"})
+        self.assertEqual(lines[-1]["statistics"]["certified"]["rows"], 10)
+
+    def test_logprobs_are_in_the_json(self):
+        answer = as_json("It was", "--max-tokens", "3", "--logprobs", "2", "--head", "dither4")
+        for token in answer["choices"][0]["tokens"]:
+            self.assertEqual(len(token["top_logprobs"]), 2)
+            self.assertLess(token["logprob"], 0)
+        self.assertEqual(answer["statistics"]["dense_rows"]["logprobs"], 3)
+
+    def test_what_is_wrong_is_named(self):
+        truncated = Path(FOLDER.name) / "broken"
+        tiny_model.write(truncated, ROOT)
+        (truncated / "model.safetensors").write_bytes(b"\0" * 20)
+        other = str(tiny_model.write(Path(FOLDER.name) / "other", ROOT, vocab=300))
+        for args, model, code, words in [
+                ((), MODEL, 2, "PROMPT"),
+                (("a", "--head", "big"), MODEL, 2, 'head = "big" is not allowed'),
+                (("a", "--top-p", "2"), MODEL, 2, "top_p = 2 is not allowed: (0, 1]"),
+                (("a",), "/nowhere", 2, "/nowhere"),
+                (("a",), str(truncated), 2, "model.safetensors"),
+                (("a",), other, 2, "tokenizer.json = token 300"),
+                (("--prompt-file", "/nowhere"), MODEL, 2, "/nowhere"),
+                (("a", "--json", "--json-lines"), MODEL, 2, "json"),
+                (("a", "-n", "0"), MODEL, 2, "choices")]:
+            result = run(*args, model=model)
+            self.assertEqual((args, result.returncode), (args, code), result.stderr.decode())
+            self.assertIn(words, result.stderr.decode())
+            self.assertEqual(result.stdout, b"")
+
+
+class Candidates(unittest.TestCase):
+    def test_every_token_has_a_table_where_there_is_no_terminal(self):
+        for head in ("dense", "dither4"):
+            flags = ("It was", "--max-tokens", "4", "--seed", "3", "--top-k", "9", "--top-p", "0.8",
+                     "--head", head)
+            text = run(*flags, "--show-candidates", "5").stdout.decode()
+            self.assertEqual(len(re.findall(r"^token \d+: ", text, re.MULTILINE)), 4)
+            self.assertEqual(text.count("DRAWN"), 4)
+            self.assertEqual(text.count("separates top-p from another set"),
+                             4 if head == "dense" else 4)
+            self.assertEqual(text.count("certified: "), 0 if head == "dense" else 4)
+
+    def test_the_table_says_the_same_with_every_head_but_for_the_certificate(self):
+        flags = ("It was", "--max-tokens", "6", "--seed", "3", "--top-k", "9", "--show-candidates",
+                 "3", "--quiet")
+        tables = [re.sub(r"^  (certified|dense head).*", "", run(*flags, "--head", head).stdout.decode(),
+                         flags=re.MULTILINE) for head in ("dense", "strict")]
+        self.assertEqual(*tables)
+
+    def test_a_terminal_is_left_with_the_text_alone(self):
+        flags = ("It was", "--max-tokens", "6", "--seed", "3", "--quiet")
+        code, output = on_terminal(*flags, "--show-candidates", "4")
+        self.assertEqual(code, 0)
+        self.assertGreaterEqual(output.count("\x1b[J"), 6)
+        self.assertEqual(output.count("\x1b[?7l"), output.count("\x1b[?7h"))
+        self.assertEqual(output.count("\x1b[?25l"), output.count("\x1b[?25h"))
+        last = output[output.rindex("\x1b[J") + 3:].replace("\r\n", "\n")
+        self.assertEqual(last, run(*flags).stdout.decode())
+
+    def test_json_has_the_candidates_of_every_token(self):
+        answer = as_json("It was", "--max-tokens", "3", "--show-candidates", "4", "--top-k", "2")
+        for token in answer["choices"][0]["tokens"]:
+            drawn = [c["id"] for c in token["candidates"] if c["drawn"]]
+            self.assertEqual(drawn, [token["id"]])
+            self.assertEqual(sum(c["kept"] for c in token["candidates"]), 2)
+
+
+class Ending(unittest.TestCase):
+    def start(self, *args, **options):
+        long = str(tiny_model.write(Path(FOLDER.name) / "long", ROOT, context=60000))
+        return subprocess.Popen([SLUICE, "generate", "It was", "--model", long, "--max-tokens",
+                                 "50000", "--seed", "1", *args], env=ENVIRONMENT,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def test_an_interrupt_ends_it_with_statistics(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.start() as process:
+                begin = process.stdout.read(50)
+                process.send_signal(number)
+                rest, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, code)
+            self.assertIn("ended by a signal", errors.decode())
+            self.assertIn("tokens/s", errors.decode())
+            (begin + rest).decode("utf-8")  # no character is cut
+
+    def test_an_interrupt_leaves_whole_json(self):
+        with self.start("--json-lines") as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(json.loads(rest.splitlines()[-1])["choices"][0]["end"], "cancelled")
+
+    def test_a_reader_that_leaves_ends_it_quietly(self):
+        with self.start("--quiet") as process:
+            process.stdout.read(10)
+            process.stdout.close()
+            errors = process.stderr.read()
+            process.wait(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGPIPE)
+        self.assertEqual(errors, b"")
+
+
+class Trace(unittest.TestCase):
+    @staticmethod
+    def load(path):
+        """The shape and the numbers of a .npy file of version 1."""
+        data = Path(path).read_bytes()
+        size = struct.unpack("<H", data[8:10])[0]
+        header = eval(data[10:10 + size])  # a dictionary of literals
+        assert (10 + size) % 64 == 0
+        code = {"<f4": "f", "<i4": "i"}[header["descr"]]
+        values = data[10 + size:]
+        return header["shape"], struct.unpack(f"<{len(values) // 4}{code}", values)
+
+    def test_writes_what_the_head_and_the_sampler_saw(self):
+        flags = ("It was", "--max-tokens", "7", "--seed", "3", "--top-k", "5", "--head", "dither4")
+        expected = as_json(*flags)
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "new" / "trace"
+            result = run(*flags, "--output", str(output), command="trace")
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+            trace = json.loads((output / "trace.json").read_text())
+            shapes, values = {}, {}
+            for name in ("hidden", "logits", "kept", "tokens"):
+                shapes[name], values[name] = self.load(output / f"{name}.npy")
+            row = subprocess.run([SLUICE, "inspect", output / "logits.npy", "--json", "--top-k", "5",
+                                  "--row", "6"], capture_output=True, env=ENVIRONMENT)
+        self.assertEqual(shapes, {"hidden": (7, 32), "logits": (7, 427), "kept": (7, 14),
+                                  "tokens": (7,)})
+        self.assertEqual(list(values["tokens"]), expected["choices"][0]["token_ids"])
+        self.assertEqual(trace["parameters"], expected["parameters"])
+        self.assertEqual([t["token"] for t in trace["tokens"]], list(values["tokens"]))
+        self.assertEqual({t["certificate"]["path"] for t in trace["tokens"]}, {"planes"})
+        for r in range(7):
+            logits = values["logits"][427 * r:427 * (r + 1)]
+            kept = {32 * w + b for w in range(14) for b in range(32)
+                    if values["kept"][14 * r + w] >> b & 1}
+            self.assertEqual(kept, set(sorted(range(427), key=lambda i: (-logits[i], i))[:5]))
+            self.assertIn(values["tokens"][r], kept)
+        self.assertEqual(json.loads(row.stdout)["cut"], trace["tokens"][6]["cut"])
+
+
+class InspectModel(unittest.TestCase):
+    def test_tells_shapes_tokens_and_what_the_head_costs(self):
+        for way in (("model", MODEL), ("model", "--model", MODEL)):
+            result = subprocess.run([SLUICE, "inspect", *way, "--json"], capture_output=True)
+            model = json.loads(result.stdout)
+            self.assertEqual((model["architecture"], model["vocab"], model["dim"], model["layers"]),
+                             ("LlamaForCausalLM", 427, 32, 2))
+            self.assertEqual(model["head"]["bytes"], 427 * 32 * 4)
+            self.assertEqual(model["head"]["dtype"], "float32")
+            self.assertTrue(model["head"]["is_tied"])
+        text = subprocess.run([SLUICE, "inspect", "model", MODEL], capture_output=True).stdout
+        self.assertIn(b"LlamaForCausalLM", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
