@@ -58,18 +58,8 @@ TEST_P(ModelParity, LogitsAreThoseOfTransformers) {
 // logits' range.
 TEST_P(ModelParity, GreedyContinuationIsThatOfTransformers) {
   Decoder decoder(model_, {.cache_tokens = kFixtureTokens, .backend = backend()});
-  const SequenceHandle sequence = decoder.Add();
-  std::vector<float> hidden(static_cast<size_t>(model_.info().dim));
-  std::vector<int32_t> next = expected_.prompt;
-  std::vector<int32_t> continuation;
-  while (continuation.size() < expected_.greedy.size()) {
-    const DecodeChunk chunk{sequence, next};
-    decoder.Forward({&chunk, 1}, hidden);
-    const std::vector<float> logits = LogitsOf(model_, hidden, backend());
-    next = {static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin())};
-    continuation.push_back(next[0]);
-  }
-  EXPECT_EQ(continuation, expected_.greedy);
+  EXPECT_EQ(GreedyContinuation(decoder, expected_.prompt, expected_.greedy.size(), backend()),
+            expected_.greedy);
 }
 
 std::string ParityName(const testing::TestParamInfo<std::tuple<const char*, Backend>>& info) {
