@@ -83,13 +83,13 @@ void PrintEnvironment(std::ostream& out, std::string_view how_to_read, bool is_q
   out << '\n';
 }
 
-Progress::Progress() : is_shown_(isatty(STDERR_FILENO) != 0) {}
+BenchProgress::BenchProgress() : is_shown_(isatty(STDERR_FILENO) != 0) {}
 
-void Progress::Show(const std::string& next) const {
+void BenchProgress::Show(const std::string& next) const {
   if (is_shown_) std::cerr << "\r\x1b[Kbench: " << next << std::flush;
 }
 
-void Progress::Clear() const {
+void BenchProgress::Clear() const {
   if (is_shown_) std::cerr << "\r\x1b[K" << std::flush;
 }
 

@@ -41,7 +41,7 @@ void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out,
     out << "Not compared with " << bench::MissingPeers() << ".\n\n";
   }
 
-  const Progress progress;
+  const BenchProgress progress;
   SelectReport report(out, terminal);
   bench::RunSelectBench(
       run,
