@@ -1,0 +1,128 @@
+// The last phase of topk, by one block: the first k of a list of candidates, found by counting in
+// bins of their order keys, and written in the order of indices or of the total order.
+#pragma once
+
+#include "backend/sort_keys.cuh"
+#include "backend/token_list.cuh"
+#include "select/topk_bins.cuh"
+
+namespace sluice::cuda {
+
+inline constexpr int kFew = kWarpSize;  // candidates that a warp ranks by comparing all
+
+// In shared memory.
+struct RefineMemory {
+  BinMemory bins;
+  uint64_t few[kFew];
+  uint32_t few_count;
+  uint64_t least;
+};
+
+// Which candidates are kept: those from `least` on, and of those whose score has the order key
+// `tie` the first `ties`.
+struct ListCut {
+  uint64_t least;
+  uint32_t tie;
+  uint32_t ties;
+  int rounds;
+
+  __device__ bool IsAbove(uint64_t candidate) const { return candidate >= least; }
+  __device__ bool IsTie(uint64_t candidate) const {
+    return ties > 0 && static_cast<uint32_t>(candidate >> 32) == tie;
+  }
+};
+
+// candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size.
+__device__ inline ListCut CutList(const Team& block, RefineMemory& memory,
+                                  const uint64_t* candidates, int size, uint32_t wanted) {
+  ListCut cut{0, 0, 0, 0};
+  if (static_cast<uint32_t>(size) == wanted) return cut;
+  auto for_each = [&](auto visit) {
+    for (int i = block.thread(); i < size; i += block.threads()) visit(candidates[i]);
+  };
+  KeyRange range;
+  for_each([&](uint64_t candidate) { range.Add(static_cast<uint32_t>(candidate >> 32)); });
+  range = RangeOfBlock(block, memory.bins, range);
+#pragma unroll 1
+  while (true) {
+    if (range.lowest == range.highest) {
+      cut.least = (uint64_t{range.lowest} + 1) << 32;
+      cut.tie = range.lowest;
+      cut.ties = wanted;
+      return cut;
+    }
+    ++cut.rounds;
+    const int shift = max(0, 21 - __clz(static_cast<int>(range.highest - range.lowest)));
+    auto is_in_range = [&](uint64_t candidate) {
+      const uint32_t key = static_cast<uint32_t>(candidate >> 32);
+      return key >= range.lowest && key <= range.highest;
+    };
+    auto bin_of = [&](uint64_t candidate) {
+      return static_cast<int>((static_cast<uint32_t>(candidate >> 32) - range.lowest) >> shift);
+    };
+    if (block.thread() == 0) memory.few_count = 0;
+    const RankBin found = FindRankBin(block, memory.bins, wanted, [&](auto add) {
+      for_each([&](uint64_t candidate) {
+        if (is_in_range(candidate)) add(bin_of(candidate));
+      });
+    });
+    wanted -= found.above;
+    const uint32_t lowest = range.lowest + (static_cast<uint32_t>(found.bin) << shift);
+    if (found.in_bin == wanted) {
+      cut.least = uint64_t{lowest} << 32;
+      return cut;
+    }
+    if (found.in_bin <= kFew) {
+      for_each([&](uint64_t candidate) {
+        if (!is_in_range(candidate) || bin_of(candidate) != found.bin) return;
+        memory.few[atomicAdd(&memory.few_count, 1u)] = candidate;
+      });
+      block.SyncBlock();
+      if (block.thread() < static_cast<int>(found.in_bin)) {
+        const uint64_t mine = memory.few[block.thread()];
+        uint32_t larger = 0;
+        for (uint32_t i = 0; i < found.in_bin; ++i) larger += memory.few[i] > mine ? 1 : 0;
+        if (larger + 1 == wanted) memory.least = mine;
+      }
+      block.SyncBlock();
+      cut.least = memory.least;
+      return cut;
+    }
+    range = {lowest, min(lowest + ((1u << shift) - 1), range.highest)};
+  }
+}
+
+// put(place, candidate) for the kept candidates; the list is overwritten for kSorted.
+template <typename Put>
+__device__ void PutByIndex(const Team& block, const uint64_t* candidates, int size,
+                           const ListCut& cut, Put put) {
+  const int share = (size + block.threads() - 1) / block.threads();
+  const int first = block.thread() * share;
+  const int end = min(first + share, size);
+  uint64_t mine = 0;  // ties in the high half
+  for (int i = first; i < end; ++i) {
+    mine += cut.IsAbove(candidates[i]) ? 1 : cut.IsTie(candidates[i]) ? uint64_t{1} << 32 : 0;
+  }
+  const uint64_t before = block.SumBefore(mine);
+  uint32_t above = static_cast<uint32_t>(before);
+  uint32_t ties = static_cast<uint32_t>(before >> 32);
+  for (int i = first; i < end; ++i) {
+    const uint64_t candidate = candidates[i];
+    if (cut.IsAbove(candidate)) {
+      put(static_cast<int>(above + min(ties, cut.ties)), candidate);
+      ++above;
+    } else if (cut.IsTie(candidate)) {
+      if (ties < cut.ties) put(static_cast<int>(above + ties), candidate);
+      ++ties;
+    }
+  }
+}
+
+// By the total order. Candidates that are not kept come behind the kept ones anyway.
+template <typename Put>
+__device__ void PutByRank(const Team& block, uint64_t* candidates, int size, int kept, Put put) {
+  SortDescending(block, candidates, size);
+  for (int i = block.thread(); i < kept; i += block.threads()) put(i, candidates[i]);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,148 @@
+// The scores of a row that reach a threshold, as bits in the order of their indices.
+//
+// A row is cut into tiles of 1024 scores, the blocks of a team have neighbouring tiles, and a warp
+// takes one at a time: 16-byte loads, all of a tile in flight. A score costs two instructions: the
+// sign of its difference to the threshold goes into a word. NaN reaches every threshold, so whoever
+// looks at what was found sees it.
+#pragma once
+
+#include "backend/ptx.cuh"
+#include "backend/row_slice.cuh"
+#include "backend/vector_slice.cuh"
+#include "select/topk_plan.h"
+
+namespace sluice::cuda {
+
+// What lane `lane` has of a square of pieces becomes what it is given of them: lane i's piece j
+// becomes lane j's piece i. kLanes pieces in a word; groups of kLanes lanes.
+template <int kLanes>
+__device__ uint32_t TransposeBits(uint32_t word, int lane) {
+  static_assert(kLanes == 8 || kLanes == 4);
+  auto swap = [&](int step, uint32_t low, uint32_t high) {
+    const uint32_t other = __shfl_xor_sync(~0u, word, step);
+    word = __byte_perm(word, other, (lane & step) == 0 ? low : high);
+  };
+  swap(kLanes / 2, 0x5410, 0x3276);
+  swap(kLanes / 4, 0x6240, 0x3715);
+  if constexpr (kLanes == 8) {  // pieces of four bits
+    const uint32_t other = __shfl_xor_sync(~0u, word, 1);
+    const bool is_even = (lane & 1) == 0;
+    const uint32_t mine = is_even ? 0x0f0f0f0fu : 0xf0f0f0f0u;
+    word = (word & mine) | (__funnelshift_l(other, other, is_even ? 4 : 28) & ~mine);
+  }
+  return word;
+}
+
+template <DType kDType>
+class TiledRow {
+ public:
+  using Element = typename ElementOf<kDType>::Type;
+  static constexpr int kElements = Vector<kDType>::kElements;
+  static constexpr int kVectors = 32 / kElements;  // of a lane in a tile
+
+  // `scores` of them, from any address that is a multiple of the element size.
+  __device__ TiledRow(const Team& team, const void* row, int scores)
+      : row_(static_cast<const Element*>(row)),
+        skipped_(static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(Element))),
+        end_(skipped_ + scores),
+        lane_(team.lane()),
+        warp_(team.thread() / kWarpSize),
+        warps_(team.threads() / kWarpSize) {
+    const int tiles = (end_ + kTileScores - 1) / kTileScores;
+    first_tile_ = tiles * team.rank() / team.blocks();
+    end_tile_ = tiles * (team.rank() + 1) / team.blocks();
+  }
+
+  __device__ int Scores() const { return end_ - skipped_; }
+  __device__ int words() const { return (end_tile_ - first_tile_) * kTileWords; }  // of this block
+  // Of the block that has most.
+  __device__ int MostWords(const Team& team) const {
+    const int tiles = (end_ + kTileScores - 1) / kTileScores;
+    return (tiles + team.blocks() - 1) / team.blocks() * kTileWords;
+  }
+  // The index of a bit of this block's words.
+  __device__ int IndexOf(int word, int bit) const {
+    return (first_tile_ * kTileWords + word) * 32 + bit - skipped_;
+  }
+  __device__ float ScoreAt(int index) const { return Widen<kDType>(__ldg(row_ + index)); }
+
+  // Vectors of 16 bytes that are full, for samples.
+  __device__ int FullVectors() const { return end_ / kElements - FirstFull(); }
+  __device__ uint4 FullVector(int i) const { return LoadOnce(Vectors() + FirstFull() + i); }
+
+  // Writes this block's words and returns how many bits this thread has set. Behind it: a
+  // SyncBlock, before somebody reads them. threshold: not NaN.
+  __device__ int MarkReaching(float threshold, uint32_t* words) const {
+    // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
+    const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
+    int count = 0;
+#pragma unroll 1
+    for (int tile = first_tile_ + warp_; tile < end_tile_; tile += warps_) {
+      const int start = tile * kTileScores;
+      const bool is_inner = start >= skipped_ && start + kTileScores <= end_;
+      uint4 raw[kVectors];
+      const uint4* vectors = Vectors() + start / kElements + lane_;
+      if (is_inner) {
+#pragma unroll
+        for (int j = 0; j < kVectors; ++j) raw[j] = LoadOnce(vectors + j * kWarpSize);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kVectors; ++j) {
+          raw[j] = LoadAtEdge(start / kElements + j * kWarpSize + lane_);
+        }
+      }
+      uint32_t below = 0;
+#pragma unroll
+      for (int j = kVectors - 1; j >= 0; --j) {
+        const Vector<kDType> vector(raw[j]);
+#pragma unroll
+        for (int e = kElements - 1; e >= 0; --e) {
+          below = __funnelshift_l(__float_as_uint(vector.x[e] - subtrahend), below, 1);
+        }
+      }
+      constexpr int kLanes = kVectors;  // whose pieces make a word
+      uint32_t word = ~TransposeBits<kLanes>(below, lane_);
+      const int place = lane_ % kLanes * (kWarpSize / kLanes) + lane_ / kLanes;
+      if (!is_inner) word &= BitsOfRow(start + place * 32);
+      words[(tile - first_tile_) * kTileWords + place] = word;
+      count += __popc(word);
+    }
+    return count;
+  }
+
+ private:
+  __device__ const uint4* Vectors() const {
+    return reinterpret_cast<const uint4*>(row_ - skipped_);
+  }
+  __device__ int FirstFull() const { return skipped_ == 0 ? 0 : 1; }
+
+  // Nothing outside of the row is read.
+  __device__ uint4 LoadAtEdge(int vector) const {
+    const int first = vector * kElements - skipped_;
+    if (first >= 0 && first + kElements <= Scores()) return LoadOnce(Vectors() + vector);
+    uint4 raw = Vector<kDType>::OfMasked();
+    Element* elements = reinterpret_cast<Element*>(&raw);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (first + e >= 0 && first + e < Scores()) elements[e] = row_[first + e];
+    }
+    return raw;
+  }
+
+  // Of the 32 from `start` on.
+  __device__ uint32_t BitsOfRow(int start) const {
+    auto from = [&](int bit) { return bit >= 32 ? 0u : bit <= 0 ? ~0u : ~0u << bit; };
+    return from(skipped_ - start) & ~from(end_ - start);
+  }
+
+  const Element* row_;
+  int skipped_;  // places before the row in its first vector
+  int end_;      // behind its last score, counted from there
+  int lane_;
+  int warp_;
+  int warps_;
+  int first_tile_;
+  int end_tile_;
+};
+
+}  // namespace sluice::cuda
