@@ -25,8 +25,7 @@ struct TopkArgument {
   int32_t k;
   const int32_t* lengths;  // null: all see all columns
   int32_t next_n;
-  RowHint hint;  // of the first request
-  bool uses_hint;
+  RowHint hint;  // of the first request; without indices: not to be used
   bool sorted;
   int32_t capacity;
   int32_t words;  // of a plane of a block
@@ -40,12 +39,13 @@ struct TopkArgument {
 // indices of this block; or DefinitionMemory.
 struct TopkShared {
   TeamMemory team;
+  ScanMemory scan;
+  uint64_t listed;  // the barrier of the list, of the first block
   union {
     VerifyMemory verify;
     RefineMemory refine;
   };
-  uint32_t has_nan;  // of the first block
-  alignas(16) unsigned char rest[16];
+  alignas(16) unsigned char end[16];
 };
 
 constexpr size_t kHeaderBytes = sizeof(TopkShared);
@@ -56,57 +56,117 @@ size_t SharedBytes(int64_t words, int64_t capacity) {
   return kHeaderBytes + std::max(capacity == 0 ? 0 : fast, sizeof(DefinitionMemory));
 }
 
+// Where the answer of a row goes.
 template <DType kDType>
 struct RowAnswer {
   using Element = typename ElementOf<kDType>::Type;
 
-  const TopkArgument& argument;
-  const Element* scores;
-  int64_t row;
+  __device__ RowAnswer(const TopkArgument& argument, const Element* row, int64_t index)
+      : scores(row),
+        indices(argument.indices + index * argument.k),
+        values(argument.values == nullptr ? nullptr : argument.values + index * argument.k) {}
 
   __device__ void Put(int place, int32_t id, float x) const {
-    const int64_t to = row * argument.k + place;
-    argument.indices[to] = id;
-    if (argument.values != nullptr) argument.values[to] = x;
+    indices[place] = id;
+    if (values != nullptr) values[place] = x;
   }
-  // -0 stays -0.
   __device__ void PutIndex(int place, int32_t id) const {
-    Put(place, id, argument.values != nullptr ? Widen<kDType>(__ldg(scores + id)) : 0.0f);
+    indices[place] = id;
+    if (values != nullptr) values[place] = Widen<kDType>(__ldg(scores + id));  // -0 stays -0
   }
-  // By the first block: what is behind the indices that were found, and the rest of the answer.
-  __device__ void Finish(const Team& block, int found, RowStatus status,
-                         const TopkWork& work) const {
-    for (int i = found + block.thread(); i < argument.k; i += block.threads()) {
-      Put(i, -1, -INFINITY);
-    }
-    if (block.thread() != 0) return;
-    if (argument.statuses != nullptr) argument.statuses[row] = status;
-    if (argument.work != nullptr) argument.work[row] = work;
-  }
+
+  const Element* scores;
+  int32_t* indices;
+  float* values;  // null: not wanted
 };
 
-// Sends what is marked to the list of the first block, in the order of indices. Behind it: a Sync.
+// By the first block: what is behind the indices that were found, and the rest of the answer.
 template <DType kDType>
-__device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const Verified& verified,
-                           int32_t* indices, uint64_t* list, uint32_t* has_nan) {
-  const WordRange range(team, row.words());
-  uint64_t mine = 0;
-  for (int w = range.first; w < range.end; ++w) {
-    mine += static_cast<uint64_t>(__popc(verified.words[w]));
+__device__ void Finish(const Team& block, const TopkArgument& argument,
+                       const RowAnswer<kDType>& answer, int index, int found, RowStatus status,
+                       const TopkWork& work) {
+  for (int i = found + block.thread(); i < argument.k; i += block.threads()) {
+    answer.Put(i, -1, -INFINITY);
   }
-  int place = static_cast<int>(team.SumBefore(mine));
+  if (block.thread() != 0) return;
+  if (argument.statuses != nullptr) argument.statuses[index] = status;
+  if (argument.work != nullptr) argument.work[index] = work;
+}
+
+// Puts what is marked into the list of the first block, in the order of indices. Blocks but the
+// first are done then.
+template <DType kDType>
+__device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
+                           const uint32_t* words, int32_t* indices, uint64_t* list,
+                           uint64_t* listed) {
+  const WordRange range(team, row.words());
+  int place = count.before_thread;
   for (int w = range.first; w < range.end; ++w) {
-    for (uint32_t left = verified.words[w]; left != 0; left &= left - 1) {
+    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
       indices[place++] = row.IndexOf(w, __ffs(static_cast<int>(left)) - 1);
     }
   }
   team.SyncBlock();
-  uint64_t* const to = team.Of(0, list) + verified.before;
-  for (int i = team.thread(); i < verified.mine; i += team.threads()) {
-    const float x = row.ScoreAt(indices[i]);
-    if (semantics::IsNan(x)) *team.Of(0, has_nan) = 1;
-    to[i] = KeyOfToken(x, indices[i]);
+  constexpr int kAtOnce = 4;  // loads in flight
+  for (int first = team.thread(); first < count.mine; first += kAtOnce * team.threads()) {
+    int index[kAtOnce];
+    float x[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int from = first + i * team.threads();
+      index[i] = from < count.mine ? indices[from] : -1;
+      x[i] = index[i] >= 0 ? row.ScoreAt(index[i]) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (index[i] < 0) continue;
+      uint64_t* const to = list + count.before + first + i * team.threads();
+      const uint64_t candidate = KeyOfToken(x[i], index[i]);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+      if (team.rank() != 0) {
+        SendLong(0, to, candidate, listed);
+        continue;
+      }
+#endif
+      *to = candidate;
+    }
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() > 1 && team.rank() == 0) {
+    if (team.thread() == 0) {
+      ExpectBytes(listed, (count.total - count.mine) * static_cast<int>(sizeof(uint64_t)));
+    }
+    AwaitBarrier(listed, 0);
+  }
+#endif
+  team.SyncBlock();
+}
+
+// A short row is its own list of candidates.
+template <DType kDType>
+__device__ void ListAll(const Team& block, const TiledRow<kDType>& row, uint64_t* list) {
+  row.ForEachOfRow(block, [&](float x, int index) { list[index] = KeyOfToken(x, index); });
+  block.SyncBlock();
+}
+
+// By the first block: the answer from the list of candidates.
+template <DType kDType>
+__device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnswer<kDType>& answer,
+                            uint64_t* list, int size, int wanted, bool sorted, TopkWork& work) {
+  work.candidates = size;
+  BlockScan scan(block, memory.scan);
+  const KeyRange range = RangeOfList(block, scan, list, size);
+  if (range.HasNan()) return RowStatus::kNanInput;
+  auto put = [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); };
+  if (sorted) {
+    PutByRank(block, list, size, wanted, put);
+  } else {
+    const ListCut cut =
+        CutList(block, scan, memory.refine, list, size, range, static_cast<uint32_t>(wanted));
+    work.rounds = static_cast<uint8_t>(cut.rounds);
+    PutByIndex(block, scan, list, size, cut, put);
+  }
+  return RowStatus::kOk;
 }
 
 template <DType kDType>
@@ -116,79 +176,67 @@ __global__ void __launch_bounds__(kMostThreads)
   TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
   uint32_t* const planes = reinterpret_cast<uint32_t*>(shared + kHeaderBytes);
   const Team team(memory.team);
-  if (team.thread() == 0) memory.has_nan = 0;
+  const Team block = team.Block();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.thread() == 0 && team.blocks() > 1) StartBarrier(&memory.listed);
+#endif
+  BeginVerify(team, memory.verify);
   team.ArriveStarted();
 
-  const int64_t index = static_cast<int64_t>(blockIdx.x) / team.blocks();
-  const int64_t request = index / argument.next_n;
-  const RowAnswer<kDType> answer{
-      argument,
-      reinterpret_cast<const typename RowAnswer<kDType>::Element*>(
-          static_cast<const char*>(argument.scores) + index * argument.stride_bytes),
-      index};
-  const int length = argument.lengths == nullptr ? argument.columns : argument.lengths[request];
-  const bool is_valid = length >= 0 && length <= argument.columns;
-  const int scores =
-      argument.lengths == nullptr
-          ? argument.columns
-          : static_cast<int>(semantics::VisibleLength(
-                length, argument.next_n, static_cast<int32_t>(index % argument.next_n)));
-  team.AwaitStarted();
+  const int index = static_cast<int>(blockIdx.x) >> ShiftOf(team.blocks());
+  const int request = argument.next_n == 1 ? index : index / argument.next_n;
+  const auto* scores = reinterpret_cast<const typename RowAnswer<kDType>::Element*>(
+      static_cast<const char*>(argument.scores) + index * argument.stride_bytes);
+  const RowAnswer<kDType> answer(argument, scores, index);
+  int visible = argument.columns;
+  bool is_valid = true;
+  if (argument.lengths != nullptr) {
+    const int length = argument.lengths[request];
+    is_valid = length >= 0 && length <= argument.columns;
+    visible = static_cast<int>(
+        semantics::VisibleLength(length, argument.next_n, index - request * argument.next_n));
+  }
   TopkWork work{TopkWay::kCandidates, 0, 0, 0};
-  if (!is_valid || scores == 0) {
-    if (team.rank() == 0) {
-      answer.Finish(team, 0, is_valid ? RowStatus::kOk : RowStatus::kBadParam, work);
-    }
-    return;
-  }
+  RowStatus status = is_valid ? RowStatus::kOk : RowStatus::kBadParam;
+  const int wanted = is_valid ? min(argument.k, visible) : 0;
+  team.AwaitStarted();
 
-  const int wanted = min(argument.k, scores);
-  const TiledRow<kDType> row(team, answer.scores, scores);
-  RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0,
-               argument.uses_hint, argument.hint};
-  wish.hint.indices += request * argument.hint.count;
-  const Verified verified = Verify(team, memory.verify, row, wish, planes, planes + argument.words);
-  work.way = verified.is_done ? verified.way : TopkWay::kDefinition;
-  work.reads = static_cast<uint8_t>(verified.reads);
-  if (verified.has_nan) {
-    if (team.rank() == 0) answer.Finish(team, 0, RowStatus::kNanInput, work);
-    return;
-  }
-  if (!verified.is_done) {
-    team.Sync();  // of the memory that changes hands
-    const RowStatus status = TopkByDefinition<kDType>(
-        team, *reinterpret_cast<DefinitionMemory*>(planes), answer.scores, scores, wanted,
-        argument.sorted, [&](int place, int id, float x) { answer.Put(place, id, x); });
-    if (team.rank() == 0) {
-      answer.Finish(team, status == RowStatus::kOk ? wanted : 0, status, work);
-    }
-    return;
-  }
-
+  const TiledRow<kDType> row(team, scores, visible);
   uint64_t* const list = reinterpret_cast<uint64_t*>(planes + 2 * argument.words);
-  int32_t* const indices = reinterpret_cast<int32_t*>(list + argument.capacity);
-  team.SyncBlock();
-  SendMarked(team, row, verified, indices, list, &memory.has_nan);
-  team.Sync();
-  if (team.rank() != 0) return;
-
-  const Team block = team.Block();
-  work.candidates = verified.total;
-  if (memory.has_nan != 0) {
-    answer.Finish(block, 0, RowStatus::kNanInput, work);
-    return;
-  }
-  if (argument.sorted) {
-    PutByRank(block, list, verified.total, wanted,
-              [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); });
+  if (wanted == 0) {
+    if (team.rank() != 0) return;
+  } else if (visible <= argument.capacity) {
+    if (team.rank() != 0) return;
+    ListAll(block, row, list);
+    status = Refine(block, memory, answer, list, visible, wanted, argument.sorted, work);
   } else {
-    const ListCut cut =
-        CutList(block, memory.refine, list, verified.total, static_cast<uint32_t>(wanted));
-    work.rounds = static_cast<uint8_t>(cut.rounds);
-    PutByIndex(block, list, verified.total, cut,
-               [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); });
+    RowHint hint = argument.hint;
+    if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
+    const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
+    const Verified verified =
+        Verify(team, memory.scan, memory.verify, row, wish, hint, planes, argument.words);
+    work.reads = static_cast<uint8_t>(verified.reads);
+    if (verified.has_nan) {
+      if (team.rank() != 0) return;
+      status = RowStatus::kNanInput;
+    } else if (verified.is_done) {
+      work.way = verified.way;
+      SendMarked(team, row, verified.count,
+                 planes + (verified.is_in_second_plane ? argument.words : 0),
+                 reinterpret_cast<int32_t*>(list + argument.capacity), list, &memory.listed);
+      if (team.rank() != 0) return;
+      status =
+          Refine(block, memory, answer, list, verified.count.total, wanted, argument.sorted, work);
+    } else {
+      work.way = TopkWay::kDefinition;
+      team.Sync();  // of the memory that changes hands
+      status = TopkByDefinition<kDType>(
+          team, *reinterpret_cast<DefinitionMemory*>(planes), scores, visible, wanted,
+          argument.sorted, [answer](int place, int id, float x) { answer.Put(place, id, x); });
+      if (team.rank() != 0) return;
+    }
   }
-  answer.Finish(block, wanted, RowStatus::kOk, work);
+  Finish(block, argument, answer, index, status == RowStatus::kOk ? wanted : 0, status, work);
 }
 
 template <typename T>
@@ -231,8 +279,8 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .k = input.k,
       .lengths = Wanted(input.lengths),
       .next_n = input.next_n,
-      .hint = {Wanted(input.hint), input.hint_columns, input.hint_shift},
-      .uses_hint = chosen.guess == TopkGuess::kHint && input.hint.size != 0,
+      .hint = {chosen.guess == TopkGuess::kHint ? Wanted(input.hint) : nullptr, input.hint_columns,
+               input.hint_shift},
       .sorted = input.sorted,
       .capacity = chosen.capacity,
       .words = static_cast<int32_t>(words),

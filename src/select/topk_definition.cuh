@@ -16,7 +16,7 @@ struct DefinitionMemory {
 // put(place, id, x) for the first `wanted` scores of a row, by index or by the total order;
 // 1 <= wanted <= scores. Not inline: its registers are not to be in the way of other ways.
 template <DType kDType, typename Put>
-__device__ __noinline__ RowStatus TopkByDefinition(const Team& team, DefinitionMemory& memory,
+__device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& memory,
                                                    const void* row, int scores, int wanted,
                                                    bool sorted, Put put) {
   const RowSlice<kDType> slice(team, row, scores);

@@ -24,14 +24,14 @@ class RowSample {
   __device__ RowSample(const Team& block, const TiledRow<kDType>& row) {
     const int vectors = row.FullVectors();
     const int wanted = kSampleVectors * block.threads();
-    const int pieces = wanted / kPieceVectors;
+    const int pieces = wanted / kPieceVectors;  // a power of two, as threads are
     scores_ = min(vectors, wanted) * kElements;
 #pragma unroll
     for (int i = 0; i < kSampleVectors; ++i) {
       int vector = i * block.threads() + block.thread();
       if (vectors > wanted) {
-        const int64_t piece = vector / kPieceVectors;
-        vector = static_cast<int>(piece * (vectors / kPieceVectors) / pieces) * kPieceVectors +
+        const int piece = vector / kPieceVectors;
+        vector = (piece * (vectors / kPieceVectors) >> ShiftOf(pieces)) * kPieceVectors +
                  vector % kPieceVectors;
       }
       has_[i] = vector < vectors;
@@ -63,63 +63,89 @@ class RowSample {
 // The rank in a sample whose score leaves more than k of a row, three deviations of the sample's
 // count surely; but where that is more than there is room for, the middle of what is allowed.
 __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capacity) {
-  const float expected =
-      static_cast<float>(sampled) / static_cast<float>(scores) * static_cast<float>(k);
-  const float left_out = 1.0f - static_cast<float>(sampled) / static_cast<float>(scores);
-  const float sure = expected + 3.0f * sqrtf(expected * fmaxf(left_out, 0.0f)) + 2.0f;
-  const float middle = expected * sqrtf(static_cast<float>(capacity) / static_cast<float>(k));
+  const float share = __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
+  const float expected = share * static_cast<float>(k);
+  const float left_out = fmaxf(1.0f - share, 0.0f);
+  const float sure = expected + 3.0f * SqrtApprox(expected * left_out) + 2.0f;
+  const float middle =
+      expected * SqrtApprox(__fdividef(static_cast<float>(capacity), static_cast<float>(k)));
   const float edges = left_out < 0.01f ? 16.0f : 0.0f;  // scores beside the full vectors
   return static_cast<uint32_t>(fminf(sure, fmaxf(middle, expected + 1.0f)) + edges);
 }
 
-// The score of that rank in the sample, or one that leaves some more.
-template <DType kDType>
-__device__ Guess GuessFromSample(const Team& block, BinMemory& memory,
-                                 const RowSample<kDType>& sample, uint32_t rank) {
-  constexpr int kMostRounds = 4;
-  KeyRange finite;
-  bool has_nan = false;
-  sample.ForEach([&](float x) {
-    has_nan |= semantics::IsNan(x);
-    if (fabsf(x) < INFINITY) finite.Add(semantics::OrderKey(x));
-  });
-  finite = RangeOfBlock(block, memory, finite);
-  has_nan = block.CountOfBlock(has_nan) != 0;
-  if (has_nan || finite.lowest > finite.highest) return {-INFINITY, true, has_nan};
+// Whether a bin with so many is narrow enough for a threshold.
+__device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
+  return found.in_bin <= max(32u, rank / 8);
+}
 
+// The score of that rank in the sample by bins in bins, for samples that one round does not do for:
+// infinities, ties, long tails. Not inline, like all that is seldom needed: its registers and its
+// code are not to be in the way.
+template <DType kDType>
+__device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, BinMemory& memory,
+                                          RowSample<kDType> sample, uint32_t rank) {
+  constexpr int kMostRounds = 4;
+  block.SyncBlock();
+  BlockScan scan(block, scan_memory);
+  KeyRange range;
+  sample.ForEach([&](float x) {
+    if (fabsf(x) < INFINITY) range.Add(semantics::OrderKey(x));
+  });
+  range = scan.Range(range);
+  Guess guess{-INFINITY, true, false};
   uint32_t above = 0;
 #pragma unroll 1
-  for (int round = 0;; ++round) {
-    const float low = semantics::ValueOfKey(finite.lowest);
-    const float high = semantics::ValueOfKey(finite.highest);
-    if (low == high) return {low, true, false};
-    // Halves, because the difference of two finite scores may be none.
-    const float scale = (kRankBins - 1) / (0.5f * high - 0.5f * low);
-    auto bin_of = [&](float x) {
-      return min(max(static_cast<int>((0.5f * x - 0.5f * low) * scale), 0), kRankBins - 1);
-    };
+  for (int round = 0; range.lowest <= range.highest; ++round) {
+    const float low = semantics::ValueOfKey(range.lowest);
+    const float high = semantics::ValueOfKey(range.highest);
+    guess.threshold = low;
+    if (low == high) break;
+    const ScoreBins bins(low, high);
     auto is_in_range = [&](float x) { return x >= low && (x <= high || round == 0); };
-    const RankBin found = FindRankBin(block, memory, rank - above, [&](auto add) {
+    const RankBin found = FindRankBin(block, scan, memory, rank - above, [&](auto add) {
       sample.ForEach([&](float x) {
-        if (is_in_range(x)) add(bin_of(x));
+        if (is_in_range(x)) add(bins.Of(x));
       });
     });
-    if (found.bin < 0) return {-INFINITY, true, false};
+    if (found.bin < 0) {  // it is one of the -inf
+      guess.threshold = -INFINITY;
+      break;
+    }
     above += found.above;
-    if (found.in_bin <= max(32u, rank / 8) || round == kMostRounds) {
-      // The least score of the bin is not known; its edge lies a little below.
-      const float edge = 2.0f * (0.5f * low + static_cast<float>(found.bin) / scale);
-      return {fminf(fmaxf(edge, low), high), false, false};
+    if (IsNarrow(found, rank) || round == kMostRounds) {
+      guess = {fminf(fmaxf(bins.EdgeOf(found.bin), low), high), false, false};
+      break;
     }
     KeyRange of_bin;
     sample.ForEach([&](float x) {
-      if (is_in_range(x) && bin_of(x) == found.bin && x < INFINITY) {
+      if (is_in_range(x) && bins.Of(x) == found.bin && x < INFINITY) {
         of_bin.Add(semantics::OrderKey(x));
       }
     });
-    finite = RangeOfBlock(block, memory, of_bin);
-    if (finite.lowest > finite.highest) return {high, true, false};  // infinities alone
+    range = scan.Range(of_bin);
+    guess.threshold = high;  // for infinities alone
   }
+  block.SyncBlock();
+  return guess;
+}
+
+// The score of that rank in the sample, or one that leaves some more.
+template <DType kDType>
+__device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
+                                 const RowSample<kDType>& sample, uint32_t rank) {
+  KeyRange range;
+  sample.ForEach([&](float x) { range.Add(semantics::OrderKey(x)); });
+  BlockScan scan(block, scan_memory);
+  range = scan.Range(range);
+  if (range.HasNan()) return {-INFINITY, true, true};
+  if (range.IsFinite() && range.lowest != range.highest) {
+    const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
+    const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
+      sample.ForEach([&](float x) { add(bins.Of(x)); });
+    });
+    if (found.bin >= 0 && IsNarrow(found, rank)) return {bins.EdgeOf(found.bin), false, false};
+  }
+  return GuessInBins(block, scan_memory, memory, sample, rank);
 }
 
 // Hinted indices of a row; any numbers at all.
@@ -131,8 +157,7 @@ struct RowHint {
 
 // The mean of the scores at the hinted indices; not a number when there are none.
 template <DType kDType>
-__device__ Guess GuessFromHint(const Team& block, const TiledRow<kDType>& row,
-                               const RowHint& hint) {
+__device__ __noinline__ Guess GuessFromHint(Team block, TiledRow<kDType> row, RowHint hint) {
   float sum = 0.0f;
   uint64_t count = 0;
   bool has_nan = false;

@@ -32,50 +32,35 @@ struct ListCut {
   }
 };
 
-// candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size.
-__device__ inline ListCut CutList(const Team& block, RefineMemory& memory,
-                                  const uint64_t* candidates, int size, uint32_t wanted) {
+__device__ inline uint32_t ScoreKeyOf(uint64_t candidate) {
+  return static_cast<uint32_t>(candidate >> 32);
+}
+
+// Of the scores of candidates: shows whether one is NaN.
+__device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
+                                       const uint64_t* candidates, int size) {
+  KeyRange range;
+  for (int i = block.thread(); i < size; i += block.threads()) range.Add(ScoreKeyOf(candidates[i]));
+  return scan.Range(range);
+}
+
+// candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size. range:
+// of their scores. The first round has bins of equal width in the score, where scores are spread
+// most evenly; those after it have bins of digits of order keys, which end.
+__device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemory& memory,
+                                  const uint64_t* candidates, int size, KeyRange range,
+                                  uint32_t wanted) {
   ListCut cut{0, 0, 0, 0};
   if (static_cast<uint32_t>(size) == wanted) return cut;
   auto for_each = [&](auto visit) {
     for (int i = block.thread(); i < size; i += block.threads()) visit(candidates[i]);
   };
-  KeyRange range;
-  for_each([&](uint64_t candidate) { range.Add(static_cast<uint32_t>(candidate >> 32)); });
-  range = RangeOfBlock(block, memory.bins, range);
-#pragma unroll 1
-  while (true) {
-    if (range.lowest == range.highest) {
-      cut.least = (uint64_t{range.lowest} + 1) << 32;
-      cut.tie = range.lowest;
-      cut.ties = wanted;
-      return cut;
-    }
-    ++cut.rounds;
-    const int shift = max(0, 21 - __clz(static_cast<int>(range.highest - range.lowest)));
-    auto is_in_range = [&](uint64_t candidate) {
-      const uint32_t key = static_cast<uint32_t>(candidate >> 32);
-      return key >= range.lowest && key <= range.highest;
-    };
-    auto bin_of = [&](uint64_t candidate) {
-      return static_cast<int>((static_cast<uint32_t>(candidate >> 32) - range.lowest) >> shift);
-    };
-    if (block.thread() == 0) memory.few_count = 0;
-    const RankBin found = FindRankBin(block, memory.bins, wanted, [&](auto add) {
-      for_each([&](uint64_t candidate) {
-        if (is_in_range(candidate)) add(bin_of(candidate));
-      });
-    });
+  // Ranks the few candidates that is_left holds for; otherwise narrows the range to them.
+  auto is_decided = [&](const RankBin& found, auto is_left) {
     wanted -= found.above;
-    const uint32_t lowest = range.lowest + (static_cast<uint32_t>(found.bin) << shift);
-    if (found.in_bin == wanted) {
-      cut.least = uint64_t{lowest} << 32;
-      return cut;
-    }
     if (found.in_bin <= kFew) {
       for_each([&](uint64_t candidate) {
-        if (!is_in_range(candidate) || bin_of(candidate) != found.bin) return;
-        memory.few[atomicAdd(&memory.few_count, 1u)] = candidate;
+        if (is_left(candidate)) memory.few[atomicAdd(&memory.few_count, 1u)] = candidate;
       });
       block.SyncBlock();
       if (block.thread() < static_cast<int>(found.in_bin)) {
@@ -86,26 +71,68 @@ __device__ inline ListCut CutList(const Team& block, RefineMemory& memory,
       }
       block.SyncBlock();
       cut.least = memory.least;
+      return true;
+    }
+    KeyRange of_bin;
+    for_each([&](uint64_t candidate) {
+      if (is_left(candidate)) of_bin.Add(ScoreKeyOf(candidate));
+    });
+    range = scan.Range(of_bin);
+    return false;
+  };
+  if (block.thread() == 0) memory.few_count = 0;
+  if (range.IsFinite() && range.lowest != range.highest) {
+    ++cut.rounds;
+    const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
+    const RankBin found = FindRankBin(block, scan, memory.bins, wanted, [&](auto add) {
+      for_each([&](uint64_t candidate) { add(bins.Of(ValueOf(candidate))); });
+    });
+    if (is_decided(found,
+                   [&](uint64_t candidate) { return bins.Of(ValueOf(candidate)) == found.bin; })) {
       return cut;
     }
-    range = {lowest, min(lowest + ((1u << shift) - 1), range.highest)};
   }
+#pragma unroll 1
+  while (range.lowest != range.highest) {
+    ++cut.rounds;
+    const int shift = max(0, 21 - __clz(static_cast<int>(range.highest - range.lowest)));
+    auto is_in_range = [&](uint64_t candidate) {
+      return ScoreKeyOf(candidate) >= range.lowest && ScoreKeyOf(candidate) <= range.highest;
+    };
+    auto bin_of = [&](uint64_t candidate) {
+      return static_cast<int>((ScoreKeyOf(candidate) - range.lowest) >> shift);
+    };
+    const RankBin found = FindRankBin(block, scan, memory.bins, wanted, [&](auto add) {
+      for_each([&](uint64_t candidate) {
+        if (is_in_range(candidate)) add(bin_of(candidate));
+      });
+    });
+    if (is_decided(found, [&](uint64_t candidate) {
+          return is_in_range(candidate) && bin_of(candidate) == found.bin;
+        })) {
+      return cut;
+    }
+  }
+  cut.least = (uint64_t{range.lowest} + 1) << 32;
+  cut.tie = range.lowest;
+  cut.ties = wanted;
+  return cut;
 }
 
 // put(place, candidate) for the kept candidates; the list is overwritten for kSorted.
 template <typename Put>
-__device__ void PutByIndex(const Team& block, const uint64_t* candidates, int size,
+__device__ void PutByIndex(const Team& block, BlockScan& scan, const uint64_t* candidates, int size,
                            const ListCut& cut, Put put) {
-  const int share = (size + block.threads() - 1) / block.threads();
+  const int share = ShareOf(size, ShiftOf(block.threads())) | 1;  // odd: no bank conflicts
   const int first = block.thread() * share;
   const int end = min(first + share, size);
-  uint64_t mine = 0;  // ties in the high half
+  uint32_t mine = 0;  // ties in the high half: a list has fewer than 2^16
   for (int i = first; i < end; ++i) {
-    mine += cut.IsAbove(candidates[i]) ? 1 : cut.IsTie(candidates[i]) ? uint64_t{1} << 32 : 0;
+    mine += cut.IsAbove(candidates[i]) ? 1 : cut.IsTie(candidates[i]) ? 1u << 16 : 0;
   }
-  const uint64_t before = block.SumBefore(mine);
-  uint32_t above = static_cast<uint32_t>(before);
-  uint32_t ties = static_cast<uint32_t>(before >> 32);
+  const uint32_t before = scan.Add(mine).before;
+  uint32_t above = before & 0xffffu;
+  uint32_t ties = before >> 16;
   for (int i = first; i < end; ++i) {
     const uint64_t candidate = candidates[i];
     if (cut.IsAbove(candidate)) {

@@ -9,6 +9,7 @@
 #include "backend/ptx.cuh"
 #include "backend/row_slice.cuh"
 #include "backend/vector_slice.cuh"
+#include "select/topk_bins.cuh"
 #include "select/topk_plan.h"
 
 namespace sluice::cuda {
@@ -44,13 +45,11 @@ class TiledRow {
   __device__ TiledRow(const Team& team, const void* row, int scores)
       : row_(static_cast<const Element*>(row)),
         skipped_(static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(Element))),
-        end_(skipped_ + scores),
-        lane_(team.lane()),
-        warp_(team.thread() / kWarpSize),
-        warps_(team.threads() / kWarpSize) {
+        end_(skipped_ + scores) {
     const int tiles = (end_ + kTileScores - 1) / kTileScores;
-    first_tile_ = tiles * team.rank() / team.blocks();
-    end_tile_ = tiles * (team.rank() + 1) / team.blocks();
+    const int shift = ShiftOf(team.blocks());
+    first_tile_ = tiles * team.rank() >> shift;
+    end_tile_ = tiles * (team.rank() + 1) >> shift;
   }
 
   __device__ int Scores() const { return end_ - skipped_; }
@@ -58,7 +57,7 @@ class TiledRow {
   // Of the block that has most.
   __device__ int MostWords(const Team& team) const {
     const int tiles = (end_ + kTileScores - 1) / kTileScores;
-    return (tiles + team.blocks() - 1) / team.blocks() * kTileWords;
+    return ShareOf(tiles, ShiftOf(team.blocks())) * kTileWords;
   }
   // The index of a bit of this block's words.
   __device__ int IndexOf(int word, int bit) const {
@@ -70,44 +69,74 @@ class TiledRow {
   __device__ int FullVectors() const { return end_ / kElements - FirstFull(); }
   __device__ uint4 FullVector(int i) const { return LoadOnce(Vectors() + FirstFull() + i); }
 
-  // Writes this block's words and returns how many bits this thread has set. Behind it: a
-  // SyncBlock, before somebody reads them. threshold: not NaN.
-  __device__ int MarkReaching(float threshold, uint32_t* words) const {
+  // Writes this block's words. Behind it: a SyncBlock, before somebody reads them. threshold: not
+  // NaN.
+  __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words) const {
+    const int lane = team.lane();
     // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
     const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
-    int count = 0;
 #pragma unroll 1
-    for (int tile = first_tile_ + warp_; tile < end_tile_; tile += warps_) {
+    for (int tile = first_tile_ + team.thread() / kWarpSize; tile < end_tile_;
+         tile += team.threads() / kWarpSize) {
       const int start = tile * kTileScores;
+      const int vector = start / kElements + lane;
       const bool is_inner = start >= skipped_ && start + kTileScores <= end_;
-      uint4 raw[kVectors];
-      const uint4* vectors = Vectors() + start / kElements + lane_;
-      if (is_inner) {
-#pragma unroll
-        for (int j = 0; j < kVectors; ++j) raw[j] = LoadOnce(vectors + j * kWarpSize);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kVectors; ++j) {
-          raw[j] = LoadAtEdge(start / kElements + j * kWarpSize + lane_);
-        }
-      }
       uint32_t below = 0;
-#pragma unroll
-      for (int j = kVectors - 1; j >= 0; --j) {
-        const Vector<kDType> vector(raw[j]);
+      auto shift_in = [&](const uint4& raw) {
+        const Vector<kDType> scores(raw);
 #pragma unroll
         for (int e = kElements - 1; e >= 0; --e) {
-          below = __funnelshift_l(__float_as_uint(vector.x[e] - subtrahend), below, 1);
+          below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
         }
+      };
+      if (is_inner) {
+        uint4 raw[kVectors];
+#pragma unroll
+        for (int j = kVectors - 1; j >= 0; --j)
+          raw[j] = LoadOnce(Vectors() + vector + j * kWarpSize);
+#pragma unroll
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(raw[j]);
+      } else {
+#pragma unroll 1
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(LoadAtEdge(vector + j * kWarpSize));
       }
       constexpr int kLanes = kVectors;  // whose pieces make a word
-      uint32_t word = ~TransposeBits<kLanes>(below, lane_);
-      const int place = lane_ % kLanes * (kWarpSize / kLanes) + lane_ / kLanes;
+      uint32_t word = ~TransposeBits<kLanes>(below, lane);
+      const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
       if (!is_inner) word &= BitsOfRow(start + place * 32);
       words[(tile - first_tile_) * kTileWords + place] = word;
-      count += __popc(word);
     }
-    return count;
+  }
+
+  // visit(x, index) for all scores of the row, by this block.
+  template <typename Visit>
+  __device__ void ForEachOfRow(const Team& block, Visit visit) const {
+    constexpr int kAtOnce = 4;
+    const int vectors = (end_ + kElements - 1) / kElements;
+#pragma unroll 1
+    for (int first = block.thread(); first < vectors; first += kAtOnce * block.threads()) {
+      uint4 raw[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int vector = first + i * block.threads();
+        const int index = vector * kElements - skipped_;
+        if (index >= 0 && index + kElements <= Scores()) raw[i] = LoadOnce(Vectors() + vector);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int index = (first + i * block.threads()) * kElements - skipped_;
+        if (index >= 0 && index + kElements <= Scores()) {
+          const Vector<kDType> vector(raw[i]);
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) visit(vector.x[e], index + e);
+        } else {
+#pragma unroll 1
+          for (int at = max(index, 0); at < min(index + kElements, Scores()); ++at) {
+            visit(ScoreAt(at), at);
+          }
+        }
+      }
+    }
   }
 
  private:
@@ -138,9 +167,6 @@ class TiledRow {
   const Element* row_;
   int skipped_;  // places before the row in its first vector
   int end_;      // behind its last score, counted from there
-  int lane_;
-  int warp_;
-  int warps_;
   int first_tile_;
   int end_tile_;
 };

@@ -206,6 +206,8 @@ TEST_P(CudaTopk, EqualsTheReferenceOnHostileRowsOfGuesses) {
 TEST_P(CudaTopk, EqualsTheReferenceOnEveryDistributionAtFullSize) {
   for (const bench::NamedScores& named : bench::kScores) {
     SCOPED_TRACE(named.name);
+    // Beyond fp16: half of it is +inf, where nothing is larger.
+    if (GetParam() == DType::kF16 && named.scores == bench::Scores::kBig) continue;
     const int64_t columns = 131072 - 3;
     const Batch batch(RowsOf(named.scores, 2, columns), GetParam());
     const DeviceBatch on_device(batch);
@@ -353,6 +355,7 @@ TEST_P(CudaTopk, ManyRowsAndTheWidestRow) {
   const Request request{.k = 100};
   ExpectSame(OnGpu(many_on_device.view(), request), Reference(many.view(), request));
 
+  if (GetParam() != DType::kBf16) return;  // the reference takes seconds
   const Batch widest(RowsOf(bench::Scores::kNormal, 1, kMaxVocab), GetParam());
   const DeviceBatch widest_on_device(widest);
   ExpectSame(OnGpu(widest_on_device.view(), {.k = 2048}), Reference(widest.view(), {.k = 2048}));
@@ -412,7 +415,8 @@ TEST_F(CudaTopkBadInput, NamesWhatIsWrong) {
           c.input.next_n = 2;
         },
         "scores.rows", "3", "a multiple of next_n, 2"},
-       {[](Call& c) { c.input.scores.stride = 7; }, "scores.stride", "7", "at least vocab, 8"},
+       {[](Call& c) { c.input.scores.stride = 7; }, "scores.stride", "7",
+        "at least the row's 8 elements"},
        {[&](Call& c) { c.input.lengths = ints(1); }, "lengths.size()", "1", "0"},
        {[](Call& c) { c.input.hint_columns = -1; }, "hint_columns", "-1", "[0, 8388608]"},
        {[&](Call& c) { c.input.hint = ints(4); }, "hint.size()", "4", "0"},
