@@ -75,8 +75,10 @@ class BlockScan {
 
 // Bins of equal width from one finite score to a larger one.
 struct ScoreBins {
-  __device__ ScoreBins(float low, float high)
-      : half_low(0.5f * low), scale(__fdividef(kRankBins - 1, 0.5f * high - half_low)) {}
+  __device__ ScoreBins(float low, float high) {
+    half_low = 0.5f * low;
+    scale = __fdividef(kRankBins - 1, 0.5f * high - half_low);
+  }
 
   // Of any score but NaN; those outside are in the bins at the ends. It never falls as x rises.
   __device__ int Of(float x) const {
