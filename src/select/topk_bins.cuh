@@ -95,7 +95,7 @@ struct ScoreBins {
 
 // In shared memory.
 struct BinMemory {
-  uint32_t count[kRankBins];
+  alignas(16) uint32_t count[kRankBins];
   int bin;
   uint32_t above;
   uint32_t in_bin;
@@ -108,7 +108,7 @@ struct RankBin {
   uint32_t in_bin;
 };
 
-// visit(add) calls add(bin) for what this thread has.
+// visit(add) calls add(bin) for what this thread has. block: of 512 threads or 1024.
 template <typename Visit>
 __device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& memory, uint32_t rank,
                                Visit visit) {
@@ -117,19 +117,30 @@ __device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& me
   if (block.thread() == 0) memory.bin = -1;  // what it was has been read
   visit([&](int bin) { atomicAdd(&memory.count[bin], 1u); });
   block.SyncBlock();
-  // A thread has neighbouring bins, the first thread the largest ones.
-  const int share = kRankBins >> ShiftOf(block.threads());
-  const int first = kRankBins - 1 - block.thread() * share;
-  uint32_t mine = 0;
-#pragma unroll 1
-  for (int i = 0; i < share; ++i) mine += memory.count[first - i];
-  uint32_t above = scan.Add(mine).before;
-  if (above < rank && rank - above <= mine) {
-    int bin = first;
-    while (rank - above > memory.count[bin]) above += memory.count[bin--];
-    memory.bin = bin;
-    memory.above = above;
-    memory.in_bin = memory.count[bin];
+  // A thread has two or four neighbouring bins, the first thread the largest ones.
+  const bool has_two = block.threads() == kRankBins / 2;
+  const int first = kRankBins - (block.thread() + 1) * (has_two ? 2 : 4);
+  uint32_t of_bin[4] = {};
+  if (has_two) {
+    const uint2 two = *reinterpret_cast<const uint2*>(memory.count + first);
+    of_bin[2] = two.x;
+    of_bin[3] = two.y;
+  } else {
+    const uint4 four = *reinterpret_cast<const uint4*>(memory.count + first);
+    of_bin[0] = four.x;
+    of_bin[1] = four.y;
+    of_bin[2] = four.z;
+    of_bin[3] = four.w;
+  }
+  uint32_t above = scan.Add(of_bin[0] + of_bin[1] + of_bin[2] + of_bin[3]).before;
+#pragma unroll
+  for (int i = 3; i >= 0; --i) {
+    if (above < rank && rank - above <= of_bin[i]) {
+      memory.bin = first + i - (has_two ? 2 : 0);
+      memory.above = above;
+      memory.in_bin = of_bin[i];
+    }
+    above += of_bin[i];
   }
   block.SyncBlock();
   return {memory.bin, memory.above, memory.in_bin};

@@ -101,6 +101,7 @@ __device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const 
                            uint64_t* listed) {
   const WordRange range(team, row.words());
   int place = count.before_thread;
+#pragma unroll 4
   for (int w = range.first; w < range.end; ++w) {
     for (uint32_t left = words[w]; left != 0; left &= left - 1) {
       indices[place++] = row.IndexOf(w, __ffs(static_cast<int>(left)) - 1);
@@ -142,31 +143,39 @@ __device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const 
   team.SyncBlock();
 }
 
-// A short row is its own list of candidates.
+// A short row is its own list of candidates. Returns the range of its scores.
 template <DType kDType>
-__device__ void ListAll(const Team& block, const TiledRow<kDType>& row, uint64_t* list) {
-  row.ForEachOfRow(block, [&](float x, int index) { list[index] = KeyOfToken(x, index); });
-  block.SyncBlock();
+__device__ KeyRange ListAll(const Team& block, ScanMemory& memory, const TiledRow<kDType>& row,
+                            uint64_t* list) {
+  KeyRange range;
+  row.ForEachOfRow(block, [&](float x, int index) {
+    list[index] = KeyOfToken(x, index);
+    range.Add(ScoreKeyOf(list[index]));
+  });
+  BlockScan scan(block, memory);
+  return scan.Range(range);
 }
 
-// By the first block: the answer from the list of candidates.
+// By the first block: the answer from the list of candidates. range: about that of their scores.
 template <DType kDType>
 __device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnswer<kDType>& answer,
-                            uint64_t* list, int size, int wanted, bool sorted, TopkWork& work) {
+                            uint64_t* list, int size, const KeyRange& range, int wanted,
+                            bool sorted, TopkWork& work) {
   work.candidates = size;
   BlockScan scan(block, memory.scan);
-  const KeyRange range = RangeOfList(block, scan, list, size);
-  if (range.HasNan()) return RowStatus::kNanInput;
   auto put = [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); };
+  if (block.thread() == 0) memory.refine.has_nan = 0;
+  bool is_ok = false;
   if (sorted) {
-    PutByRank(block, list, size, wanted, put);
+    is_ok = PutByRank(block, list, size, wanted, put);
   } else {
+    block.SyncBlock();
     const ListCut cut =
         CutList(block, scan, memory.refine, list, size, range, static_cast<uint32_t>(wanted));
     work.rounds = static_cast<uint8_t>(cut.rounds);
-    PutByIndex(block, scan, list, size, cut, put);
+    is_ok = PutByIndex(block, scan, memory.refine, list, size, cut, put);
   }
-  return RowStatus::kOk;
+  return is_ok ? RowStatus::kOk : RowStatus::kNanInput;
 }
 
 template <DType kDType>
@@ -207,8 +216,9 @@ __global__ void __launch_bounds__(kMostThreads)
     if (team.rank() != 0) return;
   } else if (visible <= argument.capacity) {
     if (team.rank() != 0) return;
-    ListAll(block, row, list);
-    status = Refine(block, memory, answer, list, visible, wanted, argument.sorted, work);
+    const KeyRange range = ListAll(block, memory.scan, row, list);
+    block.SyncBlock();
+    status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
   } else {
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;

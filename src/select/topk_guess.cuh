@@ -13,8 +13,9 @@ inline constexpr int kPieceVectors = 8;   // neighbours, a line of 128 bytes
 
 struct Guess {
   float threshold;
-  bool is_tie;   // of the sample's scores, many equal it
-  bool has_nan;  // the sample has
+  bool is_tie;          // of the sample's scores, many equal it
+  bool has_nan;         // the sample has
+  KeyRange range = {};  // of the sample's scores from the threshold on, if they are known
 };
 
 // A sample of a row, by every block of its team for itself: pieces spread evenly over all of it.
@@ -138,12 +139,15 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
   BlockScan scan(block, scan_memory);
   range = scan.Range(range);
   if (range.HasNan()) return {-INFINITY, true, true};
-  if (range.IsFinite() && range.lowest != range.highest) {
+  if (range.IsFinite() && range.lowest < range.highest) {
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
     const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
       sample.ForEach([&](float x) { add(bins.Of(x)); });
     });
-    if (found.bin >= 0 && IsNarrow(found, rank)) return {bins.EdgeOf(found.bin), false, false};
+    if (found.bin >= 0 && IsNarrow(found, rank)) {
+      const float edge = bins.EdgeOf(found.bin);
+      return {edge, false, false, {semantics::OrderKey(edge), range.highest}};
+    }
   }
   return GuessInBins(block, scan_memory, memory, sample, rank);
 }

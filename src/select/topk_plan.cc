@@ -16,14 +16,20 @@ struct Policy {
   int64_t least_columns;
   TeamShape shape;
 };
+// Measured on an H200 with k = 2048, fp32, 1, 16, 64 and 128 rows of 8192 to 524288 columns: all
+// shapes are within a table that `sluice_cuda_topk --plans all` prints, the best of a cell is here.
 constexpr Policy kPolicies[] = {
-    {15, 32768, {8, 512}},
-    {30, 16384, {4, 512}},
-    {66, 16384, {2, 512}},
-    {INT64_MAX, 0, {1, 1024}},
+    {8, 49152, {8, 512}},            // one row of 131072: 9.9 us, 10.8 with 4 blocks
+    {30, 524288, {8, 512}},          // 16 rows of 524288: 25.5, 29.0
+    {30, 16384, {4, 512}},           // 16 rows of 131072: 12.2, 13.1 with 8 and 14.3 with 2
+    {66, 131072, {2, 1024}},         // 64 rows of 131072: 16.0, 16.5 with 512 threads
+    {66, 16384, {2, 512}},           // 64 rows of 65536: 13.1, 13.2 with 1024 threads
+    {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 111, 117 with one block
+    {INT64_MAX, 0, {1, 1024}},       // 128 rows of 131072: 25.9, 27.7 with two
 };
 
 constexpr int32_t kLeastCandidates = 4096;  // room for fewer would make guesses fail
+constexpr int64_t kWideRow = 262144;        // of which a sample has so little that guesses are wide
 constexpr int64_t kShortRow = 8192;         // whose scores are all candidates
 
 int32_t CapacityFor(int64_t columns, int64_t k) {
@@ -31,7 +37,8 @@ int32_t CapacityFor(int64_t columns, int64_t k) {
   if (columns <= kShortRow) return static_cast<int32_t>(kShortRow);
   const uint64_t wanted = std::bit_ceil(static_cast<uint64_t>(2 * std::min(k, columns)));
   if (wanted > kMostCandidates) return columns <= kMostCandidates ? kMostCandidates : 0;
-  return std::max(kLeastCandidates, static_cast<int32_t>(wanted));
+  return std::max(columns > kWideRow ? 2 * kLeastCandidates : kLeastCandidates,
+                  static_cast<int32_t>(wanted));
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ inline constexpr int kFew = kWarpSize;  // candidates that a warp ranks by compa
 struct RefineMemory {
   BinMemory bins;
   uint64_t few[kFew];
-  uint32_t few_count;
   uint64_t least;
+  uint32_t few_count;
+  uint32_t has_nan;
 };
 
 // Which candidates are kept: those from `least` on, and of those whose score has the order key
@@ -36,25 +37,43 @@ __device__ inline uint32_t ScoreKeyOf(uint64_t candidate) {
   return static_cast<uint32_t>(candidate >> 32);
 }
 
-// Of the scores of candidates: shows whether one is NaN.
+// visit(candidate) for this thread's, four loads in flight.
+template <typename Visit>
+__device__ void ForEachCandidate(const Team& block, const uint64_t* candidates, int size,
+                                 Visit visit) {
+  constexpr int kAtOnce = 4;
+  int i = block.thread();
+#pragma unroll 1
+  for (; i + (kAtOnce - 1) * block.threads() < size; i += kAtOnce * block.threads()) {
+    uint64_t loaded[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) loaded[j] = candidates[i + j * block.threads()];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) visit(loaded[j]);
+  }
+#pragma unroll 1
+  for (; i < size; i += block.threads()) visit(candidates[i]);
+}
+
+// Of the scores of candidates.
 __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
                                        const uint64_t* candidates, int size) {
   KeyRange range;
-  for (int i = block.thread(); i < size; i += block.threads()) range.Add(ScoreKeyOf(candidates[i]));
+  ForEachCandidate(block, candidates, size,
+                   [&](uint64_t candidate) { range.Add(ScoreKeyOf(candidate)); });
   return scan.Range(range);
 }
 
 // candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size. range:
-// of their scores. The first round has bins of equal width in the score, where scores are spread
-// most evenly; those after it have bins of digits of order keys, which end.
+// about that of their scores. A NaN among them, whose order key is the largest, is kept, but for
+// that what is kept means nothing. The first round has bins of equal width in the score, where
+// scores are spread most evenly; those after it have bins of digits of order keys, which end.
 __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemory& memory,
                                   const uint64_t* candidates, int size, KeyRange range,
                                   uint32_t wanted) {
   ListCut cut{0, 0, 0, 0};
   if (static_cast<uint32_t>(size) == wanted) return cut;
-  auto for_each = [&](auto visit) {
-    for (int i = block.thread(); i < size; i += block.threads()) visit(candidates[i]);
-  };
+  auto for_each = [&](auto visit) { ForEachCandidate(block, candidates, size, visit); };
   // Ranks the few candidates that is_left holds for; otherwise narrows the range to them.
   auto is_decided = [&](const RankBin& found, auto is_left) {
     wanted -= found.above;
@@ -81,7 +100,8 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
     return false;
   };
   if (block.thread() == 0) memory.few_count = 0;
-  if (range.IsFinite() && range.lowest != range.highest) {
+  bool is_exact = false;  // the range
+  if (range.IsFinite() && range.lowest < range.highest) {
     ++cut.rounds;
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
     const RankBin found = FindRankBin(block, scan, memory.bins, wanted, [&](auto add) {
@@ -91,7 +111,9 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
                    [&](uint64_t candidate) { return bins.Of(ValueOf(candidate)) == found.bin; })) {
       return cut;
     }
+    is_exact = true;
   }
+  if (!is_exact) range = RangeOfList(block, scan, candidates, size);
 #pragma unroll 1
   while (range.lowest != range.highest) {
     ++cut.rounds;
@@ -119,37 +141,47 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
   return cut;
 }
 
-// put(place, candidate) for the kept candidates; the list is overwritten for kSorted.
+// put(place, candidate) for the kept candidates, in their order. Whether none of them is NaN.
 template <typename Put>
-__device__ void PutByIndex(const Team& block, BlockScan& scan, const uint64_t* candidates, int size,
-                           const ListCut& cut, Put put) {
+__device__ bool PutByIndex(const Team& block, BlockScan& scan, RefineMemory& memory,
+                           const uint64_t* candidates, int size, const ListCut& cut, Put put) {
   const int share = ShareOf(size, ShiftOf(block.threads())) | 1;  // odd: no bank conflicts
   const int first = block.thread() * share;
   const int end = min(first + share, size);
   uint32_t mine = 0;  // ties in the high half: a list has fewer than 2^16
-  for (int i = first; i < end; ++i) {
-    mine += cut.IsAbove(candidates[i]) ? 1 : cut.IsTie(candidates[i]) ? 1u << 16 : 0;
-  }
-  const uint32_t before = scan.Add(mine).before;
-  uint32_t above = before & 0xffffu;
-  uint32_t ties = before >> 16;
+  bool has_nan = false;
+#pragma unroll 4
   for (int i = first; i < end; ++i) {
     const uint64_t candidate = candidates[i];
-    if (cut.IsAbove(candidate)) {
-      put(static_cast<int>(above + min(ties, cut.ties)), candidate);
-      ++above;
-    } else if (cut.IsTie(candidate)) {
-      if (ties < cut.ties) put(static_cast<int>(above + ties), candidate);
-      ++ties;
-    }
+    has_nan |= ScoreKeyOf(candidate) > semantics::OrderKey(INFINITY);
+    mine += cut.IsAbove(candidate) ? 1 : cut.IsTie(candidate) ? 1u << 16 : 0;
   }
+  if (has_nan) memory.has_nan = 1;
+  const uint32_t before = scan.Add(mine).before;
+  if (memory.has_nan != 0) return false;
+  uint32_t above = before & 0xffffu;
+  uint32_t ties = before >> 16;
+#pragma unroll 4
+  for (int i = first; i < end; ++i) {
+    const uint64_t candidate = candidates[i];
+    const bool is_above = cut.IsAbove(candidate);
+    const bool is_tie = !is_above && cut.IsTie(candidate);
+    if (is_above || (is_tie && ties < cut.ties)) {
+      put(static_cast<int>(above + min(ties, cut.ties)), candidate);
+    }
+    above += is_above ? 1 : 0;
+    ties += is_tie ? 1 : 0;
+  }
+  return true;
 }
 
 // By the total order. Candidates that are not kept come behind the kept ones anyway.
 template <typename Put>
-__device__ void PutByRank(const Team& block, uint64_t* candidates, int size, int kept, Put put) {
+__device__ bool PutByRank(const Team& block, uint64_t* candidates, int size, int kept, Put put) {
   SortDescending(block, candidates, size);
+  if (ScoreKeyOf(candidates[0]) > semantics::OrderKey(INFINITY)) return false;
   for (int i = block.thread(); i < kept; i += block.threads()) put(i, candidates[i]);
+  return true;
 }
 
 }  // namespace sluice::cuda

@@ -40,6 +40,7 @@ struct Verified {
   bool is_done;  // else the definition is to decide
   bool has_nan;
   bool is_in_second_plane;  // what is marked
+  KeyRange range;           // about that of the scores that are marked
   TeamCount count;
   TopkWay way;
   int reads;
@@ -60,6 +61,7 @@ struct WordRange {
 __device__ inline TeamCount CountOverBlock(BlockScan& scan, const uint32_t* words,
                                            const WordRange& range) {
   uint32_t marked = 0;
+#pragma unroll 4
   for (int w = range.first; w < range.end; ++w) marked += static_cast<uint32_t>(__popc(words[w]));
   const BlockScan::Sums sums = scan.Add(marked);
   const int mine = static_cast<int>(sums.all);
@@ -200,6 +202,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     const bool is_plateau = is_next && count.total < wish.wanted;
     if (!is_plateau && !count.IsEnough(wish)) continue;
     verified.is_done = true;
+    verified.range = guess.range;
     verified.is_in_second_plane = plane == 1;
     verified.count = count;
     ++verified.reads;
@@ -246,6 +249,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
     return VerifyAgain(team, scan_memory, memory, row, wish, first, planes, words);
   }
   verified.is_done = true;
+  verified.range = first.guess.range;
   verified.count = first.count;
   verified.reads = 1;
   return verified;
