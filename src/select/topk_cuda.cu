@@ -235,8 +235,8 @@ __global__ void __launch_bounds__(kMostThreads)
                  planes + (verified.is_in_second_plane ? argument.words : 0),
                  reinterpret_cast<int32_t*>(list + argument.capacity), list, &memory.listed);
       if (team.rank() != 0) return;
-      status =
-          Refine(block, memory, answer, list, verified.count.total, wanted, argument.sorted, work);
+      status = Refine(block, memory, answer, list, verified.count.total, verified.range, wanted,
+                      argument.sorted, work);
     } else {
       work.way = TopkWay::kDefinition;
       team.Sync();  // of the memory that changes hands
