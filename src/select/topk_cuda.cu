@@ -11,6 +11,7 @@
 #include "select/topk_definition.cuh"
 #include "select/topk_plan.h"
 #include "select/topk_refine.cuh"
+#include "select/topk_short.cuh"
 #include "select/topk_verify.cuh"
 #include "semantics/topk_scores.h"
 #include "sluice/cuda_topk.hpp"
@@ -41,10 +42,9 @@ struct TopkShared {
   TeamMemory team;
   ScanMemory scan;
   uint64_t listed;  // the barrier of the list, of the first block
-  union {
-    VerifyMemory verify;
-    RefineMemory refine;
-  };
+  VerifyMemory verify;
+  RefineMemory refine;
+  BinMemory bins;
   alignas(16) unsigned char end[16];
 };
 
@@ -170,8 +170,8 @@ __device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnsw
     is_ok = PutByRank(block, list, size, wanted, put);
   } else {
     block.SyncBlock();
-    const ListCut cut =
-        CutList(block, scan, memory.refine, list, size, range, static_cast<uint32_t>(wanted));
+    const ListCut cut = CutList(block, scan, memory.refine, memory.bins, list, size, range,
+                                static_cast<uint32_t>(wanted));
     work.rounds = static_cast<uint8_t>(cut.rounds);
     is_ok = PutByIndex(block, scan, memory.refine, list, size, cut, put);
   }
@@ -216,15 +216,28 @@ __global__ void __launch_bounds__(kMostThreads)
     if (team.rank() != 0) return;
   } else if (visible <= argument.capacity) {
     if (team.rank() != 0) return;
-    const KeyRange range = ListAll(block, memory.scan, row, list);
-    block.SyncBlock();
-    status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
+    Short found = Short::kUndecided;
+    if (!argument.sorted && ShortRow<kDType>::Fits(block, row)) {
+      const ShortRow<kDType> held(block, row);
+      work.candidates = visible;
+      work.rounds = 1;
+      found = held.Keep(block, memory.scan, memory.refine, memory.bins, visible, wanted,
+                        [&](int place, int32_t id) { answer.PutIndex(place, id); });
+    }
+    if (found == Short::kUndecided) {
+      block.SyncBlock();
+      const KeyRange range = ListAll(block, memory.scan, row, list);
+      block.SyncBlock();
+      status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
+    } else if (found == Short::kNan) {
+      status = RowStatus::kNanInput;
+    }
   } else {
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
-    const Verified verified =
-        Verify(team, memory.scan, memory.verify, row, wish, hint, planes, argument.words);
+    const Verified verified = Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint,
+                                     planes, argument.words);
     work.reads = static_cast<uint8_t>(verified.reads);
     if (verified.has_nan) {
       if (team.rank() != 0) return;

@@ -12,7 +12,6 @@ inline constexpr int kFew = kWarpSize;  // candidates that a warp ranks by compa
 
 // In shared memory.
 struct RefineMemory {
-  BinMemory bins;
   uint64_t few[kFew];
   uint64_t least;
   uint32_t few_count;
@@ -64,13 +63,28 @@ __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
   return scan.Range(range);
 }
 
+// Of `size` candidates that threads have put into memory.few: the wanted-th largest.
+__device__ inline uint64_t LeastOfFew(const Team& block, RefineMemory& memory, uint32_t size,
+                                      uint32_t wanted) {
+  block.SyncBlock();
+  if (block.thread() < static_cast<int>(size)) {
+    const uint64_t mine = memory.few[block.thread()];
+    uint32_t larger = 0;
+#pragma unroll 4
+    for (uint32_t i = 0; i < size; ++i) larger += memory.few[i] > mine ? 1 : 0;
+    if (larger + 1 == wanted) memory.least = mine;
+  }
+  block.SyncBlock();
+  return memory.least;
+}
+
 // candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size. range:
 // about that of their scores. A NaN among them, whose order key is the largest, is kept, but for
 // that what is kept means nothing. The first round has bins of equal width in the score, where
 // scores are spread most evenly; those after it have bins of digits of order keys, which end.
 __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemory& memory,
-                                  const uint64_t* candidates, int size, KeyRange range,
-                                  uint32_t wanted) {
+                                  BinMemory& bins_memory, const uint64_t* candidates, int size,
+                                  KeyRange range, uint32_t wanted) {
   ListCut cut{0, 0, 0, 0};
   if (static_cast<uint32_t>(size) == wanted) return cut;
   auto for_each = [&](auto visit) { ForEachCandidate(block, candidates, size, visit); };
@@ -81,15 +95,7 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
       for_each([&](uint64_t candidate) {
         if (is_left(candidate)) memory.few[atomicAdd(&memory.few_count, 1u)] = candidate;
       });
-      block.SyncBlock();
-      if (block.thread() < static_cast<int>(found.in_bin)) {
-        const uint64_t mine = memory.few[block.thread()];
-        uint32_t larger = 0;
-        for (uint32_t i = 0; i < found.in_bin; ++i) larger += memory.few[i] > mine ? 1 : 0;
-        if (larger + 1 == wanted) memory.least = mine;
-      }
-      block.SyncBlock();
-      cut.least = memory.least;
+      cut.least = LeastOfFew(block, memory, found.in_bin, wanted);
       return true;
     }
     KeyRange of_bin;
@@ -104,7 +110,7 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
   if (range.IsFinite() && range.lowest < range.highest) {
     ++cut.rounds;
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
-    const RankBin found = FindRankBin(block, scan, memory.bins, wanted, [&](auto add) {
+    const RankBin found = FindRankBin(block, scan, bins_memory, wanted, [&](auto add) {
       for_each([&](uint64_t candidate) { add(bins.Of(ValueOf(candidate))); });
     });
     if (is_decided(found,
@@ -124,7 +130,7 @@ __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemo
     auto bin_of = [&](uint64_t candidate) {
       return static_cast<int>((ScoreKeyOf(candidate) - range.lowest) >> shift);
     };
-    const RankBin found = FindRankBin(block, scan, memory.bins, wanted, [&](auto add) {
+    const RankBin found = FindRankBin(block, scan, bins_memory, wanted, [&](auto add) {
       for_each([&](uint64_t candidate) {
         if (is_in_range(candidate)) add(bin_of(candidate));
       });

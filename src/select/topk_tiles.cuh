@@ -34,6 +34,8 @@ __device__ uint32_t TransposeBits(uint32_t word, int lane) {
   return word;
 }
 
+inline constexpr uint32_t kNoKey = 0;  // no score has it as its order key
+
 template <DType kDType>
 class TiledRow {
  public:
@@ -68,6 +70,25 @@ class TiledRow {
   // Vectors of 16 bytes that are full, for samples.
   __device__ int FullVectors() const { return end_ / kElements - FirstFull(); }
   __device__ uint4 FullVector(int i) const { return LoadOnce(Vectors() + FirstFull() + i); }
+
+  // All vectors that have scores, and the order keys of one of them, kNoKey where there is none.
+  // Returns the index of its first.
+  __device__ int AllVectors() const { return (end_ + kElements - 1) / kElements; }
+  __device__ int LoadVector(int vector, uint32_t* keys) const {
+    const int first = vector * kElements - skipped_;
+    if (first >= 0 && first + kElements <= Scores()) {
+      const Vector<kDType> scores(LoadOnce(Vectors() + vector));
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) keys[e] = semantics::OrderKey(scores.x[e]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const bool has = first + e >= 0 && first + e < Scores();
+        keys[e] = has ? semantics::OrderKey(ScoreAt(first + e)) : kNoKey;
+      }
+    }
+    return first;
+  }
 
   // Writes this block's words. Behind it: a SyncBlock, before somebody reads them. threshold: not
   // NaN.

@@ -16,7 +16,6 @@ struct VerifyMemory {
   uint64_t counted;                    // the barrier of `first_counts`
   uint32_t first_counts[kMostBlocks];  // of the blocks, in the first read
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
-  BinMemory bins;
 };
 
 struct RowWish {
@@ -135,6 +134,13 @@ __device__ inline int KeepFirstTies(BlockScan& scan, const uint32_t* reaching, u
   return min(before, ties);
 }
 
+// MarkReaching in a function of its own, so that what else is seldom needed leaves it registers.
+template <DType kDType>
+__device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
+                                       uint32_t* words) {
+  row.MarkReaching(team, threshold, words);
+}
+
 // What is known of a row from a threshold that left too many scores or too few.
 struct FirstRead {
   Guess guess;
@@ -145,9 +151,9 @@ struct FirstRead {
 // Further thresholds, between those that are known to leave too many and too few.
 template <DType kDType>
 __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
-                                             VerifyMemory& memory, TiledRow<kDType> row,
-                                             RowWish wish, FirstRead known, uint32_t* planes,
-                                             int words) {
+                                             VerifyMemory& memory, BinMemory& bins,
+                                             TiledRow<kDType> row, RowWish wish, FirstRead known,
+                                             uint32_t* planes, int words) {
   const Team block = team.Block();
   const WordRange range(team, row.words());
   const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
@@ -185,7 +191,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
             fmaxf(static_cast<float>(rank) * fminf(share, 64.0f) + 0.5f, 1.0f));
       }
       block.SyncBlock();
-      guess = GuessFromSample(block, scan_memory, memory.bins, sample, rank);
+      guess = GuessFromSample(block, scan_memory, bins, sample, rank);
     }
     if (guess.has_nan) {
       verified.has_nan = true;
@@ -194,7 +200,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     if ((has_low && guess.threshold <= low) || (has_high && guess.threshold >= high)) break;
 
     uint32_t* const marked = planes + plane * words;
-    row.MarkReaching(team, guess.threshold, marked);
+    MarkAgain(team, row, guess.threshold, marked);
     block.SyncBlock();
     BlockScan scan(block, scan_memory);
     count = CountOverBlock(scan, marked, range);
@@ -225,8 +231,8 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 // For rows of more scores than there is room for. planes: room for the marks of this block, twice.
 template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
-                           const TiledRow<kDType>& row, const RowWish& wish, const RowHint& hint,
-                           uint32_t* planes, int words) {
+                           BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
+                           const RowHint& hint, uint32_t* planes, int words) {
   Verified verified{};
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
@@ -236,7 +242,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   if (semantics::IsNan(first.guess.threshold) && !first.guess.has_nan) {
     const RowSample<kDType> sample(block, row);
     first.rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-    first.guess = GuessFromSample(block, scan_memory, memory.bins, sample, first.rank);
+    first.guess = GuessFromSample(block, scan_memory, bins, sample, first.rank);
   }
   verified.has_nan = first.guess.has_nan;
   if (verified.has_nan) return verified;
@@ -246,7 +252,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   first.count = CountOverBlock(scan, planes, WordRange(team, row.words()));
   AddBlocksOnce(team, memory, first.count);
   if (!first.count.IsEnough(wish)) {
-    return VerifyAgain(team, scan_memory, memory, row, wish, first, planes, words);
+    return VerifyAgain(team, scan_memory, memory, bins, row, wish, first, planes, words);
   }
   verified.is_done = true;
   verified.range = first.guess.range;

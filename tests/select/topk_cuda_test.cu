@@ -229,6 +229,25 @@ TEST_P(CudaTopk, EqualsTheReferenceOnEveryDistributionAtFullSize) {
   }
 }
 
+// Rows that a block holds in registers, and those just beyond.
+TEST_P(CudaTopk, EqualsTheReferenceOnEveryDistributionOfShortRows) {
+  for (const bench::NamedScores& named : bench::kScores) {
+    SCOPED_TRACE(named.name);
+    for (const int64_t columns : {8192, 8191, 4097, 700}) {
+      const Batch batch(RowsOf(named.scores, 2, columns), GetParam());
+      const auto length = static_cast<int32_t>(columns);
+      for (const RowStartAt start : {RowStartAt::kAligned, RowStartAt::kOneElementOn}) {
+        const DeviceBatch on_device(batch, start);
+        for (const int32_t k : {1, 512, 2048, length - 1, length}) {
+          SCOPED_TRACE(testing::Message() << k << " of " << columns);
+          const Request request{.k = k, .lengths = {length, length / 2}};
+          ExpectSame(OnGpu(on_device.view(), request), Reference(batch.view(), request));
+        }
+      }
+    }
+  }
+}
+
 // The way that each distribution takes by its nature: a plateau is one whatever the plan.
 TEST_P(CudaTopk, PlateausAreDecidedByPlaceAndCounted) {
   if (GetParam() != DType::kF32) GTEST_SKIP() << "rounding makes plateaus of others";
