@@ -27,7 +27,8 @@ class Config:
 
     def __post_init__(self):
         if self.heads % self.kv_heads:
-            raise SystemExit(f"heads {self.heads}: a multiple of kv_heads, {self.kv_heads}, is needed")
+            raise SystemExit(f"heads {self.heads}: a multiple of kv_heads, {self.kv_heads}, is "
+                             "needed")
         if self.head_dim % 2:
             raise SystemExit(f"head_dim {self.head_dim}: an even number is needed")
 

@@ -96,7 +96,8 @@ def main() -> None:
         make_corpus(work / "corpus")
         run("prepare.py", work / "corpus", data, "--vocab", 280)
         run("train.py", data, out, "--held-out", "--tokens", 150e3, "--batch", 8, "--dim", 32,
-            "--layers", 2, "--heads", 4, "--kv-heads", 2, "--head-dim", 16, "--ffn-dim", 64, "--context", 64, "--device", "cpu")
+            "--layers", 2, "--heads", 4, "--kv-heads", 2, "--head-dim", 16, "--ffn-dim", 64,
+            "--context", 64, "--device", "cpu")
         run("export.py", out / "checkpoint.safetensors", data, export)
         run("evaluate.py", data, export, "--json", work / "bits.json", "--device", "cpu")
         check_layout(export)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains the model: step 2, one GPU, minutes. torch and numpy are all it needs.
 
-    train.py DATA OUT --held-out --tokens 200e6     without the held-out books, to be measured
-    train.py DATA OUT --all --tokens 200e6          on all books, to be shipped
+    train.py DATA OUT --held-out --tokens 264e6     without the held-out books, to be measured
+    train.py DATA OUT --all --tokens 264e6          on all books, to be shipped
 
 Writes OUT/checkpoint.safetensors (model_files.py) and OUT/log.jsonl: a line every few seconds with
 the loss since the last line (nats a token, under dropout) and the bits per byte of the held-out
@@ -28,7 +28,8 @@ WARM_UP_STEPS = 100
 FINAL_RATE = 0.05  # of the full rate
 GRADIENT_CLIP = 1.0
 
-SIZES = ("dim", "layers", "heads", "kv_heads", "head_dim", "ffn_dim", "context")  # options; the vocabulary is the data's
+# The sizes that are options; the vocabulary is the data's.
+SIZES = ("dim", "layers", "heads", "kv_heads", "head_dim", "ffn_dim", "context")
 
 
 def rate(step: int, progress: float, decay_share: float) -> float:

@@ -99,4 +99,21 @@ inline std::vector<float> LogitsOf(const Model& model, std::span<const float> hi
   return logits;
 }
 
+// The likeliest token behind the prompt, and behind that, token by token as a model is used.
+inline std::vector<int32_t> GreedyContinuation(Decoder& decoder, std::span<const int32_t> prompt,
+                                               size_t count, Backend backend) {
+  const SequenceHandle sequence = decoder.Add();
+  std::vector<float> hidden(static_cast<size_t>(decoder.model().info().dim));
+  std::vector<int32_t> continuation;
+  while (continuation.size() < count) {
+    const DecodeChunk chunk{sequence,
+                            continuation.empty() ? prompt : std::span(continuation).last(1)};
+    decoder.Forward({&chunk, 1}, hidden);
+    const std::vector<float> logits = LogitsOf(decoder.model(), hidden, backend);
+    continuation.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+  }
+  return continuation;
+}
+
 }  // namespace sluice::test
