@@ -61,7 +61,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   };
   plane_options.progress_context = &progress_;
   const std::optional<HeadPlanes> planes =
-      HeadPlanesFor(options.head, checkpoint_.head(), plane_options, pool_.parallel());
+      HeadPlanesFor(options.head, checkpoint_, options.params, plane_options, pool_.parallel());
   progress_.Clear();
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;
