@@ -57,7 +57,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
 
   HeadPlaneOptions plane_options;
   plane_options.progress = [](void* context, int64_t rows, int64_t vocab) {
-    static_cast<Progress*>(context)->Show("building the head's planes", rows, vocab);
+    static_cast<ProgressLine*>(context)->Show("building the head's planes", rows, vocab);
   };
   plane_options.progress_context = &progress_;
   const std::optional<HeadPlanes> planes =

@@ -12,6 +12,7 @@
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/backends.h"
 #include "tests/support/bad_input.h"
+#include "tests/support/counting_allocator.h"
 
 namespace sluice::test {
 namespace {
@@ -321,6 +322,23 @@ TEST_F(GeneratorTest, CancelGivesBackWhatWasHeld) {
   EXPECT_EQ(steps[0].text.substr(0, begin.size()), begin);
   EXPECT_TRUE(generator.Step().empty());
   EXPECT_TRUE(generator.Cancel().empty());
+}
+
+TEST_F(GeneratorTest, TakesNoMemoryOnceItIsMade) {
+  const Checkpoint checkpoint = Make();
+  const std::vector<int32_t> prompt = Prompt(checkpoint);
+  GenerationRequest request{
+      .prompt = prompt, .choices = 4, .max_tokens = 30, .stops = {"never spelled"}};
+  request.params.top_k = 20;
+  for (const HeadChoice head : kHeads) {
+    for (const bool is_adjusted : {false, true}) {
+      request.params.repetition_penalty = is_adjusted ? 1.1f : 1.0f;
+      Generator generator(checkpoint, request, {.planes = HeadPlanesFor(head, checkpoint, {})});
+      const int64_t before = AllocationCount();
+      while (generator.live_choices() > 0) generator.Step();
+      EXPECT_EQ(AllocationCount() - before, 0) << Name(head) << (is_adjusted ? ", adjusted" : "");
+    }
+  }
 }
 
 TEST_F(GeneratorTest, TellsTheSeedThatItHasChosen) {
