@@ -92,7 +92,7 @@ void RunBenchAlgorithms(const BenchAlgorithmsOptions& options, std::ostream& out
                        "In parentheses: peers, which sum in fp32 and may be off by some tokens.",
                    options.is_quick);
 
-  const BenchProgress progress;
+  const Progress progress;
   std::vector<Ranking> rankings;
   int64_t different = 0;
   bench::RunAlgorithmsBench(

@@ -33,7 +33,7 @@ void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Term
   }
   out << '\n';
 
-  const BenchProgress progress;
+  const Progress progress;
   std::vector<HeadTiming> timings;
   bench::RunHeadBench(
       run, [&](const HeadTiming& timing) { timings.push_back(timing); },

@@ -36,7 +36,7 @@ void RunBenchPipeline(const BenchPipelineOptions& options, std::ostream& out,
   }
   out << '\n';
 
-  const BenchProgress progress;
+  const Progress progress;
   std::vector<StepTiming> timings;
   bench::RunPipelineBench(
       run, [&](const StepTiming& timing) { timings.push_back(timing); },

@@ -83,13 +83,13 @@ void PrintEnvironment(std::ostream& out, std::string_view how_to_read, bool is_q
   out << '\n';
 }
 
-BenchProgress::BenchProgress() : is_shown_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress() : is_shown_(isatty(STDERR_FILENO) != 0) {}
 
-void BenchProgress::Show(const std::string& next) const {
+void Progress::Show(const std::string& next) const {
   if (is_shown_) std::cerr << "\r\x1b[Kbench: " << next << std::flush;
 }
 
-void BenchProgress::Clear() const {
+void Progress::Clear() const {
   if (is_shown_) std::cerr << "\r\x1b[K" << std::flush;
 }
 

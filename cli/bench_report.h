@@ -55,9 +55,9 @@ std::string Reads(double reads_a_element);  // "1.25", and "-" where the library
 void PrintEnvironment(std::ostream& out, std::string_view how_to_read, bool is_quick);
 
 // One line on standard error that is written over, when that is a terminal.
-class BenchProgress {
+class Progress {
  public:
-  BenchProgress();
+  Progress();
   void Show(const std::string& next) const;
   void Clear() const;
 

@@ -41,7 +41,7 @@ void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out,
     out << "Not compared with " << bench::MissingPeers() << ".\n\n";
   }
 
-  const BenchProgress progress;
+  const Progress progress;
   SelectReport report(out, terminal);
   bench::RunSelectBench(
       run,

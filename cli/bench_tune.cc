@@ -147,7 +147,7 @@ void RunBenchTune(const BenchTuneOptions& options, std::ostream& out, const Term
                    "winner is where it is slowest.",
                    options.is_quick);
 
-  const BenchProgress progress;
+  const Progress progress;
   const std::vector<TunedCell> cells =
       bench::RunTuneBench(run, [&](const std::string& next) { progress.Show(next); });
   progress.Clear();
