@@ -9,11 +9,11 @@ export PATH := $(PATH):/usr/local/cuda/bin
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## install what is missing, build the command sluice, show it
+demo: ## install what is missing, build the command sluice, let it tell a story
 	@scripts/setup.sh build
 	cmake --preset release
 	cmake --build --preset release --target sluice
-	build/release/sluice demo
+	build/release/sluice generate "Once upon a time" --echo --max-tokens 300
 
 build: ## build everything into build/release
 	@scripts/setup.sh build

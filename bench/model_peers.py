@@ -5,10 +5,10 @@
 
 The checkpoint has the shape of SmolLM2-135M, in fp32 and in bf16, and is made in a temporary
 folder. Both sides generate greedily behind the same prompt, one sequence, on one thread and on two;
-they run in turns, and the median of the runs counts. Time is that of the steps behind the prompt:
-for transformers, what generate() takes for N + 1 tokens less what it takes for one. Whether the
-tokens are the same is asked where both compute in fp32. Sluice also runs with weights rounded to
-int8, which transformers has nothing like without another package.
+they run in turns, and the median of the runs counts. Time is that of the steps behind the prompt,
+from the first token to the last. Whether the tokens are the same is asked where both compute in
+fp32. Sluice also runs with weights rounded to int8, which transformers has nothing like without
+another package.
 """
 
 import argparse
@@ -27,6 +27,7 @@ try:
     import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+    from transformers.generation.streamers import BaseStreamer
 except ImportError as missing:
     sys.exit(f"model_peers: {missing}; pip install torch transformers tokenizers")
 
@@ -75,21 +76,28 @@ def sluice_run(command, folder, threads, weights):
             report["prompt_token_ids"], report["backend"])
 
 
+class Clock(BaseStreamer):
+    """When each token came: generate() calls put() for the prompt, then for every token."""
+
+    def __init__(self):
+        self.times = []
+
+    def put(self, value):
+        self.times.append(time.perf_counter_ns())
+
+    def end(self):
+        pass
+
+
 def transformers_run(model, prompt, threads):
     """(ns a token, tokens)."""
     torch.set_num_threads(threads)
-    ids = torch.tensor([prompt])
-
-    def generate(count):
-        start = time.perf_counter_ns()
-        with torch.inference_mode():
-            out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False,
-                                 max_new_tokens=count, min_new_tokens=count, pad_token_id=0)
-        return time.perf_counter_ns() - start, out[0, len(prompt):].tolist()
-
-    first, _ = generate(1)
-    total, tokens = generate(TOKENS + 1)
-    return (total - first) / TOKENS, tokens
+    ids, clock = torch.tensor([prompt]), Clock()
+    with torch.inference_mode():
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False,
+                             max_new_tokens=TOKENS + 1, min_new_tokens=TOKENS + 1,
+                             pad_token_id=0, streamer=clock)
+    return (clock.times[-1] - clock.times[1]) / TOKENS, out[0, len(prompt):].tolist()
 
 
 def rows_of(command, folder, dtype, threads):

@@ -27,7 +27,24 @@ std::string Count(int64_t count, std::string_view what) {
   return Number(count).append(" ").append(what).append(count == 1 ? "" : "s");
 }
 
-// "head dither4: 55 rows certified with 21.4 computed rows each and 27 % of the bytes; ..."
+std::string CauseText(DenseCause cause) {
+  switch (cause) {
+    case DenseCause::kNone:
+      break;
+    case DenseCause::kAdjustments:
+      return "penalties, bias or masks";
+    case DenseCause::kLogprobs:
+      return "log-probabilities";
+    case DenseCause::kSoftCap:
+      return "the model's soft-cap";
+    case DenseCause::kMass:
+      return "filters that measure all tokens";
+  }
+  return "";
+}
+
+// "head dither4: 55 rows certified (21.4 logits computed for each, 27 % of the bytes), 2 dense for
+// penalties, bias or masks".
 void PrintHead(const Generation& generation, std::ostream& out) {
   const GenerationStats& stats = generation.generator().stats();
   const CertifiedStats& certified = stats.certified;
@@ -45,8 +62,7 @@ void PrintHead(const Generation& generation, std::ostream& out) {
     if (certified.dense_rows > 0) out << ", " << certified.dense_rows << " read whole";
     for (size_t i = 1; i < kDenseCauses; ++i) {
       if (stats.dense_rows[i] == 0) continue;
-      out << ", " << stats.dense_rows[i] << " dense because of "
-          << Name(static_cast<DenseCause>(i));
+      out << ", " << stats.dense_rows[i] << " dense for " << CauseText(static_cast<DenseCause>(i));
     }
   }
   out << "; " << generation.backend_name() << ", " << Count(generation.threads(), "thread")

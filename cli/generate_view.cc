@@ -88,7 +88,7 @@ class ChoicesView : public GenerateView {
   const Generation& generation_;
   std::ostream& out_;
   const Terminal& terminal_;
-  Progress progress_;
+  ProgressLine progress_;
 };
 
 // Every token with its candidates: on a terminal a table that is drawn again for each, and the text

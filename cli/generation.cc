@@ -57,11 +57,11 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
 
   HeadPlaneOptions plane_options;
   plane_options.progress = [](void* context, int64_t rows, int64_t vocab) {
-    static_cast<Progress*>(context)->Show("building the head's planes", rows, vocab);
+    static_cast<ProgressLine*>(context)->Show("building the head's planes", rows, vocab);
   };
   plane_options.progress_context = &progress_;
   const std::optional<HeadPlanes> planes =
-      HeadPlanesFor(options.head, checkpoint_.head(), plane_options, pool_.parallel());
+      HeadPlanesFor(options.head, checkpoint_, options.params, plane_options, pool_.parallel());
   progress_.Clear();
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;

@@ -10,7 +10,7 @@
 
 #include "cli/generation_flags.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "cli/thread_pool.h"
 #include "sluice/explain.hpp"
 #include "sluice/generator.hpp"
@@ -52,7 +52,7 @@ class Generation {
   GenerationOptions options_;
   std::string prompt_text_;  // read first: what is wrong with it is known without the model
   std::chrono::steady_clock::time_point start_;
-  Progress progress_;
+  ProgressLine progress_;
   int threads_;
   ThreadPool pool_;
   Checkpoint checkpoint_;

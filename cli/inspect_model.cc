@@ -101,7 +101,7 @@ void PrintJson(const InspectModelOptions& options, const Checkpoint& checkpoint,
 
 void RunInspectModel(const InspectModelOptions& options, std::ostream& out,
                      const Terminal& terminal) {
-  Progress progress(false);
+  ProgressLine progress(false);
   ThreadPool pool(ThreadsFor(options.source));
   const Checkpoint checkpoint = OpenModel(options.source, pool.parallel(), progress);
   if (options.as_json) {

@@ -87,11 +87,12 @@ int ThreadsFor(const ModelSource& source) {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
 }
 
-Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel, Progress& progress) {
+Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel,
+                     ProgressLine& progress) {
   const ModelOptions options{.weights = source.weights,
                              .progress =
                                  [](void* context, size_t bytes, size_t total) {
-                                   static_cast<Progress*>(context)->Show(
+                                   static_cast<ProgressLine*>(context)->Show(
                                        "loading", static_cast<int64_t>(bytes),
                                        static_cast<int64_t>(total));
                                  },

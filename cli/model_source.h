@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 #include "cli/row_flags.h"
 #include "cli/thread_pool.h"
 #include "sluice/checkpoint.hpp"
@@ -36,6 +36,7 @@ GenerationConfig ConfigOf(const ModelSource& source);
 // waking a thread for each costs more than the loop. All cores from 64 MiB of weights.
 int ThreadsFor(const ModelSource& source);
 
-Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel, Progress& progress);
+Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel,
+                     ProgressLine& progress);
 
 }  // namespace sluice::cli

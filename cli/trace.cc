@@ -136,7 +136,7 @@ void RunTrace(const TraceOptions& options, std::ostream& out) {
   generation.Prefill(interrupt);
   Generator& generator = generation.generator();
   TraceFiles files(options.output, generation);
-  Progress progress(options.generation.is_quiet);
+  ProgressLine progress(options.generation.is_quiet);
   while (generator.live_choices() > 0 && interrupt.signal() == 0) {
     const ChoiceStep& step = generator.Step()[0];
     files.Add(generator, step);

@@ -15,7 +15,14 @@ if(TARGET sluice_text)
   set(text_targets sluice_text)
   set(SLUICE_TEXT ON)
 endif()
-install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} ${text_targets} EXPORT SluiceTargets
+set(model_targets)
+foreach(target IN ITEMS sluice_model sluice_engine sluice_default_model)
+  if(TARGET ${target})
+    list(APPEND model_targets ${target})
+  endif()
+endforeach()
+install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} ${text_targets}
+                ${model_targets} EXPORT SluiceTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 

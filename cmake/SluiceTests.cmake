@@ -5,6 +5,8 @@ find_package(GTest QUIET)
 
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
+# All fuzz targets, and of the libraries only what they are made of.
+add_custom_target(sluice_fuzz_targets)
 
 # sluice_add_test(NAME name SOURCES file... [LABELS label...] [LIBRARIES target...])
 #
@@ -93,6 +95,7 @@ endfunction()
 function(sluice_add_fuzz_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBRARIES")
   add_executable(${arg_NAME} ${arg_SOURCES})
+  add_dependencies(sluice_fuzz_targets ${arg_NAME})
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics ${arg_LIBRARIES})

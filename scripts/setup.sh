@@ -24,6 +24,7 @@ packages_of() {
     test)
       echo "libgtest-dev        unit tests"
       echo "python3             test of the include rules"
+      echo "ccache              several builds have the same files in them"
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
       ;;

@@ -4,6 +4,7 @@
 # the very last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/compiler_cache.sh
 
 closing_lines=()
 skipped=()

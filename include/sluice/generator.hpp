@@ -32,8 +32,10 @@ enum class HeadChoice : uint8_t {
 std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict"
 HeadChoice HeadChoiceByName(std::string_view name);
 
-// The planes that a choice asks for; nothing for the dense head.
-std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const DenseHead& head,
+// The planes that a choice asks for; nothing for the dense head. kAuto builds them where requests
+// like `params` gain by them.
+std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
+                                        const SamplingParams& params,
                                         const HeadPlaneOptions& options = {},
                                         const ParallelFor& parallel = {});
 
@@ -91,8 +93,9 @@ enum class DenseCause : uint8_t {
   kAdjustments,  // penalties, bias and masks need all logits
   kLogprobs,
   kSoftCap,  // two logits may round to one under it, and then the smaller id comes first
+  kMass,     // top-p and others measure all tokens, where neither top-k nor min-p comes first
 };
-inline constexpr size_t kDenseCauses = 4;
+inline constexpr size_t kDenseCauses = 5;
 std::string_view Name(DenseCause cause);
 
 struct GenerationStats {

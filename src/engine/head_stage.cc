@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/clock.h"
+#include "pipeline/deciding_tokens.h"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {
@@ -29,6 +30,15 @@ void Add(const CertifiedStats& call, CertifiedStats& sum) {
 }
 
 }  // namespace
+
+DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
+                   float logit_softcap) {
+  if (logit_softcap != 0.0f) return DenseCause::kSoftCap;
+  if (params.logprobs.has_value()) return DenseCause::kLogprobs;
+  if (ChangesLogits(params, output_length)) return DenseCause::kAdjustments;
+  const Decides decides = DecidingTokens(params.Select(), params.draw_method, vocab);
+  return decides == Decides::kMass ? DenseCause::kMass : DenseCause::kNone;
+}
 
 void HeadResults::Resize(size_t rows, size_t vocab, int32_t logprob_width,
                          const GenerationReports& reports) {
@@ -72,22 +82,18 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   }
 }
 
-DenseCause HeadStage::CauseOf(const HeadRow& row, const Sampler& sampler) const {
-  const int64_t output_length =
-      std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
-  if (options_.logit_softcap != 0.0f) return DenseCause::kSoftCap;
-  if (row.params->logprobs.has_value()) return DenseCause::kLogprobs;
-  if (ChangesLogits(*row.params, output_length)) return DenseCause::kAdjustments;
-  return DenseCause::kNone;
-}
-
 void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                        GenerationStats& stats) {
   results_.Resize(rows.size(), vocab_, options_.logprob_width, options_.reports);
   // Each row gets the head that it needs, whatever its neighbours do.
   routes_.clear();
   for (const HeadRow& row : rows) {
-    const DenseCause cause = certified_.has_value() ? CauseOf(row, sampler) : DenseCause::kNone;
+    const int64_t output_length =
+        std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
+    const DenseCause cause =
+        certified_.has_value()
+            ? CauseOf(*row.params, output_length, options_.head.weight.rows, options_.logit_softcap)
+            : DenseCause::kNone;
     const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
     if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
     routes_.push_back(!is_certified                                 ? Route::kDense

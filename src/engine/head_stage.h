@@ -17,6 +17,11 @@
 
 namespace sluice::engine {
 
+// Why the certified head cannot serve a request's next token, behind so many of its own; kNone: it
+// can.
+DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
+                   float logit_softcap);
+
 struct HeadStageOptions {
   DenseHead head = {};
   std::optional<HeadPlanes> planes = {};
@@ -61,7 +66,6 @@ class HeadStage {
  private:
   enum class Route : uint8_t { kDense, kCertifiedGumbel, kCertifiedCdf };
 
-  DenseCause CauseOf(const HeadRow& row, const Sampler& sampler) const;
   MatrixView Gather(const MatrixView& hidden);
   void Scatter();
   LogitsView Project(const MatrixView& hidden);

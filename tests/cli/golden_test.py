@@ -20,13 +20,21 @@ def main():
     golden = Path(__file__).with_name("golden.txt")
     text = golden.read_text(encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    stale = []
+    stale, skipped = [], []
+
+    def run(command, **options):
+        return subprocess.run([sluice, *shlex.split(command)], cwd=root, env=environment,
+                              capture_output=True, encoding="utf-8", timeout=60,
+                              stdin=subprocess.DEVNULL, **options)
+
+    has_model = run("inspect model").returncode == 0  # not without the text side, or the weights
 
     def output_of(match):
         name, command, old = match.groups()
-        result = subprocess.run([sluice, *shlex.split(command)], cwd=root, env=environment,
-                                capture_output=True, encoding="utf-8", timeout=60, check=True,
-                                stdin=subprocess.DEVNULL)
+        if not has_model and command.startswith(("generate", "inspect model")):
+            skipped.append(name)
+            return match.group()
+        result = run(command, check=True)
         if result.stdout != old:
             stale.append(name)
         return f"# [{name}]\n$ sluice {command}\n{result.stdout}# [{name}]\n"
@@ -35,7 +43,8 @@ def main():
     if "--write" in sys.argv:
         golden.write_text(updated, encoding="utf-8")
         return 0
-    print(f"golden: {found} commands, stale: {', '.join(stale) or 'none'}")
+    print(f"golden: {found} commands, stale: {', '.join(stale) or 'none'}, "
+          f"not in this build: {', '.join(skipped) or 'none'}")
     return 1 if stale or not found else 0
 
 

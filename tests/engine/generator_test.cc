@@ -12,6 +12,7 @@
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/backends.h"
 #include "tests/support/bad_input.h"
+#include "tests/support/counting_allocator.h"
 
 namespace sluice::test {
 namespace {
@@ -92,7 +93,7 @@ TEST_P(GeneratorOn, GivesTheDefinitionsTokensWithEveryHeadBatchAndSeed) {
         .params = params, .prompt = prompt, .choices = 5, .max_tokens = 12};
     const Generated expected = Generate(checkpoint, request, {.backend = Backend::kRef});
     for (const HeadChoice head : kHeads) {
-      const auto planes = HeadPlanesFor(head, checkpoint.head());
+      const auto planes = HeadPlanesFor(head, checkpoint, {});
       ASSERT_EQ(planes.has_value(), head != HeadChoice::kDense);
       const Generated generated =
           Generate(checkpoint, request, {.planes = planes, .backend = GetParam()});
@@ -108,7 +109,7 @@ TEST_P(GeneratorOn, GivesAChoiceTheSameTokensInEveryBatch) {
   GenerationRequest request{.prompt = prompt, .choices = 64, .max_tokens = 6};
   request.params.top_k = 40;
   request.params.seed = 7;
-  const auto planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint.head());
+  const auto planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {});
   const GeneratorOptions options{.planes = planes, .backend = GetParam()};
   const Generated all = Generate(checkpoint, request, options);
   EXPECT_NE(all.tokens[0], all.tokens[1]);
@@ -156,7 +157,7 @@ class GeneratorTest : public ::testing::Test {
 TEST_F(GeneratorTest, CountsWhatTheCertifiedHeadServedAndWhyNotTheRest) {
   const Checkpoint checkpoint = Make();
   const std::vector<int32_t> prompt = Prompt(checkpoint);
-  const auto planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint.head());
+  const auto planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {});
   const auto stats_of = [&](const SamplingParams& params) {
     return Generate(checkpoint, {.params = params, .prompt = prompt, .max_tokens = 12},
                     {.planes = planes})
@@ -180,6 +181,10 @@ TEST_F(GeneratorTest, CountsWhatTheCertifiedHeadServedAndWhyNotTheRest) {
   stats = stats_of(params);
   EXPECT_EQ(rows_by(stats, DenseCause::kLogprobs), 12);
   EXPECT_EQ(stats.certified.rows, 0);
+
+  params = {};
+  params.top_p = 0.9f;
+  EXPECT_EQ(rows_by(stats_of(params), DenseCause::kMass), 12);
 }
 
 TEST_F(GeneratorTest, CapsLogitsOfModelsThatDo) {
@@ -187,9 +192,9 @@ TEST_F(GeneratorTest, CapsLogitsOfModelsThatDo) {
   ASSERT_EQ(checkpoint.model().info().logit_softcap, 2.0f);
   const std::vector<int32_t> prompt = Prompt(checkpoint);
   GenerationRequest request{.prompt = prompt, .max_tokens = 4};
-  Generator generator(checkpoint, request,
-                      {.planes = HeadPlanesFor(HeadChoice::kStrict, checkpoint.head()),
-                       .reports = {.logits = true}});
+  Generator generator(
+      checkpoint, request,
+      {.planes = HeadPlanesFor(HeadChoice::kStrict, checkpoint, {}), .reports = {.logits = true}});
   for (auto steps = generator.Step(); !steps.empty(); steps = generator.Step()) {
     const LogitsView logits = generator.logits();
     const std::span values(static_cast<const float*>(logits.data),
@@ -211,7 +216,7 @@ TEST_F(GeneratorTest, ReportsTheSameOfACertifiedRowAsOfADenseOne) {
   Generator dense(checkpoint, request, {.reports = reports});
   Generator certified(
       checkpoint, request,
-      {.planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint.head()), .reports = reports});
+      {.planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {}), .reports = reports});
   for (auto steps = dense.Step(); !steps.empty(); steps = dense.Step()) {
     const auto same = certified.Step();
     ASSERT_EQ(steps.size(), same.size());
@@ -319,6 +324,23 @@ TEST_F(GeneratorTest, CancelGivesBackWhatWasHeld) {
   EXPECT_TRUE(generator.Cancel().empty());
 }
 
+TEST_F(GeneratorTest, TakesNoMemoryOnceItIsMade) {
+  const Checkpoint checkpoint = Make();
+  const std::vector<int32_t> prompt = Prompt(checkpoint);
+  GenerationRequest request{
+      .prompt = prompt, .choices = 4, .max_tokens = 30, .stops = {"never spelled"}};
+  request.params.top_k = 20;
+  for (const HeadChoice head : kHeads) {
+    for (const bool is_adjusted : {false, true}) {
+      request.params.repetition_penalty = is_adjusted ? 1.1f : 1.0f;
+      Generator generator(checkpoint, request, {.planes = HeadPlanesFor(head, checkpoint, {})});
+      const int64_t before = AllocationCount();
+      while (generator.live_choices() > 0) generator.Step();
+      EXPECT_EQ(AllocationCount() - before, 0) << Name(head) << (is_adjusted ? ", adjusted" : "");
+    }
+  }
+}
+
 TEST_F(GeneratorTest, TellsTheSeedThatItHasChosen) {
   const Checkpoint checkpoint = Make();
   const std::vector<int32_t> prompt = Prompt(checkpoint);
@@ -342,7 +364,7 @@ TEST_F(GeneratorTest, NeverDrawsTheVocabularysPadding) {
   for (const HeadChoice head : kHeads) {
     const Generated generated =
         Generate(checkpoint, {.prompt = prompt, .choices = 4, .max_tokens = 20},
-                 {.planes = HeadPlanesFor(head, checkpoint.head())});
+                 {.planes = HeadPlanesFor(head, checkpoint, {})});
     for (const auto& tokens : generated.tokens) {
       EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), 427);
     }
@@ -379,11 +401,10 @@ TEST(TruncatePrompt, LeavesOutTheBeginningButItsFirstTokens) {
   EXPECT_EQ(TruncatePrompt(prompt, 8, 1000, 0), (std::vector<int32_t>{16, 17, 18, 19}));
 }
 
-TEST(HeadChoice, AutoLeavesSmallHeadsDense) {
-  std::vector<float> weight(427 * 32, 0.5f);
-  EXPECT_FALSE(HeadPlanesFor(HeadChoice::kAuto, {{weight.data(), 427, 32, 32}}).has_value());
+TEST_F(GeneratorTest, BuildsNoPlanesByItselfForASmallHead) {
   for (const HeadChoice choice : kHeads) EXPECT_EQ(HeadChoiceByName(Name(choice)), choice);
   ExpectError([] { HeadChoiceByName("big"); }, "head", "\"big\"", "auto, dense, dither4 or strict");
+  EXPECT_FALSE(HeadPlanesFor(HeadChoice::kAuto, Make(), {}).has_value());
 }
 
 }  // namespace

@@ -33,9 +33,9 @@ std::vector<float> Step(Decoder& decoder, SequenceHandle sequence,
   return hidden;
 }
 
-// The last hidden state of a fresh sequence with these tokens, by the definition.
+// The last hidden state of a fresh sequence with these tokens.
 std::vector<float> Fresh(const Model& model, std::span<const int32_t> tokens) {
-  Decoder decoder(model, {.cache_tokens = kFixtureTokens, .backend = Backend::kRef});
+  Decoder decoder(model, {.cache_tokens = kFixtureTokens});
   return Step(decoder, decoder.Add(), tokens);
 }
 
@@ -260,7 +260,7 @@ TEST_F(DecoderCalls, BadArgumentsAreErrorsAndChangeNothing) {
        "tokens of all chunks", "5", "[0, 4]"},
       {[](ForwardCall& c) { c.chunks[1].hidden_rows = 2; }, "chunk.hidden_rows", "2", "[0, 1]"},
       {[](ForwardCall& c) { c.chunks[1].hidden_rows = -1; }, "chunk.hidden_rows", "-1", "[0, 1]"},
-      {[](ForwardCall& c) { c.hidden.resize(127); }, "hidden", "127 elements", "128 elements"},
+      {[](ForwardCall& c) { c.hidden.resize(127); }, "hidden.size()", "127", "128"},
       {[](ForwardCall& c) { c.chunks[1].sequence = {0, 0}; }, "chunks", "one sequence twice",
        "one chunk a sequence"},
       {[](ForwardCall& c) { c.chunks[1].sequence = {1, 1}; }, "sequence", "slot 1",

@@ -10,13 +10,13 @@
 
 namespace sluice::cli {
 
-class Progress {
+class ProgressLine {
  public:
   // Shows nothing when `is_quiet`.
-  explicit Progress(bool is_quiet);
-  ~Progress() { Clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit ProgressLine(bool is_quiet);
+  ~ProgressLine() { Clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   // "loading 42 %". From any thread; drawn every tenth of a second.
   void Show(const char* what, int64_t done, int64_t total);

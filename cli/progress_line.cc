@@ -1,4 +1,4 @@
-#include "cli/progress.h"
+#include "cli/progress_line.h"
 
 #include <unistd.h>
 
@@ -9,11 +9,11 @@ namespace sluice::cli {
 // The first tenth of a second is shown by nothing: most work is done by then.
 constexpr std::chrono::milliseconds kInterval(100);
 
-Progress::Progress(bool is_quiet)
+ProgressLine::ProgressLine(bool is_quiet)
     : is_shown_(!is_quiet && isatty(STDERR_FILENO) != 0),
       next_(std::chrono::steady_clock::now() + kInterval) {}
 
-void Progress::Show(const char* what, int64_t done, int64_t total) {
+void ProgressLine::Show(const char* what, int64_t done, int64_t total) {
   if (!is_shown_) return;
   const std::lock_guard lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
@@ -24,7 +24,7 @@ void Progress::Show(const char* what, int64_t done, int64_t total) {
   std::cerr << "\r\x1b[K" << what << ' ' << percent << " %" << std::flush;
 }
 
-void Progress::Clear() {
+void ProgressLine::Clear() {
   const std::lock_guard lock(mutex_);
   if (is_drawn_) std::cerr << "\r\x1b[K" << std::flush;
   is_drawn_ = false;
