@@ -41,7 +41,7 @@ class Card(unittest.TestCase):
         self.assertIn(f"matrix; {WEIGHTS.stat().st_size / 1e6:.1f} MB |", CARD)
 
     def test_the_card_has_its_recipe(self):
-        recipe = " ".join(CARD[CARD.index("## Recipe"):].split())
+        recipe = " ".join(CARD.partition("## Recipe")[2].partition("##")[0].split())
         for said in ("{tokens_seen:.0f} million tokens", "in {steps} steps of {batch} x 1024",
                      "Muon at {matrix_rate} ", "AdamW at {embedding_rate} ",
                      "over the last {decay_share:.0%} of the run", "dropout {dropout}",
