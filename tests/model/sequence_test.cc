@@ -220,6 +220,17 @@ TEST_F(DecoderCalls, NoMoreSequencesThanAskedForAreThere) {
   EXPECT_EQ(decoder.Length(decoder.Add()), 0);
 }
 
+TEST_F(DecoderCalls, AStaleHandleIsNeverAnotherSequence) {
+  Decoder decoder(model_, {.max_sequences = 1});
+  const SequenceHandle stale = decoder.Add();
+  decoder.Remove(stale);
+  const SequenceHandle other = decoder.Add();
+  ASSERT_EQ(other.slot, stale.slot);
+  EXPECT_THROW(Step(decoder, stale, {{1}}), Error);
+  EXPECT_THROW(decoder.Remove(stale), Error);
+  EXPECT_EQ(decoder.Length(other), 0);
+}
+
 TEST_F(DecoderCalls, ASequenceBeyondTheContextIsAnErrorThatNamesIt) {
   Decoder decoder(model_, {.max_batch_tokens = 300});
   const SequenceHandle sequence = decoder.Add();
