@@ -110,6 +110,21 @@ __device__ __forceinline__ void SendWord(int rank, uint32_t* mine, uint32_t valu
         "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
       : "memory");
 }
+// The same for 8 bytes.
+__device__ __forceinline__ void SendLong(int rank, uint64_t* mine, uint64_t value,
+                                         uint64_t* barrier) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 place, there;\n\t"
+      "mapa.shared::cluster.u32 place, %0, %1;\n\t"
+      "mapa.shared::cluster.u32 there, %3, %1;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [place], %2, [there];\n\t"
+      "}"
+      :
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank), "l"(value),
+        "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+      : "memory");
+}
 #endif
 
 }  // namespace sluice::cuda

@@ -26,8 +26,6 @@ int Attribute(cudaDeviceAttr attribute, int device) {
   return value;
 }
 
-bool HasClusters(int device) { return Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9; }
-
 constexpr int64_t kRowsOfEightBlocks = 30;  // for the definition
 
 }  // namespace
@@ -44,13 +42,13 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
           .limits = params.limits};
 }
 
-void CheckRows(const LogitsView& logits) {
-  CheckLogits("logits", logits, DeviceKind::kCuda);
+void CheckRows(const LogitsView& logits, std::string_view name) {
+  CheckLogits(name, logits, DeviceKind::kCuda);
   // A grid has that many blocks, and WideShapeForRows two for a row.
-  CheckInRange("logits.rows", logits.rows, 0, INT32_MAX / 2);
+  CheckInRange(MemberName(name, "rows"), logits.rows, 0, INT32_MAX / 2);
   const int device = CurrentDevice();
   if (logits.device.index != device) {
-    throw Error(ErrorCode::kInvalidType, "logits.device.index",
+    throw Error(ErrorCode::kInvalidType, std::string(MemberName(name, "device.index")),
                 ToText(int64_t{logits.device.index}),
                 "the current device, " + ToText(int64_t{device}));
   }
@@ -92,10 +90,15 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 
-TeamShape ShapeForRows(int64_t rows) {
+DeviceShape CurrentDeviceShape() {
   const int device = CurrentDevice();
-  const int64_t processors = Attribute(cudaDevAttrMultiProcessorCount, device);
-  const bool has_clusters = HasClusters(device);
+  return {Attribute(cudaDevAttrMultiProcessorCount, device),
+          Attribute(cudaDevAttrComputeCapabilityMajor, device) >= 9,
+          static_cast<size_t>(Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device))};
+}
+
+TeamShape ShapeForRows(int64_t rows) {
+  const auto [processors, has_clusters, shared_bytes] = CurrentDeviceShape();
   // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 15 of
   // 8 blocks fit at one block a processor, 32 of 4, 66 of 2.
   if (has_clusters && rows * 8 <= processors - 12) return {8, 512};
@@ -105,7 +108,7 @@ TeamShape ShapeForRows(int64_t rows) {
 }
 
 TeamShape WideShapeForRows(int64_t rows) {
-  if (!HasClusters(CurrentDevice())) return {1, 512};
+  if (!CurrentDeviceShape().has_clusters) return {1, 512};
   return {rows <= kRowsOfEightBlocks ? 8 : 2, 512};
 }
 

@@ -24,7 +24,7 @@ struct RowsArgument {
 RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params);
 
 // Each throws Error. Rows lie on the current device.
-void CheckRows(const LogitsView& logits);
+void CheckRows(const LogitsView& logits, std::string_view name = "logits");
 void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys);
 
 // One element a row, or none where it may be empty.
@@ -58,6 +58,14 @@ struct RowKernel {
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
+
+// What shapes are chosen by.
+struct DeviceShape {
+  int64_t processors;
+  bool has_clusters;
+  size_t most_shared_bytes;  // of a block
+};
+DeviceShape CurrentDeviceShape();
 
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.

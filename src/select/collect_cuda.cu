@@ -1,17 +1,13 @@
 // Collect, and the running sum of the Cuts' counts.
-#include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
-#include "backend/sort_keys.cuh"
-#include "backend/token_list.cuh"
 #include "select/collect.cuh"
+#include "select/collect_sorted.cuh"
 #include "semantics/temperature.h"
 #include "semantics/weight.h"
 #include "sluice/cuda_candidates.hpp"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr int kMostSorted = 4096;  // tokens that a block sorts at once
 
 struct CollectArgument {
   RowsArgument rows;
@@ -63,9 +59,7 @@ class RowOutput {
 struct CollectShared {
   TeamMemory team;
   CollectMemory collect;
-  uint64_t keys[kMostSorted];  // of the first block
-  uint32_t size;
-  FindMemory find;
+  SortedMemory sorted;
 };
 
 struct Weigher {
@@ -77,68 +71,6 @@ struct Weigher {
     return has_weights ? semantics::Weight(x, max, scale) : 0;
   }
 };
-
-// By the first block: its keys, sorted, to the places from `first` on.
-template <DType kDType>
-__device__ void PutSorted(const Team& block, CollectShared& memory, const TeamRow<kDType>& row,
-                          const RowOutput& output, const Weigher& weigher, int64_t first,
-                          int size) {
-  SortDescending(block, memory.keys, size);
-  const auto* elements = static_cast<const typename RowSlice<kDType>::Element*>(row.data);
-  for (int i = block.thread(); i < size && first + i < output.tokens(); i += block.threads()) {
-    const int32_t id = IdOf(memory.keys[i]);
-    const float x = Widen<kDType>(elements[id]);  // -0 stays -0
-    output.Put(first + i, id, x, weigher(x));
-  }
-}
-
-// The least key among the first `wanted` of those below `below`.
-template <DType kDType>
-__device__ uint64_t KeyOfRank(const Team& team, FindMemory& memory, const RowSlice<kDType>& slice,
-                              const CutIds& cut, uint64_t below, uint32_t wanted) {
-  auto is_left = [&](float x, int id) { return cut.Keeps(x, id) && KeyOfToken(x, id) < below; };
-  const Found value = Find<Amount::kCount>(team, memory, wanted, [&](auto add) {
-    slice.ForEach([&](float x, int id) {
-      if (is_left(x, id)) add(semantics::OrderKey(x), 1u, 0u);
-    });
-  });
-  const Found tie = Find<Amount::kCount>(team, memory, wanted - value.count_above, [&](auto add) {
-    slice.ForEach([&](float x, int id) {
-      if (is_left(x, id) && semantics::OrderKey(x) == value.key)
-        add(~static_cast<uint32_t>(id), 1u, 0u);
-    });
-  });
-  return static_cast<uint64_t>(value.key) << 32 | tie.key;
-}
-
-// More tokens than a block sorts: one part after the other.
-template <DType kDType>
-__device__ void PutInParts(const Team& team, CollectShared& memory, const TeamRow<kDType>& row,
-                           const Cut& cut, const RowOutput& output, const Weigher& weigher,
-                           int64_t kept) {
-  const CutIds ids = ResolveTies(team, memory.find, row.slice, cut);
-  CollectShared& first = *team.Of(0, &memory);
-  uint64_t below = ~uint64_t{0};
-#pragma unroll 1
-  for (int64_t done = 0; done < min(kept, output.tokens()); done += kMostSorted) {
-    const int64_t left = kept - done;
-    const uint64_t least =
-        left > kMostSorted ? KeyOfRank(team, memory.find, row.slice, ids, below, kMostSorted) : 0;
-    if (team.IsFirstThread()) memory.size = 0;
-    team.Sync();
-    row.slice.ForEach([&](float x, int id) {
-      const uint64_t key = KeyOfToken(x, id);
-      if (!ids.Keeps(x, id) || key >= below || key < least) return;
-      first.keys[atomicAdd(&first.size, 1u)] = key;
-    });
-    team.Sync();
-    if (team.rank() == 0) {
-      PutSorted(team.Block(), memory, row, output, weigher, done, static_cast<int>(memory.size));
-    }
-    below = least;
-  }
-  team.Sync();
-}
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
@@ -160,19 +92,22 @@ __global__ void __launch_bounds__(kMostThreads)
   const Weigher weigher{count.row.status == RowStatus::kOk, count.row.max,
                         semantics::ScalesOf(row.params).draw};
   output.PutNothing(team, min(count.kept, output.tokens()));
+  auto put = [&](int64_t place, int id, float x) { output.Put(place, id, x, weigher(x)); };
   if (argument.order == CandidateOrder::kById) {
     ForEachKept(stretch, rules, count, [&](float x, int id, int64_t place) {
-      if (place < output.tokens()) output.Put(place, id, x, weigher(x));
+      if (place < output.tokens()) put(place, id, x);
     });
   } else if (count.kept > kMostSorted) {
-    PutInParts(team, memory, row, cut, output, weigher, count.kept);
+    const CutIds ids = ResolveTies(team, memory.sorted.find, row.slice, cut);
+    PutInParts(team, memory.sorted, row.data, row.slice, ids, count.kept, output.tokens(), put);
   } else {
-    uint64_t* keys = team.Of(0, memory.keys);
+    uint64_t* keys = team.Of(0, memory.sorted.keys);
     ForEachKept(stretch, rules, count,
                 [&](float x, int id, int64_t place) { keys[place] = KeyOfToken(x, id); });
     team.Sync();
     if (team.rank() == 0) {
-      PutSorted(team.Block(), memory, row, output, weigher, 0, static_cast<int>(count.kept));
+      PutSorted<kDType>(team.Block(), memory.sorted, row.data, 0, output.tokens(),
+                        static_cast<int>(count.kept), put);
     }
   }
 }

@@ -1,0 +1,326 @@
+// topk for scores on a GPU: guess, verify, refine.
+//
+// A row has a cluster of blocks. Each block marks the scores of its slice that reach a threshold
+// (topk_guess.cuh, topk_verify.cuh); the marked scores go, in the order of their indices, to the
+// list of the first block, which ranks them and writes the answer (topk_refine.cuh). One read of
+// the row in the common case; what a few reads do not decide is left to topk_definition.cuh.
+#include <algorithm>
+#include <bit>
+
+#include "backend/row_launch.h"
+#include "select/topk_definition.cuh"
+#include "select/topk_plan.h"
+#include "select/topk_refine.cuh"
+#include "select/topk_short.cuh"
+#include "select/topk_verify.cuh"
+#include "semantics/topk_scores.h"
+#include "sluice/cuda_topk.hpp"
+
+namespace sluice::cuda {
+namespace {
+
+struct TopkArgument {
+  const void* scores;
+  int64_t stride_bytes;
+  int32_t columns;
+  int32_t k;
+  const int32_t* lengths;  // null: all see all columns
+  int32_t next_n;
+  RowHint hint;  // of the first request; without indices: not to be used
+  bool sorted;
+  int32_t capacity;
+  int32_t words;  // of a plane of a block
+  int32_t* indices;
+  float* values;  // null: not wanted, and so on
+  RowStatus* statuses;
+  TopkWork* work;
+};
+
+// Behind it in dynamic shared memory: two planes of words, the list of candidates, the marked
+// indices of this block; or DefinitionMemory.
+struct TopkShared {
+  TeamMemory team;
+  ScanMemory scan;
+  uint64_t listed;  // the barrier of the list, of the first block
+  VerifyMemory verify;
+  RefineMemory refine;
+  BinMemory bins;
+  alignas(16) unsigned char end[16];
+};
+
+constexpr size_t kHeaderBytes = sizeof(TopkShared);
+
+size_t SharedBytes(int64_t words, int64_t capacity) {
+  const size_t fast = static_cast<size_t>(words) * 2 * sizeof(uint32_t) +
+                      static_cast<size_t>(capacity) * (sizeof(uint64_t) + sizeof(int32_t));
+  return kHeaderBytes + std::max(capacity == 0 ? 0 : fast, sizeof(DefinitionMemory));
+}
+
+// Where the answer of a row goes.
+template <DType kDType>
+struct RowAnswer {
+  using Element = typename ElementOf<kDType>::Type;
+
+  __device__ RowAnswer(const TopkArgument& argument, const Element* row, int64_t index)
+      : scores(row),
+        indices(argument.indices + index * argument.k),
+        values(argument.values == nullptr ? nullptr : argument.values + index * argument.k) {}
+
+  __device__ void Put(int place, int32_t id, float x) const {
+    indices[place] = id;
+    if (values != nullptr) values[place] = x;
+  }
+  __device__ void PutIndex(int place, int32_t id) const {
+    indices[place] = id;
+    if (values != nullptr) values[place] = Widen<kDType>(__ldg(scores + id));  // -0 stays -0
+  }
+
+  const Element* scores;
+  int32_t* indices;
+  float* values;  // null: not wanted
+};
+
+// By the first block: what is behind the indices that were found, and the rest of the answer.
+template <DType kDType>
+__device__ void Finish(const Team& block, const TopkArgument& argument,
+                       const RowAnswer<kDType>& answer, int index, int found, RowStatus status,
+                       const TopkWork& work) {
+  for (int i = found + block.thread(); i < argument.k; i += block.threads()) {
+    answer.Put(i, -1, -INFINITY);
+  }
+  if (block.thread() != 0) return;
+  if (argument.statuses != nullptr) argument.statuses[index] = status;
+  if (argument.work != nullptr) argument.work[index] = work;
+}
+
+// Puts what is marked into the list of the first block, in the order of indices. Blocks but the
+// first are done then.
+template <DType kDType>
+__device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
+                           const uint32_t* words, int32_t* indices, uint64_t* list,
+                           uint64_t* listed) {
+  const WordRange range(team, row.words());
+  int place = count.before_thread;
+#pragma unroll 4
+  for (int w = range.first; w < range.end; ++w) {
+    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
+      indices[place++] = row.IndexOf(w, __ffs(static_cast<int>(left)) - 1);
+    }
+  }
+  team.SyncBlock();
+  constexpr int kAtOnce = 4;  // loads in flight
+  for (int first = team.thread(); first < count.mine; first += kAtOnce * team.threads()) {
+    int index[kAtOnce];
+    float x[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int from = first + i * team.threads();
+      index[i] = from < count.mine ? indices[from] : -1;
+      x[i] = index[i] >= 0 ? row.ScoreAt(index[i]) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (index[i] < 0) continue;
+      uint64_t* const to = list + count.before + first + i * team.threads();
+      const uint64_t candidate = KeyOfToken(x[i], index[i]);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+      if (team.rank() != 0) {
+        SendLong(0, to, candidate, listed);
+        continue;
+      }
+#endif
+      *to = candidate;
+    }
+  }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() > 1 && team.rank() == 0) {
+    if (team.thread() == 0) {
+      ExpectBytes(listed, (count.total - count.mine) * static_cast<int>(sizeof(uint64_t)));
+    }
+    AwaitBarrier(listed, 0);
+  }
+#endif
+  team.SyncBlock();
+}
+
+// A short row is its own list of candidates. Returns the range of its scores.
+template <DType kDType>
+__device__ KeyRange ListAll(const Team& block, ScanMemory& memory, const TiledRow<kDType>& row,
+                            uint64_t* list) {
+  KeyRange range;
+  row.ForEachOfRow(block, [&](float x, int index) {
+    list[index] = KeyOfToken(x, index);
+    range.Add(ScoreKeyOf(list[index]));
+  });
+  BlockScan scan(block, memory);
+  return scan.Range(range);
+}
+
+// By the first block: the answer from the list of candidates. range: about that of their scores.
+template <DType kDType>
+__device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnswer<kDType>& answer,
+                            uint64_t* list, int size, const KeyRange& range, int wanted,
+                            bool sorted, TopkWork& work) {
+  work.candidates = size;
+  BlockScan scan(block, memory.scan);
+  auto put = [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); };
+  if (block.thread() == 0) memory.refine.has_nan = 0;
+  bool is_ok = false;
+  if (sorted) {
+    is_ok = PutByRank(block, list, size, wanted, put);
+  } else {
+    block.SyncBlock();
+    const ListCut cut = CutList(block, scan, memory.refine, memory.bins, list, size, range,
+                                static_cast<uint32_t>(wanted));
+    work.rounds = static_cast<uint8_t>(cut.rounds);
+    is_ok = PutByIndex(block, scan, memory.refine, list, size, cut, put);
+  }
+  return is_ok ? RowStatus::kOk : RowStatus::kNanInput;
+}
+
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads)
+    TopkKernel(const __grid_constant__ TopkArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
+  uint32_t* const planes = reinterpret_cast<uint32_t*>(shared + kHeaderBytes);
+  const Team team(memory.team);
+  const Team block = team.Block();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.thread() == 0 && team.blocks() > 1) StartBarrier(&memory.listed);
+#endif
+  BeginVerify(team, memory.verify);
+  team.ArriveStarted();
+
+  const int index = static_cast<int>(blockIdx.x) >> ShiftOf(team.blocks());
+  const int request = argument.next_n == 1 ? index : index / argument.next_n;
+  const auto* scores = reinterpret_cast<const typename RowAnswer<kDType>::Element*>(
+      static_cast<const char*>(argument.scores) + index * argument.stride_bytes);
+  const RowAnswer<kDType> answer(argument, scores, index);
+  int visible = argument.columns;
+  bool is_valid = true;
+  if (argument.lengths != nullptr) {
+    const int length = argument.lengths[request];
+    is_valid = length >= 0 && length <= argument.columns;
+    visible = static_cast<int>(
+        semantics::VisibleLength(length, argument.next_n, index - request * argument.next_n));
+  }
+  TopkWork work{TopkWay::kCandidates, 0, 0, 0};
+  RowStatus status = is_valid ? RowStatus::kOk : RowStatus::kBadParam;
+  const int wanted = is_valid ? min(argument.k, visible) : 0;
+  team.AwaitStarted();
+
+  const TiledRow<kDType> row(team, scores, visible);
+  uint64_t* const list = reinterpret_cast<uint64_t*>(planes + 2 * argument.words);
+  if (wanted == 0) {
+    if (team.rank() != 0) return;
+  } else if (visible <= argument.capacity) {
+    if (team.rank() != 0) return;
+    Short found = Short::kUndecided;
+    if (!argument.sorted && ShortRow<kDType>::Fits(block, row)) {
+      const ShortRow<kDType> held(block, row);
+      work.candidates = visible;
+      work.rounds = 1;
+      found = held.Keep(block, memory.scan, memory.refine, memory.bins, visible, wanted,
+                        [&](int place, int32_t id) { answer.PutIndex(place, id); });
+    }
+    if (found == Short::kUndecided) {
+      block.SyncBlock();
+      const KeyRange range = ListAll(block, memory.scan, row, list);
+      block.SyncBlock();
+      status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
+    } else if (found == Short::kNan) {
+      status = RowStatus::kNanInput;
+    }
+  } else {
+    RowHint hint = argument.hint;
+    if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
+    const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
+    const Verified verified = Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint,
+                                     planes, argument.words);
+    work.reads = static_cast<uint8_t>(verified.reads);
+    if (verified.has_nan) {
+      if (team.rank() != 0) return;
+      status = RowStatus::kNanInput;
+    } else if (verified.is_done) {
+      work.way = verified.way;
+      SendMarked(team, row, verified.count,
+                 planes + (verified.is_in_second_plane ? argument.words : 0),
+                 reinterpret_cast<int32_t*>(list + argument.capacity), list, &memory.listed);
+      if (team.rank() != 0) return;
+      status = Refine(block, memory, answer, list, verified.count.total, verified.range, wanted,
+                      argument.sorted, work);
+    } else {
+      work.way = TopkWay::kDefinition;
+      team.Sync();  // of the memory that changes hands
+      status = TopkByDefinition<kDType>(
+          team, *reinterpret_cast<DefinitionMemory*>(planes), scores, visible, wanted,
+          argument.sorted, [answer](int place, int id, float x) { answer.Put(place, id, x); });
+      if (team.rank() != 0) return;
+    }
+  }
+  Finish(block, argument, answer, index, status == RowStatus::kOk ? wanted : 0, status, work);
+}
+
+template <typename T>
+T* Wanted(const DeviceArray<T>& array) {
+  return array.size == 0 ? nullptr : array.data;
+}
+
+void CheckInput(const TopkInput& input) {
+  CheckRows(input.scores, "scores");
+  CheckInRange("k", input.k, 1, kMaxVocab);
+  CheckInRange("next_n", input.next_n, 1, 1 << 16);
+  const int64_t rows = input.scores.rows;
+  if (rows % input.next_n != 0) {
+    ThrowInvalid("scores.rows", ToText(rows),
+                 "a multiple of next_n, " + ToText(int64_t{input.next_n}));
+  }
+  const int64_t requests = rows / input.next_n;
+  CheckOneARow("lengths", input.lengths, requests, true);
+  CheckInRange("hint_columns", input.hint_columns, 0, kMaxVocab);
+  CheckOneARow("hint", input.hint, requests * input.hint_columns);
+}
+
+}  // namespace
+
+void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const TopkPlan* plan) {
+  CheckInput(input);
+  const int64_t rows = input.scores.rows;
+  CheckOneARow("indices", output.indices, rows * input.k);
+  CheckOneARow("values", output.values, rows * input.k, true);
+  CheckOneARow("statuses", output.statuses, rows, true);
+  CheckOneARow("work", output.work, rows, true);
+  if (plan != nullptr) CheckPlan(*plan, input, SharedBytes);
+  if (rows == 0) return;
+  const TopkPlan chosen = plan != nullptr ? *plan : PlanTopk(input);
+  const int64_t words = chosen.capacity == 0 ? 0 : WordsOfBlock(input.scores.vocab, chosen.blocks);
+  TopkArgument argument{
+      .scores = input.scores.data,
+      .stride_bytes = input.scores.stride * static_cast<int64_t>(SizeOf(input.scores.dtype)),
+      .columns = static_cast<int32_t>(input.scores.vocab),
+      .k = input.k,
+      .lengths = Wanted(input.lengths),
+      .next_n = input.next_n,
+      .hint = {chosen.guess == TopkGuess::kHint ? Wanted(input.hint) : nullptr, input.hint_columns,
+               input.hint_shift},
+      .sorted = input.sorted,
+      .capacity = chosen.capacity,
+      .words = static_cast<int32_t>(words),
+      .indices = output.indices.data,
+      .values = Wanted(output.values),
+      .statuses = Wanted(output.statuses),
+      .work = Wanted(output.work)};
+  LaunchOverRows({ForDType(input.scores.dtype, TopkKernel<DType::kF32>, TopkKernel<DType::kBf16>,
+                           TopkKernel<DType::kF16>),
+                  {chosen.blocks, chosen.threads},
+                  SharedBytes(words, chosen.capacity)},
+                 rows, &argument, stream);
+}
+
+TopkPlan PlanTopk(const TopkInput& input) {
+  CheckInput(input);
+  return PlanFor(input, SharedBytes);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,182 @@
+// The first threshold of a row: the score of some rank in a sample of it, or the mean of the scores
+// at hinted indices. Only a guess: what it leaves is counted.
+#pragma once
+
+#include "select/topk_bins.cuh"
+#include "select/topk_tiles.cuh"
+#include "semantics/order.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kSampleVectors = 2;  // a thread
+inline constexpr int kPieceVectors = 8;   // neighbours, a line of 128 bytes
+
+struct Guess {
+  float threshold;
+  bool is_tie;          // of the sample's scores, many equal it
+  bool has_nan;         // the sample has
+  KeyRange range = {};  // of the sample's scores from the threshold on, if they are known
+};
+
+// A sample of a row, by every block of its team for itself: pieces spread evenly over all of it.
+template <DType kDType>
+class RowSample {
+ public:
+  __device__ RowSample(const Team& block, const TiledRow<kDType>& row) {
+    const int vectors = row.FullVectors();
+    const int wanted = kSampleVectors * block.threads();
+    const int pieces = wanted / kPieceVectors;  // a power of two, as threads are
+    scores_ = min(vectors, wanted) * kElements;
+#pragma unroll
+    for (int i = 0; i < kSampleVectors; ++i) {
+      int vector = i * block.threads() + block.thread();
+      if (vectors > wanted) {
+        const int piece = vector / kPieceVectors;
+        vector = (piece * (vectors / kPieceVectors) >> ShiftOf(pieces)) * kPieceVectors +
+                 vector % kPieceVectors;
+      }
+      has_[i] = vector < vectors;
+      if (has_[i]) raw_[i] = row.FullVector(vector);
+    }
+  }
+
+  __device__ int scores() const { return scores_; }
+
+  template <typename Visit>
+  __device__ void ForEach(Visit visit) const {
+#pragma unroll
+    for (int i = 0; i < kSampleVectors; ++i) {
+      if (!has_[i]) continue;
+      const Vector<kDType> vector(raw_[i]);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) visit(vector.x[e]);
+    }
+  }
+
+ private:
+  static constexpr int kElements = Vector<kDType>::kElements;
+
+  uint4 raw_[kSampleVectors];
+  bool has_[kSampleVectors];
+  int scores_;
+};
+
+// The rank in a sample whose score leaves more than k of a row, three deviations of the sample's
+// count surely; but where that is more than there is room for, the middle of what is allowed.
+__device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capacity) {
+  const float share = __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
+  const float expected = share * static_cast<float>(k);
+  const float left_out = fmaxf(1.0f - share, 0.0f);
+  const float sure = expected + 3.0f * SqrtApprox(expected * left_out) + 2.0f;
+  const float middle =
+      expected * SqrtApprox(__fdividef(static_cast<float>(capacity), static_cast<float>(k)));
+  const float edges = left_out < 0.01f ? 16.0f : 0.0f;  // scores beside the full vectors
+  return static_cast<uint32_t>(fminf(sure, fmaxf(middle, expected + 1.0f)) + edges);
+}
+
+// Whether a bin with so many is narrow enough for a threshold.
+__device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
+  return found.in_bin <= max(32u, rank / 8);
+}
+
+// The score of that rank in the sample by bins in bins, for samples that one round does not do for:
+// infinities, ties, long tails. Not inline, like all that is seldom needed: its registers and its
+// code are not to be in the way.
+template <DType kDType>
+__device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, BinMemory& memory,
+                                          RowSample<kDType> sample, uint32_t rank) {
+  constexpr int kMostRounds = 4;
+  block.SyncBlock();
+  BlockScan scan(block, scan_memory);
+  KeyRange range;
+  sample.ForEach([&](float x) {
+    if (fabsf(x) < INFINITY) range.Add(semantics::OrderKey(x));
+  });
+  range = scan.Range(range);
+  Guess guess{-INFINITY, true, false};
+  uint32_t above = 0;
+#pragma unroll 1
+  for (int round = 0; range.lowest <= range.highest; ++round) {
+    const float low = semantics::ValueOfKey(range.lowest);
+    const float high = semantics::ValueOfKey(range.highest);
+    guess.threshold = low;
+    if (low == high) break;
+    const ScoreBins bins(low, high);
+    auto is_in_range = [&](float x) { return x >= low && (x <= high || round == 0); };
+    const RankBin found = FindRankBin(block, scan, memory, rank - above, [&](auto add) {
+      sample.ForEach([&](float x) {
+        if (is_in_range(x)) add(bins.Of(x));
+      });
+    });
+    if (found.bin < 0) {  // it is one of the -inf
+      guess.threshold = -INFINITY;
+      break;
+    }
+    above += found.above;
+    if (IsNarrow(found, rank) || round == kMostRounds) {
+      guess = {fminf(fmaxf(bins.EdgeOf(found.bin), low), high), false, false};
+      break;
+    }
+    KeyRange of_bin;
+    sample.ForEach([&](float x) {
+      if (is_in_range(x) && bins.Of(x) == found.bin && x < INFINITY) {
+        of_bin.Add(semantics::OrderKey(x));
+      }
+    });
+    range = scan.Range(of_bin);
+    guess.threshold = high;  // for infinities alone
+  }
+  block.SyncBlock();
+  return guess;
+}
+
+// The score of that rank in the sample, or one that leaves some more.
+template <DType kDType>
+__device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
+                                 const RowSample<kDType>& sample, uint32_t rank) {
+  KeyRange range;
+  sample.ForEach([&](float x) { range.Add(semantics::OrderKey(x)); });
+  BlockScan scan(block, scan_memory);
+  range = scan.Range(range);
+  if (range.HasNan()) return {-INFINITY, true, true};
+  if (range.IsFinite() && range.lowest < range.highest) {
+    const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
+    const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
+      sample.ForEach([&](float x) { add(bins.Of(x)); });
+    });
+    if (found.bin >= 0 && IsNarrow(found, rank)) {
+      const float edge = bins.EdgeOf(found.bin);
+      return {edge, false, false, {semantics::OrderKey(edge), range.highest}};
+    }
+  }
+  return GuessInBins(block, scan_memory, memory, sample, rank);
+}
+
+// Hinted indices of a row; any numbers at all.
+struct RowHint {
+  const int32_t* indices;  // null: none
+  int32_t count;
+  int32_t shift;
+};
+
+// The mean of the scores at the hinted indices; not a number when there are none.
+template <DType kDType>
+__device__ __noinline__ Guess GuessFromHint(Team block, TiledRow<kDType> row, RowHint hint) {
+  float sum = 0.0f;
+  uint64_t count = 0;
+  bool has_nan = false;
+  for (int i = block.thread(); i < hint.count; i += block.threads()) {
+    const int64_t index = int64_t{hint.indices[i]} + hint.shift;
+    if (index < 0 || index >= row.Scores()) continue;
+    const float x = row.ScoreAt(static_cast<int>(index));
+    has_nan |= semantics::IsNan(x);
+    sum += x;
+    ++count;
+  }
+  has_nan = block.CountOfBlock(has_nan) != 0;
+  const double mean = block.ReduceBlock(static_cast<double>(sum), Plus{}) /
+                      static_cast<double>(block.SumOfBlock(count));
+  return {static_cast<float>(mean), false, has_nan};
+}
+
+}  // namespace sluice::cuda

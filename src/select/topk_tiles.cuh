@@ -1,0 +1,195 @@
+// The scores of a row that reach a threshold, as bits in the order of their indices.
+//
+// A row is cut into tiles of 1024 scores, the blocks of a team have neighbouring tiles, and a warp
+// takes one at a time: 16-byte loads, all of a tile in flight. A score costs two instructions: the
+// sign of its difference to the threshold goes into a word. NaN reaches every threshold, so whoever
+// looks at what was found sees it.
+#pragma once
+
+#include "backend/ptx.cuh"
+#include "backend/row_slice.cuh"
+#include "backend/vector_slice.cuh"
+#include "select/topk_bins.cuh"
+#include "select/topk_plan.h"
+
+namespace sluice::cuda {
+
+// What lane `lane` has of a square of pieces becomes what it is given of them: lane i's piece j
+// becomes lane j's piece i. kLanes pieces in a word; groups of kLanes lanes.
+template <int kLanes>
+__device__ uint32_t TransposeBits(uint32_t word, int lane) {
+  static_assert(kLanes == 8 || kLanes == 4);
+  auto swap = [&](int step, uint32_t low, uint32_t high) {
+    const uint32_t other = __shfl_xor_sync(~0u, word, step);
+    word = __byte_perm(word, other, (lane & step) == 0 ? low : high);
+  };
+  swap(kLanes / 2, 0x5410, 0x3276);
+  swap(kLanes / 4, 0x6240, 0x3715);
+  if constexpr (kLanes == 8) {  // pieces of four bits
+    const uint32_t other = __shfl_xor_sync(~0u, word, 1);
+    const bool is_even = (lane & 1) == 0;
+    const uint32_t mine = is_even ? 0x0f0f0f0fu : 0xf0f0f0f0u;
+    word = (word & mine) | (__funnelshift_l(other, other, is_even ? 4 : 28) & ~mine);
+  }
+  return word;
+}
+
+inline constexpr uint32_t kNoKey = 0;  // no score has it as its order key
+
+template <DType kDType>
+class TiledRow {
+ public:
+  using Element = typename ElementOf<kDType>::Type;
+  static constexpr int kElements = Vector<kDType>::kElements;
+  static constexpr int kVectors = 32 / kElements;  // of a lane in a tile
+
+  // `scores` of them, from any address that is a multiple of the element size.
+  __device__ TiledRow(const Team& team, const void* row, int scores)
+      : row_(static_cast<const Element*>(row)),
+        skipped_(static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(Element))),
+        end_(skipped_ + scores) {
+    const int tiles = (end_ + kTileScores - 1) / kTileScores;
+    const int shift = ShiftOf(team.blocks());
+    first_tile_ = tiles * team.rank() >> shift;
+    end_tile_ = tiles * (team.rank() + 1) >> shift;
+  }
+
+  __device__ int Scores() const { return end_ - skipped_; }
+  __device__ int words() const { return (end_tile_ - first_tile_) * kTileWords; }  // of this block
+  // Of the block that has most.
+  __device__ int MostWords(const Team& team) const {
+    const int tiles = (end_ + kTileScores - 1) / kTileScores;
+    return ShareOf(tiles, ShiftOf(team.blocks())) * kTileWords;
+  }
+  // The index of a bit of this block's words.
+  __device__ int IndexOf(int word, int bit) const {
+    return (first_tile_ * kTileWords + word) * 32 + bit - skipped_;
+  }
+  __device__ float ScoreAt(int index) const { return Widen<kDType>(__ldg(row_ + index)); }
+
+  // Vectors of 16 bytes that are full, for samples.
+  __device__ int FullVectors() const { return end_ / kElements - FirstFull(); }
+  __device__ uint4 FullVector(int i) const { return LoadOnce(Vectors() + FirstFull() + i); }
+
+  // All vectors that have scores, and the order keys of one of them, kNoKey where there is none.
+  // Returns the index of its first.
+  __device__ int AllVectors() const { return (end_ + kElements - 1) / kElements; }
+  __device__ int LoadVector(int vector, uint32_t* keys) const {
+    const int first = vector * kElements - skipped_;
+    if (first >= 0 && first + kElements <= Scores()) {
+      const Vector<kDType> scores(LoadOnce(Vectors() + vector));
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) keys[e] = semantics::OrderKey(scores.x[e]);
+    } else {
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        const bool has = first + e >= 0 && first + e < Scores();
+        keys[e] = has ? semantics::OrderKey(ScoreAt(first + e)) : kNoKey;
+      }
+    }
+    return first;
+  }
+
+  // Writes this block's words. Behind it: a SyncBlock, before somebody reads them. threshold: not
+  // NaN.
+  __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words) const {
+    const int lane = team.lane();
+    // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
+    const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
+#pragma unroll 1
+    for (int tile = first_tile_ + team.thread() / kWarpSize; tile < end_tile_;
+         tile += team.threads() / kWarpSize) {
+      const int start = tile * kTileScores;
+      const int vector = start / kElements + lane;
+      const bool is_inner = start >= skipped_ && start + kTileScores <= end_;
+      uint32_t below = 0;
+      auto shift_in = [&](const uint4& raw) {
+        const Vector<kDType> scores(raw);
+#pragma unroll
+        for (int e = kElements - 1; e >= 0; --e) {
+          below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
+        }
+      };
+      if (is_inner) {
+        uint4 raw[kVectors];
+#pragma unroll
+        for (int j = kVectors - 1; j >= 0; --j)
+          raw[j] = LoadOnce(Vectors() + vector + j * kWarpSize);
+#pragma unroll
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(raw[j]);
+      } else {
+#pragma unroll 1
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(LoadAtEdge(vector + j * kWarpSize));
+      }
+      constexpr int kLanes = kVectors;  // whose pieces make a word
+      uint32_t word = ~TransposeBits<kLanes>(below, lane);
+      const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
+      if (!is_inner) word &= BitsOfRow(start + place * 32);
+      words[(tile - first_tile_) * kTileWords + place] = word;
+    }
+  }
+
+  // visit(x, index) for all scores of the row, by this block.
+  template <typename Visit>
+  __device__ void ForEachOfRow(const Team& block, Visit visit) const {
+    constexpr int kAtOnce = 4;
+    const int vectors = (end_ + kElements - 1) / kElements;
+#pragma unroll 1
+    for (int first = block.thread(); first < vectors; first += kAtOnce * block.threads()) {
+      uint4 raw[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int vector = first + i * block.threads();
+        const int index = vector * kElements - skipped_;
+        if (index >= 0 && index + kElements <= Scores()) raw[i] = LoadOnce(Vectors() + vector);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int index = (first + i * block.threads()) * kElements - skipped_;
+        if (index >= 0 && index + kElements <= Scores()) {
+          const Vector<kDType> vector(raw[i]);
+#pragma unroll
+          for (int e = 0; e < kElements; ++e) visit(vector.x[e], index + e);
+        } else {
+#pragma unroll 1
+          for (int at = max(index, 0); at < min(index + kElements, Scores()); ++at) {
+            visit(ScoreAt(at), at);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ const uint4* Vectors() const {
+    return reinterpret_cast<const uint4*>(row_ - skipped_);
+  }
+  __device__ int FirstFull() const { return skipped_ == 0 ? 0 : 1; }
+
+  // Nothing outside of the row is read.
+  __device__ uint4 LoadAtEdge(int vector) const {
+    const int first = vector * kElements - skipped_;
+    if (first >= 0 && first + kElements <= Scores()) return LoadOnce(Vectors() + vector);
+    uint4 raw = Vector<kDType>::OfMasked();
+    Element* elements = reinterpret_cast<Element*>(&raw);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (first + e >= 0 && first + e < Scores()) elements[e] = row_[first + e];
+    }
+    return raw;
+  }
+
+  // Of the 32 from `start` on.
+  __device__ uint32_t BitsOfRow(int start) const {
+    auto from = [&](int bit) { return bit >= 32 ? 0u : bit <= 0 ? ~0u : ~0u << bit; };
+    return from(skipped_ - start) & ~from(end_ - start);
+  }
+
+  const Element* row_;
+  int skipped_;  // places before the row in its first vector
+  int end_;      // behind its last score, counted from there
+  int first_tile_;
+  int end_tile_;
+};
+
+}  // namespace sluice::cuda
