@@ -176,9 +176,9 @@ class CandidatesView : public GenerateView {
         break;
     }
     if (mass.margin == CutMass{}.margin || mass.total == 0) return text;
-    return text + "; " +
-           Percent(static_cast<double>(mass.margin) / static_cast<double>(mass.total)) +
-           " of the mass separates top-p from another set";
+    const double share = static_cast<double>(mass.margin) / static_cast<double>(mass.total);
+    return text + "; " + Fixed(100 * share, share < 0.001 ? 5 : 2) +
+           " % of the mass separates top-p from another set";
   }
 
   const GenerateOptions& options_;
