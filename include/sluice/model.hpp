@@ -27,7 +27,7 @@ enum class WeightFormat : uint8_t {
 
 struct ModelOptions {
   WeightFormat weights = WeightFormat::kAsStored;
-  // Called now and then, on a thread of the parallel-for, with the bytes of weights that are done.
+  // Called now and then, on the caller's thread, with the bytes of weights that are done.
   void (*progress)(void* context, size_t bytes, size_t total) = nullptr;
   void* progress_context = nullptr;
 };

@@ -125,12 +125,14 @@ Checkpoint Checkpoint::Assemble(Model model, Tokenizer tokenizer, std::string_vi
   std::vector<int32_t>& ends = parts.end_tokens;
   ends = parts.generation_config.end_tokens;
   ends.insert(ends.end(), info.end_tokens.begin(), info.end_tokens.end());
-  if (ends.empty()) {
+  const auto cannot_be_drawn = [&](int32_t id) { return id >= parts.vocab; };
+  std::erase_if(ends, cannot_be_drawn);
+  if (ends.empty() && !parts.eos_token.empty()) {
     if (const auto id = tokenizer.Id(parts.eos_token)) ends.push_back(*id);
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  std::erase_if(ends, [&](int32_t id) { return id >= parts.vocab; });  // they cannot be drawn
+  std::erase_if(ends, cannot_be_drawn);
   return Checkpoint(std::make_shared<const Parts>(std::move(parts)));
 }
 

@@ -71,7 +71,8 @@ DecoderOptions OptionsOfDecoder(const GenerationRequest& request, int64_t contex
   const int64_t own = to_pages(RoomFor(request, context)) + Decoder::kPageTokens;
   return {.max_sequences = request.choices,
           .cache_tokens = to_pages(std::ssize(request.prompt)) + request.choices * own,
-          .max_batch_tokens = std::max<int64_t>(options.prompt_chunk, request.choices),
+          .max_batch_tokens = std::max<int64_t>(
+              std::min<int64_t>(options.prompt_chunk, std::ssize(request.prompt)), request.choices),
           .backend = options.backend,
           .parallel = options.parallel};
 }
@@ -126,6 +127,7 @@ class Generator::Impl {
   };
 
   void StartChoices();
+  bool IsForwarded() const;
   void Forward();
   ChoiceStep TakeToken(int32_t index, const TokenResult& token);
   void DropEnded();
@@ -225,6 +227,13 @@ void Generator::Impl::StartChoices() {
   has_started_ = true;
 }
 
+// Whether the hidden states are those of the last tokens already: of the prompt, or of a step that
+// failed behind its forward pass.
+bool Generator::Impl::IsForwarded() const {
+  const Choice& choice = choices_[static_cast<size_t>(live_[0])];
+  return decoder_.Length(choice.sequence) == std::ssize(prompt_) + std::ssize(choice.output);
+}
+
 // The last token of each choice that goes on.
 void Generator::Impl::Forward() {
   engine::Clock clock;
@@ -245,11 +254,8 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   if (live_.empty()) return steps_;
   while (Prefill() > 0) {
   }
-  if (has_started_) {
-    Forward();
-  } else {
-    StartChoices();
-  }
+  if (!has_started_) StartChoices();
+  if (!IsForwarded()) Forward();
   rows_.clear();
   for (const int32_t index : live_) {
     rows_.push_back({.request = choices_[static_cast<size_t>(index)].request,
@@ -371,6 +377,9 @@ LogprobRows Generator::logprobs() const { return Get().logprobs(); }
 
 std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,
                                     int64_t max_tokens, int64_t first) {
+  CheckInRange("context", context, 2, INT64_MAX);
+  CheckInRange("max_tokens", max_tokens, 1, INT64_MAX);
+  CheckInRange("first", first, 0, context - 2);
   const int64_t room = std::min(max_tokens, context / 2);
   const int64_t kept = std::max(context - room, first + 1);
   if (std::ssize(prompt) <= kept) return {prompt.begin(), prompt.end()};

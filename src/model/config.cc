@@ -12,6 +12,7 @@ namespace sluice::model {
 namespace {
 
 constexpr std::string_view kFile = "config.json";
+constexpr int64_t kLargestFile = int64_t{16} << 20;  // bytes; those in use have a few thousand
 constexpr int64_t kMostLayers = 1024;
 constexpr int64_t kWidest = int64_t{1} << 17;  // an int8 product of so many elements fits int32
 constexpr int64_t kLargestHead = 1024;
@@ -138,17 +139,6 @@ Activation ReadActivation(const JsonFields& json, const Family& family) {
 
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 
-// Whether layer `i` slides, where layer_types does not say: Gemma 2 does in every other layer,
-// Gemma 3 in five of six, Qwen behind max_window_layers, Mistral everywhere.
-bool SlidesByRule(const JsonFields& json, const Family& family, int64_t i) {
-  if (family.type == "gemma2") return i % 2 == 0;
-  if (family.type == "gemma3_text") {
-    return (i + 1) % json.Integer("sliding_window_pattern", 6, 1, kMostLayers) != 0;
-  }
-  if (family.type == "mistral") return true;
-  return i >= json.Integer("max_window_layers", 28, 0, kMostLayers);
-}
-
 void ReadWindows(const JsonFields& json, const Family& family, ModelConfig& config) {
   const int64_t layers = config.info.layers;
   config.layers.resize(static_cast<size_t>(layers));
@@ -173,7 +163,16 @@ void ReadWindows(const JsonFields& json, const Family& family, ModelConfig& conf
       slides.push_back(name == kSliding);
     }
   } else {
-    for (int64_t i = 0; i < layers; ++i) slides.push_back(SlidesByRule(json, family, i));
+    // Gemma 2 slides in every other layer, Gemma 3 in five of six, Qwen behind so many, Mistral
+    // everywhere.
+    const int64_t period = family.type == "gemma2" ? 2
+                           : family.is_gemma
+                               ? json.Integer("sliding_window_pattern", 6, 1, kMostLayers)
+                               : 0;
+    const int64_t first = is_qwen ? json.Integer("max_window_layers", 28, 0, kMostLayers) : 0;
+    for (int64_t i = 0; i < layers; ++i) {
+      slides.push_back(i >= first && (period == 0 || (i + 1) % period != 0));
+    }
   }
   for (size_t i = 0; i < slides.size(); ++i) {
     if (slides[i]) config.layers[i].window = window;
@@ -232,6 +231,13 @@ bool ReadIsInt8(const JsonFields& json) {
   if (!weights->Flag("symmetric", false)) weights->Refuse("symmetric", "false", "true");
   const std::string strategy = weights->Text("strategy", "");
   if (strategy != "channel") weights->Refuse("strategy", ToText(strategy), "\"channel\"");
+  const auto inputs = group->Object("input_activations");
+  if (!inputs) group->Refuse("input_activations", "missing", "8 bits, dynamic, by token");
+  inputs->Integer("num_bits", std::nullopt, 8, 8);
+  if (!inputs->Flag("symmetric", false)) inputs->Refuse("symmetric", "false", "true");
+  if (!inputs->Flag("dynamic", false)) inputs->Refuse("dynamic", "false", "true");
+  const std::string by = inputs->Text("strategy", "");
+  if (by != "token") inputs->Refuse("strategy", ToText(by), "\"token\"");
   return true;
 }
 
@@ -281,6 +287,7 @@ std::string ArchitectureOf(const JsonFields& json) {
 }  // namespace
 
 ModelConfig ParseConfig(std::string_view text) {
+  CheckInRange(std::string(kFile).append(": bytes"), std::ssize(text), 0, kLargestFile);
   simdjson::dom::parser parser;
   simdjson::dom::object object;
   if (const auto error = parser.parse(simdjson::padded_string(text)).get(object)) {

@@ -39,6 +39,11 @@ int64_t PagesOfCache(const ModelInfo& info, const DecoderOptions& options) {
   return (options.cache_tokens + Decoder::kPageTokens - 1) / Decoder::kPageTokens;
 }
 
+// No sequence has more than the cache has.
+int64_t PagesOfSequence(const ModelInfo& info, const DecoderOptions& options) {
+  return std::min(PagesOfContext(info), PagesOfCache(info, options));
+}
+
 void CheckOptions(const ModelInfo& info, const DecoderOptions& options) {
   CheckInRange("max_sequences", options.max_sequences, 1, kMostSequences);
   CheckInRange("cache_tokens", options.cache_tokens, 0, kMostTokens);
@@ -57,15 +62,15 @@ struct Token {
 
 // What a step works with; a row of each for every row of the batch.
 struct Buffers {
-  Buffers(const ModelInfo& info, size_t rotaries, int64_t rows, int workers)
+  Buffers(const ModelInfo& info, size_t rotaries, const DecoderOptions& options)
       : query_width(static_cast<size_t>(info.heads * info.head_dim)),
         key_width(static_cast<size_t>(info.kv_heads * info.head_dim)),
         dim(static_cast<size_t>(info.dim)),
         ffn(static_cast<size_t>(info.ffn_dim)),
         pairs(static_cast<size_t>(info.head_dim / 2)),
         code_width(model::CodeStride(std::max({query_width, dim, ffn}))),
-        score_width(static_cast<size_t>(PagesOfContext(info) * Decoder::kPageTokens)) {
-    const auto n = static_cast<size_t>(rows);
+        score_width(static_cast<size_t>(PagesOfSequence(info, options) * Decoder::kPageTokens)) {
+    const auto n = static_cast<size_t>(options.max_batch_tokens);
     for (auto* wide : {&x, &normed, &added}) wide->resize(n * dim);
     for (auto* wide : {&query, &mixed}) wide->resize(n * query_width);
     for (auto* wide : {&key, &value}) wide->resize(n * key_width);
@@ -73,19 +78,20 @@ struct Buffers {
     codes.resize(n * code_width);
     scales.resize(n);
     for (auto* wide : {&cosines, &sines}) wide->resize(n * rotaries * pairs);
-    scores.resize(static_cast<size_t>(workers) * score_width);
+    scores.resize(static_cast<size_t>(options.parallel.workers) * score_width);
     tokens.reserve(n);
   }
 
-  static size_t Bytes(const ModelInfo& info, size_t rotaries, int64_t rows, int workers) {
+  static size_t Bytes(const ModelInfo& info, size_t rotaries, const DecoderOptions& options) {
     const int64_t queries = info.heads * info.head_dim, keys = info.kv_heads * info.head_dim;
     const auto widest = static_cast<size_t>(std::max({queries, info.dim, info.ffn_dim}));
     const auto floats = static_cast<size_t>(3 * info.dim + 2 * (queries + keys + info.ffn_dim)) +
                         rotaries * static_cast<size_t>(info.head_dim) + 1;
     const size_t row =
         floats * sizeof(float) + model::CodeStride(widest) * sizeof(int16_t) + sizeof(Token);
-    const auto scores = static_cast<size_t>(workers * PagesOfContext(info) * Decoder::kPageTokens);
-    return static_cast<size_t>(rows) * row + scores * sizeof(float);
+    const auto scores = static_cast<size_t>(options.parallel.workers *
+                                            PagesOfSequence(info, options) * Decoder::kPageTokens);
+    return static_cast<size_t>(options.max_batch_tokens) * row + scores * sizeof(float);
   }
 
   size_t query_width, key_width, dim, ffn, pairs, code_width, score_width;
@@ -112,10 +118,9 @@ class Decoder::Impl {
         dense_(DenseHeadTableFor(options.backend)),
         execution_{.backend = options.backend, .parallel = options.parallel},
         sequences_(options.max_sequences, PagesOfCache(config_.info, options),
-                   PagesOfContext(config_.info)),
+                   PagesOfSequence(config_.info, options)),
         cache_(config_.info, PagesOfCache(config_.info, options)),
-        buffers_(config_.info, config_.rotaries.size(), options.max_batch_tokens,
-                 options.parallel.workers) {}
+        buffers_(config_.info, config_.rotaries.size(), options) {}
 
   const Model& model() const { return model_; }
   model::Sequences& sequences() { return sequences_; }
@@ -124,8 +129,16 @@ class Decoder::Impl {
     Check(chunks, hidden);
     const FloatEnvironment environment;
     TakeRows(chunks);
-    Embed();
-    for (size_t i = 0; i < weights_.layers.size(); ++i) RunLayer(i);
+    try {
+      Embed();
+      for (size_t i = 0; i < weights_.layers.size(); ++i) RunLayer(i);
+    } catch (...) {  // the caller's parallel-for
+      for (const DecodeChunk& chunk : chunks) {
+        const int64_t length = sequences_.At(chunk.sequence).length;
+        sequences_.Truncate(chunk.sequence, length - std::ssize(chunk.tokens));
+      }
+      throw;
+    }
     StoreHidden(chunks, hidden);
   }
 
@@ -386,8 +399,7 @@ size_t Decoder::Bytes(const Model& model, const DecoderOptions& options) {
   CheckOptions(model.info(), options);
   const ModelInfo& info = model.info();
   return model::Cache::Bytes(info, PagesOfCache(info, options)) +
-         Buffers::Bytes(info, model.impl().config.rotaries.size(), options.max_batch_tokens,
-                        options.parallel.workers);
+         Buffers::Bytes(info, model.impl().config.rotaries.size(), options);
 }
 
 const Model& Decoder::model() const { return Get().model(); }

@@ -41,6 +41,7 @@ class JsonFields {
     const auto value = Find(field);
     if (!value) {
       if (!otherwise) Refuse(field, "missing", RangeText(low, high));
+      CheckInRange(NameOf(field), *otherwise, low, high);
       return *otherwise;
     }
     int64_t number = 0;

@@ -3,6 +3,7 @@
 
 #include <simdjson.h>
 
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -10,31 +11,25 @@
 #include "model/layer_backend.h"
 #include "model/model_impl.h"
 #include "model/safetensors.h"
+#include "semantics/host_device.h"
 #include "support/check.h"
 #include "support/rows.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kCappedAtOnce = 4096;  // logits of a task
+constexpr int64_t kCappedAtOnce = 4096;         // logits of a task
+constexpr int64_t kLargestIndex = 100'000'000;  // bytes, as of a file's own header
 
 std::string NameInDirectory(const std::string& directory, std::string_view name) {
   return std::string(directory).append(directory.ends_with('/') ? "" : "/").append(name);
-}
-
-bool IsPresent(const std::string& path) {
-  try {
-    const MappedFile file(path, "model", "a file");
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 // The shards that model.safetensors.index.json names. They lie beside it: a name with a path in it
 // could reach any file of the machine.
 std::set<std::string> ShardsOf(const std::string& path) {
   const MappedFile file(path, "model", "model.safetensors or model.safetensors.index.json");
+  CheckInRange(path + ": bytes", std::ssize(file.bytes()), 0, kLargestIndex);
   simdjson::dom::parser parser;
   simdjson::dom::object index, map;
   if (parser.parse(simdjson::padded_string(file.text())).get(index) ||
@@ -55,6 +50,7 @@ std::set<std::string> ShardsOf(const std::string& path) {
 
 std::shared_ptr<Model::Impl> MakeImpl(std::string_view config, const model::StoredTensors& tensors,
                                       const ModelOptions& options, const ParallelFor& parallel) {
+  const FloatEnvironment environment;
   auto impl = std::make_shared<Model::Impl>();
   impl->config = model::ParseConfig(config);
   impl->weights = model::ReadWeights(impl->config, tensors, options, parallel);
@@ -70,7 +66,7 @@ Model Model::Open(const std::string& directory, const ModelOptions& options,
   const MappedFile config(NameInDirectory(directory, "config.json"), "model",
                           "a model's config.json");
   std::set<std::string> names = {"model.safetensors"};
-  if (!IsPresent(NameInDirectory(directory, "model.safetensors"))) {
+  if (!std::filesystem::exists(NameInDirectory(directory, "model.safetensors"))) {
     names = ShardsOf(NameInDirectory(directory, "model.safetensors.index.json"));
   }
   std::vector<MappedFile> files;
@@ -99,7 +95,9 @@ const ModelInfo& Model::info() const { return impl_->config.info; }
 DenseHead Model::head() const { return {impl_->weights.head, {}}; }
 
 void CapLogits(float cap, const MutableLogitsView& logits, const Execution& execution) {
-  if (!(cap >= 0.0f)) ThrowInvalid("cap", ToText(cap), "at least 0");
+  if (!(cap >= 0.0f && cap < semantics::Infinity())) {
+    ThrowInvalid("cap", ToText(cap), "[0, +inf)");
+  }
   CheckLogits("logits", logits);
   CheckDType("logits", logits.dtype, DType::kF32);
   CheckExecution(execution, 0);

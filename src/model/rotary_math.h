@@ -38,7 +38,8 @@ struct Angle {
 
 // Of |x| < 2^24 radians.
 inline Angle AngleOf(double x) {
-  constexpr double kHalfPiHigh = 0x1.921fb54400000p+0;  // 33 bits: n * this is exact
+  constexpr double kHalfPiHigh =
+      0x1.921fb54400000p+0;  // n * this is exact for n < 2^22, and off by 2^-30 at most beyond
   constexpr double kHalfPiLow = 0x1.0b4611a626331p-34;
   const double n = std::nearbyint(x * (2 / std::numbers::pi));
   const double r = (x - n * kHalfPiHigh) - n * kHalfPiLow, r2 = r * r;

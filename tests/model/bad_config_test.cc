@@ -124,6 +124,14 @@ TEST(BadConfig, ScalingsOfPositionsThatAreNotThere) {
   });
 }
 
+// Weights in int8 by row, and activations as given.
+std::string Int8Config(const std::string& activations) {
+  return "{\"quant_method\": \"compressed-tensors\", \"format\": \"int-quantized\", "
+         "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 8, \"symmetric\": true, "
+         "\"strategy\": \"channel\"}, \"input_activations\": " +
+         activations + "}}}";
+}
+
 TEST(BadConfig, ModelsThatAreNotRead) {
   ExpectErrors({
       {"llama3", "model_type", "\"mamba\"",
@@ -144,6 +152,17 @@ TEST(BadConfig, ModelsThatAreNotRead) {
        "{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}",
        "int-quantized: 8 bits, symmetric, weights by channel",
        "quantization_config: format = \"pack-quantized\""},
+      {"llama3", "quantization_config",
+       Int8Config("{\"num_bits\": 8, \"symmetric\": true, \"strategy\": \"token\", "
+                  "\"dynamic\": false}"),
+       "true", "quantization_config: config_groups: group_0: input_activations: dynamic = false"},
+      {"llama3", "quantization_config",
+       Int8Config("{\"num_bits\": 8, \"symmetric\": true, \"strategy\": \"tensor\", "
+                  "\"dynamic\": true}"),
+       "\"token\"",
+       "quantization_config: config_groups: group_0: input_activations: strategy = \"tensor\""},
+      {"llama3", "quantization_config", Int8Config("null"), "8 bits, dynamic, by token",
+       "quantization_config: config_groups: group_0: input_activations = missing"},
       {"llama3", "quantization_config", "4", "an object"},
       {"gemma3", "text_config", "[]", "an object"},
       {"gemma3", "text_config", "{\"hidden_size\": 32}", "[1, 1024]",

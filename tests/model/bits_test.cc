@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -56,6 +57,15 @@ TEST_P(HiddenStateBits, AreTheSameOnAnyParallelFor) {
           SameSequence(HiddenStates(model_, tokens_, backend, chunk_size, parallel), expected_));
     }
   }
+}
+
+// Norms, angles and scales are made when a model is opened, in the defined environment too.
+TEST_P(HiddenStateBits, AreTheSameWhateverTheCallersRounding) {
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  const Model opened = OpenFixture(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const std::vector<float> found = HiddenStates(opened, tokens_);
+  ASSERT_EQ(std::fesetround(FE_TONEAREST), 0);
+  EXPECT_TRUE(SameSequence(found, expected_));
 }
 
 // Three sequences in chunks of any size and order: prompts beside single tokens, with or without

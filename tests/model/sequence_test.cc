@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -304,6 +305,36 @@ TEST_F(DecoderCalls, BadArgumentsAreErrorsAndChangeNothing) {
 
 // NaN in the weights of one token: what that token left in the cache is seen by nobody who does
 // not have it, whether it stands later, in a page that was given back, or behind a window.
+// A parallel-for that throws at its n-th loop, whichever part of the pass that is.
+TEST(DecoderThatFails, IsAsItWasBefore) {
+  struct Failing {
+    int64_t loops_left = std::numeric_limits<int64_t>::max();
+  } failing;
+  const ParallelFor parallel{1, &failing,
+                             [](void* context, int64_t count, ParallelFor::Task task, void* state) {
+                               if (static_cast<Failing*>(context)->loops_left-- == 0) {
+                                 throw std::runtime_error("no more");
+                               }
+                               for (int64_t i = 0; i < count; ++i) task(state, i, 0);
+                             }};
+  const Model model = OpenFixture("llama3");
+  Random random(11);
+  const std::vector<int32_t> tokens = AnyTokens(model, 30, random);
+  const auto first = std::span(tokens).first(20), rest = std::span(tokens).subspan(20);
+  Decoder decoder(model, {.cache_tokens = kFixtureTokens, .parallel = parallel});
+  const SequenceHandle sequence = decoder.Add();
+  Step(decoder, sequence, first);
+  const int64_t free_pages = decoder.FreePages();
+  for (int64_t loops = 0; loops < 20; loops += 3) {
+    failing.loops_left = loops;
+    EXPECT_THROW(Step(decoder, sequence, rest), std::runtime_error) << loops;
+    EXPECT_EQ(decoder.Length(sequence), 20);
+    EXPECT_EQ(decoder.FreePages(), free_pages);
+  }
+  failing.loops_left = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(SameSequence(Step(decoder, sequence, rest), Fresh(model, tokens)));
+}
+
 TEST_F(DecoderCalls, ATokenOfNanReachesNoOtherSequence) {
   constexpr int32_t kBad = 7;
   std::vector<StoredTensor> tensors =
