@@ -3,13 +3,14 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
 from collections import Counter
+
+import terminal
 
 SLUICE = ""  # path of the command, set from the command line
 # Parameters must come from the test alone.
@@ -27,18 +28,7 @@ def demo_json(*args):
 
 def run_on_terminal(*args, **variables):
     """The output of a command whose standard output is a terminal."""
-    master, slave = pty.openpty()
-    with subprocess.Popen([SLUICE, *args], env={**ENVIRONMENT, **variables}, stdout=slave,
-                          stdin=subprocess.DEVNULL) as process:
-        os.close(slave)
-        output = b""
-        try:
-            while chunk := os.read(master, 1 << 16):
-                output += chunk
-        except OSError:  # how Linux says that the other end has closed
-            pass
-        os.close(master)
-    return process.returncode, output.decode("utf-8")
+    return terminal.run_on_terminal([SLUICE, *args], {**ENVIRONMENT, **variables})
 
 
 class Backends(unittest.TestCase):

@@ -6,7 +6,6 @@ Usage: generate_test.py SLUICE ROOT.
 
 import json
 import os
-import pty
 import re
 import signal
 import struct
@@ -16,6 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import terminal
 import tiny_model
 
 SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
@@ -43,20 +43,9 @@ def texts(*args, **options):
 
 def on_terminal(*args, **variables):
     """What a command writes to a terminal, and its exit code."""
-    master, slave = pty.openpty()
-    with subprocess.Popen([SLUICE, "generate", *args, "--model", MODEL],
-                          env={**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8", **variables},
-                          stdout=slave, stderr=subprocess.DEVNULL,
-                          stdin=subprocess.DEVNULL) as process:
-        os.close(slave)
-        output = b""
-        try:
-            while chunk := os.read(master, 1 << 16):
-                output += chunk
-        except OSError:  # how Linux says that the other end has closed
-            pass
-        os.close(master)
-    return process.returncode, output.decode("utf-8", "replace")
+    return terminal.run_on_terminal([SLUICE, "generate", *args, "--model", MODEL],
+                                    {**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8",
+                                     **variables}, stderr=subprocess.DEVNULL)
 
 
 class Generate(unittest.TestCase):

@@ -4,12 +4,13 @@
 import json
 import math
 import os
-import pty
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import terminal
 
 SLUICE = ""
 LOGITS = ""  # the committed file: two rows of 48 fp32
@@ -216,21 +217,11 @@ class Inspect(Files):
     def test_colours_and_bars_on_a_terminal_only(self):
         self.assertTrue(run("inspect", LOGITS, LC_ALL="C.UTF-8", TERM="xterm").stdout.isascii())
         for command in (("inspect",), ("explain", "--id", "3", "--top-p", "0.5")):
-            master, slave = pty.openpty()
             environment = {**ENVIRONMENT, "LC_ALL": "C.UTF-8", "TERM": "xterm", "NO_COLOR": ""}
-            with subprocess.Popen([SLUICE, *command, LOGITS], env=environment, stdout=slave,
-                                  stdin=subprocess.DEVNULL) as process:
-                os.close(slave)
-                output = b""
-                try:
-                    while chunk := os.read(master, 1 << 16):
-                        output += chunk
-                except OSError:  # how Linux says that the other end has closed
-                    pass
-                os.close(master)
-            self.assertEqual(process.returncode, 0)
-            self.assertIn(b"\x1b[", output)
-            self.assertIn("█".encode(), output)
+            code, output = terminal.run_on_terminal([SLUICE, *command, LOGITS], environment)
+            self.assertEqual(code, 0)
+            self.assertIn("\x1b[", output)
+            self.assertIn("█", output)
 
 
 def reads_json():
