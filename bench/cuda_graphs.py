@@ -1,7 +1,8 @@
 """Times of CUDA work by graph replay, and the floors: one read of rows, one read and write of them.
 
 Hot, as in decoding: in the graph a kernel rewrites the logits before each call, and the time of a
-graph of rewrites alone is taken off. Cold: the calls of a graph work on buffers of their own, and
+graph of rewrites alone is taken off; or, for calls that change nothing, what more of them add to a
+graph (call_us). Cold: the calls of a graph work on buffers of their own, and
 the L2 cache is flushed before each replay; the time of a graph that does nothing is taken off.
 """
 
@@ -89,6 +90,14 @@ def replay_times(work, flush=None):
         if replay >= 0:
             times.append(1e3 * start.elapsed_time(stop))
     return times
+
+
+def call_us(call, few=8, many=40):
+    """Microseconds that one more call adds to a graph; `call(i)` enqueues call number i."""
+    def graph_us(calls):
+        return statistics.median(replay_times(lambda: [call(i) for i in range(calls)]))
+
+    return (graph_us(many) - graph_us(few)) / (many - few)
 
 
 class Timer:

@@ -131,7 +131,7 @@ def measure(peer, setting, timer, reference, filters, with_cold):
 def environment(commit):
     device = torch.cuda.get_device_properties(0)
     versions = {}
-    for package in ("torch", "triton", "flashinfer-python", "numpy"):
+    for package in ("torch", "triton", "flashinfer-python", "sglang", "numpy"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

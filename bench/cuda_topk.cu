@@ -236,9 +236,27 @@ Options OptionsFrom(int argc, char** argv) {
   return options;
 }
 
+// SLUICE_LOG=topk: what PlanTopk decides, in the words of sluice/device_topk.py.
+void LogPlan(const cuda::TopkInput& input, const cuda::TopkPlan& plan) {
+  const char* log = std::getenv("SLUICE_LOG");
+  if (log == nullptr || (std::string(",") + log + ",").find(",topk,") == std::string::npos) return;
+  const std::string way = plan.capacity == 0
+                              ? "every row by the definition"
+                              : "up to " + std::to_string(plan.capacity) + " candidates";
+  std::fprintf(stderr,
+               "sluice: topk of [%lld, %lld] %s, k = %d: guess by %s, %d blocks of %d threads a "
+               "row, %s\n",
+               static_cast<long long>(input.scores.rows),
+               static_cast<long long>(input.scores.vocab),
+               std::string(Name(input.scores.dtype)).c_str(), input.k,
+               plan.guess == cuda::TopkGuess::kHint ? "hint" : "sample", plan.blocks, plan.threads,
+               way.c_str());
+}
+
 // What PlanTopk says, or every shape that a device takes.
 std::vector<cuda::TopkPlan> Plans(const Options& options, const cuda::TopkInput& input) {
   cuda::TopkPlan plan = cuda::PlanTopk(input);
+  LogPlan(input, plan);
   if (options.hint_percent >= 0) plan.guess = cuda::TopkGuess::kHint;
   if (!options.all_plans) return {plan};
   std::vector<cuda::TopkPlan> plans;

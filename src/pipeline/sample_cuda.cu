@@ -91,7 +91,6 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
                                      const TopPlan& plan, const SampleArgument& argument) {
   const Team block = team.Block();
-  const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;

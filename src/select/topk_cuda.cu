@@ -178,6 +178,98 @@ __device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnsw
   return is_ok ? RowStatus::kOk : RowStatus::kNanInput;
 }
 
+struct Refined {
+  RowStatus status;
+  TopkWork work;
+};
+
+// The same from all scores of the row. By value, so that nothing of the kernel is in local memory.
+template <DType kDType>
+__device__ __noinline__ Refined RefineAll(Team block, TopkShared& memory, TiledRow<kDType> row,
+                                          RowAnswer<kDType> answer, uint64_t* list, int wanted,
+                                          bool sorted) {
+  const KeyRange range = ListAll(block, memory.scan, row, list);
+  block.SyncBlock();
+  Refined refined{RowStatus::kOk, {TopkWay::kCandidates, 0, 0, 0}};
+  refined.status =
+      Refine(block, memory, answer, list, row.Scores(), range, wanted, sorted, refined.work);
+  return refined;
+}
+
+// By one block: a row of no more scores than there is room for. memory.bins: zero.
+template <DType kDType>
+__device__ __forceinline__ Refined TopkOfShortRow(const Team& block, TopkShared& memory,
+                                                  const TiledRow<kDType>& row,
+                                                  const RowAnswer<kDType>& answer, uint64_t* list,
+                                                  int wanted, bool sorted) {
+  if (!sorted && ShortRow<kDType>::Fits(block, row)) {
+    const ShortRow<kDType> held(block, row);
+    const Short found =
+        held.Keep(block, memory.scan, memory.refine, memory.bins, row.Scores(), wanted,
+                  [&](int place, int32_t id, float x) { answer.Put(place, id, x); });
+    if (found != Short::kUndecided) {
+      return {found == Short::kNan ? RowStatus::kNanInput : RowStatus::kOk,
+              {TopkWay::kCandidates, 0, 1, row.Scores()}};
+    }
+    block.SyncBlock();
+  }
+  return RefineAll(block, memory, row, answer, list, wanted, sorted);
+}
+
+// What a call asks of a row.
+template <DType kDType>
+struct RowCall {
+  using Element = typename ElementOf<kDType>::Type;
+
+  __device__ RowCall(const TopkArgument& argument, int row)
+      : index(row),
+        request(argument.next_n == 1 ? row : row / argument.next_n),
+        scores(reinterpret_cast<const Element*>(static_cast<const char*>(argument.scores) +
+                                                row * argument.stride_bytes)),
+        visible(argument.columns),
+        status(RowStatus::kOk) {
+    if (argument.lengths != nullptr) {
+      const int length = argument.lengths[request];
+      if (length < 0 || length > argument.columns) status = RowStatus::kBadParam;
+      visible = static_cast<int>(
+          semantics::VisibleLength(length, argument.next_n, index - request * argument.next_n));
+    }
+    wanted = status == RowStatus::kOk ? min(argument.k, visible) : 0;
+  }
+
+  int index;
+  int request;
+  const Element* scores;
+  int visible;
+  RowStatus status;
+  int wanted;
+};
+
+// Rows that fit into a block's registers, one block of kMostThreads a row: nothing else is in the
+// way of a kernel whose instructions are its time.
+template <DType kDType>
+__global__ void __launch_bounds__(kMostThreads)
+    ShortTopkKernel(const __grid_constant__ TopkArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
+  const Team block = Team(memory.team).Block();
+  ZeroBins(block, memory.bins);
+  const RowCall<kDType> call(argument, static_cast<int>(blockIdx.x));
+  const RowAnswer<kDType> answer(argument, call.scores, call.index);
+  TopkWork work{TopkWay::kCandidates, 0, 0, 0};
+  RowStatus status = call.status;
+  if (call.wanted > 0) {
+    const TiledRow<kDType> row(block, call.scores, call.visible);
+    const Refined refined =
+        TopkOfShortRow(block, memory, row, answer,
+                       reinterpret_cast<uint64_t*>(shared + kHeaderBytes), call.wanted, false);
+    status = refined.status;
+    work = refined.work;
+  }
+  Finish(block, argument, answer, call.index, status == RowStatus::kOk ? call.wanted : 0, status,
+         work);
+}
+
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     TopkKernel(const __grid_constant__ TopkArgument argument) {
@@ -216,22 +308,9 @@ __global__ void __launch_bounds__(kMostThreads)
     if (team.rank() != 0) return;
   } else if (visible <= argument.capacity) {
     if (team.rank() != 0) return;
-    Short found = Short::kUndecided;
-    if (!argument.sorted && ShortRow<kDType>::Fits(block, row)) {
-      const ShortRow<kDType> held(block, row);
-      work.candidates = visible;
-      work.rounds = 1;
-      found = held.Keep(block, memory.scan, memory.refine, memory.bins, visible, wanted,
-                        [&](int place, int32_t id) { answer.PutIndex(place, id); });
-    }
-    if (found == Short::kUndecided) {
-      block.SyncBlock();
-      const KeyRange range = ListAll(block, memory.scan, row, list);
-      block.SyncBlock();
-      status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
-    } else if (found == Short::kNan) {
-      status = RowStatus::kNanInput;
-    }
+    const KeyRange range = ListAll(block, memory.scan, row, list);
+    block.SyncBlock();
+    status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
   } else {
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
@@ -260,6 +339,13 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
   Finish(block, argument, answer, index, status == RowStatus::kOk ? wanted : 0, status, work);
+}
+
+// Whether ShortTopkKernel takes all rows, but for places before the first vector of a row.
+bool AreShort(const TopkInput& input, const TopkPlan& plan) {
+  constexpr int64_t kMost = int64_t{8} * kMostThreads;
+  return !input.sorted && plan.blocks == 1 && plan.threads == kMostThreads &&
+         input.scores.vocab <= std::min<int64_t>(kMost, plan.capacity);
 }
 
 template <typename T>
@@ -311,10 +397,12 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .values = Wanted(output.values),
       .statuses = Wanted(output.statuses),
       .work = Wanted(output.work)};
-  LaunchOverRows({ForDType(input.scores.dtype, TopkKernel<DType::kF32>, TopkKernel<DType::kBf16>,
-                           TopkKernel<DType::kF16>),
-                  {chosen.blocks, chosen.threads},
-                  SharedBytes(words, chosen.capacity)},
+  const void* kernel = AreShort(input, chosen)
+                           ? ForDType(input.scores.dtype, ShortTopkKernel<DType::kF32>,
+                                      ShortTopkKernel<DType::kBf16>, ShortTopkKernel<DType::kF16>)
+                           : ForDType(input.scores.dtype, TopkKernel<DType::kF32>,
+                                      TopkKernel<DType::kBf16>, TopkKernel<DType::kF16>);
+  LaunchOverRows({kernel, {chosen.blocks, chosen.threads}, SharedBytes(words, chosen.capacity)},
                  rows, &argument, stream);
 }
 

@@ -9,7 +9,9 @@
 namespace sluice::cuda {
 
 inline constexpr int kSampleVectors = 2;  // a thread
-inline constexpr int kPieceVectors = 8;   // neighbours, a line of 128 bytes
+// Neighbours are alike in real scores, so a sample is worth no more than its pieces are many. With
+// pieces of 128 bytes instead, most rows of a trace (bench/topk_traces.py) took a second read.
+inline constexpr int kSamplePieces = 512;
 
 struct Guess {
   float threshold;
@@ -25,15 +27,14 @@ class RowSample {
   __device__ RowSample(const Team& block, const TiledRow<kDType>& row) {
     const int vectors = row.FullVectors();
     const int wanted = kSampleVectors * block.threads();
-    const int pieces = wanted / kPieceVectors;  // a power of two, as threads are
+    const int shift = ShiftOf(wanted / kSamplePieces);  // vectors of a piece, two or four
     scores_ = min(vectors, wanted) * kElements;
 #pragma unroll
     for (int i = 0; i < kSampleVectors; ++i) {
       int vector = i * block.threads() + block.thread();
       if (vectors > wanted) {
-        const int piece = vector / kPieceVectors;
-        vector = (piece * (vectors / kPieceVectors) >> ShiftOf(pieces)) * kPieceVectors +
-                 vector % kPieceVectors;
+        const int piece = (vector >> shift) * (vectors >> shift) / kSamplePieces;
+        vector = (piece << shift) + (vector & ((1 << shift) - 1));
       }
       has_[i] = vector < vectors;
       if (has_[i]) raw_[i] = row.FullVector(vector);
@@ -61,13 +62,13 @@ class RowSample {
   int scores_;
 };
 
-// The rank in a sample whose score leaves more than k of a row, three deviations of the sample's
+// The rank in a sample whose score leaves more than k of a row, four deviations of the sample's
 // count surely; but where that is more than there is room for, the middle of what is allowed.
 __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capacity) {
   const float share = __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
   const float expected = share * static_cast<float>(k);
   const float left_out = fmaxf(1.0f - share, 0.0f);
-  const float sure = expected + 3.0f * SqrtApprox(expected * left_out) + 2.0f;
+  const float sure = expected + 4.0f * SqrtApprox(expected * left_out) + 2.0f;
   const float middle =
       expected * SqrtApprox(__fdividef(static_cast<float>(capacity), static_cast<float>(k)));
   const float edges = left_out < 0.01f ? 16.0f : 0.0f;  // scores beside the full vectors

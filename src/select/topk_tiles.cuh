@@ -34,8 +34,6 @@ __device__ uint32_t TransposeBits(uint32_t word, int lane) {
   return word;
 }
 
-inline constexpr uint32_t kNoKey = 0;  // no score has it as its order key
-
 template <DType kDType>
 class TiledRow {
  public:
@@ -71,20 +69,22 @@ class TiledRow {
   __device__ int FullVectors() const { return end_ / kElements - FirstFull(); }
   __device__ uint4 FullVector(int i) const { return LoadOnce(Vectors() + FirstFull() + i); }
 
-  // All vectors that have scores, and the order keys of one of them, kNoKey where there is none.
-  // Returns the index of its first.
+  // All vectors that have scores, and the scores of one of them: its bits of `has`, from `bit` on,
+  // where there is one, else any number. Returns the index of its first.
   __device__ int AllVectors() const { return (end_ + kElements - 1) / kElements; }
-  __device__ int LoadVector(int vector, uint32_t* keys) const {
+  __device__ int LoadScores(int vector, float* x, uint32_t& has, int bit) const {
     const int first = vector * kElements - skipped_;
     if (first >= 0 && first + kElements <= Scores()) {
       const Vector<kDType> scores(LoadOnce(Vectors() + vector));
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) keys[e] = semantics::OrderKey(scores.x[e]);
+      for (int e = 0; e < kElements; ++e) x[e] = scores.x[e];
+      has |= ((1u << kElements) - 1) << bit;
     } else {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        const bool has = first + e >= 0 && first + e < Scores();
-        keys[e] = has ? semantics::OrderKey(ScoreAt(first + e)) : kNoKey;
+        const bool has_one = first + e >= 0 && first + e < Scores();
+        x[e] = has_one ? ScoreAt(first + e) : 0.0f;
+        has |= has_one ? 1u << (bit + e) : 0;
       }
     }
     return first;
