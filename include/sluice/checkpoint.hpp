@@ -37,6 +37,10 @@ struct ChatMessage {
 // Immutable and cheap to copy.
 class Checkpoint {
  public:
+  // Copied where it is moved, so no checkpoint is ever empty.
+  Checkpoint(const Checkpoint&) = default;
+  Checkpoint& operator=(const Checkpoint&) = default;
+
   // Throws Error naming the file and what was expected, also when tokenizer and model do not
   // belong together.
   static Checkpoint Open(const std::string& directory, const ModelOptions& options = {},
@@ -64,9 +68,10 @@ class Checkpoint {
 
  private:
   struct Parts;
+  struct SmallFiles;  // all but the model's
   explicit Checkpoint(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
-  static Checkpoint Assemble(Model model, Tokenizer tokenizer, std::string_view tokenizer_name,
-                             const CheckpointFiles& files);
+  static void Parse(const CheckpointFiles& files, SmallFiles& small);
+  static Checkpoint Assemble(const Model& model, SmallFiles small);
 
   std::shared_ptr<const Parts> parts_;
 };

@@ -42,7 +42,7 @@ struct DecodeChunk {
 // One thread at a time may call a Decoder.
 class Decoder {
  public:
-  Decoder(Model model, const DecoderOptions& options);  // allocates all that it will need
+  Decoder(const Model& model, const DecoderOptions& options);  // allocates all that it will need
   ~Decoder();
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;

@@ -40,6 +40,8 @@ struct DetokenizerOptions {
   // one.
   bool spaces_between_special_tokens = true;
   Utf8Errors utf8_errors = Utf8Errors::kMaximal;
+
+  friend bool operator==(const DetokenizerOptions&, const DetokenizerOptions&) = default;
 };
 
 class Detokenizer {

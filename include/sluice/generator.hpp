@@ -17,6 +17,7 @@
 #include "sluice/certified_head.hpp"
 #include "sluice/checkpoint.hpp"
 #include "sluice/cut.hpp"
+#include "sluice/generation_end.hpp"
 #include "sluice/params.hpp"
 #include "sluice/text_stream.hpp"
 
@@ -65,17 +66,6 @@ struct GeneratorOptions {
   Backend backend = Backend::kAuto;
   ParallelFor parallel = {};
 };
-
-enum class GenerationEnd : uint8_t {
-  kNone,        // it goes on
-  kStopString,  // delta.stop says which
-  kStopToken,   // delta.stop_token says which
-  kLength,      // max_tokens
-  kContext,     // prompt and output fill the model's context
-  kStatus,      // no token could be drawn: token.status says why
-  kCancelled,
-};
-std::string_view Name(GenerationEnd end);  // "stop_string", "length", ...
 
 // What a step gave one choice.
 struct ChoiceStep {

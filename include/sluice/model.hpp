@@ -57,6 +57,10 @@ struct ModelInfo {
 
 class Model {
  public:
+  // Copied where it is moved, so no model is ever empty.
+  Model(const Model&) = default;
+  Model& operator=(const Model&) = default;
+
   // Llama 2 and 3, Mistral, Qwen2, Qwen3, SmolLM2, Gemma 2, Gemma 3. Throws Error naming the file,
   // the tensor and what was expected.
   static Model Open(const std::string& directory, const ModelOptions& options = {},

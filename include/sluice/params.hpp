@@ -67,6 +67,8 @@ struct SamplingParams {
 // What the operator of a service may change.
 struct Limits {
   float max_temperature = 2.0f;
+
+  friend bool operator==(const Limits&, const Limits&) = default;
 };
 
 // Throws Error on the first parameter out of range, the first token id outside [0, vocab), or an

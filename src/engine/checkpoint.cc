@@ -12,15 +12,20 @@
 
 namespace sluice {
 
-struct Checkpoint::Parts {
-  Model model;
+struct Checkpoint::SmallFiles {
   Tokenizer tokenizer;
+  std::string tokenizer_name;  // of its file
   GenerationConfig generation_config = {};
-  int64_t vocab = 0;
-  std::vector<int32_t> end_tokens = {};
   std::optional<ChatTemplate> chat_template = {};
   std::string bos_token = {};  // for the template; empty where the files name none
   std::string eos_token = {};
+};
+
+struct Checkpoint::Parts {
+  Model model;
+  SmallFiles small;
+  int64_t vocab = 0;
+  std::vector<int32_t> end_tokens = {};
 };
 
 namespace {
@@ -81,28 +86,26 @@ Checkpoint Checkpoint::Open(const std::string& directory, const ModelOptions& op
                  "a folder with config.json, *.safetensors and tokenizer.json or tokenizer.model");
   }
   const bool is_json = name.ends_with(".json");
-  Tokenizer tokenizer = is_json ? Tokenizer::FromJson(*tokenizer_text)
-                                : Tokenizer::FromSentencePiece(*tokenizer_text);
-  return Assemble(Model::Open(directory, options, parallel), std::move(tokenizer), name,
-                  {.generation_config = generation_config,
-                   .tokenizer_config = tokenizer_config,
-                   .chat_template = chat_template});
+  SmallFiles small{.tokenizer = is_json ? Tokenizer::FromJson(*tokenizer_text)
+                                        : Tokenizer::FromSentencePiece(*tokenizer_text),
+                   .tokenizer_name = name};
+  Parse({.generation_config = generation_config,
+         .tokenizer_config = tokenizer_config,
+         .chat_template = chat_template},
+        small);
+  return Assemble(Model::Open(directory, options, parallel), std::move(small));
 }
 
 Checkpoint Checkpoint::FromFiles(const CheckpointFiles& files, const ModelOptions& options,
                                  const ParallelFor& parallel) {
-  Tokenizer tokenizer = Tokenizer::FromJson(files.tokenizer);
-  return Assemble(Model::FromFiles(files.model, options, parallel), std::move(tokenizer),
-                  "tokenizer.json", files);
+  SmallFiles small{.tokenizer = Tokenizer::FromJson(files.tokenizer),
+                   .tokenizer_name = "tokenizer.json"};
+  Parse(files, small);
+  return Assemble(Model::FromFiles(files.model, options, parallel), std::move(small));
 }
 
-Checkpoint Checkpoint::Assemble(Model model, Tokenizer tokenizer, std::string_view tokenizer_name,
-                                const CheckpointFiles& files) {
-  const ModelInfo& info = model.info();
-  CheckTokens(tokenizer, tokenizer_name, info.vocab);
-  Parts parts{.model = model, .tokenizer = tokenizer};
-  parts.vocab = std::min<int64_t>(info.vocab, tokenizer.size());
-
+// What files beside the tokenizer say.
+void Checkpoint::Parse(const CheckpointFiles& files, SmallFiles& small) {
   std::string template_text(files.chat_template);
   if (!files.tokenizer_config.empty()) {
     constexpr const char* kName = "tokenizer_config.json";
@@ -113,22 +116,28 @@ Checkpoint Checkpoint::Assemble(Model model, Tokenizer tokenizer, std::string_vi
       ThrowInvalid(kName, "no JSON object", "a JSON object");
     }
     const model::JsonFields fields(object, kName);
-    parts.bos_token = TokenText(fields, "bos_token");
-    parts.eos_token = TokenText(fields, "eos_token");
+    small.bos_token = TokenText(fields, "bos_token");
+    small.eos_token = TokenText(fields, "eos_token");
     if (template_text.empty()) template_text = TemplateText(fields);
   }
-  if (!template_text.empty()) parts.chat_template.emplace(template_text);
-
+  if (!template_text.empty()) small.chat_template.emplace(template_text);
   if (!files.generation_config.empty()) {
-    parts.generation_config = ParseGenerationConfig(files.generation_config);
+    small.generation_config = ParseGenerationConfig(files.generation_config);
   }
+}
+
+Checkpoint Checkpoint::Assemble(const Model& model, SmallFiles small) {
+  const ModelInfo& info = model.info();
+  CheckTokens(small.tokenizer, small.tokenizer_name, info.vocab);
+  Parts parts{.model = model, .small = std::move(small)};
+  parts.vocab = std::min<int64_t>(info.vocab, parts.small.tokenizer.size());
   std::vector<int32_t>& ends = parts.end_tokens;
-  ends = parts.generation_config.end_tokens;
+  ends = parts.small.generation_config.end_tokens;
   ends.insert(ends.end(), info.end_tokens.begin(), info.end_tokens.end());
   const auto cannot_be_drawn = [&](int32_t id) { return id >= parts.vocab; };
   std::erase_if(ends, cannot_be_drawn);
-  if (ends.empty() && !parts.eos_token.empty()) {
-    if (const auto id = tokenizer.Id(parts.eos_token)) ends.push_back(*id);
+  if (ends.empty() && !parts.small.eos_token.empty()) {
+    if (const auto id = parts.small.tokenizer.Id(parts.small.eos_token)) ends.push_back(*id);
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
@@ -137,11 +146,13 @@ Checkpoint Checkpoint::Assemble(Model model, Tokenizer tokenizer, std::string_vi
 }
 
 const Model& Checkpoint::model() const { return parts_->model; }
-const Tokenizer& Checkpoint::tokenizer() const { return parts_->tokenizer; }
-const GenerationConfig& Checkpoint::generation_config() const { return parts_->generation_config; }
+const Tokenizer& Checkpoint::tokenizer() const { return parts_->small.tokenizer; }
+const GenerationConfig& Checkpoint::generation_config() const {
+  return parts_->small.generation_config;
+}
 int64_t Checkpoint::vocab() const { return parts_->vocab; }
 std::span<const int32_t> Checkpoint::end_tokens() const { return parts_->end_tokens; }
-bool Checkpoint::has_chat_template() const { return parts_->chat_template.has_value(); }
+bool Checkpoint::has_chat_template() const { return parts_->small.chat_template.has_value(); }
 
 DenseHead Checkpoint::head() const {
   DenseHead head = parts_->model.head();
@@ -168,10 +179,10 @@ std::string Checkpoint::RenderChat(std::span<const ChatMessage> messages) const 
       }
     });
     json.Key("add_generation_prompt").Value(true);
-    json.Key("bos_token").Value(parts_->bos_token);
-    json.Key("eos_token").Value(parts_->eos_token);
+    json.Key("bos_token").Value(parts_->small.bos_token);
+    json.Key("eos_token").Value(parts_->small.eos_token);
   });
-  return parts_->chat_template->Render(variables.view());
+  return parts_->small.chat_template->Render(variables.view());
 }
 
 }  // namespace sluice

@@ -114,7 +114,8 @@ class Generator::Impl {
 
   MatrixView hidden() const;
   LogitsView logits() const;
-  const engine::HeadResults& results() const { return head_.results(); }
+  std::span<const int32_t> kept() const { return Reported(head_.results().kept); }
+  std::span<const CutMass> masses() const { return Reported(head_.results().masses); }
   LogprobRows logprobs() const;
 
  private:
@@ -131,9 +132,12 @@ class Generator::Impl {
   void Forward();
   ChoiceStep TakeToken(int32_t index, const TokenResult& token);
   void DropEnded();
+  template <typename T>
+  std::span<const T> Reported(const std::vector<T>& rows) const;
 
   Checkpoint checkpoint_;
   SamplingParams params_;
+  TextStreamOptions stream_;  // in front of what takes memory: it refuses stops
   std::vector<int32_t> prompt_;
   int64_t max_tokens_;
   int64_t room_;  // tokens that the context leaves each choice
@@ -151,6 +155,7 @@ class Generator::Impl {
   std::vector<DecodeChunk> chunks_;
   std::vector<engine::HeadRow> rows_;
   std::vector<ChoiceStep> steps_;
+  int64_t reported_rows_ = 0;  // of the last Step: Cancel has elements of its own
   GenerationStats stats_;
 };
 
@@ -158,6 +163,7 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                       const GeneratorOptions& options)
     : checkpoint_(checkpoint),
       params_(WithEndTokens(Checked(request, checkpoint, options), checkpoint)),
+      stream_(StreamOptions(request, params_, checkpoint.tokenizer())),
       prompt_(request.prompt.begin(), request.prompt.end()),
       max_tokens_(request.max_tokens),
       room_(checkpoint.model().info().context - std::ssize(request.prompt)),
@@ -172,7 +178,6 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
       head_(OptionsOfHead(checkpoint, request, options)),
       logprob_width_(LogprobWidth(checkpoint, request)) {
   const auto choices = static_cast<size_t>(request.choices);
-  const TextStreamOptions stream = StreamOptions(request, params_, checkpoint.tokenizer());
   choices_.reserve(choices);
   for (int32_t i = 0; i < request.choices; ++i) {
     const RequestHandle handle =
@@ -184,7 +189,7 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
     params_.seed = sampler_.Seed(handle);
     choices_.push_back({.sequence = {},
                         .request = handle,
-                        .stream = TextStream(checkpoint.tokenizer(), stream, prompt_),
+                        .stream = TextStream(checkpoint.tokenizer(), stream_, prompt_),
                         .text = {},
                         .output = {}});
     choices_.back().text.reserve(kUsualText);
@@ -251,6 +256,7 @@ void Generator::Impl::Forward() {
 
 std::span<const ChoiceStep> Generator::Impl::Step() {
   steps_.clear();
+  reported_rows_ = 0;
   if (live_.empty()) return steps_;
   while (Prefill() > 0) {
   }
@@ -264,6 +270,7 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   }
   const int64_t dim = checkpoint_.model().info().dim;
   head_.Sample({hidden_.data(), std::ssize(live_), dim, dim}, rows_, sampler_, stats_);
+  reported_rows_ = std::ssize(live_);
   ++stats_.steps;
 
   engine::Clock clock;
@@ -333,19 +340,27 @@ std::span<const int32_t> Generator::Impl::OutputTokens(int32_t choice) const {
   return choices_[static_cast<size_t>(choice)].output;
 }
 
+// The rows of the last Step. What the head has filled before is none of its results.
+template <typename T>
+std::span<const T> Generator::Impl::Reported(const std::vector<T>& rows) const {
+  const size_t width = rows.size() / std::max<size_t>(head_.results().tokens.size(), 1);
+  return std::span(rows).first(static_cast<size_t>(reported_rows_) * width);
+}
+
 MatrixView Generator::Impl::hidden() const {
   const int64_t dim = checkpoint_.model().info().dim;
-  return {hidden_.data(), std::ssize(steps_), dim, dim};
+  return {hidden_.data(), reported_rows_, dim, dim};
 }
 
 LogitsView Generator::Impl::logits() const {
-  const std::vector<float>& logits = results().logits;
+  const std::vector<float>& logits = head_.results().logits;
   if (logits.empty()) return {};
-  return {logits.data(), std::ssize(steps_), checkpoint_.vocab(), checkpoint_.vocab()};
+  return {logits.data(), reported_rows_, checkpoint_.vocab(), checkpoint_.vocab()};
 }
 
 LogprobRows Generator::Impl::logprobs() const {
-  return {logprob_width_, results().logprob_ids, results().logprob_values};
+  return {logprob_width_, Reported(head_.results().logprob_ids),
+          Reported(head_.results().logprob_values)};
 }
 
 Generator::Generator(const Checkpoint& checkpoint, const GenerationRequest& request,
@@ -371,8 +386,8 @@ std::span<const int32_t> Generator::OutputTokens(int32_t choice) const {
 const GenerationStats& Generator::stats() const { return Get().stats(); }
 MatrixView Generator::hidden() const { return Get().hidden(); }
 LogitsView Generator::logits() const { return Get().logits(); }
-std::span<const int32_t> Generator::kept() const { return Get().results().kept; }
-std::span<const CutMass> Generator::masses() const { return Get().results().masses; }
+std::span<const int32_t> Generator::kept() const { return Get().kept(); }
+std::span<const CutMass> Generator::masses() const { return Get().masses(); }
 LogprobRows Generator::logprobs() const { return Get().logprobs(); }
 
 std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,

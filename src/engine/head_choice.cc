@@ -10,8 +10,6 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kHeadNames[] = {"auto", "dense", "dither4", "strict"};
-constexpr std::string_view kEndNames[] = {"none",    "stop_string", "stop_token", "length",
-                                          "context", "status",      "cancelled"};
 constexpr std::string_view kCauseNames[] = {"none", "adjustments", "logprobs", "softcap", "mass"};
 
 // A head from which planes are worth their making, for a few hundred tokens. On one core of an AMD
@@ -30,7 +28,6 @@ constexpr size_t kLeastBytes = size_t{32} << 20;
 }  // namespace
 
 std::string_view Name(HeadChoice choice) { return kHeadNames[static_cast<size_t>(choice)]; }
-std::string_view Name(GenerationEnd end) { return kEndNames[static_cast<size_t>(end)]; }
 std::string_view Name(DenseCause cause) { return kCauseNames[static_cast<size_t>(cause)]; }
 
 HeadChoice HeadChoiceByName(std::string_view name) {

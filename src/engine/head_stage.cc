@@ -29,6 +29,16 @@ void Add(const CertifiedStats& call, CertifiedStats& sum) {
   sum.dense_bytes += call.dense_bytes;
 }
 
+// Entries that the lists of the rows have, so that what nobody asks for costs nothing.
+int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
+  int64_t widest = 0;
+  for (const HeadRow& row : rows) {
+    const std::optional<int32_t>& listed = row.params->logprobs;
+    if (listed.has_value()) widest = std::max(widest, 1 + (*listed < 0 ? vocab : *listed));
+  }
+  return static_cast<int32_t>(widest);
+}
+
 }  // namespace
 
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
@@ -40,9 +50,10 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
   return decides == Decides::kMass ? DenseCause::kMass : DenseCause::kNone;
 }
 
-void HeadResults::Resize(size_t rows, size_t vocab, int32_t logprob_width,
+void HeadResults::Resize(size_t rows, size_t vocab, int32_t width,
                          const GenerationReports& reports) {
-  const size_t lists = rows * static_cast<size_t>(logprob_width);
+  const size_t lists = rows * static_cast<size_t>(width);
+  logprob_width = width;
   tokens.assign(rows, {});
   certificates.assign(rows, {});
   logprob_ids.assign(lists, -1);
@@ -84,7 +95,8 @@ HeadStage::HeadStage(const HeadStageOptions& options)
 
 void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                        GenerationStats& stats) {
-  results_.Resize(rows.size(), vocab_, options_.logprob_width, options_.reports);
+  const int32_t width = WidestLists(rows, static_cast<int64_t>(vocab_));
+  results_.Resize(rows.size(), vocab_, width, options_.reports);
   // Each row gets the head that it needs, whatever its neighbours do.
   routes_.clear();
   for (const HeadRow& row : rows) {
@@ -106,7 +118,7 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
       if (routes_[i] == route) indices_.push_back(i);
     }
     if (indices_.empty()) continue;
-    part_.Resize(indices_.size(), vocab_, options_.logprob_width, options_.reports);
+    part_.Resize(indices_.size(), vocab_, width, options_.reports);
     const MatrixView states = Gather(hidden);
     if (route == Route::kDense) {
       SampleDense(states, rows, sampler, stats);
@@ -166,7 +178,7 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
   sampler.Step({logits, requests_},
                {.tokens = part_.tokens,
                 .emitted = std::span(emitted_).first(indices_.size()),
-                .logprobs = {options_.logprob_width, part_.logprob_ids, part_.logprob_values},
+                .logprobs = {part_.logprob_width, part_.logprob_ids, part_.logprob_values},
                 .kept = part_.kept,
                 .masses = part_.masses});
   stats.select_ns += clock.Lap();

@@ -44,6 +44,7 @@ struct HeadRow {
 struct HeadResults {
   std::vector<TokenResult> tokens;
   std::vector<CertifiedRow> certificates;
+  int32_t logprob_width = 0;  // of the widest list that one of the rows asked for
   std::vector<int32_t> logprob_ids;
   std::vector<float> logprob_values;
   // As GenerationReports ask for.
@@ -51,7 +52,7 @@ struct HeadResults {
   std::vector<int32_t> kept;
   std::vector<CutMass> masses;
 
-  void Resize(size_t rows, size_t vocab, int32_t logprob_width, const GenerationReports& reports);
+  void Resize(size_t rows, size_t vocab, int32_t width, const GenerationReports& reports);
 };
 
 class HeadStage {

@@ -1,82 +1,26 @@
-// Reads JSON with simdjson's On-Demand parser: a field is converted from its own characters, so an
-// error can name it, and a float is rounded once. Fields that are no parameters are walked through,
-// so that what is no JSON there is an error as well.
-#include <simdjson.h>
-
-#include <charconv>
-#include <cmath>
-#include <limits>
+// Fields that are no parameters are walked through, so that what is no JSON there is an error as
+// well.
 #include <set>
 
 #include "json/params_json.h"
 #include "json/profile_switches.h"
-#include "semantics/validate.h"
-#include "support/check.h"
-#include "support/number.h"
+#include "json/value_reader.h"
 
 namespace sluice {
 namespace {
 
-using Json = simdjson::ondemand::value;
-using semantics::Range;
-using simdjson::ondemand::json_type;
+using json::Get;
+using json::Json;
+using json::json_type;
+using json::kAnyFloat;
+using json::kIds;
+using json::Range;
+using json::Shown;
+using json::Skip;
 
-constexpr int kDeepest = 64;  // of what is skipped; parameters are at most three deep
-
-[[noreturn]] void ThrowMalformed(simdjson::error_code error) {
-  ThrowInvalid("json",
-               std::string("malformed (").append(simdjson::error_message(error)).append(")"),
-               "one JSON object in UTF-8");
-}
-
-template <typename T>
-T Get(simdjson::simdjson_result<T> result) {
-  T value;
-  if (const auto error = std::move(result).get(value); error != simdjson::SUCCESS) {
-    ThrowMalformed(error);
-  }
-  return value;
-}
-
-std::string_view Trimmed(std::string_view token) {
-  const size_t last = token.find_last_not_of(" \t\r\n");
-  return token.substr(0, last == std::string_view::npos ? 0 : last + 1);
-}
-
-// What an error shows of a text that may be long.
-std::string Shown(std::string_view text) {
-  constexpr size_t kLongest = 40;
-  if (text.size() <= kLongest) return std::string(text);
-  size_t end = kLongest;  // not in the middle of a character
-  while (end > 0 && (static_cast<unsigned char>(text[end]) >> 6) == 2) --end;
-  return std::string(text.substr(0, end)).append("...");
-}
-
-std::string Shown(Json value) {
-  switch (Get(value.type())) {
-    case json_type::object:
-      return "an object";
-    case json_type::array:
-      return "a list";
-    default:
-      return Shown(Trimmed(value.raw_json_token()));
-  }
-}
-
-template <typename T>
-std::string TextOf(const Range& range) {
-  std::string text = range.low_is_open ? "(" : "[";
-  text.append(ToText(range.low)).append(", ");
-  // 2^64 - 1 has no double of its own.
-  const bool is_widest = std::is_same_v<T, uint64_t> && range.high >= 0x1p64;
-  return text.append(is_widest ? Number(std::numeric_limits<uint64_t>::max()) : ToText(range.high))
-      .append("]");
-}
-
-// A value by the name of its field, which errors give.
-class FieldReader {
+class FieldReader : public json::ValueReader {
  public:
-  FieldReader(std::string_view name, Json value) : name_(name), value_(value) {}
+  using ValueReader::ValueReader;
 
   void Read(float& to, const Range& range) { to = FloatOf(value_, range); }
   void Read(int32_t& to, const Range& range) { to = IntegerOf<int32_t>(value_, range); }
@@ -144,78 +88,12 @@ class FieldReader {
   }
 
  private:
-  static constexpr Range kIds{0, 2147483647, false};
-  static constexpr Range kAnyFloat{-0x1.fffffep+127, 0x1.fffffep+127, false};
-
-  [[noreturn]] void Refuse(std::string value, std::string allowed) const {
-    ThrowInvalid(name_, std::move(value), std::move(allowed));
-  }
-
-  static json_type TypeOf(Json value) { return Get(value.type()); }
-  static std::string Quoted(std::string_view text) {
-    return std::string("\"").append(Shown(text)).append("\"");
-  }
-
-  template <typename Use>
-  void ForEachElement(Json value, const char* allowed, Use use) const {
-    if (TypeOf(value) != json_type::array) Refuse(Shown(value), allowed);
-    for (auto element : Get(value.get_array())) use(Get(std::move(element)));
-  }
-
-  template <typename Use>
-  void ForEachField(Use use) {
-    for (auto result : Get(value_.get_object())) {
-      auto field = Get(std::move(result));
-      const std::string name(Get(field.unescaped_key()));
-      use(name, field.value());
-    }
-  }
-
-  float FloatOf(Json value, const Range& range) const {
-    const std::string allowed = "a number in " + TextOf<float>(range);
-    if (TypeOf(value) != json_type::number) Refuse(Shown(value), allowed);
-    const std::string_view text = Trimmed(value.raw_json_token());
-    double wide = 0;
-    if (value.get_double().get(wide) != simdjson::SUCCESS) Refuse(Shown(text), allowed);
-    float number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc()) number = static_cast<float>(wide);  // below or above all floats
-    if (!range.Contains(static_cast<double>(number))) Refuse(Shown(text), allowed);
-    return number;
-  }
-
-  template <typename T>
-  T IntegerOf(Json value, const Range& range) const {
-    const std::string allowed = "a whole number in " + TextOf<T>(range);
-    if (TypeOf(value) != json_type::number) Refuse(Shown(value), allowed);
-    const std::string_view text = Trimmed(value.raw_json_token());
-    double wide = 0;
-    if (value.get_double().get(wide) != simdjson::SUCCESS) Refuse(Shown(text), allowed);
-    T number = 0;
-    const char* last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, number);
-    if (error != std::errc() || end != last) {  // 1.0, 1e2, or no such number
-      const bool is_exact = std::floor(wide) == wide && std::abs(wide) <= 0x1p53;
-      if (!is_exact || !range.Contains(wide)) Refuse(Shown(text), allowed);
-      return static_cast<T>(wide);
-    }
-    if (!range.Contains(static_cast<double>(number))) Refuse(Shown(text), allowed);
-    return number;
-  }
-
-  TokenIds IdsOf(Json value) const {
-    TokenIds ids;
-    ForEachElement(value, "a list of token ids",
-                   [&](Json id) { ids.push_back(IntegerOf<int32_t>(id, kIds)); });
-    return ids;
-  }
-
   int32_t IdOfKey(const std::string& key) const {
     int32_t id = -1;
     const char* last = key.data() + key.size();
     const auto [end, error] = std::from_chars(key.data(), last, id);
     if (error != std::errc() || end != last || id < 0) {
-      Refuse(Quoted(key), "a whole number in " + TextOf<int32_t>(kIds) + " as a key");
+      Refuse(Quoted(key), "a whole number in " + json::TextOf<int32_t>(kIds) + " as a key");
     }
     return id;
   }
@@ -246,47 +124,7 @@ class FieldReader {
       Refuse(Quoted(name), error.allowed());
     }
   }
-
-  std::string_view name_;
-  Json value_;
 };
-
-// Walks through a value that nobody reads.
-void Skip(Json value, int depth) {
-  if (depth > kDeepest) ThrowInvalid("json", "deeper nesting", "at most 64 levels");
-  switch (Get(value.type())) {
-    case json_type::object:
-      for (auto result : Get(value.get_object())) {
-        auto field = Get(std::move(result));
-        Get(field.unescaped_key());
-        Skip(field.value(), depth + 1);
-      }
-      return;
-    case json_type::array:
-      for (auto element : Get(value.get_array())) Skip(Get(std::move(element)), depth + 1);
-      return;
-    case json_type::string:
-      Get(value.get_string());
-      return;
-    case json_type::number: {
-      // A whole number of any length is JSON.
-      const std::string_view text = Trimmed(value.raw_json_token());
-      const size_t sign = text.starts_with('-') ? 1 : 0;
-      const bool is_long = text.size() > sign + 1 && text[sign] != '0' &&
-                           text.find_first_not_of("0123456789", sign) == std::string_view::npos;
-      if (is_long) return;
-      Get(value.get_double());
-      return;
-    }
-    case json_type::boolean:
-      Get(value.get_bool());
-      return;
-    case json_type::null:
-      if (!Get(simdjson::simdjson_result<bool>(value.is_null())))
-        ThrowMalformed(simdjson::N_ATOM_ERROR);
-      return;
-  }
-}
 
 // Reads the parameter of that name; false when there is none.
 bool ReadField(std::string_view name, Json value, SamplingParams& params) {
@@ -323,21 +161,12 @@ bool IsParameter(std::string_view name) {
 
 ParsedParams ParseParams(std::string_view json, const SamplingParams& base) {
   ParsedParams parsed{base, {}};
-  simdjson::ondemand::parser parser;
-  const simdjson::padded_string padded(json);
-  auto document = Get(parser.iterate(padded));
-  if (Get(document.type()) != json_type::object) {
-    ThrowInvalid("json", "no object", "one JSON object in UTF-8");
-  }
   std::set<std::string, std::less<>> seen;
-  for (auto result : Get(document.get_object())) {
-    auto field = Get(std::move(result));
-    const std::string name(Get(field.unescaped_key()));
-    Json value = field.value();
+  json::ForEachFieldOf(json, [&](const std::string& name, Json value) {
     if (!IsParameter(name)) {
       Skip(value, 2);
       if (seen.insert(name).second) parsed.unknown.push_back(name);
-      continue;
+      return;
     }
     if (!seen.insert(name).second) ThrowInvalid(name, "given twice", "each field once");
     if (Get(value.type()) == json_type::null) {
@@ -345,10 +174,7 @@ ParsedParams ParseParams(std::string_view json, const SamplingParams& base) {
     } else {
       ReadField(name, value, parsed.params);
     }
-  }
-  if (document.current_location().error() == simdjson::SUCCESS) {
-    ThrowInvalid("json", "text behind the object", "one JSON object in UTF-8");
-  }
+  });
   return parsed;
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "head/dense_table.h"
@@ -109,8 +108,8 @@ struct Buffers {
 
 class Decoder::Impl {
  public:
-  Impl(Model model, const DecoderOptions& options)
-      : model_(std::move(model)),
+  Impl(const Model& model, const DecoderOptions& options)
+      : model_(model),
         config_(model_.impl().config),
         weights_(model_.impl().weights),
         options_(options),
@@ -148,13 +147,13 @@ class Decoder::Impl {
   void Check(std::span<const DecodeChunk> chunks, std::span<const float> hidden) {
     const ModelInfo& info = config_.info;
     int64_t tokens = 0, hidden_rows = 0, lacks = 0;
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      const DecodeChunk& chunk = chunks[c];
-      const model::Sequence& sequence = sequences_.At(chunk.sequence);
-      for (size_t before = 0; before < c; ++before) {
-        if (chunks[before].sequence.slot != chunk.sequence.slot) continue;
+    ++batch_;
+    for (const DecodeChunk& chunk : chunks) {
+      model::Sequence& sequence = sequences_.At(chunk.sequence);
+      if (sequence.batch == batch_) {
         ThrowInvalid("chunks", "one sequence twice", "one chunk a sequence");
       }
+      sequence.batch = batch_;
       const int64_t size = std::ssize(chunk.tokens);
       CheckInRange("chunk.tokens.size()", size, 1, options_.max_batch_tokens);
       if (sequence.length + size > info.context) {
@@ -378,13 +377,14 @@ class Decoder::Impl {
   const DenseHeadTable& dense_;
   const Execution execution_;
   model::Sequences sequences_;
+  uint64_t batch_ = 0;  // the one that is checked, by number from 1
   model::Cache cache_;
   Buffers buffers_;
 };
 
-Decoder::Decoder(Model model, const DecoderOptions& options) {
+Decoder::Decoder(const Model& model, const DecoderOptions& options) {
   CheckOptions(model.info(), options);
-  impl_ = std::make_unique<Impl>(std::move(model), options);
+  impl_ = std::make_unique<Impl>(model, options);
 }
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;

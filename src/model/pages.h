@@ -29,6 +29,7 @@ struct Sequence {
   uint32_t generation = 0;
   int64_t length = 0;
   std::vector<int32_t> pages;
+  uint64_t batch = 0;  // the last one that had it
 
   // Pages that it lacks for `tokens` more, one that it has to copy included.
   int64_t Lacks(const Pages& all, int64_t tokens) const;

@@ -101,13 +101,14 @@ bool StopList::BeginsIn(std::string_view text) const {
 
 std::shared_ptr<const StopList> StopListCache::Get(std::span<const std::string> stops,
                                                    const StopLimits& limits) {
+  // Before anything is made of them; and one that is there may have been made under wider limits.
+  CheckStops(stops, limits);
   std::string key;
   for (const std::string& stop : stops) {
     key.append(std::to_string(stop.size())).append(":").append(stop);
   }
   const std::lock_guard lock(mutex_);
   if (const auto found = by_key_.find(key); found != by_key_.end()) {
-    CheckStops(stops, limits);  // it may have been made under wider limits
     entries_.splice(entries_.begin(), entries_, found->second);
     return found->second->second;
   }

@@ -1,0 +1,165 @@
+// A frontend's side of engines: requests in, text out. The same calls for an engine in this process
+// (LocalClient) and for engines in others (RemoteClient).
+//
+// Each request that Submit took ends in exactly one output, whatever becomes of the engine. What it
+// says depends on the request alone: not on the side that looks for stops, on the engine it went
+// to, or on when Poll was called.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/engine.hpp"
+#include "sluice/engine_messages.hpp"
+#include "sluice/text_stream.hpp"
+#include "sluice/tokenizer.hpp"
+
+namespace sluice {
+
+enum class OutputMode : uint8_t {
+  kDelta,       // what is new since the last output
+  kCumulative,  // all text and ids so far
+  kFinal,       // one output, at the end, with everything
+};
+std::string_view Name(OutputMode mode);  // "delta", "cumulative", "final"
+OutputMode OutputModeByName(std::string_view name);
+
+struct ClientRequest {
+  SamplingParams params = {};  // without a seed: a random one
+  std::vector<int32_t> prompt = {};
+  uint32_t choice = 0;
+  int64_t max_tokens = 256;
+  TextOptions text = {};
+  bool ignores_end = false;  // the model's end tokens do not end it
+  OutputMode mode = OutputMode::kDelta;
+  // An output for every so many tokens; the first and the last come at once.
+  int64_t stream_interval = 1;
+};
+
+// Names a request of one client, from Submit on and for ever.
+struct RequestId {
+  uint64_t value = 0;
+
+  friend bool operator==(const RequestId&, const RequestId&) = default;
+};
+
+struct ClientOutput {
+  RequestId request = {};
+  std::string_view text = {};
+  // Token ids, and what was told about them: those whose text is out with this output to its last
+  // byte. With kCumulative and kFinal all of them.
+  std::span<const int32_t> ids = {};
+  std::span<const float> logprobs = {};
+  std::span<const int32_t> ranks = {};
+  int32_t logprob_width = 0;
+  std::span<const int32_t> logprob_ids = {};
+  std::span<const float> logprob_values = {};
+
+  GenerationEnd end = GenerationEnd::kNone;
+  std::string_view stop = {};  // with kStopString, the stop
+  int32_t stop_token = -1;     // with kStopToken
+  RowStatus status = RowStatus::kOk;
+  std::string_view message = {};  // with kStatus, kRejected and kEngineLost
+  // With kRejected, and with kStatus where the runner failed: as OutputRow has them.
+  ErrorCode code = ErrorCode::kInvalidValue;
+  std::string_view parameter = {};
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // so far, up to and with the one that ended it
+};
+
+enum class EngineHealth : uint8_t {
+  kConnecting,  // not yet ready, or not again
+  kReady,
+  kStalled,  // requests wait, and nothing has come for stall_timeout
+  kDead,     // this client gave it up
+};
+std::string_view Name(EngineHealth health);
+
+// What came that must not have, and was dropped. Nothing of it reached a text.
+struct ClientCounters {
+  int64_t requests = 0;
+  int64_t outputs = 0;
+  int64_t tokens = 0;
+  int64_t aborts = 0;           // sent
+  int64_t stale_rows = 0;       // of requests that had ended here: the handshake's normal course
+  int64_t stale_tokens = 0;     // in these, and behind a stop in the row that had it
+  int64_t unknown_rows = 0;     // of slots that do not exist, or generations that never were
+  int64_t repeated_ends = 0;    // an end behind the end
+  int64_t gaps = 0;             // rows that do not follow those before them: the request is lost
+  int64_t foreign_ids = 0;      // ids outside the vocabulary: the request is lost
+  int64_t disagreements = 0;    // the engine saw another end than the text has: the request is lost
+  int64_t repeated_frames = 0;  // the remote client's: dropped
+  int64_t malformed_frames = 0;  // each of these resets the link
+  int64_t foreign_frames = 0;    // of another epoch: dropped
+  int64_t resets = 0;
+
+  friend bool operator==(const ClientCounters&, const ClientCounters&) = default;
+};
+
+// One thread at a time may call a Client.
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  // Of the first engine.
+  virtual const EngineInfo& info() const = 0;
+  virtual const Tokenizer& tokenizer() const = 0;
+
+  // Throws Error when a parameter is out of range or the prompt does not fit, with kExhausted when
+  // there is no free slot, and with kUnavailable when no engine is ready.
+  virtual RequestId Submit(ClientRequest request) = 0;
+  // Its end comes with the next Poll. One that has ended, or never was, is ignored.
+  virtual void Abort(RequestId request) = 0;
+  // The seed in use, of a request that has not ended.
+  virtual uint64_t Seed(RequestId request) const = 0;
+  virtual int64_t live_requests() const = 0;
+
+  // What there is, one output a request; if nothing is, waits for it, but not longer than
+  // `timeout`. Valid until the next Poll or Submit.
+  virtual std::span<const ClientOutput> Poll(std::chrono::nanoseconds timeout) = 0;
+  // For event loops: readable when Poll has something to do, whatever else was called meanwhile.
+  // -1: Poll always has, while requests live.
+  virtual int event_fd() const = 0;
+
+  virtual EngineHealth health() const = 0;
+  virtual const ClientCounters& counters() const = 0;
+};
+
+// Called with each request as the engine gets it: complete, so that it gives the same output again.
+using RequestObserver = std::function<void(RequestId, const EngineRequest&)>;
+
+struct LocalClientOptions {
+  StopAt stop_at =
+      StopAt::kEngine;  // where the engine knows text; else the frontend looks for them
+  RequestObserver observer = {};
+};
+
+// Poll steps the engine, on the caller's thread; nobody else may call it meanwhile. `info` is
+// completed by what the engine knows itself; whether it knows text the caller says. A runner that
+// throws is the end of all requests and of this client.
+std::unique_ptr<Client> MakeLocalClient(Engine& engine, EngineInfo info, Tokenizer tokenizer,
+                                        const LocalClientOptions& options = {});
+
+struct RemoteClientOptions {
+  StopAt stop_at = StopAt::kEngine;  // as above
+  RequestObserver observer = {};
+  int32_t credits = 64;  // output messages that an engine may send ahead
+  std::chrono::milliseconds connect_timeout{10'000};
+  // An engine that has work and says nothing for so long is stalled: its requests end.
+  std::chrono::milliseconds stall_timeout{30'000};
+};
+
+// Waits until every engine is ready; throws Error with kUnavailable naming the one that was not in
+// time, and what it said. A request goes to the engine with the fewest. Starts the threads of one
+// ZeroMQ context; an engine that comes back is taken up again.
+std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
+                                      const RemoteClientOptions& options = {});
+
+}  // namespace sluice

@@ -1,0 +1,135 @@
+// What frontends and an engine tell each other: the same structs in one process and, encoded,
+// between two.
+//
+// A request is addressed by a place in its frontend's table and a generation of that place. The
+// frontend takes a place again, with the next generation, only behind the one OutputRow that ends
+// the request. So what comes late for an old generation can be told and dropped, on both sides.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/detokenizer.hpp"
+#include "sluice/error.hpp"
+#include "sluice/generation_end.hpp"
+#include "sluice/params.hpp"
+#include "sluice/status.hpp"
+#include "sluice/tokenizer.hpp"
+
+namespace sluice {
+
+struct RequestAddress {
+  int32_t slot = -1;
+  uint32_t generation = 0;
+
+  friend bool operator==(const RequestAddress&, const RequestAddress&) = default;
+};
+
+// Who looks for stop strings. The text is the same.
+enum class StopAt : uint8_t {
+  kEngine = 0,    // the engine: no token is computed behind the one that ends a stop
+  kFrontend = 1,  // the frontend, which then aborts the request: for engines that know no text
+};
+std::string_view Name(StopAt stop_at);  // "engine", "frontend"
+StopAt StopAtByName(std::string_view name);
+
+// How an output's tokens become text, and where that ends.
+struct TextOptions {
+  std::vector<std::string> stops = {};
+  bool include_stop = false;
+  DetokenizerOptions detokenizer = {};
+  Incomplete incomplete = Incomplete::kReplace;
+
+  friend bool operator==(const TextOptions&, const TextOptions&) = default;
+};
+
+// Complete: the parameters have a seed, and the model's end tokens are among the stop tokens, if
+// they shall end the output. So the same request gives the same output again. An engine takes no
+// more entries of logit_bias and allowed_token_ids than the vocabulary has ids; 1024 stop tokens,
+// DRY breakers and bad words each; and 16384 tokens of bad words.
+struct EngineRequest {
+  RequestAddress address = {};
+  SamplingParams params = {};
+  std::vector<int32_t> prompt = {};
+  uint32_t choice = 0;
+  int64_t max_tokens = 256;
+  StopAt stop_at = StopAt::kEngine;
+  TextOptions text = {};
+
+  friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
+};
+
+// What one step gave one request, or that it ended.
+struct OutputRow {
+  RequestAddress address = {};
+  int64_t first_token = 0;  // the number of the first of these among the request's output tokens
+  std::span<const int32_t> ids = {};
+
+  // Empty, or of each of the ids: log-probability and rank, and lists as LogprobLists has them.
+  std::span<const float> logprobs = {};
+  std::span<const int32_t> ranks = {};
+  int32_t logprob_width = 0;
+  std::span<const int32_t> logprob_ids = {};
+  std::span<const float> logprob_values = {};
+
+  GenerationEnd end = GenerationEnd::kNone;  // another one is the request's last row
+  RowStatus status = RowStatus::kOk;         // with kStatus; kOk: the runner failed
+  std::string_view message = {};             // with kRejected, kStatus and kEngineLost
+  // With kRejected, and with kStatus where the runner failed. kInvalidValue and kInvalidType: of
+  // the request, which would be refused again; the others: of the engine, now.
+  ErrorCode code = ErrorCode::kInvalidValue;
+  std::string_view parameter = {};  // that was refused; empty: none of them
+};
+// "invalid_value", "invalid_type", "unavailable", "exhausted".
+std::string_view Name(ErrorCode code);
+
+struct EngineInfo {
+  std::string model = {};    // its name
+  std::string version = {};  // of Sluice
+  int64_t vocab = 0;
+  int64_t context = 0;
+  int32_t max_requests = 0;         // that run at once
+  int32_t max_client_requests = 0;  // slots of a frontend: running and waiting
+  int32_t max_logprobs = 0;
+  int32_t steps_in_flight = 0;
+  uint64_t tokenizer_hash = 0;  // see TokenizerHash
+  std::vector<int32_t> end_tokens = {};
+  bool knows_text = false;  // kEngine may look for stops
+  Limits limits = {};
+
+  friend bool operator==(const EngineInfo&, const EngineInfo&) = default;
+};
+
+// Of all ids, how they are spelled, and what decoding makes of them: two sides with the same one
+// read ids alike.
+uint64_t TokenizerHash(const Tokenizer& tokenizer);
+
+// Since the engine began. Each token that was drawn is either given or discarded.
+struct EngineCounters {
+  int64_t steps = 0;
+  int64_t running = 0;  // now
+  int64_t waiting = 0;  // now
+  int64_t requests = 0;
+  int64_t ended = 0;          // all of these, for whatever reason
+  int64_t prompt_tokens = 0;  // that went through the model; again, where a request was preempted
+  int64_t tokens = 0;         // that were drawn
+  int64_t tokens_given = 0;
+  // Drawn behind the end of a request that was not aborted: behind a stop, beyond max_tokens or the
+  // context in a burst, in the step in flight; or in a row that there was no memory for.
+  int64_t tokens_discarded_stop = 0;
+  int64_t tokens_discarded_abort = 0;  // drawn behind an abort, in the step in flight
+  int64_t preemptions = 0;
+  int64_t rejected = 0;
+  int64_t aborted = 0;
+  int64_t stale_aborts = 0;  // for requests that had ended, or never were
+  int64_t free_pages = 0;    // now
+  int64_t model_ns = 0;      // waiting for the runner
+  int64_t own_ns = 0;        // everything else in Step
+
+  friend bool operator==(const EngineCounters&, const EngineCounters&) = default;
+};
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// What computes the steps of an Engine: a model on the CPU, a model on a device, a script.
+//
+// A step is launched, and awaited later; between the two the Engine plans the next one. So the ids
+// of a step stay where they were sampled: a row without tokens goes on from what the last step gave
+// its slot, whether the host has seen that or not. The Engine keeps at most one step in flight
+// behind the one that it plans.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "sluice/cut.hpp"
+#include "sluice/error.hpp"
+#include "sluice/params.hpp"
+
+namespace sluice {
+
+struct RunnerInfo {
+  int64_t vocab = 0;
+  int64_t context = 0;           // tokens of a request, prompt and output
+  int32_t max_requests = 0;      // slots
+  int64_t max_step_tokens = 0;   // inputs of one step; a row without tokens counts as one
+  int64_t page_tokens = 1;       // the cache is given out in pages of so many tokens,
+  int64_t pages = 0;             // of which there are so many
+  int64_t max_given_tokens = 1;  // that one step may give a request
+  int32_t max_logprobs = 0;      // the longest list of a token; -1: the vocabulary
+  Limits limits = {};            // of parameters
+};
+
+// A request that takes a slot. The parameters have a seed.
+struct RunnerRequest {
+  int32_t slot = -1;
+  const SamplingParams* params = nullptr;
+  std::span<const int32_t> prompt = {};
+  uint32_t choice = 0;
+  int64_t max_tokens = 0;
+};
+
+struct StepRow {
+  int32_t slot = -1;
+  // What the model reads behind what the slot's cache has. Empty: what the last step gave it. The
+  // cache never comes to more than `context` tokens, however many that were.
+  std::span<const int32_t> tokens = {};
+  // The last position is projected and a token drawn: it is that of the last token of prompt and
+  // output. False for a chunk that others follow.
+  bool samples = true;
+};
+
+// In this order: slots are freed, caches given back, slots taken, rows computed. A slot has at most
+// one row.
+struct StepPlan {
+  std::span<const int32_t> ended = {};
+  // These requests go on later, and then their rows bring the tokens from the first one again. What
+  // the sampler knows of them stays.
+  std::span<const int32_t> preempted = {};
+  std::span<const RunnerRequest> begun = {};
+  std::span<const StepRow> rows = {};
+};
+
+// What a step gave one row of the plan.
+struct StepRowResult {
+  // One or more where it samples; one with a status ends the request. What a row gives that the
+  // step behind this one has for the same request does not matter then.
+  std::span<const TokenResult> tokens = {};
+  // As LogprobLists has them, for each token.
+  int32_t logprob_width = 0;
+  std::span<const int32_t> logprob_ids = {};
+  std::span<const float> logprob_values = {};
+  // Not empty: this request cannot go on, because of what happened in this row or when its slot was
+  // taken. The others can. Its slot is among the ended ones of a later plan all the same; a row
+  // that it has in the step behind this one fails too, or gives tokens that nobody wants.
+  std::string_view failure = {};
+  ErrorCode failure_code = ErrorCode::kUnavailable;  // kExhausted: no memory, for now
+};
+
+// Where the time of a step went, in nanoseconds.
+struct StepTimes {
+  int64_t forward_ns = 0;
+  int64_t head_ns = 0;
+  int64_t select_ns = 0;
+};
+
+struct StepResults {
+  std::span<const StepRowResult> rows = {};  // as the plan had them
+  StepTimes times = {};
+};
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  virtual const RunnerInfo& info() const = 0;
+
+  // Begins a step. What the plan points to must stay until the step has been awaited. At most two
+  // steps are on their way. What it or Await throws is the end of this runner.
+  virtual void Launch(const StepPlan& plan) = 0;
+
+  // The oldest step on its way, when it is done. Valid until the next Await.
+  virtual const StepResults& Await() = 0;
+};
+
+}  // namespace sluice

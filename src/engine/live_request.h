@@ -1,0 +1,61 @@
+// A request from Submit to its end, and on while a step that has its row is on its way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/stop_at_source.h"
+#include "sluice/engine.hpp"
+
+namespace sluice::engine {
+
+enum class RequestPhase : uint8_t { kWaiting, kRunning, kEnded };
+
+struct LiveRequest {
+  LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, StopAtSource its_stop)
+      : client(its_client),
+        address(request.address),
+        params(std::move(request.params)),
+        choice(request.choice),
+        max_tokens(request.max_tokens),
+        prompt_size(std::ssize(request.prompt)),
+        room(its_room),
+        tokens(std::move(request.prompt)),
+        stop(std::move(its_stop)) {}
+  LiveRequest(const LiveRequest&) = delete;
+  LiveRequest& operator=(const LiveRequest&) = delete;
+
+  int64_t output_size() const { return std::ssize(tokens) - prompt_size; }
+  bool IsFilling() const { return brought < to_bring; }
+
+  ClientId client;
+  RequestAddress address;
+  SamplingParams params;
+  uint32_t choice;
+  int64_t max_tokens;
+  int64_t prompt_size;
+  int64_t room;                 // output tokens that it can have
+  std::vector<int32_t> tokens;  // prompt, then output
+  StopAtSource stop;
+  bool is_aborted = false;
+  bool is_silent = false;  // its client is gone
+
+  // The schedule's.
+  RequestPhase phase = RequestPhase::kWaiting;
+  bool was_admitted = false;
+  int32_t slot = -1;       // from the first admission to the end
+  int64_t pages = 0;       // of the cache, that it has
+  int64_t most_pages = 0;  // that it can come to need
+  // Rows bring tokens[0, to_bring), and from then on none: the model goes on from what it drew.
+  int64_t to_bring = 0;
+  int64_t brought = 0;
+  int32_t rows_in_flight = 0;
+  int32_t draws_in_flight = 0;  // of these, that give tokens
+
+  // Of the waiting queue; `next` also of those that were aborted or are dead.
+  LiveRequest* next = nullptr;
+  LiveRequest* previous = nullptr;
+  LiveRequest* next_aborted = nullptr;
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,232 @@
+#include "engine/schedule.h"
+
+#include <algorithm>
+
+namespace sluice::engine {
+
+void PlannedStep::Reserve(size_t slots) {
+  ended.reserve(slots);
+  preempted.reserve(slots);
+  begun.reserve(slots);
+  rows.reserve(slots);
+  requests.reserve(slots);
+}
+
+void PlannedStep::Clear() {
+  ended.clear();
+  preempted.clear();
+  begun.clear();
+  rows.clear();
+  requests.clear();
+}
+
+bool PlannedStep::IsEmpty() const {
+  return ended.empty() && preempted.empty() && begun.empty() && rows.empty();
+}
+
+Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight)
+    : step_tokens_(step_tokens),
+      slots_(std::min<int64_t>(info.max_requests, step_tokens)),
+      context_(info.context),
+      page_tokens_(info.page_tokens),
+      given_tokens_(info.max_given_tokens),
+      steps_in_flight_(steps_in_flight),
+      free_pages_(info.pages) {
+  const auto slots = static_cast<size_t>(slots_);
+  running_.reserve(slots);
+  freed_slots_.reserve(slots);
+  free_slots_.reserve(slots);
+  for (int64_t slot = slots_ - 1; slot >= 0; --slot) {
+    free_slots_.push_back(static_cast<int32_t>(slot));
+  }
+}
+
+int64_t Schedule::PagesFor(int64_t tokens) const {
+  return (tokens + page_tokens_ - 1) / page_tokens_;
+}
+
+// The last token is never read. Of a row in flight the number of tokens is not known; where it may
+// be too many for the context, none is planned behind it.
+int64_t Schedule::MostPages(int64_t prompt_size, int64_t room) const {
+  const int64_t tokens = prompt_size + room - 1 + steps_in_flight_ * (given_tokens_ - 1);
+  return PagesFor(std::min(tokens, context_));
+}
+
+void Schedule::Add(LiveRequest& request) {
+  Enqueue(request, nullptr);
+  ++new_waiting_;
+  new_waiting_tokens_ += request.prompt_size;
+}
+
+void Schedule::Enqueue(LiveRequest& request, LiveRequest* next) {
+  request.phase = RequestPhase::kWaiting;
+  request.next = next;
+  request.previous = next != nullptr ? next->previous : last_waiting_;
+  (request.previous != nullptr ? request.previous->next : first_waiting_) = &request;
+  (next != nullptr ? next->previous : last_waiting_) = &request;
+  ++waiting_;
+}
+
+void Schedule::Unlink(LiveRequest& request) {
+  (request.previous != nullptr ? request.previous->next : first_waiting_) = request.next;
+  (request.next != nullptr ? request.next->previous : last_waiting_) = request.previous;
+  request.next = request.previous = nullptr;
+  --waiting_;
+  if (request.was_admitted) return;
+  --new_waiting_;
+  new_waiting_tokens_ -= request.prompt_size;
+}
+
+void Schedule::Remove(LiveRequest& request) {
+  if (request.phase == RequestPhase::kWaiting) Unlink(request);
+  if (request.phase == RequestPhase::kRunning) ++ended_running_;
+  request.phase = RequestPhase::kEnded;
+  free_pages_ += request.pages;
+  request.pages = 0;
+  if (request.slot < 0) return;
+  freed_slots_.push_back(request.slot);
+  free_slots_.push_back(request.slot);
+}
+
+LiveRequest* Schedule::AnyLive() {
+  while (!running_.empty() && running_.back()->phase != RequestPhase::kRunning) {
+    running_.pop_back();
+    --ended_running_;
+  }
+  return running_.empty() ? first_waiting_ : running_.back();
+}
+
+void Schedule::DropEnded() {
+  if (ended_running_ == 0) return;
+  std::erase_if(running_, [](const LiveRequest* request) {
+    return request->phase != RequestPhase::kRunning;
+  });
+  ended_running_ = 0;
+}
+
+void Schedule::Plan(PlannedStep& step) {
+  step.Clear();
+  step.ended.swap(freed_slots_);
+  DropEnded();
+  budget_ = step_tokens_;
+  PlanDecoding(step);
+  PlanPrompts(step);
+  // What was given back in this plan has been taken, or does not suffice.
+  if (step.preempted.empty()) Admit(step);
+}
+
+void Schedule::PlanDecoding(PlannedStep& step) {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    LiveRequest& request = *running_[i];
+    if (request.IsFilling()) continue;
+    // Each draw gives at least one token, so what is on its way may fill the room.
+    if (request.output_size() + request.draws_in_flight >= request.room) continue;
+    const int64_t length =
+        std::ssize(request.tokens) + given_tokens_ * int64_t{request.draws_in_flight};
+    if (length > context_) continue;  // until it has been read what the row in flight gave
+    if (!TakePages(request, PagesFor(length), step)) continue;
+    AddRow(request, {.slot = request.slot}, step);
+  }
+}
+
+void Schedule::PlanPrompts(PlannedStep& step) {
+  for (LiveRequest* const request : running_) {
+    if (budget_ == 0) return;
+    if (request->IsFilling()) AddChunk(*request, step);
+  }
+}
+
+// Pages that those who run may take, so many each at most.
+int64_t Schedule::PagesToGrow(int64_t each) const {
+  int64_t pages = 0;
+  for (const LiveRequest* const request : running_) {
+    pages += std::min(each, request->most_pages - request->pages);
+  }
+  return pages;
+}
+
+// Pages for the whole prompt, and for what the others may need until it is there and one token has
+// been drawn: a request that is preempted before has cost a pass over its tokens for nothing. One
+// that is alone always fits.
+void Schedule::Admit(PlannedStep& step) {
+  if (first_waiting_ == nullptr || budget_ == 0) return;
+  int64_t each = 0, to_grow = 0;  // pages, of one and of all who run
+  while (first_waiting_ != nullptr && budget_ > 0) {
+    LiveRequest& request = *first_waiting_;
+    const int64_t pages = PagesFor(std::ssize(request.tokens));
+    if (pages > free_pages_) return;
+    if (request.slot < 0 && free_slots_.empty()) return;
+    // Every prompt in front of it is there behind this step, and each row that decodes takes a
+    // token of a step's budget.
+    const int64_t later = std::max<int64_t>(0, std::ssize(request.tokens) - budget_);
+    const int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+    const int64_t steps = 1 + (later + each_step - 1) / each_step;
+    // That changes with a prompt that is longer than the budget, so once.
+    if (const int64_t grown = PagesFor(steps * given_tokens_); grown != each) {
+      each = grown;
+      to_grow = PagesToGrow(each);
+    }
+    if (pages + to_grow > free_pages_) return;
+    Unlink(request);
+    request.phase = RequestPhase::kRunning;
+    running_.push_back(&request);
+    request.to_bring = std::ssize(request.tokens);
+    request.pages = pages;
+    free_pages_ -= pages;
+    to_grow += std::min(each, request.most_pages - pages);
+    if (!request.was_admitted) {
+      request.was_admitted = true;
+      request.slot = free_slots_.back();
+      free_slots_.pop_back();
+      step.begun.push_back({.slot = request.slot,
+                            .params = &request.params,
+                            .prompt = request.tokens,
+                            .choice = request.choice,
+                            .max_tokens = request.room});
+    }
+    AddChunk(request, step);
+  }
+}
+
+// False: it was the youngest itself.
+bool Schedule::TakePages(LiveRequest& request, int64_t pages, PlannedStep& step) {
+  const int64_t more = pages - request.pages;
+  if (more <= 0) return true;
+  while (more > free_pages_) {
+    // None of the younger ones has a row in this plan yet.
+    LiveRequest& youngest = *running_.back();
+    Preempt(youngest, step);
+    if (&youngest == &request) return false;
+  }
+  request.pages = pages;
+  free_pages_ -= more;
+  return true;
+}
+
+void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
+  running_.pop_back();
+  step.preempted.push_back(request.slot);
+  free_pages_ += request.pages;
+  request.pages = 0;
+  request.brought = request.to_bring = 0;
+  Enqueue(request, first_waiting_);
+  ++preemptions_;
+}
+
+void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
+  const int64_t size = std::min(budget_, request.to_bring - request.brought);
+  const auto chunk = std::span<const int32_t>(request.tokens)
+                         .subspan(static_cast<size_t>(request.brought), static_cast<size_t>(size));
+  request.brought += size;
+  AddRow(request, {request.slot, chunk, !request.IsFilling()}, step);
+}
+
+void Schedule::AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step) {
+  budget_ -= row.tokens.empty() ? 1 : std::ssize(row.tokens);
+  ++request.rows_in_flight;
+  if (row.samples) ++request.draws_in_flight;
+  step.rows.push_back(row);
+  step.requests.push_back(&request);
+}
+
+}  // namespace sluice::engine

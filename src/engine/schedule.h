@@ -1,0 +1,96 @@
+// Who takes part in the next step, and with how many tokens.
+//
+// Requests are served in the order in which they came. Those that decode come first, one row each;
+// then prompts, in chunks of what is left of the step's tokens; then those that wait, while there
+// are slots, and pages for them and for what the others take meanwhile. Nobody overtakes, so nobody
+// starves. When the pages run out, the youngest request gives its own back and is the next to be
+// admitted; it keeps its slot, because the sampler's state is there, and its rows bring all its
+// tokens again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/live_request.h"
+#include "sluice/step_runner.hpp"
+
+namespace sluice::engine {
+
+// A plan with its memory, and whose rows these are.
+struct PlannedStep {
+  void Reserve(size_t slots);
+  void Clear();
+  bool IsEmpty() const;
+  StepPlan view() const { return {ended, preempted, begun, rows}; }
+
+  std::vector<int32_t> ended;
+  std::vector<int32_t> preempted;
+  std::vector<RunnerRequest> begun;
+  std::vector<StepRow> rows;
+  std::vector<LiveRequest*> requests;  // of the rows
+};
+
+class Schedule {
+ public:
+  Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight);
+
+  int64_t slots() const { return slots_; }
+  // Pages of a request with so many tokens of prompt and output, at its end.
+  int64_t MostPages(int64_t prompt_size, int64_t room) const;
+
+  void Add(LiveRequest& request);  // behind all that wait
+  // A request that ended: its slot is among the ended ones of the next plan.
+  void Remove(LiveRequest& request);
+
+  // Forgets those that ended: they may be freed.
+  void DropEnded();
+
+  // Fills a step that was reserved for slots(). Takes no memory; O(requests that run or begin).
+  void Plan(PlannedStep& step);
+
+  int64_t running() const { return std::ssize(running_) - ended_running_; }
+  int64_t waiting() const { return waiting_; }
+  int64_t new_waiting() const { return new_waiting_; }  // that were never admitted
+  int64_t new_waiting_tokens() const { return new_waiting_tokens_; }
+  int64_t free_pages() const { return free_pages_; }
+  int64_t preemptions() const { return preemptions_; }
+  bool HasWork() const { return running() + waiting_ > 0 || !freed_slots_.empty(); }
+
+  // One of the live requests, until there are none.
+  LiveRequest* AnyLive();
+
+ private:
+  int64_t PagesFor(int64_t tokens) const;
+  void Enqueue(LiveRequest& request, LiveRequest* next);
+  void Unlink(LiveRequest& request);
+  void PlanDecoding(PlannedStep& step);
+  void PlanPrompts(PlannedStep& step);
+  void Admit(PlannedStep& step);
+  int64_t PagesToGrow(int64_t each) const;
+  bool TakePages(LiveRequest& request, int64_t pages, PlannedStep& step);
+  void Preempt(LiveRequest& request, PlannedStep& step);
+  void AddChunk(LiveRequest& request, PlannedStep& step);
+  void AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step);
+
+  int64_t step_tokens_;
+  int64_t slots_;  // so few that a step has room for a token of each
+  int64_t context_;
+  int64_t page_tokens_;
+  int64_t given_tokens_;  // of a row, at most
+  int64_t steps_in_flight_;
+  int64_t budget_ = 0;  // of the step that is planned
+
+  std::vector<LiveRequest*> running_;  // the oldest first; all are older than those that wait
+  int64_t ended_running_ = 0;
+  std::vector<int32_t> free_slots_;
+  std::vector<int32_t> freed_slots_;  // that the runner does not know of yet
+  int64_t free_pages_;
+  LiveRequest* first_waiting_ = nullptr;
+  LiveRequest* last_waiting_ = nullptr;
+  int64_t waiting_ = 0;
+  int64_t new_waiting_ = 0;
+  int64_t new_waiting_tokens_ = 0;
+  int64_t preemptions_ = 0;
+};
+
+}  // namespace sluice::engine

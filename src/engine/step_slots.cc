@@ -1,0 +1,91 @@
+#include "engine/step_slots.h"
+
+#include <string>
+#include <utility>
+
+#include "support/check.h"
+
+namespace sluice::engine {
+
+StepSlots::StepSlots(const RunnerInfo& info)
+    : info_(info), slots_(static_cast<size_t>(info.max_requests)), planned_(slots_) {}
+
+int64_t StepSlots::Apply(const StepPlan& plan) {
+  planned_ = slots_;
+  for (StepSlot& slot : planned_) slot.has_row = false;
+  for (const int32_t slot : plan.ended) Taken("ended", slot) = {};
+  for (const int32_t slot : plan.preempted) {
+    StepSlot& preempted = Taken("preempted", slot);
+    preempted.cached = 0;
+    preempted.given = 0;
+  }
+  for (const RunnerRequest& request : plan.begun) {
+    CheckInRange("begun.slot", request.slot, 0, info_.max_requests - 1);
+    StepSlot& slot = planned_[static_cast<size_t>(request.slot)];
+    if (slot.is_taken) {
+      ThrowInvalid("begun.slot", ToText(int64_t{request.slot}) + ", which is taken", "a free slot");
+    }
+    slot = {.is_taken = true, .tokens = std::ssize(request.prompt)};
+  }
+  int64_t inputs = 0;
+  for (const StepRow& row : plan.rows) inputs += AddRow(row);
+  CheckInRange("tokens of all rows", inputs, 0, info_.max_step_tokens);
+  CheckPages();
+  std::swap(slots_, planned_);
+  return inputs;
+}
+
+StepSlot& StepSlots::Taken(std::string_view list, int32_t slot) {
+  CheckInRange(MemberName(list, "slot"), slot, 0, info_.max_requests - 1);
+  StepSlot& taken = planned_[static_cast<size_t>(slot)];
+  if (!taken.is_taken) {
+    ThrowInvalid(MemberName(list, "slot"), ToText(int64_t{slot}) + ", which is free",
+                 "the slot of a request");
+  }
+  return taken;
+}
+
+int64_t StepSlots::AddRow(const StepRow& row) {
+  StepSlot& slot = Taken("rows", row.slot);
+  const auto name = [&] { return "of slot " + ToText(int64_t{row.slot}); };
+  if (slot.has_row) ThrowInvalid("rows", "two " + name(), "one of each slot");
+  slot.has_row = true;
+  if (slot.has_failed) return 0;
+  const int64_t read = row.tokens.empty() ? slot.given : std::ssize(row.tokens);
+  if (read == 0) {
+    ThrowInvalid("rows.tokens", "none " + name(), "some, where the last step has given none");
+  }
+  slot.cached += read;
+  slot.given = 0;
+  // The sampler draws behind all tokens that it knows of a request.
+  if (row.samples ? slot.cached != slot.tokens : slot.cached > slot.tokens) {
+    ThrowInvalid("rows.tokens", ToText(slot.cached) + " with those in the cache, " + name(),
+                 std::string(row.samples ? "all " : "at most ")
+                     .append(ToText(slot.tokens))
+                     .append(" of prompt and output"));
+  }
+  if (slot.cached > info_.context) {
+    ThrowInvalid("rows.tokens", ToText(slot.cached) + " with those in the cache, " + name(),
+                 "at most the context, " + ToText(info_.context));
+  }
+  return row.tokens.empty() ? 1 : read;  // whatever a burst was, as RunnerInfo counts
+}
+
+void StepSlots::CheckPages() const {
+  int64_t pages = 0;
+  for (const StepSlot& slot : planned_) {
+    pages += (slot.cached + info_.page_tokens - 1) / info_.page_tokens;
+  }
+  if (pages > info_.pages) {
+    throw Error(ErrorCode::kExhausted, "pages of all requests", ToText(pages),
+                "at most " + ToText(info_.pages));
+  }
+}
+
+void StepSlots::Give(int32_t slot, int64_t tokens) {
+  StepSlot& to = slots_[static_cast<size_t>(slot)];
+  to.tokens += tokens;
+  to.given = tokens;
+}
+
+}  // namespace sluice::engine

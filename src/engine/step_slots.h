@@ -1,0 +1,45 @@
+// What a runner knows of its slots: who has them, and how much of a request its cache holds. A plan
+// is checked against it as a whole, before the runner changes anything.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "sluice/step_runner.hpp"
+
+namespace sluice::engine {
+
+struct StepSlot {
+  bool is_taken = false;
+  bool has_failed = false;  // its rows are not computed any more
+  bool has_row = false;     // in the plan at hand
+  int64_t tokens = 0;       // of the prompt and of the output so far,
+  int64_t cached = 0;       // of which the cache has so many
+  int64_t given = 0;        // by its last row: what a row without tokens reads
+};
+
+class StepSlots {
+ public:
+  // The one whose limits the plans keep must outlive it.
+  explicit StepSlots(const RunnerInfo& info);
+
+  // Throws Error when the plan does not fit, and nothing has changed then. Else the slots are as
+  // behind the plan, but for what its rows give. How many inputs the rows are.
+  int64_t Apply(const StepPlan& plan);
+
+  const StepSlot& At(int32_t slot) const { return slots_[static_cast<size_t>(slot)]; }
+  void Give(int32_t slot, int64_t tokens);
+  void Fail(int32_t slot) { slots_[static_cast<size_t>(slot)].has_failed = true; }
+
+ private:
+  StepSlot& Taken(std::string_view list, int32_t slot);
+  int64_t AddRow(const StepRow& row);  // how many inputs it is
+  void CheckPages() const;
+
+  const RunnerInfo& info_;
+  std::vector<StepSlot> slots_;
+  std::vector<StepSlot> planned_;
+};
+
+}  // namespace sluice::engine

@@ -1,0 +1,52 @@
+// Requests to an engine as JSON, and what they gave: one object, and a file of them with one a
+// line.
+//
+//   {"request": {"prompt": [1, 2], "choice": 0, "max_tokens": 256, "stop_at": "engine",
+//                "stops": ["END"], "include_stop": false, "skip_special_tokens": true,
+//                "spaces_between_special_tokens": true, "utf8_errors": "maximal",
+//                "incomplete": "replace", "parameters": {"seed": 7, ...}},
+//    "result": {"text": "...", "token_ids": [3, 4], "end": "length", "prompt_tokens": 2,
+//               "output_tokens": 2}}
+//
+// What is left out has its default; prompt and parameters.seed may not be. A field that is none of
+// these is an error. An address belongs to a link, not to a request: it is not written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/engine_messages.hpp"
+
+namespace sluice {
+
+struct RequestResult {
+  std::string text = {};
+  std::vector<int32_t> ids = {};
+  std::string end = {};  // as Name(GenerationEnd) has it
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+
+  friend bool operator==(const RequestResult&, const RequestResult&) = default;
+};
+
+struct RequestRecord {
+  EngineRequest request = {};
+  std::optional<RequestResult> result = {};
+
+  friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
+};
+
+// ReadRecord(WriteRecord(r)) == r, but for the address. No line end is in it.
+std::string WriteRecord(const RequestRecord& record);
+
+// Throws Error naming the field ("request.max_tokens"), its value and what is allowed; for what is
+// no JSON object, naming `json`. What depends on a model is left to the engine.
+RequestRecord ReadRecord(std::string_view json);
+
+// Of each line that is not empty. Errors name the line as well: "line 3: request.max_tokens".
+std::vector<RequestRecord> ReadRecords(std::string_view lines);
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// What an engine knows of itself, for its frontends.
+#pragma once
+
+#include <string>
+
+#include "sluice/engine.hpp"
+#include "sluice/version.hpp"
+
+namespace sluice::link {
+
+// `info` has what only its maker knows: the model's name, the tokenizer, the end tokens.
+inline EngineInfo Completed(EngineInfo info, const Engine& engine) {
+  const RunnerInfo& runner = engine.runner_info();
+  const EngineOptions& options = engine.options();
+  if (info.version.empty()) info.version = std::string(kVersionString);
+  info.vocab = runner.vocab;
+  info.context = runner.context;
+  info.max_requests = runner.max_requests;
+  info.max_client_requests = options.max_client_requests;
+  info.max_logprobs = runner.max_logprobs;
+  info.steps_in_flight = options.steps_in_flight;
+  info.limits = runner.limits;
+  return info;
+}
+
+}  // namespace sluice::link

@@ -1,0 +1,347 @@
+#include "link/engine_link.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "support/check.h"
+
+namespace sluice::link {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstBackOff{50};
+constexpr milliseconds kLongestBackOff{2000};
+constexpr int kByeLingers = 200;                       // milliseconds
+constexpr int64_t kMostFrameBytes = int64_t{1} << 28;  // more end the connection
+constexpr int kPingsBeforeStall = 4;
+
+EngineLink::Clock::duration BackOff(int failures) {
+  if (failures <= 1) return {};
+  return std::min(kFirstBackOff * (1 << std::min(failures - 2, 10)), kLongestBackOff);
+}
+
+// The next part of a message. False: there is none.
+bool Receive(zmq::socket_t& socket, zmq::message_t& message) {
+  return zmq_msg_recv(message.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
+}
+
+}  // namespace
+
+EngineLink::EngineLink(zmq::context_t& context, EngineLinkOptions options, RequestTable& table)
+    : context_(context),
+      options_(std::move(options)),
+      table_(table),
+      reason_("nothing listens there") {
+  last_turn_ = Clock::now();
+  Open();
+}
+
+EngineLink::~EngineLink() { Close(true); }
+
+EngineHealth EngineLink::health() const {
+  if (phase_ == Phase::kGivenUp) return EngineHealth::kDead;
+  if (phase_ != Phase::kReady) return EngineHealth::kConnecting;
+  return is_stalled_ ? EngineHealth::kStalled : EngineHealth::kReady;
+}
+
+void EngineLink::Watch(zmq::socket_t& socket, bool is_watched) const {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  epoll_ctl(options_.epoll_fd, is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+            socket.get(zmq::sockopt::fd), &event);
+}
+
+void EngineLink::Open() {
+  zmq::socket_t socket(context_, zmq::socket_type::dealer);
+  socket.set(zmq::sockopt::sndhwm, 0);
+  socket.set(zmq::sockopt::rcvhwm, 2 * options_.credits + 64);  // for one that ignores credits
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::reconnect_ivl, 50);
+  socket.set(zmq::sockopt::reconnect_ivl_max, 1000);
+  socket.set(zmq::sockopt::maxmsgsize, kMostFrameBytes);
+  // For machines that vanish. A process that is stopped has the time that a stall has.
+  const auto stall = static_cast<int>(options_.stall_timeout.count());
+  socket.set(zmq::sockopt::heartbeat_ivl, std::max(stall / 4, 1));
+  socket.set(zmq::sockopt::heartbeat_timeout, 2 * stall);
+
+  const std::string address =
+      "inproc://monitor-" + std::to_string(options_.engine) + "-" + std::to_string(++tries_);
+  if (zmq_socket_monitor(socket.handle(), address.c_str(),
+                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) != 0) {
+    throw zmq::error_t();
+  }
+  zmq::socket_t monitor(context_, zmq::socket_type::pair);
+  monitor.set(zmq::sockopt::linger, 0);
+  monitor.set(zmq::sockopt::rcvhwm, 0);
+  monitor.connect(address);
+  if (zmq_connect(socket.handle(), options_.endpoint.c_str()) != 0) {
+    throw Error(ErrorCode::kInvalidValue, "endpoint", ToText(std::string_view(options_.endpoint)),
+                std::string("ipc://PATH or tcp://HOST:PORT: ").append(zmq_strerror(zmq_errno())));
+  }
+  Watch(socket, true);
+  Watch(monitor, true);
+  connection_ = Connection{std::move(socket), std::move(monitor)};
+  phase_ = Phase::kConnecting;
+}
+
+void EngineLink::Close(bool says_bye) {
+  if (!connection_.has_value()) return;
+  if (says_bye && phase_ == Phase::kReady) {
+    connection_->socket.set(zmq::sockopt::linger, kByeLingers);
+    WriteEmpty(NextHead(FrameType::kBye), out_);
+    Send();
+  }
+  Watch(connection_->socket, false);
+  Watch(connection_->monitor, false);
+  zmq_socket_monitor(connection_->socket.handle(), nullptr, 0);
+  connection_.reset();
+  phase_ = Phase::kClosed;
+}
+
+void EngineLink::Restart(std::string_view reason, bool says_bye, Clock::time_point now) {
+  reason_.assign(reason);
+  Close(says_bye);
+  is_stalled_ = false;
+  retry_at_ = now + BackOff(++failures_);
+  table_.Lose(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
+}
+
+void EngineLink::Reset(std::string_view reason, Clock::time_point now) {
+  ++table_.counters.resets;
+  Restart(reason, true, now);
+}
+
+void EngineLink::GiveUp(std::string_view reason) {
+  reason_.assign(reason);
+  Close(true);
+  phase_ = Phase::kGivenUp;
+}
+
+void EngineLink::Reopen(Clock::time_point now) {
+  try {
+    Open();
+  } catch (const zmq::error_t& error) {  // no file descriptor left, say
+    reason_ = error.what();
+    retry_at_ = now + BackOff(++failures_);
+  }
+}
+
+bool EngineLink::Turn(Clock::time_point now) {
+  // Behind a pause nothing can have been heard, so it says nothing of the engine.
+  if (now - last_turn_ > options_.stall_timeout / 2) {
+    quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
+  }
+  last_turn_ = now;
+  if (phase_ == Phase::kClosed && now >= retry_at_) Reopen(now);
+  if (!connection_.has_value()) return false;
+
+  const Events events = ReadMonitor();
+  if (events.has_connected && phase_ == Phase::kConnecting) {
+    phase_ = Phase::kGreeting;
+    greeted_at_ = now;
+    epoch_ = number_out_ = number_in_ = 0;
+    reason_ = "it does not answer";
+    WriteHello(NextHead(FrameType::kHello),
+               {.name = "sluice", .pid = getpid(), .credits = options_.credits}, out_);
+    Send();
+  }
+  // What an engine said before its end is read before its end is noticed.
+  const bool has_more = ReadFrames(now);
+  const bool is_connected = phase_ == Phase::kGreeting || phase_ == Phase::kReady;
+  if (events.has_disconnected && is_connected) {
+    while (ReadFrames(now)) {
+    }
+    if (connection_.has_value()) Restart("the connection was lost", false, now);
+  }
+  CheckSilence(now);
+  return has_more && connection_.has_value();
+}
+
+EngineLink::Events EngineLink::ReadMonitor() {
+  Events events;
+  zmq::message_t message;
+  while (Receive(connection_->monitor, message)) {
+    uint16_t event = 0;
+    std::memcpy(&event, message.data(), std::min(message.size(), sizeof(event)));
+    events.has_connected = events.has_connected || event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    events.has_disconnected = events.has_disconnected || event == ZMQ_EVENT_DISCONNECTED;
+    while (message.more() && Receive(connection_->monitor, message)) {  // the endpoint
+    }
+  }
+  return events;
+}
+
+// An engine that keeps to its credits never has more on its way.
+bool EngineLink::ReadFrames(Clock::time_point now) {
+  zmq::message_t message;
+  for (int64_t left = 2 * int64_t{options_.credits} + 64; left > 0; --left) {
+    if (!connection_.has_value() || !Receive(connection_->socket, message)) return false;
+    if (message.more()) {
+      ++table_.counters.malformed_frames;
+      Reset("a frame in several parts", now);
+      return false;
+    }
+    TakeFrame({static_cast<const char*>(message.data()), message.size()}, now);
+  }
+  return true;
+}
+
+void EngineLink::TakeFrame(std::string_view bytes, Clock::time_point now) {
+  const std::string error = ReadEngineFrame(bytes, frame_);
+  if (!error.empty()) {
+    ++table_.counters.malformed_frames;
+    Reset("a frame that cannot be read: " + error, now);
+    return;
+  }
+  const FrameType type = frame_.head.type;
+  const bool is_ready = phase_ == Phase::kReady;
+  const bool is_foreign = is_ready ? frame_.head.epoch != epoch_
+                                   : phase_ != Phase::kGreeting || type == FrameType::kOutput ||
+                                         type == FrameType::kPong;
+  if (is_foreign) {
+    ++table_.counters.foreign_frames;
+  } else if (type == FrameType::kReset) {
+    Reset(frame_.reason, now);
+  } else if (type == FrameType::kDead) {
+    Restart(frame_.reason, false, now);
+  } else if (is_ready) {
+    TakeNumbered(now);
+  } else {
+    TakeReady(now);
+  }
+}
+
+// Of this epoch, to a link that is ready.
+void EngineLink::TakeNumbered(Clock::time_point now) {
+  if (frame_.head.number < number_in_) {
+    ++table_.counters.repeated_frames;
+    return;
+  }
+  if (frame_.head.number > number_in_) {
+    Reset("frames are missing", now);
+    return;
+  }
+  ++number_in_;
+  failures_ = 0;
+  quiet_since_ = now;
+  pings_ = 0;
+  is_stalled_ = false;
+  if (frame_.head.type == FrameType::kOutput) {
+    TakeOutput();
+  } else if (frame_.head.type == FrameType::kReady) {
+    ++table_.counters.malformed_frames;
+    Reset("a second READY", now);
+  }
+}
+
+void EngineLink::TakeOutput() {
+  for (const OutputRow& row : frame_.rows) table_.Take(options_.engine, row);
+  if (2 * ++credits_owed_ < options_.credits) return;
+  WriteCredit(NextHead(FrameType::kCredit), std::exchange(credits_owed_, 0), out_);
+  Send();
+}
+
+void EngineLink::TakeReady(Clock::time_point now) {
+  const Ready& ready = frame_.ready;
+  if (ready.protocol != kProtocol) {
+    GiveUp("it speaks protocol " + std::to_string(ready.protocol) + ", not " +
+           std::to_string(kProtocol));
+    return;
+  }
+  const EngineInfo& info = ready.info;
+  if (frame_.head.epoch == 0 || frame_.head.number != 0 || info.vocab < 1 ||
+      info.vocab > INT32_MAX || info.context < 2 || info.max_client_requests < 1) {
+    ++table_.counters.malformed_frames;
+    Reset("a READY that cannot be", now);
+    return;
+  }
+  // An engine that knows no text has nothing to compare.
+  const bool has_hash = info.knows_text || info.tokenizer_hash != 0;
+  if (has_hash && info.tokenizer_hash != options_.tokenizer_hash) {
+    GiveUp("its tokenizer is not this client's: their hashes are " +
+           std::to_string(info.tokenizer_hash) + " and " + std::to_string(options_.tokenizer_hash));
+    return;
+  }
+  phase_ = Phase::kReady;
+  epoch_ = frame_.head.epoch;
+  number_in_ = 1;
+  credits_owed_ = 0;
+  quiet_since_ = now;
+  pings_ = 0;
+  is_stalled_ = false;
+  reason_.clear();
+  table_.SetInfo(options_.engine, info);
+}
+
+// Whether the engine owes something.
+bool EngineLink::Waits() const {
+  return phase_ == Phase::kReady && (is_stalled_ || table_.taken_slots(options_.engine) > 0);
+}
+
+void EngineLink::CheckSilence(Clock::time_point now) {
+  if (phase_ == Phase::kGreeting && now >= Deadline()) Restart("it does not answer", true, now);
+  if (!Waits() || now < Deadline()) return;
+  if (++pings_ >= kPingsBeforeStall && !is_stalled_) {
+    is_stalled_ = true;
+    reason_ = "it has said nothing for " + std::to_string(options_.stall_timeout.count()) + " ms";
+    table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
+  }
+  WriteEmpty(NextHead(FrameType::kPing), out_);
+  Send();
+}
+
+EngineLink::Clock::time_point EngineLink::Deadline() const {
+  if (phase_ == Phase::kClosed) return retry_at_;
+  if (phase_ == Phase::kGreeting) return greeted_at_ + options_.hello_timeout;
+  if (!Waits()) return Clock::time_point::max();
+  return quiet_since_ + options_.stall_timeout * (pings_ + 1) / kPingsBeforeStall;
+}
+
+void EngineLink::SendRequest(const EngineRequest& request, Clock::time_point now) {
+  if (table_.taken_slots(options_.engine) == 1) {  // it is the only one
+    quiet_since_ = now;
+    pings_ = 0;
+  }
+  WriteAdd(NextHead(FrameType::kAdd), request, out_);
+  Send();
+}
+
+void EngineLink::SendAborts() {
+  const std::span<const RequestAddress> aborts = table_.TakeAborts(options_.engine);
+  if (aborts.empty() || phase_ != Phase::kReady) return;
+  WriteAbort(NextHead(FrameType::kAbort), aborts, out_);
+  Send();
+}
+
+FrameHead EngineLink::NextHead(FrameType type) {
+  return {.type = type, .epoch = epoch_, .number = number_out_++};
+}
+
+// Without a high-water mark nothing has to wait. What goes to an engine that is gone is lost with
+// its requests.
+void EngineLink::Send() {
+  while (zmq_send(connection_->socket.handle(), out_.data(), out_.size(), ZMQ_DONTWAIT) < 0 &&
+         zmq_errno() == EINTR) {
+  }
+}
+
+bool EngineLink::HasInput() {
+  if (!connection_.has_value()) return false;
+  return ((connection_->socket.get(zmq::sockopt::events) |
+           connection_->monitor.get(zmq::sockopt::events)) &
+          ZMQ_POLLIN) != 0;
+}
+
+void EngineLink::AppendPollItems(std::vector<zmq_pollitem_t>& items) {
+  if (!connection_.has_value()) return;
+  items.push_back({connection_->socket.handle(), 0, ZMQ_POLLIN, 0});
+  items.push_back({connection_->monitor.handle(), 0, ZMQ_POLLIN, 0});
+}
+
+}  // namespace sluice::link

@@ -1,0 +1,168 @@
+// Reads MessagePack as the caller expects it: every call names the next element, and the first one
+// that is another, or outside its range, makes all that follow fail.
+//
+// Not msgpack::parse: that pushes elements into a visitor, which makes a state machine of what is a
+// list of fields here, and takes memory for its stack at every frame. As the caller descends, depth
+// needs no limit.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "support/number.h"
+
+namespace sluice::link {
+
+class FrameReader {
+ public:
+  explicit FrameReader(std::string_view bytes)
+      : begin_(bytes.data()), at_(begin_), end_(begin_ + bytes.size()) {}
+
+  bool failed() const { return failure_ != nullptr; }
+  // Empty, or what was wrong first, and where.
+  std::string Failure() const {
+    if (!failed()) return {};
+    return std::string(failure_).append(" at byte ").append(Number(failed_at_));
+  }
+  size_t rest() const { return static_cast<size_t>(end_ - at_); }
+  void Fail(const char* why) {
+    if (failed()) return;
+    failure_ = why;
+    failed_at_ = at_ - begin_;
+    at_ = end_;
+  }
+
+  uint8_t Byte() {
+    if (at_ == end_) return Fail("too few bytes"), uint8_t{0};
+    return static_cast<uint8_t>(*at_++);
+  }
+
+  template <std::integral T>
+  T Integer(T low = std::numeric_limits<T>::min(), T high = std::numeric_limits<T>::max()) {
+    const uint8_t code = Byte();
+    if (code <= 0x7f) return InRange(code, low, high);
+    switch (code) {
+      case 0xcc:
+        return InRange(Load<uint8_t>(), low, high);
+      case 0xcd:
+        return InRange(Load<uint16_t>(), low, high);
+      case 0xce:
+        return InRange(Load<uint32_t>(), low, high);
+      case 0xcf:
+        return InRange(Load<uint64_t>(), low, high);
+      case 0xd0:
+        return InRange(static_cast<int8_t>(Load<uint8_t>()), low, high);
+      case 0xd1:
+        return InRange(static_cast<int16_t>(Load<uint16_t>()), low, high);
+      case 0xd2:
+        return InRange(static_cast<int32_t>(Load<uint32_t>()), low, high);
+      case 0xd3:
+        return InRange(static_cast<int64_t>(Load<uint64_t>()), low, high);
+      default:
+        if (code >= 0xe0) return InRange(static_cast<int8_t>(code), low, high);
+        return Fail("no whole number"), T{};
+    }
+  }
+
+  template <typename T>
+  T Enum(T last) {
+    return static_cast<T>(Integer<uint8_t>(0, static_cast<uint8_t>(last)));
+  }
+
+  // Any number but NaN.
+  float Float() {
+    if (Byte() != 0xca) return Fail("no single-precision number"), 0.0f;
+    const float value = std::bit_cast<float>(Load<uint32_t>());
+    if (std::isnan(value)) return Fail("NaN"), 0.0f;
+    return value;
+  }
+
+  bool Bool() {
+    const uint8_t code = Byte();
+    if (code != 0xc2 && code != 0xc3) Fail("neither true nor false");
+    return code == 0xc3;
+  }
+
+  // Takes a nil, if there is one.
+  bool TakeNil() {
+    if (at_ == end_ || static_cast<uint8_t>(*at_) != 0xc0) return false;
+    ++at_;
+    return true;
+  }
+
+  // The number of elements, each of which has at least `least_bytes`.
+  size_t Array(size_t least_bytes = 1) {
+    const uint8_t code = Byte();
+    size_t size = 0;
+    if ((code & 0xf0) == 0x90) {
+      size = code & 0x0f;
+    } else if (code == 0xdc) {
+      size = Load<uint16_t>();
+    } else if (code == 0xdd) {
+      size = Load<uint32_t>();
+    } else {
+      Fail("no array");
+    }
+    if (size > rest() / least_bytes) return Fail("an array that is longer than the frame"), 0;
+    return size;
+  }
+  void ArrayOf(size_t size) {
+    if (Array() != size) Fail("an array of another size");
+  }
+
+  std::string_view String() {
+    const uint8_t code = Byte();
+    size_t size = 0;
+    if ((code & 0xe0) == 0xa0) {
+      size = code & 0x1f;
+    } else if (code == 0xd9) {
+      size = Load<uint8_t>();
+    } else if (code == 0xda) {
+      size = Load<uint16_t>();
+    } else if (code == 0xdb) {
+      size = Load<uint32_t>();
+    } else {
+      Fail("no string");
+    }
+    if (size > rest()) return Fail("a string that is longer than the frame"), std::string_view();
+    const std::string_view text(at_, size);
+    at_ += size;
+    return text;
+  }
+
+  void End() {
+    if (rest() != 0) Fail("bytes behind the frame");
+  }
+
+ private:
+  template <typename T>
+  T Load() {  // the byte of the highest value first
+    if (rest() < sizeof(T)) return Fail("too few bytes"), T{0};
+    uint64_t value = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) value = value << 8 | static_cast<uint8_t>(at_[i]);
+    at_ += sizeof(T);
+    return static_cast<T>(value);
+  }
+
+  template <typename T, typename Value>
+  T InRange(Value value, T low, T high) {
+    if (failed() || std::cmp_less(value, low) || std::cmp_greater(value, high)) {
+      return Fail("a number outside its range"), T{};
+    }
+    return static_cast<T>(value);
+  }
+
+  const char* begin_;
+  const char* at_;
+  const char* end_;
+  const char* failure_ = nullptr;
+  int64_t failed_at_ = 0;
+};
+
+}  // namespace sluice::link

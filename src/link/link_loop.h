@@ -1,0 +1,97 @@
+// The link thread: frames in and commands out, batches of steps in and frames out.
+//
+// Who has a connection is a peer; a peer that said hello has a client, until it says bye or hello
+// again, is reset, or its connection closes. What a peer without a client sends is dropped, and the
+// first time it is told to say hello.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "link/client_link.h"
+#include "link/log_limit.h"
+#include "link/mailbox.h"
+#include "link/router.h"
+#include "link/wire.h"
+#include "sluice/engine_server.hpp"
+
+namespace sluice::link {
+
+class LinkLoop {
+ public:
+  // Binds.
+  LinkLoop(const EngineServerOptions& options, EngineInfo info, int32_t max_clients,
+           Mailbox& mailbox);
+
+  const std::string& endpoint() const { return router_.endpoint(); }
+  void Run();  // until the mailbox says that it is over
+
+  LinkCounters counters() const;  // from any thread
+
+ private:
+  struct Peer {
+    std::string address;
+    int fd = -1;
+    ClientLink* client = nullptr;
+    bool was_told = false;  // since it last said hello, that it must
+  };
+
+  // What comes.
+  void TakeClosed();
+  void TakeMessages();
+  Peer* PeerOf(const Router::Message& message);
+  void TakeFrame(Peer& peer, const Router::Message& message);
+  void TakeHello(Peer& peer);
+  void TakeOf(Peer& peer);
+  void TakeAdd(Peer& peer);
+
+  // What the steps gave.
+  void TakeBatches();
+  void Deliver(const StepBatch& batch);
+  void EndAll(const StepBatch& batch);
+  void SendRows(ClientLink& client, std::span<const OutputRow> rows);
+  void SendHeld(ClientLink& client);
+
+  // Peers come and go.
+  void Reset(Peer& peer, std::string_view reason);
+  void RemoveClient(Peer& peer, std::string_view why);
+  void RemovePeer(const std::string& address, std::string_view why);
+  void RemoveLost();
+
+  FrameHead NextHead(FrameType type, ClientLink& client) const;
+  void SendFrame(const std::string& address);  // what frame_ has
+  void Log(const ClientLink& client, std::string_view what, std::string_view why = {});
+  void Publish();
+
+  const EngineServerOptions options_;
+  Ready ready_;
+  const uint64_t epoch_;
+  Mailbox& mailbox_;
+  Router router_;
+  LogLimit log_;
+
+  std::unordered_map<std::string, Peer> peers_;
+  std::unordered_map<int, std::string> address_of_fd_;
+  std::vector<std::unique_ptr<ClientLink>> clients_;  // by place
+  uint64_t serial_ = 0;
+  std::vector<std::string> lost_;  // peers to whom nothing could be sent
+  std::string ended_;              // the engine, for this reason
+
+  FrontendFrame read_;
+  std::string frame_;
+  std::vector<int32_t> touched_;
+  int64_t step_ = 0;
+  int64_t time_ns_ = 0;
+
+  LinkCounters counters_;
+  mutable std::mutex mutex_;
+  LinkCounters published_;
+};
+
+}  // namespace sluice::link

@@ -1,0 +1,221 @@
+// The client of engines in other processes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "link/engine_link.h"
+#include "link/event_set.h"
+#include "link/request_table.h"
+#include "sluice/client.hpp"
+#include "support/check.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class RemoteClient final : public Client {
+ public:
+  RemoteClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
+               const RemoteClientOptions& options);
+  ~RemoteClient() override;
+  RemoteClient(const RemoteClient&) = delete;
+  RemoteClient& operator=(const RemoteClient&) = delete;
+
+  const EngineInfo& info() const override { return table_.info(0); }
+  const Tokenizer& tokenizer() const override { return table_.tokenizer(); }
+  RequestId Submit(ClientRequest request) override;
+  void Abort(RequestId request) override;
+  uint64_t Seed(RequestId request) const override { return table_.Seed(request); }
+  int64_t live_requests() const override { return table_.live_requests(); }
+  std::span<const ClientOutput> Poll(std::chrono::nanoseconds timeout) override;
+  int event_fd() const override { return events_.fd(); }
+  EngineHealth health() const override;
+  const ClientCounters& counters() const override { return table_.counters; }
+
+ private:
+  void AwaitEngines(std::chrono::milliseconds timeout);
+  // The ready engine with the fewest requests that has a place for one more.
+  link::EngineLink& Choose(int32_t& engine);
+  Clock::time_point Turn();
+  void Wait(Clock::time_point until);
+  void WakeForRest(Clock::time_point now);
+
+  const pid_t owner_ = getpid();
+  RequestObserver observer_;
+  zmq::context_t context_;
+  link::EventSet events_;
+  link::RequestTable table_;
+  std::vector<std::unique_ptr<link::EngineLink>> links_;
+  std::vector<zmq_pollitem_t> poll_items_;
+  bool has_more_ = false;  // that was not read yet
+};
+
+RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
+                           const RemoteClientOptions& options)
+    : observer_(options.observer), table_(std::move(tokenizer), options.stop_at) {
+  const uint64_t tokenizer_hash = TokenizerHash(table_.tokenizer());
+  for (const std::string& endpoint : endpoints) {
+    links_.push_back(std::make_unique<link::EngineLink>(
+        context_,
+        link::EngineLinkOptions{.endpoint = endpoint,
+                                .engine = table_.AddEngine(),
+                                .credits = options.credits,
+                                .hello_timeout = options.connect_timeout,
+                                .stall_timeout = options.stall_timeout,
+                                .tokenizer_hash = tokenizer_hash,
+                                .epoll_fd = events_.fd()},
+        table_));
+  }
+  AwaitEngines(options.connect_timeout);
+}
+
+// In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
+// links and context are left as they lie.
+RemoteClient::~RemoteClient() {
+  if (getpid() == owner_) return;
+  for (auto& link : links_) static_cast<void>(link.release());
+  static_cast<void>(new zmq::context_t(std::move(context_)));
+}
+
+void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  while (true) {
+    const Clock::time_point now = Turn();
+    const auto unready = std::find_if(links_.begin(), links_.end(), [](const auto& link) {
+      return link->health() != EngineHealth::kReady;
+    });
+    if (unready == links_.end()) return WakeForRest(now);
+    const link::EngineLink& link = **unready;
+    if (link.health() == EngineHealth::kDead || now >= deadline) {
+      throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link.endpoint())),
+                  "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
+                      link.reason());
+    }
+    Wait(deadline);
+  }
+}
+
+Clock::time_point RemoteClient::Turn() {
+  const Clock::time_point now = Clock::now();
+  events_.Clear();
+  has_more_ = false;
+  for (const auto& link : links_) {
+    has_more_ = link->Turn(now) || has_more_;
+    link->SendAborts();
+  }
+  return now;
+}
+
+void RemoteClient::Wait(Clock::time_point until) {
+  if (has_more_) return;
+  poll_items_.clear();
+  for (const auto& link : links_) {
+    link->AppendPollItems(poll_items_);
+    until = std::min(until, link->Deadline());
+  }
+  // Rounded up, so that the time has come behind it.
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  const int64_t timeout = std::clamp<int64_t>(left.count(), 0, 1'000'000);
+  zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), static_cast<long>(timeout));
+}
+
+// Behind everything that has looked at a socket.
+void RemoteClient::WakeForRest(Clock::time_point now) {
+  bool is_due = has_more_ || table_.HasOutputs();
+  Clock::time_point deadline = Clock::time_point::max();
+  for (const auto& link : links_) {
+    is_due = link->HasInput() || is_due;
+    deadline = std::min(deadline, link->Deadline());
+  }
+  events_.WakeAt(is_due ? now : deadline, now);
+}
+
+std::span<const ClientOutput> RemoteClient::Poll(std::chrono::nanoseconds timeout) {
+  table_.Release();
+  // No sum may overflow.
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
+  const Clock::time_point deadline = Clock::now() + std::min(timeout, kLongest);
+  Clock::time_point now = Turn();
+  while (!table_.HasOutputs() && now < deadline) {
+    Wait(deadline);
+    now = Turn();
+  }
+  const std::span<const ClientOutput> outputs = table_.Outputs();
+  WakeForRest(now);
+  return outputs;
+}
+
+link::EngineLink& RemoteClient::Choose(int32_t& engine) {
+  link::EngineLink* chosen = nullptr;
+  bool has_ready = false;
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i]->health() != EngineHealth::kReady) continue;
+    has_ready = true;
+    const auto number = static_cast<int32_t>(i);
+    if (!table_.HasFreeSlot(number)) continue;
+    if (chosen != nullptr && table_.taken_slots(number) >= table_.taken_slots(engine)) continue;
+    chosen = links_[i].get();
+    engine = number;
+  }
+  if (chosen != nullptr) return *chosen;
+  if (has_ready) {
+    throw Error(ErrorCode::kExhausted, "requests", ToText(live_requests()),
+                "no more than the engines have places for; an aborted one has its until the "
+                "engine has ended it");
+  }
+  throw Error(ErrorCode::kUnavailable, "engine", ToText(Name(health())),
+              "one that is ready; " + links_[0]->endpoint() + ": " + links_[0]->reason());
+}
+
+RequestId RemoteClient::Submit(ClientRequest request) {
+  table_.Release();
+  int32_t engine = 0;
+  link::EngineLink& link = Choose(engine);
+  const RequestId id = table_.Add(engine, std::move(request));
+  try {
+    if (observer_) observer_(id, table_.request(id));
+  } catch (...) {
+    table_.Withdraw(id);
+    throw;
+  }
+  const Clock::time_point now = Clock::now();
+  link.SendRequest(table_.TakeRequest(id), now);
+  WakeForRest(now);
+  return id;
+}
+
+void RemoteClient::Abort(RequestId request) {
+  if (!table_.Abort(request)) return;
+  for (const auto& link : links_) link->SendAborts();
+  WakeForRest(Clock::now());
+}
+
+EngineHealth RemoteClient::health() const {
+  constexpr EngineHealth kBestFirst[] = {EngineHealth::kReady, EngineHealth::kStalled,
+                                         EngineHealth::kConnecting};
+  for (const EngineHealth health : kBestFirst) {
+    for (const auto& link : links_) {
+      if (link->health() == health) return health;
+    }
+  }
+  return EngineHealth::kDead;
+}
+
+}  // namespace
+
+std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
+                                      const RemoteClientOptions& options) {
+  CheckInRange("endpoints", std::ssize(endpoints), 1, link::RequestTable::kMostEngines);
+  CheckInRange("credits", options.credits, 1, link::kMostCredits);
+  CheckInRange("connect_timeout", options.connect_timeout.count(), 0, INT32_MAX / 4);
+  CheckInRange("stall_timeout", options.stall_timeout.count(), 1, INT32_MAX / 4);
+  try {
+    return std::make_unique<RemoteClient>(endpoints, std::move(tokenizer), options);
+  } catch (const zmq::error_t& error) {
+    throw Error(ErrorCode::kUnavailable, "context", error.what(), "a ZeroMQ context and sockets");
+  }
+}
+
+}  // namespace sluice

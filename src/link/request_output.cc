@@ -1,0 +1,217 @@
+#include "link/request_output.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/check.h"
+
+namespace sluice::link {
+namespace {
+
+constexpr size_t kUsualText = 256;        // bytes
+constexpr int64_t kUsualTokens = 4096;    // of a request whose outputs have everything
+constexpr size_t kMostKept = 256 * 1024;  // bytes that stay for the next request
+
+template <typename T>
+void DropFirst(std::vector<T>& column, int64_t count) {
+  column.erase(column.begin(),
+               column.begin() + std::min(count, static_cast<int64_t>(column.size())));
+}
+
+// Empties it, and keeps its memory unless that is a rare lot.
+template <typename T>
+void Empty(T& buffer) {
+  if (buffer.capacity() * sizeof(buffer[0]) > kMostKept) buffer = T();
+  buffer.clear();
+}
+
+template <typename T>
+std::span<const T> First(const std::vector<T>& column, int64_t count) {
+  return std::span(column).first(std::min(static_cast<size_t>(count), column.size()));
+}
+
+bool IsOfText(GenerationEnd end) {
+  return end == GenerationEnd::kStopString || end == GenerationEnd::kStopToken;
+}
+
+// An end that says nothing of the text, because something failed.
+bool IsFailure(GenerationEnd end) {
+  return end == GenerationEnd::kStatus || end == GenerationEnd::kRejected ||
+         end == GenerationEnd::kEngineLost;
+}
+
+GenerationEnd EndOfText(FinishReason found) {
+  return found == FinishReason::kStopString ? GenerationEnd::kStopString
+                                            : GenerationEnd::kStopToken;
+}
+
+}  // namespace
+
+void TokenColumns::Append(const OutputRow& row) {
+  ids.insert(ids.end(), row.ids.begin(), row.ids.end());
+  logprobs.insert(logprobs.end(), row.logprobs.begin(), row.logprobs.end());
+  ranks.insert(ranks.end(), row.ranks.begin(), row.ranks.end());
+  logprob_ids.insert(logprob_ids.end(), row.logprob_ids.begin(), row.logprob_ids.end());
+  logprob_values.insert(logprob_values.end(), row.logprob_values.begin(), row.logprob_values.end());
+  if (!row.ids.empty()) width = row.logprob_width;
+}
+
+void TokenColumns::DropFirst(int64_t tokens) {
+  link::DropFirst(ids, tokens);
+  link::DropFirst(logprobs, tokens);
+  link::DropFirst(ranks, tokens);
+  link::DropFirst(logprob_ids, tokens * width);
+  link::DropFirst(logprob_values, tokens * width);
+}
+
+void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode mode,
+                          int64_t stream_interval, TextStream stream) {
+  id_ = id;
+  mode_ = mode;
+  stop_at_ = request.stop_at;
+  stream_interval_ = stream_interval;
+  max_tokens_ = request.max_tokens;
+  prompt_tokens_ = std::ssize(request.prompt);
+  stream_.emplace(std::move(stream));
+
+  Empty(text_);
+  Empty(columns_.ids);
+  Empty(columns_.logprobs);
+  Empty(columns_.ranks);
+  Empty(columns_.logprob_ids);
+  Empty(columns_.logprob_values);
+  columns_.width = 0;
+  text_.reserve(kUsualText);
+  columns_.ids.reserve(static_cast<size_t>(mode == OutputMode::kDelta
+                                               ? 1 + stream_->stops().longest()
+                                               : std::min(max_tokens_, kUsualTokens)));
+  first_ = taken_ = tokens_ = released_ = told_tokens_ = 0;
+  told_bytes_ = 0;
+  has_columns_ = has_logprobs_ = has_told_ = is_end_told_ = has_disagreed_ = false;
+  end_ = GenerationEnd::kNone;
+  stop_ = stop_token_ = -1;
+  status_ = RowStatus::kOk;
+  Empty(message_);
+  code_ = ErrorCode::kInvalidValue;
+  Empty(parameter_);
+}
+
+bool RequestOutput::Follows(const OutputRow& row) const {
+  const size_t count = row.ids.size();
+  if (static_cast<uint8_t>(row.end) >= kGenerationEnds || row.logprob_width < 0) return false;
+  if (row.first_token != taken_ || std::ssize(row.ids) > max_tokens_ - taken_) return false;
+  const auto is_column = [count](size_t size) { return size == 0 || size == count; };
+  if (!is_column(row.logprobs.size()) || row.ranks.size() != row.logprobs.size()) return false;
+  const size_t listed = count * static_cast<size_t>(row.logprob_width);
+  if (row.logprob_ids.size() != listed || row.logprob_values.size() != listed) return false;
+  if (!has_columns_ || count == 0) return true;
+  return row.logprobs.empty() != has_logprobs_ && row.logprob_width == columns_.width;
+}
+
+RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
+  columns_.Append(row);
+  if (!row.ids.empty()) {
+    has_columns_ = true;
+    has_logprobs_ = !row.logprobs.empty();
+  }
+  taken_ += std::ssize(row.ids);
+  const Delta* delta = &stream_->Step(row.ids, text_);
+  const bool is_over = delta->finish == FinishReason::kNone && row.end != GenerationEnd::kNone;
+  // A stop string may end in what Finish lets out.
+  if (is_over) delta = &stream_->Finish(text_);
+  Note(*delta);
+  if (delta->finish == FinishReason::kNone) return Verdict::kGoesOn;
+
+  const bool is_found = delta->finish != FinishReason::kEnd && !(is_over && IsFailure(row.end));
+  const GenerationEnd found = is_found ? EndOfText(delta->finish) : GenerationEnd::kNone;
+  if (Agrees(row, found)) {
+    EndAs(is_found ? found : row.end, row.message);
+    status_ = row.status;
+    code_ = row.code;
+    parameter_.assign(row.parameter);
+  } else {
+    has_disagreed_ = true;
+    EndAs(GenerationEnd::kEngineLost, DisagreementText(row, found));
+  }
+  return row.end == GenerationEnd::kNone ? Verdict::kEndsHere : Verdict::kEnds;
+}
+
+// An engine that looks for stops sees the end that the text has. What was cancelled there may not
+// have been looked at once more.
+bool RequestOutput::Agrees(const OutputRow& row, GenerationEnd found) const {
+  const GenerationEnd said = IsOfText(row.end) ? row.end : GenerationEnd::kNone;
+  const bool is_source = stop_at_ == StopAt::kEngine && row.end != GenerationEnd::kCancelled;
+  if (is_source) return said == found && tokens_ == taken_;
+  return said == GenerationEnd::kNone || found != GenerationEnd::kNone;
+}
+
+std::string RequestOutput::DisagreementText(const OutputRow& row, GenerationEnd found) const {
+  std::string text = "the engine says that the text ends with ";
+  text.append(Name(row.end)).append(" at token ").append(ToText(taken_));
+  text.append(", and here it ends with ").append(Name(found));
+  return text.append(" at token ").append(ToText(tokens_));
+}
+
+void RequestOutput::End(GenerationEnd end, std::string_view message) {
+  if (has_ended()) return;
+  const Delta& delta = stream_->Finish(text_);
+  Note(delta);
+  const bool is_found = delta.finish == FinishReason::kStopString && !IsFailure(end);
+  EndAs(is_found ? GenerationEnd::kStopString : end, message);
+}
+
+void RequestOutput::Note(const Delta& delta) {
+  tokens_ = delta.tokens;
+  released_ = delta.last_token;
+  stop_ = delta.stop;
+  stop_token_ = delta.stop_token;
+}
+
+void RequestOutput::EndAs(GenerationEnd end, std::string_view message) {
+  end_ = end;
+  message_.assign(message);
+}
+
+bool RequestOutput::IsDue() const {
+  if (has_ended()) return !is_end_told_;
+  if (mode_ == OutputMode::kFinal || text_.size() == told_bytes_) return false;
+  return !has_told_ || tokens_ - told_tokens_ >= stream_interval_;
+}
+
+ClientOutput RequestOutput::Tell() {
+  const int64_t count = released_ - first_;
+  ClientOutput output = {.request = id_,
+                         .text = text_,
+                         .ids = First(columns_.ids, count),
+                         .logprobs = First(columns_.logprobs, count),
+                         .ranks = First(columns_.ranks, count),
+                         .logprob_width = columns_.width,
+                         .logprob_ids = First(columns_.logprob_ids, count * columns_.width),
+                         .logprob_values = First(columns_.logprob_values, count * columns_.width),
+                         .end = end_,
+                         .status = status_,
+                         .message = message_,
+                         .code = code_,
+                         .parameter = parameter_,
+                         .prompt_tokens = prompt_tokens_,
+                         .output_tokens = tokens_};
+  if (end_ == GenerationEnd::kStopString) {
+    output.stop = stream_->stops().stops()[static_cast<size_t>(stop_)];
+  }
+  if (end_ == GenerationEnd::kStopToken) output.stop_token = stop_token_;
+  has_told_ = true;
+  is_end_told_ = has_ended();
+  told_tokens_ = tokens_;
+  told_bytes_ = text_.size();
+  return output;
+}
+
+void RequestOutput::Forget() {
+  if (mode_ != OutputMode::kDelta) return;
+  text_.clear();
+  told_bytes_ = 0;
+  columns_.DropFirst(released_ - first_);
+  first_ = released_;
+}
+
+}  // namespace sluice::link

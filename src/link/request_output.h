@@ -1,0 +1,100 @@
+// What a client gets of one request: tokens become text, and text becomes outputs.
+//
+// A token costs what its text does, and takes memory only until the buffers have grown to what the
+// request needs; they serve the next request of this place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/client.hpp"
+#include "sluice/engine_messages.hpp"
+#include "sluice/text_stream.hpp"
+
+namespace sluice::link {
+
+// Tokens and what was told about each.
+struct TokenColumns {
+  std::vector<int32_t> ids = {};
+  std::vector<float> logprobs = {};
+  std::vector<int32_t> ranks = {};
+  std::vector<int32_t> logprob_ids = {};  // `width` a token
+  std::vector<float> logprob_values = {};
+  int32_t width = 0;
+
+  void Append(const OutputRow& row);
+  void DropFirst(int64_t tokens);
+};
+
+class RequestOutput {
+ public:
+  // What a row was for its request.
+  enum class Verdict : uint8_t {
+    kGoesOn,
+    kEnds,      // here and at the engine
+    kEndsHere,  // the text has ended, and the engine does not know it
+  };
+
+  void Begin(RequestId id, const EngineRequest& request, OutputMode mode, int64_t stream_interval,
+             TextStream stream);
+
+  // Whether the row's tokens follow those before them, told about as those were.
+  bool Follows(const OutputRow& row) const;
+  // A row that does. With kEngine the text must end where the engine says so; else it ends with
+  // kEngineLost, and has_disagreed().
+  Verdict Take(const OutputRow& row);
+  // For an end that no row tells of; what was held back comes out. Nothing comes behind an end.
+  void End(GenerationEnd end, std::string_view message);
+
+  bool IsDue() const;
+  // What is due. Valid until Forget, which drops it, or Begin.
+  ClientOutput Tell();
+  void Forget();
+
+  bool has_ended() const { return end_ != GenerationEnd::kNone; }
+  bool has_disagreed() const { return has_disagreed_; }
+  int64_t tokens() const { return tokens_; }  // so far, up to and with the one that ended it
+  int64_t surplus_tokens() const { return taken_ - tokens_; }  // behind that
+
+ private:
+  bool Agrees(const OutputRow& row, GenerationEnd found) const;
+  std::string DisagreementText(const OutputRow& row, GenerationEnd found) const;
+  void Note(const Delta& delta);
+  void EndAs(GenerationEnd end, std::string_view message);
+
+  RequestId id_ = {};
+  OutputMode mode_ = OutputMode::kDelta;
+  StopAt stop_at_ = StopAt::kEngine;
+  int64_t stream_interval_ = 1;
+  int64_t max_tokens_ = 0;
+  int64_t prompt_tokens_ = 0;
+  std::optional<TextStream> stream_;
+
+  std::string text_;      // with kDelta, what was not yet told; else all
+  TokenColumns columns_;  // from number first_ on, all that came
+  int64_t first_ = 0;
+  int64_t taken_ = 0;          // tokens that came
+  int64_t tokens_ = 0;         // of these, up to the end
+  int64_t released_ = 0;       // of these, whose text is in text_ to its last byte
+  bool has_columns_ = false;   // a row with tokens came, so it is known what is told about them:
+  bool has_logprobs_ = false;  // these, and columns_.width
+
+  bool has_told_ = false;
+  int64_t told_tokens_ = 0;  // at the last output
+  size_t told_bytes_ = 0;    // of text_
+
+  GenerationEnd end_ = GenerationEnd::kNone;
+  bool is_end_told_ = false;
+  bool has_disagreed_ = false;
+  int32_t stop_ = -1;
+  int32_t stop_token_ = -1;
+  RowStatus status_ = RowStatus::kOk;
+  std::string message_;
+  ErrorCode code_ = ErrorCode::kInvalidValue;
+  std::string parameter_;
+};
+
+}  // namespace sluice::link

@@ -1,0 +1,276 @@
+#include "link/request_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/request_text.h"
+#include "support/check.h"
+
+namespace sluice::link {
+namespace {
+
+// An id is the engine's number and one, the slot and the generation: 7, 24 and 32 bits. No
+// generation comes twice, so no id does.
+RequestId IdOf(int32_t engine, RequestAddress address) {
+  return {static_cast<uint64_t>(engine + 1) << 56 | static_cast<uint64_t>(address.slot) << 32 |
+          address.generation};
+}
+int32_t EngineOf(RequestId id) { return static_cast<int32_t>(id.value >> 56) - 1; }
+RequestAddress AddressOf(RequestId id) {
+  return {static_cast<int32_t>(id.value >> 32 & 0xffffff), static_cast<uint32_t>(id.value)};
+}
+
+}  // namespace
+
+int32_t RequestTable::AddEngine() {
+  engines_.emplace_back();
+  return static_cast<int32_t>(engines_.size()) - 1;
+}
+
+void RequestTable::SetInfo(int32_t engine, const EngineInfo& info) {
+  Engine& its = At(engine);
+  its.info = info;
+  its.slot_count = std::min(info.max_client_requests, kMostSlots);
+}
+
+RequestTable::Slot* RequestTable::Find(int32_t engine, int32_t slot) {
+  Engine& its = At(engine);
+  const bool is_there = slot >= 0 && static_cast<size_t>(slot) < its.slots.size();
+  return is_there ? its.slots[static_cast<size_t>(slot)].get() : nullptr;
+}
+
+RequestTable::Slot* RequestTable::Find(RequestId id) {
+  const int32_t engine = EngineOf(id);
+  if (engine < 0 || static_cast<size_t>(engine) >= engines_.size()) return nullptr;
+  Slot* const slot = Find(engine, AddressOf(id).slot);
+  const bool is_its = slot != nullptr && slot->address == AddressOf(id) && !slot->is_told;
+  return is_its && slot->state != State::kFree ? slot : nullptr;
+}
+
+// An engine that came back may have fewer slots than before.
+bool RequestTable::HasFreeSlot(int32_t engine) const {
+  const Engine& its = At(engine);
+  if (std::ssize(its.slots) < its.slot_count) return true;
+  return std::any_of(its.free.begin(), its.free.end(),
+                     [&its](int32_t slot) { return slot < its.slot_count; });
+}
+
+RequestTable::Slot& RequestTable::TakeSlot(int32_t engine) {
+  Engine& its = At(engine);
+  for (size_t i = its.free.size(); i > 0; --i) {
+    const int32_t number = its.free.front();
+    its.free.pop_front();
+    if (number < its.slot_count) {
+      Slot& slot = *its.slots[static_cast<size_t>(number)];
+      ++slot.address.generation;
+      return slot;
+    }
+    its.free.push_back(number);
+  }
+  if (std::ssize(its.slots) >= its.slot_count) {
+    throw Error(ErrorCode::kExhausted, "requests", ToText(int64_t{its.taken}),
+                "no more than " + ToText(int64_t{its.slot_count}) + " at once");
+  }
+  its.slots.push_back(std::make_unique<Slot>());
+  Slot& slot = *its.slots.back();
+  slot.engine = engine;
+  slot.address = {static_cast<int32_t>(its.slots.size()) - 1, 1};
+  return slot;
+}
+
+RequestId RequestTable::Add(int32_t engine, ClientRequest&& request) {
+  const OutputMode mode = request.mode;
+  const int64_t stream_interval = request.stream_interval;
+  EngineRequest complete = CompleteRequest(std::move(request), At(engine).info, stop_at_);
+  TextStream stream = engine::MakeTextStream(complete, tokenizer_, stop_lists_, StopLimits{});
+
+  Slot& slot = TakeSlot(engine);
+  const RequestId id = IdOf(engine, slot.address);
+  complete.address = slot.address;
+  slot.seed = *complete.params.seed;
+  slot.request = std::move(complete);
+  slot.is_told = false;
+  slot.output.Begin(id, slot.request, mode, stream_interval, std::move(stream));
+  slot.state = State::kSubmitted;
+  ++At(engine).taken;
+  ++live_;
+  ++counters.requests;
+  return id;
+}
+
+void RequestTable::Withdraw(RequestId id) {
+  Slot* const slot = Find(id);
+  --live_;
+  --counters.requests;
+  slot->is_told = true;
+  SetState(*slot, State::kEnded);
+}
+
+bool RequestTable::Abort(RequestId id) {
+  Slot* const slot = Find(id);
+  if (slot == nullptr || !slot->IsLive()) return false;
+  SetState(*slot, State::kEndedHere);
+  aborted_.push_back(slot);
+  return true;
+}
+
+uint64_t RequestTable::Seed(RequestId id) const {
+  const Slot* const slot = const_cast<RequestTable*>(this)->Find(id);
+  if (slot == nullptr) ThrowInvalid("request", std::to_string(id.value), "one that has not ended");
+  return slot->seed;
+}
+
+void RequestTable::Take(int32_t engine, const OutputRow& row) {
+  Slot* const slot = Find(engine, row.address.slot);
+  if (slot == nullptr || row.address.generation > slot->address.generation ||
+      row.address.generation == 0) {
+    ++counters.unknown_rows;
+    return;
+  }
+  const bool is_its = row.address.generation == slot->address.generation;
+  if (!is_its || slot->state == State::kFree || slot->state == State::kEnded) {
+    TakeBehindEnd(row);
+  } else if (slot->state == State::kEndedHere) {
+    TakeStale(*slot, row);
+  } else {
+    TakeLive(*slot, row);
+  }
+}
+
+void RequestTable::TakeBehindEnd(const OutputRow& row) {
+  counters.stale_tokens += std::ssize(row.ids);
+  if (row.end != GenerationEnd::kNone) {
+    ++counters.repeated_ends;
+  } else {
+    ++counters.stale_rows;
+  }
+}
+
+// Nothing is said of it but in a number: with every stop that is found here some tokens are on
+// their way.
+void RequestTable::TakeStale(Slot& slot, const OutputRow& row) {
+  counters.stale_rows += row.ids.empty() ? 0 : 1;
+  counters.stale_tokens += std::ssize(row.ids);
+  if (row.end != GenerationEnd::kNone) SetState(slot, State::kEnded);
+}
+
+// Why this row cannot be believed, or null.
+const char* RequestTable::WhyBad(const Slot& slot, const OutputRow& row) {
+  if (!slot.output.Follows(row)) {
+    ++counters.gaps;
+    return "the engine sent tokens that do not follow those before them";
+  }
+  const int64_t vocab = At(slot.engine).info.vocab;
+  const auto is_foreign = [vocab](int32_t id) { return id < 0 || id >= vocab; };
+  // Lists may end in ids of -1.
+  const auto is_unlistable = [vocab](int32_t id) { return id < -1 || id >= vocab; };
+  if (std::any_of(row.ids.begin(), row.ids.end(), is_foreign) ||
+      std::any_of(row.logprob_ids.begin(), row.logprob_ids.end(), is_unlistable)) {
+    ++counters.foreign_ids;
+    return "the engine sent a token that is not in the vocabulary";
+  }
+  return nullptr;
+}
+
+void RequestTable::TakeLive(Slot& slot, const OutputRow& row) {
+  const bool is_over_there = row.end != GenerationEnd::kNone;
+  if (const char* const why = WhyBad(slot, row)) {
+    EndHere(slot, GenerationEnd::kEngineLost, why, is_over_there);
+    return;
+  }
+  slot.state = State::kStreaming;
+  const int64_t before = slot.output.tokens();
+  const RequestOutput::Verdict verdict = slot.output.Take(row);
+  counters.tokens += slot.output.tokens() - before;
+  counters.disagreements += slot.output.has_disagreed() ? 1 : 0;
+  if (slot.output.IsDue()) MakeDue(slot);
+  if (verdict == RequestOutput::Verdict::kEnds) SetState(slot, State::kEnded);
+  if (verdict == RequestOutput::Verdict::kEndsHere) {
+    counters.stale_tokens += slot.output.surplus_tokens();
+    SetState(slot, State::kEndedHere);
+  }
+}
+
+void RequestTable::EndHere(Slot& slot, GenerationEnd end, std::string_view message,
+                           bool is_over_there) {
+  slot.output.End(end, message);
+  MakeDue(slot);
+  SetState(slot, is_over_there ? State::kEnded : State::kEndedHere);
+}
+
+void RequestTable::Lose(int32_t engine, std::string_view message) {
+  for (const std::unique_ptr<Slot>& slot : At(engine).slots) {
+    if (slot->IsLive()) EndHere(*slot, GenerationEnd::kEngineLost, message, true);
+    if (slot->state == State::kEndedHere) SetState(*slot, State::kEnded);
+  }
+  At(engine).aborts.clear();
+}
+
+void RequestTable::GiveUp(int32_t engine, std::string_view message) {
+  for (const std::unique_ptr<Slot>& slot : At(engine).slots) {
+    if (slot->IsLive()) EndHere(*slot, GenerationEnd::kEngineLost, message, false);
+  }
+}
+
+// Of a request that has ended: the engine is asked to stop it, or its place may become free.
+void RequestTable::SetState(Slot& slot, State state) {
+  slot.state = state;
+  if (state == State::kEndedHere) {
+    At(slot.engine).aborts.push_back(slot.address);
+    ++counters.aborts;
+  }
+  FreeIfDone(slot);
+}
+
+void RequestTable::FreeIfDone(Slot& slot) {
+  if (slot.state != State::kEnded || !slot.is_told) return;
+  slot.state = State::kFree;
+  Engine& its = At(slot.engine);
+  --its.taken;
+  // Behind the last generation a place is never taken again.
+  if (slot.address.generation != UINT32_MAX) its.free.push_back(slot.address.slot);
+}
+
+std::span<const RequestAddress> RequestTable::TakeAborts(int32_t engine) {
+  Engine& its = At(engine);
+  its.given_aborts.swap(its.aborts);
+  its.aborts.clear();
+  return its.given_aborts;
+}
+
+void RequestTable::MakeDue(Slot& slot) {
+  if (slot.is_due) return;
+  slot.is_due = true;
+  due_.push_back(&slot);
+}
+
+std::span<const ClientOutput> RequestTable::Outputs() {
+  Release();
+  outputs_.reserve(due_.size());  // or nothing has changed
+  told_.swap(due_);
+  for (Slot* const slot : told_) {
+    outputs_.push_back(slot->output.Tell());
+    slot->is_due = false;
+    if (slot->output.has_ended()) --live_;
+  }
+  counters.outputs += std::ssize(outputs_);
+  return outputs_;
+}
+
+void RequestTable::Release() {
+  outputs_.clear();
+  for (Slot* const slot : told_) {
+    slot->output.Forget();
+    if (!slot->output.has_ended()) continue;
+    slot->is_told = true;
+    FreeIfDone(*slot);
+  }
+  told_.clear();
+  for (Slot* const slot : aborted_) {
+    slot->output.End(GenerationEnd::kCancelled, {});
+    MakeDue(*slot);
+  }
+  aborted_.clear();
+}
+
+}  // namespace sluice::link

@@ -1,0 +1,129 @@
+// A frontend's requests: the places they have at engines, what is known of each, and what comes out
+// of it. Every row of an engine goes through here, so nothing of one request can reach another.
+//
+// A place is free, or has a request that was submitted, that streams, or that has ended here (a
+// stop was found, the user aborted it, it is lost) or at the engine. It is taken again when its end
+// has been told and the engine's last row for it has come, or the engine is gone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "link/request_output.h"
+#include "sluice/client.hpp"
+#include "sluice/engine_messages.hpp"
+#include "sluice/stop.hpp"
+#include "sluice/tokenizer.hpp"
+
+namespace sluice::link {
+
+// Checks what a client asks for and completes it: a seed, the end tokens, who looks for stops. An
+// engine that knows no text leaves them to the frontend. Its address is still to come.
+EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, StopAt stop_at);
+
+class RequestTable {
+ public:
+  static constexpr int32_t kMostSlots = 1 << 24;  // of an engine
+  static constexpr int32_t kMostEngines = 127;
+
+  RequestTable(Tokenizer tokenizer, StopAt stop_at)
+      : tokenizer_(std::move(tokenizer)), stop_at_(stop_at) {}
+
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+  // Engines are numbered from 0.
+  int32_t AddEngine();
+  // A life of it begins; nothing of an earlier one lives.
+  void SetInfo(int32_t engine, const EngineInfo& info);
+  const EngineInfo& info(int32_t engine) const { return At(engine).info; }
+
+  bool HasFreeSlot(int32_t engine) const;
+  int32_t taken_slots(int32_t engine) const { return At(engine).taken; }
+  int64_t live_requests() const { return live_; }
+
+  // Throws Error. Then the engine gets TakeRequest(id), or Withdraw(id): as if Add had not been
+  // called.
+  RequestId Add(int32_t engine, ClientRequest&& request);
+  const EngineRequest& request(RequestId id) { return Find(id)->request; }
+  EngineRequest TakeRequest(RequestId id) { return std::exchange(Find(id)->request, {}); }
+  void Withdraw(RequestId id);
+
+  // Its end comes with the next Outputs behind a Release, and outputs that the caller reads stay as
+  // they are. False: there is no such request that lives.
+  bool Abort(RequestId id);
+  uint64_t Seed(RequestId id) const;  // throws Error for one that does not live
+
+  void Take(int32_t engine, const OutputRow& row);
+  // All requests there end with kEngineLost. The engine is gone: no row of them can come any more.
+  void Lose(int32_t engine, std::string_view message);
+  // The engine is there, but nobody waits for it any longer.
+  void GiveUp(int32_t engine, std::string_view message);
+
+  // Requests that have ended here alone, since this was last called for that engine.
+  std::span<const RequestAddress> TakeAborts(int32_t engine);
+
+  bool HasOutputs() const { return !due_.empty() || !aborted_.empty(); }
+  // One output for each request that has something to tell. Valid until Release, which comes before
+  // anything else is taken.
+  std::span<const ClientOutput> Outputs();
+  void Release();
+
+  ClientCounters counters = {};
+
+ private:
+  enum class State : uint8_t { kFree, kSubmitted, kStreaming, kEndedHere, kEnded };
+
+  struct Slot {
+    RequestAddress address = {};
+    int32_t engine = 0;
+    State state = State::kFree;
+    bool is_due = false;   // in due_
+    bool is_told = false;  // its end
+    uint64_t seed = 0;
+    EngineRequest request = {};  // until the engine has got it
+    RequestOutput output;
+
+    bool IsLive() const { return state == State::kSubmitted || state == State::kStreaming; }
+  };
+
+  struct Engine {
+    EngineInfo info = {};
+    int32_t slot_count = 0;
+    int32_t taken = 0;
+    std::vector<std::unique_ptr<Slot>> slots;  // as many as were ever taken
+    std::deque<int32_t> free;                  // of these, the one that was taken last behind
+    std::vector<RequestAddress> aborts;
+    std::vector<RequestAddress> given_aborts;
+  };
+
+  Engine& At(int32_t engine) { return engines_[static_cast<size_t>(engine)]; }
+  const Engine& At(int32_t engine) const { return engines_[static_cast<size_t>(engine)]; }
+  Slot* Find(int32_t engine, int32_t slot);
+  Slot* Find(RequestId id);
+  Slot& TakeSlot(int32_t engine);
+  void TakeBehindEnd(const OutputRow& row);
+  void TakeStale(Slot& slot, const OutputRow& row);
+  void TakeLive(Slot& slot, const OutputRow& row);
+  const char* WhyBad(const Slot& slot, const OutputRow& row);
+  void EndHere(Slot& slot, GenerationEnd end, std::string_view message, bool is_over_there);
+  void SetState(Slot& slot, State state);
+  void MakeDue(Slot& slot);
+  void FreeIfDone(Slot& slot);
+
+  Tokenizer tokenizer_;
+  StopAt stop_at_;
+  StopListCache stop_lists_;
+  std::deque<Engine> engines_;
+  int64_t live_ = 0;            // whose end is not told
+  std::vector<Slot*> due_;      // with something to tell
+  std::vector<Slot*> told_;     // whose outputs the caller reads
+  std::vector<Slot*> aborted_;  // by the user, since the last Release
+  std::vector<ClientOutput> outputs_;
+};
+
+}  // namespace sluice::link

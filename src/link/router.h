@@ -1,0 +1,83 @@
+// The engine's socket: a ZeroMQ ROUTER that says at once when a connection has closed.
+//
+// ZeroMQ hides connections. It tells, though, on which file descriptor a message came, and a
+// monitor of the socket which descriptors were accepted and closed, in front of anything that comes
+// on a later connection with the same number. What an earlier one said may still come behind that,
+// under its own address: ZeroMQ numbers connections, and an address is a zero byte and the number.
+// Who has chosen an address of its own is not heard: nothing would tell its connections apart.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <zmq.hpp>
+
+#include "sluice/engine_server.hpp"
+
+namespace sluice::link {
+
+class Router {
+ public:
+  // Binds, and starts the threads of a ZeroMQ context. Throws Error naming the endpoint.
+  explicit Router(const EngineServerOptions& options);
+
+  const std::string& endpoint() const { return endpoint_; }
+
+  // Waits for a message, a closed connection or a readable `wake_fd`. Negative: for ever.
+  void Wait(int wake_fd, std::chrono::milliseconds timeout);
+  // Only for `wake_fd`.
+  static void WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
+
+  // What came. Valid until the next call.
+  struct Message {
+    std::string_view address;
+    std::string_view bytes;
+    int fd = -1;
+    bool has_one_part = true;
+  };
+  // Whether it came on a connection that is open, under an address that ZeroMQ has given it: a
+  // forged one would have to guess a number of the connections that there were.
+  bool HasConnection(const Message& message);
+
+  // Whether connection `a` was made before `b`, within 2^31 of them.
+  static bool IsOlder(std::string_view a, std::string_view b);
+
+  bool Receive(Message& message);  // false: nothing is there
+
+  // False: whoever it was is gone, or has let too much wait. Never waits.
+  bool Send(std::string_view address, std::string_view bytes);
+
+  // Calls closed(fd) for each connection that has closed since the last call.
+  template <typename Closed>
+  void TakeClosed(Closed closed) {
+    while (TakeEvent()) {
+      if (last_event_ == ZMQ_EVENT_ACCEPTED) {
+        open_.insert(last_fd_);
+        ++accepted_;
+      }
+      if (last_event_ == ZMQ_EVENT_DISCONNECTED) {
+        open_.erase(last_fd_);
+        closed(last_fd_);
+      }
+    }
+  }
+
+ private:
+  bool IsOpen(int fd) const { return open_.contains(fd); }
+  bool TakeEvent();
+
+  zmq::context_t context_;
+  zmq::socket_t socket_;
+  zmq::socket_t monitor_;
+  std::string endpoint_;
+  zmq::message_t from_;
+  zmq::message_t frame_;
+  std::unordered_set<int> open_;
+  int64_t accepted_ = 0;
+  std::optional<uint32_t> first_number_;
+  int last_event_ = 0;
+  int last_fd_ = -1;
+};
+
+}  // namespace sluice::link

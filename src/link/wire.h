@@ -1,0 +1,122 @@
+// The frames between a frontend and an engine: one byte of type, then one MessagePack array.
+//
+//   frontend                                    engine
+//   HELLO protocol, name, pid, credits     ->
+//                                          <-   READY protocol, info            (a new epoch)
+//   ADD request                            ->
+//   ABORT addresses                        ->
+//                                          <-   OUTPUT step, time, rows         (costs a credit)
+//   CREDIT messages                        ->
+//   PING                                   ->   PONG
+//   BYE                                    ->
+//                                          <-   DEAD reason     the engine ends
+//                                          <-   RESET reason    this link ends: say hello again
+//
+// The link begins with READY, number 0. What comes behind a RESET and in front of the next HELLO is
+// dropped; a HELLO on a link that stands ends it, with its requests, and begins another. A slot is
+// taken from its ADD until the row that ends it has been sent. Without credits rows are held back
+// and merged; what is held when the engine ends goes out in front of DEAD with or without a credit.
+//
+// Every array begins with the epoch, a random number of the engine's life (0 in HELLO), and the
+// number of the frame on its way, from 0: so what belongs to another life, comes twice or is
+// missing can be told. A reader believes nothing: every length is compared with the bytes that are
+// there before memory is taken, every number with its range, and a frame is taken whole or not at
+// all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/engine_messages.hpp"
+
+namespace sluice::link {
+
+inline constexpr uint32_t kProtocol = 1;
+inline constexpr size_t kLongestName = 255;       // of a frontend
+inline constexpr int64_t kMostCredits = 1 << 17;  // OUTPUTs that an engine may send ahead
+
+enum class FrameType : uint8_t {
+  kHello = 1,
+  kAdd = 2,
+  kAbort = 3,
+  kCredit = 4,
+  kPing = 5,
+  kBye = 6,
+  kReady = 17,
+  kOutput = 18,
+  kPong = 19,
+  kDead = 20,
+  kReset = 21,
+};
+std::string_view Name(FrameType type);  // "HELLO", ...
+
+struct FrameHead {
+  FrameType type = FrameType::kHello;
+  uint64_t epoch = 0;
+  uint64_t number = 0;
+};
+
+struct Hello {
+  uint32_t protocol = kProtocol;
+  std::string name = {};  // for logs
+  int64_t pid = 0;
+  int64_t credits = 0;
+};
+
+struct Ready {
+  uint32_t protocol = kProtocol;
+  EngineInfo info = {};
+};
+
+// Each replaces what `frame` had, and takes no memory once it is large enough.
+void WriteHello(const FrameHead& head, const Hello& hello, std::string& frame);
+void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& frame);
+void WriteAbort(const FrameHead& head, std::span<const RequestAddress> addresses,
+                std::string& frame);
+void WriteCredit(const FrameHead& head, int64_t messages, std::string& frame);
+void WriteReady(const FrameHead& head, const Ready& ready, std::string& frame);
+void WriteOutput(const FrameHead& head, int64_t step, int64_t time_ns,
+                 std::span<const OutputRow> rows, std::string& frame);
+// DEAD and RESET.
+void WriteReason(const FrameHead& head, std::string_view reason, std::string& frame);
+// PING, PONG and BYE.
+void WriteEmpty(const FrameHead& head, std::string& frame);
+
+// What an engine reads. Of the members behind `head` only those of its type are set.
+struct FrontendFrame {
+  FrameHead head = {};
+  Hello hello = {};
+  EngineRequest request = {};
+  std::vector<RequestAddress> aborted = {};
+  int64_t credits = 0;
+};
+
+// What a frontend reads. The rows point into the frame's other members.
+struct EngineFrame {
+  FrameHead head = {};
+  Ready ready = {};
+  int64_t step = 0;
+  int64_t time_ns = 0;
+  std::vector<OutputRow> rows = {};
+  std::string reason = {};
+
+  // Of all rows, one behind the other.
+  std::vector<int32_t> ids = {};
+  std::vector<float> logprobs = {};
+  std::vector<int32_t> ranks = {};
+  std::vector<int32_t> logprob_ids = {};
+  std::vector<float> logprob_values = {};
+  std::string messages = {};  // and parameters
+};
+
+// Empty, or why the bytes are not such a frame; then `frame` means nothing. Memory is taken for at
+// most a small multiple of the bytes, and for an OUTPUT only where `frame` has too little. Of a
+// HELLO or READY with another protocol only head and protocol are read.
+std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame);
+std::string ReadEngineFrame(std::string_view bytes, EngineFrame& frame);
+
+}  // namespace sluice::link

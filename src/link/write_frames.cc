@@ -1,0 +1,195 @@
+// What frames are made of; read_frames.cc has the same fields in the same order.
+#include <bit>
+#include <concepts>
+#include <msgpack.hpp>
+
+#include "json/profile_switches.h"
+#include "link/frame_fields.h"
+#include "link/wire.h"
+
+namespace sluice::link {
+namespace {
+
+// msgpack's packer writes here.
+struct Appender {
+  std::string& frame;
+  void write(const char* data, size_t size) { frame.append(data, size); }
+};
+
+class FrameWriter {
+ public:
+  // `fields`: those behind the head.
+  FrameWriter(const FrameHead& head, uint32_t fields, std::string& frame)
+      : appender_{frame}, packer_(appender_) {
+    frame.clear();
+    frame.push_back(static_cast<char>(head.type));
+    Array(kHeadFields + fields);
+    Put(head.epoch);
+    Put(head.number);
+  }
+
+  void Array(size_t size) { packer_.pack_array(static_cast<uint32_t>(size)); }
+  void Nil() { packer_.pack_nil(); }
+
+  template <std::integral T>
+  void Put(T value) {
+    packer_.pack(value);
+  }
+  template <typename T>
+    requires std::is_enum_v<T>
+  void Put(T value) {
+    packer_.pack(static_cast<uint8_t>(value));
+  }
+  // Not pack_float, which makes whole numbers of some, and 0 of -0.
+  void Put(float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const char bytes[] = {'\xca', static_cast<char>(bits >> 24), static_cast<char>(bits >> 16),
+                          static_cast<char>(bits >> 8), static_cast<char>(bits)};
+    appender_.write(bytes, sizeof bytes);
+  }
+  void Put(std::string_view text) {
+    packer_.pack_str(static_cast<uint32_t>(text.size()));
+    packer_.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+  }
+  void Put(const std::string& text) { Put(std::string_view(text)); }
+  template <typename T>
+  void Put(std::span<const T> list) {
+    Array(list.size());
+    for (const T& element : list) Put(element);
+  }
+  template <typename T>
+  void Put(const std::vector<T>& list) {
+    Put(std::span<const T>(list));
+  }
+  template <typename T>
+  void Put(const std::optional<T>& value) {
+    value.has_value() ? Put(*value) : Nil();
+  }
+  void Put(const BiasEntry& entry) {
+    Array(2);
+    Put(entry.id);
+    Put(entry.bias);
+  }
+  void Put(const Profile& profile) {
+    Array(std::size(kProfileSwitches));
+    for (const ProfileSwitch& profile_switch : kProfileSwitches) Put(profile_switch.get(profile));
+  }
+  void Put(const SamplingParams& params) {
+    Array(kParamsFields);
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) Put(params.name);
+#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) Put(params.name);
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) Put(params.name);
+#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) Put(params.name);
+#define SLUICE_LIST_PARAM(type, name, json, help) Put(params.name);
+#include "sluice/params.def"
+  }
+  void Put(const TextOptions& text) {
+    Array(kTextFields);
+    Put(text.stops);
+    Put(text.include_stop);
+    Put(text.detokenizer.skip_special_tokens);
+    Put(text.detokenizer.spaces_between_special_tokens);
+    Put(text.detokenizer.utf8_errors);
+    Put(text.incomplete);
+  }
+  void Put(const RequestAddress& address) {
+    Put(address.slot);
+    Put(address.generation);
+  }
+  void Put(const OutputRow& row) {
+    const bool has_logprobs = row.logprob_width != 0 || !row.logprobs.empty();
+    const bool ends = row.end != GenerationEnd::kNone;
+    Array(kRowFields + (has_logprobs ? kLogprobFields : 0) + (ends ? kEndFields : 0));
+    Put(row.address);
+    Put(row.first_token);
+    Put(row.ids);
+    if (has_logprobs) {
+      Put(row.logprobs);
+      Put(row.ranks);
+      Put(row.logprob_width);
+      Put(row.logprob_ids);
+      Put(row.logprob_values);
+    }
+    if (ends) {
+      Put(row.end);
+      Put(row.status);
+      Put(row.message);
+      Array(kReasonFields);
+      Put(row.code);
+      Put(row.parameter);
+    }
+  }
+  void Put(const EngineInfo& info) {
+    Array(kInfoFields);
+    Put(info.model);
+    Put(info.version);
+    Put(info.vocab);
+    Put(info.context);
+    Put(info.max_requests);
+    Put(info.max_client_requests);
+    Put(info.max_logprobs);
+    Put(info.steps_in_flight);
+    Put(info.tokenizer_hash);
+    Put(info.end_tokens);
+    Put(info.knows_text);
+    Put(info.limits.max_temperature);
+  }
+
+ private:
+  Appender appender_;
+  msgpack::packer<Appender> packer_;
+};
+
+}  // namespace
+
+void WriteHello(const FrameHead& head, const Hello& hello, std::string& frame) {
+  FrameWriter writer(head, kHelloFields, frame);
+  writer.Put(hello.protocol);
+  writer.Put(hello.name);
+  writer.Put(hello.pid);
+  writer.Put(hello.credits);
+}
+
+void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& frame) {
+  FrameWriter writer(head, kAddFields, frame);
+  writer.Put(request.address);
+  writer.Put(request.params);
+  writer.Put(request.prompt);
+  writer.Put(request.choice);
+  writer.Put(request.max_tokens);
+  writer.Put(request.stop_at);
+  writer.Put(request.text);
+}
+
+void WriteAbort(const FrameHead& head, std::span<const RequestAddress> addresses,
+                std::string& frame) {
+  FrameWriter writer(head, 1, frame);
+  writer.Array(2 * addresses.size());
+  for (const RequestAddress& address : addresses) writer.Put(address);
+}
+
+void WriteCredit(const FrameHead& head, int64_t messages, std::string& frame) {
+  FrameWriter(head, 1, frame).Put(messages);
+}
+
+void WriteReady(const FrameHead& head, const Ready& ready, std::string& frame) {
+  FrameWriter writer(head, kReadyFields, frame);
+  writer.Put(ready.protocol);
+  writer.Put(ready.info);
+}
+
+void WriteOutput(const FrameHead& head, int64_t step, int64_t time_ns,
+                 std::span<const OutputRow> rows, std::string& frame) {
+  FrameWriter writer(head, kOutputFields, frame);
+  writer.Put(step);
+  writer.Put(time_ns);
+  writer.Put(rows);
+}
+
+void WriteReason(const FrameHead& head, std::string_view reason, std::string& frame) {
+  FrameWriter(head, 1, frame).Put(reason);
+}
+
+void WriteEmpty(const FrameHead& head, std::string& frame) { FrameWriter(head, 0, frame); }
+
+}  // namespace sluice::link
