@@ -13,7 +13,20 @@
 namespace sluice::bench {
 namespace {
 
-constexpr Task kRankedTasks[] = {Task::kTopP, Task::kTop50};
+struct RankedTask {
+  std::string_view name;
+  SelectParams params;
+  std::vector<Peer> peers;
+};
+
+std::vector<RankedTask> TasksOf(const AlgorithmsOptions& options) {
+  if (options.params.has_value()) return {{"params", *options.params, {}}};
+  std::vector<RankedTask> tasks;
+  for (const Task task : {Task::kTopP, Task::kTop50}) {
+    tasks.push_back({Name(task), ParamsOf(task), PeersOf(task)});
+  }
+  return tasks;
+}
 
 // All algorithms, a pass over the rows each in turns.
 std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult> expected,
@@ -32,7 +45,7 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
     call.Compare();
     const int64_t compared = call.compared();
     const int64_t different = call.different();
-    const double reads = MeanReads(call, store, options.rows);
+    const RowReads reads = ReadsOf(call, store, options.rows);
     call.Prepare(store.Hot(0), 0);
     ranked.push_back({SelectAlgorithms()[i].name, false, Summary(std::move(samples[i])), reads,
                       call.Work().algorithm, compared, different});
@@ -52,8 +65,8 @@ void RunAlgorithmsBench(const AlgorithmsOptions& options,
                         const std::function<void(const Ranking&)>& on_ranking,
                         const std::function<void(const std::string&)>& on_progress) {
   on_progress("making rows");
-  std::vector<std::vector<float>> sources;
-  for (int64_t row = 0; row < options.rows; ++row) {
+  std::vector<std::vector<float>> sources = options.given_rows;
+  for (int64_t row = std::ssize(sources); row < options.rows; ++row) {
     sources.push_back(MakeRow(MixedKind(row), options.vocab, static_cast<uint32_t>(row)));
   }
   RowStore store(options.vocab, options.rows, 0);
@@ -62,12 +75,12 @@ void RunAlgorithmsBench(const AlgorithmsOptions& options,
   PeerMemory memory(options.vocab);
   const CallBudget budget{options.rows * options.passes, options.slow_budget_ms, options.rows};
 
-  for (const Task task : kRankedTasks) {
-    CallSetup setup{.params = ParamsOf(task), .vocab = options.vocab};
+  for (const RankedTask& task : TasksOf(options)) {
+    CallSetup setup{.params = task.params, .vocab = options.vocab};
     const std::vector<TokenResult> expected = Expected(setup, store, options.rows);
     std::vector<RankedCall> peers;
-    for (const Peer& peer : PeersOf(task)) {
-      on_progress(std::string(Name(task)) + ": " + std::string(peer.name));
+    for (const Peer& peer : task.peers) {
+      on_progress(std::string(task.name) + ": " + std::string(peer.name));
       const void* row = nullptr;
       const auto prepare = [&](const void* next, int64_t) { row = next; };
       const auto run = [&] {
@@ -75,12 +88,12 @@ void RunAlgorithmsBench(const AlgorithmsOptions& options,
         Consume(static_cast<float>(peer.run(values, memory)));
       };
       timer.Hot({1}, prepare, run);
-      peers.push_back({peer.name, true, timer.Hot(budget, prepare, run)});
+      peers.push_back({peer.name, true, timer.Hot(budget, prepare, run), {}});
     }
     for (const Backend backend : options.backends) {
-      Ranking ranking{task, backend, nucleus, peers};
+      Ranking ranking{task.name, backend, nucleus, peers};
       setup.backend = backend;
-      on_progress(std::string(Name(task)) + ": algorithms");
+      on_progress(std::string(task.name) + ": algorithms");
       for (const RankedCall& call : RankedCalls(setup, expected, timer, store, options)) {
         ranking.calls.push_back(call);
       }

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/row_store.h"
+#include "bench/select_call.h"
 #include "bench/stopwatch.h"
 #include "bench/tasks.h"
 #include "sluice/execution.hpp"
@@ -20,19 +22,23 @@ struct AlgorithmsOptions {
   int64_t rows = 100;
   int64_t passes = 5;             // over all rows, for one figure
   double slow_budget_ms = 400.0;  // no more calls are started after that, but one a row
+  // Instead of the mix: `rows` rows of `vocab` logits, without NaN and +inf.
+  std::vector<std::vector<float>> given_rows;
+  // Instead of the tasks; peers know nothing of it.
+  std::optional<SelectParams> params;
   std::vector<Backend> backends;
 };
 
-// The mix stands for the rows of a small model, until traces of one are at hand: of every 20, 10
-// are peaked, 7 mid and 3 flat.
+// The mix stands for the rows of a small model, where no trace of one is given: of every 20, 10 are
+// peaked, 7 mid and 3 flat.
 Distribution MixedKind(int64_t row);
 inline constexpr std::string_view kMixName = "mix 50% peaked, 35% mid, 15% flat";
 
 struct RankedCall {
   std::string_view name;  // of the algorithm or the peer
   bool is_peer;
-  Timing timing;       // its mean counts: rows differ, and all of them are to be served
-  double reads = 0.0;  // elements read for each one of the row; 0 when nobody said
+  Timing timing;  // its mean counts: rows differ, and all of them are to be served
+  RowReads reads = {};
   // What answered the first row, when the library says so: kAuto is another one's answer.
   SelectAlgorithm ran = SelectAlgorithm::kAuto;
   int64_t compared = 0;   // results that were compared with the reference's
@@ -40,7 +46,7 @@ struct RankedCall {
 };
 
 struct Ranking {
-  Task task;
+  std::string_view task;  // its name; "params" for those that were asked for
   Backend backend;
   NucleusSizes nucleus;
   std::vector<RankedCall> calls;  // the fastest first

@@ -78,7 +78,7 @@ class Bench {
     cell.compared = call.compared();
     cell.different = call.different();
     if (backend != Backend::kRef) {
-      cell.reads = MeanReads(call, store_, std::min(cell.hot.calls, options_.compared_rows));
+      cell.reads = ReadsOf(call, store_, std::min(cell.hot.calls, options_.compared_rows)).mean;
     }
     return cell;
   }

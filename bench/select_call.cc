@@ -64,13 +64,19 @@ std::vector<TokenResult> Expected(CallSetup setup, const RowStore& store, int64_
   return expected;
 }
 
-double MeanReads(CheckedCall& call, const RowStore& store, int64_t rows) {
-  double elements = 0.0;
+RowReads ReadsOf(CheckedCall& call, const RowStore& store, int64_t rows) {
+  int64_t elements = 0;
+  int64_t once = 0;
   for (int64_t row = 0; row < rows; ++row) {
     call.Prepare(store.Hot(row), row);
-    elements += static_cast<double>(call.Work().elements_read);
+    const int64_t read = call.Work().elements_read;
+    elements += read;
+    // A read and what it has collected, which is less than a second one.
+    once += read > 0 && read < 2 * store.vocab() ? 1 : 0;
   }
-  return elements / static_cast<double>(rows * store.vocab());
+  const auto count = static_cast<double>(rows);
+  return {static_cast<double>(elements) / (count * static_cast<double>(store.vocab())),
+          static_cast<double>(once) / count};
 }
 
 }  // namespace sluice::bench

@@ -78,8 +78,11 @@ class CheckedCall {
 // What the reference says about the first `rows` rows of a store, or all when it has fewer.
 std::vector<TokenResult> Expected(CallSetup setup, const RowStore& store, int64_t rows);
 
-// Elements read for each one of the row: the mean over the first `rows` rows, 0 when the library
-// does not say.
-double MeanReads(CheckedCall& call, const RowStore& store, int64_t rows);
+// How much of the rows was read, over the first `rows` rows; 0 when the library does not say.
+struct RowReads {
+  double mean = 0.0;  // elements for each one of the row
+  double once = 0.0;  // share of the rows that were read once: what was guessed of them held
+};
+RowReads ReadsOf(CheckedCall& call, const RowStore& store, int64_t rows);
 
 }  // namespace sluice::bench

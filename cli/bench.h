@@ -37,9 +37,13 @@ struct BenchSelectOptions {
 };
 void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out, const Terminal& terminal);
 
-// sluice bench algorithms: all of them on one mix of rows. Throws as RunBenchSelect does.
+// sluice bench algorithms: all of them on one mix of rows, or on those of a file. Throws as
+// RunBenchSelect does.
 struct BenchAlgorithmsOptions {
-  int64_t vocab = 32000;
+  int64_t vocab = 32000;    // of the mix
+  int64_t rows = 0;         // 0: 100, or 10 when is_quick; of a file no more than it has
+  std::string rows_path;    // a .npy file
+  std::string params_path;  // a JSON object of parameters, instead of the tasks
   std::vector<std::string> backends;
   std::string json_path;
   bool is_quick = false;
@@ -98,5 +102,25 @@ struct BenchDetokOptions {
 };
 void RunBenchDetok(const BenchDetokOptions& options, std::ostream& out, const Terminal& terminal);
 #endif
+
+#ifdef SLUICE_HAS_LINK
+// sluice bench engine: what an engine costs around its model.
+struct BenchEngineOptions {
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchEngine(const BenchEngineOptions& options, std::ostream& out, const Terminal& terminal);
+#endif
+
+// sluice bench soak. Throws, after everything is printed, when anything is wrong or left.
+struct BenchSoakOptions {
+  int64_t requests = 1'000'000;
+  int frontends = 2;
+  int64_t burst = 1;
+  int32_t steps_in_flight = 1;
+  int64_t seed = 1;
+  std::string json_path;
+};
+void RunBenchSoak(const BenchSoakOptions& options, std::ostream& out, const Terminal& terminal);
 
 }  // namespace sluice::cli

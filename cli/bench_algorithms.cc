@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bench/algorithms_bench.h"
@@ -6,7 +9,11 @@
 #include "bench/peers.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
+#include "cli/npy_file.h"
+#include "cli/param_flags.h"
 #include "cli/table.h"
+#include "semantics/widen.h"
+#include "sluice/error.hpp"
 
 namespace sluice::cli {
 namespace {
@@ -14,19 +21,46 @@ namespace {
 using bench::RankedCall;
 using bench::Ranking;
 
+// Rows of a file, spread over it. Peers sort them, which NaN would lead astray.
+void TakeRows(NpyFile& file, int64_t most, bench::AlgorithmsOptions& run) {
+  constexpr int64_t kLeastVocab = 64;
+  run.vocab = file.vocab();
+  if (run.vocab < kLeastVocab) {
+    throw Error(ErrorCode::kInvalidValue, file.path() + ": shape", file.Shape(),
+                "rows of at least " + Number(kLeastVocab) + " logits");
+  }
+  run.rows = std::min(most, file.rows());
+  for (int64_t i = 0; i < run.rows; ++i) {
+    const int64_t index = i * file.rows() / run.rows;
+    const std::vector<std::byte> bytes = file.ReadRow(index);
+    std::vector<float> row;
+    for (int64_t id = 0; id < run.vocab; ++id) {
+      row.push_back(semantics::Load(bytes.data(), file.dtype(), id));
+    }
+    const auto is_wrong = [](float x) { return std::isnan(x) || x == INFINITY; };
+    const bool has_token =
+        std::any_of(row.begin(), row.end(), [](float x) { return x > -INFINITY; });
+    if (!has_token || std::any_of(row.begin(), row.end(), is_wrong)) {
+      throw Error(ErrorCode::kInvalidValue, file.path() + ": row " + Number(index),
+                  has_token ? "NaN or +inf" : "-inf everywhere", "finite logits, and some -inf");
+    }
+    run.given_rows.push_back(std::move(row));
+  }
+}
+
 std::string ExactText(const RankedCall& call) {
   if (call.is_peer) return "-";
   return call.different == 0 && call.compared > 0 ? "yes" : "NO";
 }
 
 void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Terminal& terminal) {
-  out << terminal.Styled(std::string(bench::Name(ranking.task)) + ", " +
-                             std::string(NameOf(ranking.backend)) + ", V=" + Number(vocab),
+  out << terminal.Styled(std::string(ranking.task) + ", " + std::string(NameOf(ranking.backend)) +
+                             ", V=" + Number(vocab),
                          Style::kHeading)
       << ": nucleus of p=0.9 " << ranking.nucleus.least << " / " << ranking.nucleus.median << " / "
       << ranking.nucleus.most << " tokens (least, median, most)\n";
-  Table table("rllrrrrr");
-  table.Add({"", "algorithm", "exact", "mean us", "median", "rows/s", "floor", "reads"},
+  Table table("rllrrrrrr");
+  table.Add({"", "algorithm", "exact", "mean us", "median", "rows/s", "floor", "reads", "once"},
             Style::kHeading);
   int place = 0;
   for (const RankedCall& call : ranking.calls) {
@@ -38,7 +72,8 @@ void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Termi
     table.Add(
         {call.is_peer ? "" : Number(place), call.is_peer ? "(" + name + ")" : name, ExactText(call),
          Micros(call.timing.mean), Micros(call.timing.median), Fixed(1e9 / call.timing.mean, 0),
-         Times(call.timing.MeanTimesFloor()) + "m", Reads(call.reads)},
+         Times(call.timing.MeanTimesFloor()) + "m", Reads(call.reads.mean),
+         call.reads.once > 0.0 ? Fixed(100 * call.reads.once, 0) + " %" : "-"},
         call.is_peer ? Style::kFaint
         : place == 1 ? Style::kGood
                      : Style::kPlain);
@@ -47,16 +82,17 @@ void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Termi
   out << '\n' << std::flush;
 }
 
-void WriteRow(JsonWriter& json, const Ranking& ranking, const RankedCall& call, int64_t vocab) {
+void WriteRow(JsonWriter& json, const Ranking& ranking, const RankedCall& call, int64_t vocab,
+              std::string_view rows_name) {
   json.Object([&] {
     json.Key("bench").Value("algorithms");
-    json.Key("task").Value(bench::Name(ranking.task));
+    json.Key("task").Value(ranking.task);
     json.Key("backend").Value(NameOf(ranking.backend));
     json.Key(call.is_peer ? "peer" : "algorithm").Value(call.name);
     json.Key("dtype").Value("float32");
     json.Key("vocab").Value(vocab);
     json.Key("batch").Value(1);
-    json.Key("distribution").Value(bench::kMixName);
+    json.Key("distribution").Value(rows_name);
     json.Key("cache").Value("hot");
     json.Key("calls").Value(call.timing.calls);
     json.Key("ns").Value(call.timing.median);
@@ -64,7 +100,9 @@ void WriteRow(JsonWriter& json, const Ranking& ranking, const RankedCall& call, 
     json.Key("rows_per_second").Value(1e9 / call.timing.mean);
     json.Key("floor_ns").Value(call.timing.floor);
     json.Key("reads");
-    call.reads > 0.0 ? json.Value(call.reads) : json.Null();
+    call.reads.mean > 0.0 ? json.Value(call.reads.mean) : json.Null();
+    json.Key("read_once");
+    call.reads.mean > 0.0 ? json.Value(call.reads.once) : json.Null();
     if (call.ran != SelectAlgorithm::kAuto) json.Key("ran").Value(NameOf(call.ran));
     if (!call.is_peer) json.Key("exact").Value(call.different == 0 && call.compared > 0);
   });
@@ -77,18 +115,31 @@ void RunBenchAlgorithms(const BenchAlgorithmsOptions& options, std::ostream& out
   bench::AlgorithmsOptions run;
   run.vocab = options.vocab;
   run.backends = ChosenVectorBackends(options.backends);
+  run.rows = options.rows > 0 ? options.rows : options.is_quick ? 10 : 100;
+  std::string rows_name(bench::kMixName);
+  if (!options.rows_path.empty()) {
+    NpyFile file(options.rows_path);
+    TakeRows(file, run.rows, run);
+    rows_name = "rows of " + options.rows_path;
+  }
+  if (!options.params_path.empty()) {
+    SamplingParams params;
+    ReadParamsFile(options.params_path, params);
+    Validate(params, run.vocab);
+    run.params = params.Select();
+  }
   if (options.is_quick) {
-    run.rows = 10;
     run.passes = 1;
     run.slow_budget_ms = 1.0;
   }
   JsonFile file(options.json_path);
   PrintEnvironment(out,
-                   Number(run.rows) + " different fp32 rows (" + std::string(bench::kMixName) +
+                   Number(run.rows) + " different fp32 rows (" + rows_name +
                        "), one thread, each row in cache. Ranked by the mean; floor: one streaming "
                        "read of the row (" +
                        std::string(bench::RowMaxInstructions()) +
                        ").\nReads: elements that the algorithm read, for each one of the row. "
+                       "Once: rows that one read decided, for guesses how often they hold. "
                        "In parentheses: peers, which sum in fp32 and may be off by some tokens.",
                    options.is_quick);
 
@@ -109,7 +160,7 @@ void RunBenchAlgorithms(const BenchAlgorithmsOptions& options, std::ostream& out
     for (const Ranking& ranking : rankings) {
       for (const RankedCall& call : ranking.calls) {
         file.NewLine();
-        WriteRow(json, ranking, call, run.vocab);
+        WriteRow(json, ranking, call, run.vocab, rows_name);
       }
     }
   });

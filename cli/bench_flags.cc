@@ -93,11 +93,24 @@ void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws)
 
 void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchAlgorithmsOptions>(
-      bench, "algorithms", "every way to select, ranked on one mix of rows", action,
+      bench, "algorithms", "every way to select, ranked on one mix of rows or on yours", action,
       [](const BenchAlgorithmsOptions& o) {
         RunBenchAlgorithms(o, std::cout, Terminal::Detect());
       });
   AddVocab(*command, options->vocab);
+  command
+      ->add_option("--rows", options->rows,
+                   "different rows, of a file spread over it; 100 unless --quick")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}));
+  command
+      ->add_option("--rows-file", options->rows_path,
+                   "logits instead of the mix: a .npy file, as sluice trace writes it")
+      ->type_name("FILE.npy")
+      ->excludes("--vocab");
+  command
+      ->add_option("--params", options->params_path,
+                   "a JSON object of sampling parameters to select by, instead of top-p and top-50")
+      ->type_name("FILE");
   AddCommon(*command, *options);
 }
 
@@ -162,6 +175,36 @@ void AddDetok(CLI::App& bench, std::function<void()>& action) {
 }
 #endif
 
+#ifdef SLUICE_HAS_LINK
+void AddBenchEngine(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchEngineOptions>(
+      bench, "engine", "steps, links, stops and aborts of an engine without a model", action,
+      [](const BenchEngineOptions& o) { RunBenchEngine(o, std::cout, Terminal::Detect()); });
+  AddJsonFile(*command, options->json_path);
+  command->add_flag("--quick", options->is_quick, "a run of seconds, whose figures mean nothing");
+}
+
+void AddSoak(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchSoakOptions>(
+      bench, "soak", "many requests of every kind through an engine: nothing may be left", action,
+      [](const BenchSoakOptions& o) { RunBenchSoak(o, std::cout, Terminal::Detect()); });
+  const auto add = [command = command](const char* flag, auto& value, int64_t most,
+                                       const char* help) {
+    command->add_option(flag, value, help)
+        ->check(CLI::Range(int64_t{1}, most))
+        ->capture_default_str();
+  };
+  add("--requests", options->requests, int64_t{1} << 40, "of all frontends together");
+  add("--frontends", options->frontends, 64, "each with a thread");
+  add("--burst", options->burst, 128, "tokens that a step gives a request");
+  command->add_option("--steps-in-flight", options->steps_in_flight, "0 or 1")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  add("--seed", options->seed, INT64_MAX, "of what requests ask for");
+  AddJsonFile(*command, options->json_path);
+}
+#endif
+
 }  // namespace
 
 void AddBench(CLI::App& app, std::function<void()>& action) {
@@ -177,6 +220,10 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddRows(*bench, action);
 #ifdef SLUICE_HAS_TEXT
   AddDetok(*bench, action);
+#endif
+#ifdef SLUICE_HAS_LINK
+  AddBenchEngine(*bench, action);
+  AddSoak(*bench, action);
 #endif
 }
 

@@ -8,6 +8,11 @@
 
 #include "cli/generate_view.h"
 #include "cli/interrupt.h"
+#include "cli/param_flags.h"
+#include "cli/record_file.h"
+#ifdef SLUICE_HAS_LINK
+#include "cli/generate_engine.h"
+#endif
 
 namespace sluice::cli {
 namespace {
@@ -34,6 +39,51 @@ void Take(std::span<const ChoiceStep> steps, std::vector<ChoiceState>& choices) 
   }
 }
 
+void Record(const GenerateOptions& options, const Generation& generation,
+            std::span<const ChoiceState> choices) {
+  RecordFile file(options.record_path);
+  if (!file.is_open()) return;
+  const GenerationOptions& asked = options.generation;
+  const Generator& generator = generation.generator();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const std::span<const int32_t> ids = generator.OutputTokens(static_cast<int32_t>(i));
+    file.Add({.request = {.params = generator.params(),
+                          .prompt = generation.prompt().ids,
+                          .choice = static_cast<uint32_t>(i),
+                          .max_tokens = asked.max_tokens,
+                          .text = {.stops = asked.stops, .include_stop = asked.include_stop}},
+              .result = RequestResult{.text = choices[i].text,
+                                      .ids = {ids.begin(), ids.end()},
+                                      .end = std::string(Name(choices[i].end)),
+                                      .prompt_tokens = std::ssize(generation.prompt().ids),
+                                      .output_tokens = std::ssize(ids)}});
+  }
+  file.Close();
+}
+
+#ifdef SLUICE_HAS_LINK
+// What the engine decides is not to be asked for here.
+void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
+  CLI::Option* const engine =
+      command
+          .add_option("--engine", options.engine,
+                      "run it there, see sluice engine; --model has the tokenizer")
+          ->type_name("ENDPOINT");
+  for (const char* flag :
+       {"--weights", "--threads", "--head", "--backend", "--show-candidates", "--json-lines"}) {
+    engine->excludes(command.get_option(flag));
+  }
+  command
+      .add_option_function<std::string>(
+          "--stop-at",
+          [&options](const std::string& name) { options.stop_at = StopAtByName(name); },
+          "with --engine, who looks for stops; the text is the same")
+      ->default_str("engine")
+      ->type_name(ChoiceType({"engine", "frontend"}))
+      ->needs(engine);
+}
+#endif
+
 }  // namespace
 
 void AddGenerate(CLI::App& app, std::function<void()>& action) {
@@ -56,8 +106,23 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
       ->add_flag("--json-lines", options->as_json_lines,
                  "write a JSON object for every token, and the one of --json behind them")
       ->excludes(json);
+  command
+      ->add_option("--record", options->record_path,
+                   "add a line for each choice to this file: its request, and what it gave")
+      ->type_name("FILE");
+#ifdef SLUICE_HAS_LINK
+  AddEngineFlags(*command, *options);
+#endif
   command->callback([&action, options] {
-    action = [options] { RunGenerate(*options, std::cout, Terminal::Detect()); };
+    action = [options] {
+#ifdef SLUICE_HAS_LINK
+      if (!options->engine.empty()) {
+        RunGenerateThroughEngine(*options, std::cout, Terminal::Detect());
+        return;
+      }
+#endif
+      RunGenerate(*options, std::cout, Terminal::Detect());
+    };
   });
 }
 
@@ -65,10 +130,7 @@ void RunGenerate(const GenerateOptions& options, std::ostream& out, const Termin
   const bool shows_candidates = options.show_candidates > 0;
   Generation generation(options.generation,
                         {.logits = shows_candidates, .masses = shows_candidates});
-  if (generation.truncated_tokens() > 0 && !options.generation.is_quiet) {
-    std::cerr << "sluice: " << generation.truncated_tokens()
-              << " tokens of the prompt were left out\n";
-  }
+  SayTruncated(generation.prompt(), options.generation);
   const InterruptGuard interrupt;
   generation.Prefill(interrupt);
 
@@ -91,6 +153,7 @@ void RunGenerate(const GenerateOptions& options, std::ostream& out, const Termin
   if (generator.live_choices() > 0) show(generator.Cancel());
   times.decode_ns = stopwatch.Nanoseconds();
   view->End(choices, times);
+  Record(options, generation, choices);
   interrupt.ThrowIfInterrupted();
   for (const ChoiceState& choice : choices) {
     if (choice.end != GenerationEnd::kStatus) continue;

@@ -3,9 +3,13 @@
 
 #include <functional>
 #include <ostream>
+#include <string>
 
 #include "cli/generation_flags.h"
 #include "cli/terminal.h"
+#ifdef SLUICE_HAS_LINK
+#include "sluice/engine_messages.hpp"
+#endif
 
 namespace sluice::cli {
 
@@ -15,6 +19,11 @@ struct GenerateOptions {
   int64_t show_candidates = 0;
   bool as_json = false;
   bool as_json_lines = false;
+  std::string record_path;  // empty: none
+#ifdef SLUICE_HAS_LINK
+  std::string engine;  // where it is; empty: the model runs here
+  StopAt stop_at = StopAt::kEngine;
+#endif
 };
 
 // Adds the command. What the command line asks for becomes `action`.

@@ -45,9 +45,9 @@ class JsonView : public GenerateView {
       json.Key("backend").Value(generation_.backend_name());
       json.Key("threads").Value(generation_.threads());
       json.Key("head").Value(Name(generation_.head()));
-      json.Key("prompt").Value(generation_.prompt_text());
-      json.Key("prompt_token_ids").Array([&] { WriteIds(json, generation_.prompt()); });
-      json.Key("truncated_tokens").Value(generation_.truncated_tokens());
+      json.Key("prompt").Value(generation_.prompt().text);
+      json.Key("prompt_token_ids").Array([&] { WriteIds(json, generation_.prompt().ids); });
+      json.Key("truncated_tokens").Value(generation_.prompt().truncated_tokens);
       json.Key("max_tokens").Value(generation_.options().max_tokens);
       json.Key("parameters").Object([&] { ParamsWriter(json).WriteFields(generator.params()); });
       json.Key("choices").Array([&] {
@@ -67,7 +67,7 @@ class JsonView : public GenerateView {
 
   void WriteChoice(JsonWriter& json, size_t index, const ChoiceState& choice) const {
     json.Key("index").Value(index);
-    json.Key("text").Value((options_.echoes_prompt ? generation_.prompt_text() : "") + choice.text);
+    json.Key("text").Value((options_.echoes_prompt ? generation_.prompt().text : "") + choice.text);
     json.Key("token_ids").Array([&] {
       WriteIds(json, generation_.generator().OutputTokens(static_cast<int32_t>(index)));
     });

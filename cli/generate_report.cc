@@ -7,26 +7,6 @@
 namespace sluice::cli {
 namespace {
 
-std::string Duration(int64_t ns) {
-  const auto time = static_cast<double>(ns);
-  if (ns < 10'000'000) return Fixed(time / 1e6, 2) + " ms";
-  if (ns < 1'000'000'000) return Fixed(time / 1e6, 0) + " ms";
-  return Fixed(time / 1e9, 2) + " s";
-}
-
-double PerSecond(int64_t count, int64_t ns) {
-  return ns > 0 ? 1e9 * static_cast<double>(count) / static_cast<double>(ns) : 0.0;
-}
-
-std::string Rate(int64_t count, int64_t ns) {
-  const double rate = PerSecond(count, ns);
-  return Fixed(rate, rate < 10 ? 2 : rate < 100 ? 1 : 0) + " tokens/s";
-}
-
-std::string Count(int64_t count, std::string_view what) {
-  return Number(count).append(" ").append(what).append(count == 1 ? "" : "s");
-}
-
 std::string CauseText(DenseCause cause) {
   switch (cause) {
     case DenseCause::kNone:
@@ -71,29 +51,61 @@ void PrintHead(const Generation& generation, std::ostream& out) {
 
 }  // namespace
 
-std::string EndText(GenerationEnd end, const Delta& delta, const TokenResult& token,
-                    const Generation& generation) {
-  const GenerationOptions& options = generation.options();
-  switch (end) {
+std::string Duration(int64_t ns) {
+  const auto time = static_cast<double>(ns);
+  if (ns < 10'000'000) return Fixed(time / 1e6, 2) + " ms";
+  if (ns < 1'000'000'000) return Fixed(time / 1e6, 0) + " ms";
+  return Fixed(time / 1e9, 2) + " s";
+}
+
+double PerSecond(int64_t count, int64_t ns) {
+  return ns > 0 ? 1e9 * static_cast<double>(count) / static_cast<double>(ns) : 0.0;
+}
+
+std::string Rate(int64_t count, int64_t ns) {
+  const double rate = PerSecond(count, ns);
+  return Fixed(rate, rate < 10 ? 2 : rate < 100 ? 1 : 0) + " tokens/s";
+}
+
+std::string Count(int64_t count, std::string_view what) {
+  return Number(count).append(" ").append(what).append(count == 1 ? "" : "s");
+}
+
+std::string EndText(const OutputEnd& end, const GenerationOptions& options,
+                    const Tokenizer& tokenizer, int64_t context) {
+  switch (end.end) {
     case GenerationEnd::kNone:
       break;
     case GenerationEnd::kStopString:
-      return "the stop string " + QuotedLine(options.stops[static_cast<size_t>(delta.stop)]);
+      return "the stop string " + QuotedLine(end.stop);
     case GenerationEnd::kStopToken: {
-      const auto text = generation.checkpoint().tokenizer().Token(delta.stop_token);
-      return "the token " + Number(delta.stop_token) + ", " + QuotedLine(text.value_or(""));
+      const auto text = tokenizer.Token(end.stop_token);
+      return "the token " + Number(end.stop_token) + ", " + QuotedLine(text.value_or(""));
     }
     case GenerationEnd::kLength:
       return "--max-tokens " + Number(options.max_tokens);
     case GenerationEnd::kContext:
-      return "the end of the context, " + Number(generation.checkpoint().model().info().context) +
-             " tokens";
+      return "the end of the context, " + Number(context) + " tokens";
     case GenerationEnd::kStatus:
-      return "a row without a token: " + std::string(Name(token.status));
+      return "a row without a token: " + std::string(Name(end.status));
     case GenerationEnd::kCancelled:
       return "a signal";
+    case GenerationEnd::kRejected:
+      return std::string("the engine, which refused it: ").append(end.message);
+    case GenerationEnd::kEngineLost:
+      return std::string("the loss of the engine: ").append(end.message);
   }
   return "";
+}
+
+std::string EndText(GenerationEnd end, const Delta& delta, const TokenResult& token,
+                    const Generation& generation) {
+  const GenerationOptions& options = generation.options();
+  OutputEnd output{.end = end, .stop_token = delta.stop_token, .status = token.status};
+  if (end == GenerationEnd::kStopString)
+    output.stop = options.stops[static_cast<size_t>(delta.stop)];
+  const Checkpoint& checkpoint = generation.checkpoint();
+  return EndText(output, options, checkpoint.tokenizer(), checkpoint.model().info().context);
 }
 
 void PrintStatistics(const Generation& generation, const GenerateTimes& times, std::ostream& out) {

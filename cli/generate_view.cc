@@ -31,18 +31,20 @@ void SayEnd(const Generation& generation, std::span<const ChoiceState> choices,
 // One choice, its text as it comes.
 class StreamView : public GenerateView {
  public:
-  StreamView(const GenerateOptions& options, const Generation& generation, std::ostream& out)
-      : options_(options), generation_(generation), out_(out) {}
+  StreamView(const GenerateOptions& options, const Generation& generation, std::ostream& out,
+             const Terminal& terminal)
+      : options_(options), generation_(generation), out_(out), terminal_(terminal) {}
 
   void Begin() override {
-    if (options_.echoes_prompt) out_ << generation_.prompt_text() << std::flush;
+    if (!options_.echoes_prompt) return;
+    out_ << terminal_.Printable(generation_.prompt().text) << std::flush;
   }
   void Show(std::span<const ChoiceStep> steps, std::span<const ChoiceState>) override {
-    for (const ChoiceStep& step : steps) out_ << step.text;
+    for (const ChoiceStep& step : steps) out_ << terminal_.Printable(step.text);
     out_.flush();
   }
   void End(std::span<const ChoiceState> choices, const GenerateTimes& times) override {
-    EndLine((options_.echoes_prompt ? generation_.prompt_text() : "") + choices[0].text, out_);
+    EndLine((options_.echoes_prompt ? generation_.prompt().text : "") + choices[0].text, out_);
     SayEnd(generation_, choices, times);
   }
 
@@ -50,6 +52,7 @@ class StreamView : public GenerateView {
   const GenerateOptions& options_;
   const Generation& generation_;
   std::ostream& out_;
+  const Terminal& terminal_;
 };
 
 // Several choices, one after the other when all are done.
@@ -75,8 +78,8 @@ class ChoicesView : public GenerateView {
       const std::string heading =
           "--- " + Number(i + 1) + " of " + Number(choices.size()) + ", ended by " +
           EndText(choice.end, choice.delta, choice.last, generation_) + " ---";
-      const std::string text =
-          (options_.echoes_prompt ? generation_.prompt_text() : "") + choice.text;
+      const std::string text = terminal_.Printable(
+          (options_.echoes_prompt ? generation_.prompt().text : "") + choice.text);
       out_ << terminal_.Styled(heading, Style::kHeading) << '\n' << text;
       EndLine(text, out_);
     }
@@ -121,8 +124,8 @@ class CandidatesView : public GenerateView {
   void End(std::span<const ChoiceState> choices, const GenerateTimes& times) override {
     block_.Clear();
     if (is_live_) {
-      const std::string text =
-          (options_.echoes_prompt ? generation_.prompt_text() : "") + choices[0].text;
+      const std::string text = terminal_.Printable(
+          (options_.echoes_prompt ? generation_.prompt().text : "") + choices[0].text);
       out_ << text;
       EndLine(text, out_);
     }
@@ -138,7 +141,7 @@ class CandidatesView : public GenerateView {
     const int64_t shown =
         std::clamp<int64_t>(size.rows - kTextLines - kOtherLines, 1, options_.show_candidates);
     std::ostringstream lines;
-    lines << LastLines(text, size.columns, kTextLines) << '\n';
+    lines << LastLines(terminal_.Printable(text), size.columns, kTextLines) << '\n';
     PrintTable(step, 0, shown, lines);
     block_.Draw(lines.view());
   }
@@ -201,7 +204,7 @@ std::unique_ptr<GenerateView> MakeGenerateView(const GenerateOptions& options,
   if (options.generation.choices > 1) {
     return std::make_unique<ChoicesView>(options, generation, out, terminal);
   }
-  return std::make_unique<StreamView>(options, generation, out);
+  return std::make_unique<StreamView>(options, generation, out, terminal);
 }
 
 }  // namespace sluice::cli

@@ -6,10 +6,8 @@
 
 #include "backend/registry.h"
 #include "cli/candidates.h"
-#include "cli/file.h"
 #include "cli/text.h"
 #include "sluice/detokenizer.hpp"
-#include "sluice/error.hpp"
 
 namespace sluice::cli {
 namespace {
@@ -20,40 +18,18 @@ int64_t NanosecondsSince(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
 
-std::string ReadPrompt(const GenerationOptions& options) {
-  if (!options.prompt_path.empty()) return ReadTextFile("prompt-file", options.prompt_path);
-  if (!options.prompt.has_value()) {
-    throw Error(ErrorCode::kInvalidValue, "PROMPT", "none",
-                "a text, - for standard input, or --prompt-file FILE");
-  }
-  return *options.prompt == "-" ? ReadTextFile("PROMPT", "-") : *options.prompt;
-}
-
 }  // namespace
 
 Generation::Generation(const GenerationOptions& options, const GenerationReports& reports)
     : options_(options),
-      prompt_text_(ReadPrompt(options)),
+      prompt_{.text = ReadPromptText(options)},
       start_(Clock::now()),
       progress_(options.is_quiet),
       threads_(ThreadsFor(options.source)),
       pool_(threads_),
       checkpoint_(OpenModel(options.source, pool_.parallel(), progress_)) {
-  prompt_ = EncodePrompt();
-  const ModelInfo& info = checkpoint_.model().info();
-  const int64_t length = std::ssize(prompt_);
-  if (length >= info.context && !options.truncates_prompt) {
-    throw Error(ErrorCode::kInvalidValue, "PROMPT", Number(length) + " tokens",
-                "fewer than the " + Number(info.context) +
-                    " of the model's context; --truncate-prompt leaves out its beginning");
-  }
-  if (options.truncates_prompt) {
-    // What the model wants in front of every text stays.
-    const std::vector<int32_t> around = checkpoint_.tokenizer().Encode("");
-    const bool has_first = !around.empty() && !prompt_.empty() && prompt_[0] == around[0];
-    prompt_ = TruncatePrompt(prompt_, info.context, options.max_tokens, has_first ? 1 : 0);
-    truncated_tokens_ = length - std::ssize(prompt_);
-  }
+  prompt_ = EncodePrompt(std::move(prompt_.text), options, checkpoint_,
+                         checkpoint_.model().info().context);
 
   HeadPlaneOptions plane_options;
   plane_options.progress = [](void* context, int64_t rows, int64_t vocab) {
@@ -68,7 +44,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   }
   generator_ = std::make_unique<Generator>(checkpoint_,
                                            GenerationRequest{.params = options.params,
-                                                             .prompt = prompt_,
+                                                             .prompt = prompt_.ids,
                                                              .choices = options.choices,
                                                              .max_tokens = options.max_tokens,
                                                              .stops = options.stops,
@@ -82,22 +58,8 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   load_ns_ = NanosecondsSince(start_);
 }
 
-std::vector<int32_t> Generation::EncodePrompt() {
-  EncodeOptions encoding{.add_special_tokens = options_.adds_special_tokens,
-                         .parse_special_tokens = options_.parses_special_tokens};
-  if (options_.is_chat) {
-    std::vector<ChatMessage> messages;
-    if (!options_.system.empty()) messages.push_back({"system", options_.system});
-    messages.push_back({"user", prompt_text_});
-    prompt_text_ = checkpoint_.RenderChat(messages);
-    // The template has written all special tokens itself.
-    encoding = {.add_special_tokens = false, .parse_special_tokens = true};
-  }
-  return checkpoint_.tokenizer().Encode(prompt_text_, encoding);
-}
-
 void Generation::Prefill(const InterruptGuard& interrupt) {
-  const int64_t length = std::ssize(prompt_);
+  const int64_t length = std::ssize(prompt_.ids);
   for (int64_t left = length; left > 0;) {
     left = generator_->Prefill();
     progress_.Show("prompt", length - left, length);
@@ -117,7 +79,7 @@ std::string_view Generation::backend_name() const {
 std::vector<int32_t> Generation::TokensBefore(const ChoiceStep& step) const {
   std::span<const int32_t> output = generator_->OutputTokens(step.choice);
   if (step.token.id >= 0) output = output.first(output.size() - 1);
-  std::vector<int32_t> tokens(prompt_);
+  std::vector<int32_t> tokens(prompt_.ids);
   tokens.insert(tokens.end(), output.begin(), output.end());
   return tokens;
 }
@@ -139,7 +101,7 @@ std::vector<Explanation> Generation::ExplainStep(const ChoiceStep& step, int64_t
                .key = {*params.seed, static_cast<uint32_t>(tokens.size()),
                        static_cast<uint32_t>(step.choice)},
                .tokens = tokens,
-               .prompt_length = prompt_.size()},
+               .prompt_length = prompt_.ids.size()},
               ids);
   const Explanation& first = explained.front();
   if (!(first.cut == step.token.cut) || first.drawn_id != step.token.id) {

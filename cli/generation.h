@@ -11,6 +11,7 @@
 #include "cli/generation_flags.h"
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
+#include "cli/prompt.h"
 #include "cli/thread_pool.h"
 #include "sluice/explain.hpp"
 #include "sluice/generator.hpp"
@@ -30,9 +31,7 @@ class Generation {
   const Checkpoint& checkpoint() const { return checkpoint_; }
   Generator& generator() { return *generator_; }
   const Generator& generator() const { return *generator_; }
-  std::span<const int32_t> prompt() const { return prompt_; }
-  const std::string& prompt_text() const { return prompt_text_; }
-  int64_t truncated_tokens() const { return truncated_tokens_; }
+  const Prompt& prompt() const { return prompt_; }
   int threads() const { return threads_; }
   HeadChoice head() const { return head_; }  // not kAuto
   std::string_view backend_name() const;
@@ -46,18 +45,15 @@ class Generation {
   std::string TokenText(const ChoiceStep& step, int32_t id) const;
 
  private:
-  std::vector<int32_t> EncodePrompt();
   std::vector<int32_t> TokensBefore(const ChoiceStep& step) const;
 
   GenerationOptions options_;
-  std::string prompt_text_;  // read first: what is wrong with it is known without the model
+  Prompt prompt_;  // its text is read first: what is wrong with it is known without the model
   std::chrono::steady_clock::time_point start_;
   ProgressLine progress_;
   int threads_;
   ThreadPool pool_;
   Checkpoint checkpoint_;
-  int64_t truncated_tokens_ = 0;
-  std::vector<int32_t> prompt_;
   HeadChoice head_ = HeadChoice::kDense;
   int64_t load_ns_ = 0;
   std::unique_ptr<Generator> generator_;

@@ -2,7 +2,7 @@
 //
 // Text goes to standard output, diagnostics to standard error. Exit codes: 0, 2 for a command line
 // that cannot be understood or a value out of range, 1 for every other failure, 128 and the number
-// of the signal (130 for Ctrl-C) when one has ended a generation.
+// of the signal (130 for Ctrl-C) when one has ended a generation. An engine is ended by signals.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
@@ -17,6 +17,11 @@
 #include "cli/generate.h"
 #include "cli/inspect_model.h"
 #include "cli/trace.h"
+#endif
+#ifdef SLUICE_HAS_LINK
+#include "cli/engine.h"
+#include "cli/mock_engine.h"
+#include "cli/replay.h"
 #endif
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
@@ -154,6 +159,11 @@ int Run(int argc, char** argv) {
 #ifdef SLUICE_HAS_ENGINE
   sluice::cli::AddGenerate(app, action);
   sluice::cli::AddTrace(app, action);
+#endif
+#ifdef SLUICE_HAS_LINK
+  sluice::cli::AddEngine(app, action);
+  sluice::cli::AddMockEngine(app, action);
+  sluice::cli::AddReplay(app, action);
 #endif
   AddDemo(app, action, demo);
   AddInspect(app, action, inspect);

@@ -80,6 +80,8 @@ GenerationConfig ConfigOf(const ModelSource& source) {
 #endif
 }
 
+Tokenizer InsideTokenizer() { return Tokenizer::FromJson(InsideFiles().tokenizer); }
+
 int ThreadsFor(const ModelSource& source) {
   if (source.threads > 0) return source.threads;
   constexpr uintmax_t kSmall = uintmax_t{64} << 20;

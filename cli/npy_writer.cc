@@ -16,10 +16,12 @@ NpyWriter::NpyWriter(const std::string& path, std::string_view descr, int64_t co
 
 void NpyWriter::Write(std::span<const std::byte> bytes) {
   file_.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-  if (!file_) {
-    throw Error(ErrorCode::kInvalidValue, "output", Quoted(path_) + ": " + std::strerror(errno),
-                "a file that can be written");
-  }
+  if (!file_) Refuse();
+}
+
+void NpyWriter::Refuse() const {
+  throw Error(ErrorCode::kInvalidValue, "output", Quoted(path_) + ": " + std::strerror(errno),
+              "a file that can be written");
 }
 
 // Version 1 of the format. It has one size for every number of rows, so that it can be written
@@ -40,6 +42,7 @@ void NpyWriter::Close() {
   file_.seekp(0);
   WriteHeader();
   file_.close();
+  if (!file_) Refuse();
 }
 
 }  // namespace sluice::cli

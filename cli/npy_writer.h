@@ -29,6 +29,7 @@ class NpyWriter {
  private:
   void Write(std::span<const std::byte> bytes);
   void WriteHeader();
+  [[noreturn]] void Refuse() const;
 
   std::string path_;
   std::string descr_;

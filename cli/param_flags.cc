@@ -62,7 +62,9 @@ void AddFlag(CLI::App& command, const char* name, const char* help, T& value) {
       ->group("Sampling");
 }
 
-void ReadParams(const std::string& path, SamplingParams& params) {
+}  // namespace
+
+void ReadParamsFile(const std::string& path, SamplingParams& params) {
 #if SLUICE_HAS_JSON
   const ParsedParams parsed = ParseParams(ReadTextFile("params", path), params);
   params = parsed.params;
@@ -75,8 +77,6 @@ void ReadParams(const std::string& path, SamplingParams& params) {
   throw Error(ErrorCode::kUnavailable, "params", Quoted(path), "a build with simdjson");
 #endif
 }
-
-}  // namespace
 
 std::string FlagName(std::string_view name) {
   std::string flag = std::string("--").append(name);
@@ -102,7 +102,7 @@ void AddParamFlags(CLI::App& command, SamplingParams& params) {
   // CLI11 runs what options do in the order in which they were added: the file comes first.
   command
       .add_option_function<std::string>(
-          "--params", [&params](const std::string& path) { ReadParams(path, params); },
+          "--params", [&params](const std::string& path) { ReadParamsFile(path, params); },
           "a JSON object of parameters, - for standard input; flags and variables override it")
       ->type_name("FILE")
       ->group("Sampling");

@@ -20,6 +20,9 @@ namespace sluice::cli {
 //   lists of ids  1,2      words  1:2,3 (tokens by colons)      bias  17:2.5,18:-100
 void AddParamFlags(CLI::App& command, SamplingParams& params);
 
+// What the file of --params says becomes part of `params`.
+void ReadParamsFile(const std::string& path, SamplingParams& params);
+
 // The flags that give `params` in a command that starts from `base`. What is at its default in both
 // is left out.
 std::string FlagsOf(const SamplingParams& params, const SamplingParams& base);

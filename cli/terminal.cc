@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/text.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -42,7 +44,26 @@ std::string_view EscapeCode(Style style) {
 Terminal Terminal::Detect() {
   if (isatty(STDOUT_FILENO) == 0) return {};
   const bool is_dumb = Environment("TERM") == "dumb";
-  return {Environment("NO_COLOR").empty() && !is_dumb, IsUtf8Locale() && !is_dumb, !is_dumb};
+  return {.has_colour = Environment("NO_COLOR").empty() && !is_dumb,
+          .has_unicode = IsUtf8Locale() && !is_dumb,
+          .can_redraw = !is_dumb,
+          .is_terminal = true};
+}
+
+std::string Terminal::Printable(std::string_view text) const {
+  if (!is_terminal) return std::string(text);
+  std::string shown;
+  while (!text.empty()) {
+    const char c = text.front();
+    const size_t control = c == '\n' || c == '\t' ? 0 : ControlSize(text);
+    if (control > 0) {
+      shown += ControlEscape(text.substr(0, control));
+    } else {
+      shown += c;
+    }
+    text.remove_prefix(control > 0 ? control : 1);
+  }
+  return shown;
 }
 
 std::string Terminal::Styled(std::string_view text, Style style) const {

@@ -13,10 +13,15 @@ struct Terminal {
   bool has_colour = false;
   bool has_unicode = false;
   bool can_redraw = false;  // lines that were written can be written again
+  bool is_terminal = false;
 
   // Of standard output. NO_COLOR and TERM=dumb are respected.
   static Terminal Detect();
 
+  // What a stranger's text may show: on a terminal its control characters, but for line ends and
+  // tabs, are spelled out ("\x1b"), so that none moves the cursor, changes a title or asks for an
+  // answer; elsewhere the text as it is. Whole characters of UTF-8, please.
+  std::string Printable(std::string_view text) const;
   std::string Styled(std::string_view text, Style style) const;
   std::string Bar(double share, int width) const;  // share in [0, 1] of the width
 };

@@ -21,23 +21,39 @@ inline std::string Quoted(std::string_view text) {
   return std::string("\"").append(text).append("\"");
 }
 
+// Whether a control character begins here, and the bytes it has: one of C0 and DEL, two of C1.
+inline size_t ControlSize(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (at(0) < 0x20 || at(0) == 0x7f) return 1;
+  // 0xc2 begins a character and is never inside of one.
+  return at(0) == 0xc2 && text.size() > 1 && at(1) >= 0x80 && at(1) < 0xa0 ? 2 : 0;
+}
+
+// "\x1b" of a control character.
+inline std::string ControlEscape(std::string_view control) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const auto code = static_cast<unsigned char>(control.back());
+  return std::string("\\x").append(1, kHex[code >> 4]).append(1, kHex[code & 15]);
+}
+
 // In quotes and on one line: line ends and other control characters as escapes.
 inline std::string QuotedLine(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string line = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
+  while (!text.empty()) {
+    const char c = text.front();
+    const size_t control = ControlSize(text);
     if (c == '\n') {
       line += "\\n";
     } else if (c == '\t') {
       line += "\\t";
     } else if (c == '"' || c == '\\') {
       line.append("\\").append(1, c);
-    } else if (byte < 0x20 || byte == 0x7f) {
-      line.append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
+    } else if (control > 0) {
+      line += ControlEscape(text.substr(0, control));
     } else {
       line += c;
     }
+    text.remove_prefix(control > 0 ? control : 1);
   }
   return line + "\"";
 }

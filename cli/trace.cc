@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "cli/generation.h"
-#include "cli/npy_writer.h"
+#include "cli/param_flags.h"
 #include "cli/stage_text.h"
 #include "cli/text.h"
 #include "json/params_writer.h"
@@ -20,24 +20,47 @@
 namespace sluice::cli {
 namespace {
 
+std::string MadeFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder)) {
+    throw Error(ErrorCode::kInvalidValue, "output",
+                Quoted(folder) + (error ? ": " + error.message() : ""),
+                "a folder, or a place for one");
+  }
+  return folder;
+}
+
+std::string ParametersText(const Generation& generation) {
+  std::ostringstream text;
+  JsonWriter json(text);
+  json.Object([&] { ParamsWriter(json).WriteFields(generation.generator().params()); });
+  return text.str();
+}
+
+SafetensorsWriter::Metadata MetadataOf(const Generation& generation) {
+  return {{"version", std::string(kVersionString)},
+          {"model", std::string(generation.options().source.Name())},
+          {"backend", std::string(generation.backend_name())},
+          {"head", std::string(Name(generation.head()))},
+          {"prompt", generation.prompt().text},
+          {"parameters", ParametersText(generation)}};
+}
+
 class TraceFiles {
  public:
-  TraceFiles(const std::string& folder, const Generation& generation)
-      : folder_(Made(folder)),
+  TraceFiles(const TraceOptions& options, const Generation& generation)
+      : folder_(MadeFolder(options.output)),
         dim_(generation.checkpoint().model().info().dim),
         vocab_(generation.checkpoint().vocab()),
-        hidden_(folder + "/hidden.npy", "<f4", dim_),
-        logits_(folder + "/logits.npy", "<f4", vocab_),
-        kept_(folder + "/kept.npy", "<i4", (vocab_ + 31) / 32),
-        tokens_(folder + "/tokens.npy", "<i4", 0) {}
+        tensors_(MakeTraceTensors(options.format, folder_, dim_, vocab_, MetadataOf(generation))) {}
 
   void Add(const Generator& generator, const ChoiceStep& step) {
-    hidden_.Append(
-        std::span(static_cast<const float*>(generator.hidden().data), static_cast<size_t>(dim_)));
-    logits_.Append(
-        std::span(static_cast<const float*>(generator.logits().data), static_cast<size_t>(vocab_)));
-    kept_.Append(generator.kept());
-    tokens_.Append(std::span(&step.token.id, 1));
+    tensors_->Append(
+        {{static_cast<const float*>(generator.hidden().data), static_cast<size_t>(dim_)},
+         {static_cast<const float*>(generator.logits().data), static_cast<size_t>(vocab_)},
+         generator.kept(),
+         step.token.id});
     std::ostringstream row;
     JsonWriter json(row);
     json.Object([&] {
@@ -66,7 +89,7 @@ class TraceFiles {
   }
 
   void Close(const Generation& generation) {
-    for (NpyWriter* file : {&hidden_, &logits_, &kept_, &tokens_}) file->Close();
+    tensors_->Close();
     const std::string path = folder_ + "/trace.json";
     std::ofstream file(path);
     JsonWriter json(file);
@@ -77,13 +100,12 @@ class TraceFiles {
       json.Key("head").Value(Name(generation.head()));
       json.Key("dim").Value(dim_);
       json.Key("vocab").Value(vocab_);
-      json.Key("prompt").Value(generation.prompt_text());
+      json.Key("prompt").Value(generation.prompt().text);
       json.Key("prompt_token_ids").Array([&] {
-        for (const int32_t id : generation.prompt()) json.Value(id);
+        for (const int32_t id : generation.prompt().ids) json.Value(id);
       });
-      json.Key("parameters").Object([&] {
-        ParamsWriter(json).WriteFields(generation.generator().params());
-      });
+      json.Key("parameters");
+      json.Raw(ParametersText(generation));
       json.Key("tokens").Array([&] {
         for (const std::string& row : rows_) json.Raw(row);
       });
@@ -96,24 +118,10 @@ class TraceFiles {
   int64_t rows() const { return std::ssize(rows_); }
 
  private:
-  static std::string Made(const std::string& folder) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (!std::filesystem::is_directory(folder)) {
-      throw Error(ErrorCode::kInvalidValue, "output",
-                  Quoted(folder) + (error ? ": " + error.message() : ""),
-                  "a folder, or a place for one");
-    }
-    return folder;
-  }
-
   std::string folder_;
   int64_t dim_;
   int64_t vocab_;
-  NpyWriter hidden_;
-  NpyWriter logits_;
-  NpyWriter kept_;
-  NpyWriter tokens_;
+  std::unique_ptr<TraceTensors> tensors_;
   std::vector<std::string> rows_;  // of trace.json
 };
 
@@ -127,6 +135,13 @@ void AddTrace(CLI::App& app, std::function<void()>& action) {
   command->add_option("--output", options->output, "folder for the files")
       ->type_name("DIR")
       ->required();
+  command
+      ->add_option_function<std::string>(
+          "--format",
+          [options](const std::string& name) { options->format = TraceFormatByName(name); },
+          "a .npy file for each tensor, or one .safetensors")
+      ->default_str("npy")
+      ->type_name(ChoiceType({"npy", "safetensors"}));
   command->callback([&action, options] { action = [options] { RunTrace(*options, std::cout); }; });
 }
 
@@ -135,7 +150,7 @@ void RunTrace(const TraceOptions& options, std::ostream& out) {
   const InterruptGuard interrupt;
   generation.Prefill(interrupt);
   Generator& generator = generation.generator();
-  TraceFiles files(options.output, generation);
+  TraceFiles files(options, generation);
   ProgressLine progress(options.generation.is_quiet);
   while (generator.live_choices() > 0 && interrupt.signal() == 0) {
     const ChoiceStep& step = generator.Step()[0];

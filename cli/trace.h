@@ -6,12 +6,14 @@
 #include <string>
 
 #include "cli/generation_flags.h"
+#include "cli/trace_tensors.h"
 
 namespace sluice::cli {
 
 struct TraceOptions {
   GenerationOptions generation;
   std::string output;  // folder
+  TraceFormat format = TraceFormat::kNpy;
 };
 
 // Adds the command. What the command line asks for becomes `action`.
@@ -25,6 +27,9 @@ void AddTrace(CLI::App& app, std::function<void()>& action);
 //   tokens.npy  int32 [tokens]                   what was drawn
 //   trace.json  the model, the prompt, the parameters with the seed; of each token its Cut, its
 //               masses and what certified it
+//
+// The format safetensors has the four tensors in one file, trace.safetensors, and in its
+// __metadata__ what trace.json says beside the tokens; "parameters" is a JSON object there.
 //
 // Throws Interrupted, with whole files, when a signal has ended it.
 void RunTrace(const TraceOptions& options, std::ostream& out);

@@ -1,0 +1,32 @@
+#include "cli/engine.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "cli/endpoint.h"
+
+namespace sluice::cli {
+
+void AddEngine(CLI::App& app, std::function<void()>& action) {
+  CLI::App* const command =
+      app.add_subcommand("engine", "serve a model to frontends in other processes");
+  const auto options = std::make_shared<EngineCommandOptions>();
+  AddServeFlags(*command, options->serve);
+  AddEngineSetupFlags(*command, options->setup);
+  command->footer(
+      "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT or SIGTERM ends it "
+      "with exit code 0;\na second one at once. There is no authentication: whoever reaches the "
+      "endpoint may use it.");
+  command->callback([&action, options] { action = [options] { RunEngine(*options, std::cout); }; });
+}
+
+void RunEngine(const EngineCommandOptions& options, std::ostream& out) {
+  CheckEndpoint("listen", options.serve.listen);
+  ModelEngine engine(options.setup);
+  ServeOptions serve = options.serve;
+  serve.is_quiet = options.setup.is_quiet;
+  Serve(engine.engine(), engine.Info(), serve, out);
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,66 @@
+#include "cli/stop_signal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace sluice::cli {
+namespace {
+
+constexpr char kSignal = 's';
+constexpr char kEnd = 'e';
+
+volatile int write_end = -1;
+
+void Tell(char what) {
+  const int error = errno;
+  if (write(write_end, &what, 1) < 0) errno = 0;  // a full pipe has told it already
+  errno = error;
+}
+
+void Note(int) {
+  struct sigaction usual = {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGINT, &usual, nullptr);
+  sigaction(SIGTERM, &usual, nullptr);
+  Tell(kSignal);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  if (pipe2(pipe_, O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  write_end = pipe_[1];
+  thread_ = std::thread([this] {
+    char what = 0;
+    while (what != kEnd) {
+      const ssize_t size = read(pipe_[0], &what, 1);
+      if (size < 0 && errno != EINTR) return;
+      if (size == 1 && what == kSignal) source_.request_stop();
+    }
+  });
+  struct sigaction action = {};
+  action.sa_handler = Note;
+  action.sa_flags = SA_RESTART;
+  // The second one waits until the first has been noted.
+  sigemptyset(&action.sa_mask);
+  sigaddset(&action.sa_mask, SIGINT);
+  sigaddset(&action.sa_mask, SIGTERM);
+  sigaction(SIGINT, &action, &old_interrupt_);
+  sigaction(SIGTERM, &action, &old_termination_);
+}
+
+StopSignal::~StopSignal() {
+  sigaction(SIGINT, &old_interrupt_, nullptr);
+  sigaction(SIGTERM, &old_termination_, nullptr);
+  Tell(kEnd);
+  thread_.join();
+  close(pipe_[0]);
+  close(pipe_[1]);
+}
+
+}  // namespace sluice::cli
