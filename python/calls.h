@@ -15,6 +15,8 @@ void BindExplain(nanobind::module_& module);
 void BindSampler(nanobind::module_& module);
 void BindDeviceFields(nanobind::module_& module);
 void BindCuda(nanobind::module_& module);
+void BindCudaTopk(nanobind::module_& module);
 void BindText(nanobind::module_& module);
+void BindEngine(nanobind::module_& module);
 
 }  // namespace sluice::python

@@ -2,8 +2,6 @@
 // would have torch order its streams, and a graph that is being captured forbids that.
 #include "sluice/cuda.hpp"
 
-#include <cuda_runtime.h>
-
 #include <bit>
 #include <cstring>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "python/calls.h"
 #include "python/device_params.h"
+#include "python/device_rows.h"
 #include "python/errors.h"
 #include "python/rows.h"
 
@@ -28,61 +27,6 @@ constexpr int kFields = 5
 #include "sluice/params.def"
     ;
 static_assert(kFields <= kMostFields);
-
-template <typename T>
-T* AddressFrom(nb::handle address) {
-  return reinterpret_cast<T*>(nb::cast<uintptr_t>(address));
-}
-
-// Makes a device the current one for as long as this lives.
-class OnDevice {
- public:
-  explicit OnDevice(int index) : index_(index) {
-    Require(cudaGetDevice(&before_));
-    if (before_ != index_) Require(cudaSetDevice(index_));
-  }
-  ~OnDevice() {
-    if (before_ != index_) cudaSetDevice(before_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  static void Require(cudaError_t result) {
-    if (result == cudaSuccess) return;
-    cudaGetLastError();  // the error belongs to this call, not to the next one
-    throw Error(ErrorCode::kUnavailable, "device", cudaGetErrorString(result),
-                "a device that works");
-  }
-  int index_;
-  int before_ = 0;
-};
-
-// (address, rows, vocab, stride, dtype, device, stream)
-struct DeviceLogits {
-  MutableLogitsView view;
-  void* stream;
-
-  explicit DeviceLogits(nb::tuple rows)
-      : view{AddressFrom<void>(rows[0]),
-             nb::cast<int64_t>(rows[1]),
-             nb::cast<int64_t>(rows[2]),
-             nb::cast<int64_t>(rows[3]),
-             DTypeFrom(nb::cast<std::string>(rows[4])),
-             {DeviceKind::kCuda, nb::cast<int32_t>(rows[5])}},
-        stream(AddressFrom<void>(rows[6])) {}
-
-  static DType DTypeFrom(const std::string& name) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      if (name == Name(dtype)) return dtype;
-    }
-    ThrowType("logits.dtype", name, "float32, bfloat16 or float16");
-  }
-  template <typename T>
-  cuda::DeviceArray<T> OneARow(uintptr_t address) const {
-    return {reinterpret_cast<T*>(address), address == 0 ? 0 : view.rows};
-  }
-};
 
 // (address of the params, their number, address of the keys, their number, max_temperature)
 cuda::RowParams ParamsFrom(nb::tuple params) {

@@ -28,7 +28,10 @@ namespace nb = nanobind;
                       KEYWORD(max_requests) KEYWORD(prompt) KEYWORD(max_new_tokens)            \
                           KEYWORD(processors) KEYWORD(bitmask) KEYWORD(forced) KEYWORD(drafts) \
                               KEYWORD(kept) KEYWORD(adjusted) KEYWORD(tokens)                  \
-                                  KEYWORD(prompt_length) KEYWORD(with_cuts)
+                                  KEYWORD(prompt_length) KEYWORD(with_cuts) KEYWORD(values)    \
+                                      KEYWORD(max_tokens) KEYWORD(stop) KEYWORD(include_stop)  \
+                                          KEYWORD(ignore_eos) KEYWORD(skip_special_tokens)     \
+                                              KEYWORD(mode) KEYWORD(stream_interval)
 // clang-format on
 
 enum class Keyword : uint8_t {
@@ -52,20 +55,24 @@ class Keywords {
   constexpr Keywords(std::initializer_list<Keyword> keywords) {
     for (const Keyword keyword : keywords) Add(keyword);
   }
-  constexpr bool Has(Keyword keyword) const { return (bits_ & Bit(keyword)) != 0; }
-  constexpr bool HasAny(Keywords other) const { return (bits_ & other.bits_) != 0; }
-  constexpr void Add(Keyword keyword) { bits_ |= Bit(keyword); }
+  constexpr bool Has(Keyword keyword) const { return (words_[Word(keyword)] & Bit(keyword)) != 0; }
+  constexpr bool HasAny(Keywords other) const {
+    return (words_[0] & other.words_[0]) != 0 || (words_[1] & other.words_[1]) != 0;
+  }
+  constexpr void Add(Keyword keyword) { words_[Word(keyword)] |= Bit(keyword); }
   constexpr Keywords operator|(Keywords other) const {
-    other.bits_ |= bits_;
+    other.words_[0] |= words_[0];
+    other.words_[1] |= words_[1];
     return other;
   }
 
  private:
-  static_assert(kKeywordCount <= 64);
+  static_assert(kKeywordCount <= 128);
+  static constexpr size_t Word(Keyword keyword) { return static_cast<size_t>(keyword) / 64; }
   static constexpr uint64_t Bit(Keyword keyword) {
-    return uint64_t{1} << static_cast<unsigned>(keyword);
+    return uint64_t{1} << (static_cast<unsigned>(keyword) % 64);
   }
-  uint64_t bits_ = 0;
+  std::array<uint64_t, 2> words_ = {};
 };
 
 // The fields of SamplingParams that need a request's history.

@@ -27,7 +27,11 @@ NB_MODULE(_sluice, module) {
   BindExplain(module);
   BindDeviceFields(module);
   BindCuda(module);
+  BindCudaTopk(module);
 #ifdef SLUICE_HAS_TEXT
   BindText(module);
+#endif
+#ifdef SLUICE_HAS_LINK
+  BindEngine(module);
 #endif
 }

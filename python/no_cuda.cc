@@ -1,4 +1,4 @@
-// The calls of cuda.cc in a build without CUDA.
+// The calls of cuda.cc and cuda_topk.cc in a build without CUDA.
 #include "python/calls.h"
 #include "python/errors.h"
 
@@ -9,6 +9,15 @@ void BindCuda(nb::module_& module) {
        {"cuda_write_fields", "cuda_select", "cuda_mask", "cuda_sample", "cuda_sample_ids"}) {
     module.def(name, [](nb::args, nb::kwargs) {
       throw Error(ErrorCode::kUnavailable, "logits.device", "cuda",
+                  "cpu: this build of Sluice has no CUDA");
+    });
+  }
+}
+
+void BindCudaTopk(nb::module_& module) {
+  for (const char* name : {"cuda_plan_topk", "cuda_topk"}) {
+    module.def(name, [](nb::args, nb::kwargs) {
+      throw Error(ErrorCode::kUnavailable, "scores.device", "cuda",
                   "cpu: this build of Sluice has no CUDA");
     });
   }

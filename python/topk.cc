@@ -27,7 +27,7 @@ int32_t HintColumns(nb::handle hint, std::vector<int32_t>& indices) {
 nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
   const Arguments arguments(
       Keywords{Keyword::lengths, Keyword::hint, Keyword::hint_shift, Keyword::next_n,
-               Keyword::sorted, Keyword::out, Keyword::backend, Keyword::threads},
+               Keyword::sorted, Keyword::values, Keyword::out, Keyword::backend, Keyword::threads},
       kwargs);
   const MatrixArgument scores = GetMatrix("scores", scores_object);
   TopkInput input;
@@ -39,6 +39,7 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
   number(Keyword::next_n, input.next_n);
   number(Keyword::hint_shift, input.hint_shift);
   input.sorted = arguments.Flag(Keyword::sorted);
+  arguments.Flag(Keyword::values);  // they are there anyway
   std::vector<int32_t> lengths;
   if (const nb::handle given = arguments[Keyword::lengths]; given.is_valid()) {
     if (IsNumber(given)) {
@@ -77,7 +78,7 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
 constexpr const char* kSignature =
     "def topk(scores: typing.Any, k: int, *, lengths: numpy.typing.ArrayLike | None = None, "
     "hint: typing.Any = None, hint_shift: int = 0, next_n: int = 1, sorted: bool = False, "
-    "out: TopkResults | None = None, backend: str | None = None, "
+    "values: bool = True, out: TopkResults | None = None, backend: str | None = None, "
     "threads: Threads | None = None) -> TopkResults";
 
 constexpr const char* kDoc =
@@ -86,7 +87,8 @@ constexpr const char* kDoc =
 Indices ascend, or follow the scores with ``sorted=True``; short rows end in -1. ``lengths`` has one
 a request of ``next_n`` rows: row r of it sees its first lengths - next_n + r + 1 scores. ``hint``
 (int32, [requests, columns], each shifted by ``hint_shift``) may be stale or wrong: it changes the
-time, never the answer.
+time, never the answer. CUDA tensors of torch give tensors on their device (sluice.tensors), less
+work with ``values=False``.
 
     >>> scores = np.array([[1, 3, 2, 3], [5, 6, 7, 8]], np.float32)
     >>> sluice.topk(scores, 2, lengths=[4, 3]).indices

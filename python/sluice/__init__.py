@@ -2,9 +2,9 @@
 
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
 draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
-copy; numpy arrays come out. For CUDA tensors of torch, select, mask_ and sample give tensors on
-their device (sluice.tensors). The same logits, parameters, seed and position give the same token,
-bit for bit, on every backend and in any batch.
+copy; numpy arrays come out. For CUDA tensors of torch, select, mask_, sample and topk give
+tensors on their device (sluice.tensors). The same logits, parameters, seed and position give the
+same token, bit for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
     >>> sluice.sample(logits, temperature=0.8, top_k=2, seed=42).ids
@@ -37,16 +37,15 @@ from sluice._sluice import (
     kept_bitmask,
     logprobs,
     parameters,
-    topk,
     verify,
 )
 from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableError
 
 TYPE_CHECKING = False  # as type checkers know it; typing takes long to load
 if TYPE_CHECKING:  # the stub has every keyword
-    from sluice._sluice import mask_, sample, select
+    from sluice._sluice import mask_, sample, select, topk
 else:
-    from sluice.rows import mask_, sample, select
+    from sluice.rows import mask_, sample, select, topk
 
 __all__ = [
     "ArgumentTypeError",
@@ -96,6 +95,15 @@ if hasattr(_sluice, "Tokenizer"):
 
     __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "TextDelta", "TextStream", "Tokenizer"]
 
+# Without libzmq and what else engines need, it has none of them.
+if hasattr(_sluice, "EngineClient"):
+    from sluice._sluice import EngineClient, Output, OutputStream
+
+    if TYPE_CHECKING:
+        from sluice.async_engine import AsyncEngineClient, AsyncOutputStream
+
+    __all__ += ["AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Output", "OutputStream"]
+
 __version__: str = _sluice.build()["version"]
 
 
@@ -114,9 +122,11 @@ def show_config() -> None:
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when somebody asks for them: numpy's twin of the library, and what needs torch.
+    # Loaded when somebody asks for them: numpy's twin of the library, what needs torch or asyncio.
     if name in ("reference", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":
         return import_module("sluice.tensors").DeviceParams
+    if name in ("AsyncEngineClient", "AsyncOutputStream") and hasattr(_sluice, "EngineClient"):
+        return getattr(import_module("sluice.async_engine"), name)
     raise AttributeError(f"module 'sluice' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""select, mask_ and sample: in C++ for arrays of the host, in sluice.tensors for CUDA tensors.
+"""select, mask_, sample and topk: in C++ for arrays of the host, in sluice.tensors for CUDA tensors.
 
 torch is loaded by nobody but the caller who passes a tensor of it.
 """
@@ -30,5 +30,11 @@ def sample(logits, params=None, **keywords):
     return _sluice.sample(logits, params, **keywords)
 
 
-for _function in (select, mask_, sample):
+def topk(scores, k, **keywords):
+    if getattr(scores, "is_cuda", False):
+        return _on_cuda().topk(scores, k, **keywords)
+    return _sluice.topk(scores, k, **keywords)
+
+
+for _function in (select, mask_, sample, topk):
     _function.__doc__ = getattr(_sluice, _function.__name__).__doc__

@@ -11,6 +11,7 @@ from sluice import _sluice
 from sluice.errors import ArgumentTypeError, Error
 
 CUT_WORDS, RESULT_WORDS, MASS_WORDS = 6, 10, 3
+MOST_COLUMNS = 2**23
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 COLUMN_DTYPES = {torch.int32: "int32", torch.int64: "int64", torch.uint64: "int64",
                  torch.float32: "float32", torch.float64: "float64"}
@@ -24,7 +25,7 @@ _FIELDS = "".join(
 _library = torch.library.Library("sluice", "DEF")
 
 
-def _define(schema, kernel, fake):
+def define(schema, kernel, fake):
     name = schema[:schema.index("(")]
     _library.define(schema, tags=torch.Tag.pt2_compliant_tag)
     _library.impl(name, kernel, "CUDA")
@@ -32,15 +33,15 @@ def _define(schema, kernel, fake):
     return getattr(torch.ops.sluice, name).default
 
 
-def check_logits(logits):
+def check_logits(logits, name="logits"):
     """As the library checks arrays of numpy; before anything is launched."""
     if logits.dtype not in DTYPES:
-        raise ArgumentTypeError("logits.dtype", str(logits.dtype).removeprefix("torch."),
+        raise ArgumentTypeError(f"{name}.dtype", str(logits.dtype).removeprefix("torch."),
                                 "float32, bfloat16 or float16")
     if logits.dim() != 2:
-        raise Error("logits.ndim", str(logits.dim()), "1 or 2")
+        raise Error(f"{name}.ndim", str(logits.dim()), "1 or 2")
     if logits.shape[1] > 1 and logits.stride(1) != 1:
-        raise Error("logits.strides", str(list(logits.stride())),
+        raise Error(f"{name}.strides", str(list(logits.stride())),
                     "a last axis whose elements lie one behind the other")
 
 
@@ -48,8 +49,9 @@ def _stream(tensor):
     return torch.cuda.current_stream(tensor.device).cuda_stream
 
 
-def _rows(logits):
-    check_logits(logits)
+def rows_of(logits, name="logits"):
+    """What the functions of the extension take of rows."""
+    check_logits(logits, name)
     rows, vocab = logits.shape
     return (logits.data_ptr(), rows, vocab, vocab if rows <= 1 else logits.stride(0),
             DTYPES[logits.dtype], logits.device.index, _stream(logits))
@@ -95,7 +97,7 @@ def _write_fields_(params, keys, resets, **fields):
 
 
 def _select(logits, params, keys, max_temperature, masses):
-    rows = _rows(logits)
+    rows = rows_of(logits)
     cuts, found = _fake_select(logits, params, keys, max_temperature, masses)
     _sluice.cuda_select(rows, _params(logits, params, keys, max_temperature), cuts.data_ptr(),
                         found.data_ptr())
@@ -109,7 +111,7 @@ def _fake_select(logits, params, keys, max_temperature, masses):
 
 
 def _mask_(logits, params, keys, max_temperature):
-    rows, cuts = _rows(logits), _words(logits, CUT_WORDS)
+    rows, cuts = rows_of(logits), _words(logits, CUT_WORDS)
     _sluice.cuda_mask(rows, _params(logits, params, keys, max_temperature), cuts.data_ptr())
     return cuts
 
@@ -120,7 +122,7 @@ def _fake_mask_(logits, params, keys, max_temperature):
 
 
 def _mask_cuts_(logits, cuts):
-    _sluice.cuda_mask(_rows(logits), None, _cuts(logits, cuts).data_ptr())
+    _sluice.cuda_mask(rows_of(logits), None, _cuts(logits, cuts).data_ptr())
 
 
 def _fake_mask_cuts_(logits, cuts):
@@ -128,7 +130,7 @@ def _fake_mask_cuts_(logits, cuts):
 
 
 def _sample(logits, params, keys, max_temperature, draw_method):
-    rows = _rows(logits)
+    rows = rows_of(logits)
     ids, statuses = _fake_sample(logits, params, keys, max_temperature, draw_method)
     _sluice.cuda_sample_ids(rows, _params(logits, params, keys, max_temperature), draw_method,
                             ids.data_ptr(), statuses.data_ptr())
@@ -142,7 +144,7 @@ def _fake_sample(logits, params, keys, max_temperature, draw_method):
 
 
 def _sample_results(logits, params, keys, max_temperature, draw_method):
-    rows, results = _rows(logits), _words(logits, RESULT_WORDS)
+    rows, results = rows_of(logits), _words(logits, RESULT_WORDS)
     _sluice.cuda_sample(rows, _params(logits, params, keys, max_temperature), draw_method, 0,
                         results.data_ptr())
     return results
@@ -154,7 +156,7 @@ def _fake_sample_results(logits, params, keys, max_temperature, draw_method):
 
 
 def _draw(logits, params, keys, max_temperature, draw_method, cuts):
-    rows, results, cuts = _rows(logits), _words(logits, RESULT_WORDS), _cuts(logits, cuts)
+    rows, results, cuts = rows_of(logits), _words(logits, RESULT_WORDS), _cuts(logits, cuts)
     _sluice.cuda_sample(rows, _params(logits, params, keys, max_temperature), draw_method,
                         cuts.data_ptr(), results.data_ptr())
     return results
@@ -165,16 +167,16 @@ def _fake_draw(logits, params, keys, max_temperature, draw_method, cuts):
     return _words(logits, RESULT_WORDS)
 
 
-write_fields_ = _define(
+write_fields_ = define(
     f"write_fields_(Tensor(a!) params, Tensor(b!) keys, bool resets, *{_FIELDS}, "
     "float? max_temperature=None) -> ()", _write_fields_, lambda *args, **fields: None)
-select = _define(f"select({_ROWS}, bool masses) -> (Tensor, Tensor)", _select, _fake_select)
-mask_ = _define(
+select = define(f"select({_ROWS}, bool masses) -> (Tensor, Tensor)", _select, _fake_select)
+mask_ = define(
     "mask_(Tensor(a!) logits, Tensor params, Tensor keys, float max_temperature) -> Tensor",
     _mask_, _fake_mask_)
-mask_cuts_ = _define("mask_cuts_(Tensor(a!) logits, Tensor cuts) -> ()", _mask_cuts_,
-                     _fake_mask_cuts_)
-sample = _define(f"sample({_ROWS}, str draw_method) -> (Tensor, Tensor)", _sample, _fake_sample)
-sample_results = _define(f"sample_results({_ROWS}, str draw_method) -> Tensor", _sample_results,
-                         _fake_sample_results)
-draw = _define(f"draw({_ROWS}, str draw_method, Tensor cuts) -> Tensor", _draw, _fake_draw)
+mask_cuts_ = define("mask_cuts_(Tensor(a!) logits, Tensor cuts) -> ()", _mask_cuts_,
+                    _fake_mask_cuts_)
+sample = define(f"sample({_ROWS}, str draw_method) -> (Tensor, Tensor)", _sample, _fake_sample)
+sample_results = define(f"sample_results({_ROWS}, str draw_method) -> Tensor", _sample_results,
+                        _fake_sample_results)
+draw = define(f"draw({_ROWS}, str draw_method, Tensor cuts) -> Tensor", _draw, _fake_draw)

@@ -1,4 +1,4 @@
-"""Rows of logits in CUDA memory, as tensors of torch: what select, mask_ and sample do with them.
+"""Rows in CUDA memory, as tensors of torch: what select, mask_, sample and topk do with them.
 
 Results are tensors on the same device. A call enqueues its kernels on the current stream and
 returns: it waits for nothing, and CUDA graphs and torch.compile take it as it is.
@@ -20,9 +20,11 @@ from sluice.device_params import (
     text_of,
     write_fields,
 )
+from sluice.device_topk import TopkPlan, TopkTensors, plan_topk, topk
 from sluice.errors import ArgumentTypeError, Error
 
-__all__ = ["CutTensors", "DeviceParams", "TokenTensors", "mask_", "sample", "select"]
+__all__ = ["CutTensors", "DeviceParams", "TokenTensors", "TopkPlan", "TopkTensors", "mask_",
+           "plan_topk", "sample", "select", "topk"]
 
 _ROW_KEYWORDS = (*FIELDS, "max_temperature")
 

@@ -1,0 +1,92 @@
+#include "python/engine_parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "python/errors.h"
+#include "python/numbers.h"
+#include "sluice/version.hpp"
+
+namespace sluice::python {
+
+std::string PathFrom(nb::handle path) {
+  const auto made = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
+  return {static_cast<const char*>(made.data()), made.size()};
+}
+
+std::vector<std::string> TextsFrom(const char* name, nb::handle texts) {
+  if (PyUnicode_Check(texts.ptr())) return {nb::cast<std::string>(texts)};
+  if (!PyList_Check(texts.ptr()) && !PyTuple_Check(texts.ptr())) {
+    ThrowType(name, Describe(texts), "a str, or a list of them");
+  }
+  std::vector<std::string> result;
+  for (const nb::handle text : texts) {
+    if (!PyUnicode_Check(text.ptr())) ThrowType(name, Describe(text), "a str, or a list of them");
+    result.push_back(nb::cast<std::string>(text));
+  }
+  return result;
+}
+
+Tokenizer TokenizerFrom(nb::handle tokenizer) {
+  Tokenizer* known = nullptr;
+  if (nb::try_cast(tokenizer, known)) return *known;
+  std::string path = PathFrom(tokenizer);
+  const nb::gil_scoped_release release;
+  if (std::filesystem::is_directory(path)) {
+    const bool is_json = std::filesystem::exists(path + "/tokenizer.json");
+    path += is_json ? "/tokenizer.json" : "/tokenizer.model";
+  }
+  return Tokenizer::FromFile(path);
+}
+
+std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds) {
+  constexpr double kMost = 1e9;
+  const double given = GetReal(name, seconds);
+  if (!(given >= 0)) ThrowValue(name, Describe(seconds), "at least 0 seconds");
+  return std::chrono::nanoseconds(static_cast<int64_t>(std::min(given, kMost) * 1e9));
+}
+
+EngineParts MakeLocalParts(const LocalParts& parts) {
+  EngineParts made;
+  made.checkpoint =
+      std::make_unique<Checkpoint>(Checkpoint::Open(parts.directory, {}, parts.model.parallel));
+  const Checkpoint& checkpoint = *made.checkpoint;
+  ModelRunnerOptions model = parts.model;
+  model.planes = HeadPlanesFor(parts.head, checkpoint, {}, {}, model.parallel);
+  made.model = std::make_unique<ModelRunner>(checkpoint, model);
+  StepRunner* runner = made.model.get();
+  if (parts.engine.steps_in_flight > 0) {
+    made.thread = std::make_unique<RunnerThread>(*runner);
+    runner = made.thread.get();
+  }
+  made.engine = std::make_unique<Engine>(*runner, checkpoint.tokenizer(), parts.engine);
+  EngineInfo info;
+  const std::filesystem::path directory = std::filesystem::path(parts.directory).lexically_normal();
+  info.model = (directory.has_filename() ? directory : directory.parent_path()).filename();
+  info.version = kVersionString;
+  info.end_tokens.assign(checkpoint.end_tokens().begin(), checkpoint.end_tokens().end());
+  info.knows_text = true;
+  made.client =
+      MakeLocalClient(*made.engine, std::move(info), checkpoint.tokenizer(), parts.client);
+  return made;
+}
+
+EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
+                               const RemoteClientOptions& options) {
+  EngineParts made;
+  made.client = ConnectClient(endpoints, std::move(tokenizer), options);
+  return made;
+}
+
+EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
+                             std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
+                             const RemoteClientOptions& options) {
+  EngineParts made;
+  made.process = std::make_unique<EngineProcess>(command, start_timeout);
+  const std::vector<std::string> endpoints = {made.process->endpoint()};
+  made.client = ConnectClient(endpoints, std::move(tokenizer), options);
+  return made;
+}
+
+}  // namespace sluice::python

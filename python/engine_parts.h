@@ -1,0 +1,58 @@
+// What a client of engines stands on, and how each kind of it is made.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/checkpoint.hpp"
+#include "sluice/client.hpp"
+#include "sluice/engine.hpp"
+#include "sluice/engine_process.hpp"
+#include "sluice/generator.hpp"
+#include "sluice/model_runner.hpp"
+#include "sluice/runner_thread.hpp"
+
+namespace sluice::python {
+
+namespace nb = nanobind;
+
+// Each uses those above it: never assigned to where it is not empty. Made and destroyed without
+// Python's lock.
+struct EngineParts {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<ModelRunner> model;
+  std::unique_ptr<RunnerThread> thread;  // with steps in flight
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<EngineProcess> process;
+  std::unique_ptr<Client> client;
+};
+
+struct LocalParts {
+  std::string directory;
+  ModelRunnerOptions model;
+  HeadChoice head = HeadChoice::kAuto;
+  EngineOptions engine;
+  LocalClientOptions client;
+};
+
+// str, bytes or pathlib.Path.
+std::string PathFrom(nb::handle path);
+// A str, or a sequence of them.
+std::vector<std::string> TextsFrom(const char* name, nb::handle texts);
+// A sluice.Tokenizer, or the path of its file or of the folder that it lies in.
+Tokenizer TokenizerFrom(nb::handle tokenizer);
+// Seconds, from 0 on.
+std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds);
+
+EngineParts MakeLocalParts(const LocalParts& parts);
+EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
+                               const RemoteClientOptions& options);
+EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
+                             std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
+                             const RemoteClientOptions& options);
+
+}  // namespace sluice::python
