@@ -39,7 +39,7 @@ tidy: ## clang-tidy over every source file (slow)
 PYTHON ?= python3
 RESULTS := bench/results
 
-bench: ## time everything on the CPU, next to the floor and to its peers, and draw it (10 minutes)
+bench: ## time everything on the CPU, next to the floor and to its peers, and draw it (12 minutes)
 	@scripts/setup.sh build
 	cmake --preset release
 	cmake --build --preset release --target sluice
@@ -48,9 +48,11 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	build/release/sluice bench algorithms --json $(RESULTS)/select-algorithms.json
 	build/release/sluice bench draw --json $(RESULTS)/draw-cpu.json
 	build/release/sluice bench pipeline --json $(RESULTS)/pipeline-cpu.json
+	$(PYTHON) -B bench/generate_rate.py build/release/sluice --json $(RESULTS)/generate-cpu.json
 	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
+	  $(PYTHON) -B bench/trace_study.py build/release/sluice --json $(RESULTS)/traces-cpu.json && \
 	  $(PYTHON) -B bench/peers_python.py --output $(RESULTS)/select-peers-python.json; \
-	else echo "bench: $(PYTHON) has no numpy, so its peers are left out;" \
+	else echo "bench: $(PYTHON) has no numpy, so traces and its peers are left out;" \
 	  "pip install numpy torch transformers llama-cpp-python" >&2; fi
 	@if $(PYTHON) -c 'import sluice, numpy' 2>/dev/null; then \
 	  $(PYTHON) -B bench/python_overhead.py --output $(RESULTS)/python-overhead.json; \
@@ -66,6 +68,8 @@ plots: ## draw docs/img/ from bench/results/
 	  --only backend=cpu-avx512,cpu-avx2
 	scripts/plot_bench.py $(RESULTS)/select-algorithms.json --output docs/img/algorithms-top-p.svg \
 	  --only task=top-p
+	scripts/plot_bench.py $(RESULTS)/traces-cpu.json --output docs/img/traces-top-p.svg \
+	  --only bench=algorithms --only task=top-p
 	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
 	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi

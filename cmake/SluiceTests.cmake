@@ -7,11 +7,14 @@ find_package(GTest QUIET)
 add_custom_target(sluice_cuda_code)
 # All fuzz targets, and of the libraries only what they are made of.
 add_custom_target(sluice_fuzz_targets)
+# The tests with the label `threads`, likewise: they are for the thread sanitizer.
+add_custom_target(sluice_thread_tests)
 
 # sluice_add_test(NAME name SOURCES file... [LABELS label...] [LIBRARIES target...])
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
-# folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs.
+# folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs; `threads`
+# are the tests that the thread sanitizer runs.
 # A test with a .cu file gets the label `cuda` and is left out where
 # CUDA is off. The main is GoogleTest's own.
 #
@@ -39,6 +42,9 @@ function(sluice_add_test)
   list(GET arg_SOURCES 0 first_source)
   cmake_path(GET first_source PARENT_PATH folder)
   set(labels ${folder} ${arg_LABELS})
+  if("threads" IN_LIST arg_LABELS)
+    add_dependencies(sluice_thread_tests ${arg_NAME})
+  endif()
   if(cuda_sources)
     list(APPEND labels cuda)
     target_link_libraries(${arg_NAME} PRIVATE sluice_cuda)

@@ -19,7 +19,10 @@ packages_of() {
       echo "libsimdjson-dev     parameters as JSON, tokenizer.json"
       echo "libpcre2-dev        patterns of tokenizers"
       echo "libutf8proc-dev     Unicode of tokenizers"
-      echo "pkg-config          finds the last two"
+      echo "libzmq3-dev         messages between engine and frontends"
+      echo "cppzmq-dev          the same from C++"
+      echo "libmsgpack-cxx-dev  what is in these messages"
+      echo "pkg-config          finds some of these"
       ;;
     test)
       echo "libgtest-dev        unit tests"

@@ -24,6 +24,7 @@ if [[ -f build/release/tests/python/wheel/skipped ]]; then
   skipped+=("Python tests: $(<build/release/tests/python/wheel/skipped)")
 fi
 run_preset asan
+run_preset tsan
 if compgen -G 'tests/fuzz/*.cc' >/dev/null; then
   run_preset fuzz
 else

@@ -2,8 +2,11 @@
 """Runs the command sluice and looks at its output and exit codes. Usage: cli_test.py SLUICE."""
 
 import json
+import math
 import os
+import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,15 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_"
 def run(*args, **variables):
     return subprocess.run([SLUICE, *args], env={**ENVIRONMENT, **variables}, timeout=120,
                           stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
+
+
+def write_npy(path, rows):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])})}}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header.encode())
+        for row in rows:
+            file.write(struct.pack(f"<{len(row)}f", *row))
 
 
 def demo_json(*args):
@@ -237,6 +249,50 @@ class Bench(unittest.TestCase):
                 self.assertTrue({"auto", "certified", "sort", "radix"} <= names)
                 for name in names:
                     self.assertIn(name, text)
+
+    def test_algorithms_take_rows_and_parameters_of_files(self):
+        vectors = self.vector_backends()
+        with tempfile.TemporaryDirectory() as folder:
+            logits, params = os.path.join(folder, "a.npy"), os.path.join(folder, "p.json")
+            source = random.Random(5)
+            write_npy(logits, [[source.gauss(0, 3) for _ in range(4096)] for _ in range(6)])
+            with open(params, "w", encoding="utf-8") as file:
+                json.dump({"top_k": 7, "min_p": 0.01, "temperature": 0.7}, file)
+            rows, text = bench_json("algorithms", "--rows-file", logits, "--rows", "4")
+            self.assertEqual({r["vocab"] for r in rows}, {4096})
+            self.assertEqual({r["task"] for r in rows}, {"top-p", "top-50"})
+            self.assertIn("4 different fp32 rows", text)
+            sort = [r for r in rows if r.get("algorithm") == "sort"]
+            self.assertEqual({r["read_once"] for r in sort}, {0})
+            for row in rows:
+                if row.get("algorithm") == "certified" and row["task"] == "top-50":
+                    self.assertGreater(row["read_once"], 0)
+
+            rows, _ = bench_json("algorithms", "--rows-file", logits, "--params", params)
+            self.assertEqual({(r["task"], r["backend"]) for r in rows},
+                             {("params", backend) for backend in vectors})
+            self.assertEqual([r for r in rows if "peer" in r], [])
+            self.assertTrue(all(r["exact"] for r in rows))
+
+    def test_algorithms_name_rows_and_parameters_that_cannot_be(self):
+        self.vector_backends()
+        good = [0.5 * i for i in range(64)]
+        with tempfile.TemporaryDirectory() as folder:
+            path, params = os.path.join(folder, "a.npy"), os.path.join(folder, "p.json")
+            with open(params, "w", encoding="utf-8") as file:
+                file.write('{"top_p": 2}')
+            for rows, flags, said in (
+                    ([good[:63]], (), "rows of at least 64 logits"),
+                    ([good, [math.nan] + good[1:]], (), "row 1 = NaN or +inf"),
+                    ([good[1:] + [math.inf]], (), "row 0 = NaN or +inf"),
+                    ([[-math.inf] * 64], (), "row 0 = -inf everywhere"),
+                    ([good], ("--params", params), "top_p = 2 is not allowed"),
+                    ([good], ("--vocab", "64"), "--vocab"),
+                    ([good], ("--params", "/nowhere"), "/nowhere")):
+                write_npy(path, rows)
+                result = run("bench", "algorithms", "--quick", "--rows-file", path, *flags)
+                self.assertEqual((result.returncode, result.stdout), (2, ""), said)
+                self.assertIn(said, result.stderr)
 
     def test_pipeline_times_every_kind_and_mixed_batches(self):
         alone, text = bench_json("pipeline", "--vocab", "1024", "--backend", "ref")

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -46,6 +47,11 @@ def on_terminal(*args, **variables):
     return terminal.run_on_terminal([SLUICE, "generate", *args, "--model", MODEL],
                                     {**ENVIRONMENT, "TERM": "xterm", "LC_ALL": "C.UTF-8",
                                      **variables}, stderr=subprocess.DEVNULL)
+
+
+def spelled_out(text):
+    """As a terminal shows it: control characters as escapes, but for tabs and line ends."""
+    return re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda c: f"\\x{ord(c[0]):02x}", text)
 
 
 class Generate(unittest.TestCase):
@@ -183,6 +189,40 @@ class Generate(unittest.TestCase):
             self.assertEqual(result.stdout, b"")
 
 
+class ControlCharacters(unittest.TestCase):
+    # The tokens of ESC, BEL, CR, DEL, tab, line end, and of the two bytes of U+009B, which is CSI.
+    TOKENS = "216,196,202,222,198,199,127,250,65"
+
+    def flags(self, *more):
+        return ("It was", "--max-tokens", "90", "--seed", "1", "--quiet", "--temperature",
+                "2", "--allowed-token-ids", self.TOKENS, *more)
+
+    def test_reach_a_pipe_and_json_as_they_are(self):
+        text = run(*self.flags()).stdout.decode()
+        for control in "\x1b\x07\r\x7f\t\n\x9b":
+            self.assertIn(control, text)
+        self.assertEqual(texts(*self.flags())[0].rstrip("\n"), text.rstrip("\n"))
+        self.assertEqual(on_terminal(*self.flags("--json"))[1].count("\\u001b"),
+                         text.count("\x1b"))
+
+    def test_are_spelled_out_on_a_terminal(self):
+        for more in ((), ("-n", "2"), ("--echo",)):
+            expected = spelled_out(run(*self.flags(*more)).stdout.decode())
+            code, output = on_terminal(*self.flags(*more), TERM="dumb")
+            self.assertEqual(code, 0)
+            self.assertEqual(output.replace("\r\n", "\n"), expected)
+
+    def test_do_not_break_the_table_of_candidates(self):
+        output = on_terminal(*self.flags("--show-candidates", "3"), NO_COLOR="1")[1]
+        last = output[output.rindex("\x1b[J") + 3:].replace("\r\n", "\n")
+        self.assertEqual(last, spelled_out(run(*self.flags()).stdout.decode()))
+        # What is left of ESC are the block's own.
+        for sequence in re.findall("\x1b.{0,4}", output):
+            self.assertRegex(sequence, r"^\x1b\[(J|\d+A|\?7|\?25)")
+        self.assertNotIn("\x07", output)
+        self.assertNotIn("\x9b", output)
+
+
 class Candidates(unittest.TestCase):
     def test_every_token_has_a_table_where_there_is_no_terminal(self):
         for head in ("dense", "dither4"):
@@ -210,7 +250,7 @@ class Candidates(unittest.TestCase):
         self.assertEqual(output.count("\x1b[?7l"), output.count("\x1b[?7h"))
         self.assertEqual(output.count("\x1b[?25l"), output.count("\x1b[?25h"))
         last = output[output.rindex("\x1b[J") + 3:].replace("\r\n", "\n")
-        self.assertEqual(last, run(*flags).stdout.decode())
+        self.assertEqual(last, spelled_out(run(*flags).stdout.decode()))
 
     def test_json_has_the_candidates_of_every_token(self):
         answer = as_json("It was", "--max-tokens", "3", "--show-candidates", "4", "--top-k", "2")
@@ -294,6 +334,111 @@ class Trace(unittest.TestCase):
             self.assertEqual(kept, set(sorted(range(427), key=lambda i: (-logits[i], i))[:5]))
             self.assertIn(values["tokens"][r], kept)
         self.assertEqual(json.loads(row.stdout)["cut"], trace["tokens"][6]["cut"])
+
+
+    @staticmethod
+    def load_safetensors(path):
+        """Of each tensor its type, shape and numbers, and the metadata."""
+        data = Path(path).read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        metadata = header.pop("__metadata__")
+        tensors, begin = {}, 0
+        for name, tensor in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            assert tensor["data_offsets"][0] == begin
+            begin = tensor["data_offsets"][1]
+            values = data[8 + size:][tensor["data_offsets"][0]:begin]
+            code = {"F32": "f", "I32": "i"}[tensor["dtype"]]
+            tensors[name] = (tensor["dtype"], tuple(tensor["shape"]),
+                             struct.unpack(f"<{len(values) // 4}{code}", values))
+        assert 8 + size + begin == len(data)
+        return tensors, metadata
+
+    def test_one_safetensors_has_what_the_npy_files_have(self):
+        flags = ("It \"was\"\n\u00e9", "--max-tokens", "7", "--seed", "3", "--top-k", "5")
+        with tempfile.TemporaryDirectory() as folder:
+            for form in ("npy", "safetensors"):
+                result = run(*flags, "--output", f"{folder}/{form}", "--format", form,
+                             command="trace")
+                self.assertEqual(result.returncode, 0, result.stderr.decode())
+            path = f"{folder}/safetensors/trace.safetensors"
+            self.assertEqual(sorted(os.listdir(f"{folder}/safetensors")),
+                             ["trace.json", "trace.safetensors"])
+            tensors, metadata = self.load_safetensors(path)
+            self.assertEqual(sorted(tensors), ["hidden", "kept", "logits", "tokens"])
+            for name, (dtype, shape, values) in tensors.items():
+                self.assertEqual((shape, values), self.load(f"{folder}/npy/{name}.npy"))
+                self.assertEqual(dtype, "F32" if name in ("hidden", "logits") else "I32")
+            traces = [json.loads(Path(folder, form, "trace.json").read_text())
+                      for form in ("npy", "safetensors")]
+            self.assertEqual(*traces)
+            self.assertEqual(json.loads(metadata["parameters"]), traces[0]["parameters"])
+            self.assertEqual(metadata["prompt"], "It \"was\"\n\u00e9")
+            self.assertEqual(metadata["model"], traces[0]["model"])
+            try:
+                from safetensors import safe_open  # a package that few machines have
+            except ImportError:
+                print("trace: no package safetensors, so its own reader was not asked",
+                      file=sys.stderr)
+                return
+            with safe_open(path, "np") as file:
+                self.assertEqual(file.metadata(), metadata)
+                for name, (_, shape, values) in tensors.items():
+                    tensor = file.get_tensor(name)
+                    self.assertEqual((tensor.shape, tuple(tensor.ravel())), (shape, values))
+
+    def test_an_interrupt_leaves_whole_files(self):
+        long = str(tiny_model.write(Path(FOLDER.name) / "long", ROOT, context=60000))
+        for form in ("npy", "safetensors"):
+            with tempfile.TemporaryDirectory() as folder:
+                growing = Path(folder, {"npy": "logits.npy",
+                                        "safetensors": "trace.safetensors.part"}[form])
+                with subprocess.Popen([SLUICE, "trace", "It was", "--model", long, "--max-tokens",
+                                       "50000", "--output", folder, "--format", form],
+                                      env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE) as process:
+                    deadline = time.monotonic() + 60
+                    while time.monotonic() < deadline:
+                        if growing.exists() and growing.stat().st_size > 100000:
+                            break
+                        time.sleep(0.01)
+                    process.send_signal(signal.SIGINT)
+                    process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 130)
+                rows = len(json.loads(Path(folder, "trace.json").read_text())["tokens"])
+                self.assertGreater(rows, 10)
+                self.assertLess(rows, 50000)
+                self.assertEqual(list(Path(folder).glob("*.part")), [])
+                if form == "npy":
+                    shapes = {name: self.load(f"{folder}/{name}.npy")[0]
+                              for name in ("hidden", "logits", "kept", "tokens")}
+                else:
+                    tensors = self.load_safetensors(f"{folder}/trace.safetensors")[0]
+                    shapes = {name: tensor[1] for name, tensor in tensors.items()}
+                self.assertEqual(shapes, {"hidden": (rows, 32), "logits": (rows, 427),
+                                          "kept": (rows, 14), "tokens": (rows,)})
+
+    def test_what_cannot_be_written_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "file").write_text("")
+            Path(folder, "taken", "trace.safetensors", "by a folder").mkdir(parents=True)
+            for output, form, words in [
+                    ("file", "safetensors", "a folder, or a place for one"),
+                    ("file/below", "npy", "a folder, or a place for one"),
+                    ("taken", "safetensors", 'trace.safetensors": Is a directory'),
+                    ("new", "pickle", 'format = "pickle" is not allowed: npy or safetensors')]:
+                result = run("a", "--max-tokens", "2", "--output", f"{folder}/{output}", "--format",
+                             form, command="trace")
+                self.assertEqual((form, result.returncode), (form, 2), result.stderr.decode())
+                self.assertIn(words, result.stderr.decode())
+            self.assertEqual(os.listdir(f"{folder}/taken"), ["trace.safetensors"])
+            self.assertFalse(Path(folder, "new").exists())
+            if os.geteuid() != 0:  # whom no folder stops
+                Path(folder, "closed").mkdir(mode=0o500)
+                result = run("a", "--output", f"{folder}/closed", "--format", "safetensors",
+                             command="trace")
+                self.assertEqual(result.returncode, 2)
+                self.assertIn("Permission denied", result.stderr.decode())
 
 
 class InspectModel(unittest.TestCase):

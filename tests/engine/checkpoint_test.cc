@@ -18,7 +18,9 @@ constexpr const char* kTemplate =
 class FolderOfAModel {
  public:
   explicit FolderOfAModel(const TinyFiles& files)
-      : path_(std::filesystem::path(::testing::TempDir()) / "sluice_checkpoint_test") {
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              (std::string("sluice_checkpoint_test_") +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
     const auto write = [&](const char* name, const std::string& bytes) {
@@ -119,6 +121,38 @@ TEST(Checkpoint, OpensAFolder) {
   EXPECT_TRUE(checkpoint.has_chat_template());
   EXPECT_EQ(checkpoint.tokenizer().Encode("a").size(),
             Checkpoint::FromFiles(files.view()).tokenizer().Encode("a").size());
+}
+
+TEST(Checkpoint, ReadsSmallFilesBeforeTheWeights) {
+  const auto refuse = [](std::string TinyFiles::* small, const char* text,
+                         const std::string& parameter, const char* value, const char* allowed) {
+    TinyFiles files;
+    files.weights = "no weights at all";
+    files.*small = text;
+    const FolderOfAModel folder(files);
+    ExpectError([&] { Checkpoint::FromFiles(files.view()); }, parameter, value, allowed);
+    ExpectError([&] { Checkpoint::Open(folder.path()); }, parameter, value, allowed);
+  };
+  refuse(&TinyFiles::generation_config, "[]", "generation_config.json", "no JSON object",
+         "a JSON object");
+  refuse(&TinyFiles::tokenizer_config, "{", "tokenizer_config.json", "no JSON object",
+         "a JSON object");
+}
+
+TEST(Checkpoint, IsItselfWhenItWasMovedFrom) {
+  TinyFiles files;
+  Checkpoint first = Checkpoint::FromFiles(files.view());
+  // NOLINTBEGIN(bugprone-use-after-move,performance-move-const-arg)
+  const Checkpoint second = std::move(first);
+  EXPECT_EQ(first.vocab(), second.vocab());
+  Model model = second.model();
+  const Model other = std::move(model);
+  EXPECT_EQ(model.info().vocab, other.info().vocab);
+  first = Checkpoint::FromFiles(files.view());
+  Checkpoint third = second;
+  third = std::move(first);
+  EXPECT_EQ(first.head().weight.rows, third.head().weight.rows);
+  // NOLINTEND(bugprone-use-after-move,performance-move-const-arg)
 }
 
 TEST(Checkpoint, NamesATokenizerThatIsOfAnotherModel) {

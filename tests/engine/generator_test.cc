@@ -324,6 +324,57 @@ TEST_F(GeneratorTest, CancelGivesBackWhatWasHeld) {
   EXPECT_TRUE(generator.Cancel().empty());
 }
 
+TEST_F(GeneratorTest, ReportsHaveARowForEachElementOfTheLastStep) {
+  const Checkpoint checkpoint = Make();
+  const std::vector<int32_t> prompt = Prompt(checkpoint);
+  GenerationRequest request{.prompt = prompt, .choices = 4, .max_tokens = 40};
+  request.params.seed = 11;
+  request.params.logprobs = 2;
+  const GeneratorOptions options{.reports = {.logits = true, .kept = true, .masses = true}};
+  const auto expect_rows = [&](const Generator& generator, int64_t rows) {
+    EXPECT_EQ(generator.hidden().rows, rows);
+    EXPECT_EQ(generator.logits().rows, rows);
+    EXPECT_EQ(std::ssize(generator.kept()), rows * ((checkpoint.vocab() + 31) / 32));
+    EXPECT_EQ(std::ssize(generator.masses()), rows);
+    EXPECT_EQ(std::ssize(generator.logprobs().ids), rows * 3);
+    EXPECT_EQ(std::ssize(generator.logprobs().values), rows * 3);
+  };
+  // What one of the choices says, so that they end one after the other.
+  Generator free(checkpoint, request);
+  for (int i = 0; i < 4; ++i) free.Step();
+  request.params.stop_token_ids = {free.OutputTokens(1)[2]};
+  {
+    Generator generator(checkpoint, request, options);
+    expect_rows(generator, 0);
+    generator.Prefill();
+    expect_rows(generator, 0);
+    expect_rows(generator, std::ssize(generator.Step()));
+    while (generator.live_choices() == 4) expect_rows(generator, std::ssize(generator.Step()));
+    ASSERT_GT(generator.live_choices(), 0);
+    const auto rows = static_cast<int64_t>(generator.Step().size());
+    ASSERT_LT(rows, 4);
+    const std::vector<int32_t> kept(generator.kept().begin(), generator.kept().end());
+    EXPECT_GT(generator.Cancel().size(), 0u);
+    expect_rows(generator, rows);  // they are the last Step's still
+    EXPECT_TRUE(std::ranges::equal(kept, generator.kept()));
+    EXPECT_TRUE(generator.Step().empty());
+    expect_rows(generator, 0);
+  }
+  Generator generator(checkpoint, request, options);
+  while (!generator.Step().empty()) {
+  }
+  expect_rows(generator, 0);
+}
+
+TEST_F(GeneratorTest, RefusesStopsBeforeItTakesMemory) {
+  // A cache of 250 GB.
+  const Checkpoint checkpoint = Make({.context = 1 << 20});
+  const std::vector<int32_t> prompt = Prompt(checkpoint);
+  const GenerationRequest request{
+      .prompt = prompt, .choices = 1024, .max_tokens = INT32_MAX, .stops = {"fine", ""}};
+  ExpectError([&] { Generator(checkpoint, request); }, "stops[1].size()", "0", "[1, 1024]");
+}
+
 TEST_F(GeneratorTest, TakesNoMemoryOnceItIsMade) {
   const Checkpoint checkpoint = Make();
   const std::vector<int32_t> prompt = Prompt(checkpoint);

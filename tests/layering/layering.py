@@ -13,6 +13,7 @@ from pathlib import Path
 LEVELS = [
     ["cli", "python", "capi"],
     ["server"],
+    ["link"],
     ["engine"],
     ["model", "pipeline", "text", "parallel", "json"],
     ["head", "adjust", "select", "draw"],

@@ -47,6 +47,25 @@ def test_results_have_their_types_and_shapes(dtype):
     assert sluice.sample(logits[0], seed=1, cuts=sluice.select(logits[0])).ids.shape == ()
 
 
+def test_topk_has_its_types_and_shapes():
+    scores = torch.empty((4, 50), dtype=torch.bfloat16, device="cuda")
+    lengths = torch.empty(2, dtype=torch.int64, device="cuda")
+    hint = torch.empty((2, 9), dtype=torch.int32, device="cuda")
+    top = sluice.topk(scores, 60, lengths=lengths, hint=hint, next_n=2)
+    assert looks(top.indices) == (I32, (4, 60), "cuda")
+    assert looks(top.values) == (F32, (4, 60), "cuda")
+    assert looks(top.statuses) == (U8, (4,), "cuda")
+    assert sluice.topk(scores[0], 3, lengths=7).indices.shape == (3,)
+    with pytest.raises(AttributeError, match="values=True"):
+        sluice.topk(scores, 3, values=False).values
+
+    def attend(scores, lengths):
+        return sluice.topk(scores * 2, 7, lengths=lengths, next_n=2).indices + 1
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    assert looks(compiled(scores, lengths)) == (I32, (4, 7), "cuda")
+
+
 def test_what_was_not_asked_for_says_how_to():
     logits = torch.empty((3, 50), device="cuda")
     tokens = sluice.sample(logits, seed=1)
@@ -96,7 +115,9 @@ def test_schemas_say_what_is_written():
 
     assert written("mask_") == written("mask_cuts_") == ["logits"]
     assert written("write_fields_") == ["params", "keys"]
-    for name in ("select", "sample", "sample_results", "draw"):
+    assert written("topk_into") == ["indices", "values", "statuses", "work"]
+    assert written("indexer_topk_decode") == ["indices"]
+    for name in ("select", "sample", "sample_results", "draw", "topk"):
         assert written(name) == []
 
 
@@ -128,6 +149,12 @@ LOGITS = {"dtype": torch.float32, "device": "cuda"}
     (lambda x: sluice.sample(x, draw_method=5), sluice.ArgumentTypeError, "draw_method", "gumbel"),
     (lambda x: sluice.sample(x, cuts=x, seed=1), sluice.ArgumentTypeError, "cuts", "CutTensors"),
     (lambda x: sluice.mask_(x.requires_grad_()), sluice.Error, "logits.requires_grad", "False"),
+    (lambda x: sluice.topk(x.double(), 1), sluice.ArgumentTypeError, "scores.dtype", "float32, b"),
+    (lambda x: sluice.topk(x, 0), sluice.Error, "k", "[1, 8388608]"),
+    (lambda x: sluice.topk(x, 1, next_n=3), sluice.Error, "scores.rows", "a multiple of next_n"),
+    (lambda x: sluice.topk(x, 1, lengths=9), sluice.Error, "lengths", "[0, 8]"),
+    (lambda x: sluice.topk(x, 1, hint=x), sluice.ArgumentTypeError, "hint.dtype", "int32"),
+    (lambda x: sluice.topk(x, 1, backend="ref"), sluice.ArgumentTypeError, "backend", "one of"),
     (lambda x: sluice.DeviceParams(device="cpu"), sluice.ArgumentTypeError, "device", "a CUDA"),
     (lambda x: sluice.DeviceParams(device="cuda", rows=-1), sluice.Error, "rows", "[0, "),
 ])

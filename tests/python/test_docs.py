@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,10 +24,12 @@ def documented():
 
 
 DOCS = dict(documented())
+ROOT = Path(__file__).parent.parent.parent  # examples name models as they lie there
 
 
 @pytest.mark.parametrize("name", DOCS)
-def test_examples(name):
+def test_examples(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
     test = doctest.DocTestParser().get_doctest(
         DOCS[name] or "", {"sluice": sluice, "np": np}, name, None, 0)
     assert test.examples, f"{name} has no example"

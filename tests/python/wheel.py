@@ -3,7 +3,9 @@
 
     wheel.py build ROOT WORK     builds the wheel and the environment below WORK
     wheel.py pytest ROOT WORK    runs the tests of the package there
-    wheel.py sample ROOT WORK    runs the quick start there
+    wheel.py sample ROOT WORK    runs the examples there
+
+With the program sluice on the PATH, also those that start an engine.
 
 Exit code 77, after a line that says why, when a package that this takes is not there;
 scripts/setup.sh python installs them. Nothing is downloaded.
@@ -75,6 +77,9 @@ def main():
              cwd=work)
     else:
         must(python, root / "examples/python/sample.py", cwd=work)
+        has_engine = "import sluice, sys; sys.exit(not hasattr(sluice, 'EngineClient'))"
+        if run(python, "-c", has_engine, cwd=work) == 0:
+            must(python, root / "examples/python/engine.py", cwd=work)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@
 
 namespace {
 std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> allocated_bytes{0};
 thread_local bool has_memory = true;
 
 void* Allocate(size_t bytes, size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  allocated_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   if (!has_memory) throw std::bad_alloc();
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
@@ -21,6 +23,7 @@ void* Allocate(size_t bytes, size_t alignment) {
 
 namespace sluice::test {
 int64_t AllocationCount() { return allocations.load(std::memory_order_relaxed); }
+int64_t AllocatedBytes() { return allocated_bytes.load(std::memory_order_relaxed); }
 
 NoMemory::NoMemory() { has_memory = false; }
 NoMemory::~NoMemory() { has_memory = true; }

@@ -7,6 +7,8 @@ namespace sluice::test {
 
 // Number of calls of operator new since the process started.
 int64_t AllocationCount();
+// What they asked for, all together.
+int64_t AllocatedBytes();
 
 // While one lives, operator new throws std::bad_alloc in this thread.
 class NoMemory {

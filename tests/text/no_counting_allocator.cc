@@ -4,6 +4,7 @@
 namespace sluice::test {
 
 int64_t AllocationCount() { return 0; }
+int64_t AllocatedBytes() { return 0; }
 
 NoMemory::NoMemory() = default;
 NoMemory::~NoMemory() = default;

@@ -1,0 +1,450 @@
+// A request has one end and its own text; a row that must not come reaches nobody's.
+#include "link/request_table.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/link/one_engine.h"
+#include "tests/link/row_script.h"
+#include "tests/support/counting_allocator.h"
+
+namespace sluice::test {
+namespace {
+
+using link::RequestTable;
+
+constexpr std::array kModes = {OutputMode::kDelta, OutputMode::kCumulative, OutputMode::kFinal};
+
+TEST(RequestTable, TellsOfTokensWithTheTextThatReleasesThem) {
+  const Tokenizer letters = Letters();
+  for (const OutputMode mode : kModes) {
+    OneEngine engine(letters);
+    ClientRequest request = Asks(100, {"bcd"});
+    request.mode = mode;
+    request.params.logprobs = 0;
+    const RequestId id = engine.Add(std::move(request));
+    RowScript script(engine.sent.at(id.value), letters, Ids("abcebcx"), letters.size());
+    // a is out, bc are held, e lets them out; the same again.
+    constexpr struct {
+      int64_t tokens;
+      size_t out;
+    } kSteps[] = {{2, 1}, {1, 1}, {2, 4}, {1, 4}, {1, 7}, {9, 15}};
+    for (const auto& step : kSteps) {
+      engine.table.Take(0, script.Next(step.tokens));
+      engine.Collect();
+      const Collected& now = engine.got[id];
+      EXPECT_EQ(now.text.size(), mode == OutputMode::kFinal ? 0 : step.out);
+      EXPECT_EQ(now.ids.size(), now.text.size());
+      EXPECT_EQ(now.logprobs.size(), now.text.size());
+    }
+  }
+}
+
+TEST(RequestTable, TheFirstAndTheLastOutputComeAtOnce) {
+  OneEngine engine(Letters());
+  ClientRequest request = Asks();
+  request.stream_interval = 4;
+  const RequestId id = engine.Add(std::move(request));
+  std::vector<size_t> sizes;
+  for (int64_t i = 0; i < 10; ++i) {
+    engine.Give(id, i, "x", i == 9 ? GenerationEnd::kLength : GenerationEnd::kNone);
+    engine.Collect();
+    sizes.push_back(engine.got[id].text.size());
+  }
+  EXPECT_EQ(sizes, (std::vector<size_t>{1, 1, 1, 1, 5, 5, 5, 5, 9, 10}));
+}
+
+TEST(RequestTable, WaitingRowsBecomeOneOutput) {
+  OneEngine engine(Letters());
+  const RequestId id = engine.Add(Asks());
+  for (int64_t i = 0; i < 5; ++i) engine.Give(id, i, "x");
+  EXPECT_EQ(engine.Collect(), 1u);
+  EXPECT_EQ(engine.got[id].text, "xxxxx");
+  EXPECT_EQ(engine.Collect(), 0u);
+}
+
+// A token without text says nothing by itself; it comes with the next text.
+TEST(RequestTable, ATokenWithoutTextIsNoOutput) {
+  OneEngine engine(Letters());
+  ClientRequest request = Asks();
+  request.ignores_end = true;
+  const RequestId id = engine.Add(std::move(request));
+  EXPECT_TRUE(engine.sent.at(id.value).params.stop_token_ids.empty());
+  const int32_t end = kEnd;
+  engine.table.Take(0, {.address = engine.AddressOf(id), .ids = {&end, 1}});
+  EXPECT_EQ(engine.Collect(), 0u);
+  engine.Give(id, 1, "x");
+  EXPECT_EQ(engine.Collect(), 1u);
+  EXPECT_EQ(engine.got[id].ids, (std::vector<int32_t>{kEnd, 'x' - 'a'}));
+}
+
+TEST(RequestTable, AStopFoundHereEndsAtOnceAndItsLateTokensAreDropped) {
+  OneEngine engine(Letters(), StopAt::kFrontend, 1);
+  const RequestId id = engine.Add(Asks(100, {"stop"}));
+  EXPECT_EQ(engine.sent.at(id.value).stop_at, StopAt::kFrontend);
+  engine.Give(id, 0, "go");
+  engine.Give(id, 2, "stopx");
+  EXPECT_EQ(engine.Collect(), 1u);
+  EXPECT_EQ(engine.got[id].text, "go");
+  EXPECT_EQ(engine.got[id].end, GenerationEnd::kStopString);
+  EXPECT_EQ(engine.got[id].stop, "stop");
+  EXPECT_EQ(engine.got[id].output_tokens, 6);
+  EXPECT_EQ(engine.table.live_requests(), 0);
+  const std::span<const RequestAddress> aborts = engine.table.TakeAborts(0);
+  ASSERT_EQ(aborts.size(), 1u);
+  EXPECT_EQ(aborts[0], engine.AddressOf(id));
+
+  // The place is the engine's until it says that it has ended.
+  engine.table.Release();
+  EXPECT_FALSE(engine.table.HasFreeSlot(0));
+  EXPECT_EQ(RefusedFor([&] { engine.table.Add(0, Asks()); }), "requests");
+  engine.Give(id, 7, "late");
+  EXPECT_EQ(engine.Collect(), 0u);
+  EXPECT_EQ(engine.table.counters.stale_rows, 1);
+  EXPECT_EQ(engine.table.counters.stale_tokens, 1 + 4);
+  EXPECT_FALSE(engine.table.HasFreeSlot(0));
+  engine.Give(id, 11, "", GenerationEnd::kCancelled);
+  EXPECT_TRUE(engine.table.HasFreeSlot(0));
+  EXPECT_TRUE(engine.table.TakeAborts(0).empty());
+
+  // The next one there hears nothing of it.
+  const RequestId next = engine.Add(Asks());
+  EXPECT_NE(next, id);
+  EXPECT_EQ(engine.AddressOf(next).slot, engine.AddressOf(id).slot);
+  engine.Give(id, 11, "zombie");
+  engine.Give(next, 0, "new");
+  engine.Give(id, 17, "", GenerationEnd::kCancelled);
+  engine.Collect();
+  EXPECT_EQ(engine.got[next].text, "new");
+  EXPECT_EQ(engine.table.counters.stale_rows, 2);
+  EXPECT_EQ(engine.table.counters.repeated_ends, 1);
+}
+
+TEST(RequestTable, AnEndOfBothSidesInOneRowNeedsNoAbort) {
+  OneEngine engine(Letters(), StopAt::kFrontend, 1);
+  const RequestId id = engine.Add(Asks(4, {"st"}));
+  engine.Give(id, 0, "xstz", GenerationEnd::kLength);
+  engine.Collect();
+  EXPECT_EQ(engine.got[id].end, GenerationEnd::kStopString);
+  EXPECT_EQ(engine.got[id].output_tokens, 3);
+  EXPECT_TRUE(engine.table.TakeAborts(0).empty());
+  engine.table.Release();
+  EXPECT_TRUE(engine.table.HasFreeSlot(0));
+}
+
+TEST(RequestTable, AnAbortEndsARequestOnceAndLeavesOutputsAlone) {
+  OneEngine engine(Letters());
+  const RequestId id = engine.Add(Asks(100, {"stop"}));
+  engine.Give(id, 0, "gost");
+  engine.table.Release();
+  const std::span<const ClientOutput> outputs = engine.table.Outputs();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_TRUE(engine.table.Abort(id));
+  EXPECT_FALSE(engine.table.Abort(id));
+  EXPECT_EQ(outputs[0].text, "go");  // what the caller reads stays
+  engine.got.Add(outputs);
+  EXPECT_EQ(engine.table.TakeAborts(0).size(), 1u);
+  engine.Give(id, 4, "op");  // in between
+  EXPECT_EQ(engine.Collect(), 1u);
+  EXPECT_EQ(engine.got[id].text, "gost");
+  EXPECT_EQ(engine.got[id].end, GenerationEnd::kCancelled);
+  EXPECT_EQ(engine.got[id].output_tokens, 4);
+  EXPECT_FALSE(engine.table.Abort(id));
+  EXPECT_FALSE(engine.table.Abort(RequestId{}));
+  EXPECT_FALSE(engine.table.Abort(RequestId{UINT64_MAX}));
+  EXPECT_EQ(engine.table.taken_slots(0), 1);
+  engine.Give(id, 6, "", GenerationEnd::kCancelled);
+  engine.Collect();
+  EXPECT_EQ(engine.table.taken_slots(0), 0);
+}
+
+TEST(RequestTable, RowsThatMustNotComeReachNobody) {
+  OneEngine engine(Letters());
+  const RequestId one = engine.Add(Asks());
+  const RequestId two = engine.Add(Asks());
+  engine.Give(one, 0, "a");
+  const std::vector<int32_t> ids = Ids("evil");
+  const RequestAddress address = engine.AddressOf(one);
+  for (const int32_t slot : {-1, 2, 7, 8, INT32_MAX, INT32_MIN}) {
+    engine.table.Take(0, {.address = {slot, 1}, .first_token = 1, .ids = ids});
+  }
+  for (const uint32_t generation : {0u, address.generation + 1, UINT32_MAX}) {
+    engine.table.Take(0, {.address = {address.slot, generation}, .first_token = 1, .ids = ids});
+  }
+  EXPECT_EQ(engine.table.counters.unknown_rows, 9);
+  engine.Give(one, 1, "b", GenerationEnd::kLength);
+  engine.Give(one, 1, "b", GenerationEnd::kLength);
+  engine.Give(one, 2, "evil");
+  EXPECT_EQ(engine.table.counters.repeated_ends, 1);
+  EXPECT_EQ(engine.table.counters.stale_rows, 1);
+  engine.Give(two, 0, "c", GenerationEnd::kLength);
+  engine.Collect();
+  EXPECT_EQ(engine.got[one].text, "ab");
+  EXPECT_EQ(engine.got[two].text, "c");
+  EXPECT_EQ(engine.table.TakeAborts(0).size(), 0u);
+}
+
+// These cannot be made good: the request is lost, the others are not.
+TEST(RequestTable, RowsThatCannotBeBelievedEndTheirRequestAlone) {
+  const Tokenizer letters = Letters();
+  const std::vector<int32_t> fine = {1};
+  const std::vector<float> values(40, 0.0f);
+  const std::vector<int32_t> numbers(40, 1);
+  struct Bad {
+    const char* name;
+    OutputRow row;
+    int64_t ClientCounters::* counter;
+  };
+  const std::vector<int32_t> above = {letters.size()};
+  const std::vector<int32_t> largest = {static_cast<int32_t>(UINT32_MAX)};
+  const std::vector<int32_t> most = {INT32_MAX};
+  const std::vector<int32_t> many(11, 1);
+  const auto end = static_cast<GenerationEnd>(kGenerationEnds);
+  const Bad all[] = {
+      {"a gap", {.first_token = 2, .ids = fine}, &ClientCounters::gaps},
+      {"a repeat", {.first_token = 0, .ids = fine}, &ClientCounters::gaps},
+      {"a negative place", {.first_token = -1, .ids = fine}, &ClientCounters::gaps},
+      {"the largest place", {.first_token = INT64_MAX, .ids = fine}, &ClientCounters::gaps},
+      {"an end that is not one",
+       {.first_token = 1, .ids = fine, .end = end},
+       &ClientCounters::gaps},
+      {"more than was asked for", {.first_token = 1, .ids = many}, &ClientCounters::gaps},
+      {"too many log-probabilities",
+       {.first_token = 1, .ids = fine, .logprobs = values, .ranks = numbers},
+       &ClientCounters::gaps},
+      {"ranks alone", {.first_token = 1, .ids = fine, .ranks = fine}, &ClientCounters::gaps},
+      {"a list that is too short",
+       {.first_token = 1,
+        .ids = fine,
+        .logprob_width = INT32_MAX,
+        .logprob_ids = numbers,
+        .logprob_values = values},
+       &ClientCounters::gaps},
+      {"a negative list",
+       {.first_token = 1, .ids = fine, .logprob_width = -1},
+       &ClientCounters::gaps},
+      {"log-probabilities that were not there before",
+       {.first_token = 1,
+        .ids = fine,
+        .logprobs = std::span(values).first(1),
+        .ranks = std::span(numbers).first(1)},
+       &ClientCounters::gaps},
+      {"an id above the vocabulary",
+       {.first_token = 1, .ids = above},
+       &ClientCounters::foreign_ids},
+      {"2^32 - 1", {.first_token = 1, .ids = largest}, &ClientCounters::foreign_ids},
+      {"the largest id", {.first_token = 1, .ids = most}, &ClientCounters::foreign_ids},
+  };
+  for (const Bad& bad : all) {
+    for (const bool ends : {false, true}) {
+      SCOPED_TRACE(bad.name);
+      OneEngine engine(letters);
+      const RequestId lost = engine.Add(Asks(11));
+      const RequestId other = engine.Add(Asks());
+      engine.Give(lost, 0, "a");
+      OutputRow row = bad.row;
+      row.address = engine.AddressOf(lost);
+      if (ends && row.end == GenerationEnd::kNone) row.end = GenerationEnd::kLength;
+      engine.table.Take(0, row);
+      EXPECT_EQ(engine.table.counters.*bad.counter, 1);
+      engine.Give(other, 0, "b");
+      EXPECT_EQ(engine.Collect(), 2u);
+      EXPECT_EQ(engine.got[lost].end, GenerationEnd::kEngineLost);
+      EXPECT_EQ(engine.got[lost].text, "a");
+      EXPECT_FALSE(engine.got[lost].message.empty());
+      EXPECT_EQ(engine.got[other].text, "b");
+      EXPECT_FALSE(engine.got.HasEnded(other));
+      const bool is_over_there = row.end != GenerationEnd::kNone;
+      EXPECT_EQ(engine.table.TakeAborts(0).size(), is_over_there ? 0u : 1u);
+      engine.table.Release();
+      EXPECT_EQ(engine.table.taken_slots(0), is_over_there ? 1 : 2);
+    }
+  }
+  // Lists: an id in them, and their width.
+  OneEngine engine(letters);
+  const std::vector<int32_t> list = {1, letters.size()};
+  const auto row_of = [&](RequestId id, int64_t first, std::span<const int32_t> its) {
+    return OutputRow{.address = engine.AddressOf(id),
+                     .first_token = first,
+                     .ids = fine,
+                     .logprobs = std::span(values).first(1),
+                     .ranks = fine,
+                     .logprob_width = static_cast<int32_t>(its.size()),
+                     .logprob_ids = its,
+                     .logprob_values = std::span(values).first(its.size())};
+  };
+  engine.table.Take(0, row_of(engine.Add(Asks()), 0, list));
+  EXPECT_EQ(engine.table.counters.foreign_ids, 1);
+  const RequestId narrower = engine.Add(Asks());
+  engine.table.Take(0, row_of(narrower, 0, std::span(numbers).first(3)));
+  engine.table.Take(0, row_of(narrower, 1, std::span(numbers).first(2)));
+  EXPECT_EQ(engine.table.counters.gaps, 1);
+}
+
+TEST(RequestTable, AnEngineThatSeesAnotherEndThanTheTextHasLosesTheRequest) {
+  struct Told {
+    std::string_view letters;
+    GenerationEnd end;
+  };
+  // The text ends with the stop at the third token.
+  const Told all[] = {{"axs", GenerationEnd::kNone},      {"axs", GenerationEnd::kLength},
+                      {"axs", GenerationEnd::kStopToken}, {"axsy", GenerationEnd::kStopString},
+                      {"ax", GenerationEnd::kStopString}, {"axs", GenerationEnd::kStatus},
+                      {"ax", GenerationEnd::kStopToken}};
+  for (const Told& told : all) {
+    SCOPED_TRACE(std::string(told.letters).append(" ").append(Name(told.end)));
+    OneEngine engine(Letters());
+    const RequestId id = engine.Add(Asks(100, {"xs"}));
+    engine.Give(id, 0, told.letters, told.end);
+    engine.Collect();
+    EXPECT_EQ(engine.got[id].end, GenerationEnd::kEngineLost);
+    EXPECT_NE(engine.got[id].message.find(Name(told.end)), std::string::npos);
+    EXPECT_EQ(engine.table.counters.disagreements, 1);
+    EXPECT_EQ(engine.table.TakeAborts(0).size(), told.end == GenerationEnd::kNone ? 1u : 0u);
+  }
+}
+
+TEST(RequestTable, WhatFailedKeepsItsEndAndItsText) {
+  for (const GenerationEnd end :
+       {GenerationEnd::kStatus, GenerationEnd::kRejected, GenerationEnd::kEngineLost,
+        GenerationEnd::kContext, GenerationEnd::kCancelled}) {
+    OneEngine engine(Letters());
+    const RequestId id = engine.Add(Asks(100, {"stop"}));
+    engine.Give(id, 0, "gost");
+    engine.table.Take(0, {.address = engine.AddressOf(id),
+                          .first_token = 4,
+                          .end = end,
+                          .status = RowStatus::kNanInput,
+                          .message = "why",
+                          .code = ErrorCode::kExhausted,
+                          .parameter = "top_p"});
+    engine.Collect();
+    EXPECT_EQ(engine.got[id].end, end);
+    EXPECT_EQ(engine.got[id].text, "gost");
+    EXPECT_EQ(engine.got[id].status, RowStatus::kNanInput);
+    EXPECT_EQ(engine.got[id].message, "why");
+    EXPECT_EQ(engine.got[id].code, ErrorCode::kExhausted);
+    EXPECT_EQ(engine.got[id].parameter, "top_p");
+    engine.table.Release();
+    EXPECT_EQ(engine.table.taken_slots(0), 0);
+  }
+}
+
+TEST(RequestTable, AnEngineThatIsGoneEndsItsRequestsAlone) {
+  RequestTable table(Letters(), StopAt::kEngine);
+  Collectors got;
+  std::vector<RequestId> ids;
+  for (int32_t engine = 0; engine < 2; ++engine) {
+    EXPECT_EQ(table.AddEngine(), engine);
+    table.SetInfo(engine, InfoOf(table.tokenizer()));
+    for (int i = 0; i < 2; ++i) {
+      ids.push_back(table.Add(engine, Asks()));
+      got.Expect(ids.back(), OutputMode::kDelta);
+    }
+  }
+  table.Abort(ids[1]);
+  table.Lose(0, "gone");
+  table.Release();
+  got.Add(table.Outputs());
+  table.Release();
+  EXPECT_EQ(got[ids[0]].end, GenerationEnd::kEngineLost);
+  EXPECT_EQ(got[ids[0]].message, "gone");
+  EXPECT_EQ(got[ids[1]].end, GenerationEnd::kCancelled);
+  EXPECT_FALSE(got.HasEnded(ids[2]) || got.HasEnded(ids[3]));
+  EXPECT_EQ(table.taken_slots(0), 0);
+  EXPECT_EQ(table.taken_slots(1), 2);
+  EXPECT_TRUE(table.TakeAborts(0).empty());
+
+  // It is given up where it is: its places stay its own until it says so.
+  table.GiveUp(1, "stalled");
+  table.Release();
+  got.Add(table.Outputs());
+  table.Release();
+  EXPECT_EQ(got[ids[2]].end, GenerationEnd::kEngineLost);
+  EXPECT_EQ(table.taken_slots(1), 2);
+  EXPECT_EQ(table.TakeAborts(1).size(), 2u);
+  EXPECT_EQ(table.live_requests(), 0);
+}
+
+TEST(RequestTable, CompletesARequestSoThatItGivesTheSameAgain) {
+  OneEngine engine(Letters());
+  ClientRequest request = Asks();
+  request.params.stop_token_ids = {3};
+  const RequestId random = engine.Add(request);
+  EXPECT_EQ(engine.sent.at(random.value).params.stop_token_ids, (TokenIds{3, kEnd}));
+  EXPECT_EQ(engine.sent.at(random.value).params.seed, engine.table.Seed(random));
+  request.params.seed = 7;
+  EXPECT_EQ(engine.table.Seed(engine.Add(request)), 7u);
+  EXPECT_EQ(RefusedFor([&] { engine.table.Seed(RequestId{}); }), "request");
+
+  EngineInfo info = InfoOf(engine.table.tokenizer());
+  info.knows_text = false;  // then they are looked for here
+  EXPECT_EQ(link::CompleteRequest(Asks(), info, StopAt::kEngine).stop_at, StopAt::kFrontend);
+}
+
+TEST(RequestTable, RefusesWhatIsOutOfRangeByName) {
+  OneEngine engine(Letters());
+  const auto with = [&](auto change) {
+    ClientRequest request = Asks();
+    change(request);
+    return engine.table.Add(0, std::move(request));
+  };
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt = {}; }); }), "prompt");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt.resize(4096); }); }), "prompt");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt = {27}; }); }), "prompt");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.max_tokens = 0; }); }), "max_tokens");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.choice = 1u << 24; }); }), "choice");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.stream_interval = 0; }); }),
+            "stream_interval");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.params.logprobs = 21; }); }),
+            "logprobs");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.params.logprobs = -1; }); }),
+            "logprobs");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.params.top_p = 0; }); }), "top_p");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.text.stops = {""}; }); }),
+            "stops[0].size()");
+  EXPECT_EQ(
+      RefusedFor([&] { with([](ClientRequest& r) { r.mode = static_cast<OutputMode>(3); }); }),
+      "mode");
+  EXPECT_EQ(engine.table.taken_slots(0), 0);
+  EXPECT_EQ(engine.table.counters.requests, 0);
+
+  const RequestId id = engine.table.Add(0, Asks());
+  engine.table.Withdraw(id);
+  EXPECT_EQ(engine.table.live_requests(), 0);
+  EXPECT_EQ(engine.table.taken_slots(0), 0);
+  EXPECT_EQ(engine.Collect(), 0u);
+}
+
+TEST(RequestTable, TakesNoMemoryForATokenOnceItsBuffersHaveGrown) {
+  const Tokenizer letters = Letters();
+  OneEngine engine(letters);
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 4; ++i) {
+    ClientRequest request = Asks(4000, {"abcx", "zzz"});
+    request.params.logprobs = 2;
+    request.ignores_end = true;
+    ids.push_back(engine.Add(std::move(request)));
+  }
+  std::vector<RowScript> scripts;
+  for (const RequestId id : ids) {
+    scripts.emplace_back(engine.sent.at(id.value), letters, Ids("abcabczz"), letters.size());
+  }
+  size_t bytes = 0;
+  const auto run = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      for (RowScript& script : scripts) engine.table.Take(0, script.Next(1));
+      engine.table.Release();
+      for (const ClientOutput& output : engine.table.Outputs()) bytes += output.text.size();
+    }
+  };
+  run(100);
+  const int64_t before = AllocationCount();
+  run(800);
+  EXPECT_EQ(AllocationCount() - before, 0);
+  EXPECT_GT(bytes, 3000u);
+}
+
+}  // namespace
+}  // namespace sluice::test
