@@ -22,6 +22,8 @@ packages_of() {
       echo "libzmq3-dev         messages between engine and frontends"
       echo "cppzmq-dev          the same from C++"
       echo "libmsgpack-cxx-dev  what is in these messages"
+      echo "libboost-dev        HTTP: Asio and Beast"
+      echo "prometheus-cpp-dev  metrics of the server"
       echo "pkg-config          finds some of these"
       ;;
     test)
