@@ -116,10 +116,10 @@ TEST(ModelText, OfStoriesGoesOnFromTheLastMessage) {
   };
   EXPECT_EQ(rendered({{"user", "Once upon a time"}}), "Once upon a time");
   EXPECT_EQ(rendered({{"system", "Be brief."}, {"user", "Once upon a time"}}), "Once upon a time");
-  EXPECT_EQ(rendered({{"user", "Once upon a time"},
-                      {"assistant", " there was a king."},
-                      {"user", "One day"}}),
-            "Once upon a time there was a king.\nOne day");
+  EXPECT_EQ(
+      rendered(
+          {{"user", "Once upon a time"}, {"assistant", " there was a king."}, {"user", "One day"}}),
+      "Once upon a time there was a king.\nOne day");
 }
 
 }  // namespace
