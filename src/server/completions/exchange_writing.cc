@@ -99,14 +99,15 @@ void LiveExchange::WriteChoice(Choice& choice) {
 
   std::string& out = exchange_.stream();
   if (!std::exchange(choice.has_begun, true)) {
-    const std::string& echo = PromptOf(choice).echo;
     if (asked_.api == Api::kChat) {
       writer_->Role(out, choice.index);
       ++loop_->counters.events;
-    } else if (!echo.empty()) {
-      writer_->Content(out, {.index = choice.index, .text = echo}, usage_so_far());
+    }
+    const ChoiceDelta front = FrontOf(choice);
+    if (!front.text.empty() || !front.prompt_ids.empty()) {
+      writer_->Content(out, front, usage_so_far());
       ++loop_->counters.events;
-      if (has_offsets_) choice.text_offset = CountCodePoints(echo);
+      if (has_offsets_) choice.text_offset = CountCodePoints(front.text);
     }
   }
   if (!choice.pending.IsEmpty()) WriteContent(choice);
@@ -129,6 +130,12 @@ void LiveExchange::Flush() {
 }
 
 // --- parts -------------------------------------------------------------------------------------
+
+// What is told of the prompt, in front of the output.
+ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
+  const PreparedPrompt& prompt = PromptOf(choice);
+  return {.index = choice.index, .text = prompt.echo, .prompt_ids = prompt.ids};
+}
 
 ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
   const PendingDelta& pending = choice.pending;

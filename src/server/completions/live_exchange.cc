@@ -81,7 +81,8 @@ void LiveExchange::Submit(PreparedRequest& request) {
            .id = (is_chat ? "chatcmpl-" : "cmpl-") + exchange_.request().id,
            .created = SecondsSince1970(),
            .model = std::move(request.model),
-           .seed = asked_.params.seed};
+           .seed = asked_.params.seed,
+           .skips_special_tokens = asked_.text.detokenizer.skip_special_tokens};
   wanted_ = {.ids = asked_.returns_token_ids, .logprobs = asked_.logprobs.has_value()};
   has_offsets_ = wanted_.logprobs && !is_chat;
   loop_->counters.unknown_fields += std::ssize(asked_.unknown);

@@ -65,6 +65,7 @@ class LiveExchange final : public Answer {
   void Flush();
   void Respond(HttpResponse response);
 
+  ChoiceDelta FrontOf(const Choice& choice) const;
   ChoiceDelta DeltaOf(const Choice& choice) const;
   ChoiceEnd EndOf(const Choice& choice) const;
   Usage usage() const { return {prompt_tokens_, completion_tokens_}; }

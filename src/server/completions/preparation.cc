@@ -68,8 +68,9 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
   prepared.model = CheckedModel(asked.model, settings.model_names);
   try {
     if (api == Api::kChat) {
-      asked.prompts = {{.text = text.RenderChatJson(asked.chat_variables)}};
-      asked.chat_variables = {};
+      std::string chat = text.RenderChatJson(std::exchange(asked.chat_variables, {}));
+      if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
+      asked.prompts = {{.text = std::move(chat)}};
     }
     for (PromptInput& prompt : asked.prompts) {
       prepared.prompts.push_back(
@@ -79,7 +80,6 @@ PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
     ThrowPrompt(api, error.what());
   }
   asked.prompts.clear();
-  asked.params.logprobs = asked.logprobs;
   return prepared;
 }
 
