@@ -17,15 +17,11 @@ std::string_view Trimmed(std::string_view line) {
   return line.substr(0, line.find_last_not_of(kSpace) + 1);
 }
 
-}  // namespace
-
-void CheckApiKey(const std::string& where, const std::string& key) {
-  const bool can_be_sent =
-      !key.empty() && std::all_of(key.begin(), key.end(), [](char c) { return c > 32 && c < 127; });
-  if (can_be_sent) return;
-  throw Error(ErrorCode::kInvalidValue, where, key.empty() ? "nothing" : "a key that is not shown",
-              "letters, digits and signs of ASCII, without spaces");
+bool CanBeSent(std::string_view key) {
+  return std::all_of(key.begin(), key.end(), [](char c) { return c > 32 && c < 127; });
 }
+
+}  // namespace
 
 std::vector<std::string> ReadApiKeys(const std::string& path) {
   const std::string text = ReadTextFile("api-key-file", path);
@@ -37,8 +33,11 @@ std::vector<std::string> ReadApiKeys(const std::string& path) {
     begin = end + 1;
     ++number;
     if (line.empty() || line.starts_with('#')) continue;
+    if (!CanBeSent(line)) {
+      throw Error(ErrorCode::kInvalidValue, "api-key-file: line " + Number(number),
+                  "a key that is not shown", "visible characters of ASCII, without spaces");
+    }
     keys.emplace_back(line);
-    CheckApiKey("api-key-file: " + path + ": line " + Number(number), keys.back());
   }
   if (keys.empty()) {
     throw Error(ErrorCode::kInvalidValue, "api-key-file", Quoted(path) + ", without a key",

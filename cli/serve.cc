@@ -21,7 +21,7 @@
 #include "cli/serve_check.h"
 #include "cli/serve_report.h"
 #include "cli/stop_signal.h"
-#include "cli/text.h"
+#include "server/server_options.h"
 #include "sluice/error.hpp"
 
 namespace sluice::cli {
@@ -154,9 +154,10 @@ std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::s
 }
 
 // Before anything is loaded.
-void CheckOptions(const ServeOptions& options) {
-  for (const std::string& endpoint : options.server.engines) CheckEndpoint("engine", endpoint);
-  for (const std::string& key : options.server.api_keys) CheckApiKey("api-key", key);
+void CheckOptions(ServerOptions options) {
+  for (const std::string& endpoint : options.engines) CheckEndpoint("engine", endpoint);
+  if (options.engines.empty()) options.engines = {"its own"};
+  server::CheckServerOptions(options);
 }
 
 }  // namespace
@@ -220,7 +221,7 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
     server.api_keys.insert(server.api_keys.end(), more.begin(), more.end());
   }
-  CheckOptions(options);
+  CheckOptions(server);
   if (options.only_checks) {
     RunServeCheck(options, out, Terminal::Detect());
     return;
