@@ -20,7 +20,7 @@
 namespace sluice::test {
 
 struct TestResponse {
-  int status = 0;  // 0: there was none
+  int status = 0;                                  // 0: there was none
   std::map<std::string, std::string> fields = {};  // names in small letters
   std::string body = {};
 
@@ -62,7 +62,8 @@ class TestClient {
   // fields: lines with their ends.
   static std::string Request(std::string_view method, std::string_view path,
                              std::string_view body = "", std::string_view fields = "") {
-    std::string text = std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: test\r\n";
+    std::string text =
+        std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: test\r\n";
     text.append(fields);
     if (!body.empty()) {
       text += "Content-Type: application/json\r\n";
