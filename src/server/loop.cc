@@ -79,7 +79,7 @@ CompletionSettings SettingsOf(const ServerState& state) {
 class Loop::Impl final : public LoopServices {
  public:
   Impl(ServerState& state, EncodePool& pool, size_t number, const ListenAddress& address,
-       std::unique_ptr<Client> client)
+       std::unique_ptr<Client> client, const Impl* first)
       : state_(state),
         pool_(pool),
         number_(number),
@@ -87,7 +87,8 @@ class Loop::Impl final : public LoopServices {
         client_(std::move(client)),
         completions_(*client_, state.text, SettingsOf(state), pool, io_.get_executor()),
         routes_(state, *this),
-        listener_(io_, address, state.options.http, routes_, state.http),
+        listener_(io_, address, state.options.http, routes_, state.http,
+                  first == nullptr ? nullptr : &first->listener_),
         engine_(io_, client_->event_fd()),
         tick_(io_),
         drain_look_(io_),
@@ -190,8 +191,9 @@ class Loop::Impl final : public LoopServices {
 };
 
 Loop::Loop(ServerState& state, EncodePool& pool, size_t number, const ListenAddress& address,
-           std::unique_ptr<Client> client)
-    : impl_(std::make_unique<Impl>(state, pool, number, address, std::move(client))) {}
+           std::unique_ptr<Client> client, const Loop* first)
+    : impl_(std::make_unique<Impl>(state, pool, number, address, std::move(client),
+                                   first == nullptr ? nullptr : first->impl_.get())) {}
 Loop::~Loop() = default;
 
 uint16_t Loop::port() const { return impl_->port(); }

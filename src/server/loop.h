@@ -18,9 +18,10 @@ namespace sluice::server {
 
 class Loop {
  public:
-  // Listens. `state` and `pool` outlive it; `number` is its place among the loops.
+  // Listens. `state` and `pool` outlive it; `number` is its place among the loops, `first` the
+  // first of them, whose port it shares.
   Loop(ServerState& state, EncodePool& pool, size_t number, const ListenAddress& address,
-       std::unique_ptr<Client> client);
+       std::unique_ptr<Client> client, const Loop* first);
   ~Loop();
 
   uint16_t port() const;

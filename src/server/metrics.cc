@@ -171,6 +171,8 @@ void AddHttp(const HttpCounters& http, Families& families) {
   counter("sluice_connections_total", "Connections that were taken.", http.connections_seen);
   counter("sluice_connections_refused_total", "Connections beyond a limit.",
           http.refused_connections);
+  counter("sluice_accept_pauses_total", "Times that no descriptor was left for a connection.",
+          http.accept_pauses);
   counter("sluice_http_malformed_total", "Requests that were no HTTP, or beyond a limit.",
           http.malformed_requests);
   counter("sluice_http_timeouts_total", "Requests that came too slowly.", http.timeouts);

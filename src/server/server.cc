@@ -43,16 +43,14 @@ class Server::Impl {
       state_.model_names.push_back(name.empty() ? std::string(kModelWithoutName) : name);
     }
     state_.created = std::time(nullptr);
-    uint16_t port = options.port;
+    const server::ListenAddress address = {
+        .host = options.host, .port = options.port, .unix_socket = options.unix_socket};
     for (auto& client : clients) {
-      loops_.push_back(std::make_unique<Loop>(
-          state_, *pool_, loops_.size(),
-          server::ListenAddress{
-              .host = options.host, .port = port, .unix_socket = options.unix_socket},
-          std::move(client)));
-      port = loops_[0]->port();
+      const Loop* const first = loops_.empty() ? nullptr : loops_[0].get();
+      loops_.push_back(
+          std::make_unique<Loop>(state_, *pool_, loops_.size(), address, std::move(client), first));
     }
-    url_ = UrlOf(options, port);
+    url_ = UrlOf(options, port());
   }
   // Work for the loops ends before them.
   ~Impl() { pool_.reset(); }

@@ -63,10 +63,6 @@ void CheckServerOptions(const ServerOptions& options) {
   CheckTime("connect_timeout", options.connect_timeout, 0);
   CheckTime("stall_timeout", options.stall_timeout, 1);
   CheckInRange("threads", options.threads, 1, 1024);
-  if (!options.unix_socket.empty() && options.threads > 1) {
-    ThrowInvalid("threads", ToText(int64_t{options.threads}),
-                 "1 with unix_socket, which only one can listen on");
-  }
   CheckInRange("encode_threads", options.encode_threads, 1, 1024);
   CheckInRange("max_requests", options.max_requests, 1, INT32_MAX);
   CheckInRange("max_requests_per_key", options.max_requests_per_key, 0, INT32_MAX);

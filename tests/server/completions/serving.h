@@ -12,22 +12,15 @@
 #include "server/completions.h"
 #include "sluice/engine.hpp"
 #include "sluice/script_runner.hpp"
-#include "tests/link/letters.h"
 #include "tests/server/completions/fake_client.h"
 #include "tests/server/completions/fake_exchange.h"
 #include "tests/server/completions/responses.h"
+#include "tests/server/letters_text.h"
 
 namespace sluice::test {
 
 using server::Api;
 using std::chrono::milliseconds;
-
-inline ModelText LettersText() {
-  const std::string tokenizer = LettersJson();
-  return ModelText::FromFiles(
-      {.tokenizer = tokenizer,
-       .chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"});
-}
 
 inline server::CompletionSettings SettingsOfTests() {
   server::CompletionSettings settings;
