@@ -106,7 +106,7 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
     ThrowInvalid(prefix + ".content", "none", kContent);
   }
   to.last_text = read.content.value_or("");
-  to.messages.append(to.messages.size() > 1 ? "," : "").append(R"({"role":")").append(read.role);
+  to.messages.append(to.messages.empty() ? "" : ",").append(R"({"role":")").append(read.role);
   to.messages.append(R"(","content":)");
   AppendQuoted(to.messages, to.last_text);
   to.messages.append(read.others).push_back('}');
@@ -115,13 +115,11 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
 void ReadMessages(const RequestValue& value, ChatInput& to) {
   constexpr const char* kMessages = "a list of one message or more";
   int64_t number = 0;
-  to.messages = "[";
   value.ForEachValue(kMessages, [&](const RequestValue& message) {
     const std::string name = "messages[" + Number(number++) + "]";
     ReadMessage(RequestValue(name, message.json()), to);
   });
   if (number == 0) value.Refuse("an empty list", kMessages);
-  to.messages.push_back(']');
   to.has_messages = true;
 }
 
@@ -172,8 +170,8 @@ std::string ChatVariables(const ChatInput& chat) {
     ThrowInvalid("continue_final_message", "true", "false with add_generation_prompt");
   }
   const bool adds = chat.adds_generation_prompt.value_or(!chat.continues_final_message);
-  std::string out = "{\"messages\":" + chat.messages;
-  out.append(",\"add_generation_prompt\":").append(JsonOf(adds));
+  std::string out = "{\"messages\":[" + chat.messages;
+  out.append("],\"add_generation_prompt\":").append(JsonOf(adds));
   out.append(",\"continue_final_message\":").append(JsonOf(chat.continues_final_message));
   return out.append(chat.template_fields).append("}");
 }

@@ -19,7 +19,7 @@ namespace sluice::server {
 
 struct ChatInput {
   bool has_messages = false;
-  std::string messages = {};  // a JSON list
+  std::string messages = {};  // the inside of a JSON list
   std::string last_text = {};
   std::string template_fields = {};  // of chat_template_kwargs: JSON, a comma before each
   std::optional<bool> adds_generation_prompt = {};
