@@ -248,14 +248,14 @@ class Starts(unittest.TestCase):
             for args, code, words in [
                     (("--port", "65536"), 2, "--port: Value 65536 not in range"),
                     (("--port", port), 1,
-                     f"port = {port} (in use at 127.0.0.1) is not allowed: a port that is free; "
-                     "--port 0 takes any"),
-                    (("--host", "192.0.2.1"), 1, 'host = "192.0.2.1" (Cannot assign'),
-                    (("--host", "no such host"), 2, 'host = "no such host"'),
-                    (("--unix-socket", "/nowhere/s"), 2, 'unix_socket = "/nowhere/s" (No such'),
-                    (("--unix-socket", MODEL + "/config.json"), 2, "(a file)"),
-                    (("--unix-socket", "x" * 108), 2, "a path of at most 107 bytes"),
-                    (("--unix-socket", "s", "--port", "1"), 2, "--unix-socket excludes --port"),
+                     f"port = {port} (Address already in use) is not allowed: a port that is free; "
+                     "0 for any"),
+                    (("--host", "192.0.2.1"), 1, "host = 192.0.2.1 (Cannot assign"),
+                    (("--host", "no such host"), 2, "host = no such host ("),
+                    (("--unix-socket", "/nowhere/s"), 1, "unix_socket = /nowhere/s (No such"),
+                    (("--unix-socket", MODEL + "/config.json"), 1, "(Address already in use)"),
+                    (("--unix-socket", "x" * 108), 1, "of at most 107 bytes"),
+                    (("--unix-socket", "s", "--port", "1"), 2, "--port excludes --unix-socket"),
                     (("--engine", "80"), 2, 'engine = "80" is not allowed: ipc://PATH'),
                     (("--engine", "ipc://@x", "--head", "dense"), 2, "--engine excludes --head"),
                     (("--threads", "0"), 2, "--threads: Value 0 not in range"),
@@ -302,7 +302,7 @@ class Check(unittest.TestCase):
         result = run("--check", "--model", MODEL, "--port", "0", "--api-key", "k")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         lines = result.stdout.decode().splitlines()
-        self.assertEqual([line[:18].strip() for line in lines],
+        self.assertEqual([line[:20].strip() for line in lines],
                          ["model          ok", "chat template  ok", "engine         ok",
                           "address        ok", "API keys       ok"])
         self.assertIn('makes "<user>Hello" of "Hello"', lines[1])
@@ -320,7 +320,7 @@ class Check(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         checks = json.loads(result.stdout)["checks"]
         self.assertEqual([check["ok"] for check in checks], [True, False, True, False, True])
-        self.assertIn("in use", checks[3]["found"])
+        self.assertIn("already in use", checks[3]["found"])
         self.assertIn('chat-template = "/nowhere"', result.stderr.decode())
 
     def test_weights_that_cannot_be_read_are_found(self):
