@@ -134,7 +134,11 @@ class OwnEngine {
       command.insert(command.end(), {"--model", setup.source.directory});
     }
     command.insert(command.end(), options.engine_arguments.begin(), options.engine_arguments.end());
-    if (setup.is_quiet) command.emplace_back("--quiet");
+    // Who its frontends are is no news here.
+    command.emplace_back("--quiet");
+    if (!setup.is_quiet && Terminal::Detect(STDERR_FILENO).can_redraw) {
+      command.emplace_back(kRelayProgressFlag);
+    }
     return command;
   }
 
@@ -143,13 +147,13 @@ class OwnEngine {
 };
 
 // Null when a signal came first. What the engine says about a model that it cannot load is on
-// standard error already.
+// standard error by then.
 std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::stop_token& stop) {
   try {
     return std::make_unique<OwnEngine>(options, stop);
-  } catch (const Error& error) {
+  } catch (const Error&) {
     if (stop.stop_requested()) return nullptr;
-    throw std::runtime_error(std::string("the engine did not start: ") + error.what());
+    throw std::runtime_error("the engine did not start; the lines above say why");
   }
 }
 

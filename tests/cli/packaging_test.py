@@ -123,7 +123,8 @@ class Container(unittest.TestCase):
             path = re.search(rf"{re.escape(name)} => (\S+)", listed)
             if path is None:
                 continue  # the loader
-            found = subprocess.run(["dpkg-query", "--search", Path(path[1]).resolve()],
+            file = str(Path(path[1]).resolve())  # /lib is /usr/lib, which not all packages know
+            found = subprocess.run(["dpkg-query", "--search", file, file.removeprefix("/usr")],
                                    capture_output=True, encoding="utf-8").stdout
             packages.add(found.partition(":")[0])
         install = re.search(r"--no-install-recommends([^&]*)", CONTAINER.rpartition("FROM ")[2])[1]

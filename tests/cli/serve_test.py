@@ -225,7 +225,7 @@ class Starts(unittest.TestCase):
                    "--weights", "int8", "--threads", "2", "--max-requests", "9") as server:
             command = Path(f"/proc/{server.start['engine_pid']}/cmdline").read_text().split("\0")
         self.assertEqual(command[5:-1], [MODEL, "--weights", "int8", "--threads", "2", "--head",
-                                         "dense", "--max-requests", "3"])
+                                         "dense", "--max-requests", "3", "--quiet"])
 
     def test_strangers_without_a_key_are_warned_of(self):
         words = "other machines may reach 0.0.0.0, and nobody is asked for a key"
