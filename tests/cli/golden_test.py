@@ -21,7 +21,7 @@ COMMAND = re.compile(r"^\$ ((?:sluice|curl) [^\n]*)\n", re.MULTILINE)
 NEEDS_MODEL = tuple(f"sluice {command}" for command in (
     "generate", "inspect model", "engine", "mock-engine", "replay", "serve"))
 ADDRESS = "127.0.0.1:8080"
-CHANGES = re.compile(r'("id":"\w+-|"created":)\w+')
+CHANGES = re.compile(r'("id":"\w+-|"created":)[\w-]+')
 
 
 def free_port():
