@@ -1,6 +1,11 @@
 // A server as its clients see it: every route, who may ask, what is refused, and what is counted.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <memory>
+#include <thread>
+
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
 #include "tests/link/collected.h"
@@ -454,6 +459,49 @@ TEST(Server, CountersNeverGoBackUnderLoad) {
     EXPECT_EQ(read.choices.at(0).text.size(), 2000u);
   }
   EXPECT_EQ(Exposition(running.Get("/metrics").body)["sluice_generation_tokens_total"], 16 * 2000);
+}
+
+// The log of the first thread hangs, and the thread in it.
+TEST(Server, MetricsDoNotWaitForAThreadThatHangs) {
+  std::promise<void> gate;
+  std::atomic<bool> hangs = false;
+  auto engine = std::make_unique<AlphabetEngine>();
+  ServerOptions options;
+  options.engines = {engine->endpoint()};
+  options.port = 0;
+  options.threads = 2;
+  options.log = [&, opens = gate.get_future().share()](std::string_view) {
+    hangs = true;
+    opens.wait();
+  };
+  Server server(LettersText(), options);
+  std::stop_source stop;
+  std::thread runs([&] { server.Run(stop.get_token(), {}); });
+  for (int i = 0; i < 16; ++i) TestClient(server.port()).Post(kCompletionsPath, Asking("a", 5));
+  const Exposition before(TestClient(server.port()).Get("/metrics").body);
+  EXPECT_EQ(before["sluice_generation_tokens_total"], 16 * 5);
+
+  engine.reset();
+  EXPECT_TRUE(Becomes([&] { return hangs.load(); }));
+  // The kernel gives each to one of the two threads.
+  std::vector<TestClient> clients;
+  std::vector<pollfd> waits;
+  for (int i = 0; i < 32; ++i) {
+    clients.emplace_back(server.port());
+    clients.back().Send(TestClient::Request("GET", "/metrics"));
+    waits.push_back({clients.back().fd(), POLLIN, 0});
+  }
+  EXPECT_GT(::poll(waits.data(), waits.size(), 10'000), 0);
+  for (size_t i = 0; i < waits.size(); ++i) {
+    if (waits[i].revents == 0) continue;
+    const Exposition after(clients[i].Read().body);
+    after.ExpectBehind(before);
+    EXPECT_EQ(after["sluice_generation_tokens_total"], 16 * 5);
+    break;
+  }
+  gate.set_value();
+  stop.request_stop();
+  runs.join();
 }
 
 }  // namespace
