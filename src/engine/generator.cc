@@ -246,7 +246,9 @@ int64_t Generator::Impl::Prefill() {
   const DecodeChunk chunk{.sequence = choices_[0].sequence,
                           .tokens = std::span(prompt_).subspan(static_cast<size_t>(prompt_done_),
                                                                static_cast<size_t>(count)),
-                          .hidden_rows = is_scored ? count : is_last ? 1 : 0};
+                          .hidden_rows = is_scored ? count
+                                         : is_last ? 1
+                                                   : 0};
   const size_t dim = hidden_.size() / choices_.size();
   const auto rows = static_cast<size_t>(chunk.hidden_rows);
   const auto states = std::span(is_scored ? prompt_hidden_ : hidden_).first(rows * dim);

@@ -63,8 +63,7 @@ std::vector<float> LogitsBehind(const Checkpoint& checkpoint, std::span<const in
   std::vector<float> logits(static_cast<size_t>(checkpoint.vocab()));
   const MutableLogitsView view{logits.data(), 1, checkpoint.vocab(), checkpoint.vocab()};
   const MatrixView state{hidden.data(), 1, dim, dim};
-  engine::AlignedBytes workspace(
-      ProjectWorkspaceBytes(checkpoint.head(), state, {Backend::kRef}));
+  engine::AlignedBytes workspace(ProjectWorkspaceBytes(checkpoint.head(), state, {Backend::kRef}));
   Project(checkpoint.head(), state, {}, view, {Backend::kRef, {}, workspace.span()});
   const float cap = checkpoint.model().info().logit_softcap;
   if (cap != 0.0f) CapLogits(cap, view, {Backend::kRef});
@@ -76,8 +75,8 @@ Scores Naive(const Checkpoint& checkpoint, std::span<const int32_t> prompt, int3
   Scores scores;
   for (size_t place = 1; place < prompt.size(); ++place) {
     const std::vector<float> logits = LogitsBehind(checkpoint, prompt.first(place));
-    const semantics::Normalizer normalizer = semantics::RawNormalizer(
-        {logits.data(), DType::kF32, std::ssize(logits)});
+    const semantics::Normalizer normalizer =
+        semantics::RawNormalizer({logits.data(), DType::kF32, std::ssize(logits)});
     const auto value = [&](int32_t id) { return logits[static_cast<size_t>(id)]; };
     const int32_t token = prompt[place];
     scores.logprobs.push_back(normalizer.Logprob(value(token)));
@@ -172,10 +171,9 @@ TEST(PromptLogprobs, AreTheDefinitionsForEveryChunkBatchAndPreemption) {
 
 TEST(PromptLogprobs, AreTheSameUnderEveryHead) {
   const Checkpoint checkpoint = MakeTiny({});
-  const ModelRunnerOptions options{
-      .max_requests = 3,
-      .max_step_tokens = 50,
-      .planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {})};
+  const ModelRunnerOptions options{.max_requests = 3,
+                                   .max_step_tokens = 50,
+                                   .planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {})};
   ExpectScored(AllKinds(checkpoint), checkpoint, options, 1, false, false);
 }
 
@@ -187,8 +185,8 @@ TEST(PromptLogprobs, AGeneratorHasThem) {
     const Scores expected = Naive(checkpoint, prompt, 4);
     for (const int64_t chunk : {1, 7, 512}) {
       for (const int64_t max_tokens : {0, 5}) {
-        GenerationRequest request{.prompt = prompt, .choices = 2, .max_tokens = max_tokens,
-                                  .ignores_end = true};
+        GenerationRequest request{
+            .prompt = prompt, .choices = 2, .max_tokens = max_tokens, .ignores_end = true};
         request.params.seed = 5;
         Generator plain(checkpoint, request, {.prompt_chunk = chunk});
         request.prompt_logprobs = 4;
@@ -331,8 +329,11 @@ TEST(PromptLogprobs, ARunnerRefusesARowThatScoresWhatItCannot) {
   refuses({.slot = 0, .tokens = tokens, .samples = false, .first_scored = 2, .scored = INT64_MAX});
   refuses({.slot = 0, .tokens = prompt, .first_scored = 1, .scored = 4});
   refuses({.slot = 1, .tokens = tokens, .samples = false, .first_scored = 1, .scored = 1});
-  refuses({.slot = 2, .tokens = std::span(long_prompt).first(69'999), .samples = false,
-           .first_scored = 1, .scored = 69'999});  // too many entries
+  refuses({.slot = 2,
+           .tokens = std::span(long_prompt).first(69'999),
+           .samples = false,
+           .first_scored = 1,
+           .scored = 69'999});  // too many entries
   const StepRow good{.slot = 0, .tokens = prompt, .first_scored = 1, .scored = 3};
   runner.Launch({.rows = {&good, 1}});
   const PromptLogprobs& scored = runner.Await().rows[0].prompt;

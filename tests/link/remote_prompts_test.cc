@@ -84,8 +84,8 @@ class PromptsOver : public ::testing::TestWithParam<Setting> {
                    std::to_string(request.prompt.size()) + ", " +
                    std::to_string(request.max_tokens) + " tokens");
       ExpectScored(all, request, 27);
-      EXPECT_EQ(all.end, request.max_tokens == 40 ? GenerationEnd::kStopString
-                                                  : GenerationEnd::kLength);
+      EXPECT_EQ(all.end,
+                request.max_tokens == 40 ? GenerationEnd::kStopString : GenerationEnd::kLength);
       EXPECT_EQ(all.text, std::string("gogo").substr(0, request.max_tokens == 1    ? 1
                                                         : request.max_tokens == 40 ? 4
                                                                                    : 0));
@@ -105,8 +105,8 @@ TEST_P(PromptsOver, EveryClientGetsThemWholeOnceAndFirst) {
                        .max_requests = 16,
                        .max_step_tokens = 256,
                        .pages = setting.pages});
-  Engine engine(runner, Letters(), {.steps_in_flight = setting.steps_in_flight,
-                                    .step_tokens = setting.step_tokens});
+  Engine engine(runner, Letters(),
+                {.steps_in_flight = setting.steps_in_flight, .step_tokens = setting.step_tokens});
   if (!setting.is_remote) {
     const auto client =
         MakeLocalClient(engine, InfoOf(Letters()), Letters(), {.stop_at = setting.stop_at});

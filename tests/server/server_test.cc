@@ -1,10 +1,9 @@
-// A server as its clients see it: every route, who may ask, what is refused, and what is counted.
+// A server as its clients see it: every route, who may ask, and what is refused.
 #include <gtest/gtest.h>
 
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
 #include "tests/link/collected.h"
-#include "tests/server/exposition.h"
 #include "tests/server/running.h"
 
 namespace sluice::test {
@@ -392,68 +391,6 @@ TEST(Server, AnswersManyRequestsOfOneConnectionInTheirOrder) {
               TestClient::Request("GET", "/version"));
   EXPECT_EQ(ResponseReader::Whole(client.Read().body).choices.at(0).text, "pqr");
   EXPECT_NE(client.Read().body.find("version"), std::string::npos);
-}
-
-TEST(Server, CountsWhatUsagesSay) {
-  ServerOptions options;
-  options.threads = 2;
-  const RunningHttp running(options);
-  const Exposition before(running.Get("/metrics").body);
-  ReadUsage sum;
-  for (int i = 0; i < 24; ++i) {
-    const std::string_view rest = i % 3 == 0   ? R"(,"stream":true,"stream_options":)"
-                                                 R"({"include_usage":true})"
-                                  : i % 3 == 1 ? R"(,"n":3)"
-                                               : R"(,"stop":"h","foo":1)";
-    const TestResponse response = running.Post(kCompletionsPath, Asking("abc", 1 + i, rest));
-    ASSERT_EQ(response.status, 200) << response.body;
-    const ReadResponse read =
-        i % 3 == 0 ? ResponseReader::Stream(response.body) : ResponseReader::Whole(response.body);
-    sum.prompt += read.usage->prompt;
-    sum.completion += read.usage->completion;
-  }
-  running.Get("/nowhere");
-  const TestResponse text = running.Get("/metrics");
-  EXPECT_EQ(text["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-  const Exposition after(text.body);
-  after.ExpectBehind(before);
-  EXPECT_EQ(after["sluice_prompt_tokens_total"], static_cast<double>(sum.prompt));
-  EXPECT_EQ(after["sluice_generation_tokens_total"], static_cast<double>(sum.completion));
-  EXPECT_EQ(after["sluice_requests_total"], 24);
-  EXPECT_EQ(after["sluice_requests_running"], 0);
-  EXPECT_EQ(after["sluice_unknown_fields_total"], 8);
-  EXPECT_EQ(after["sluice_engine_up"], 1);
-  EXPECT_EQ(after["sluice_e2e_request_latency_seconds_count"], 24);
-  EXPECT_EQ(after["sluice_choices_total{end=\"length\"}"] +
-                after["sluice_choices_total{end=\"stop_string\"}"],
-            8 + 24 + 8);
-  EXPECT_EQ(after["sluice_http_requests_total{code=\"200\",route=\"/v1/completions\"}"], 24);
-  EXPECT_EQ(after["sluice_http_requests_total{code=\"404\",route=\"other\"}"], 1);
-  EXPECT_EQ(after["sluice_http_requests_total{code=\"200\",route=\"/metrics\"}"], 1);
-  EXPECT_EQ(after["sluice_build_info{version=\"" + std::string(kVersionString) + "\"}"], 1);
-  EXPECT_GT(after["sluice_write_bytes_total"], 1000);
-}
-
-TEST(Server, CountersNeverGoBackUnderLoad) {
-  ServerOptions options;
-  options.threads = 2;
-  const RunningHttp running(options);
-  std::vector<TestClient> clients;
-  for (int i = 0; i < 16; ++i) {
-    clients.push_back(running.Connect());
-    clients.back().Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 2000, kStreams)));
-  }
-  Exposition last(running.Get("/metrics").body);
-  for (int i = 0; i < 20; ++i) {
-    const Exposition next(running.Get("/metrics").body);
-    next.ExpectBehind(last);
-    last = next;
-  }
-  for (TestClient& client : clients) {
-    const ReadResponse read = ResponseReader::Stream(client.Read().body);
-    EXPECT_EQ(read.choices.at(0).text.size(), 2000u);
-  }
-  EXPECT_EQ(Exposition(running.Get("/metrics").body)["sluice_generation_tokens_total"], 16 * 2000);
 }
 
 }  // namespace

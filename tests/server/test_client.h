@@ -50,6 +50,7 @@ class TestClient {
   TestClient& operator=(TestClient&&) = delete;
 
   explicit operator bool() const { return is_connected_; }
+  int fd() const { return fd_; }
 
   void Send(std::string_view bytes) {
     while (!bytes.empty()) {

@@ -22,9 +22,8 @@ std::string Variables(std::string_view messages, std::string_view fields = "") {
 }
 void ExpectBad(std::string_view messages, const std::string& param, const std::string& in_message,
                std::string_view fields = "") {
-  test::ExpectRefused({Body(messages, fields), param, in_message}, [](std::string_view body) {
-    ParseCompletionRequest(Api::kChat, body, {});
-  });
+  test::ExpectRefused({Body(messages, fields), param, in_message},
+                      [](std::string_view body) { ParseCompletionRequest(Api::kChat, body, {}); });
 }
 
 constexpr std::string_view kOne = R"([{"role":"user","content":"hi"}])";
@@ -120,8 +119,8 @@ TEST(ChatRequest, NamesWhatIsWrongWithAMessage) {
   ExpectBad("\"hi\"", "messages", "a list");
   ExpectBad("[\"hi\"]", "messages[0]", "an object");
   ExpectBad(R"([{"content":"x"}])", "messages[0].role", "none");
-  ExpectBad(R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])",
-            "messages[1].role", "\"robot\"");
+  ExpectBad(R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role",
+            "\"robot\"");
   ExpectBad(R"([{"role":null,"content":"x"}])", "messages[0].role", "null");
   ExpectBad(R"([{"role":"user"}])", "messages[0].content", "none");
   ExpectBad(R"([{"role":"user","content":null}])", "messages[0].content", "none");

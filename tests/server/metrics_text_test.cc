@@ -1,7 +1,6 @@
-#include "server/metrics.h"
-
 #include <gtest/gtest.h>
 
+#include "server/metrics.h"
 #include "tests/server/exposition.h"
 
 namespace sluice::test {
