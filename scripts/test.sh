@@ -46,7 +46,10 @@ run_preset() {
       has_failed "$preset: its tests do not run" <"$folder/ctest.log"
     else
       while IFS=: read -r _ name; do
-        has_failed "$preset: $name" < <(output_of "$name" "$ran/LastTest.log")
+        has_failed "$preset: $name" < <(
+          output_of "$name" "$ran/LastTest.log"
+          grep -F -m 1 ": $name " "$folder/ctest.log"  # how: a time-out, say
+        )
       done <"$ran/LastTestsFailed.log"
     fi
   fi
