@@ -312,7 +312,7 @@ SoakResult RunSoak(const SoakOptions& options, const Tokenizer& tokenizer,
     for (const auto& frontend : frontends) Add(frontend->result(), result);
     trend.Report(options.requests, result);
     // The engine hears of those who left at its next steps.
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 1000; ++i) {
       result.engine = server.engine_counters();
       if (result.engine.running + result.engine.waiting == 0) break;
       std::this_thread::sleep_for(milliseconds(10));
