@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/server/api/parsed_json.h"
 #include "tests/server/api/refused.h"
 
@@ -26,13 +28,11 @@ CompletionRequest Chat(std::string_view fields) {
 void ExpectBad(Api api, std::string_view fields, const std::string& param,
                const std::string& in_message, const std::string& code = {}) {
   const std::string begin = api == Api::kChat ? std::string(kUser) : "\"prompt\":\"x\"";
-  test::ExpectRefused(
-      {"{" + begin + std::string(fields) + "}", param, in_message, code},
-      [&](std::string_view body) { ParseCompletionRequest(api, body, {}); });
+  test::ExpectRefused({"{" + begin + std::string(fields) + "}", param, in_message, code},
+                      [&](std::string_view body) { ParseCompletionRequest(api, body, {}); });
 }
 void ExpectBadBody(Api api, const BadBody& bad) {
-  test::ExpectRefused(bad,
-                      [&](std::string_view body) { ParseCompletionRequest(api, body, {}); });
+  test::ExpectRefused(bad, [&](std::string_view body) { ParseCompletionRequest(api, body, {}); });
 }
 
 TEST(CompletionRequest, HasTheDefaultsOfItsApi) {
@@ -105,8 +105,8 @@ TEST(CompletionRequest, APromptIsATextOrIdsOrAListOfEither) {
   const auto lists = prompts("[[1],[2,3]]");
   ASSERT_EQ(lists.size(), 2u);
   EXPECT_EQ(lists[1].ids, (std::vector<int32_t>{2, 3}));
-  for (const std::string bad : {"[]", "[[]]", "[[1],[]]", "[1,\"a\"]", "[\"a\",1]", "[{}]", "[true]",
-                                "{}", "3", "false", "[1,[2]]"}) {
+  for (const std::string bad : {"[]", "[[]]", "[[1],[]]", "[1,\"a\"]", "[\"a\",1]", "[{}]",
+                                "[true]", "{}", "3", "false", "[1,[2]]"}) {
     ExpectBadBody(Api::kCompletions, {"{\"prompt\":" + bad + "}", "prompt", "prompt"});
   }
   ExpectBadBody(Api::kCompletions, {"{\"prompt\":[-1]}", "prompt", "[0, 2147483647]"});
@@ -276,8 +276,8 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
   for (const Api api : {Api::kCompletions, Api::kChat}) {
     for (const auto& c : cases) {
       const std::string field = std::string(",\"") + c.field + "\":";
-      ExpectBad(api, field + c.asks, c.field, std::string(c.field) + " is not supported: ",
-                "unsupported_parameter");
+      ExpectBad(api, field + c.asks, c.field,
+                std::string(c.field) + " is not supported: ", "unsupported_parameter");
       const std::string taken = field + c.asks_nothing;
       const CompletionRequest request = api == Api::kChat ? Chat(taken) : Completion(taken);
       EXPECT_TRUE(request.unknown.empty()) << taken;
@@ -286,7 +286,8 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
 }
 
 TEST(CompletionRequest, UnknownFieldsAreIgnoredAndListedOnce) {
-  const CompletionRequest request = Completion(R"(,"foo":1,"messages":[],"foo":{"a":[null]},"é":0)");
+  const CompletionRequest request =
+      Completion(R"(,"foo":1,"messages":[],"foo":{"a":[null]},"é":0)");
   EXPECT_EQ(request.unknown, (std::vector<std::string>{"foo", "messages", "é"}));
   EXPECT_EQ(Chat(R"(,"prompt":3,"best_of":"x")").unknown,
             (std::vector<std::string>{"prompt", "best_of"}));
@@ -301,9 +302,10 @@ TEST(CompletionRequest, OfAFieldThatComesTwiceTheFirstOneCounts) {
   EXPECT_EQ(Completion(",\"n\":null,\"n\":2").n, 1);
   EXPECT_EQ(Completion(",\"top_k\":5,\"top_k\":6").params.top_k, 5);
   EXPECT_EQ(Completion(",\"prompt\":[1]").prompts[0].text, "x");
-  EXPECT_EQ(Completion(R"(,"stream":true,"stream_options":{"include_usage":true,"include_usage":0})")
-                .includes_usage,
-            true);
+  EXPECT_EQ(
+      Completion(R"(,"stream":true,"stream_options":{"include_usage":true,"include_usage":0})")
+          .includes_usage,
+      true);
 }
 
 TEST(CompletionRequest, WhatIsNoJsonObjectIsAParseErrorThatNamesWhereItWasFound) {
@@ -354,8 +356,8 @@ TEST(CompletionRequest, DeepNestingIsRefusedInNoTime) {
   for (const std::string& deep : {nested(100'000), std::string(100'000, '[')}) {
     const auto begin = std::chrono::steady_clock::now();
     ExpectBadBody(Api::kCompletions, {deep, "", "the body has", "json_parse_error"});
-    ExpectBadBody(Api::kChat, {"{\"messages\":" + deep + "}", deep[deep.size() - 1] == ']' ?
-                  "messages[0]" : "messages[0]", ""});
+    ExpectBadBody(Api::kChat, {"{\"messages\":" + deep + "}", "messages[0]", "an object"});
+    ExpectBadBody(Api::kChat, {"{\"foo\":" + deep + "}", "foo", "64 levels", "json_parse_error"});
     const auto took = std::chrono::steady_clock::now() - begin;
     EXPECT_LT(took, std::chrono::seconds(1));  // some 100 us; the bar of 10 ms is for a quiet core
   }

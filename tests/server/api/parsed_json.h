@@ -14,8 +14,7 @@ namespace sluice::test {
 class ParsedJson {
  public:
   explicit ParsedJson(std::string_view json) {
-    const simdjson::error_code error =
-        parser_.parse(json.data(), json.size()).get(root_);
+    const simdjson::error_code error = parser_.parse(json.data(), json.size()).get(root_);
     EXPECT_EQ(error, simdjson::SUCCESS) << json;
   }
   ParsedJson(const ParsedJson&) = delete;
