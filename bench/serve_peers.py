@@ -147,7 +147,7 @@ def start_peer(kind, arguments, folder):
 def start_sluice(arguments):
     endpoint = f"ipc://@sluice-serve-peers-{os.getpid()}"
     engine = subprocess.Popen(
-        [arguments.sluice, "mock-engine", "--listen", endpoint, "--echo", "--max-requests",
+        [arguments.sluice, "mock-engine", "--listen", endpoint, "--echo", "--batch",
          str(arguments.streams), "--rate", str(1000 / arguments.step_ms)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {1}))
