@@ -28,7 +28,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
       threads_(ThreadsFor(options.source)),
       pool_(threads_),
       checkpoint_(OpenModel(options.source, pool_.parallel(), progress_)) {
-  prompt_ = EncodePrompt(std::move(prompt_.text), options, checkpoint_,
+  prompt_ = EncodePrompt(std::move(prompt_.text), options, checkpoint_.text(),
                          checkpoint_.model().info().context);
 
   HeadPlaneOptions plane_options;

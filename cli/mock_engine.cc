@@ -23,7 +23,8 @@ struct Vocabulary {
 
 Vocabulary OpenVocabulary(const std::string& path) {
   if (!path.empty()) return {Tokenizer::FromFile(path), {}};
-  return {InsideTokenizer(), ConfigOf({}).end_tokens};
+  const ModelText inside = OpenModelText({});
+  return {inside.tokenizer(), {inside.end_tokens().begin(), inside.end_tokens().end()}};
 }
 
 // The script's text, and behind it what ends an output.

@@ -26,7 +26,7 @@ CheckpointFiles InsideFiles() {
 uintmax_t WeightBytes(const ModelSource& source) {
   uintmax_t bytes = 0;
   if (source.directory.empty()) {
-    for (const auto& file : InsideFiles().model.safetensors) bytes += file.size();
+    for (const auto& file : InsideFiles().safetensors) bytes += file.size();
     return bytes;
   }
   std::error_code error;
@@ -74,13 +74,16 @@ void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<v
 GenerationConfig ConfigOf(const ModelSource& source) {
   if (!source.directory.empty()) return OpenGenerationConfig(source.directory);
 #ifdef SLUICE_HAS_DEFAULT_MODEL
-  return ParseGenerationConfig(InsideFiles().generation_config);
+  return ParseGenerationConfig(InsideFiles().text.generation_config);
 #else
   return {};
 #endif
 }
 
-Tokenizer InsideTokenizer() { return Tokenizer::FromJson(InsideFiles().tokenizer); }
+ModelText OpenModelText(const ModelSource& source) {
+  return source.directory.empty() ? ModelText::FromFiles(InsideFiles().text)
+                                  : ModelText::Open(source.directory);
+}
 
 int ThreadsFor(const ModelSource& source) {
   if (source.threads > 0) return source.threads;

@@ -32,8 +32,8 @@ void AddModelFlags(CLI::App& command, ModelSource& source,
 // What the authors of the model say about sampling.
 GenerationConfig ConfigOf(const ModelSource& source);
 
-// That of the model inside, without its weights.
-Tokenizer InsideTokenizer();
+// Without its weights.
+ModelText OpenModelText(const ModelSource& source);
 
 // Threads for this model. One for a small one: a step of 2 ms has hundreds of parallel loops, and
 // waking a thread for each costs more than the loop. All cores from 64 MiB of weights.

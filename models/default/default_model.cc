@@ -16,11 +16,11 @@ namespace sluice {
 CheckpointFiles DefaultModelFiles() {
   static const std::array<std::span<const std::byte>, 1> weights = {
       {{sluice_default_weights, sluice_default_weights_end}}};
-  return {.model = {.config = {sluice_default_config, sluice_default_config_end},
-                    .safetensors = weights},
-          .tokenizer = {sluice_default_tokenizer, sluice_default_tokenizer_end},
-          .generation_config = {sluice_default_generation_config,
-                                sluice_default_generation_config_end}};
+  return {.text = {.tokenizer = {sluice_default_tokenizer, sluice_default_tokenizer_end},
+                   .config = {sluice_default_config, sluice_default_config_end},
+                   .generation_config = {sluice_default_generation_config,
+                                         sluice_default_generation_config_end}},
+          .safetensors = weights};
 }
 
 }  // namespace sluice
