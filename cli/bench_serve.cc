@@ -185,7 +185,7 @@ void RunLoadOn(const BenchServeOptions& options, std::ostream& out, const Termin
 }
 
 void RunOwn(const BenchServeOptions& options, std::ostream& out, const Terminal& terminal) {
-  bench::ServeBenchOptions run{.text = InsideText()};
+  bench::ServeBenchOptions run{.text = OpenModelText({})};
   if (options.is_quick) {
     run.write_streams = 16;
     run.write_tokens = 50;
