@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "cli/model_source.h"
 #include "cli/progress_line.h"
@@ -27,7 +28,12 @@ struct EngineSetup {
   bool is_quiet = false;
 };
 
-void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup);
+// Two flags have other names where a command has its own of these.
+struct EngineFlagNames {
+  std::string threads = "--threads";
+  std::string max_requests = "--max-requests";
+};
+void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names = {});
 // --steps-in-flight, which every engine has.
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight);
 

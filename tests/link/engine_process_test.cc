@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +68,20 @@ TEST(EngineProcess, TellsWhereItListens) {
   EXPECT_EQ(process.Ended(), std::nullopt);
   EXPECT_FALSE(IsReadable(process.pidfd(), milliseconds(0)));
   EXPECT_EQ(::kill(process.pid(), 0), 0);
+}
+
+TEST(EngineProcess, IsNotWaitedForWhenAStopIsAskedFor) {
+  std::stop_source stop;
+  std::jthread asker([&] {
+    std::this_thread::sleep_for(milliseconds(50));  // mostly in the middle of it; else before it
+    stop.request_stop();
+  });
+  try {
+    EngineProcess process(Shell("exec sleep 100"), std::chrono::minutes(10), stop.get_token());
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(error.value().find("(it was stopped)"), std::string::npos) << error.value();
+  }
 }
 
 TEST(EngineProcess, TakesTheLineInPiecesAndBehindOthers) {
