@@ -77,12 +77,14 @@ class EngineGeneration {
     ClientRequest request{.params = asked_.params,
                           .prompt = prompt_.ids,
                           .max_tokens = asked_.max_tokens,
+                          .prompt_logprobs = asked_.prompt_logprobs,
                           .text = {.stops = asked_.stops, .include_stop = asked_.include_stop},
                           .ignores_end = asked_.ignores_end};
     for (int32_t choice = 0; choice < asked_.choices; ++choice) {
       request.choice = static_cast<uint32_t>(choice);
       ids_.push_back(client_->Submit(request));
       request.params.seed = client_->Seed(ids_[0]);
+      request.prompt_logprobs.reset();  // the prompt is the same
     }
     seed_ = *request.params.seed;
   }

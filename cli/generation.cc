@@ -47,6 +47,8 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
                                                              .prompt = prompt_.ids,
                                                              .choices = options.choices,
                                                              .max_tokens = options.max_tokens,
+                                                             .prompt_logprobs =
+                                                                 options.prompt_logprobs,
                                                              .stops = options.stops,
                                                              .include_stop = options.include_stop,
                                                              .ignores_end = options.ignores_end},

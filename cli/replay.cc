@@ -54,6 +54,7 @@ ClientRequest RequestOf(const EngineRequest& record) {
           .prompt = record.prompt,
           .choice = record.choice,
           .max_tokens = record.max_tokens,
+          .prompt_logprobs = record.prompt_logprobs,
           .text = record.text,
           .ignores_end = true,
           .mode = OutputMode::kFinal};

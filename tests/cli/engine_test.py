@@ -355,8 +355,8 @@ class Replay(unittest.TestCase):
         self.record("--seed", "5")
         line = self.file.read_text()
         for bad, words in [("{\n", "line 2: json"),
-                           (line.replace('"max_tokens":20', '"max_tokens":0'),
-                            "line 2: request.max_tokens = 0 is not allowed"),
+                           (line.replace('"max_tokens":20', '"max_tokens":-1'),
+                            "line 2: request.max_tokens = -1 is not allowed"),
                            (line.replace('"top_p":1', '"top_p":2'),
                             "line 2: request.parameters.top_p = 2 is not allowed"),
                            (line.replace('"choice"', '"choices"'),

@@ -197,7 +197,7 @@ def test_wrong_arguments_are_the_callers(kind):
         with pytest.raises(sluice.ArgumentTypeError, match="prompt = 7"):
             await anext(client.stream(7))
         with pytest.raises(sluice.Error, match="max_tokens"):
-            await client.generate(["The king", "The queen"], max_tokens=0)
+            await client.generate(["The king", "The queen"], max_tokens=-1)
         assert await client.generate([]) == []
         outputs = await client.generate(["The king", "The queen"], max_tokens=2, temperature=0)
         assert [output.output_tokens for output in outputs] == [2, 2]

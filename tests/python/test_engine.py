@@ -309,7 +309,7 @@ BAD = [
     ({"prompt": [8192]}, sluice.Error, "prompt", "8192", "[0, 8191]"),
     ({"prompt": [5] * 1024}, sluice.Error, "prompt", "1024 tokens", "1 to 1023"),
     ({"params": 3}, sluice.ArgumentTypeError, "params", "3", "SamplingParams"),
-    ({"max_tokens": 0}, sluice.Error, "max_tokens", "0", "[1, "),
+    ({"max_tokens": -1}, sluice.Error, "max_tokens", "-1", "[0, "),
     ({"max_tokens": 2.5}, sluice.ArgumentTypeError, "max_tokens", "2.5", "a whole number"),
     ({"choice": 2**24}, sluice.Error, "choice", "16777216", "[0, 16777215]"),
     ({"stop": 3}, sluice.ArgumentTypeError, "stop", "3", "a str, or a list of them"),

@@ -49,7 +49,9 @@ class Exposition {
       std::string what;
       std::string name;
       words >> what >> name;
-      if (what == "HELP") EXPECT_TRUE(helped_.insert(name).second) << line;
+      if (what == "HELP") {
+        EXPECT_TRUE(helped_.insert(name).second) << line;
+      }
       if (what != "TYPE") return;
       std::string type;
       words >> type;
@@ -71,8 +73,12 @@ class Exposition {
     const std::string& type = types_[family];
     const bool is_counter = type == "counter" || type == "histogram";
     if (is_counter) is_counter_.insert(series);
-    if (type == "counter") EXPECT_TRUE(name.ends_with("_total")) << line;
-    if (is_counter) EXPECT_GE(value, 0) << line;
+    if (type == "counter") {
+      EXPECT_TRUE(name.ends_with("_total")) << line;
+    }
+    if (is_counter) {
+      EXPECT_GE(value, 0) << line;
+    }
   }
   std::string FamilyOf(const std::string& name) const {
     for (const std::string_view suffix : {"_bucket", "_sum", "_count"}) {

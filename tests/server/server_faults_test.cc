@@ -119,7 +119,9 @@ TEST(ServerFaults, IsHealthyWhileOneOfItsEnginesIs) {
     const ReadResponse read = ReadRest(client);
     EXPECT_TRUE(read.is_done);
     lost += read.error.has_value() ? 1 : 0;
-    if (!read.error.has_value()) EXPECT_EQ(read.choices.at(0).text.size(), 4000u);
+    if (!read.error.has_value()) {
+      EXPECT_EQ(read.choices.at(0).text.size(), 4000u);
+    }
   }
   EXPECT_EQ(lost, 4);  // those of the engine that died
   EXPECT_EQ(running.Get("/health").status, 200);

@@ -175,7 +175,9 @@ TEST(Server, AnswersWhatIsWrongBeforeAnyStream) {
     const ReadError error = ErrorOf(response);
     EXPECT_EQ(error.type, "invalid_request_error");
     EXPECT_EQ(error.param, wrong.param) << error.message;
-    if (*wrong.code != '\0') EXPECT_EQ(error.code, wrong.code);
+    if (*wrong.code != '\0') {
+      EXPECT_EQ(error.code, wrong.code);
+    }
   }
 }
 
