@@ -14,6 +14,8 @@ void AddEngine(CLI::App& app, std::function<void()>& action) {
   const auto options = std::make_shared<EngineCommandOptions>();
   AddEndpointFlags(*command, options->endpoint);
   AddEngineSetupFlags(*command, options->setup);
+  command->add_flag(kRelayProgressFlag, options->setup.relays_progress)
+      ->group("");  // not for people
   command->footer(
       "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT or SIGTERM ends it "
       "with exit code 0;\na second one at once. There is no authentication: whoever reaches the "

@@ -76,7 +76,7 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
 
 ModelEngine::ModelEngine(const EngineSetup& setup)
     : setup_(setup),
-      progress_(setup.is_quiet),
+      progress_(setup.is_quiet, setup.relays_progress),
       pool_threads_(ThreadsFor(setup.source)),
       pool_(pool_threads_),
       checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),

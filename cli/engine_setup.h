@@ -26,6 +26,7 @@ struct EngineSetup {
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
   bool is_quiet = false;
+  bool relays_progress = false;  // sluice serve shows it
 };
 
 // Two flags have other names where a command has its own of these.
@@ -34,6 +35,7 @@ struct EngineFlagNames {
   std::string max_requests = "--max-requests";
 };
 void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names = {});
+inline constexpr const char* kRelayProgressFlag = "--relay-progress";
 // --steps-in-flight, which every engine has.
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight);
 

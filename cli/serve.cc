@@ -15,12 +15,12 @@
 #include "cli/endpoint.h"
 #include "cli/engine_supervisor.h"
 #include "cli/file.h"
-#include "cli/listen_check.h"
 #include "cli/param_flags.h"
 #include "cli/private_folder.h"
 #include "cli/serve_check.h"
 #include "cli/serve_report.h"
 #include "cli/stop_signal.h"
+#include "cli/text.h"
 #include "server/server_options.h"
 #include "sluice/error.hpp"
 
@@ -78,8 +78,8 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   ServerOptions& server = options.server;
   command
       .add_option("--api-key", server.api_keys,
-                  "one that requests must have; may be given many times, and is seen by other "
-                  "users of this machine, unlike the variable and a file")
+                  "one that requests must have; may be given many times. Other users of this "
+                  "machine see it, unlike the variable SLUICE_API_KEY and a file")
       ->type_name("KEY")
       ->envname(kKeyVariable)
       ->allow_extra_args(false);
@@ -134,7 +134,11 @@ class OwnEngine {
       command.insert(command.end(), {"--model", setup.source.directory});
     }
     command.insert(command.end(), options.engine_arguments.begin(), options.engine_arguments.end());
-    if (setup.is_quiet) command.emplace_back("--quiet");
+    // Who its frontends are is no news here.
+    command.emplace_back("--quiet");
+    if (!setup.is_quiet && Terminal::Detect(STDERR_FILENO).can_redraw) {
+      command.emplace_back(kRelayProgressFlag);
+    }
     return command;
   }
 
@@ -143,13 +147,13 @@ class OwnEngine {
 };
 
 // Null when a signal came first. What the engine says about a model that it cannot load is on
-// standard error already.
+// standard error by then.
 std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::stop_token& stop) {
   try {
     return std::make_unique<OwnEngine>(options, stop);
-  } catch (const Error& error) {
+  } catch (const Error&) {
     if (stop.stop_requested()) return nullptr;
-    throw std::runtime_error(std::string("the engine did not start: ") + error.what());
+    throw std::runtime_error("the engine did not start; the lines above say why");
   }
 }
 
@@ -200,12 +204,22 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->footer(
       "Writes the line \"listening on URL\" when it can be reached. SIGINT or SIGTERM ends it with "
       "exit code 0\nwhen the requests in flight are done; a second one ends them with an error "
-      "event; a third one, at once.");
+      "event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
     ::unsetenv(kKeyVariable);  // the engine needs no key
     action = [options] { RunServe(*options, std::cout); };
   });
+}
+
+std::string AddressText(const ServerOptions& server) {
+  if (!server.unix_socket.empty()) return server.unix_socket;
+  const bool is_v6 = server.host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + server.host + "]" : server.host) + ":" + Number(server.port);
+}
+
+bool IsLocal(const ServerOptions& server) {
+  return !server.unix_socket.empty() || IsLocal("tcp://" + AddressText(server));
 }
 
 ModelText OpenServedText(const ServeOptions& options) {
@@ -228,7 +242,8 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   }
   const StopSignal stop(StopSignal::kTwice);
   const ModelText text = OpenServedText(options);
-  if (!CheckCanListen(server).is_local && server.api_keys.empty()) {
+  server::CheckCanListen(server);
+  if (!IsLocal(server) && server.api_keys.empty()) {
     Say("other machines may reach " + server.host + ", and nobody is asked for a key: --api-key");
   }
   std::unique_ptr<OwnEngine> own;

@@ -33,6 +33,10 @@ void AddServe(CLI::App& app, std::function<void()>& action);
 // which is started again when it ends.
 void RunServe(const ServeOptions& options, std::ostream& out);
 
+// "127.0.0.1:8080", "[::1]:8080" or a path; and whether only this machine reaches it.
+std::string AddressText(const ServerOptions& server);
+bool IsLocal(const ServerOptions& server);
+
 // The model's text, with another template where one is asked for.
 ModelText OpenServedText(const ServeOptions& options);
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <optional>
 
-#include "cli/listen_check.h"
 #include "cli/table.h"
 #include "cli/text.h"
 #include "json/writer.h"
+#include "server/server_options.h"
 #include "sluice/client.hpp"
 #include "sluice/error.hpp"
 
@@ -82,8 +82,9 @@ class ServeCheck {
   }
 
   std::string Address() {
-    const ListenPlace place = CheckCanListen(options_.server);
-    return place.text + (place.is_local ? "" : ", which other machines may reach");
+    server::CheckCanListen(options_.server);
+    return AddressText(options_.server) +
+           (IsLocal(options_.server) ? "" : ", which other machines may reach");
   }
 
   std::string Keys() {

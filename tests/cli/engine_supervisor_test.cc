@@ -32,9 +32,14 @@ class Lines {
   std::vector<std::string> First(size_t count) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, seconds(10), [&] { return lines_.size() >= count; }));
-    return {lines_.begin(), lines_.begin() + static_cast<ptrdiff_t>(std::min(count, size()))};
+    std::vector<std::string> first = lines_;
+    first.resize(count);
+    return first;
   }
-  size_t size() const { return lines_.size(); }
+  size_t size() {
+    const std::lock_guard lock(mutex_);
+    return lines_.size();
+  }
 
  private:
   std::mutex mutex_;
