@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -215,7 +216,10 @@ class Load {
       caller.prompt_tokens = std::max<int64_t>(Field(data, R"("prompt_tokens":)"), 0);
     }
     if (!HasText(data)) return;
-    if (options_.on_text) options_.on_text(caller.request, caller.texts, now);
+    if (options_.on_text) {
+      const int64_t tokens = std::max(caller.output_tokens, caller.texts + 1);
+      options_.on_text(caller.request, tokens, now);
+    }
     if (caller.texts == 0) {
       caller.first = now;
       result_.first_token.push_back(Milliseconds(now - caller.begin));
@@ -277,6 +281,43 @@ class Load {
 }  // namespace
 
 LoadResult RunLoad(const LoadOptions& options) { return Load(options).Run(); }
+
+namespace {
+
+HttpStream Get(const Endpoint& server, const std::string& path) {
+  HttpStream http;
+  const int fd = Connect(server);
+  if (fd < 0) return http;
+  pollfd file{fd, POLLOUT, 0};
+  poll(&file, 1, 1000);
+  const std::string request =
+      "GET " + path + " HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+  char buffer[4096];
+  if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0) {
+    file.events = POLLIN;
+    while (poll(&file, 1, 1000) == 1) {
+      const ssize_t size = recv(fd, buffer, sizeof buffer, 0);
+      if (size <= 0) break;
+      const std::string_view bytes(buffer, static_cast<size_t>(size));
+      if (http.Read(bytes, [](std::string_view) {})) break;
+    }
+  }
+  close(fd);
+  return http;
+}
+
+}  // namespace
+
+std::string GetBody(const Endpoint& server, const std::string& path) {
+  const HttpStream http = Get(server, path);
+  if (http.status() == 200) return http.body();
+  throw std::runtime_error("GET " + path + ": status " + std::to_string(http.status()));
+}
+
+int GetStatus(const Endpoint& server, const std::string& path) {
+  const HttpStream http = Get(server, path);
+  return http.status() == 0 ? -1 : http.status();
+}
 
 int64_t MonotonicNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -28,8 +28,9 @@ struct LoadOptions {
   // The JSON of request number i.
   std::function<std::string(int64_t i)> body = {};
   std::function<void(int64_t done)> on_progress = {};
-  // Called with each event that has text: request, its number among those, and the time.
-  std::function<void(int64_t request, int64_t event, int64_t ns)> on_text = {};
+  // Called with each event that has text: the request, how many tokens it has given by now (where
+  // events have usages, else how many events), and the time.
+  std::function<void(int64_t request, int64_t tokens, int64_t ns)> on_text = {};
 };
 
 // Times in milliseconds, in the words of vLLM.
@@ -50,6 +51,10 @@ struct LoadResult {
 
 // Throws std::runtime_error when the server cannot be reached at all.
 LoadResult RunLoad(const LoadOptions& options);
+
+// The body of GET path; throws std::runtime_error when its status is not 200.
+std::string GetBody(const Endpoint& server, const std::string& path);
+int GetStatus(const Endpoint& server, const std::string& path);  // -1: there was no answer
 
 int64_t MonotonicNs();
 // As many descriptors as this process may have. What it may.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/http_load.h"
@@ -42,7 +43,8 @@ namespace {
 
 }  // namespace
 
-SendCeiling MeasureSends(int64_t sockets, int64_t bytes, double seconds) {
+SendCeiling MeasureSends(int64_t sockets, int64_t bytes, std::chrono::nanoseconds step_time,
+                         double seconds) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -73,7 +75,10 @@ SendCeiling MeasureSends(int64_t sockets, int64_t bytes, double seconds) {
   timespec begin, end;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
   const int64_t until = MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
+  auto next = std::chrono::steady_clock::now();
   while (MonotonicNs() < until) {
+    next += step_time;
+    std::this_thread::sleep_until(next);
     for (const int fd : peers) {
       if (send(fd, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) {
         throw std::runtime_error(std::strerror(errno));

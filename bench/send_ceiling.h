@@ -1,8 +1,9 @@
-// What writing costs alone: one ::send() of so many bytes to each of many sockets in turn, over
+// What writing costs alone: every step one ::send() of so many bytes to each of many sockets, over
 // loopback, to a process that reads them. No server can have more tokens a CPU-second than that at
 // a token a write.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace sluice::bench {
@@ -12,6 +13,7 @@ struct SendCeiling {
   int64_t sends = 0;
 };
 
-SendCeiling MeasureSends(int64_t sockets, int64_t bytes, double seconds);
+SendCeiling MeasureSends(int64_t sockets, int64_t bytes, std::chrono::nanoseconds step_time,
+                         double seconds);
 
 }  // namespace sluice::bench

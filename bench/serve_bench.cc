@@ -29,10 +29,11 @@ constexpr milliseconds kStepTime(1);
 constexpr int64_t kGiveUpNs = 20'000'000'000;
 
 // A prompt whose first id tells the requests apart.
-std::string Body(int64_t request, int64_t tokens) {
+std::string Body(int64_t request, int64_t tokens, bool counts_tokens = false) {
   return R"({"prompt":[)" + std::to_string(request) + R"(,1,2,3],"max_tokens":)" +
          std::to_string(tokens) +
-         R"(,"seed":1,"stream":true,"ignore_eos":true,"stream_options":{"include_usage":true}})";
+         R"(,"seed":1,"stream":true,"ignore_eos":true,"stream_options":{"include_usage":true)" +
+         (counts_tokens ? R"(,"continuous_usage_stats":true}})" : "}}");
 }
 
 double Percentile(std::vector<float>& values, double share) {
@@ -136,27 +137,14 @@ class OpenStreams {
   std::vector<Stream> streams_;
 };
 
-// The status of GET /health; -1 when nothing comes.
-int Health(const Endpoint& server) {
-  const int fd = Connect(server);
-  if (fd < 0) return -1;
-  pollfd file{fd, POLLOUT, 0};
-  poll(&file, 1, 1000);
-  constexpr std::string_view kRequest =
-      "GET /health HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
-  HttpStream http;
-  char buffer[4096];
-  if (send(fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) > 0) {
-    file.events = POLLIN;
-    while (poll(&file, 1, 1000) == 1) {
-      const ssize_t size = recv(fd, buffer, sizeof buffer, 0);
-      if (size <= 0) break;
-      const std::string_view bytes(buffer, static_cast<size_t>(size));
-      if (http.Read(bytes, [](std::string_view) {})) break;
-    }
-  }
-  close(fd);
-  return http.status() == 0 ? -1 : http.status();
+int Health(const Endpoint& server) { return GetStatus(server, "/health"); }
+
+// The number that /metrics gives for this name.
+double Metric(const Endpoint& server, const std::string& name) {
+  const std::string text = GetBody(server, "/metrics");
+  const size_t at = text.find("\n" + name + " ");
+  if (at == std::string::npos) throw std::runtime_error("/metrics has no " + name);
+  return std::stod(text.substr(at + name.size() + 2));
 }
 
 // Milliseconds until `holds`, looked at every half of one.
@@ -205,6 +193,7 @@ class Bench {
     const ServedMock mock({.text = options_.text,
                            .requests = static_cast<int32_t>(options_.write_streams),
                            .step_time = step_time});
+    const double writes_before = Metric(mock.endpoint(), "sluice_writes_total");
     const double before = mock.ServerCpuSeconds();
     const LoadResult load = RunLoad(
         {.server = mock.endpoint(), .requests = options_.write_streams, .body = [&](int64_t i) {
@@ -212,6 +201,7 @@ class Bench {
          }});
     RequireComplete(load);
     const double cpu = mock.ServerCpuSeconds() - before;
+    const double writes = Metric(mock.endpoint(), "sluice_writes_total") - writes_before;
     const auto tokens = static_cast<double>(load.output_tokens);
     const std::string how = is_one_a_write ? "one a write" : "as fast as they come";
     on_figure_({.task = "tokens, " + how,
@@ -222,9 +212,14 @@ class Bench {
                 .streams = options_.write_streams,
                 .unit = "tokens_per_second",
                 .value = tokens / load.seconds});
+    on_figure_({.task = "tokens, " + how,
+                .streams = options_.write_streams,
+                .unit = "tokens_per_write",
+                .value = tokens / writes});
     if (!is_one_a_write) return;
     const int64_t bytes = load.bytes / std::max<int64_t>(load.events, 1);
-    const SendCeiling ceiling = MeasureSends(options_.write_streams, bytes, options_.send_seconds);
+    const SendCeiling ceiling =
+        MeasureSends(options_.write_streams, bytes, step_time, options_.send_seconds);
     on_figure_({.task = "send() of " + std::to_string(bytes) + " bytes alone",
                 .streams = options_.write_streams,
                 .unit = "tokens_per_cpu_second",
@@ -248,10 +243,10 @@ class Bench {
         {.server = mock.endpoint(),
          .requests = options_.many_streams,
          .rate = static_cast<double>(options_.many_streams) / 2,  // all of them within two seconds
-         .body = [&](int64_t i) { return Body(i, options_.many_tokens); },
+         .body = [&](int64_t i) { return Body(i, options_.many_tokens, true); },
          .on_text =
-             [&](int64_t request, int64_t event, int64_t ns) {
-               const int64_t given = mock.log().TokenNs(request, event);
+             [&](int64_t request, int64_t tokens, int64_t ns) {
+               const int64_t given = mock.log().TokenNs(request, tokens - 1);
                if (given > 0) added.push_back(static_cast<float>(ns - given) * 1e-6f);
                if (request == 0) {
                  most_resident = std::max(most_resident, mock.ServerResidentBytes());
