@@ -183,7 +183,8 @@ void BindOutput(nb::module_& module) {
           "prompt_logprobs",
           [](nb::handle self) { return PerPromptToken(self, &RequestOutput::prompt_logprobs); },
           nb::sig("def prompt_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
-          "The log-probability of each token of the prompt but the first, given those before it; or "
+          "The log-probability of each token of the prompt but the first, given those before it; "
+          "or "
           "None if not asked for, and in all outputs but the first.")
       .def_prop_ro(
           "prompt_ranks",

@@ -317,13 +317,12 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
     const bool is_first = scored_.empty();
     const ScoredRow* const last = is_first ? nullptr : &scored_.back();
     hidden_rows = end - (row.first_scored - 1);
-    scored_.push_back(
-        {.slot = row.slot,
-         .first_token = row.first_scored,
-         .count = static_cast<size_t>(row.scored),
-         .hidden = hidden_rows_,
-         .token = is_first ? 0 : last->token + last->count,
-         .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
+    scored_.push_back({.slot = row.slot,
+                       .first_token = row.first_scored,
+                       .count = static_cast<size_t>(row.scored),
+                       .hidden = hidden_rows_,
+                       .token = is_first ? 0 : last->token + last->count,
+                       .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
   }
   hidden_rows_ += static_cast<size_t>(hidden_rows);
   chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
@@ -348,16 +347,16 @@ void ModelRunner::Impl::Score() {
     const size_t width = WidthOf(row.slot);
     const auto known = sampler_.Tokens(At(row.slot).request);
     const auto logprobs = std::span(prompt_logprobs_).subspan(row.token, row.count);
-    head_.Score({hidden_.data() + row.hidden * static_cast<size_t>(dim),
-                 static_cast<int64_t>(row.count), dim, dim},
-                known.subspan(static_cast<size_t>(row.first_token), row.count),
-                {.logprobs = logprobs,
-                 .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
-                 .lists = {.width = static_cast<int32_t>(width),
-                           .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
-                           .values =
-                               std::span(prompt_values_).subspan(row.entry, row.count * width)}},
-                stats_);
+    head_.Score(
+        {hidden_.data() + row.hidden * static_cast<size_t>(dim), static_cast<int64_t>(row.count),
+         dim, dim},
+        known.subspan(static_cast<size_t>(row.first_token), row.count),
+        {.logprobs = logprobs,
+         .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
+         .lists = {.width = static_cast<int32_t>(width),
+                   .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
+                   .values = std::span(prompt_values_).subspan(row.entry, row.count * width)}},
+        stats_);
     if (std::ranges::none_of(logprobs, [](float value) { return std::isnan(value); })) continue;
     Fail(row.slot, "the model's logits behind a token of its prompt are no numbers");
   }

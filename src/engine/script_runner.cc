@@ -68,8 +68,8 @@ class ScriptRunner::Impl {
     tokens_.reserve(burst);
     logprob_ids_.reserve(listed);
     logprob_values_.reserve(listed);
-    const auto scored = static_cast<size_t>(
-        std::min(engine::MostPromptEntries(info_), options_.max_step_tokens));
+    const auto scored =
+        static_cast<size_t>(std::min(engine::MostPromptEntries(info_), options_.max_step_tokens));
     prompt_logprobs_.reserve(scored);
     prompt_ranks_.reserve(scored);
     const auto entries = static_cast<size_t>(engine::MostPromptEntries(info_));

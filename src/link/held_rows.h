@@ -60,9 +60,8 @@ class HeldRows {
       Held& held = held_[given_];
       const PromptLogprobs prompt = NextOfPrompt(held, entries);
       if (held.prompt_given < held.prompt_logprobs.size()) {
-        rows_.push_back({.address = held.row.address,
-                         .first_token = held.row.first_token,
-                         .prompt = prompt});
+        rows_.push_back(
+            {.address = held.row.address, .first_token = held.row.first_token, .prompt = prompt});
         break;
       }
       ++given_;

@@ -96,12 +96,12 @@ class RequestOutput {
   bool has_logprobs_ = false;  // these, and columns_.width
 
   PromptColumns prompt_;
-  int32_t prompt_width_ = 0;     // 0: they were not asked for
-  int64_t next_prompt_ = 1;      // the place of the next one to come
-  bool has_prompt_ = false;      // there are some, and all have come
+  int32_t prompt_width_ = 0;  // 0: they were not asked for
+  int64_t next_prompt_ = 1;   // the place of the next one to come
+  bool has_prompt_ = false;   // there are some, and all have come
   bool is_prompt_told_ = false;
 
-  bool has_told_ = false;  // some text
+  bool has_told_ = false;    // some text
   int64_t told_tokens_ = 0;  // at the last output
   size_t told_bytes_ = 0;    // of text_
 

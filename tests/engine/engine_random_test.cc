@@ -143,9 +143,9 @@ class RandomSchedule {
     if (!client.HasEnded(address)) return;
     const Received& received = client.Of(address);
     const EngineRequest& request = sent.request;
-    const bool is_good =
-        request.max_tokens >= 0 && std::ssize(request.prompt) < options_.info.context &&
-        request.prompt_logprobs.value_or(0) <= options_.info.max_logprobs;
+    const bool is_good = request.max_tokens >= 0 &&
+                         std::ssize(request.prompt) < options_.info.context &&
+                         request.prompt_logprobs.value_or(0) <= options_.info.max_logprobs;
     if (received.end == GenerationEnd::kRejected) {
       EXPECT_TRUE(received.ids.empty());
       const bool is_full = received.message.find("waiting") != std::string::npos;

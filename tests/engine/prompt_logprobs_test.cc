@@ -22,6 +22,7 @@
 #include "sluice/script_runner.hpp"
 #include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/random_schedule.h"
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/random.h"
@@ -63,8 +64,7 @@ std::vector<float> LogitsBehind(const Checkpoint& checkpoint, std::span<const in
   std::vector<float> logits(static_cast<size_t>(checkpoint.vocab()));
   const MutableLogitsView view{logits.data(), 1, checkpoint.vocab(), checkpoint.vocab()};
   const MatrixView state{hidden.data(), 1, dim, dim};
-  engine::AlignedBytes workspace(
-      ProjectWorkspaceBytes(checkpoint.head(), state, {Backend::kRef}));
+  engine::AlignedBytes workspace(ProjectWorkspaceBytes(checkpoint.head(), state, {Backend::kRef}));
   Project(checkpoint.head(), state, {}, view, {Backend::kRef, {}, workspace.span()});
   const float cap = checkpoint.model().info().logit_softcap;
   if (cap != 0.0f) CapLogits(cap, view, {Backend::kRef});
@@ -76,8 +76,8 @@ Scores Naive(const Checkpoint& checkpoint, std::span<const int32_t> prompt, int3
   Scores scores;
   for (size_t place = 1; place < prompt.size(); ++place) {
     const std::vector<float> logits = LogitsBehind(checkpoint, prompt.first(place));
-    const semantics::Normalizer normalizer = semantics::RawNormalizer(
-        {logits.data(), DType::kF32, std::ssize(logits)});
+    const semantics::Normalizer normalizer =
+        semantics::RawNormalizer({logits.data(), DType::kF32, std::ssize(logits)});
     const auto value = [&](int32_t id) { return logits[static_cast<size_t>(id)]; };
     const int32_t token = prompt[place];
     scores.logprobs.push_back(normalizer.Logprob(value(token)));
@@ -107,7 +107,7 @@ std::vector<Asked> AllKinds(const Checkpoint& checkpoint) {
   std::vector<Asked> all;
   const int64_t lengths[] = {40, 1, 2, 17, 33, 9, 3, 50, 16, 23};
   for (size_t i = 0; i < std::size(lengths); ++i) {
-    EngineRequest request = MakeRequest(RandomPrompt(random, lengths[i]), i % 3 == 0 ? 0 : 6);
+    EngineRequest request = MakeRequest(RandomPrompt(random, lengths[i]), i % 3 == 0 ? 0 : 13);
     request.params.seed = i;
     if (i % 4 == 1) request.params.logprobs = 2;
     // What changes the logits of the output does not change the prompt's.
@@ -123,10 +123,14 @@ std::vector<Asked> AllKinds(const Checkpoint& checkpoint) {
   return all;
 }
 
-Checkpoint MakeTiny(const TinyOptions& options) {
-  TinyFiles files(options);
-  return Checkpoint::FromFiles(files.view());
-}
+// A checkpoint looks at its files as long as it lives.
+struct Tiny {
+  explicit Tiny(const TinyOptions& options = {})
+      : files(options), checkpoint(Checkpoint::FromFiles(files.view())) {}
+
+  TinyFiles files;
+  Checkpoint checkpoint;
+};
 
 void ExpectScored(const std::vector<Asked>& all, const Checkpoint& checkpoint,
                   const ModelRunnerOptions& options, int32_t steps_in_flight, bool is_threaded,
@@ -154,7 +158,8 @@ void ExpectScored(const std::vector<Asked>& all, const Checkpoint& checkpoint,
 
 TEST(PromptLogprobs, AreTheDefinitionsForEveryChunkBatchAndPreemption) {
   for (const bool is_gemma : {false, true}) {  // whose logits are capped
-    const Checkpoint checkpoint = MakeTiny({.is_gemma = is_gemma});
+    const Tiny tiny({.is_gemma = is_gemma});
+    const Checkpoint& checkpoint = tiny.checkpoint;
     const std::vector<Asked> all = AllKinds(checkpoint);
     for (const int64_t step_tokens : {1, 3, 16, 200}) {
       for (const int32_t in_flight : {0, 1}) {
@@ -163,32 +168,65 @@ TEST(PromptLogprobs, AreTheDefinitionsForEveryChunkBatchAndPreemption) {
         ExpectScored(all, checkpoint, options, in_flight, false, false);
       }
     }
-    // Two of the longest want all of it.
-    ModelRunnerOptions small{.max_requests = 8, .max_step_tokens = 40, .cache_tokens = 64};
+    // A quarter of what all of them want.
+    const ModelRunnerOptions small{.max_requests = 8, .max_step_tokens = 40, .cache_tokens = 80};
     ExpectScored(all, checkpoint, small, 0, false, true);
     ExpectScored(all, checkpoint, small, 1, true, true);
   }
 }
 
+// An engine preempts nobody whose prompt is not there yet; a runner must take it all the same.
+TEST(PromptLogprobs, AreNeitherLostNorTwiceWhereAPromptIsReadAgain) {
+  const Tiny tiny;
+  const std::vector<Asked> all = AllKinds(tiny.checkpoint);
+  int64_t preempted = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    std::vector<Job> jobs;
+    std::vector<Scores> expected;
+    for (const Asked& asked : all) {
+      const auto listed = asked.request.prompt_logprobs;
+      jobs.push_back({.params = asked.request.params,
+                      .prompt = asked.request.prompt,
+                      .max_tokens = asked.request.max_tokens + 1,
+                      .prompt_logprob_width = listed.has_value() ? 1 + *listed : 0});
+      expected.push_back(asked.expected);
+    }
+    ModelRunner runner(tiny.checkpoint,
+                       {.max_requests = 5, .max_step_tokens = 12, .cache_tokens = 160});
+    RandomSchedule schedule(runner, jobs, static_cast<int>(seed % 2), seed);
+    schedule.Run();
+    preempted += schedule.preempted_scoring();
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
+      EXPECT_EQ(job.failure, "");
+      const Scores scores = {job.prompt_logprobs, job.prompt_ranks, job.prompt_ids,
+                             job.prompt_values};
+      EXPECT_TRUE(scores == expected[i]) << "seed " << seed << ", " << i;
+    }
+  }
+  EXPECT_GT(preempted, 10);
+}
+
 TEST(PromptLogprobs, AreTheSameUnderEveryHead) {
-  const Checkpoint checkpoint = MakeTiny({});
-  const ModelRunnerOptions options{
-      .max_requests = 3,
-      .max_step_tokens = 50,
-      .planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {})};
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
+  const ModelRunnerOptions options{.max_requests = 3,
+                                   .max_step_tokens = 50,
+                                   .planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {})};
   ExpectScored(AllKinds(checkpoint), checkpoint, options, 1, false, false);
 }
 
 TEST(PromptLogprobs, AGeneratorHasThem) {
-  const Checkpoint checkpoint = MakeTiny({});
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
   Random random(3);
   for (const int64_t length : {1, 2, 30}) {
     const std::vector<int32_t> prompt = RandomPrompt(random, length);
     const Scores expected = Naive(checkpoint, prompt, 4);
     for (const int64_t chunk : {1, 7, 512}) {
       for (const int64_t max_tokens : {0, 5}) {
-        GenerationRequest request{.prompt = prompt, .choices = 2, .max_tokens = max_tokens,
-                                  .ignores_end = true};
+        GenerationRequest request{
+            .prompt = prompt, .choices = 2, .max_tokens = max_tokens, .ignores_end = true};
         request.params.seed = 5;
         Generator plain(checkpoint, request, {.prompt_chunk = chunk});
         request.prompt_logprobs = 4;
@@ -331,8 +369,11 @@ TEST(PromptLogprobs, ARunnerRefusesARowThatScoresWhatItCannot) {
   refuses({.slot = 0, .tokens = tokens, .samples = false, .first_scored = 2, .scored = INT64_MAX});
   refuses({.slot = 0, .tokens = prompt, .first_scored = 1, .scored = 4});
   refuses({.slot = 1, .tokens = tokens, .samples = false, .first_scored = 1, .scored = 1});
-  refuses({.slot = 2, .tokens = std::span(long_prompt).first(69'999), .samples = false,
-           .first_scored = 1, .scored = 69'999});  // too many entries
+  refuses({.slot = 2,
+           .tokens = std::span(long_prompt).first(69'999),
+           .samples = false,
+           .first_scored = 1,
+           .scored = 69'999});  // too many entries
   const StepRow good{.slot = 0, .tokens = prompt, .first_scored = 1, .scored = 3};
   runner.Launch({.rows = {&good, 1}});
   const PromptLogprobs& scored = runner.Await().rows[0].prompt;
@@ -368,7 +409,8 @@ TEST(PromptLogprobs, ARequestWhosePromptGivesNoNumbersFails) {
 }
 
 TEST(PromptLogprobs, StepsThatScoreTakeNoMemory) {
-  const Checkpoint checkpoint = MakeTiny({});
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
   ModelRunner runner(checkpoint, {.max_requests = 4, .max_step_tokens = 8});
   Engine engine(runner, std::nullopt);
   const ClientId client = engine.AddClient();

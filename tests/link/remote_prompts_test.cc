@@ -2,6 +2,7 @@
 // whatever side of a process boundary it is on, in what pieces they come and whether they wait.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +19,9 @@
 
 namespace sluice::test {
 namespace {
+
+// A text of 30 letters in front of the stop.
+constexpr std::string_view kScript = "theladysailedhertinyblueboatagstop";
 
 std::vector<int32_t> Prompt(int64_t length) {
   std::vector<int32_t> prompt;
@@ -84,11 +88,10 @@ class PromptsOver : public ::testing::TestWithParam<Setting> {
                    std::to_string(request.prompt.size()) + ", " +
                    std::to_string(request.max_tokens) + " tokens");
       ExpectScored(all, request, 27);
-      EXPECT_EQ(all.end, request.max_tokens == 40 ? GenerationEnd::kStopString
-                                                  : GenerationEnd::kLength);
-      EXPECT_EQ(all.text, std::string("gogo").substr(0, request.max_tokens == 1    ? 1
-                                                        : request.max_tokens == 40 ? 4
-                                                                                   : 0));
+      EXPECT_EQ(all.end,
+                request.max_tokens == 40 ? GenerationEnd::kStopString : GenerationEnd::kLength);
+      const auto letters = static_cast<size_t>(std::min<int64_t>(request.max_tokens, 30));
+      EXPECT_EQ(all.text, std::string(kScript).substr(0, letters));
       EXPECT_EQ(all.prompt_tokens, std::ssize(request.prompt));
     }
     const ClientCounters& counters = client.counters();
@@ -99,14 +102,14 @@ class PromptsOver : public ::testing::TestWithParam<Setting> {
 TEST_P(PromptsOver, EveryClientGetsThemWholeOnceAndFirst) {
   const Setting& setting = GetParam();
   ScriptRunner runner({.vocab = 27,
-                       .tokens = Ids("gogostop"),
+                       .tokens = Ids(kScript),
                        .from_prompt = false,
                        .context = 200,
                        .max_requests = 16,
                        .max_step_tokens = 256,
                        .pages = setting.pages});
-  Engine engine(runner, Letters(), {.steps_in_flight = setting.steps_in_flight,
-                                    .step_tokens = setting.step_tokens});
+  Engine engine(runner, Letters(),
+                {.steps_in_flight = setting.steps_in_flight, .step_tokens = setting.step_tokens});
   if (!setting.is_remote) {
     const auto client =
         MakeLocalClient(engine, InfoOf(Letters()), Letters(), {.stop_at = setting.stop_at});
