@@ -136,6 +136,25 @@ class ThroughAnEngine(unittest.TestCase):
             self.assertEqual(refused.returncode, 2)
             self.assertIn("logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
 
+    def test_log_probabilities_of_the_prompt_are_those_of_a_model_here(self):
+        with Engine() as engine:
+            for rest in (("--max-tokens", "0"), ("--max-tokens", "3", "-n", "2")):
+                flags = ("It was once", "--seed", "1", "--prompt-logprobs", "2", *rest)
+                here, there = as_json(*flags), as_json(*flags, *engine.flags)
+                scored = here["prompt_logprobs"]
+                self.assertEqual([token["id"] for token in scored], here["prompt_token_ids"][1:])
+                for token in scored:
+                    self.assertLess(token["logprob"], 0)
+                    self.assertEqual(len(token["top_logprobs"]), 2)
+                self.assertEqual(there["prompt_logprobs"], scored)
+                self.assertEqual([choice["text"] for choice in there["choices"]],
+                                 [choice["text"] for choice in here["choices"]])
+                self.assertEqual([choice["end"] for choice in there["choices"]],
+                                 ["length"] * len(there["choices"]))
+            refused = generate("It was", "--prompt-logprobs", "21", *engine.flags)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("prompt_logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
+
     def test_many_at_once_do_not_notice_each_other(self):
         def flags(i):
             return ("--max-tokens", "30", "--seed", str(i))

@@ -99,7 +99,8 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   expect_refusal(foreign, "tokenizer");
   FakeEngine newer(InfoOf(Letters()));
   ++newer.protocol;
-  expect_refusal(newer, "protocol 2, not 1");
+  expect_refusal(newer, "protocol " + std::to_string(newer.protocol) + ", not " +
+                            std::to_string(link::kProtocol));
   FakeEngine absurd(InfoOf(Letters()));
   absurd.info.max_client_requests = 0;
   expect_refusal(absurd, "READY");
