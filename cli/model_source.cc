@@ -38,7 +38,8 @@ uintmax_t WeightBytes(const ModelSource& source) {
 
 }  // namespace
 
-void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model) {
+void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model,
+                   const std::string& threads_flag) {
   const auto told = [on_model] {
     if (on_model) on_model();
   };
@@ -65,7 +66,7 @@ void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<v
       ->check(CLI::IsMember(std::vector<std::string>{"as-stored", "int8"}))
       ->type_name("NAME");
   command
-      .add_option("--threads", source.threads,
+      .add_option(threads_flag, source.threads,
                   "threads that share a step; 0 is one for a small model, else every core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/http/listen_socket.h"
 #include "support/check.h"
 
 namespace sluice::server {
@@ -78,6 +79,12 @@ void CheckServerOptions(const ServerOptions& options) {
   CheckHttp(options.http);
   CheckTime("keep_alive", options.keep_alive, 1);
   CheckTime("drain_timeout", options.drain_timeout, 0);
+}
+
+void CheckCanListen(const ServerOptions& options) {
+  const ListenSocket socket(
+      {.host = options.host, .port = options.port, .unix_socket = options.unix_socket},
+      options.http, nullptr);
 }
 
 }  // namespace sluice::server

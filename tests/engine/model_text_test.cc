@@ -108,5 +108,19 @@ TEST(ModelText, WithoutATemplateSaysWhereOneWouldBe) {
               ErrorCode::kUnavailable);
 }
 
+// The model inside: an answer is the end of the text that the messages are.
+TEST(ModelText, OfStoriesGoesOnFromTheLastMessage) {
+  const ModelText text = ModelText::Open(SLUICE_FIXTURES "/../../models/default");
+  const auto rendered = [&](std::vector<ChatMessage> messages) {
+    return text.RenderChat(messages);
+  };
+  EXPECT_EQ(rendered({{"user", "Once upon a time"}}), "Once upon a time");
+  EXPECT_EQ(rendered({{"system", "Be brief."}, {"user", "Once upon a time"}}), "Once upon a time");
+  EXPECT_EQ(
+      rendered(
+          {{"user", "Once upon a time"}, {"assistant", " there was a king."}, {"user", "One day"}}),
+      "Once upon a time there was a king.\nOne day");
+}
+
 }  // namespace
 }  // namespace sluice::test
