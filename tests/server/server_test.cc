@@ -139,6 +139,15 @@ TEST(Server, NChoicesEndEachInTheirOwnWay) {
   EXPECT_EQ(read.choices.at(0).offsets, (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
+TEST(Server, EchoesAPromptAndNothingElse) {
+  const RunningHttp running;
+  const TestResponse response = running.Post(kCompletionsPath, Asking("cab", 0, R"(,"echo":true)"));
+  const ReadResponse read = ResponseReader::Whole(response.body);
+  EXPECT_EQ(read.choices.at(0).text, "cab") << response.body;
+  EXPECT_EQ(read.choices.at(0).finish, "length");
+  EXPECT_EQ(read.usage, (ReadUsage{3, 0}));
+}
+
 struct Wrong {
   const char* path;
   std::string body;
