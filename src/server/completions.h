@@ -57,13 +57,15 @@ struct CompletionSettings {
 
 class Completions {
  public:
-  // `client` has an event_fd. The others outlive it.
+  // `client` and its tokenizer outlive it; `pool` is there as long as Begin is called.
   Completions(Client& client, const ModelText& text, const CompletionSettings& settings,
               EncodePool& pool, boost::asio::any_io_executor loop);
   ~Completions();
 
   // Answers the exchange or takes it on; see Handler::Handle. Validation, the engine's refusal and
-  // overload get a status of their own: a 200 goes out only when the engine has taken all choices.
+  // overload get a status of their own: a 200 goes out only when the engine has taken all choices;
+  // of a stream also when it has kept silent for keep_alive (completions/live_exchange.h).
+  // max_tokens beyond what the context leaves is what the context leaves.
   std::unique_ptr<Answer> Begin(Exchange& exchange, Api api);
 
   void Poll();  // when client.event_fd() is readable, and after Begin

@@ -12,7 +12,8 @@ namespace sluice::server {
 class EncodePool {
  public:
   explicit EncodePool(int32_t threads);
-  ~EncodePool();  // waits for what runs; the rest is dropped, and `then` of neither is called
+  // Waits for what runs; the rest is dropped, and `then` of neither is called. Loops outlive it.
+  ~EncodePool();
 
   // `work` runs on a thread of the pool, and behind it `then` on the loop's. `work` must not throw.
   void Run(std::function<void()> work, const boost::asio::any_io_executor& loop,

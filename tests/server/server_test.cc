@@ -135,7 +135,17 @@ TEST(Server, NChoicesEndEachInTheirOwnWay) {
   ASSERT_EQ(read.choices.size(), 2u) << response.body;
   EXPECT_EQ(read.choices.at(1).text, "abc");
   EXPECT_EQ(read.choices.at(1).finish, "stop");
-  EXPECT_EQ(read.choices.at(0).offsets, (std::vector<int64_t>{0, 1, 2}));
+  // Four tokens: the one with the stop counts, and has no text.
+  EXPECT_EQ(read.choices.at(0).offsets, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(Server, EchoesAPromptAndNothingElse) {
+  const RunningHttp running;
+  const TestResponse response = running.Post(kCompletionsPath, Asking("cab", 0, R"(,"echo":true)"));
+  const ReadResponse read = ResponseReader::Whole(response.body);
+  EXPECT_EQ(read.choices.at(0).text, "cab") << response.body;
+  EXPECT_EQ(read.choices.at(0).finish, "length");
+  EXPECT_EQ(read.usage, (ReadUsage{3, 0}));
 }
 
 struct Wrong {
@@ -309,11 +319,11 @@ TEST(Server, LetsPagesOfItsOriginsAsk) {
   const char* const fields[] = {"Origin: https://a.example\r\n",
                                 "Origin: https://a.example\r\nAuthorization: Bearer key\r\n"};
   for (const char* const field : fields) {
-    const TestResponse response = client.Post(kCompletionsPath, Asking("a", 2, kStreams), field);
+    const TestResponse response = running.Post(kCompletionsPath, Asking("a", 2, kStreams), field);
     EXPECT_EQ(response["access-control-allow-origin"], "https://a.example") << response.status;
     EXPECT_EQ(response["vary"], "Origin");
   }
-  EXPECT_EQ(client.Get("/health", "Origin: https://b.example\r\n")["access-control-allow-origin"],
+  EXPECT_EQ(running.Get("/health", "Origin: https://b.example\r\n")["access-control-allow-origin"],
             "");
 }
 

@@ -136,10 +136,11 @@ class TestClient {
     input_.erase(0, end + 2 + size + 2);
     return size > 0;
   }
-  // Whether the server closes the connection, and says nothing more.
+  // Whether the server closes the connection, and says nothing more; then this side closes it too.
   bool IsClosed() {
     while (Receive()) {
     }
+    ::close(std::exchange(fd_, -1));
     return !has_timed_out_ && input_.empty();
   }
   // Goes away in the middle of whatever it is.

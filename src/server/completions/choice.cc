@@ -16,33 +16,46 @@ void AppendTails(std::vector<T>& to, std::span<const T> rows, size_t width) {
 
 }  // namespace
 
+void ToldTokens::Append(std::span<const float> logprobs, std::span<const int32_t> ranks,
+                        int32_t width, std::span<const int32_t> listed,
+                        std::span<const float> values) {
+  logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
+  ranks_.insert(ranks_.end(), ranks.begin(), ranks.end());
+  width_ = std::max(width - 1, 0);
+  if (width_ == 0) return;
+  AppendTails(top_ids_, listed, static_cast<size_t>(width));
+  AppendTails(top_logprobs_, values, static_cast<size_t>(width));
+}
+
+void ToldTokens::Clear() {
+  logprobs_.clear();
+  ranks_.clear();
+  top_ids_.clear();
+  top_logprobs_.clear();
+}
+
+TokenLogprobs ToldTokens::Of(std::span<const int32_t> ids) const {
+  if (IsEmpty()) return {};
+  return {.ids = ids,
+          .logprobs = logprobs_,
+          .ranks = ranks_,
+          .width = width_,
+          .top_ids = top_ids_,
+          .top_logprobs = top_logprobs_};
+}
+
 void PendingDelta::Append(const ClientOutput& output, Wanted wanted) {
   text.append(output.text);
   if (wanted.ids || wanted.logprobs) ids.insert(ids.end(), output.ids.begin(), output.ids.end());
   if (!wanted.logprobs || output.ids.empty()) return;
-  logprobs_.insert(logprobs_.end(), output.logprobs.begin(), output.logprobs.end());
-  width_ = std::max(output.logprob_width - 1, 0);
-  if (width_ == 0) return;
-  const auto width = static_cast<size_t>(output.logprob_width);
-  AppendTails(top_ids_, output.logprob_ids, width);
-  AppendTails(top_logprobs_, output.logprob_values, width);
+  told.Append(output.logprobs, output.ranks, output.logprob_width, output.logprob_ids,
+              output.logprob_values);
 }
 
 void PendingDelta::Clear() {
   text.clear();
   ids.clear();
-  logprobs_.clear();
-  top_ids_.clear();
-  top_logprobs_.clear();
-}
-
-TokenLogprobs PendingDelta::logprobs() const {
-  if (logprobs_.empty()) return {};
-  return {.ids = ids,
-          .logprobs = logprobs_,
-          .width = width_,
-          .top_ids = top_ids_,
-          .top_logprobs = top_logprobs_};
+  told.Clear();
 }
 
 int64_t CountCodePoints(std::string_view text) {

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/api/choice_delta.h"
@@ -13,9 +15,26 @@ namespace sluice::server {
 
 class LiveExchange;
 
-// Text and tokens that wait to be written, in one piece however many outputs they came in.
-class PendingDelta {
+// Tokens and what is told about each, as responses have it.
+class ToldTokens {
  public:
+  // `listed` and `values`: `width` a token, the token itself first, which is left out.
+  void Append(std::span<const float> logprobs, std::span<const int32_t> ranks, int32_t width,
+              std::span<const int32_t> listed, std::span<const float> values);
+  void Clear();  // keeps the memory
+  bool IsEmpty() const { return logprobs_.empty(); }
+  TokenLogprobs Of(std::span<const int32_t> ids) const;
+
+ private:
+  std::vector<float> logprobs_;
+  std::vector<int32_t> ranks_;
+  int32_t width_ = 0;
+  std::vector<int32_t> top_ids_;
+  std::vector<float> top_logprobs_;
+};
+
+// Text and tokens that wait to be written, in one piece however many outputs they came in.
+struct PendingDelta {
   // What is told about tokens, beside the text.
   struct Wanted {
     bool ids = false;
@@ -25,16 +44,10 @@ class PendingDelta {
   void Append(const ClientOutput& output, Wanted wanted);
   void Clear();  // keeps the memory
   bool IsEmpty() const { return text.empty() && ids.empty(); }
-  TokenLogprobs logprobs() const;
 
   std::string text = {};
   std::vector<int32_t> ids = {};  // where ids or log-probabilities are wanted
-
- private:
-  std::vector<float> logprobs_;
-  int32_t width_ = 0;
-  std::vector<int32_t> top_ids_;  // without the token itself
-  std::vector<float> top_logprobs_;
+  ToldTokens told = {};
 };
 
 struct Choice {
@@ -51,6 +64,7 @@ struct Choice {
   std::string stop = {};
   int64_t tokens = 0;       // so far
   int64_t text_offset = 0;  // code points that were written
+  ToldTokens prompt = {};   // of its tokens but the first, until that is written
   PendingDelta pending = {};
   std::chrono::steady_clock::time_point last_output = {};
 };

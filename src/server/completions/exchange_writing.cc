@@ -50,9 +50,14 @@ void LiveExchange::WriteWhole() {
   std::vector<WholeChoice> whole;
   for (Choice& choice : choices_) {
     const PreparedPrompt& prompt = PromptOf(choice);
-    choice.pending.text.insert(0, prompt.echo);
-    choice.text_offset = has_offsets_ ? CountCodePoints(prompt.echo) : 0;
-    whole.push_back({.content = DeltaOf(choice), .end = EndOf(choice), .prompt_ids = prompt.ids});
+    if (has_offsets_) choice.text_offset = CountCodePoints(prompt.echo);
+    const ChoiceDelta front = FrontOf(choice);
+    whole.push_back({.echo = front,
+                     .content = DeltaOf(choice),
+                     .end = EndOf(choice),
+                     .prompt_ids = front.prompt_ids});
+    if (asked_.echo || choice.prompt.IsEmpty()) continue;
+    whole.back().prompt_logprobs = choice.prompt.Of(std::span(prompt.ids).subspan(1));
   }
   choices_unwritten_ = 0;
   Respond({.body = CompletionBody(head_, whole, usage(), loop_->client.tokenizer())});
@@ -95,26 +100,30 @@ void LiveExchange::WriteStream() {
 void LiveExchange::WriteChoice(Choice& choice) {
   choice.has_news = false;
   const bool is_finished = HasFinishReason(choice.end);
-  if (choice.pending.IsEmpty() && !is_finished) return;
-
-  std::string& out = exchange_.stream();
-  if (!std::exchange(choice.has_begun, true)) {
-    if (asked_.api == Api::kChat) {
-      writer_->Role(out, choice.index);
-      ++loop_->counters.events;
-    }
-    const ChoiceDelta front = FrontOf(choice);
-    if (!front.text.empty() || !front.prompt_ids.empty()) {
-      writer_->Content(out, front, usage_so_far());
-      ++loop_->counters.events;
-      if (has_offsets_) choice.text_offset = CountCodePoints(front.text);
-    }
-  }
-  if (!choice.pending.IsEmpty()) WriteContent(choice);
+  const bool has_content = !choice.pending.IsEmpty();
+  if (!has_content && !is_finished && choice.prompt.IsEmpty()) return;
+  if (!std::exchange(choice.has_begun, true)) WriteFront(choice);
+  if (has_content) WriteContent(choice);
   if (!is_finished) return;
-  writer_->Finish(out, EndOf(choice), usage_so_far());
+  writer_->Finish(exchange_.stream(), EndOf(choice), usage_so_far());
   ++loop_->counters.events;
   --choices_unwritten_;
+}
+
+void LiveExchange::WriteFront(Choice& choice) {
+  std::string& out = exchange_.stream();
+  if (asked_.api == Api::kChat) {
+    writer_->Role(out, choice.index);
+    ++loop_->counters.events;
+  }
+  const ChoiceDelta front = FrontOf(choice);
+  const bool is_empty =
+      front.text.empty() && front.prompt_ids.empty() && front.logprobs.ids.empty();
+  if (is_empty) return;
+  writer_->Content(out, front, usage_so_far());
+  ++loop_->counters.events;
+  if (has_offsets_) choice.text_offset = CountCodePoints(front.text);
+  choice.prompt = {};
 }
 
 void LiveExchange::WriteContent(Choice& choice) {
@@ -134,17 +143,19 @@ void LiveExchange::Flush() {
 // What is told of the prompt, in front of the output.
 ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
   const PreparedPrompt& prompt = PromptOf(choice);
-  return {.index = choice.index, .text = prompt.echo, .prompt_ids = prompt.ids};
+  ChoiceDelta front = {.index = choice.index, .text = prompt.echo};
+  if (asked_.echo) front.logprobs = choice.prompt.Of(prompt.ids);
+  if (asked_.returns_token_ids) front.prompt_ids = prompt.ids;
+  return front;
 }
 
 ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
-  const PendingDelta& pending = choice.pending;
-  return {.index = choice.index,
-          .text = pending.text,
-          .logprobs = pending.logprobs(),
-          .token_ids = asked_.returns_token_ids ? std::span<const int32_t>(pending.ids)
-                                                : std::span<const int32_t>(),
-          .text_offset = choice.text_offset};
+  ChoiceDelta delta = {.index = choice.index,
+                       .text = choice.pending.text,
+                       .logprobs = choice.pending.told.Of(choice.pending.ids),
+                       .text_offset = choice.text_offset};
+  if (asked_.returns_token_ids) delta.token_ids = choice.pending.ids;
+  return delta;
 }
 
 ChoiceEnd LiveExchange::EndOf(const Choice& choice) const {

@@ -101,7 +101,7 @@ void LiveExchange::Submit(PreparedRequest& request) {
   }
   for (PreparedPrompt& prompt : prompts_) {
     prompt_tokens_ += std::ssize(prompt.ids);
-    if (!asked_.returns_token_ids) prompt.ids = {};
+    if (!asked_.returns_token_ids && !asked_.prompt_logprobs.has_value()) prompt.ids = {};
   }
 }
 
@@ -115,6 +115,7 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
           .prompt = prompt.ids,
           .choice = static_cast<uint32_t>(choice.index),
           .max_tokens = prompt.max_tokens,
+          .prompt_logprobs = asked_.prompt_logprobs,
           .text = asked_.text,
           .ignores_end = asked_.ignores_end,
           .mode = asked_.streams ? OutputMode::kDelta : OutputMode::kFinal,
@@ -124,8 +125,12 @@ ClientRequest LiveExchange::RequestFor(const Choice& choice) const {
 // --- from the engine ---------------------------------------------------------------------------
 
 void LiveExchange::Take(Choice& choice, const ClientOutput& output) {
-  Measure(choice, output.output_tokens - choice.tokens);
+  Measure(choice, output);
   choice.tokens = output.output_tokens;
+  const PromptLogprobs& prompt = output.prompt;
+  if (!prompt.IsEmpty()) {
+    choice.prompt.Append(prompt.logprobs, prompt.ranks, prompt.width, prompt.ids, prompt.values);
+  }
   choice.pending.Append(output, wanted_);
   if (!choice.is_heard) --choices_unheard_;
   choice.is_heard = true;
@@ -135,17 +140,18 @@ void LiveExchange::Take(Choice& choice, const ClientOutput& output) {
   if (output.end != GenerationEnd::kNone) NoteEnd(choice, output);
 }
 
-void LiveExchange::Measure(Choice& choice, int64_t tokens) {
+void LiveExchange::Measure(Choice& choice, const ClientOutput& output) {
   CompletionCounters& counters = loop_->counters;
+  const Clock::time_point now = loop_->now;
+  const int64_t tokens = output.output_tokens - choice.tokens;
   completion_tokens_ += tokens;
   counters.generation_tokens += tokens;
-  if (tokens == 0) return;
-  const Clock::time_point now = loop_->now;
-  if (!first_output_.has_value()) {
+  if (!first_output_.has_value() && (tokens > 0 || HasFinishReason(output.end))) {
     first_output_ = now;
     counters.prompt_tokens += prompt_tokens_;
     if (asked_.streams) counters.first_token.Add(Seconds(now - arrived_));
   }
+  if (tokens == 0) return;
   if (choice.tokens > 0) counters.between_tokens.Add(Seconds(now - choice.last_output));
   choice.last_output = now;
 }

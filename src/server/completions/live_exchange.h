@@ -50,7 +50,7 @@ class LiveExchange final : public Answer {
   void Submit(PreparedRequest& request);
   ClientRequest RequestFor(const Choice& choice) const;
   const PreparedPrompt& PromptOf(const Choice& choice) const;
-  void Measure(Choice& choice, int64_t tokens);
+  void Measure(Choice& choice, const ClientOutput& output);
   void NoteEnd(Choice& choice, const ClientOutput& output);
   void AbortAll();
   void Leave(Choice& choice, GenerationEnd end);
@@ -61,6 +61,7 @@ class LiveExchange final : public Answer {
   void WriteWhole();
   void WriteStream();
   void WriteChoice(Choice& choice);
+  void WriteFront(Choice& choice);
   void WriteContent(Choice& choice);
   void Flush();
   void Respond(HttpResponse response);

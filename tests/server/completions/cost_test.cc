@@ -111,14 +111,5 @@ TEST_F(Cost, FourThousandExchangesAtOnce) {
   EXPECT_EQ(serving.completions.counters().choices_running, 0);
 }
 
-TEST_F(Cost, MemoryThatIsMissingCostsThatRequestAlone) {
-  FakeExchange& first = serving.Ask(R"({"prompt":"a","stream":true})");
-  serving.completions.Poll();
-  EXPECT_FALSE(first.is_complete());
-  client.ends = true;
-  serving.completions.Poll();
-  EXPECT_TRUE(first.is_complete());
-}
-
 }  // namespace
 }  // namespace sluice::test

@@ -55,6 +55,17 @@ TEST(CompletionFailures, TakeBackChoicesWhenThereIsNoRoomForAll) {
   fake.Poll();
 }
 
+TEST(CompletionFailures, AreOneRequestsWhenThereIsNoMemoryForIt) {
+  FakeServing fake;
+  fake.client.has_memory = false;
+  const FakeExchange& refused = fake.Ask(kStream);
+  ASSERT_TRUE(refused.response().has_value());
+  EXPECT_EQ(refused.response()->status, 503);
+  fake.client.has_memory = true;
+  EXPECT_FALSE(fake.Ask(kStream).response().has_value());
+  EXPECT_EQ(fake.serving.completions.live(), 1);
+}
+
 TEST(CompletionFailures, GiveARejectionBeforeTheHeadAStatusOfItsOwn) {
   for (const char* const body : {kStream, kWhole}) {
     FakeServing fake;
@@ -178,7 +189,10 @@ TEST(CompletionFailures, EndAllAtEveryStage) {
   EXPECT_EQ(Read(slow).choices[0].text, "y" + std::string(100'000, 'z') + "end");
   EXPECT_EQ(fake.client.aborted.size(), 3u);
   // What the pool brings now finds nobody.
-  ASSERT_TRUE(fake.serving.Becomes([&] { return fake.serving.loop.poll_one() == 0; }));
+  bool is_behind = false;
+  fake.serving.pool.Run([] {}, fake.serving.loop.get_executor(), [&] { is_behind = true; });
+  ASSERT_TRUE(fake.serving.Becomes([&] { return is_behind; }));
+  EXPECT_EQ(fake.client.submitted.size(), 4u);
 }
 
 // --- the peer goes away ------------------------------------------------------------------------

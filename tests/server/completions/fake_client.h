@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ class FakeClient final : public Client {
   std::vector<ClientRequest> submitted;  // the request with id i + 1 is number i
   std::vector<RequestId> aborted;
   int64_t room = INT64_MAX;  // requests that it takes
+  bool has_memory = true;
   EngineHealth engine_health = EngineHealth::kReady;
 
   // What the next Poll gives. `text` is of so many tokens.
@@ -55,6 +57,7 @@ class FakeClient final : public Client {
     if (std::ssize(submitted) >= room) {
       throw Error(ErrorCode::kExhausted, "requests", "all", "fewer");
     }
+    if (!has_memory) throw std::bad_alloc();
     given_.clear();
     submitted.push_back(std::move(request));
     return {submitted.size()};

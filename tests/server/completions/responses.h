@@ -17,8 +17,10 @@ namespace sluice::test {
 struct ReadChoice {
   std::string text = {};
   std::string finish = {};       // empty: none
-  std::string stop_reason = {};  // JSON, "null"
+  std::string stop_reason = {};  // a number, "null", or a text in quotes
   std::vector<int64_t> ids = {};
+  std::vector<int64_t> prompt_ids = {};
+  std::vector<std::string> prompt_logprobs = {};  // JSON
   std::vector<double> logprobs = {};
   std::vector<int64_t> offsets = {};
   std::vector<std::string> deltas = {};  // of a stream
@@ -163,14 +165,24 @@ class ResponseReader {
       EXPECT_EQ(text, "") << "a finish with text: " << event;
     }
     if (json["stop_reason"].get(value) == simdjson::SUCCESS) {
-      choice.stop_reason = simdjson::minify(value);
+      choice.stop_reason = value.is_string() ? "\"" + Text(value) + "\"" : simdjson::minify(value);
     }
-    if (json["token_ids"].get(value) == simdjson::SUCCESS && !value.is_null()) {
-      for (const Element token : value.get_array()) choice.ids.push_back(token.get_int64());
+    ReadIds(json, "token_ids", choice.ids);
+    ReadIds(json, "prompt_token_ids", choice.prompt_ids);
+    if (json["prompt_logprobs"].get(value) == simdjson::SUCCESS) {
+      for (const Element token : value.get_array()) {
+        choice.prompt_logprobs.push_back(simdjson::minify(token));
+      }
     }
     if (json["logprobs"].get(value) == simdjson::SUCCESS && !value.is_null()) {
       ReadLogprobs(value, choice);
     }
+  }
+
+  static void ReadIds(const Element& json, std::string_view name, std::vector<int64_t>& ids) {
+    Element list;
+    if (json[name].get(list) != simdjson::SUCCESS || list.is_null()) return;
+    for (const Element token : list.get_array()) ids.push_back(token.get_int64());
   }
 
   static void ReadLogprobs(const Element& json, ReadChoice& choice) {

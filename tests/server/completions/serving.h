@@ -87,9 +87,33 @@ struct FakeServing {
   Serving serving;
 };
 
+// An engine in this process that repeats the prompt.
+struct EchoServing {
+  EchoServing() {
+    EngineInfo info = InfoOf(text.tokenizer());
+    info.end_tokens = {};
+    client = MakeLocalClient(engine, info, text.tokenizer());
+    serving.emplace(*client, text);
+  }
+  // Its answer, or an error.
+  ReadResponse Answer(std::string_view body, Api api = Api::kCompletions);
+
+  ModelText text = LettersText();
+  ScriptRunner runner{{.vocab = text.tokenizer().size(), .echo = true}};
+  Engine engine{runner, text.tokenizer(), {.max_client_requests = 1024}};
+  std::unique_ptr<Client> client;
+  std::optional<Serving> serving;
+};
+
 inline ReadResponse Read(const FakeExchange& exchange) {
   return exchange.response().has_value() ? ResponseReader::Whole(exchange.response()->body)
                                          : ResponseReader::Stream(exchange.sent());
+}
+
+inline ReadResponse EchoServing::Answer(std::string_view body, Api api) {
+  const FakeExchange& exchange = serving->Ask(body, api);
+  EXPECT_TRUE(serving->Completes(exchange));
+  return Read(exchange);
 }
 
 }  // namespace sluice::test

@@ -13,15 +13,20 @@
 namespace sluice::test {
 namespace {
 
-std::string Json(const std::vector<std::string>& texts) {
-  std::string json = "[";
-  for (const std::string& text : texts) json += (json.size() > 1 ? "," : "") + JsonText(text);
-  return json + "]";
+std::string Joined(const std::vector<std::string>& values) {
+  std::string json(1, '[');
+  for (const std::string& value : values) json.append(json.size() > 1 ? "," : "").append(value);
+  json.push_back(']');
+  return json;
+}
+std::string Json(std::vector<std::string> texts) {
+  for (std::string& text : texts) text = JsonText(text);
+  return Joined(texts);
 }
 std::string Json(const std::vector<int32_t>& ids) {
-  std::string json = "[";
-  for (const int32_t id : ids) json += (json.size() > 1 ? "," : "") + std::to_string(id);
-  return json + "]";
+  std::vector<std::string> values;
+  for (const int32_t id : ids) values.push_back(std::to_string(id));
+  return Joined(values);
 }
 
 std::string Body(const ClientRequest& request, bool streams, bool tells_tokens) {
@@ -43,12 +48,12 @@ ReadChoice Expected(const TextScript& script, size_t number, bool tells_tokens) 
   choice.text = all.text;
   choice.finish = all.end == GenerationEnd::kLength ? "length" : "stop";
   choice.stop_reason = "null";
-  if (!all.stop.empty()) choice.stop_reason = JsonText(all.stop);
+  if (!all.stop.empty()) choice.stop_reason = "\"" + all.stop + "\"";
   const TextCase& one = script.cases[number];
   const bool is_named = !one.stop_tokens.empty();
   if (all.stop_token >= 0 && is_named) choice.stop_reason = std::to_string(all.stop_token);
   if (all.stop_token >= 0 && one.stops == std::vector{one.stop_token}) {
-    choice.stop_reason = JsonText(one.stop_token);
+    choice.stop_reason = "\"" + one.stop_token + "\"";
   }
   if (!tells_tokens) return choice;
   for (size_t i = 0; i < all.ids.size(); ++i) {
