@@ -134,7 +134,9 @@ TEST(StreamWriter, EveryEventIsOneLineOfJsonWithTheSameHead) {
         }
         EXPECT_EQ(json.Integer("/choices/0/index"), 127);
         EXPECT_EQ(json.Has("/usage"), includes_usage || i == 3);
-        if (includes_usage && i != 3) EXPECT_EQ(json.Json("/usage"), "null");
+        if (includes_usage && i != 3) {
+          EXPECT_EQ(json.Json("/usage"), "null");
+        }
         if (i == 4) {
           EXPECT_EQ(json.Text("/choices/0/finish_reason"), "stop");
           EXPECT_EQ(json.Text("/choices/0/stop_reason"), hostile);
