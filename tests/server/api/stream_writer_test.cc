@@ -112,7 +112,11 @@ TEST(StreamWriter, EveryEventIsOneLineOfJsonWithTheSameHead) {
       head.model = hostile;
       const StreamWriter writer(head, includes_usage, test::SampleTokenizer());
       std::string out;
-      writer.Role(out, 127);
+      if (is_chat) {
+        writer.Role(out, 127);
+      } else {
+        writer.Content(out, {.index = 127, .text = hostile});
+      }
       writer.Content(out, {.index = 127, .text = hostile});
       writer.Content(out, {.index = 127, .text = hostile, .logprobs = sample.View()});
       writer.Content(out, {.index = 127, .text = hostile}, Usage{1, 2});
