@@ -379,7 +379,7 @@ class Ends(unittest.TestCase):
                 events = [next(stream)]
                 for _ in range(signals):
                     server.process.send_signal(signal.SIGTERM)
-                    time.sleep(0.2)  # two that come together are one
+                    server.wait_until_it_refuses()  # two that come together are one
                 events += list(stream)
                 self.assertEqual(events[-1], "[DONE]")
                 self.assertIn("error", events[-2])
