@@ -9,12 +9,15 @@
 
 namespace sluice::server {
 
-// Of some tokens, as ClientOutput has them; empty where nobody asked.
+// Of some tokens, as ClientOutput has them; empty where nobody asked. Where there are fewer
+// logprobs than ids, the first ones have none: a prompt's first token.
 struct TokenLogprobs {
   std::span<const int32_t> ids = {};
   std::span<const float> logprobs = {};
+  std::span<const int32_t> ranks = {};  // empty, or one a logprob: vLLM's prompt_logprobs have them
   int32_t width = 0;
-  std::span<const int32_t> top_ids = {};  // width a token; the token itself need not be among them
+  std::span<const int32_t> top_ids =
+      {};  // width a logprob; the token itself need not be among them
   std::span<const float> top_logprobs = {};
 };
 
@@ -22,8 +25,9 @@ struct ChoiceDelta {
   int32_t index = 0;
   std::string_view text = {};
   TokenLogprobs logprobs = {};
-  std::span<const int32_t> token_ids = {};  // when they were asked for
-  int64_t text_offset = 0;                  // code points before `text`; kCompletions' logprobs
+  std::span<const int32_t> token_ids = {};   // when they were asked for
+  int64_t text_offset = 0;                   // code points before `text`; kCompletions' logprobs
+  std::span<const int32_t> prompt_ids = {};  // of a choice's first delta, when they were asked for
 };
 
 struct ChoiceEnd {

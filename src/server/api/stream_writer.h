@@ -1,8 +1,12 @@
 // The events of one streamed response. Each is appended whole, `data: {...}` and an empty line;
-// what all of them have alike was written once.
+// what all of them have alike was written once. Nothing is allocated where `out` has room.
 //
 //   chat: role, then content, then one finish a choice; completions: content, then finish
 //   then usage where it was asked for, then [DONE]; or error, then [DONE]
+//
+// Members beside OpenAI's: seed, the one in use; stop_reason, token_ids and prompt_token_ids as
+// vLLM has them. Log-probabilities have OpenAI's two shapes (logprobs_json.h). With echo a choice's
+// first content is its prompt.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +28,13 @@ struct ResponseHead {
   std::string model = {};
   // The seed in use, which every response reports: of the first choice; it gives the others too.
   std::optional<uint64_t> seed = {};
+  // As the request has it: text_offset does not count what is not in the text.
+  bool skips_special_tokens = true;
 };
+
+// What the body of a response begins with, up to the name of its next member. A chunk's
+// `object` is another one.
+std::string HeadJson(const ResponseHead& head, bool is_chunk);
 
 class StreamWriter {
  public:
@@ -41,11 +51,15 @@ class StreamWriter {
   static void KeepAlive(std::string& out);  // a comment
 
  private:
+  void AppendAfter(std::string& out, const std::optional<Usage>& usage) const;
+
   Api api_;
+  bool skips_special_tokens_;
   Tokenizer tokenizer_;
   std::string before_;        // up to the number of the choice
   std::string usage_before_;  // up to the usage of an event without choices
-  std::string after_;         // behind the choice
+  std::string plain_after_;   // behind a text that nothing is told about
+  std::string after_;         // behind the choices
 };
 
 // text as the inside of a JSON string: ", \ and what is below 0x20 escaped.

@@ -1,7 +1,10 @@
-// The bodies of /tokenize and /detokenize, and their responses, as vLLM has them.
+// The bodies of /tokenize and /detokenize, and their responses, as vLLM has them. Fields that are
+// not known are ignored, and of one that comes twice the first one counts, as CompletionRequest has
+// it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +18,9 @@ struct TokenizeRequest {
   std::string model = {};
   bool is_chat = false;
   std::string prompt = {};          // or
-  std::string chat_variables = {};  // as CompletionRequest has them
-  bool adds_special_tokens = true;
+  std::string chat_variables = {};  // these two as CompletionRequest has them
+  std::optional<std::string> final_message = {};
+  bool adds_special_tokens = true;  // for chats by default not: their templates write them
   bool returns_token_strs = false;
 };
 TokenizeRequest ParseTokenizeRequest(std::string_view body);
@@ -27,7 +31,7 @@ struct DetokenizeRequest {
 };
 DetokenizeRequest ParseDetokenizeRequest(std::string_view body);
 
-// {"count", "max_model_len", "tokens", "token_strs"}
+// {"count", "max_model_len", "tokens", "token_strs"}; strings as the vocabulary spells them
 std::string TokenizeBody(std::span<const int32_t> ids, int64_t context, const Tokenizer& tokenizer,
                          bool returns_token_strs);
 std::string DetokenizeBody(std::string_view text);  // {"prompt"}
