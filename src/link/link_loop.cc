@@ -42,15 +42,11 @@ LinkLoop::LinkLoop(const EngineServerOptions& options, EngineInfo info, int32_t 
 void LinkLoop::Run() {
   try {
     while (!mailbox_.IsOver()) {
-      if (mailbox_.IsFull()) {  // what frontends say waits with them
-        router_.WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
-      } else {
-        router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
-      }
+      const Router::Ready ready = Wait();
       const auto begin = Clock::now();
-      TakeClosed();
-      TakeBatches();
-      TakeMessages();
+      if (ready.has_closed) TakeClosed();
+      if (ready.is_woken) TakeBatches();
+      if (ready.has_messages || router_.HasUnseen()) TakeMessages();
       RemoveLost();
       if (log_.owes()) log_.Tick();
       counters_.own_ns += std::chrono::nanoseconds(Clock::now() - begin).count();
@@ -59,6 +55,12 @@ void LinkLoop::Run() {
   } catch (...) {  // no memory, or what a hook has thrown
     mailbox_.Fail(std::current_exception());
   }
+}
+
+Router::Ready LinkLoop::Wait() {
+  // What frontends say waits with the step loop.
+  if (mailbox_.IsFull()) return Router::WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
+  return router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
 }
 
 LinkCounters LinkLoop::counters() const {
@@ -230,40 +232,54 @@ void LinkLoop::TakeBatches() {
 
 void LinkLoop::Deliver(const StepBatch& batch) {
   touched_.clear();
-  for (const StepBatch::Row& row : batch.rows()) {
-    ClientLink* const client = clients_[static_cast<size_t>(row.link.place)].get();
-    if (client == nullptr || client->id != row.link) continue;  // it went meanwhile
-    if (client->step_rows.empty()) touched_.push_back(row.link.place);
-    client->step_rows.push_back(row.row);
+  for (uint32_t number = 0; const StepBatch::Row& row : batch.rows()) {
+    ClientLink* const client = clients_[static_cast<size_t>(row.place)].get();
+    if (client != nullptr && client->id == row.link()) {  // or it went meanwhile
+      if (client->step_rows.empty()) touched_.push_back(row.place);
+      client->step_rows.push_back(number);
+    }
+    ++number;
   }
   for (const int32_t place : touched_) {
     ClientLink& client = *clients_[static_cast<size_t>(place)];
     if (client.credits > 0) {
-      SendRows(client, client.step_rows);
+      SendStep(client, batch);
     } else {
-      for (const OutputRow& row : client.step_rows) {
-        client.held.Add(row);
-        counters_.held_tokens += std::ssize(row.ids);
-      }
+      HoldStep(client, batch);
     }
     client.step_rows.clear();
   }
 }
 
-void LinkLoop::SendRows(ClientLink& client, std::span<const OutputRow> rows) {
-  WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
-  --client.credits;
-  for (const OutputRow& row : rows) {
-    counters_.tokens_out += std::ssize(row.ids);
-    if (row.end == GenerationEnd::kNone) continue;
-    client.is_taken[static_cast<size_t>(row.address.slot)] = false;
+void LinkLoop::SendStep(ClientLink& client, const StepBatch& batch) {
+  WriteOutput(NextHead(FrameType::kOutput, client), batch, client.step_rows, frame_);
+  for (const uint32_t number : client.step_rows) {
+    const StepBatch::Row& row = batch.rows()[number];
+    counters_.tokens_out += row.ids;
+    if (row.full >= 0) client.Note(batch.full(row));
   }
+  --client.credits;
   SendFrame(client.address);
+}
+
+void LinkLoop::HoldStep(ClientLink& client, const StepBatch& batch) {
+  for (const uint32_t number : client.step_rows) {
+    const OutputRow row = batch.Whole(batch.rows()[number]);
+    client.held.Add(row);
+    counters_.held_tokens += std::ssize(row.ids);
+  }
 }
 
 void LinkLoop::SendHeld(ClientLink& client) {
   if (client.held.IsEmpty() || client.credits == 0) return;
-  SendRows(client, client.held.Rows());
+  const std::span<const OutputRow> rows = client.held.Rows();
+  WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
+  for (const OutputRow& row : rows) {
+    counters_.tokens_out += std::ssize(row.ids);
+    client.Note(row);
+  }
+  --client.credits;
+  SendFrame(client.address);
   counters_.held_tokens -= client.held.tokens();
   client.held.Clear();
 }
@@ -326,7 +342,7 @@ FrameHead LinkLoop::NextHead(FrameType type, ClientLink& client) const {
 }
 
 void LinkLoop::SendFrame(const std::string& address) {
-  const std::function<void(std::string_view)> send = [&](std::string_view bytes) {
+  const auto send = [&](std::string_view bytes) {
     ++counters_.frames_out;
     counters_.bytes_out += std::ssize(bytes);
     if (!router_.Send(address, bytes)) lost_.push_back(address);

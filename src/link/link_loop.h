@@ -43,6 +43,7 @@ class LinkLoop {
   };
 
   // What comes.
+  Router::Ready Wait();
   void TakeClosed();
   void TakeMessages();
   Peer* PeerOf(const Router::Message& message);
@@ -55,7 +56,8 @@ class LinkLoop {
   void TakeBatches();
   void Deliver(const StepBatch& batch);
   void EndAll(const StepBatch& batch);
-  void SendRows(ClientLink& client, std::span<const OutputRow> rows);
+  void SendStep(ClientLink& client, const StepBatch& batch);
+  void HoldStep(ClientLink& client, const StepBatch& batch);
   void SendHeld(ClientLink& client);
 
   // Peers come and go.

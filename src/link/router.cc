@@ -1,5 +1,7 @@
 #include "link/router.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -73,27 +75,39 @@ Router::Router(const EngineServerOptions& options) {
     monitor_.connect(kMonitor);
     socket_.bind(options.listen);
     endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    socket_fd_ = socket_.get(zmq::sockopt::fd);
+    monitor_fd_ = monitor_.get(zmq::sockopt::fd);
   } catch (const zmq::error_t& error) {
     throw Error(ErrorCode::kUnavailable, "listen", options.listen + " (" + error.what() + ")",
                 "ipc://PATH or tcp://HOST:PORT that is free");
   }
 }
 
-void Router::Wait(int wake_fd, std::chrono::milliseconds timeout) {
-  std::array<zmq_pollitem_t, 3> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0},
-                                          {monitor_.handle(), 0, ZMQ_POLLIN, 0},
-                                          {nullptr, wake_fd, ZMQ_POLLIN, 0}}};
-  // An error is a signal: whoever waits looks at everything, and comes back.
-  zmq_poll(items.data(), static_cast<int>(items.size()), timeout.count());
+// Not zmq_poll, which looks at each socket before it waits and behind that.
+Router::Ready Router::Wait(int wake_fd, std::chrono::milliseconds timeout) {
+  std::array<pollfd, 3> files = {
+      {{socket_fd_, POLLIN, 0}, {monitor_fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}}};
+  const int milliseconds = is_drained_ ? static_cast<int>(timeout.count()) : 0;
+  // A signal: whoever waits looks at everything, and comes back.
+  if (::poll(files.data(), files.size(), milliseconds) < 0) return {true, true, true};
+  return {.has_messages = files[0].revents != 0 || !is_drained_,
+          .has_closed = files[1].revents != 0,
+          .is_woken = files[2].revents != 0};
 }
 
-void Router::WaitForWake(int wake_fd, std::chrono::milliseconds timeout) {
-  zmq_pollitem_t item = {nullptr, wake_fd, ZMQ_POLLIN, 0};
-  zmq_poll(&item, 1, timeout.count());
+Router::Ready Router::WaitForWake(int wake_fd, std::chrono::milliseconds timeout) {
+  pollfd file = {wake_fd, POLLIN, 0};
+  return {.is_woken = ::poll(&file, 1, static_cast<int>(timeout.count())) != 0};
+}
+
+bool Router::HasUnseen() {
+  if (!is_drained_) is_drained_ = (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0;
+  return !is_drained_;
 }
 
 bool Router::Receive(Message& message) {
-  if (!socket_.recv(from_, zmq::recv_flags::dontwait)) return false;
+  is_drained_ = !socket_.recv(from_, zmq::recv_flags::dontwait);
+  if (is_drained_) return false;
   // The parts of a message come together.
   if (!socket_.recv(frame_, zmq::recv_flags::dontwait)) return false;
   message.has_one_part = !frame_.more();
@@ -108,6 +122,7 @@ bool Router::Receive(Message& message) {
 }
 
 bool Router::Send(std::string_view address, std::string_view bytes) {
+  is_drained_ = false;
   if (zmq_send(socket_.handle(), address.data(), address.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
     return false;
   }

@@ -24,10 +24,19 @@ class Router {
 
   const std::string& endpoint() const { return endpoint_; }
 
+  // What there is to do.
+  struct Ready {
+    bool has_messages = false;
+    bool has_closed = false;  // or accepted
+    bool is_woken = false;    // `wake_fd` is readable
+  };
   // Waits for a message, a closed connection or a readable `wake_fd`. Negative: for ever.
-  void Wait(int wake_fd, std::chrono::milliseconds timeout);
+  Ready Wait(int wake_fd, std::chrono::milliseconds timeout);
   // Only for `wake_fd`.
-  static void WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
+  static Ready WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
+  // Whether a message is there that Wait would not see. Each look at a ZeroMQ socket is two system
+  // calls, so it is asked only behind a Send, which may have taken in what tells of a message.
+  bool HasUnseen();
 
   // What came. Valid until the next call.
   struct Message {
@@ -70,6 +79,9 @@ class Router {
   zmq::context_t context_;
   zmq::socket_t socket_;
   zmq::socket_t monitor_;
+  int socket_fd_ = -1;
+  int monitor_fd_ = -1;
+  bool is_drained_ = false;  // nothing is there until the socket's descriptor is readable
   std::string endpoint_;
   zmq::message_t from_;
   zmq::message_t frame_;

@@ -35,6 +35,8 @@
 
 namespace sluice::link {
 
+class StepBatch;
+
 inline constexpr uint32_t kProtocol = 1;
 inline constexpr size_t kLongestName = 255;       // of a frontend
 inline constexpr int64_t kMostCredits = 1 << 17;  // OUTPUTs that an engine may send ahead
@@ -81,6 +83,9 @@ void WriteCredit(const FrameHead& head, int64_t messages, std::string& frame);
 void WriteReady(const FrameHead& head, const Ready& ready, std::string& frame);
 void WriteOutput(const FrameHead& head, int64_t step, int64_t time_ns,
                  std::span<const OutputRow> rows, std::string& frame);
+// The rows of the batch that have these numbers.
+void WriteOutput(const FrameHead& head, const StepBatch& batch, std::span<const uint32_t> rows,
+                 std::string& frame);
 // DEAD and RESET.
 void WriteReason(const FrameHead& head, std::string_view reason, std::string& frame);
 // PING, PONG and BYE.
