@@ -17,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMessagesAtOnce = 256;
 constexpr int64_t kBytesAtOnce = 1 << 20;
 constexpr std::chrono::milliseconds kWaitForStepLoop{1};
+// Of rows in one OUTPUT. More go out in several: a frontend ends a connection that sends it a frame
+// of 256 MiB.
+constexpr size_t kMostRowBytes = size_t{1} << 20;
 
 // A frontend chose it: as one short line.
 std::string Printable(std::string_view name) {
@@ -52,9 +55,26 @@ void LinkLoop::Run() {
       counters_.own_ns += std::chrono::nanoseconds(Clock::now() - begin).count();
       Publish();
     }
-  } catch (...) {  // no memory, or what a hook has thrown
+  } catch (const std::exception& error) {  // no memory, or what a hook has thrown
+    TellOwnEnd(error.what());
+    mailbox_.Fail(std::current_exception());
+  } catch (...) {
+    TellOwnEnd("an unknown exception");
     mailbox_.Fail(std::current_exception());
   }
+}
+
+// Whatever comes of the words: a socket that closes tells every frontend.
+void LinkLoop::TellOwnEnd(const char* reason) noexcept {
+  try {
+    for (const auto& client : clients_) {
+      if (client == nullptr) continue;
+      WriteReason(NextHead(FrameType::kDead, *client), reason, frame_);
+      router_.Send(client->address, frame_);
+    }
+  } catch (...) {
+  }
+  router_.Close();
 }
 
 Router::Ready LinkLoop::Wait() {
@@ -188,9 +208,8 @@ void LinkLoop::TakeOf(Peer& peer) {
       client.AddCredits(read_.credits);
       SendHeld(client);
       break;
-    case FrameType::kPing:
-      WriteEmpty(NextHead(FrameType::kPong, client), frame_);
-      SendFrame(client.address);
+    case FrameType::kPing:  // the step loop answers: it is what must not hang
+      mailbox_.Post({.kind = Command::Kind::kPing, .link = client.id});
       break;
     default:  // BYE
       RemoveClient(peer, "said bye");
@@ -219,9 +238,15 @@ void LinkLoop::TakeBatches() {
     step_ = batch->step;
     time_ns_ = batch->time_ns;
     Deliver(*batch);
+    for (const LinkId& pong : batch->pongs) {
+      ClientLink* const client = ClientOf(pong);
+      if (client == nullptr) continue;
+      WriteEmpty(NextHead(FrameType::kPong, *client), frame_);
+      SendFrame(client->address);
+    }
     for (const StepBatch::Reset& reset : batch->resets) {
-      const auto& client = clients_[static_cast<size_t>(reset.link.place)];
-      if (client == nullptr || client->id != reset.link) continue;
+      const ClientLink* const client = ClientOf(reset.link);
+      if (client == nullptr) continue;
       ++counters_.bad_requests;
       Reset(peers_.at(client->address), reset.reason);
     }
@@ -230,11 +255,17 @@ void LinkLoop::TakeBatches() {
   }
 }
 
+// Null: it went meanwhile.
+ClientLink* LinkLoop::ClientOf(const LinkId& link) {
+  ClientLink* const client = clients_[static_cast<size_t>(link.place)].get();
+  return client != nullptr && client->id == link ? client : nullptr;
+}
+
 void LinkLoop::Deliver(const StepBatch& batch) {
   touched_.clear();
   for (uint32_t number = 0; const StepBatch::Row& row : batch.rows()) {
-    ClientLink* const client = clients_[static_cast<size_t>(row.place)].get();
-    if (client != nullptr && client->id == row.link()) {  // or it went meanwhile
+    ClientLink* const client = ClientOf(row.link());
+    if (client != nullptr) {
       if (client->step_rows.empty()) touched_.push_back(row.place);
       client->step_rows.push_back(number);
     }
@@ -242,10 +273,11 @@ void LinkLoop::Deliver(const StepBatch& batch) {
   }
   for (const int32_t place : touched_) {
     ClientLink& client = *clients_[static_cast<size_t>(place)];
-    if (client.credits > 0) {
+    if (client.credits > 0 && batch.FitsInto(kMostRowBytes)) {
       SendStep(client, batch);
     } else {
       HoldStep(client, batch);
+      SendHeld(client);
     }
     client.step_rows.clear();
   }
@@ -271,24 +303,24 @@ void LinkLoop::HoldStep(ClientLink& client, const StepBatch& batch) {
 }
 
 void LinkLoop::SendHeld(ClientLink& client) {
-  if (client.held.IsEmpty() || client.credits == 0) return;
-  const std::span<const OutputRow> rows = client.held.Rows();
-  WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
-  for (const OutputRow& row : rows) {
-    counters_.tokens_out += std::ssize(row.ids);
-    client.Note(row);
+  for (; !client.held.IsEmpty() && client.credits > 0; --client.credits) {
+    const std::span<const OutputRow> rows = client.held.Next(kMostRowBytes);
+    WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
+    for (const OutputRow& row : rows) {
+      counters_.tokens_out += std::ssize(row.ids);
+      counters_.held_tokens -= std::ssize(row.ids);
+      client.Note(row);
+    }
+    client.held.DropNext();
+    SendFrame(client.address);
   }
-  --client.credits;
-  SendFrame(client.address);
-  counters_.held_tokens -= client.held.tokens();
-  client.held.Clear();
 }
 
 void LinkLoop::EndAll(const StepBatch& batch) {
   ended_ = batch.reason.empty() ? "the engine ends" : batch.reason;
   for (auto& [address, peer] : peers_) {
     if (peer.client == nullptr) continue;
-    peer.client->credits = std::max<int64_t>(peer.client->credits, 1);  // there is no later
+    peer.client->credits = kMostCredits;  // there is no later
     SendHeld(*peer.client);
     WriteReason(NextHead(FrameType::kDead, *peer.client), ended_, frame_);
     SendFrame(address);

@@ -1,6 +1,8 @@
 #include "link/router.h"
 
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +22,16 @@ constexpr int kLingerMs = 500;
 constexpr int kMostWaiting = 256;
 // To one frontend: more than its credits, so it reads nothing, and is given up.
 constexpr int kMostUnread = kMostCredits + 4096;
+
+// Each has a file descriptor, and where none is left ZeroMQ aborts the process when it accepts an
+// ipc connection. Some are accepted before those in front of them are closed, hence half.
+size_t MostConnections() {
+  constexpr rlim_t kMost = 1024;
+  constexpr rlim_t kOthers = 64;  // descriptors
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
+  return std::clamp<rlim_t>(limit.rlim_cur / 2, 2 * kOthers, kMost + kOthers) - kOthers;
+}
 
 void Set(zmq::socket_t& socket, const EngineServerOptions& options) {
   socket.set(zmq::sockopt::linger, kLingerMs);
@@ -73,6 +85,7 @@ Router::Router(const EngineServerOptions& options) {
     monitor_.set(zmq::sockopt::linger, 0);
     monitor_.set(zmq::sockopt::rcvhwm, 0);
     monitor_.connect(kMonitor);
+    most_connections_ = MostConnections();
     socket_.bind(options.listen);
     endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
     socket_fd_ = socket_.get(zmq::sockopt::fd);
@@ -103,6 +116,12 @@ Router::Ready Router::WaitForWake(int wake_fd, std::chrono::milliseconds timeout
 bool Router::HasUnseen() {
   if (!is_drained_) is_drained_ = (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0;
   return !is_drained_;
+}
+
+// ZeroMQ has no call for it, and to unbind would close all that it has accepted. It sees the end of
+// this one and closes it, as if its peer had.
+void Router::LimitConnections() const {
+  if (open_.size() > most_connections_) ::shutdown(last_fd_, SHUT_RDWR);
 }
 
 bool Router::Receive(Message& message) {

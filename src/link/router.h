@@ -57,13 +57,18 @@ class Router {
   // False: whoever it was is gone, or has let too much wait. Never waits.
   bool Send(std::string_view address, std::string_view bytes);
 
-  // Calls closed(fd) for each connection that has closed since the last call.
+  // What was sent still goes out; nobody is heard any more.
+  void Close() noexcept { socket_.close(); }
+
+  // Calls closed(fd) for each connection that has closed since the last call. Those that there
+  // are too many of are hung up on.
   template <typename Closed>
   void TakeClosed(Closed closed) {
     while (TakeEvent()) {
       if (last_event_ == ZMQ_EVENT_ACCEPTED) {
         open_.insert(last_fd_);
         ++accepted_;
+        LimitConnections();
       }
       if (last_event_ == ZMQ_EVENT_DISCONNECTED) {
         open_.erase(last_fd_);
@@ -73,6 +78,7 @@ class Router {
   }
 
  private:
+  void LimitConnections() const;
   bool IsOpen(int fd) const { return open_.contains(fd); }
   bool TakeEvent();
 
@@ -81,6 +87,7 @@ class Router {
   zmq::socket_t monitor_;
   int socket_fd_ = -1;
   int monitor_fd_ = -1;
+  size_t most_connections_ = 0;
   bool is_drained_ = false;  // nothing is there until the socket's descriptor is readable
   std::string endpoint_;
   zmq::message_t from_;

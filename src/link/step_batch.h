@@ -59,7 +59,6 @@ class StepBatch {
       if (is_full) full_.push_back(row);
       ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());
     }
-    if (full_.empty()) return;
     Own(&OutputRow::logprobs, logprobs_);
     Own(&OutputRow::ranks, ranks_);
     Own(&OutputRow::logprob_ids, logprob_ids_);
@@ -83,8 +82,16 @@ class StepBatch {
     return {.address = row.address, .first_token = row.first_token, .ids = ids(row)};
   }
 
+  // Whether all rows together fit into a frame of so many bytes.
+  bool FitsInto(size_t bytes) const {
+    const size_t numbers = rows_.size() * 8 + ids_.size() + logprobs_.size() + ranks_.size() +
+                           logprob_ids_.size() + logprob_values_.size();
+    return 5 * numbers + full_.size() * 32 + messages_.size() + parameters_.size() <= bytes;
+  }
+
   int64_t step = 0;
   int64_t time_ns = 0;
+  std::vector<LinkId> pongs;  // PINGs that the step loop has come by
   std::vector<Reset> resets;
   bool is_last = false;  // the engine ends, for this reason
   std::string reason;
