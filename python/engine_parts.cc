@@ -9,6 +9,15 @@
 #include "sluice/version.hpp"
 
 namespace sluice::python {
+namespace {
+
+// What waits without Python's lock asks this: Ctrl-C ends it.
+void ThrowIfInterrupted() {
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+}  // namespace
 
 std::string PathFrom(nb::handle path) {
   const auto made = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
@@ -73,18 +82,20 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
 }
 
 EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
-                               const RemoteClientOptions& options) {
+                               RemoteClientOptions options) {
   EngineParts made;
+  options.while_waiting = ThrowIfInterrupted;
   made.client = ConnectClient(endpoints, std::move(tokenizer), options);
   return made;
 }
 
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
                              std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
-                             const RemoteClientOptions& options) {
+                             RemoteClientOptions options) {
   EngineParts made;
-  made.process = std::make_unique<EngineProcess>(command, start_timeout);
+  made.process = std::make_unique<EngineProcess>(command, start_timeout, ThrowIfInterrupted);
   const std::vector<std::string> endpoints = {made.process->endpoint()};
+  options.while_waiting = ThrowIfInterrupted;
   made.client = ConnectClient(endpoints, std::move(tokenizer), options);
   return made;
 }

@@ -50,9 +50,9 @@ std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds);
 
 EngineParts MakeLocalParts(const LocalParts& parts);
 EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
-                               const RemoteClientOptions& options);
+                               RemoteClientOptions options);
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
                              std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
-                             const RemoteClientOptions& options);
+                             RemoteClientOptions options);
 
 }  // namespace sluice::python

@@ -27,9 +27,10 @@ using link::FileDescriptor;
 
 constexpr std::string_view kAnnouncement = "listening on ";
 constexpr size_t kLongestLine = 4096;
-constexpr size_t kLastWords = 2048;        // bytes of standard error that an Error has
-constexpr int kReadsAtOnce = 16;           // a full pipe, and then it looks at the rest
-constexpr std::chrono::seconds kMercy{2};  // from SIGTERM to SIGKILL
+constexpr size_t kLastWords = 2048;             // bytes of standard error that an Error has
+constexpr int kReadsAtOnce = 16;                // a full pipe, and then it looks at the rest
+constexpr std::chrono::seconds kMercy{2};       // from SIGTERM to SIGKILL
+constexpr std::chrono::milliseconds kAsks{50};  // from one while_waiting to the next
 
 // What standard error does not take at once is dropped. It is asked each time, because its flags
 // belong to others as well; a pipe that has room takes PIPE_BUF bytes.
@@ -57,12 +58,18 @@ std::string Joined(std::span<const std::string> command) {
 // object, and the kernel kills a child when the thread that started it ends.
 class EngineProcess::Impl {
  public:
-  Impl(std::span<const std::string> command, std::chrono::milliseconds timeout)
+  Impl(std::span<const std::string> command, std::chrono::milliseconds timeout,
+       const std::function<void()>& while_waiting)
       : command_(command.begin(), command.end()), stop_(::eventfd(0, EFD_CLOEXEC)) {
     if (!stop_.IsOpen()) ThrowSystemError("eventfd");
     thread_ = std::thread([this] { Watch(); });
+    try {
+      Await(timeout, while_waiting);
+    } catch (...) {
+      Stop();
+      throw;
+    }
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, timeout, [this] { return !endpoint_.empty() || is_over_; });
     if (!endpoint_.empty()) return;
     std::string why = child_.pid < 0 ? "" : link::EndOfChild(child_.pidfd);
     if (why.empty()) why = is_over_ ? "nothing was said" : "nothing was said in time";
@@ -97,6 +104,20 @@ class EngineProcess::Impl {
   }
 
  private:
+  void Await(std::chrono::milliseconds timeout, const std::function<void()>& while_waiting) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point deadline = Clock::now() + timeout;
+    const auto has_come = [this] { return !endpoint_.empty() || is_over_; };
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        const auto left = deadline - Clock::now();
+        const auto slice = while_waiting ? std::min<Clock::duration>(left, kAsks) : left;
+        if (changed_.wait_for(lock, slice, has_come) || Clock::now() >= deadline) return;
+      }
+      if (while_waiting) while_waiting();
+    }
+  }
   void Stop() {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t size = ::write(stop_.get(), &one, sizeof one);
@@ -229,8 +250,9 @@ void EngineProcess::End::operator()(Impl* impl) const noexcept {
 }
 
 EngineProcess::EngineProcess(std::span<const std::string> command,
-                             std::chrono::milliseconds timeout)
-    : impl_(new Impl(command, timeout)) {}
+                             std::chrono::milliseconds timeout,
+                             const std::function<void()>& while_waiting)
+    : impl_(new Impl(command, timeout, while_waiting)) {}
 EngineProcess::~EngineProcess() = default;
 EngineProcess::EngineProcess(EngineProcess&&) noexcept = default;
 EngineProcess& EngineProcess::operator=(EngineProcess&&) noexcept = default;

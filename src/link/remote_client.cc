@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kAsks{50};  // from one while_waiting to the next, at most
+
 class RemoteClient final : public Client {
  public:
   RemoteClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
@@ -35,7 +37,7 @@ class RemoteClient final : public Client {
   const ClientCounters& counters() const override { return table_.counters; }
 
  private:
-  void AwaitEngines(std::chrono::milliseconds timeout);
+  void AwaitEngines(std::chrono::milliseconds timeout, const std::function<void()>& while_waiting);
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineLink& Choose(int32_t& engine);
   Clock::time_point Turn();
@@ -68,7 +70,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  AwaitEngines(options.connect_timeout);
+  AwaitEngines(options.connect_timeout, options.while_waiting);
 }
 
 // In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
@@ -79,7 +81,8 @@ RemoteClient::~RemoteClient() {
   static_cast<void>(new zmq::context_t(std::move(context_)));
 }
 
-void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout) {
+void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout,
+                                const std::function<void()>& while_waiting) {
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
     const Clock::time_point now = Turn();
@@ -93,7 +96,8 @@ void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout) {
                   "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
                       link.reason());
     }
-    Wait(deadline);
+    Wait(while_waiting ? std::min(deadline, now + kAsks) : deadline);
+    if (while_waiting) while_waiting();
   }
 }
 
@@ -174,14 +178,15 @@ RequestId RemoteClient::Submit(ClientRequest request) {
   int32_t engine = 0;
   link::EngineLink& link = Choose(engine);
   const RequestId id = table_.Add(engine, std::move(request));
+  const Clock::time_point now = Clock::now();
   try {
     if (observer_) observer_(id, table_.request(id));
+    link.SendRequest(table_.request(id), now);
   } catch (...) {
     table_.Withdraw(id);
     throw;
   }
-  const Clock::time_point now = Clock::now();
-  link.SendRequest(table_.TakeRequest(id), now);
+  table_.TakeRequest(id);
   WakeForRest(now);
   return id;
 }

@@ -11,6 +11,7 @@
 #include <array>
 #include <csignal>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,6 +59,20 @@ std::string Refusal(const std::vector<std::string>& command,
     return error.what();
   }
   return "";
+}
+
+// Ctrl-C, say. No child is left.
+TEST(EngineProcess, StartingEndsWithWhatIsThrownWhileItWaits) {
+  int calls = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(EngineProcess(Shell("exec sleep 100"), milliseconds(60'000),
+                             [&calls] {
+                               if (++calls == 2) throw std::runtime_error("interrupted");
+                             }),
+               std::runtime_error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(10'000));
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
 TEST(EngineProcess, TellsWhereItListens) {

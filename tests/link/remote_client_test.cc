@@ -99,6 +99,25 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   EXPECT_EQ(frontend->health(), EngineHealth::kReady);
 }
 
+// Ctrl-C, say.
+TEST(RemoteClient, ConnectingEndsWithWhatIsThrownWhileItWaits) {
+  FakeEngine silent(InfoOf(Letters()));
+  const std::string nobody = "ipc://@sluice-test-of-nobody";
+  for (const std::string& endpoint : {nobody, silent.endpoint()}) {
+    int calls = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THROW(ConnectClient({&endpoint, 1}, Letters(),
+                               {.connect_timeout = 2 * kPatience,
+                                .while_waiting =
+                                    [&calls] {
+                                      if (++calls == 2) throw std::runtime_error("interrupted");
+                                    }}),
+                 std::runtime_error);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+    EXPECT_EQ(calls, 2);
+  }
+}
+
 TEST(RemoteClient, RefusesEndpointsThatAreNone) {
   const auto connect = [](std::vector<std::string> endpoints) {
     return RefusedFor([&] { ConnectClient(endpoints, Letters()); });
