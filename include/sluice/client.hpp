@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,8 @@ struct ClientRequest {
   SamplingParams params = {};  // without a seed: a random one
   std::vector<int32_t> prompt = {};
   uint32_t choice = 0;
-  int64_t max_tokens = 256;
+  int64_t max_tokens = 256;                     // 0: the prompt alone
+  std::optional<int32_t> prompt_logprobs = {};  // as EngineRequest has it
   TextOptions text = {};
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;
@@ -61,6 +63,9 @@ struct ClientOutput {
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
+  // All of the prompt's, in exactly one output: the first one, which has no text in front of it.
+  // Empty where none were asked for, and for a request that ended before they were there.
+  PromptLogprobs prompt = {};
 
   GenerationEnd end = GenerationEnd::kNone;
   std::string_view stop = {};  // with kStopString, the stop
@@ -157,8 +162,7 @@ struct RemoteClientOptions {
   std::chrono::milliseconds connect_timeout{10'000};
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
-  // Called some twenty times a second while ConnectClient waits; what it throws leaves that.
-  std::function<void()> while_waiting = {};
+  std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
 };
 
 // Waits until every engine is ready; throws Error with kUnavailable naming the one that was not in

@@ -4,7 +4,7 @@
 
 #include "json/params_json.h"
 #include "json/profile_switches.h"
-#include "json/value_reader.h"
+#include "json/read_param.h"
 
 namespace sluice {
 namespace {
@@ -126,44 +126,43 @@ class FieldReader : public json::ValueReader {
   }
 };
 
-// Reads the parameter of that name; false when there is none.
-bool ReadField(std::string_view name, Json value, SamplingParams& params) {
-#define SLUICE_SELECT_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
-#define SLUICE_REQUEST_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
-#define SLUICE_OPTIONAL_PARAM(type, field, range, json, help) \
-  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
-#define SLUICE_CHOICE_PARAM(type, field, default_value, json, help) \
-  if (name == json) return FieldReader(json, value).Read(params.field), true;
-#define SLUICE_LIST_PARAM(type, field, json, help) \
-  if (name == json) return FieldReader(json, value).Read(params.field), true;
-#include "sluice/params.def"
-  return false;
-}
-
-bool IsParameter(std::string_view name) {
-#define SLUICE_SELECT_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_REQUEST_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_OPTIONAL_PARAM(type, field, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_CHOICE_PARAM(type, field, default_value, json, help) \
-  if (name == json) return true;
-#define SLUICE_LIST_PARAM(type, field, json, help) \
-  if (name == json) return true;
-#include "sluice/params.def"
-  return false;
-}
-
 }  // namespace
+
+bool json::IsParam(std::string_view name) {
+#define SLUICE_SELECT_PARAM(type, field, default_value, range, json, help) \
+  if (name == json) return true;
+#define SLUICE_REQUEST_PARAM(type, field, default_value, range, json, help) \
+  if (name == json) return true;
+#define SLUICE_OPTIONAL_PARAM(type, field, range, json, help) \
+  if (name == json) return true;
+#define SLUICE_CHOICE_PARAM(type, field, default_value, json, help) \
+  if (name == json) return true;
+#define SLUICE_LIST_PARAM(type, field, json, help) \
+  if (name == json) return true;
+#include "sluice/params.def"
+  return false;
+}
+
+bool json::ReadParam(std::string_view name, Json value, SamplingParams& params) {
+#define SLUICE_SELECT_PARAM(type, field, default_value, range, json, help) \
+  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
+#define SLUICE_REQUEST_PARAM(type, field, default_value, range, json, help) \
+  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
+#define SLUICE_OPTIONAL_PARAM(type, field, range, json, help) \
+  if (name == json) return FieldReader(json, value).Read(params.field, range), true;
+#define SLUICE_CHOICE_PARAM(type, field, default_value, json, help) \
+  if (name == json) return FieldReader(json, value).Read(params.field), true;
+#define SLUICE_LIST_PARAM(type, field, json, help) \
+  if (name == json) return FieldReader(json, value).Read(params.field), true;
+#include "sluice/params.def"
+  return false;
+}
 
 ParsedParams ParseParams(std::string_view json, const SamplingParams& base) {
   ParsedParams parsed{base, {}};
   std::set<std::string, std::less<>> seen;
   json::ForEachFieldOf(json, [&](const std::string& name, Json value) {
-    if (!IsParameter(name)) {
+    if (!json::IsParam(name)) {
       Skip(value, 2);
       if (seen.insert(name).second) parsed.unknown.push_back(name);
       return;
@@ -172,7 +171,7 @@ ParsedParams ParseParams(std::string_view json, const SamplingParams& base) {
     if (Get(value.type()) == json_type::null) {
       Skip(value, 2);
     } else {
-      ReadField(name, value, parsed.params);
+      json::ReadParam(name, value, parsed.params);
     }
   });
   return parsed;

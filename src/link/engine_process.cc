@@ -27,10 +27,9 @@ using link::FileDescriptor;
 
 constexpr std::string_view kAnnouncement = "listening on ";
 constexpr size_t kLongestLine = 4096;
-constexpr size_t kLastWords = 2048;             // bytes of standard error that an Error has
-constexpr int kReadsAtOnce = 16;                // a full pipe, and then it looks at the rest
-constexpr std::chrono::seconds kMercy{2};       // from SIGTERM to SIGKILL
-constexpr std::chrono::milliseconds kAsks{50};  // from one while_waiting to the next
+constexpr size_t kLastWords = 2048;        // bytes of standard error that an Error has
+constexpr int kReadsAtOnce = 16;           // a full pipe, and then it looks at the rest
+constexpr std::chrono::seconds kMercy{2};  // from SIGTERM to SIGKILL
 
 // What standard error does not take at once is dropped. It is asked each time, because its flags
 // belong to others as well; a pipe that has room takes PIPE_BUF bytes.
@@ -59,20 +58,19 @@ std::string Joined(std::span<const std::string> command) {
 class EngineProcess::Impl {
  public:
   Impl(std::span<const std::string> command, std::chrono::milliseconds timeout,
-       const std::function<void()>& while_waiting)
+       const std::stop_token& stop)
       : command_(command.begin(), command.end()), stop_(::eventfd(0, EFD_CLOEXEC)) {
     if (!stop_.IsOpen()) ThrowSystemError("eventfd");
     thread_ = std::thread([this] { Watch(); });
-    try {
-      Await(timeout, while_waiting);
-    } catch (...) {
-      Stop();
-      throw;
-    }
     std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, timeout, [this] { return !endpoint_.empty() || is_over_; });
     if (!endpoint_.empty()) return;
     std::string why = child_.pid < 0 ? "" : link::EndOfChild(child_.pidfd);
-    if (why.empty()) why = is_over_ ? "nothing was said" : "nothing was said in time";
+    if (why.empty()) {
+      why = stop.stop_requested() ? "it was stopped"
+            : is_over_            ? "nothing was said"
+                                  : "nothing was said in time";
+    }
     if (!last_words_.empty()) why.append("; ").append(last_words_);
     const std::exception_ptr failure = failure_;
     lock.unlock();
@@ -104,20 +102,6 @@ class EngineProcess::Impl {
   }
 
  private:
-  void Await(std::chrono::milliseconds timeout, const std::function<void()>& while_waiting) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point deadline = Clock::now() + timeout;
-    const auto has_come = [this] { return !endpoint_.empty() || is_over_; };
-    while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        const auto left = deadline - Clock::now();
-        const auto slice = while_waiting ? std::min<Clock::duration>(left, kAsks) : left;
-        if (changed_.wait_for(lock, slice, has_come) || Clock::now() >= deadline) return;
-      }
-      if (while_waiting) while_waiting();
-    }
-  }
   void Stop() {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t size = ::write(stop_.get(), &one, sizeof one);
@@ -233,7 +217,7 @@ class EngineProcess::Impl {
   std::thread thread_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   link::ChildProcess child_;  // set once, before the constructor is done
   std::string endpoint_;      // likewise
   std::string last_words_;
@@ -250,9 +234,8 @@ void EngineProcess::End::operator()(Impl* impl) const noexcept {
 }
 
 EngineProcess::EngineProcess(std::span<const std::string> command,
-                             std::chrono::milliseconds timeout,
-                             const std::function<void()>& while_waiting)
-    : impl_(new Impl(command, timeout, while_waiting)) {}
+                             std::chrono::milliseconds timeout, const std::stop_token& stop)
+    : impl_(new Impl(command, timeout, stop)) {}
 EngineProcess::~EngineProcess() = default;
 EngineProcess::EngineProcess(EngineProcess&&) noexcept = default;
 EngineProcess& EngineProcess::operator=(EngineProcess&&) noexcept = default;

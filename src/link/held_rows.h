@@ -36,6 +36,14 @@ class HeldRows {
     Append(row.ranks, held.ranks);
     Append(row.logprob_ids, held.logprob_ids);
     Append(row.logprob_values, held.logprob_values);
+    if (held.prompt_logprobs.empty()) {
+      held.row.prompt.first_token = row.prompt.first_token;
+      held.row.prompt.width = row.prompt.width;
+    }
+    Append(row.prompt.logprobs, held.prompt_logprobs);
+    Append(row.prompt.ranks, held.prompt_ranks);
+    Append(row.prompt.ids, held.prompt_ids);
+    Append(row.prompt.values, held.prompt_values);
     if (!row.ids.empty()) held.row.logprob_width = row.logprob_width;
     held.row.end = row.end;
     held.row.status = row.status;
@@ -45,22 +53,28 @@ class HeldRows {
     tokens_ += std::ssize(row.ids);
   }
 
-  // The next ones, of so many bytes of a frame at most, but at least a token. A request whose
-  // tokens are too many for that has the others, and its end, in the next call's. Valid until the
-  // next call of anything.
+  // The next ones, of so many bytes of a frame at most, but at least a token. A request that has
+  // too much for that has the rest, and its end, in the next call's: first what is told of its
+  // prompt, then its tokens. Valid until the next call of anything.
   std::span<const OutputRow> Next(size_t most_bytes) {
     rows_.clear();
     size_t left = most_bytes;
     for (const Held& held : held_) {
-      const size_t rest = held.ids.size() - held.taken;
       const size_t fixed = kRowBytes + held.message.size() + held.parameter.size();
-      const size_t each = held.TokenBytes();
-      const size_t fits = left > fixed ? std::min(rest, (left - fixed) / each) : 0;
-      if (!rows_.empty() && (left < fixed || fits < rest)) break;  // the next frame has it whole
-      const size_t count = rest == 0 ? 0 : std::max<size_t>(fits, 1);
+      const Count rest = held.Rest();
+      size_t room = left > fixed ? left - fixed : 0;
+      Count count;
+      count.prompt = std::min(rest.prompt, room / held.PromptBytes());
+      room -= count.prompt * held.PromptBytes();
+      if (count.prompt == rest.prompt)
+        count.tokens = std::min(rest.tokens, room / held.TokenBytes());
+      room -= count.tokens * held.TokenBytes();
+      const bool fits = left >= fixed && count == rest;
+      if (!rows_.empty() && !fits) break;  // the next frame has it whole, or begins with it
+      if (count == Count()) (rest.prompt > 0 ? count.prompt : count.tokens) = rest == count ? 0 : 1;
       rows_.push_back(held.Part(count));
-      left -= std::min(left, fixed + count * each);
-      if (count < rest) break;
+      if (!(count == rest)) break;
+      left = room;
     }
     return rows_;
   }
@@ -69,8 +83,9 @@ class HeldRows {
     for (const OutputRow& row : rows_) {
       Held& held = held_.front();
       tokens_ -= std::ssize(row.ids);
-      held.taken += row.ids.size();
-      if (held.taken < held.ids.size()) break;
+      held.taken.tokens += row.ids.size();
+      held.taken.prompt += row.prompt.logprobs.size();
+      if (!(held.Rest() == Count())) break;
       place_of_[static_cast<size_t>(held.row.address.slot)] = kNone;
       held_.pop_front();
       ++gone_;
@@ -80,30 +95,60 @@ class HeldRows {
 
  private:
   static constexpr uint64_t kNone = UINT64_MAX;
-  static constexpr size_t kRowBytes = 64;    // in a frame, at most, but for its lists
+  static constexpr size_t kRowBytes = 128;   // in a frame, at most, but for its lists
   static constexpr size_t kNumberBytes = 5;  // of an element of a list, at most
 
+  // Tokens of the output, and of the prompt those that something is told of.
+  struct Count {
+    size_t tokens = 0;
+    size_t prompt = 0;
+
+    friend bool operator==(const Count&, const Count&) = default;
+  };
+
   struct Held {
-    size_t TokenBytes() const {
-      const auto lists = static_cast<size_t>(row.logprob_width);
-      return kNumberBytes * (logprobs.empty() ? 1 : 3 + 2 * lists);
+    Count Rest() const {
+      return {ids.size() - taken.tokens, prompt_logprobs.size() - taken.prompt};
     }
-    // So many tokens behind those that were taken; with the last of them the end.
-    OutputRow Part(size_t count) const {
-      const auto part = [&]<typename T>(const std::vector<T>& list, size_t width) {
+    size_t TokenBytes() const {
+      const auto width = static_cast<size_t>(row.logprob_width);
+      return kNumberBytes * (logprobs.empty() ? 1 : 3 + 2 * width);
+    }
+    size_t PromptBytes() const {
+      return kNumberBytes * (2 + 2 * static_cast<size_t>(row.prompt.width));
+    }
+    // So many behind those that were taken; with the last of them the end.
+    OutputRow Part(const Count& count) const {
+      const auto part = []<typename T>(const std::vector<T>& list, size_t begin, size_t size,
+                                       size_t width) {
         return list.empty() ? std::span<const T>()
-                            : std::span<const T>(list).subspan(taken * width, count * width);
+                            : std::span<const T>(list).subspan(begin * width, size * width);
+      };
+      const auto of_tokens = [&](const auto& list, size_t width) {
+        return part(list, taken.tokens, count.tokens, width);
+      };
+      const auto of_prompt = [&](const auto& list, size_t width) {
+        return part(list, taken.prompt, count.prompt, width);
       };
       const auto width = static_cast<size_t>(row.logprob_width);
+      const auto prompt_width = static_cast<size_t>(row.prompt.width);
       OutputRow some = {.address = row.address,
-                        .first_token = row.first_token + static_cast<int64_t>(taken),
-                        .ids = part(ids, 1),
-                        .logprobs = part(logprobs, 1),
-                        .ranks = part(ranks, 1),
+                        .first_token = row.first_token + static_cast<int64_t>(taken.tokens),
+                        .ids = of_tokens(ids, 1),
+                        .logprobs = of_tokens(logprobs, 1),
+                        .ranks = of_tokens(ranks, 1),
                         .logprob_width = row.logprob_width,
-                        .logprob_ids = part(logprob_ids, width),
-                        .logprob_values = part(logprob_values, width)};
-      if (taken + count < ids.size()) return some;
+                        .logprob_ids = of_tokens(logprob_ids, width),
+                        .logprob_values = of_tokens(logprob_values, width)};
+      if (count.prompt > 0) {
+        some.prompt = {.first_token = row.prompt.first_token + static_cast<int64_t>(taken.prompt),
+                       .logprobs = of_prompt(prompt_logprobs, 1),
+                       .ranks = of_prompt(prompt_ranks, 1),
+                       .width = row.prompt.width,
+                       .ids = of_prompt(prompt_ids, prompt_width),
+                       .values = of_prompt(prompt_values, prompt_width)};
+      }
+      if (!(count == Rest())) return some;
       some.end = row.end;
       some.status = row.status;
       some.code = row.code;
@@ -113,12 +158,16 @@ class HeldRows {
     }
 
     OutputRow row;  // without its lists
-    size_t taken = 0;
+    Count taken;
     std::vector<int32_t> ids;
     std::vector<float> logprobs;
     std::vector<int32_t> ranks;
     std::vector<int32_t> logprob_ids;
     std::vector<float> logprob_values;
+    std::vector<float> prompt_logprobs;
+    std::vector<int32_t> prompt_ranks;
+    std::vector<int32_t> prompt_ids;
+    std::vector<float> prompt_values;
     std::string message;
     std::string parameter;
   };

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kAsks{50};  // from one while_waiting to the next, at most
+constexpr std::chrono::milliseconds kStopSlice{50};  // so long a stop may take
 
 class RemoteClient final : public Client {
  public:
@@ -37,7 +37,7 @@ class RemoteClient final : public Client {
   const ClientCounters& counters() const override { return table_.counters; }
 
  private:
-  void AwaitEngines(std::chrono::milliseconds timeout, const std::function<void()>& while_waiting);
+  void AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineLink& Choose(int32_t& engine);
   Clock::time_point Turn();
@@ -70,7 +70,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  AwaitEngines(options.connect_timeout, options.while_waiting);
+  AwaitEngines(options.connect_timeout, options.stop);
 }
 
 // In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
@@ -81,8 +81,7 @@ RemoteClient::~RemoteClient() {
   static_cast<void>(new zmq::context_t(std::move(context_)));
 }
 
-void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout,
-                                const std::function<void()>& while_waiting) {
+void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop) {
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
     const Clock::time_point now = Turn();
@@ -91,13 +90,12 @@ void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout,
     });
     if (unready == links_.end()) return WakeForRest(now);
     const link::EngineLink& link = **unready;
-    if (link.health() == EngineHealth::kDead || now >= deadline) {
+    if (stop.stop_requested() || link.health() == EngineHealth::kDead || now >= deadline) {
       throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link.endpoint())),
                   "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
                       link.reason());
     }
-    Wait(while_waiting ? std::min(deadline, now + kAsks) : deadline);
-    if (while_waiting) while_waiting();
+    Wait(stop.stop_possible() ? std::min(deadline, now + kStopSlice) : deadline);
   }
 }
 

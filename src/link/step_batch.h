@@ -59,12 +59,16 @@ class StepBatch {
       if (is_full) full_.push_back(row);
       ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());
     }
-    Own(&OutputRow::logprobs, logprobs_);
-    Own(&OutputRow::ranks, ranks_);
-    Own(&OutputRow::logprob_ids, logprob_ids_);
-    Own(&OutputRow::logprob_values, logprob_values_);
-    Own(&OutputRow::message, messages_);
-    Own(&OutputRow::parameter, parameters_);
+    Own([](auto& row) -> auto& { return row.logprobs; }, logprobs_);
+    Own([](auto& row) -> auto& { return row.ranks; }, ranks_);
+    Own([](auto& row) -> auto& { return row.logprob_ids; }, logprob_ids_);
+    Own([](auto& row) -> auto& { return row.logprob_values; }, logprob_values_);
+    Own([](auto& row) -> auto& { return row.prompt.logprobs; }, prompt_logprobs_);
+    Own([](auto& row) -> auto& { return row.prompt.ranks; }, prompt_ranks_);
+    Own([](auto& row) -> auto& { return row.prompt.ids; }, prompt_ids_);
+    Own([](auto& row) -> auto& { return row.prompt.values; }, prompt_values_);
+    Own([](auto& row) -> auto& { return row.message; }, messages_);
+    Own([](auto& row) -> auto& { return row.parameter; }, parameters_);
     for (const Row& row : rows_) {
       if (row.full >= 0) full_[static_cast<size_t>(row.full)].ids = ids(row);
     }
@@ -85,8 +89,9 @@ class StepBatch {
   // Whether all rows together fit into a frame of so many bytes.
   bool FitsInto(size_t bytes) const {
     const size_t numbers = rows_.size() * 8 + ids_.size() + logprobs_.size() + ranks_.size() +
-                           logprob_ids_.size() + logprob_values_.size();
-    return 5 * numbers + full_.size() * 32 + messages_.size() + parameters_.size() <= bytes;
+                           logprob_ids_.size() + logprob_values_.size() + prompt_logprobs_.size() +
+                           prompt_ranks_.size() + prompt_ids_.size() + prompt_values_.size();
+    return 5 * numbers + full_.size() * 64 + messages_.size() + parameters_.size() <= bytes;
   }
 
   int64_t step = 0;
@@ -98,21 +103,23 @@ class StepBatch {
 
  private:
   static bool HasMore(const OutputRow& row) {
-    return row.end != GenerationEnd::kNone || row.logprob_width != 0 || !row.logprobs.empty();
+    return row.end != GenerationEnd::kNone || row.logprob_width != 0 || !row.logprobs.empty() ||
+           !row.prompt.IsEmpty();
   }
 
   // Copies a list of every full row behind those of the rows before, and points the row to the
   // copy.
-  template <typename List, typename Store>
-  void Own(List OutputRow::* list, Store& store) {
+  template <typename ListOf, typename Store>
+  void Own(ListOf list_of, Store& store) {
     store.clear();
     for (const OutputRow& row : full_) {
-      store.insert(store.end(), (row.*list).begin(), (row.*list).end());
+      store.insert(store.end(), list_of(row).begin(), list_of(row).end());
     }
     size_t begin = 0;
     for (OutputRow& row : full_) {
-      const size_t size = (row.*list).size();
-      row.*list = List(store.data() + begin, size);
+      auto& list = list_of(row);
+      const size_t size = list.size();
+      list = {store.data() + begin, size};
       begin += size;
     }
   }
@@ -124,6 +131,10 @@ class StepBatch {
   std::vector<int32_t> ranks_;
   std::vector<int32_t> logprob_ids_;
   std::vector<float> logprob_values_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
   std::string messages_;
   std::string parameters_;
 };

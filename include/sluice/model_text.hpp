@@ -1,0 +1,69 @@
+// What text needs of a model, without its weights: tokenizer, chat template, the authors' defaults,
+// the tokens that end an output. A frontend has this and an engine elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "sluice/generation_config.hpp"
+#include "sluice/tokenizer.hpp"
+
+namespace sluice {
+
+struct ChatMessage {
+  std::string_view role;  // "system", "user", "assistant"
+  std::string_view content;
+};
+
+// Files that are in memory already; those that are empty are not there.
+struct ModelTextFiles {
+  std::string_view tokenizer = {};  // tokenizer.json
+  std::string_view config = {};     // config.json: its end tokens
+  std::string_view generation_config = {};
+  std::string_view tokenizer_config = {};
+  std::string_view chat_template = {};
+};
+
+// Immutable and cheap to copy.
+class ModelText {
+ public:
+  // Copied where it is moved, so none is ever empty.
+  ModelText(const ModelText&) = default;
+  ModelText& operator=(const ModelText&) = default;
+
+  // Reads small files only, which need no weights beside them. Throws Error naming the file and
+  // what was expected.
+  static ModelText Open(const std::string& directory);
+  static ModelText FromFiles(const ModelTextFiles& files);
+  // The same with another template.
+  ModelText WithChatTemplate(std::string_view source) const;
+
+  const Tokenizer& tokenizer() const;
+  const GenerationConfig& generation_config() const;
+
+  // Each of these ends an output: those of generation_config.json and of config.json; if they have
+  // none, that of tokenizer_config.json.
+  std::span<const int32_t> end_tokens() const;
+
+  bool has_chat_template() const;
+  // The text that the model continues with its answer. Throws Error when there is no template, and
+  // for what the template refuses.
+  std::string RenderChat(std::span<const ChatMessage> messages) const;
+  // The same from JSON, with all that messages and templates of models may have:
+  // {"messages": [...], "add_generation_prompt": true, ...}. The tokens of the tokenizer's
+  // configuration are there beside them, bos_token and so on, unless the object has its own.
+  std::string RenderChatJson(std::string_view variables) const;
+
+ private:
+  struct Parts;
+  static ModelText Make(Tokenizer tokenizer, const ModelTextFiles& files);
+  explicit ModelText(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,95 @@
+// An OpenAI-compatible server in front of engines: HTTP in, streams of text out.
+//
+// Each of its threads has its own listening socket, connections, and client of every engine, and
+// shares nothing that changes with the others. A stream that cannot go on ends with an error event
+// and [DONE], never by silence.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/client.hpp"
+#include "sluice/model_text.hpp"
+
+namespace sluice {
+
+// What a peer may send, keep and wait for. Of all threads together, where it counts something.
+struct HttpLimits {
+  size_t request_line_bytes = size_t{8} << 10;
+  size_t header_bytes = size_t{32} << 10;
+  int32_t header_fields = 100;
+  size_t body_bytes = size_t{32} << 20;
+  std::chrono::milliseconds header_timeout{10'000};
+  // A body that is slower than this, looked at from header_timeout on, is given up.
+  size_t body_bytes_per_second = 1024;
+  std::chrono::milliseconds idle_timeout{75'000};  // of a connection between two requests
+  // A reader that has taken nothing for so long, or leaves so much lying, is given up; from
+  // coalesce_bytes on what is new waits to be sent as one.
+  std::chrono::milliseconds write_timeout{30'000};
+  size_t unsent_bytes = size_t{1} << 20;
+  size_t coalesce_bytes = size_t{64} << 10;
+  size_t pipelined_bytes = size_t{64} << 10;  // behind a request that is not answered yet
+  int32_t connections = 16384;
+  // A peer that sends no more may still read (curl's and most clients' way is not to): by default
+  // it counts as gone.
+  bool allows_half_close = false;
+};
+
+struct ServerOptions {
+  // Where it listens: an address and a port, 0 for any that is free; or a path of a socket.
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::string unix_socket = {};
+
+  std::vector<std::string> engines = {};  // endpoints, as ConnectClient has them
+  StopAt stop_at = StopAt::kEngine;
+  std::chrono::milliseconds connect_timeout{10'000};
+  std::chrono::milliseconds stall_timeout{30'000};
+  std::stop_token stop = {};  // of the wait for engines, which it ends
+
+  // Names that requests may give the model; the first one is told. Empty: the engine's.
+  std::vector<std::string> model_names = {};
+  int32_t threads = 1;
+  int32_t encode_threads = 1;        // for prompts that are long; all threads share them
+  int32_t max_requests = 4096;       // in flight; more are answered with 503
+  int32_t max_requests_per_key = 0;  // in flight, else 429; 0: no limit
+  // One of these must come as Authorization: Bearer; none: anybody may ask.
+  std::vector<std::string> api_keys = {};
+  // Pages of these may ask from a browser; "*" is every one.
+  std::vector<std::string> cors_origins = {};
+  HttpLimits http = {};
+  std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment
+  std::chrono::milliseconds drain_timeout{30'000};  // for the requests in flight when it ends
+  // Called from any thread, a few times a second at most.
+  std::function<void(std::string_view line)> log = {};
+};
+
+class Server {
+ public:
+  // Checks the options, connects to the engines, and listens: from now on connections are taken,
+  // but answered from Run on. Throws Error naming what is wrong.
+  Server(const ModelText& text, const ServerOptions& options);
+  ~Server();
+
+  uint16_t port() const;           // that it got
+  const std::string& url() const;  // "http://127.0.0.1:8080", "unix:PATH"
+  const EngineInfo& info() const;  // of the first engine
+
+  // Serves, on threads of its own, once. After a stop of `drain` it takes no new connections,
+  // answers /health with 503, and returns when the last request has ended; after drain_timeout, or
+  // a stop of `now`, the rest of them end with an error event.
+  void Run(std::stop_token drain, std::stop_token now);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

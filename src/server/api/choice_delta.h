@@ -1,0 +1,48 @@
+// What is new of one choice: text, tokens, and what is told about them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "sluice/generation_end.hpp"
+
+namespace sluice::server {
+
+// Of some tokens, as ClientOutput has them; empty where nobody asked. Where there are fewer
+// logprobs than ids, the first ones have none: a prompt's first token.
+struct TokenLogprobs {
+  std::span<const int32_t> ids = {};
+  std::span<const float> logprobs = {};
+  std::span<const int32_t> ranks = {};  // empty, or one a logprob: vLLM's prompt_logprobs have them
+  int32_t width = 0;
+  std::span<const int32_t> top_ids =
+      {};  // width a logprob; the token itself need not be among them
+  std::span<const float> top_logprobs = {};
+};
+
+struct ChoiceDelta {
+  int32_t index = 0;
+  std::string_view text = {};
+  TokenLogprobs logprobs = {};
+  std::span<const int32_t> token_ids = {};   // when they were asked for
+  int64_t text_offset = 0;                   // code points before `text`; kCompletions' logprobs
+  std::span<const int32_t> prompt_ids = {};  // of a choice's first delta, when they were asked for
+};
+
+struct ChoiceEnd {
+  int32_t index = 0;
+  GenerationEnd end = GenerationEnd::kLength;  // one with a finish_reason
+  std::string_view stop = {};                  // stop_reason: the stop string, or
+  int32_t stop_token = -1;                     // the token, where a request named it
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+
+// "stop" or "length".
+std::string_view FinishReasonName(GenerationEnd end);
+
+}  // namespace sluice::server

@@ -1,0 +1,80 @@
+// The bodies of /v1/completions and /v1/chat/completions, read and checked as far as that needs no
+// model.
+//
+// The names are OpenAI's, vLLM's, and those of params.def. Fields that are not known are ignored
+// and counted; of a field that comes twice the first one counts; null is as good as absent. What
+// would change the answer and cannot be done (tools, response_format, suffix, ...) is refused by
+// name. Everything else that cannot be is an ApiFailure naming the field.
+//
+//   best_of         n, or it is refused
+//   seed            0 to 2^64 - 1; as vLLM has it, -1 is a random one, and another negative number
+//                   the one with the same 64 bits
+//   max_tokens      0 with echo alone; max_completion_tokens comes before it
+//   logprobs        a number for completions; true or false for chats, with top_logprobs
+//   stream_options  with stream alone; prompt_logprobs without it alone
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/client.hpp"
+#include "sluice/params.hpp"
+
+namespace sluice::server {
+
+enum class Api : uint8_t { kCompletions, kChat };
+
+struct RequestLimits {
+  int32_t prompts = 128;  // of one request; times n, at most so many choices
+  int32_t choices = 128;
+  int32_t stops = 16;
+  size_t stop_bytes = 1024;
+  int32_t logprobs = 20;
+  float max_temperature = 2.0f;  // that of the engine's Limits
+};
+
+struct PromptInput {
+  bool is_ids = false;
+  std::string text = {};
+  std::vector<int32_t> ids = {};
+};
+
+struct CompletionRequest {
+  Api api = Api::kCompletions;
+  std::string model = {};
+  std::vector<PromptInput> prompts = {};  // kCompletions: one or more
+  // kChat: what the template gets, a JSON object: messages with contents that are texts (parts of
+  // text are joined), add_generation_prompt, continue_final_message, chat_template_kwargs.
+  std::string chat_variables = {};
+  std::optional<std::string> final_message = {};  // continue_final_message: see EndWithMessage
+
+  int32_t n = 1;
+  bool streams = false;
+  bool includes_usage = false;                  // stream_options.include_usage
+  bool continuous_usage = false;                // stream_options.continuous_usage_stats
+  bool echo = false;                            // kCompletions
+  std::optional<int32_t> logprobs = {};         // the N most likely beside the token
+  std::optional<int32_t> prompt_logprobs = {};  // vLLM's; with echo and logprobs, those
+  std::optional<int64_t> max_tokens = {};  // or max_completion_tokens; none: to the context's end
+  SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
+  TextOptions text = {};       // stop, include_stop_str_in_output, skip_special_tokens, ...
+  bool ignores_end = false;    // ignore_eos
+  bool returns_token_ids = false;
+  bool adds_special_tokens = true;  // add_special_tokens; kChat: false
+  int64_t stream_interval = 1;
+  std::vector<std::string> unknown = {};  // fields that were ignored, 64 at the most
+};
+
+// `defaults` are the model's, which fields of the request replace.
+CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
+                                         const SamplingParams& defaults,
+                                         const RequestLimits& limits = {});
+
+// Cuts off what a template has put behind the text of the last message, so that the model goes on
+// with it. Throws ApiFailure naming continue_final_message where the text is not in the prompt.
+void EndWithMessage(std::string& prompt, std::string_view final_message);
+
+}  // namespace sluice::server

@@ -1,0 +1,26 @@
+// A few threads for work that would hold up the streams of a loop: parsing and encoding long
+// prompts.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace sluice::server {
+
+class EncodePool {
+ public:
+  explicit EncodePool(int32_t threads);
+  ~EncodePool();  // waits for what runs; the rest is dropped, and `then` of neither is called
+
+  // `work` runs on a thread of the pool, and behind it `then` on the loop's. `work` must not throw.
+  void Run(std::function<void()> work, const boost::asio::any_io_executor& loop,
+           std::function<void()> then);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::server

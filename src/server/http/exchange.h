@@ -1,0 +1,62 @@
+// One request and the answer to it. Everything here happens on the thread of its connection.
+//
+// A handler answers at once with Respond, or gives the connection an Answer and writes later: a
+// whole response, or a stream in pieces. The connection owns the Answer. It destroys it when the
+// response is complete, when the peer is gone or was given up, and when the server ends; so an
+// Answer stops in its destructor what nobody waits for any more.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/http/message.h"
+
+namespace sluice::server {
+
+class Answer {
+ public:
+  virtual ~Answer() = default;
+  // Of a stream: what lay unsent beyond HttpLimits::coalesce_bytes has gone out.
+  virtual void OnRoom() {}
+};
+
+// Stays until its Answer has been destroyed. No call of it destroys the Answer before it returns to
+// the event loop.
+class Exchange {
+ public:
+  virtual const HttpRequest& request() const = 0;
+  virtual std::string TakeBody() = 0;  // once; for work that goes on behind Handle
+
+  // The whole response. Nothing may be written behind it.
+  virtual void Respond(HttpResponse response) = 0;
+
+  // Or a stream: its head, which goes out with the first Flush; then pieces, appended to stream()
+  // and sent by Flush, in one send() if the socket takes it; then End. head.body is empty.
+  virtual void Begin(HttpResponse head) = 0;
+  virtual std::string& stream() = 0;
+  virtual void Flush() = 0;
+  virtual void End() = 0;  // flushes
+
+  // Bytes that the socket has not taken. Beyond HttpLimits::coalesce_bytes an Answer appends
+  // nothing more until OnRoom, and then what is new since, as one piece.
+  virtual size_t unsent() const = 0;
+
+ protected:
+  ~Exchange() = default;
+};
+
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  // When the head of a request is there: a response instead of reading its body.
+  virtual std::optional<HttpResponse> Refuse(const HttpRequest& head) = 0;
+  // A request is there. Null: the exchange has been responded to.
+  virtual std::unique_ptr<Answer> Handle(Exchange& exchange) = 0;
+  // The body of a response that the connection itself gives to what is no request it takes: a
+  // status (400, 408, 413, 431, ...) and what is wrong in words.
+  virtual HttpResponse Malformed(int status, std::string_view what) = 0;
+};
+
+}  // namespace sluice::server

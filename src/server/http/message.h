@@ -1,0 +1,36 @@
+// An HTTP request and a response, as plain text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::server {
+
+struct HttpField {
+  std::string name;
+  std::string value;
+};
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   // percent-decoded
+  std::string query;  // behind the question mark, as it came
+  std::vector<HttpField> fields;
+  std::string body;  // has room for the padding that simdjson reads behind it
+  std::string id;    // X-Request-Id, the client's or one of ours; every response has it
+
+  // The first one of this name, in any case of letters.
+  std::optional<std::string_view> Field(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body = {};
+  std::vector<HttpField> fields = {};  // beside the type, the length and X-Request-Id
+  bool closes = false;                 // the connection, behind it
+};
+
+}  // namespace sluice::server
