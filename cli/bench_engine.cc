@@ -21,7 +21,7 @@ std::vector<std::string> Frontend(const std::string& endpoint) {
 
 void RunBenchEngine(const BenchEngineOptions& options, std::ostream& out,
                     const Terminal& terminal) {
-  bench::EngineBenchOptions run{.tokenizer = InsideTokenizer(), .frontend = Frontend};
+  bench::EngineBenchOptions run{.tokenizer = OpenModelText({}).tokenizer(), .frontend = Frontend};
   if (options.is_quick) {
     run.batches = {1, 64};
     run.steps = 100;

@@ -67,7 +67,7 @@ void RunBenchSoak(const BenchSoakOptions& options, std::ostream& out, const Term
   run.steps_in_flight = options.steps_in_flight;
   run.reconnect = std::max<int64_t>(options.requests / 20, 100);
   run.seed = static_cast<uint64_t>(options.seed);
-  const Tokenizer tokenizer = InsideTokenizer();
+  const Tokenizer tokenizer = OpenModelText({}).tokenizer();
   ProgressLine progress(false);
   const SoakResult result =
       bench::RunSoak(run, tokenizer, tokenizer.Encode(kScript, {.add_special_tokens = false}),

@@ -18,6 +18,11 @@ void RequestOutput::Add(const ClientOutput& output) {
   if (output.logprob_width > 0) logprob_width = output.logprob_width;
   Append(logprob_ids, output.logprob_ids);
   Append(logprob_values, output.logprob_values);
+  Append(prompt_logprobs, output.prompt.logprobs);
+  Append(prompt_ranks, output.prompt.ranks);
+  if (!output.prompt.IsEmpty()) prompt_width = output.prompt.width;
+  Append(prompt_ids, output.prompt.ids);
+  Append(prompt_values, output.prompt.values);
   end = output.end;
   stop = output.stop;
   stop_token = output.stop_token;
@@ -35,6 +40,15 @@ RequestResult RequestOutput::Result() const {
           .end = std::string(Name(end)),
           .prompt_tokens = prompt_tokens,
           .output_tokens = output_tokens};
+}
+
+PromptLogprobs RequestOutput::Prompt() const {
+  return {.first_token = 1,
+          .logprobs = prompt_logprobs,
+          .ranks = prompt_ranks,
+          .width = prompt_width,
+          .ids = prompt_ids,
+          .values = prompt_values};
 }
 
 std::string FailureText(const RequestOutput& output) {

@@ -19,6 +19,11 @@ struct RequestOutput {
   int32_t logprob_width = 0;
   std::vector<int32_t> logprob_ids = {};
   std::vector<float> logprob_values = {};
+  std::vector<float> prompt_logprobs = {};
+  std::vector<int32_t> prompt_ranks = {};
+  int32_t prompt_width = 0;
+  std::vector<int32_t> prompt_ids = {};
+  std::vector<float> prompt_values = {};
   GenerationEnd end = GenerationEnd::kNone;
   std::string stop = {};
   int32_t stop_token = -1;
@@ -32,6 +37,7 @@ struct RequestOutput {
   // An output of kDelta or kFinal.
   void Add(const ClientOutput& output);
   RequestResult Result() const;
+  PromptLogprobs Prompt() const;
 };
 
 // "the engine refused it: ...", for ends that are failures; empty for the others.

@@ -12,8 +12,10 @@ void AddEngine(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command =
       app.add_subcommand("engine", "serve a model to frontends in other processes");
   const auto options = std::make_shared<EngineCommandOptions>();
-  AddServeFlags(*command, options->serve);
+  AddEndpointFlags(*command, options->endpoint);
   AddEngineSetupFlags(*command, options->setup);
+  command->add_flag(kRelayProgressFlag, options->setup.relays_progress)
+      ->group("");  // not for people
   command->footer(
       "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT or SIGTERM ends it "
       "with exit code 0;\na second one at once. There is no authentication: whoever reaches the "
@@ -22,11 +24,11 @@ void AddEngine(CLI::App& app, std::function<void()>& action) {
 }
 
 void RunEngine(const EngineCommandOptions& options, std::ostream& out) {
-  CheckEndpoint("listen", options.serve.listen);
+  CheckEndpoint("listen", options.endpoint.listen);
   ModelEngine engine(options.setup);
-  ServeOptions serve = options.serve;
-  serve.is_quiet = options.setup.is_quiet;
-  Serve(engine.engine(), engine.Info(), serve, out);
+  EndpointOptions endpoint = options.endpoint;
+  endpoint.is_quiet = options.setup.is_quiet;
+  ServeEngine(engine.engine(), engine.Info(), endpoint, out);
 }
 
 }  // namespace sluice::cli

@@ -4,14 +4,14 @@
 #include <functional>
 #include <ostream>
 
+#include "cli/engine_endpoint.h"
 #include "cli/engine_setup.h"
-#include "cli/serve.h"
 
 namespace sluice::cli {
 
 struct EngineCommandOptions {
   EngineSetup setup;
-  ServeOptions serve;
+  EndpointOptions endpoint;
 };
 
 // Adds the command. What the command line asks for becomes `action`.

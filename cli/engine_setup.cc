@@ -40,8 +40,8 @@ void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
       ->capture_default_str();
 }
 
-void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup) {
-  AddModelFlags(command, setup.source);
+void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names) {
+  AddModelFlags(command, setup.source, {}, names.threads);
   command
       .add_option_function<std::string>(
           "--head", [&setup](const std::string& name) { setup.head = HeadChoiceByName(name); },
@@ -50,7 +50,7 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup) {
       ->type_name(ChoiceType({"auto", "dense", "dither4", "strict"}));
   AddBackendFlag(command, setup.backend);
   command
-      .add_option("--max-requests", setup.max_requests, "requests that run at once; others wait")
+      .add_option(names.max_requests, setup.max_requests, "requests that run at once; others wait")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command
@@ -76,7 +76,7 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup) {
 
 ModelEngine::ModelEngine(const EngineSetup& setup)
     : setup_(setup),
-      progress_(setup.is_quiet),
+      progress_(setup.is_quiet, setup.relays_progress),
       pool_threads_(ThreadsFor(setup.source)),
       pool_(pool_threads_),
       checkpoint_(OpenModel(setup.source, pool_.parallel(), progress_)),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "cli/model_source.h"
 #include "cli/progress_line.h"
@@ -25,9 +26,16 @@ struct EngineSetup {
   int32_t steps_in_flight = 0;
   int32_t max_logprobs = 20;
   bool is_quiet = false;
+  bool relays_progress = false;  // sluice serve shows it
 };
 
-void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup);
+// Two flags have other names where a command has its own of these.
+struct EngineFlagNames {
+  std::string threads = "--threads";
+  std::string max_requests = "--max-requests";
+};
+void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlagNames& names = {});
+inline constexpr const char* kRelayProgressFlag = "--relay-progress";
 // --steps-in-flight, which every engine has.
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight);
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/serve.h"
+#include "cli/engine_endpoint.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;

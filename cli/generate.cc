@@ -51,6 +51,7 @@ void Record(const GenerateOptions& options, const Generation& generation,
                           .prompt = generation.prompt().ids,
                           .choice = static_cast<uint32_t>(i),
                           .max_tokens = asked.max_tokens,
+                          .prompt_logprobs = i == 0 ? asked.prompt_logprobs : std::nullopt,
                           .text = {.stops = asked.stops, .include_stop = asked.include_stop}},
               .result = RequestResult{.text = choices[i].text,
                                       .ids = {ids.begin(), ids.end()},
@@ -89,12 +90,17 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
 void AddGenerate(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command = app.add_subcommand("generate", "text from a model, as it comes");
   const auto options = std::make_shared<GenerateOptions>();
-  AddGenerationFlags(*command, options->generation);
+  AddGenerationFlags(*command, options->generation, 0);
   command
       ->add_option("-n,--choices", options->generation.choices,
                    "texts for the one prompt, decoded together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      ->add_option("--prompt-logprobs", options->generation.prompt_logprobs,
+                   "with --json: log-probability and rank of every token of the prompt but the "
+                   "first, and so many of the most likely tokens in its place")
+      ->check(CLI::Range(0, INT32_MAX - 1));
   command->add_flag("--echo", options->echoes_prompt, "write the prompt in front of the text");
   command
       ->add_option("--show-candidates", options->show_candidates,

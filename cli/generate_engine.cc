@@ -33,14 +33,14 @@ class EngineGeneration {
         prompt_{.text = ReadPromptText(asked_)},
         record_(options.record_path),
         progress_(asked_.is_quiet),
-        checkpoint_(OpenModel(asked_.source, {}, progress_)),
+        model_(OpenModelText(asked_.source)),
         client_(ConnectClient(
-            std::span(&options.engine, 1), checkpoint_.tokenizer(),
+            std::span(&options.engine, 1), model_.tokenizer(),
             {.stop_at = options.stop_at,
              .observer = [this](RequestId,
                                 const EngineRequest& request) { requests_.push_back(request); }})),
         outputs_(static_cast<size_t>(asked_.choices)) {
-    prompt_ = EncodePrompt(std::move(prompt_.text), asked_, checkpoint_, client_->info().context);
+    prompt_ = EncodePrompt(std::move(prompt_.text), asked_, model_, client_->info().context);
   }
 
   void Run(const Terminal& terminal) {
@@ -77,12 +77,14 @@ class EngineGeneration {
     ClientRequest request{.params = asked_.params,
                           .prompt = prompt_.ids,
                           .max_tokens = asked_.max_tokens,
+                          .prompt_logprobs = asked_.prompt_logprobs,
                           .text = {.stops = asked_.stops, .include_stop = asked_.include_stop},
                           .ignores_end = asked_.ignores_end};
     for (int32_t choice = 0; choice < asked_.choices; ++choice) {
       request.choice = static_cast<uint32_t>(choice);
       ids_.push_back(client_->Submit(request));
       request.params.seed = client_->Seed(ids_[0]);
+      request.prompt_logprobs.reset();  // the prompt is the same
     }
     seed_ = *request.params.seed;
   }
@@ -115,7 +117,7 @@ class EngineGeneration {
                     .stop_token = output.stop_token,
                     .status = output.status,
                     .message = output.message},
-                   asked_, checkpoint_.tokenizer(), client_->info().context);
+                   asked_, model_.tokenizer(), client_->info().context);
   }
 
   void Show(const Terminal& terminal, int64_t wall_ns) const {
@@ -154,7 +156,7 @@ class EngineGeneration {
   Prompt prompt_;  // its text is read first: what is wrong with it is known without the model
   RecordFile record_;
   ProgressLine progress_;
-  Checkpoint checkpoint_;
+  ModelText model_;
   std::vector<EngineRequest> requests_;  // as the engine got them
   std::unique_ptr<Client> client_;
   std::vector<RequestId> ids_;

@@ -1,6 +1,7 @@
 #include "cli/generate_engine_json.h"
 
 #include "cli/generate_report.h"
+#include "cli/token_json.h"
 #include "json/params_writer.h"
 #include "sluice/version.hpp"
 
@@ -19,18 +20,9 @@ void WriteTokens(JsonWriter& json, const RequestOutput& output) {
     for (size_t token = 0; token < output.logprobs.size(); ++token) {
       json.Object([&] {
         json.Key("id").Value(output.ids[token]);
-        json.Key("logprob").Value(output.logprobs[token]);
-        json.Key("rank").Value(output.ranks[token]);
-        json.Key("top_logprobs").Array([&] {
-          for (size_t i = 1; i < width; ++i) {
-            const size_t entry = token * width + i;
-            if (output.logprob_ids[entry] < 0) break;
-            json.Object([&] {
-              json.Key("id").Value(output.logprob_ids[entry]);
-              json.Key("value").Value(output.logprob_values[entry]);
-            });
-          }
-        });
+        WriteLogprob(json, output.logprobs[token], output.ranks[token],
+                     std::span(output.logprob_ids).subspan(token * width, width),
+                     std::span(output.logprob_values).subspan(token * width, width));
       });
     }
   });
@@ -50,6 +42,10 @@ void WriteEngineGeneration(const EngineGenerationResult& result, std::ostream& o
     json.Key("prompt").Value(result.prompt.text);
     json.Key("prompt_token_ids");
     WriteIds(json, result.prompt.ids);
+    if (asked.prompt_logprobs.has_value()) {
+      json.Key("prompt_logprobs");
+      WritePromptLogprobs(json, result.prompt.ids, result.outputs[0].Prompt());
+    }
     json.Key("truncated_tokens").Value(result.prompt.truncated_tokens);
     json.Key("max_tokens").Value(asked.max_tokens);
     json.Key("parameters").Object([&] {

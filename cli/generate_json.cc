@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "cli/candidates.h"
+#include "cli/token_json.h"
 #include "json/params_writer.h"
 #include "sluice/version.hpp"
 
@@ -47,6 +48,10 @@ class JsonView : public GenerateView {
       json.Key("head").Value(Name(generation_.head()));
       json.Key("prompt").Value(generation_.prompt().text);
       json.Key("prompt_token_ids").Array([&] { WriteIds(json, generation_.prompt().ids); });
+      if (generation_.options().prompt_logprobs.has_value()) {
+        json.Key("prompt_logprobs");
+        WritePromptLogprobs(json, generation_.prompt().ids, generator.prompt_logprobs());
+      }
       json.Key("truncated_tokens").Value(generation_.prompt().truncated_tokens);
       json.Key("max_tokens").Value(generation_.options().max_tokens);
       json.Key("parameters").Object([&] { ParamsWriter(json).WriteFields(generator.params()); });
@@ -96,16 +101,7 @@ class JsonView : public GenerateView {
       const auto width = static_cast<size_t>(logprobs.width);
       const auto ids = logprobs.ids.subspan(row * width, width);
       const auto values = logprobs.values.subspan(row * width, width);
-      json.Key("logprob").Value(step.token.logprob);
-      json.Key("rank").Value(step.token.rank);
-      json.Key("top_logprobs").Array([&] {
-        for (size_t i = 1; i < width && ids[i] >= 0; ++i) {
-          json.Object([&] {
-            json.Key("id").Value(ids[i]);
-            json.Key("value").Value(values[i]);
-          });
-        }
-      });
+      WriteLogprob(json, step.token.logprob, step.token.rank, ids, values);
     }
     if (step.certificate.path != CertifiedPath::kNothing) {
       json.Key("certificate").Object([&] {

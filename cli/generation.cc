@@ -28,7 +28,7 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
       threads_(ThreadsFor(options.source)),
       pool_(threads_),
       checkpoint_(OpenModel(options.source, pool_.parallel(), progress_)) {
-  prompt_ = EncodePrompt(std::move(prompt_.text), options, checkpoint_,
+  prompt_ = EncodePrompt(std::move(prompt_.text), options, checkpoint_.text(),
                          checkpoint_.model().info().context);
 
   HeadPlaneOptions plane_options;
@@ -42,19 +42,21 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;
   }
-  generator_ = std::make_unique<Generator>(checkpoint_,
-                                           GenerationRequest{.params = options.params,
-                                                             .prompt = prompt_.ids,
-                                                             .choices = options.choices,
-                                                             .max_tokens = options.max_tokens,
-                                                             .stops = options.stops,
-                                                             .include_stop = options.include_stop,
-                                                             .ignores_end = options.ignores_end},
-                                           GeneratorOptions{.planes = planes,
-                                                            .prompt_chunk = 128,
-                                                            .reports = reports,
-                                                            .backend = options.backend,
-                                                            .parallel = pool_.parallel()});
+  generator_ =
+      std::make_unique<Generator>(checkpoint_,
+                                  GenerationRequest{.params = options.params,
+                                                    .prompt = prompt_.ids,
+                                                    .choices = options.choices,
+                                                    .max_tokens = options.max_tokens,
+                                                    .prompt_logprobs = options.prompt_logprobs,
+                                                    .stops = options.stops,
+                                                    .include_stop = options.include_stop,
+                                                    .ignores_end = options.ignores_end},
+                                  GeneratorOptions{.planes = planes,
+                                                   .prompt_chunk = 128,
+                                                   .reports = reports,
+                                                   .backend = options.backend,
+                                                   .parallel = pool_.parallel()});
   load_ns_ = NanosecondsSince(start_);
 }
 

@@ -6,7 +6,7 @@
 
 namespace sluice::cli {
 
-void AddGenerationFlags(CLI::App& command, GenerationOptions& options) {
+void AddGenerationFlags(CLI::App& command, GenerationOptions& options, int64_t least_tokens) {
   CLI::Option* const prompt =
       command
           .add_option("PROMPT", options.prompt, "what the text begins with; - is standard input")
@@ -28,7 +28,7 @@ void AddGenerationFlags(CLI::App& command, GenerationOptions& options) {
                    "leave out the beginning of a prompt that is too long for the model");
 
   command.add_option("--max-tokens", options.max_tokens, "tokens to generate, at most")
-      ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
+      ->check(CLI::Range(least_tokens, int64_t{INT32_MAX}))
       ->capture_default_str();
   command
       .add_option("--stop", options.stops, "a text that ends the output; may be given many times")

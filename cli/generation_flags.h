@@ -26,6 +26,7 @@ struct GenerationOptions {
   bool truncates_prompt = false;
 
   int64_t max_tokens = 256;
+  std::optional<int32_t> prompt_logprobs;
   int32_t choices = 1;
   bool ignores_end = false;
   std::vector<std::string> stops;
@@ -33,7 +34,8 @@ struct GenerationOptions {
   bool is_quiet = false;
 };
 
-// The flags of all of these; all but `choices`, which only makes sense for text.
-void AddGenerationFlags(CLI::App& command, GenerationOptions& options);
+// The flags of all of these; all but `choices` and `prompt_logprobs`, which only make sense for
+// text.
+void AddGenerationFlags(CLI::App& command, GenerationOptions& options, int64_t least_tokens);
 
 }  // namespace sluice::cli

@@ -47,7 +47,7 @@ void Print(const InspectModelOptions& options, const Checkpoint& checkpoint, std
                                " of them with a token; the tokenizer has " +
                                Number(checkpoint.tokenizer().size()) + " ids"});
   table.Add({"ends with", EndTokens(checkpoint)});
-  table.Add({"chat template", checkpoint.has_chat_template() ? "yes" : "no"});
+  table.Add({"chat template", checkpoint.text().has_chat_template() ? "yes" : "no"});
   table.Add({"a token reads", Megabytes(info.weight_bytes)});
   table.Add({"of that the head",
              Megabytes(head_bytes) + ", " +
@@ -84,7 +84,7 @@ void PrintJson(const InspectModelOptions& options, const Checkpoint& checkpoint,
     json.Key("end_token_ids").Array([&] {
       for (const int32_t id : checkpoint.end_tokens()) json.Value(id);
     });
-    json.Key("has_chat_template").Value(checkpoint.has_chat_template());
+    json.Key("has_chat_template").Value(checkpoint.text().has_chat_template());
     json.Key("weight_bytes").Value(info.weight_bytes);
     json.Key("logit_softcap").Value(info.logit_softcap);
     json.Key("head").Object([&] {

@@ -2,7 +2,8 @@
 //
 // Text goes to standard output, diagnostics to standard error. Exit codes: 0, 2 for a command line
 // that cannot be understood or a value out of range, 1 for every other failure, 128 and the number
-// of the signal (130 for Ctrl-C) when one has ended a generation. An engine is ended by signals.
+// of the signal (130 for Ctrl-C) when one has ended a generation. An engine and a server are ended
+// by signals.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
@@ -22,6 +23,9 @@
 #include "cli/engine.h"
 #include "cli/mock_engine.h"
 #include "cli/replay.h"
+#endif
+#ifdef SLUICE_HAS_SERVER
+#include "cli/serve.h"
 #endif
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
@@ -161,6 +165,9 @@ int Run(int argc, char** argv) {
   sluice::cli::AddTrace(app, action);
 #endif
 #ifdef SLUICE_HAS_LINK
+#ifdef SLUICE_HAS_SERVER
+  sluice::cli::AddServe(app, action);
+#endif
   sluice::cli::AddEngine(app, action);
   sluice::cli::AddMockEngine(app, action);
   sluice::cli::AddReplay(app, action);

@@ -23,7 +23,8 @@ struct Vocabulary {
 
 Vocabulary OpenVocabulary(const std::string& path) {
   if (!path.empty()) return {Tokenizer::FromFile(path), {}};
-  return {InsideTokenizer(), ConfigOf({}).end_tokens};
+  const ModelText inside = OpenModelText({});
+  return {inside.tokenizer(), {inside.end_tokens().begin(), inside.end_tokens().end()}};
 }
 
 // The script's text, and behind it what ends an output.
@@ -52,7 +53,7 @@ void AddMockEngine(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command = app.add_subcommand(
       "mock-engine", "an engine without a model, for tests and demonstrations of frontends");
   const auto options = std::make_shared<MockEngineOptions>();
-  AddServeFlags(*command, options->serve);
+  AddEndpointFlags(*command, options->endpoint);
   CLI::Option* const script =
       command
           ->add_option("--script", options->script_path,
@@ -99,14 +100,14 @@ void AddMockEngine(CLI::App& app, std::function<void()>& action) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   AddStepsInFlightFlag(*command, options->steps_in_flight);
-  command->add_flag("--quiet", options->serve.is_quiet, "nothing on standard error but errors");
+  command->add_flag("--quiet", options->endpoint.is_quiet, "nothing on standard error but errors");
   AddFaultFlags(*command, options->faults);
   command->callback(
       [&action, options] { action = [options] { RunMockEngine(*options, std::cout); }; });
 }
 
 void RunMockEngine(const MockEngineOptions& options, std::ostream& out) {
-  CheckEndpoint("listen", options.serve.listen);
+  CheckEndpoint("listen", options.endpoint.listen);
   const Vocabulary vocabulary = OpenVocabulary(options.tokenizer_path);
   ScriptOptions script;
   script.vocab = vocabulary.tokenizer.size();
@@ -123,13 +124,13 @@ void RunMockEngine(const MockEngineOptions& options, std::ostream& out) {
   script.before_step = StepFaults(options.faults);
   ScriptRunner runner(std::move(script));
   Engine engine(runner, vocabulary.tokenizer, {.steps_in_flight = options.steps_in_flight});
-  Serve(engine,
-        {.model = "mock",
-         .version = std::string(kVersionString),
-         .tokenizer_hash = TokenizerHash(vocabulary.tokenizer),
-         .end_tokens = vocabulary.end_tokens,
-         .knows_text = true},
-        options.serve, out, FrameFaults(options.faults));
+  ServeEngine(engine,
+              {.model = "mock",
+               .version = std::string(kVersionString),
+               .tokenizer_hash = TokenizerHash(vocabulary.tokenizer),
+               .end_tokens = vocabulary.end_tokens,
+               .knows_text = true},
+              options.endpoint, out, FrameFaults(options.faults));
 }
 
 }  // namespace sluice::cli

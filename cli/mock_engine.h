@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/engine_endpoint.h"
 #include "cli/faults.h"
-#include "cli/serve.h"
 
 namespace sluice::cli {
 
 struct MockEngineOptions {
-  ServeOptions serve;
+  EndpointOptions endpoint;
   FaultOptions faults;
   std::string script_path;  // a text; empty: `tokens`, and if there are none, it echoes
   std::vector<int32_t> tokens;

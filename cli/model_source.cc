@@ -26,7 +26,7 @@ CheckpointFiles InsideFiles() {
 uintmax_t WeightBytes(const ModelSource& source) {
   uintmax_t bytes = 0;
   if (source.directory.empty()) {
-    for (const auto& file : InsideFiles().model.safetensors) bytes += file.size();
+    for (const auto& file : InsideFiles().safetensors) bytes += file.size();
     return bytes;
   }
   std::error_code error;
@@ -38,7 +38,8 @@ uintmax_t WeightBytes(const ModelSource& source) {
 
 }  // namespace
 
-void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model) {
+void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model,
+                   const std::string& threads_flag) {
   const auto told = [on_model] {
     if (on_model) on_model();
   };
@@ -65,7 +66,7 @@ void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<v
       ->check(CLI::IsMember(std::vector<std::string>{"as-stored", "int8"}))
       ->type_name("NAME");
   command
-      .add_option("--threads", source.threads,
+      .add_option(threads_flag, source.threads,
                   "threads that share a step; 0 is one for a small model, else every core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -74,13 +75,16 @@ void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<v
 GenerationConfig ConfigOf(const ModelSource& source) {
   if (!source.directory.empty()) return OpenGenerationConfig(source.directory);
 #ifdef SLUICE_HAS_DEFAULT_MODEL
-  return ParseGenerationConfig(InsideFiles().generation_config);
+  return ParseGenerationConfig(InsideFiles().text.generation_config);
 #else
   return {};
 #endif
 }
 
-Tokenizer InsideTokenizer() { return Tokenizer::FromJson(InsideFiles().tokenizer); }
+ModelText OpenModelText(const ModelSource& source) {
+  return source.directory.empty() ? ModelText::FromFiles(InsideFiles().text)
+                                  : ModelText::Open(source.directory);
+}
 
 int ThreadsFor(const ModelSource& source) {
   if (source.threads > 0) return source.threads;

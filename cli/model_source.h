@@ -24,16 +24,17 @@ struct ModelSource {
   std::string Name() const { return directory.empty() ? "default" : directory; }
 };
 
-// --model, --weights and --threads. on_model runs, in front of all flags that are added later, once
-// it is known which model it is.
+// --model, --weights and --threads, which may have another name. on_model runs, in front of all
+// flags that are added later, once it is known which model it is.
 void AddModelFlags(CLI::App& command, ModelSource& source,
-                   const std::function<void()>& on_model = {});
+                   const std::function<void()>& on_model = {},
+                   const std::string& threads_flag = "--threads");
 
 // What the authors of the model say about sampling.
 GenerationConfig ConfigOf(const ModelSource& source);
 
-// That of the model inside, without its weights.
-Tokenizer InsideTokenizer();
+// Without its weights.
+ModelText OpenModelText(const ModelSource& source);
 
 // Threads for this model. One for a small one: a step of 2 ms has hundreds of parallel loops, and
 // waking a thread for each costs more than the loop. All cores from 64 MiB of weights.

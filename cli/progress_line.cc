@@ -9,8 +9,8 @@ namespace sluice::cli {
 // The first tenth of a second is shown by nothing: most work is done by then.
 constexpr std::chrono::milliseconds kInterval(100);
 
-ProgressLine::ProgressLine(bool is_quiet)
-    : is_shown_(!is_quiet && isatty(STDERR_FILENO) != 0),
+ProgressLine::ProgressLine(bool is_quiet, bool is_relayed)
+    : is_shown_(is_relayed || (!is_quiet && isatty(STDERR_FILENO) != 0)),
       next_(std::chrono::steady_clock::now() + kInterval) {}
 
 void ProgressLine::Show(const char* what, int64_t done, int64_t total) {

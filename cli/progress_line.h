@@ -12,8 +12,9 @@ namespace sluice::cli {
 
 class ProgressLine {
  public:
-  // Shows nothing when `is_quiet`.
-  explicit ProgressLine(bool is_quiet);
+  // Shows nothing when `is_quiet`, unless another process passes on what is written to its own
+  // terminal: `is_relayed`.
+  explicit ProgressLine(bool is_quiet, bool is_relayed = false);
   ~ProgressLine() { Clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;

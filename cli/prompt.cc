@@ -17,8 +17,8 @@ std::string ReadPromptText(const GenerationOptions& options) {
   return *options.prompt == "-" ? ReadTextFile("PROMPT", "-") : *options.prompt;
 }
 
-Prompt EncodePrompt(std::string text, const GenerationOptions& options,
-                    const Checkpoint& checkpoint, int64_t context) {
+Prompt EncodePrompt(std::string text, const GenerationOptions& options, const ModelText& model,
+                    int64_t context) {
   Prompt prompt{.text = std::move(text)};
   EncodeOptions encoding{.add_special_tokens = options.adds_special_tokens,
                          .parse_special_tokens = options.parses_special_tokens};
@@ -26,11 +26,11 @@ Prompt EncodePrompt(std::string text, const GenerationOptions& options,
     std::vector<ChatMessage> messages;
     if (!options.system.empty()) messages.push_back({"system", options.system});
     messages.push_back({"user", prompt.text});
-    prompt.text = checkpoint.RenderChat(messages);
+    prompt.text = model.RenderChat(messages);
     // The template has written all special tokens itself.
     encoding = {.add_special_tokens = false, .parse_special_tokens = true};
   }
-  prompt.ids = checkpoint.tokenizer().Encode(prompt.text, encoding);
+  prompt.ids = model.tokenizer().Encode(prompt.text, encoding);
   const int64_t length = std::ssize(prompt.ids);
   if (length >= context && !options.truncates_prompt) {
     throw Error(ErrorCode::kInvalidValue, "PROMPT", Number(length) + " tokens",
@@ -39,7 +39,7 @@ Prompt EncodePrompt(std::string text, const GenerationOptions& options,
   }
   if (options.truncates_prompt) {
     // What the model wants in front of every text stays.
-    const std::vector<int32_t> around = checkpoint.tokenizer().Encode("");
+    const std::vector<int32_t> around = model.tokenizer().Encode("");
     const bool has_first = !around.empty() && !prompt.ids.empty() && prompt.ids[0] == around[0];
     prompt.ids = TruncatePrompt(prompt.ids, context, options.max_tokens, has_first ? 1 : 0);
     prompt.truncated_tokens = length - std::ssize(prompt.ids);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/generation_flags.h"
-#include "sluice/checkpoint.hpp"
+#include "sluice/model_text.hpp"
 
 namespace sluice::cli {
 
@@ -20,8 +20,8 @@ struct Prompt {
 std::string ReadPromptText(const GenerationOptions& options);
 
 // Throws Error when it does not fit into the context, unless it may be truncated.
-Prompt EncodePrompt(std::string text, const GenerationOptions& options,
-                    const Checkpoint& checkpoint, int64_t context);
+Prompt EncodePrompt(std::string text, const GenerationOptions& options, const ModelText& model,
+                    int64_t context);
 
 // Says on standard error how much was left out.
 void SayTruncated(const Prompt& prompt, const GenerationOptions& options);

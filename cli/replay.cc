@@ -36,9 +36,8 @@ class ReplayEngine {
       client_ = MakeLocalClient(own_->engine(), own_->Info(), own_->checkpoint().tokenizer(),
                                 {.stop_at = options.stop_at});
     } else {
-      ProgressLine progress(options.setup.is_quiet);
-      const Checkpoint checkpoint = OpenModel(options.setup.source, {}, progress);
-      client_ = ConnectClient(std::span(&options.engine, 1), checkpoint.tokenizer(),
+      client_ = ConnectClient(std::span(&options.engine, 1),
+                              OpenModelText(options.setup.source).tokenizer(),
                               {.stop_at = options.stop_at});
     }
   }
@@ -55,6 +54,7 @@ ClientRequest RequestOf(const EngineRequest& record) {
           .prompt = record.prompt,
           .choice = record.choice,
           .max_tokens = record.max_tokens,
+          .prompt_logprobs = record.prompt_logprobs,
           .text = record.text,
           .ignores_end = true,
           .mode = OutputMode::kFinal};

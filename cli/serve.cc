@@ -1,55 +1,272 @@
 #include "cli/serve.h"
 
-#include <CLI/CLI.hpp>
-#include <exception>
-#include <iostream>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "cli/api_keys.h"
 #include "cli/endpoint.h"
-#include "cli/engine_report.h"
+#include "cli/engine_supervisor.h"
+#include "cli/file.h"
+#include "cli/param_flags.h"
+#include "cli/private_folder.h"
+#include "cli/serve_check.h"
+#include "cli/serve_report.h"
 #include "cli/stop_signal.h"
+#include "cli/text.h"
+#include "server/server_options.h"
+#include "sluice/error.hpp"
 
 namespace sluice::cli {
+namespace {
 
-void AddServeFlags(CLI::App& command, ServeOptions& options) {
-  command
-      .add_option("--listen", options.listen,
-                  "where frontends find it: ipc://PATH, ipc://@NAME or tcp://HOST:PORT; port * is "
-                  "any that is free")
-      ->type_name("ENDPOINT")
-      ->capture_default_str();
-  command.add_flag("--json", options.as_json, "write its counters as one JSON object at the end");
+constexpr const char* kKeyVariable = "SLUICE_API_KEY";
+
+// Of the engine of its own: the flag here, and the same of sluice engine.
+constexpr std::pair<const char*, const char*> kEngineFlags[] = {
+    {"--weights", "--weights"},
+    {"--engine-threads", "--threads"},
+    {"--head", "--head"},
+    {"--backend", "--backend"},
+    {"--engine-requests", "--max-requests"},
+    {"--step-tokens", "--step-tokens"},
+    {"--cache-tokens", "--cache-tokens"},
+    {"--steps-in-flight", "--steps-in-flight"},
+    {"--max-logprobs", "--max-logprobs"}};
+
+void AddListenFlags(CLI::App& command, ServerOptions& server) {
+  CLI::Option* const host =
+      command.add_option("--host", server.host, "the address to listen at; 0.0.0.0 and :: are all")
+          ->type_name("ADDRESS")
+          ->capture_default_str();
+  CLI::Option* const port = command.add_option("--port", server.port, "0 is any that is free")
+                                ->check(CLI::Range(0, 65535))
+                                ->capture_default_str();
+  command.add_option("--unix-socket", server.unix_socket, "listen at this path instead")
+      ->type_name("PATH")
+      ->excludes(host)
+      ->excludes(port);
 }
 
-void Serve(Engine& engine, EngineInfo info, const ServeOptions& options, std::ostream& out,
-           FrameFault on_frame) {
-  if (!IsLocal(options.listen)) {
-    std::cerr << "sluice: other machines may reach " << options.listen
-              << ", and nobody is asked who he is\n";
+void AddEngineFlags(CLI::App& command, ServeOptions& options) {
+  CLI::Option* const engine =
+      command
+          .add_option("--engine", options.server.engines,
+                      "an engine elsewhere, instead of one of its own; may be given many times")
+          ->type_name("ENDPOINT")
+          ->allow_extra_args(false);
+  command
+      .add_option_function<std::string>(
+          "--stop-at",
+          [&options](const std::string& name) { options.server.stop_at = StopAtByName(name); },
+          "who looks for stops; the text is the same")
+      ->default_str("engine")
+      ->type_name(ChoiceType({"engine", "frontend"}));
+  AddEngineSetupFlags(command, options.setup,
+                      {.threads = "--engine-threads", .max_requests = "--engine-requests"});
+  for (const auto& [flag, name] : kEngineFlags) engine->excludes(command.get_option(flag));
+}
+
+void AddAccessFlags(CLI::App& command, ServeOptions& options) {
+  ServerOptions& server = options.server;
+  command
+      .add_option("--api-key", server.api_keys,
+                  "one that requests must have; may be given many times. Other users of this "
+                  "machine see it, unlike the variable SLUICE_API_KEY and a file")
+      ->type_name("KEY")
+      ->envname(kKeyVariable)
+      ->allow_extra_args(false);
+  command.add_option("--api-key-file", options.api_key_path, "more keys, one a line")
+      ->type_name("FILE");
+  command
+      .add_option("--cors-origin", server.cors_origins,
+                  "pages of it may ask from a browser, https://example.org, or * for all; may be "
+                  "given many times")
+      ->type_name("ORIGIN")
+      ->allow_extra_args(false);
+  command
+      .add_option("--max-requests", server.max_requests,
+                  "in flight; more are answered with status 503")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--max-requests-per-key", server.max_requests_per_key,
+                  "in flight with the same key, else status 429; 0 is no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+}
+
+// What the engine's own command line is, of the flags that were given here.
+std::vector<std::string> EngineArguments(const CLI::App& command) {
+  std::vector<std::string> arguments;
+  for (const auto& [flag, name] : kEngineFlags) {
+    const CLI::Option* const option = command.get_option(flag);
+    if (option->count() > 0) arguments.insert(arguments.end(), {name, option->results().back()});
   }
-  const std::string model = info.model;
-  EngineServerOptions server_options{.listen = options.listen, .on_frame = std::move(on_frame)};
-  if (!options.is_quiet) {
-    server_options.log = [](std::string_view line) { std::cerr << "sluice: " << line << '\n'; };
+  return arguments;
+}
+
+// Lines of several threads, each in one piece.
+void Say(std::string_view line) { std::cerr << "sluice: " + std::string(line) + "\n"; }
+
+// Sluice engine as a child, at an address that only this user reaches.
+class OwnEngine {
+ public:
+  OwnEngine(const ServeOptions& options, const std::stop_token& stop)
+      : supervisor_({.command = Command(options, folder_.path()), .log = Say}, stop) {}
+
+  const std::string& endpoint() const { return supervisor_.endpoint(); }
+  int pid() const { return supervisor_.pid(); }
+
+ private:
+  static std::vector<std::string> Command(const ServeOptions& options, const std::string& folder) {
+    std::vector<std::string> command = {"/proc/self/exe", "engine", "--listen",
+                                        "ipc://" + folder + "/engine"};
+    const EngineSetup& setup = options.setup;
+    if (!setup.source.directory.empty()) {
+      command.insert(command.end(), {"--model", setup.source.directory});
+    }
+    command.insert(command.end(), options.engine_arguments.begin(), options.engine_arguments.end());
+    // Who its frontends are is no news here.
+    command.emplace_back("--quiet");
+    if (!setup.is_quiet && Terminal::Detect(STDERR_FILENO).can_redraw) {
+      command.emplace_back(kRelayProgressFlag);
+    }
+    return command;
   }
-  const StopSignal stop;
-  EngineServer server(engine, std::move(info), server_options);
-  out << "listening on " << server.endpoint() << '\n' << std::flush;
-  std::exception_ptr failure;
+
+  PrivateFolder folder_;
+  EngineSupervisor supervisor_;
+};
+
+// Null when a signal came first. What the engine says about a model that it cannot load is on
+// standard error by then.
+std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::stop_token& stop) {
   try {
-    server.Run(stop.token());
-  } catch (...) {  // the runner's: told when it is known what had been done until then
-    failure = std::current_exception();
+    return std::make_unique<OwnEngine>(options, stop);
+  } catch (const Error&) {
+    if (stop.stop_requested()) return nullptr;
+    throw std::runtime_error("the engine did not start; the lines above say why");
   }
-  const EngineReport report{.model = model,
-                            .endpoint = server.endpoint(),
-                            .engine = server.engine_counters(),
-                            .link = server.link_counters()};
+}
+
+// Before anything is loaded.
+void CheckOptions(ServerOptions options) {
+  for (const std::string& endpoint : options.engines) CheckEndpoint("engine", endpoint);
+  if (options.engines.empty()) options.engines = {"its own"};
+  server::CheckServerOptions(options);
+}
+
+}  // namespace
+
+void AddServe(CLI::App& app, std::function<void()>& action) {
+  CLI::App* const command = app.add_subcommand(
+      "serve", "an OpenAI-compatible server; without a flag, for the model inside");
+  const auto options = std::make_shared<ServeOptions>();
+  ServerOptions& server = options->server;
+  AddListenFlags(*command, server);
+  AddEngineFlags(*command, *options);
+  command
+      ->add_option("--name", server.model_names,
+                   "what requests may call the model; may be given many times, the first is told. "
+                   "Without one, the engine's name")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--chat-template", options->chat_template_path,
+                   "instead of the model's own template")
+      ->type_name("FILE");
+  command
+      ->add_option("--threads", server.threads, "of the server, each with connections of its own")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  AddAccessFlags(*command, *options);
+  command
+      ->add_option_function<int64_t>(
+          "--drain-timeout",
+          [&server](int64_t seconds) { server.drain_timeout = std::chrono::seconds(seconds); },
+          "seconds that requests in flight get when it is to end")
+      ->default_str("30")
+      ->type_name("INT")
+      ->check(CLI::Range(0, 86400));
+  command->add_flag(
+      "--check", options->only_checks,
+      "check the model, the template, the engine, the address and the keys, and exit");
+  command->add_flag("--json", options->as_json,
+                    "the line at the start, and what --check found, as one JSON object");
+  command->footer(
+      "Writes the line \"listening on URL\" when it can be reached. SIGINT or SIGTERM ends it with "
+      "exit code 0\nwhen the requests in flight are done; a second one ends them with an error "
+      "event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
+  command->callback([&action, command, options] {
+    options->engine_arguments = EngineArguments(*command);
+    ::unsetenv(kKeyVariable);  // the engine needs no key
+    action = [options] { RunServe(*options, std::cout); };
+  });
+}
+
+std::string AddressText(const ServerOptions& server) {
+  if (!server.unix_socket.empty()) return server.unix_socket;
+  const bool is_v6 = server.host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + server.host + "]" : server.host) + ":" + Number(server.port);
+}
+
+bool IsLocal(const ServerOptions& server) {
+  return !server.unix_socket.empty() || IsLocal("tcp://" + AddressText(server));
+}
+
+ModelText OpenServedText(const ServeOptions& options) {
+  const ModelText text = OpenModelText(options.setup.source);
+  if (options.chat_template_path.empty()) return text;
+  return text.WithChatTemplate(ReadTextFile("chat-template", options.chat_template_path));
+}
+
+void RunServe(const ServeOptions& given, std::ostream& out) {
+  ServeOptions options = given;
+  ServerOptions& server = options.server;
+  if (!options.api_key_path.empty()) {
+    const std::vector<std::string> more = ReadApiKeys(options.api_key_path);
+    server.api_keys.insert(server.api_keys.end(), more.begin(), more.end());
+  }
+  CheckOptions(server);
+  if (options.only_checks) {
+    RunServeCheck(options, out, Terminal::Detect());
+    return;
+  }
+  const StopSignal stop(StopSignal::kTwice);
+  const ModelText text = OpenServedText(options);
+  server::CheckCanListen(server);
+  if (!IsLocal(server) && server.api_keys.empty()) {
+    Say("other machines may reach " + server.host + ", and nobody is asked for a key: --api-key");
+  }
+  std::unique_ptr<OwnEngine> own;
+  if (server.engines.empty()) {
+    own = StartEngine(options, stop.token());
+    if (own == nullptr) return;
+    server.engines = {own->endpoint()};
+  }
+  if (!options.setup.is_quiet) server.log = Say;
+  Server serving(text, server);
+  const ServeStart start{
+      .url = serving.url(),
+      .model = server.model_names.empty() ? serving.info().model : server.model_names[0],
+      .engines = server.engines,
+      .engine_pid = own == nullptr ? std::nullopt : std::optional(own->pid()),
+      .has_api_keys = !server.api_keys.empty()};
+  if (!options.setup.is_quiet) PrintStart(start, std::cerr, Terminal::Detect(STDERR_FILENO));
   if (options.as_json) {
-    WriteReport(report, out);
-  } else if (!options.is_quiet) {
-    PrintReport(report, std::cerr);
+    WriteStart(start, out);
+  } else {
+    out << "listening on " << start.url << std::endl;
   }
-  if (failure) std::rethrow_exception(failure);
+  serving.Run(stop.token(), stop.now());
 }
 
 }  // namespace sluice::cli

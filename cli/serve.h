@@ -1,12 +1,13 @@
-// What sluice engine and sluice mock-engine do alike: an engine behind an endpoint until a signal
-// comes, and what it has done.
+// sluice serve: HTTP in front of an engine of its own, or of engines elsewhere.
 #pragma once
 
 #include <functional>
 #include <ostream>
 #include <string>
+#include <vector>
 
-#include "sluice/engine_server.hpp"
+#include "cli/engine_setup.h"
+#include "sluice/server.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;
@@ -14,22 +15,29 @@ class App;
 
 namespace sluice::cli {
 
-inline constexpr const char* kDefaultEndpoint = "tcp://127.0.0.1:5656";
-
 struct ServeOptions {
-  std::string listen = kDefaultEndpoint;
+  ServerOptions server;
+  EngineSetup setup;                          // of the engine of its own
+  std::vector<std::string> engine_arguments;  // the same, as that gets them
+  std::string chat_template_path;
+  std::string api_key_path;
+  bool only_checks = false;
   bool as_json = false;
-  bool is_quiet = false;
 };
 
-// --listen and --json.
-void AddServeFlags(CLI::App& command, ServeOptions& options);
+// Adds the command. What the command line asks for becomes `action`.
+void AddServe(CLI::App& app, std::function<void()>& action);
 
-using FrameFault = decltype(EngineServerOptions::on_frame);
+// One line on `out` when it can be reached, "listening on URL" or an object of JSON; then it serves
+// until SIGINT or SIGTERM, and the requests in flight are done. The engine of its own is a child,
+// which is started again when it ends.
+void RunServe(const ServeOptions& options, std::ostream& out);
 
-// One line on `out`, "listening on ENDPOINT", when it can be reached; then it serves until SIGINT
-// or SIGTERM, and says what it has done on standard error or, as JSON, on `out`.
-void Serve(Engine& engine, EngineInfo info, const ServeOptions& options, std::ostream& out,
-           FrameFault on_frame = {});
+// "127.0.0.1:8080", "[::1]:8080" or a path; and whether only this machine reaches it.
+std::string AddressText(const ServerOptions& server);
+bool IsLocal(const ServerOptions& server);
+
+// The model's text, with another template where one is asked for.
+ModelText OpenServedText(const ServeOptions& options);
 
 }  // namespace sluice::cli

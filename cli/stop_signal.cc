@@ -13,6 +13,7 @@ constexpr char kSignal = 's';
 constexpr char kEnd = 'e';
 
 volatile int write_end = -1;
+volatile std::sig_atomic_t asks_left = 0;
 
 void Tell(char what) {
   const int error = errno;
@@ -21,26 +22,31 @@ void Tell(char what) {
 }
 
 void Note(int) {
-  struct sigaction usual = {};
-  usual.sa_handler = SIG_DFL;
-  sigaction(SIGINT, &usual, nullptr);
-  sigaction(SIGTERM, &usual, nullptr);
+  asks_left = asks_left - 1;
+  if (asks_left == 0) {
+    struct sigaction usual = {};
+    usual.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &usual, nullptr);
+    sigaction(SIGTERM, &usual, nullptr);
+  }
   Tell(kSignal);
 }
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(Asks asks) {
   if (pipe2(pipe_, O_CLOEXEC) != 0) {
     throw std::system_error(errno, std::generic_category(), "pipe");
   }
   write_end = pipe_[1];
+  asks_left = asks;
   thread_ = std::thread([this] {
     char what = 0;
     while (what != kEnd) {
       const ssize_t size = read(pipe_[0], &what, 1);
       if (size < 0 && errno != EINTR) return;
-      if (size == 1 && what == kSignal) source_.request_stop();
+      // request_stop is false where it had been asked for.
+      if (size == 1 && what == kSignal && !source_.request_stop()) now_.request_stop();
     }
   });
   struct sigaction action = {};

@@ -41,8 +41,8 @@ std::string_view EscapeCode(Style style) {
 
 }  // namespace
 
-Terminal Terminal::Detect() {
-  if (isatty(STDOUT_FILENO) == 0) return {};
+Terminal Terminal::Detect(int file) {
+  if (isatty(file) == 0) return {};
   const bool is_dumb = Environment("TERM") == "dumb";
   return {.has_colour = Environment("NO_COLOR").empty() && !is_dumb,
           .has_unicode = IsUtf8Locale() && !is_dumb,

@@ -15,8 +15,8 @@ struct Terminal {
   bool can_redraw = false;  // lines that were written can be written again
   bool is_terminal = false;
 
-  // Of standard output. NO_COLOR and TERM=dumb are respected.
-  static Terminal Detect();
+  // Of standard output, or of another file. NO_COLOR and TERM=dumb are respected.
+  static Terminal Detect(int file = 1);
 
   // What a stranger's text may show: on a terminal its control characters, but for line ends and
   // tabs, are spelled out ("\x1b"), so that none moves the cursor, changes a title or asks for an

@@ -131,7 +131,7 @@ void AddTrace(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command = app.add_subcommand(
       "trace", "write hidden states, logits and kept sets of a generation as files");
   const auto options = std::make_shared<TraceOptions>();
-  AddGenerationFlags(*command, options->generation);
+  AddGenerationFlags(*command, options->generation, 1);
   command->add_option("--output", options->output, "folder for the files")
       ->type_name("DIR")
       ->required();

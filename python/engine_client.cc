@@ -47,7 +47,10 @@ void PythonEngineClient::Close() {
 
 uint64_t PythonEngineClient::Add(ClientRequest request, Owner owner) {
   Client& client = *parts_.client;
-  Live live{{.mode = request.mode, .has_logprobs = request.params.logprobs.has_value()}, owner};
+  Live live{{.mode = request.mode,
+             .has_logprobs = request.params.logprobs.has_value(),
+             .prompt_logprobs = request.prompt_logprobs},
+            owner};
   {
     const nb::gil_scoped_release release;
     const RequestId id = client.Submit(std::move(request));

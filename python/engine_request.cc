@@ -21,6 +21,9 @@ ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments) {
   if (const nb::handle most = arguments[Keyword::max_tokens]; most.is_valid()) {
     request.max_tokens = GetNumber<int64_t>("max_tokens", most);
   }
+  if (const nb::handle listed = arguments[Keyword::prompt_logprobs]; listed.is_valid()) {
+    request.prompt_logprobs = GetNumber<int32_t>("prompt_logprobs", listed);
+  }
   if (const nb::handle choice = arguments[Keyword::choice]; choice.is_valid()) {
     request.choice = GetNumber<uint32_t>("choice", choice);
   }
@@ -69,7 +72,8 @@ const char* EngineRequestSignature(std::string_view name, std::string_view promp
   head +=
       ", params: SamplingParams | None = None, *, max_tokens: int = 256"
       ", stop: str | collections.abc.Sequence[str] = (), include_stop: bool = False"
-      ", ignore_eos: bool = False, skip_special_tokens: bool = True, choice: int = 0";
+      ", ignore_eos: bool = False, skip_special_tokens: bool = True, choice: int = 0"
+      ", prompt_logprobs: int | None = None";
   if (has_mode) head += ", mode: str = 'delta', stream_interval: int = 1";
   return RequestSignature(head, result);
 }

@@ -15,7 +15,8 @@ namespace nb = nanobind;
 inline constexpr Keywords kEngineRequestKeywords =
     kParamKeywords | Keywords{Keyword::max_tokens,          Keyword::stop,
                               Keyword::include_stop,        Keyword::ignore_eos,
-                              Keyword::skip_special_tokens, Keyword::choice};
+                              Keyword::skip_special_tokens, Keyword::choice,
+                              Keyword::prompt_logprobs};
 inline constexpr Keywords kModeKeywords = {Keyword::mode, Keyword::stream_interval};
 
 // Everything but the prompt. `params` is a SamplingParams or None; the keywords come on top.

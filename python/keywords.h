@@ -31,7 +31,8 @@ namespace nb = nanobind;
                                   KEYWORD(prompt_length) KEYWORD(with_cuts) KEYWORD(values)    \
                                       KEYWORD(max_tokens) KEYWORD(stop) KEYWORD(include_stop)  \
                                           KEYWORD(ignore_eos) KEYWORD(skip_special_tokens)     \
-                                              KEYWORD(mode) KEYWORD(stream_interval)
+                                              KEYWORD(mode) KEYWORD(stream_interval)       \
+                                                  KEYWORD(prompt_logprobs)
 // clang-format on
 
 enum class Keyword : uint8_t {

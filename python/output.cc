@@ -36,6 +36,20 @@ nb::object Lists(nb::handle self, std::vector<T> TopLists::* values) {
   return AsNumpy(self, (output.top.*values).data(), {output.ids.size(), width});
 }
 
+template <typename T>
+nb::object PerPromptToken(nb::handle self, std::vector<T> RequestOutput::* values) {
+  RequestOutput& output = nb::cast<RequestOutput&>(self);
+  if (!output.HasPrompt()) return nb::none();
+  return AsNumpy(self, (output.*values).data(), {(output.*values).size()});
+}
+template <typename T>
+nb::object PromptLists(nb::handle self, std::vector<T> TopLists::* values) {
+  RequestOutput& output = nb::cast<RequestOutput&>(self);
+  if (!output.HasPrompt()) return nb::none();
+  const auto width = static_cast<size_t>(1 + *output.head.prompt_logprobs);
+  return AsNumpy(self, (output.prompt_top.*values).data(), {output.prompt_ranks.size(), width});
+}
+
 std::string Repr(nb::handle self) {
   constexpr size_t kShort = 40;
   const RequestOutput& output = nb::cast<const RequestOutput&>(self);
@@ -57,7 +71,8 @@ constexpr const char* kDoc =
 
 ``text`` and ``ids`` are what is new, all so far, or everything at the end, as the request's mode says;
 ``finish`` is None until the last one. With ``logprobs=N``, ``logprobs`` and ``ranks`` have an element for
-each of the ids, ``top_ids`` and ``top_logprobs`` a row: the token, then the N most likely ones.
+each of the ids, ``top_ids`` and ``top_logprobs`` a row: the token, then the N most likely ones. With
+``prompt_logprobs=N``, the first output has the same of every token of the prompt but the first.
 
     >>> with sluice.EngineClient.local("models/default") as client:
     ...     output = client.generate("Once upon a", max_tokens=3, temperature=0, logprobs=2)
@@ -77,6 +92,11 @@ RequestOutput::RequestOutput(const OutputHead& request, const ClientOutput& outp
       top{output.logprob_width,
           {output.logprob_ids.begin(), output.logprob_ids.end()},
           {output.logprob_values.begin(), output.logprob_values.end()}},
+      prompt_logprobs(output.prompt.logprobs.begin(), output.prompt.logprobs.end()),
+      prompt_ranks(output.prompt.ranks.begin(), output.prompt.ranks.end()),
+      prompt_top{output.prompt.width,
+                 {output.prompt.ids.begin(), output.prompt.ids.end()},
+                 {output.prompt.values.begin(), output.prompt.values.end()}},
       end(output.end),
       stop(output.stop),
       stop_token(output.stop_token),
@@ -89,7 +109,14 @@ RequestOutput::RequestOutput(const OutputHead& request, const ClientOutput& outp
 
 void RequestOutput::Join(const RequestOutput& later) {
   if (head.mode != OutputMode::kDelta) {
+    auto logprobs_of_prompt = std::move(prompt_logprobs);  // one output alone has them
+    auto ranks_of_prompt = std::move(prompt_ranks);
+    TopLists top_of_prompt = std::move(prompt_top);
     *this = later;
+    if (!prompt_logprobs.empty()) return;
+    prompt_logprobs = std::move(logprobs_of_prompt);
+    prompt_ranks = std::move(ranks_of_prompt);
+    prompt_top = std::move(top_of_prompt);
     return;
   }
   text += later.text;
@@ -99,6 +126,10 @@ void RequestOutput::Join(const RequestOutput& later) {
   AppendAll(top.ids, later.top.ids);
   AppendAll(top.values, later.top.values);
   top.width = std::max(top.width, later.top.width);
+  AppendAll(prompt_logprobs, later.prompt_logprobs);
+  AppendAll(prompt_ranks, later.prompt_ranks);
+  AppendAll(prompt_top.ids, later.prompt_top.ids);
+  AppendAll(prompt_top.values, later.prompt_top.values);
   end = later.end;
   stop = later.stop;
   stop_token = later.stop_token;
@@ -148,6 +179,27 @@ void BindOutput(nb::module_& module) {
           "top_logprobs", [](nb::handle self) { return Lists(self, &TopLists::values); },
           nb::sig("def top_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probabilities of top_ids, or None.")
+      .def_prop_ro(
+          "prompt_logprobs",
+          [](nb::handle self) { return PerPromptToken(self, &RequestOutput::prompt_logprobs); },
+          nb::sig("def prompt_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
+          "The log-probability of each token of the prompt but the first, given those before it; "
+          "or "
+          "None if not asked for, and in all outputs but the first.")
+      .def_prop_ro(
+          "prompt_ranks",
+          [](nb::handle self) { return PerPromptToken(self, &RequestOutput::prompt_ranks); },
+          nb::sig("def prompt_ranks(self) -> numpy.typing.NDArray[numpy.int32] | None"),
+          "How many tokens are at least as likely as each of these, or None.")
+      .def_prop_ro(
+          "prompt_top_ids", [](nb::handle self) { return PromptLists(self, &TopLists::ids); },
+          nb::sig("def prompt_top_ids(self) -> numpy.typing.NDArray[numpy.int32] | None"),
+          "A row for each of these: it, then the N most likely tokens in its place; or None.")
+      .def_prop_ro(
+          "prompt_top_logprobs",
+          [](nb::handle self) { return PromptLists(self, &TopLists::values); },
+          nb::sig("def prompt_top_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
+          "The log-probabilities of prompt_top_ids, or None.")
       .def_prop_ro(
           "finish",
           [](const RequestOutput& output) -> nb::object {

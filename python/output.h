@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct OutputHead {
   OutputMode mode = OutputMode::kDelta;
   uint64_t seed = 0;
   bool has_logprobs = false;
+  std::optional<int32_t> prompt_logprobs = {};
 };
 
 struct RequestOutput {
@@ -29,6 +31,10 @@ struct RequestOutput {
   void Join(const RequestOutput& later);
   // Throws for an end that the caller of a whole generation must not take for a text.
   void ThrowIfFailed() const;
+  // One token of a prompt alone has none, and that in every output.
+  bool HasPrompt() const {
+    return head.prompt_logprobs.has_value() && (!prompt_logprobs.empty() || prompt_tokens == 1);
+  }
 
   OutputHead head;
   std::string text;
@@ -36,6 +42,9 @@ struct RequestOutput {
   std::vector<float> logprobs;
   std::vector<int32_t> ranks;
   TopLists top;
+  std::vector<float> prompt_logprobs;
+  std::vector<int32_t> prompt_ranks;
+  TopLists prompt_top;
   GenerationEnd end;
   std::string stop;
   int32_t stop_token;

@@ -114,7 +114,20 @@ python_environment() {
   } </dev/null >&2 || say "no Python environment, so the tests of the Python package are skipped"
 }
 
+# Clients of the server that its tests drive it with. Beside the environment, which is of use without.
+python_clients() {
+  local venv=build/python-venv packages=(openai httpx)
+  if [[ ! -x "$venv/bin/pip" ]] || "$venv/bin/python" -c 'import openai, httpx' 2>/dev/null; then
+    return 0
+  fi
+  say "installing into $venv with pip: ${packages[*]}"
+  "$venv/bin/pip" install -q --only-binary :all: "${packages[@]}" </dev/null >&2 ||
+    say "no openai and httpx, so the tests of the server with them are skipped"
+}
+
 install_packages
 for group in "$@"; do
-  [[ "$group" != python ]] || python_environment
+  [[ "$group" == python ]] || continue
+  python_environment
+  python_clients
 done

@@ -35,7 +35,8 @@ struct ClientRequest {
   SamplingParams params = {};  // without a seed: a random one
   std::vector<int32_t> prompt = {};
   uint32_t choice = 0;
-  int64_t max_tokens = 256;
+  int64_t max_tokens = 256;                     // 0: the prompt alone
+  std::optional<int32_t> prompt_logprobs = {};  // as EngineRequest has it
   TextOptions text = {};
   bool ignores_end = false;  // the model's end tokens do not end it
   OutputMode mode = OutputMode::kDelta;
@@ -61,6 +62,9 @@ struct ClientOutput {
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
+  // All of the prompt's, in exactly one output: the first one, which has no text in front of it.
+  // Empty where none were asked for, and for a request that ended before they were there.
+  PromptLogprobs prompt = {};
 
   GenerationEnd end = GenerationEnd::kNone;
   std::string_view stop = {};  // with kStopString, the stop

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "sluice/error.hpp"
 #include "sluice/generation_end.hpp"
 #include "sluice/params.hpp"
+#include "sluice/prompt_logprobs.hpp"
 #include "sluice/status.hpp"
 #include "sluice/tokenizer.hpp"
 
@@ -55,7 +57,10 @@ struct EngineRequest {
   SamplingParams params = {};
   std::vector<int32_t> prompt = {};
   uint32_t choice = 0;
-  int64_t max_tokens = 256;
+  int64_t max_tokens = 256;  // 0: the prompt is read for its log-probabilities, or not at all
+  // For every token of the prompt but the first: its log-probability, its rank, and so many of the
+  // most likely tokens in its place. At most the engine's max_logprobs.
+  std::optional<int32_t> prompt_logprobs = {};
   StopAt stop_at = StopAt::kEngine;
   TextOptions text = {};
 
@@ -74,6 +79,8 @@ struct OutputRow {
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
+  // The next ones of the prompt, all of them in front of the first of the ids.
+  PromptLogprobs prompt = {};
 
   GenerationEnd end = GenerationEnd::kNone;  // another one is the request's last row
   RowStatus status = RowStatus::kOk;         // with kStatus; kOk: the runner failed

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 
 namespace sluice {
@@ -13,14 +14,15 @@ class EngineProcess {
  public:
   // Starts `command`, a program and its arguments, and reads the endpoint that it prints on its
   // standard output as one line, "listening on ENDPOINT". Throws Error with kUnavailable and the
-  // last lines of its standard error when it ends before that or `timeout` is over. Starts one
-  // thread, which passes on to this process's standard error whatever else it prints, and drops
-  // what that does not take at once.
+  // last lines of its standard error when it ends before that, `timeout` is over or a stop is asked
+  // for. Starts one thread, which passes on to this process's standard error whatever else it
+  // prints, and drops what that does not take at once.
   //
   // The process has a group of its own (an interrupt from the terminal is for the frontend alone),
   // standard input that is empty, and nothing else that is open here.
   explicit EngineProcess(std::span<const std::string> command,
-                         std::chrono::milliseconds timeout = std::chrono::seconds(120));
+                         std::chrono::milliseconds timeout = std::chrono::seconds(120),
+                         const std::stop_token& stop = {});
   // Asks its group to end, and kills it after two seconds. A process that was forked off later has
   // a copy without effect on the engine: this closes its descriptors there.
   ~EngineProcess();

@@ -19,6 +19,7 @@
 #include "sluice/cut.hpp"
 #include "sluice/generation_end.hpp"
 #include "sluice/params.hpp"
+#include "sluice/prompt_logprobs.hpp"
 #include "sluice/text_stream.hpp"
 
 namespace sluice {
@@ -44,7 +45,9 @@ struct GenerationRequest {
   SamplingParams params = {};
   std::span<const int32_t> prompt = {};
   int32_t choices = 1;
-  int64_t max_tokens = 256;  // of each choice
+  int64_t max_tokens = 256;  // of each choice; 0: the prompt is read to be scored, or not at all
+  // Scores the prompt, with so many of the most likely tokens for each of its places.
+  std::optional<int32_t> prompt_logprobs = {};
   std::vector<std::string> stops = {};
   bool include_stop = false;
   bool ignores_end = false;  // the checkpoint's end tokens do not end a choice
@@ -130,7 +133,11 @@ class Generator {
   // Takes the next chunk of the prompt; how many tokens of it are left. Step takes what is left.
   int64_t Prefill();
 
-  // One token for every choice that goes on, by number; empty when none does.
+  // Of what Prefill has taken; all when nothing is left. Valid until the next Prefill or Step.
+  PromptLogprobs prompt_logprobs() const;
+
+  // One token for every choice that goes on, by number; empty when none does. Without tokens to
+  // come all of them end in the first Step.
   std::span<const ChoiceStep> Step();
 
   // Ends the choices that go on: what their text has held back.

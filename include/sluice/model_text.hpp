@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "sluice/generation_config.hpp"
 #include "sluice/tokenizer.hpp"
@@ -30,7 +31,12 @@ struct ModelTextFiles {
 // Immutable and cheap to copy.
 class ModelText {
  public:
-  // Throws Error naming the file and what was expected.
+  // Copied where it is moved, so none is ever empty.
+  ModelText(const ModelText&) = default;
+  ModelText& operator=(const ModelText&) = default;
+
+  // Reads small files only, which need no weights beside them. Throws Error naming the file and
+  // what was expected.
   static ModelText Open(const std::string& directory);
   static ModelText FromFiles(const ModelTextFiles& files);
   // The same with another template.
@@ -49,11 +55,12 @@ class ModelText {
   std::string RenderChat(std::span<const ChatMessage> messages) const;
   // The same from JSON, with all that messages and templates of models may have:
   // {"messages": [...], "add_generation_prompt": true, ...}. The tokens of the tokenizer's
-  // configuration are there beside them, bos_token and so on.
+  // configuration are there beside them, bos_token and so on, unless the object has its own.
   std::string RenderChatJson(std::string_view variables) const;
 
  private:
   struct Parts;
+  static ModelText Make(Tokenizer tokenizer, const ModelTextFiles& files);
   explicit ModelText(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;

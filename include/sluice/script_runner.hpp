@@ -34,8 +34,8 @@ struct ScriptOptions {
   std::function<void(int64_t step)> before_step = {};
 };
 
-// What a request that asks for log-probabilities gets: a function of the token, made up. The lists
-// have the tokens that follow it in the vocabulary, with theirs.
+// What a request that asks for log-probabilities gets, of output and prompt: a function of the
+// token, made up. The lists have the tokens that follow it in the vocabulary, with theirs.
 float ScriptLogprob(int32_t id);
 int32_t ScriptRank(int32_t id);
 

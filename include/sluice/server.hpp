@@ -81,9 +81,9 @@ class Server {
   const std::string& url() const;  // "http://127.0.0.1:8080", "unix:PATH"
   const EngineInfo& info() const;  // of the first engine
 
-  // Serves, on threads of its own. After a stop of `drain` it takes no new connections, answers
-  // /health with 503, and returns when the last request has ended; after drain_timeout, or a stop
-  // of `now`, the rest of them end with an error event.
+  // Serves, on threads of its own, once. After a stop of `drain` it takes no new connections,
+  // answers /health with 503, and returns when the last request has ended; after drain_timeout, or
+  // a stop of `now`, the rest of them end with an error event.
   void Run(std::stop_token drain, std::stop_token now);
 
  private:

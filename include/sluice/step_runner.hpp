@@ -13,8 +13,12 @@
 #include "sluice/cut.hpp"
 #include "sluice/error.hpp"
 #include "sluice/params.hpp"
+#include "sluice/prompt_logprobs.hpp"
 
 namespace sluice {
+
+// A step gives at most so many entries of lists of prompt tokens, or those of one widest list.
+inline constexpr int64_t kUsualPromptEntries = 1 << 16;
 
 struct RunnerInfo {
   int64_t vocab = 0;
@@ -34,7 +38,8 @@ struct RunnerRequest {
   const SamplingParams* params = nullptr;
   std::span<const int32_t> prompt = {};
   uint32_t choice = 0;
-  int64_t max_tokens = 0;
+  int64_t max_tokens = 0;            // 0: none of its rows samples
+  int32_t prompt_logprob_width = 0;  // as PromptLogprobs has it; 0: none of its rows scores
 };
 
 struct StepRow {
@@ -45,6 +50,10 @@ struct StepRow {
   // The last position is projected and a token drawn: it is that of the last token of prompt and
   // output. False for a chunk that others follow.
   bool samples = true;
+  // So many tokens of the prompt are scored, from this place on. Each of them follows one of the
+  // row's. No token of a prompt is scored twice, though it may be read again.
+  int64_t first_scored = 0;
+  int64_t scored = 0;
 };
 
 // In this order: slots are freed, caches given back, slots taken, rows computed. A slot has at most
@@ -67,6 +76,8 @@ struct StepRowResult {
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
+  // Of the prompt tokens that the row scores.
+  PromptLogprobs prompt = {};
   // Not empty: this request cannot go on, because of what happened in this row or when its slot was
   // taken. The others can. Its slot is among the ended ones of a later plan all the same; a row
   // that it has in the step behind this one fails too, or gives tokens that nobody wants.

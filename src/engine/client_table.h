@@ -14,10 +14,10 @@ namespace sluice::engine {
 struct LiveRequest;
 
 struct Place {
-  bool IsTaken() const { return is_rejected || request != nullptr; }
+  bool IsTaken() const { return is_answered || request != nullptr; }
 
   uint32_t generation = 0;
-  bool is_rejected = false;  // and nobody has been told
+  bool is_answered = false;  // without a step, and nobody has been told
   LiveRequest* request = nullptr;
 };
 

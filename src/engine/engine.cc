@@ -48,7 +48,7 @@ Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
       clients_(options.max_clients, options.max_client_requests),
       schedule_(info_, StepTokens(info_, options), options.steps_in_flight) {
   for (PlannedStep& step : steps_) step.Reserve(static_cast<size_t>(schedule_.slots()));
-  spare_rejections_.resize(kUsualOutputs);
+  spare_answers_.resize(kUsualOutputs);
   outputs_.reserve(kUsualOutputs);
   text_.reserve(kUsualText);
   Count();
@@ -112,46 +112,50 @@ void Engine::Impl::MarkAborted(LiveRequest& request) {
 void Engine::Impl::ReserveOutput() {
   const auto live = static_cast<size_t>(counters_.requests - counters_.ended) + 1;
   if (outputs_.capacity() < live) outputs_.reserve(2 * live);
-  if (spare_rejections_.empty()) spare_rejections_.emplace_back();
+  if (spare_answers_.empty()) spare_answers_.emplace_back();
 }
 
 void Engine::Impl::Submit(ClientId client, EngineRequest request) {
   engine::Place& place = clients_.FreePlace(client, request.address);
   ReserveOutput();
-  Rejection& rejection = spare_rejections_.front();
-  rejection.client = client;
-  rejection.address = request.address;
-  rejection.message.clear();
-  rejection.parameter.clear();
+  Answer& answer = spare_answers_.front();
+  answer.client = client;
+  answer.address = request.address;
+  answer.end = GenerationEnd::kRejected;
+  answer.code = ErrorCode::kInvalidValue;
+  answer.message.clear();
+  answer.parameter.clear();
   place.generation = request.address.generation;
   ++counters_.requests;
   try {
     try {
       if (is_lost_) {
-        rejection.code = ErrorCode::kUnavailable;
-        rejection.message.append("the engine is lost: ").append(lost_message_);
+        answer.code = ErrorCode::kUnavailable;
+        answer.message.append("the engine is lost: ").append(lost_message_);
       } else {
         place.request = Accept(client, request);
+        if (place.request == nullptr) answer.end = GenerationEnd::kLength;
       }
     } catch (const Error& error) {
-      rejection.code = error.code();
-      rejection.message = error.what();
+      answer.code = error.code();
+      answer.message = error.what();
       const bool is_its =
           error.code() == ErrorCode::kInvalidValue || error.code() == ErrorCode::kInvalidType;
-      if (is_its) rejection.parameter = error.parameter();
+      if (is_its) answer.parameter = error.parameter();
     }
   } catch (const std::bad_alloc&) {
-    rejection.code = ErrorCode::kExhausted;
-    rejection.message = engine::kNoMemory;
-    rejection.parameter.clear();
+    answer.code = ErrorCode::kExhausted;
+    answer.message = engine::kNoMemory;
+    answer.parameter.clear();
   }
   if (place.request == nullptr) {
-    place.is_rejected = true;
-    rejections_.splice(rejections_.end(), spare_rejections_, spare_rejections_.begin());
+    place.is_answered = true;
+    answers_.splice(answers_.end(), spare_answers_, spare_answers_.begin());
   }
   Count();
 }
 
+// Null for a request that nothing has to be computed of.
 engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& request) {
   engine::CheckRequest(request, info_);
   const int64_t prompt_size = std::ssize(request.prompt);
@@ -175,6 +179,8 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   }
   engine::StopAtSource stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
                             options_.stops);
+  const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;
+  if (room == 0 && !is_scored) return nullptr;
   auto live = std::make_unique<LiveRequest>(client, request, room, std::move(stop));
   live->most_pages = most_pages;
   live->tokens.reserve(
@@ -189,7 +195,7 @@ std::span<const EngineOutput> Engine::Impl::Fail(std::string_view message) {
   has_kept_outputs_ = false;
   lost_message_ = message;
   is_lost_ = true;
-  GiveRejections();
+  GiveAnswers();
   EndAll();
   Count();
   return outputs_;

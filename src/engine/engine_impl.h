@@ -39,9 +39,11 @@ class Engine::Impl {
  private:
   using LiveRequest = engine::LiveRequest;
   using PlannedStep = engine::PlannedStep;
-  struct Rejection {
+  // To a request that no step computes: one that cannot be taken, or asks for nothing.
+  struct Answer {
     ClientId client;
     RequestAddress address;
+    GenerationEnd end = GenerationEnd::kRejected;
     std::string message;
     ErrorCode code = ErrorCode::kInvalidValue;
     std::string parameter;
@@ -53,7 +55,7 @@ class Engine::Impl {
 
   void BeginOutputs();
   void StepOnce(engine::Clock& clock);
-  void GiveRejections();
+  void GiveAnswers();
   void GiveAborts();
   template <typename Call>
   void CallRunner(Call call);
@@ -61,7 +63,7 @@ class Engine::Impl {
   void Read(engine::Clock& clock);
   void CheckResults(const PlannedStep& step, const StepResults& results) const;
   void ReserveLogprobs(const PlannedStep& step, const StepResults& results);
-  void TakeRow(LiveRequest& request, bool samples, const StepRowResult& result);
+  void TakeRow(LiveRequest& request, const StepRow& planned, const StepRowResult& result);
   void TakeTokens(LiveRequest& request, size_t drawn, const StepRowResult& result, OutputRow& row);
   GenerationEnd EndWithText(LiveRequest& request, GenerationEnd end);
   void AddLogprobs(const LiveRequest& request, const StepRowResult& result, OutputRow& row);
@@ -79,9 +81,9 @@ class Engine::Impl {
   engine::ClientTable clients_;
   engine::Schedule schedule_;
 
-  std::list<Rejection> rejections_;        // that nobody has been told of
-  std::list<Rejection> given_rejections_;  // of the last outputs, which point to them
-  std::list<Rejection> spare_rejections_;  // so that to reject takes no memory
+  std::list<Answer> answers_;        // that nobody has been told of
+  std::list<Answer> given_answers_;  // of the last outputs, which point to them
+  std::list<Answer> spare_answers_;  // so that to answer takes no memory
   LiveRequest* first_aborted_ = nullptr;
   LiveRequest* first_dead_ = nullptr;  // outputs of the last step may point to them
 

@@ -10,6 +10,19 @@
 namespace sluice {
 namespace {
 
+void CheckPrompt(const engine::LiveRequest& request, const StepRow& row,
+                 const PromptLogprobs& given) {
+  CheckSize("prompt.logprobs of a row of the runner", given.logprobs.size(), row.scored);
+  CheckSize("prompt.ranks of a row of the runner", given.ranks.size(), row.scored);
+  if (row.scored == 0) return;
+  CheckInRange("prompt.first_token of a row of the runner", given.first_token, row.first_scored,
+               row.first_scored);
+  CheckInRange("prompt.width of a row of the runner", given.width, request.prompt_logprob_width,
+               request.prompt_logprob_width);
+  CheckSize("prompt.ids of a row of the runner", given.ids.size(), row.scored * given.width);
+  CheckSize("prompt.values of a row of the runner", given.values.size(), row.scored * given.width);
+}
+
 size_t CountDrawn(const StepRowResult& result) {
   const auto end = std::find_if(result.tokens.begin(), result.tokens.end(),
                                 [](const TokenResult& token) { return token.id < 0; });
@@ -19,7 +32,7 @@ size_t CountDrawn(const StepRowResult& result) {
 }  // namespace
 
 bool Engine::Impl::HasWork() const {
-  if (!rejections_.empty() || has_kept_outputs_) return true;
+  if (!answers_.empty() || has_kept_outputs_) return true;
   if (is_lost_) return schedule_.running() + schedule_.waiting() > 0;
   return in_flight_ > 0 || schedule_.HasWork();
 }
@@ -48,14 +61,14 @@ std::span<const EngineOutput> Engine::Impl::Step() {
 
 void Engine::Impl::BeginOutputs() {
   FreeDead();
-  spare_rejections_.splice(spare_rejections_.end(), given_rejections_);
+  spare_answers_.splice(spare_answers_.end(), given_answers_);
   outputs_.clear();
   logprobs_.clear();
   ranks_.clear();
 }
 
 void Engine::Impl::StepOnce(engine::Clock& clock) {
-  GiveRejections();
+  GiveAnswers();
   GiveAborts();
   const int32_t in_flight_before = in_flight_;
   Launch(clock);
@@ -63,21 +76,21 @@ void Engine::Impl::StepOnce(engine::Clock& clock) {
   if (in_flight_ > 0 && is_due) Read(clock);
 }
 
-void Engine::Impl::GiveRejections() {
-  while (!rejections_.empty()) {
-    given_rejections_.splice(given_rejections_.end(), rejections_, rejections_.begin());
-    const Rejection& rejection = given_rejections_.back();
+void Engine::Impl::GiveAnswers() {
+  while (!answers_.empty()) {
+    given_answers_.splice(given_answers_.end(), answers_, answers_.begin());
+    const Answer& answer = given_answers_.back();
     ++counters_.ended;
-    ++counters_.rejected;
-    engine::Place* const place = clients_.Find(rejection.client, rejection.address);
+    if (answer.end == GenerationEnd::kRejected) ++counters_.rejected;
+    engine::Place* const place = clients_.Find(answer.client, answer.address);
     if (place == nullptr) continue;  // the client is gone
-    place->is_rejected = false;
-    outputs_.push_back({.client = rejection.client,
-                        .row = {.address = rejection.address,
-                                .end = GenerationEnd::kRejected,
-                                .message = rejection.message,
-                                .code = rejection.code,
-                                .parameter = rejection.parameter}});
+    place->is_answered = false;
+    outputs_.push_back({.client = answer.client,
+                        .row = {.address = answer.address,
+                                .end = answer.end,
+                                .message = answer.message,
+                                .code = answer.code,
+                                .parameter = answer.parameter}});
   }
 }
 
@@ -131,7 +144,7 @@ void Engine::Impl::Read(engine::Clock& clock) {
   CheckResults(step, results);
   ReserveLogprobs(step, results);
   for (size_t i = 0; i < step.rows.size(); ++i) {
-    TakeRow(*step.requests[i], step.rows[i].samples, results.rows[i]);
+    TakeRow(*step.requests[i], step.rows[i], results.rows[i]);
   }
   step.requests.clear();
 }
@@ -145,6 +158,7 @@ void Engine::Impl::CheckResults(const PlannedStep& step, const StepResults& resu
     const bool must_draw = draws && result.failure.empty();
     CheckInRange("tokens of a row of the runner", std::ssize(result.tokens), must_draw ? 1 : 0,
                  draws ? info_.max_given_tokens : 0);
+    if (result.failure.empty()) CheckPrompt(*step.requests[i], step.rows[i], result.prompt);
     if (result.logprob_width == 0) continue;
     const size_t entries = result.tokens.size() * static_cast<size_t>(result.logprob_width);
     CheckSize("logprob_ids of a row of the runner", result.logprob_ids.size(),
@@ -164,9 +178,10 @@ void Engine::Impl::ReserveLogprobs(const PlannedStep& step, const StepResults& r
   if (tokens > ranks_.capacity()) ranks_.reserve(2 * tokens);
 }
 
-void Engine::Impl::TakeRow(LiveRequest& request, bool samples, const StepRowResult& result) {
+void Engine::Impl::TakeRow(LiveRequest& request, const StepRow& planned,
+                           const StepRowResult& result) {
   --request.rows_in_flight;
-  if (samples) --request.draws_in_flight;
+  if (planned.samples) --request.draws_in_flight;
   const size_t drawn = CountDrawn(result);
   counters_.tokens += static_cast<int64_t>(drawn);
   int64_t& discarded =
@@ -178,6 +193,10 @@ void Engine::Impl::TakeRow(LiveRequest& request, bool samples, const StepRowResu
   }
   const int64_t before = request.output_size();
   OutputRow row{.address = request.address, .first_token = before};
+  if (planned.scored > 0 && result.failure.empty()) {
+    row.prompt = result.prompt;
+    request.next_given += planned.scored;
+  }
   try {
     TakeTokens(request, drawn, result, row);
   } catch (const std::bad_alloc&) {
@@ -190,7 +209,8 @@ void Engine::Impl::TakeRow(LiveRequest& request, bool samples, const StepRowResu
                 .subspan(static_cast<size_t>(request.prompt_size + before));
   counters_.tokens_given += std::ssize(row.ids);
   discarded += static_cast<int64_t>(drawn) - std::ssize(row.ids);
-  if (row.ids.empty() && row.end == GenerationEnd::kNone) return;  // a chunk of a prompt
+  const bool is_chunk = row.ids.empty() && row.end == GenerationEnd::kNone;
+  if (is_chunk && row.prompt.IsEmpty()) return;
   AddLogprobs(request, result, row);
   Give(request, row);
 }
@@ -207,7 +227,7 @@ void Engine::Impl::TakeTokens(LiveRequest& request, size_t drawn, const StepRowR
   request.tokens.resize(request.tokens.size() - ids.size() + found.tokens);
   row.end = found.end;
   if (row.end != GenerationEnd::kNone) return;
-  if (request.output_size() == request.room) {
+  if (request.output_size() == request.room && request.IsPromptGiven()) {
     const bool is_length = request.room == request.max_tokens;
     row.end = EndWithText(request, is_length ? GenerationEnd::kLength : GenerationEnd::kContext);
   } else if (drawn < result.tokens.size()) {

@@ -45,7 +45,10 @@ const GenerationRequest& Checked(const GenerationRequest& request, const Checkpo
                                  const GeneratorOptions& options) {
   Validate(request.params, checkpoint.vocab(), options.limits);
   CheckInRange("choices", request.choices, 1, kMostChoices);
-  CheckInRange("max_tokens", request.max_tokens, 1, INT32_MAX);
+  CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
+  if (request.prompt_logprobs.has_value()) {
+    CheckInRange("prompt_logprobs", *request.prompt_logprobs, 0, checkpoint.vocab());
+  }
   CheckInRange("prompt_chunk", options.prompt_chunk, 1, 1 << 20);
   const int64_t context = checkpoint.model().info().context;
   const int64_t length = std::ssize(request.prompt);
@@ -77,6 +80,13 @@ DecoderOptions OptionsOfDecoder(const GenerationRequest& request, int64_t contex
           .parallel = options.parallel};
 }
 
+// What follows the last token is sampled, if anything is.
+int64_t TokensToRead(const GenerationRequest& request) {
+  const int64_t length = std::ssize(request.prompt);
+  if (request.max_tokens > 0) return length;
+  return request.prompt_logprobs.has_value() ? length - 1 : 0;
+}
+
 int32_t LogprobWidth(const Checkpoint& checkpoint, const GenerationRequest& request) {
   const std::optional<int32_t>& listed = request.params.logprobs;
   if (!listed.has_value()) return 0;
@@ -91,6 +101,7 @@ engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
           .logit_softcap = checkpoint.model().info().logit_softcap,
           .max_rows = request.choices,
           .logprob_width = LogprobWidth(checkpoint, request),
+          .scores = request.prompt_logprobs.has_value(),
           .reports = options.reports,
           .limits = options.limits,
           .backend = options.backend,
@@ -107,7 +118,8 @@ class Generator::Impl {
   const SamplingParams& params() const { return params_; }
   int64_t Prefill();
   std::span<const ChoiceStep> Step();
-  std::span<const ChoiceStep> Cancel();
+  std::span<const ChoiceStep> Cancel() { return EndAll(GenerationEnd::kCancelled); }
+  PromptLogprobs prompt_logprobs() const;
   int64_t live_choices() const { return std::ssize(live_); }
   std::span<const int32_t> OutputTokens(int32_t choice) const;
   const GenerationStats& stats() const { return stats_; }
@@ -127,6 +139,8 @@ class Generator::Impl {
     std::vector<int32_t> output;
   };
 
+  std::span<const ChoiceStep> EndAll(GenerationEnd end);
+  void ScoreChunk(int64_t begin, int64_t count);
   void StartChoices();
   bool IsForwarded() const;
   void Forward();
@@ -149,10 +163,18 @@ class Generator::Impl {
 
   std::vector<Choice> choices_;
   std::vector<int32_t> live_;  // those that go on, by number
+  int64_t prompt_to_read_;
   int64_t prompt_done_ = 0;
   bool has_started_ = false;   // a token of each choice was drawn
   std::vector<float> hidden_;  // [choices, dim]
   std::vector<DecodeChunk> chunks_;
+  // Of the prompt, where it is scored: hidden states of a chunk, and what came of those before.
+  int32_t prompt_width_;
+  std::vector<float> prompt_hidden_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
   std::vector<engine::HeadRow> rows_;
   std::vector<ChoiceStep> steps_;
   int64_t reported_rows_ = 0;  // of the last Step: Cancel has elements of its own
@@ -176,7 +198,9 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                 .backend = options.backend,
                 .parallel = options.parallel}),
       head_(OptionsOfHead(checkpoint, request, options)),
-      logprob_width_(LogprobWidth(checkpoint, request)) {
+      logprob_width_(LogprobWidth(checkpoint, request)),
+      prompt_to_read_(TokensToRead(request)),
+      prompt_width_(request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs : 0) {
   const auto choices = static_cast<size_t>(request.choices);
   choices_.reserve(choices);
   for (int32_t i = 0; i < request.choices; ++i) {
@@ -202,24 +226,71 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
   chunks_.reserve(choices);
   rows_.reserve(choices);
   steps_.reserve(choices);
+  if (prompt_width_ == 0) return;
+  const size_t scored = prompt_.size() - 1;
+  const auto dim = static_cast<size_t>(checkpoint.model().info().dim);
+  prompt_hidden_.resize(static_cast<size_t>(std::min(prompt_chunk_, std::ssize(prompt_))) * dim);
+  prompt_logprobs_.reserve(scored);
+  prompt_ranks_.reserve(scored);
+  prompt_ids_.reserve(scored * static_cast<size_t>(prompt_width_));
+  prompt_values_.reserve(scored * static_cast<size_t>(prompt_width_));
 }
 
 int64_t Generator::Impl::Prefill() {
-  const int64_t length = std::ssize(prompt_);
+  const int64_t length = prompt_to_read_;
   const int64_t count = std::min(prompt_chunk_, length - prompt_done_);
   if (count == 0) return 0;
   engine::Clock clock;
-  const bool is_last = prompt_done_ + count == length;
+  const bool is_last = prompt_done_ + count == std::ssize(prompt_);
+  const bool is_scored = prompt_width_ > 0;
   const DecodeChunk chunk{.sequence = choices_[0].sequence,
                           .tokens = std::span(prompt_).subspan(static_cast<size_t>(prompt_done_),
                                                                static_cast<size_t>(count)),
-                          .hidden_rows = is_last ? 1 : 0};
+                          .hidden_rows = is_scored ? count
+                                         : is_last ? 1
+                                                   : 0};
   const size_t dim = hidden_.size() / choices_.size();
-  decoder_.Forward({&chunk, 1}, std::span(hidden_).first(is_last ? dim : 0));
+  const auto rows = static_cast<size_t>(chunk.hidden_rows);
+  const auto states = std::span(is_scored ? prompt_hidden_ : hidden_).first(rows * dim);
+  decoder_.Forward({&chunk, 1}, states);
+  if (is_scored && is_last) std::ranges::copy(states.last(dim), hidden_.begin());
+  if (is_scored) ScoreChunk(prompt_done_, count);
   prompt_done_ += count;
   stats_.prompt_tokens += count;
   stats_.prefill_ns += clock.Lap();
   return length - prompt_done_;
+}
+
+// The tokens behind those of a chunk, as far as the prompt has them.
+void Generator::Impl::ScoreChunk(int64_t begin, int64_t count) {
+  const int64_t scored = std::min(count, std::ssize(prompt_) - 1 - begin);
+  if (scored == 0) return;
+  const auto at = static_cast<size_t>(begin);
+  const auto size = static_cast<size_t>(scored);
+  const auto width = static_cast<size_t>(prompt_width_);
+  prompt_logprobs_.resize(at + size);
+  prompt_ranks_.resize(at + size);
+  prompt_ids_.resize((at + size) * width);
+  prompt_values_.resize((at + size) * width);
+  const int64_t dim = checkpoint_.model().info().dim;
+  GenerationStats of_chunk;  // it all counts as the prompt's time
+  head_.Score({prompt_hidden_.data(), scored, dim, dim}, std::span(prompt_).subspan(at + 1, size),
+              {.logprobs = std::span(prompt_logprobs_).subspan(at),
+               .ranks = std::span(prompt_ranks_).subspan(at),
+               .lists = {.width = prompt_width_,
+                         .ids = std::span(prompt_ids_).subspan(at * width),
+                         .values = std::span(prompt_values_).subspan(at * width)}},
+              of_chunk);
+}
+
+PromptLogprobs Generator::Impl::prompt_logprobs() const {
+  if (prompt_logprobs_.empty()) return {};
+  return {.first_token = 1,
+          .logprobs = prompt_logprobs_,
+          .ranks = prompt_ranks_,
+          .width = prompt_width_,
+          .ids = prompt_ids_,
+          .values = prompt_values_};
 }
 
 // Every choice goes on from the prompt's one hidden state.
@@ -260,6 +331,7 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   if (live_.empty()) return steps_;
   while (Prefill() > 0) {
   }
+  if (max_tokens_ == 0) return EndAll(GenerationEnd::kLength);
   if (!has_started_) StartChoices();
   if (!IsForwarded()) Forward();
   rows_.clear();
@@ -320,14 +392,14 @@ void Generator::Impl::DropEnded() {
   }
 }
 
-std::span<const ChoiceStep> Generator::Impl::Cancel() {
+std::span<const ChoiceStep> Generator::Impl::EndAll(GenerationEnd end) {
   steps_.clear();
   for (const int32_t index : live_) {
     Choice& choice = choices_[static_cast<size_t>(index)];
     choice.text.clear();
     ChoiceStep step{.choice = index, .delta = choice.stream.Finish(choice.text)};
     const bool has_stop = step.delta.finish == FinishReason::kStopString;
-    step.end = has_stop ? GenerationEnd::kStopString : GenerationEnd::kCancelled;
+    step.end = has_stop ? GenerationEnd::kStopString : end;
     step.text = choice.text;
     steps_.push_back(step);
   }
@@ -383,6 +455,7 @@ int64_t Generator::live_choices() const { return Get().live_choices(); }
 std::span<const int32_t> Generator::OutputTokens(int32_t choice) const {
   return Get().OutputTokens(choice);
 }
+PromptLogprobs Generator::prompt_logprobs() const { return Get().prompt_logprobs(); }
 const GenerationStats& Generator::stats() const { return Get().stats(); }
 MatrixView Generator::hidden() const { return Get().hidden(); }
 LogitsView Generator::logits() const { return Get().logits(); }
@@ -393,9 +466,9 @@ LogprobRows Generator::logprobs() const { return Get().logprobs(); }
 std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,
                                     int64_t max_tokens, int64_t first) {
   CheckInRange("context", context, 2, INT64_MAX);
-  CheckInRange("max_tokens", max_tokens, 1, INT64_MAX);
+  CheckInRange("max_tokens", max_tokens, 0, INT64_MAX);
   CheckInRange("first", first, 0, context - 2);
-  const int64_t room = std::min(max_tokens, context / 2);
+  const int64_t room = std::clamp<int64_t>(max_tokens, 1, context / 2);
   const int64_t kept = std::max(context - room, first + 1);
   if (std::ssize(prompt) <= kept) return {prompt.begin(), prompt.end()};
   const auto begin = prompt.first(static_cast<size_t>(first));

@@ -11,6 +11,9 @@
 namespace sluice::engine {
 namespace {
 
+// Rows that are projected together at least: the head's weights are read once for them.
+constexpr int64_t kScoredRows = 16;
+
 // Whether the next token's logits are the model's, by RequestState::HasAdjustments.
 bool ChangesLogits(const SamplingParams& params, int64_t output_length) {
   return params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
@@ -70,10 +73,13 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   const Execution execution{options_.backend, options_.parallel};
   const int64_t vocab = head.weight.rows;
   const int64_t dim = head.weight.columns;
-  logits_.resize(rows * vocab_);
+  const int64_t most_rows =
+      options_.scores ? std::max(options_.max_rows, kScoredRows) : options_.max_rows;
+  if (options_.scores) scored_.resize(static_cast<size_t>(most_rows));
+  logits_.resize(static_cast<size_t>(most_rows) * vocab_);
   gathered_.resize(rows * static_cast<size_t>(dim));
-  const MatrixView hidden{gathered_.data(), options_.max_rows, dim, dim};
-  const LogitsView logits{logits_.data(), options_.max_rows, vocab, vocab};
+  const MatrixView hidden{gathered_.data(), most_rows, dim, dim};
+  const LogitsView logits{logits_.data(), most_rows, vocab, vocab};
   size_t bytes = std::max(ProjectWorkspaceBytes(head, hidden, execution),
                           SelectWorkspaceBytes(logits, execution));
   if (options_.planes.has_value()) {
@@ -160,12 +166,40 @@ void HeadStage::Scatter() {
 }
 
 LogitsView HeadStage::Project(const MatrixView& hidden) {
+  return ProjectInto(hidden, options_.reports.logits ? part_.logits : logits_);
+}
+
+LogitsView HeadStage::ProjectInto(const MatrixView& hidden, std::vector<float>& logits) {
   const auto vocab = static_cast<int64_t>(vocab_);
-  std::vector<float>& logits = options_.reports.logits ? part_.logits : logits_;
   const MutableLogitsView view{logits.data(), hidden.rows, vocab, vocab};
   sluice::Project(options_.head, hidden, {}, view, WithWorkspace());
   if (options_.logit_softcap != 0.0f) CapLogits(options_.logit_softcap, view, WithWorkspace());
   return view;
+}
+
+void HeadStage::Score(const MatrixView& hidden, std::span<const int32_t> tokens,
+                      const PromptScores& scores, GenerationStats& stats) {
+  const SelectParams params;  // which raw values have no use for
+  const auto width = static_cast<size_t>(scores.lists.width);
+  for (size_t begin = 0; begin < tokens.size(); begin += scored_.size()) {
+    const size_t count = std::min(scored_.size(), tokens.size() - begin);
+    const auto results = std::span(scored_).first(count);
+    for (size_t i = 0; i < count; ++i) results[i] = {.id = tokens[begin + i]};
+    Clock clock;
+    const MatrixView states{hidden.Row(static_cast<int64_t>(begin)), static_cast<int64_t>(count),
+                            hidden.columns, hidden.stride, hidden.dtype};
+    const LogitsView logits = ProjectInto(states, logits_);
+    stats.head_ns += clock.Lap();
+    Logprobs({logits, LogprobMode::kRawLogprobs, {&params, 1}}, results,
+             {scores.lists.width, scores.lists.ids.subspan(begin * width, count * width),
+              scores.lists.values.subspan(begin * width, count * width)},
+             WithWorkspace());
+    for (size_t i = 0; i < count; ++i) {
+      scores.logprobs[begin + i] = results[i].logprob;
+      scores.ranks[begin + i] = results[i].rank;
+    }
+    stats.select_ns += clock.Lap();
+  }
 }
 
 void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> rows,

@@ -13,6 +13,7 @@
 
 #include "engine/aligned_bytes.h"
 #include "sluice/generator.hpp"
+#include "sluice/logprobs.hpp"
 #include "sluice/sampler.hpp"
 
 namespace sluice::engine {
@@ -28,6 +29,7 @@ struct HeadStageOptions {
   float logit_softcap = 0.0f;
   int64_t max_rows = 1;
   int32_t logprob_width = 0;  // of the widest list that a row may ask for
+  bool scores = false;        // Score may be called
   GenerationReports reports = {};
   Limits limits = {};
   Backend backend = Backend::kAuto;
@@ -55,6 +57,13 @@ struct HeadResults {
   void Resize(size_t rows, size_t vocab, int32_t width, const GenerationReports& reports);
 };
 
+// What Score fills: PromptLogprobs with their memory elsewhere.
+struct PromptScores {
+  std::span<float> logprobs = {};
+  std::span<int32_t> ranks = {};
+  LogprobLists lists = {};
+};
+
 class HeadStage {
  public:
   explicit HeadStage(const HeadStageOptions& options);
@@ -64,12 +73,18 @@ class HeadStage {
               GenerationStats& stats);
   const HeadResults& results() const { return results_; }
 
+  // The tokens that came behind the hidden states, one a row, in the model's own logits. The spans
+  // of `scores` have that many elements; no more logits are kept than of a few rows.
+  void Score(const MatrixView& hidden, std::span<const int32_t> tokens, const PromptScores& scores,
+             GenerationStats& stats);
+
  private:
   enum class Route : uint8_t { kDense, kCertifiedGumbel, kCertifiedCdf };
 
   MatrixView Gather(const MatrixView& hidden);
   void Scatter();
   LogitsView Project(const MatrixView& hidden);
+  LogitsView ProjectInto(const MatrixView& hidden, std::vector<float>& logits);
   void SampleDense(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                    GenerationStats& stats);
   void SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows, DrawMethod method,
@@ -95,6 +110,7 @@ class HeadStage {
   std::vector<Cut> cuts_;
   std::vector<StepRequest> requests_;
   std::vector<int32_t> emitted_;
+  std::vector<TokenResult> scored_;  // as many as Score takes together; empty: none
 };
 
 }  // namespace sluice::engine

@@ -17,9 +17,13 @@ struct LiveRequest {
         address(request.address),
         params(std::move(request.params)),
         choice(request.choice),
+        prompt_logprob_width(request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs
+                                                                 : 0),
         max_tokens(request.max_tokens),
         prompt_size(std::ssize(request.prompt)),
         room(its_room),
+        next_scored(prompt_logprob_width > 0 ? 1 : prompt_size),
+        next_given(next_scored),
         tokens(std::move(request.prompt)),
         stop(std::move(its_stop)) {}
   LiveRequest(const LiveRequest&) = delete;
@@ -27,14 +31,22 @@ struct LiveRequest {
 
   int64_t output_size() const { return std::ssize(tokens) - prompt_size; }
   bool IsFilling() const { return brought < to_bring; }
+  // The last token of a prompt that none follows is scored, but not read.
+  int64_t tokens_to_read() const { return room == 0 ? prompt_size - 1 : std::ssize(tokens); }
+  bool IsPromptGiven() const { return next_given >= prompt_size; }
 
   ClientId client;
   RequestAddress address;
   SamplingParams params;
   uint32_t choice;
+  int32_t prompt_logprob_width;  // 0: none
   int64_t max_tokens;
   int64_t prompt_size;
-  int64_t room;                 // output tokens that it can have
+  int64_t room;  // output tokens that it can have
+  // Places in the prompt, up to which rows score it, and have been read; without log-probabilities
+  // of the prompt its end.
+  int64_t next_scored;
+  int64_t next_given;
   std::vector<int32_t> tokens;  // prompt, then output
   StopAtSource stop;
   bool is_aborted = false;

@@ -3,12 +3,14 @@
 #include "sluice/model_runner.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "engine/clock.h"
 #include "engine/head_stage.h"
+#include "engine/prompt_entries.h"
 #include "engine/step_slots.h"
 #include "engine/step_store.h"
 #include "sluice/decoder.hpp"
@@ -51,9 +53,9 @@ DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& op
   return decoder;
 }
 
-int32_t WidestLists(const Checkpoint& checkpoint, const ModelRunnerOptions& options) {
+int32_t WidestLists(const Checkpoint& checkpoint, int32_t max_logprobs) {
   const auto vocab = static_cast<int32_t>(checkpoint.vocab());
-  return 1 + (options.max_logprobs < 0 ? vocab : std::min(options.max_logprobs, vocab));
+  return 1 + (max_logprobs < 0 ? vocab : std::min(max_logprobs, vocab));
 }
 
 engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
@@ -62,7 +64,8 @@ engine::HeadStageOptions OptionsOfHead(const Checkpoint& checkpoint,
           .planes = options.planes,
           .logit_softcap = checkpoint.model().info().logit_softcap,
           .max_rows = options.max_requests,
-          .logprob_width = WidestLists(checkpoint, options),
+          .logprob_width = WidestLists(checkpoint, options.max_logprobs),
+          .scores = true,
           .limits = options.limits,
           .backend = options.backend,
           .parallel = options.parallel};
@@ -100,10 +103,21 @@ class ModelRunner::Impl {
         requests_(static_cast<size_t>(options.max_requests)) {
     const size_t rows = requests_.size();
     for (Request& request : requests_) request.failure.reserve(engine::kMostFailureBytes);
-    hidden_.resize(rows * static_cast<size_t>(checkpoint.model().info().dim));
+    const auto inputs = static_cast<size_t>(options.max_step_tokens);
+    hidden_.resize(inputs * static_cast<size_t>(checkpoint.model().info().dim));
+    const int64_t most_entries = engine::MostPromptEntries(info_);
+    const auto scored = static_cast<size_t>(std::min(options.max_step_tokens, most_entries));
+    const auto width = static_cast<size_t>(WidestLists(checkpoint, options.max_logprobs));
+    const size_t entries = std::min(static_cast<size_t>(most_entries), scored * width);
+    prompt_logprobs_.resize(scored);
+    prompt_ranks_.resize(scored);
+    prompt_ids_.resize(entries);
+    prompt_values_.resize(entries);
     chunks_.reserve(rows);
+    scored_.reserve(rows);
     head_rows_.reserve(rows);
     sampled_.reserve(rows);
+    sampled_hidden_.reserve(rows);
   }
 
   const RunnerInfo& info() const { return info_; }
@@ -134,12 +148,16 @@ class ModelRunner::Impl {
     SamplingParams params = {};
     uint32_t choice = 0;
     int32_t logprob_width = 0;
+    int32_t prompt_logprob_width = 0;
     int32_t last_token = -1;
     std::string failure;  // why it cannot go on
     ErrorCode failure_code = ErrorCode::kUnavailable;
   };
 
   Request& At(int32_t slot) { return requests_[static_cast<size_t>(slot)]; }
+  size_t WidthOf(int32_t slot) const {
+    return static_cast<size_t>(requests_[static_cast<size_t>(slot)].prompt_logprob_width);
+  }
 
   void End(int32_t slot) {
     Request& request = At(slot);
@@ -163,9 +181,22 @@ class ModelRunner::Impl {
     At(slot).failure.assign(engine::KeptFailure(why));
   }
 
+  // A row whose prompt tokens are scored, and where its hidden states and its lists begin.
+  struct ScoredRow {
+    int32_t slot;
+    int64_t first_token;
+    size_t count;
+    size_t hidden;
+    size_t token;
+    size_t entry;
+  };
+
   void Compute(std::span<const StepRow> rows);
   void ListRow(const StepRow& row);
   void Forward();
+  void Score();
+  void Sample();
+  PromptLogprobs PromptOf(const ScoredRow& row) const;
   void TakeToken(size_t index, StepRowResult& result);
 
   Checkpoint checkpoint_;
@@ -180,10 +211,17 @@ class ModelRunner::Impl {
   GenerationStats stats_;
 
   // Of the step:
-  std::vector<float> hidden_;  // [rows that sample, dim]
+  std::vector<float> hidden_;  // [hidden_rows_, dim]: the last positions of each row
+  size_t hidden_rows_ = 0;
   std::vector<DecodeChunk> chunks_;
   std::vector<engine::HeadRow> head_rows_;
-  std::vector<int32_t> sampled_;  // slots of the head's rows
+  std::vector<int32_t> sampled_;        // slots of the head's rows
+  std::vector<size_t> sampled_hidden_;  // where their hidden states are
+  std::vector<ScoredRow> scored_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
 };
 
 // What goes wrong here is of this request alone.
@@ -201,11 +239,13 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
   if (from.params == nullptr) ThrowInvalid("params", "null", "parameters of the request");
   const int64_t length = std::ssize(from.prompt);
   CheckInRange("tokens of the prompt", length, 1, info_.context - 1);
-  CheckInRange("max_tokens", from.max_tokens, 1, INT64_MAX);
+  CheckInRange("max_tokens", from.max_tokens, 0, INT64_MAX);
   const std::optional<int32_t>& listed = from.params->logprobs;
   if (listed.has_value() && info_.max_logprobs >= 0) {
     CheckInRange("logprobs", *listed, 0, info_.max_logprobs);
   }
+  CheckInRange("prompt_logprob_width", from.prompt_logprob_width, 0,
+               WidestLists(checkpoint_, info_.max_logprobs));
   Request& request = At(from.slot);
   request.params = *from.params;
   const int64_t room = std::min<int64_t>(info_.context - length, INT32_MAX);
@@ -219,6 +259,7 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
   request.choice = from.choice;
   const auto vocab = static_cast<int32_t>(info_.vocab);
   request.logprob_width = listed.has_value() ? 1 + (*listed < 0 ? vocab : *listed) : 0;
+  request.prompt_logprob_width = from.prompt_logprob_width;
 }
 
 void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
@@ -226,21 +267,28 @@ void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
   chunks_.clear();
   head_rows_.clear();
   sampled_.clear();
+  sampled_hidden_.clear();
+  scored_.clear();
+  hidden_rows_ = 0;
   for (const StepRow& row : rows) ListRow(row);
   Forward();
-  if (!head_rows_.empty()) {
-    const int64_t dim = checkpoint_.model().info().dim;
-    head_.Sample({hidden_.data(), std::ssize(head_rows_), dim, dim}, head_rows_, sampler_, stats_);
-  }
+  Score();
+  Sample();
   engine::StepStore& store = ring_.At(ring_.Launch());
   store.Clear();
-  size_t sampled = 0;
+  size_t sampled = 0, scored = 0;
   for (const StepRow& row : rows) {
     StepRowResult result;
     result.failure = At(row.slot).failure;
     result.failure_code = At(row.slot).failure_code;
+    const bool is_scored = scored < scored_.size() && scored_[scored].slot == row.slot;
     const bool is_next = sampled < sampled_.size() && sampled_[sampled] == row.slot;
-    if (is_next) TakeToken(sampled++, result);
+    if (result.failure.empty()) {  // its prompt can be scored, as far as it was
+      if (is_scored) result.prompt = PromptOf(scored_[scored]);
+      if (is_next) TakeToken(sampled, result);
+    }
+    scored += is_scored ? 1 : 0;
+    sampled += is_next ? 1 : 0;
     store.Add(result);
   }
   ++stats_.steps;
@@ -264,9 +312,22 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
   const int64_t prompt = sampler_.PromptLength(request.request);
   const int64_t end = begin + std::ssize(tokens);
   stats_.prompt_tokens += std::min(end, prompt) - std::min(begin, prompt);
-  chunks_.push_back(
-      {.sequence = request.sequence, .tokens = tokens, .hidden_rows = row.samples ? 1 : 0});
+  int64_t hidden_rows = row.samples ? 1 : 0;
+  if (row.scored > 0) {
+    const bool is_first = scored_.empty();
+    const ScoredRow* const last = is_first ? nullptr : &scored_.back();
+    hidden_rows = end - (row.first_scored - 1);
+    scored_.push_back({.slot = row.slot,
+                       .first_token = row.first_scored,
+                       .count = static_cast<size_t>(row.scored),
+                       .hidden = hidden_rows_,
+                       .token = is_first ? 0 : last->token + last->count,
+                       .entry = is_first ? 0 : last->entry + last->count * WidthOf(last->slot)});
+  }
+  hidden_rows_ += static_cast<size_t>(hidden_rows);
+  chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
   if (!row.samples) return;
+  sampled_hidden_.push_back(hidden_rows_ - 1);
   head_rows_.push_back(
       {.request = request.request, .params = &request.params, .choice = request.choice});
   sampled_.push_back(row.slot);
@@ -276,8 +337,50 @@ void ModelRunner::Impl::Forward() {
   if (chunks_.empty()) return;
   engine::Clock clock;
   const auto dim = static_cast<size_t>(checkpoint_.model().info().dim);
-  decoder_.Forward(chunks_, std::span(hidden_).first(head_rows_.size() * dim));
+  decoder_.Forward(chunks_, std::span(hidden_).first(hidden_rows_ * dim));
   stats_.forward_ns += clock.Lap();
+}
+
+void ModelRunner::Impl::Score() {
+  const int64_t dim = checkpoint_.model().info().dim;
+  for (const ScoredRow& row : scored_) {
+    const size_t width = WidthOf(row.slot);
+    const auto known = sampler_.Tokens(At(row.slot).request);
+    const auto logprobs = std::span(prompt_logprobs_).subspan(row.token, row.count);
+    head_.Score(
+        {hidden_.data() + row.hidden * static_cast<size_t>(dim), static_cast<int64_t>(row.count),
+         dim, dim},
+        known.subspan(static_cast<size_t>(row.first_token), row.count),
+        {.logprobs = logprobs,
+         .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
+         .lists = {.width = static_cast<int32_t>(width),
+                   .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
+                   .values = std::span(prompt_values_).subspan(row.entry, row.count * width)}},
+        stats_);
+    if (std::ranges::none_of(logprobs, [](float value) { return std::isnan(value); })) continue;
+    Fail(row.slot, "the model's logits behind a token of its prompt are no numbers");
+  }
+}
+
+PromptLogprobs ModelRunner::Impl::PromptOf(const ScoredRow& row) const {
+  const size_t width = WidthOf(row.slot);
+  return {.first_token = row.first_token,
+          .logprobs = std::span(prompt_logprobs_).subspan(row.token, row.count),
+          .ranks = std::span(prompt_ranks_).subspan(row.token, row.count),
+          .width = static_cast<int32_t>(width),
+          .ids = std::span(prompt_ids_).subspan(row.entry, row.count * width),
+          .values = std::span(prompt_values_).subspan(row.entry, row.count * width)};
+}
+
+// The head takes the hidden states one behind the other: none moves onto one that is still needed.
+void ModelRunner::Impl::Sample() {
+  if (head_rows_.empty()) return;
+  const int64_t dim = checkpoint_.model().info().dim;
+  const auto state = [&](size_t row) { return hidden_.begin() + static_cast<int64_t>(row) * dim; };
+  for (size_t i = 0; i < sampled_hidden_.size(); ++i) {
+    if (sampled_hidden_[i] != i) std::copy_n(state(sampled_hidden_[i]), dim, state(i));
+  }
+  head_.Sample({hidden_.data(), std::ssize(head_rows_), dim, dim}, head_rows_, sampler_, stats_);
 }
 
 // What the head gave its row of that index.

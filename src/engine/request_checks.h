@@ -20,6 +20,12 @@ constexpr int64_t kMostBadWords = 1024;
 constexpr int64_t kMostBadWordTokens = 16384;  // of all together: 64 KiB
 constexpr int64_t kMostBreakers = 1024;
 
+// Below 0 is the vocabulary. The token itself is one more entry.
+inline int64_t MostPromptLogprobs(int32_t max_logprobs, int64_t vocab) {
+  const int64_t most = std::min<int64_t>(vocab, INT32_MAX - 1);
+  return max_logprobs < 0 ? most : std::min<int64_t>(max_logprobs, most);
+}
+
 inline void CheckCount(std::string_view parameter, int64_t count, const char* of_what,
                        int64_t most) {
   if (count > most) ThrowInvalid(parameter, ToText(count) + of_what, "at most " + ToText(most));
@@ -49,7 +55,11 @@ inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
     CheckInRange("logprobs", *params.logprobs, 0, info.max_logprobs);
   }
   CheckInRange("choice", request.choice, 0, kMaxChoice);
-  CheckInRange("max_tokens", request.max_tokens, 1, INT32_MAX);
+  if (request.prompt_logprobs.has_value()) {
+    CheckInRange("prompt_logprobs", *request.prompt_logprobs, 0,
+                 MostPromptLogprobs(info.max_logprobs, info.vocab));
+  }
+  CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
   CheckInRange("stop_at", static_cast<int64_t>(request.stop_at), 0, 1);
   CheckInRange("text.detokenizer.utf8_errors",
                static_cast<int64_t>(request.text.detokenizer.utf8_errors), 0, 1);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/prompt_entries.h"
+
 namespace sluice::engine {
 
 void PlannedStep::Reserve(size_t slots) {
@@ -31,6 +33,7 @@ Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in
       page_tokens_(info.page_tokens),
       given_tokens_(info.max_given_tokens),
       steps_in_flight_(steps_in_flight),
+      prompt_entries_(MostPromptEntries(info)),
       free_pages_(info.pages) {
   const auto slots = static_cast<size_t>(slots_);
   running_.reserve(slots);
@@ -109,6 +112,7 @@ void Schedule::Plan(PlannedStep& step) {
   step.ended.swap(freed_slots_);
   DropEnded();
   budget_ = step_tokens_;
+  entry_budget_ = prompt_entries_;
   PlanDecoding(step);
   PlanPrompts(step);
   // What was given back in this plan has been taken, or does not suffice.
@@ -153,13 +157,19 @@ void Schedule::Admit(PlannedStep& step) {
   int64_t each = 0, to_grow = 0;  // pages, of one and of all who run
   while (first_waiting_ != nullptr && budget_ > 0) {
     LiveRequest& request = *first_waiting_;
-    const int64_t pages = PagesFor(std::ssize(request.tokens));
+    const int64_t to_bring = request.tokens_to_read();
+    const int64_t pages = PagesFor(to_bring);
     if (pages > free_pages_) return;
     if (request.slot < 0 && free_slots_.empty()) return;
+    const int64_t chunk = ChunkSize(request, to_bring);
+    if (chunk == 0) return;
     // Every prompt in front of it is there behind this step, and each row that decodes takes a
     // token of a step's budget.
-    const int64_t later = std::max<int64_t>(0, std::ssize(request.tokens) - budget_);
-    const int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+    const int64_t later = to_bring - chunk;
+    int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+    if (request.next_scored < request.prompt_size) {
+      each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
+    }
     const int64_t steps = 1 + (later + each_step - 1) / each_step;
     // That changes with a prompt that is longer than the budget, so once.
     if (const int64_t grown = PagesFor(steps * given_tokens_); grown != each) {
@@ -170,7 +180,7 @@ void Schedule::Admit(PlannedStep& step) {
     Unlink(request);
     request.phase = RequestPhase::kRunning;
     running_.push_back(&request);
-    request.to_bring = std::ssize(request.tokens);
+    request.to_bring = to_bring;
     request.pages = pages;
     free_pages_ -= pages;
     to_grow += std::min(each, request.most_pages - pages);
@@ -182,7 +192,8 @@ void Schedule::Admit(PlannedStep& step) {
                             .params = &request.params,
                             .prompt = request.tokens,
                             .choice = request.choice,
-                            .max_tokens = request.room});
+                            .max_tokens = request.room,
+                            .prompt_logprob_width = request.prompt_logprob_width});
     }
     AddChunk(request, step);
   }
@@ -213,12 +224,33 @@ void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
   ++preemptions_;
 }
 
+// What the step has room for: inputs, and lists of the tokens behind them.
+int64_t Schedule::ChunkSize(const LiveRequest& request, int64_t to_bring) const {
+  const int64_t size = std::min(budget_, to_bring - request.brought);
+  if (request.next_scored >= request.prompt_size) return size;
+  const int64_t read_again = request.next_scored - 1 - request.brought;
+  return std::min(size, read_again + entry_budget_ / request.prompt_logprob_width);
+}
+
 void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
-  const int64_t size = std::min(budget_, request.to_bring - request.brought);
+  const int64_t size = ChunkSize(request, request.to_bring);
+  if (size == 0) {
+    budget_ = 0;
+    return;
+  }
   const auto chunk = std::span<const int32_t>(request.tokens)
                          .subspan(static_cast<size_t>(request.brought), static_cast<size_t>(size));
   request.brought += size;
-  AddRow(request, {request.slot, chunk, !request.IsFilling()}, step);
+  StepRow row{.slot = request.slot,
+              .tokens = chunk,
+              .samples = !request.IsFilling() && request.room > 0,
+              .first_scored = request.next_scored};
+  const int64_t behind = std::min(request.brought + 1, request.prompt_size);
+  row.scored = std::max<int64_t>(0, behind - request.next_scored);
+  request.next_scored += row.scored;
+  entry_budget_ -= row.scored * request.prompt_logprob_width;
+  AddRow(request, row, step);
+  if (request.IsFilling()) budget_ = 0;  // nobody overtakes, where lists and not inputs are many
 }
 
 void Schedule::AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step) {

@@ -69,6 +69,7 @@ class Schedule {
   int64_t PagesToGrow(int64_t each) const;
   bool TakePages(LiveRequest& request, int64_t pages, PlannedStep& step);
   void Preempt(LiveRequest& request, PlannedStep& step);
+  int64_t ChunkSize(const LiveRequest& request, int64_t to_bring) const;
   void AddChunk(LiveRequest& request, PlannedStep& step);
   void AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step);
 
@@ -78,7 +79,10 @@ class Schedule {
   int64_t page_tokens_;
   int64_t given_tokens_;  // of a row, at most
   int64_t steps_in_flight_;
-  int64_t budget_ = 0;  // of the step that is planned
+  int64_t prompt_entries_;  // of lists of prompt tokens in a step
+  // Of the step that is planned:
+  int64_t budget_ = 0;
+  int64_t entry_budget_ = 0;
 
   std::vector<LiveRequest*> running_;  // the oldest first; all are older than those that wait
   int64_t ended_running_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/prompt_entries.h"
 #include "engine/step_slots.h"
 #include "engine/step_store.h"
 #include "support/check.h"
@@ -67,6 +68,13 @@ class ScriptRunner::Impl {
     tokens_.reserve(burst);
     logprob_ids_.reserve(listed);
     logprob_values_.reserve(listed);
+    const auto scored =
+        static_cast<size_t>(std::min(engine::MostPromptEntries(info_), options_.max_step_tokens));
+    prompt_logprobs_.reserve(scored);
+    prompt_ranks_.reserve(scored);
+    const auto entries = static_cast<size_t>(engine::MostPromptEntries(info_));
+    prompt_ids_.reserve(entries);
+    prompt_values_.reserve(entries);
   }
 
   const RunnerInfo& info() const { return info_; }
@@ -80,7 +88,7 @@ class ScriptRunner::Impl {
     store.Clear();
     for (const StepRow& row : plan.rows) {
       const bool has_failed = slots_.At(row.slot).has_failed;
-      store.Add(has_failed ? FailureOf(row.slot) : row.samples ? Give(row.slot) : StepRowResult{});
+      store.Add(has_failed ? FailureOf(row.slot) : Give(row));
     }
     const nanoseconds time = options_.step_time + inputs * options_.token_time;
     last_end_ = std::max(steady_clock::now(), last_end_) + time;
@@ -105,6 +113,7 @@ class ScriptRunner::Impl {
     size_t place = 0;  // of its next token
     std::vector<int32_t> prompt;
     std::optional<int32_t> logprobs;
+    int32_t prompt_logprob_width = 0;
     std::string_view failure;
     ErrorCode failure_code = ErrorCode::kUnavailable;
   };
@@ -119,6 +128,7 @@ class ScriptRunner::Impl {
       try {
         request.prompt.assign(from.prompt.begin(), from.prompt.end());
         request.logprobs = from.params->logprobs;
+        request.prompt_logprob_width = from.prompt_logprob_width;
         const bool is_rotated = options_.from_prompt && !options_.echo;
         request.place =
             is_rotated ? static_cast<size_t>(from.prompt[0]) % options_.tokens.size() : 0;
@@ -142,6 +152,10 @@ class ScriptRunner::Impl {
     if (!is_known) return "a token of the prompt is not in the vocabulary";
     const int32_t listed = request.params->logprobs.value_or(0);
     if (listed < 0 || listed > options_.max_logprobs) return "more logprobs than max_logprobs";
+    const int32_t width = request.prompt_logprob_width;
+    if (width < 0 || width > 1 + options_.max_logprobs) {
+      return "more prompt_logprobs than max_logprobs";
+    }
     return {};
   }
 
@@ -150,9 +164,46 @@ class ScriptRunner::Impl {
   }
 
   // Valid until the next call.
-  StepRowResult Give(int32_t slot) {
+  StepRowResult Give(const StepRow& row) {
+    StepRowResult result;
+    if (row.samples) result = Draw(row.slot);
+    if (row.scored > 0) result.prompt = Score(row);
+    return result;
+  }
+
+  PromptLogprobs Score(const StepRow& row) {
+    const Request& request = At(row.slot);
+    prompt_logprobs_.clear();
+    prompt_ranks_.clear();
+    prompt_ids_.clear();
+    prompt_values_.clear();
+    const auto begin = static_cast<size_t>(row.first_scored);
+    for (const int32_t id :
+         std::span(request.prompt).subspan(begin, static_cast<size_t>(row.scored))) {
+      prompt_logprobs_.push_back(ScriptLogprob(id));
+      prompt_ranks_.push_back(ScriptRank(id));
+      List(id, request.prompt_logprob_width, prompt_ids_, prompt_values_);
+    }
+    return {.first_token = row.first_scored,
+            .logprobs = prompt_logprobs_,
+            .ranks = prompt_ranks_,
+            .width = request.prompt_logprob_width,
+            .ids = prompt_ids_,
+            .values = prompt_values_};
+  }
+
+  void List(int32_t id, int32_t width, std::vector<int32_t>& ids,
+            std::vector<float>& values) const {
+    for (int64_t k = 0; k < width; ++k) {
+      ids.push_back(static_cast<int32_t>((id + k) % options_.vocab));
+      values.push_back(ScriptLogprob(ids.back()));
+    }
+  }
+
+  StepRowResult Draw(int32_t slot) {
     Request& request = At(slot);
     const std::vector<int32_t>& script = options_.echo ? request.prompt : options_.tokens;
+    const int32_t width = request.logprobs.has_value() ? 1 + *request.logprobs : 0;
     tokens_.clear();
     logprob_ids_.clear();
     logprob_values_.clear();
@@ -163,14 +214,11 @@ class ScriptRunner::Impl {
       if (!request.logprobs.has_value()) continue;
       tokens_.back().logprob = ScriptLogprob(id);
       tokens_.back().rank = ScriptRank(id);
-      for (int64_t k = 0; k <= *request.logprobs; ++k) {
-        logprob_ids_.push_back(static_cast<int32_t>((id + k) % options_.vocab));
-        logprob_values_.push_back(ScriptLogprob(logprob_ids_.back()));
-      }
+      List(id, width, logprob_ids_, logprob_values_);
     }
     slots_.Give(slot, options_.burst);
     return {.tokens = tokens_,
-            .logprob_width = request.logprobs.has_value() ? 1 + *request.logprobs : 0,
+            .logprob_width = width,
             .logprob_ids = logprob_ids_,
             .logprob_values = logprob_values_};
   }
@@ -187,6 +235,10 @@ class ScriptRunner::Impl {
   std::vector<TokenResult> tokens_;
   std::vector<int32_t> logprob_ids_;
   std::vector<float> logprob_values_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
 };
 
 ScriptRunner::ScriptRunner(ScriptOptions options)

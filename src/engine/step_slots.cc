@@ -1,8 +1,10 @@
 #include "engine/step_slots.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "engine/prompt_entries.h"
 #include "support/check.h"
 
 namespace sluice::engine {
@@ -25,11 +27,17 @@ int64_t StepSlots::Apply(const StepPlan& plan) {
     if (slot.is_taken) {
       ThrowInvalid("begun.slot", ToText(int64_t{request.slot}) + ", which is taken", "a free slot");
     }
-    slot = {.is_taken = true, .tokens = std::ssize(request.prompt)};
+    slot = {.is_taken = true,
+            .tokens = std::ssize(request.prompt),
+            .prompt = std::ssize(request.prompt),
+            .prompt_logprob_width = request.prompt_logprob_width};
   }
   int64_t inputs = 0;
+  prompt_entries_ = 0;
   for (const StepRow& row : plan.rows) inputs += AddRow(row);
   CheckInRange("tokens of all rows", inputs, 0, info_.max_step_tokens);
+  CheckInRange("entries of the lists of prompt tokens", prompt_entries_, 0,
+               MostPromptEntries(info_));
   CheckPages();
   std::swap(slots_, planned_);
   return inputs;
@@ -57,6 +65,7 @@ int64_t StepSlots::AddRow(const StepRow& row) {
   }
   slot.cached += read;
   slot.given = 0;
+  if (row.scored != 0) CheckScored(row, slot, slot.cached - read);
   // The sampler draws behind all tokens that it knows of a request.
   if (row.samples ? slot.cached != slot.tokens : slot.cached > slot.tokens) {
     ThrowInvalid("rows.tokens", ToText(slot.cached) + " with those in the cache, " + name(),
@@ -69,6 +78,22 @@ int64_t StepSlots::AddRow(const StepRow& row) {
                  "at most the context, " + ToText(info_.context));
   }
   return row.tokens.empty() ? 1 : read;  // whatever a burst was, as RunnerInfo counts
+}
+
+void StepSlots::CheckScored(const StepRow& row, const StepSlot& slot, int64_t cached_before) {
+  const int64_t begin = cached_before + 1;
+  const int64_t end = std::min(slot.cached + 1, slot.prompt);
+  const bool is_asked = slot.prompt_logprob_width > 0;
+  const bool fits = row.first_scored >= begin && row.first_scored <= end && row.scored > 0 &&
+                    row.scored <= end - row.first_scored;
+  if (!is_asked || !fits) {
+    ThrowInvalid("rows.scored",
+                 ToText(row.scored) + " from place " + ToText(row.first_scored) +
+                     " of the prompt of slot " + ToText(int64_t{row.slot}),
+                 is_asked ? "places from " + ToText(begin) + " on, in front of " + ToText(end)
+                          : "0, where no log-probabilities of the prompt are asked for");
+  }
+  prompt_entries_ += row.scored * slot.prompt_logprob_width;
 }
 
 void StepSlots::CheckPages() const {

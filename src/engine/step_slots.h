@@ -17,6 +17,8 @@ struct StepSlot {
   int64_t tokens = 0;       // of the prompt and of the output so far,
   int64_t cached = 0;       // of which the cache has so many
   int64_t given = 0;        // by its last row: what a row without tokens reads
+  int64_t prompt = 0;       // its tokens, and the width of their lists
+  int32_t prompt_logprob_width = 0;
 };
 
 class StepSlots {
@@ -35,11 +37,13 @@ class StepSlots {
  private:
   StepSlot& Taken(std::string_view list, int32_t slot);
   int64_t AddRow(const StepRow& row);  // how many inputs it is
+  void CheckScored(const StepRow& row, const StepSlot& slot, int64_t cached_before);
   void CheckPages() const;
 
   const RunnerInfo& info_;
   std::vector<StepSlot> slots_;
   std::vector<StepSlot> planned_;
+  int64_t prompt_entries_ = 0;  // of the plan at hand
 };
 
 }  // namespace sluice::engine

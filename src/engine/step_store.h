@@ -37,6 +37,10 @@ class StepStore {
   std::vector<TokenResult> tokens_;
   std::vector<int32_t> logprob_ids_;
   std::vector<float> logprob_values_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
   std::vector<char> failures_;
   StepResults results_;
 };

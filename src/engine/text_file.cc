@@ -28,4 +28,12 @@ std::optional<std::string> ReadTextFile(const std::string& path) {
   return text;
 }
 
+std::string TokenizerPath(const std::string& directory) {
+  const std::string json = directory + "/tokenizer.json";
+  std::error_code error;
+  const auto status = std::filesystem::status(json, error);
+  return status.type() == std::filesystem::file_type::not_found ? directory + "/tokenizer.model"
+                                                                : json;
+}
+
 }  // namespace sluice::engine

@@ -17,7 +17,6 @@ using json::Range;
 using json::ValueReader;
 
 constexpr Range kCounts{0, 2147483647, false};
-constexpr Range kMaxTokens{1, 2147483647, false};
 constexpr Range kChoices{0, 4294967295.0, false};
 
 // Of enums whose first value is 0.
@@ -109,7 +108,11 @@ EngineRequest ReadRequest(const std::string& name, Json value) {
                       Json v) { request.choice = ValueReader(f, v).Integer<uint32_t>(kChoices); }},
        {"max_tokens",
         [&](const std::string& f, Json v) {
-          request.max_tokens = ValueReader(f, v).Integer<int64_t>(kMaxTokens);
+          request.max_tokens = ValueReader(f, v).Integer<int64_t>(kCounts);
+        }},
+       {"prompt_logprobs",
+        [&](const std::string& f, Json v) {
+          request.prompt_logprobs = ValueReader(f, v).Integer<int32_t>(kCounts);
         }},
        {"stop_at", [&](const std::string& f, Json v) { ReadName(f, v, kStopAt, request.stop_at); }},
        {"stops", [&](const std::string& f, Json v) { text.stops = ValueReader(f, v).Texts(); }},
@@ -157,6 +160,9 @@ void WriteRequest(JsonWriter& json, const EngineRequest& request) {
   WriteIds(json, request.prompt);
   json.Key("choice").Value(request.choice);
   json.Key("max_tokens").Value(request.max_tokens);
+  if (request.prompt_logprobs.has_value()) {
+    json.Key("prompt_logprobs").Value(*request.prompt_logprobs);
+  }
   json.Key("stop_at").Value(NameIn(kStopAt, request.stop_at));
   const TextOptions& text = request.text;
   json.Key("stops").Array([&] {

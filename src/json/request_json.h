@@ -1,10 +1,11 @@
 // Requests to an engine as JSON, and what they gave: one object, and a file of them with one a
 // line.
 //
-//   {"request": {"prompt": [1, 2], "choice": 0, "max_tokens": 256, "stop_at": "engine",
-//                "stops": ["END"], "include_stop": false, "skip_special_tokens": true,
-//                "spaces_between_special_tokens": true, "utf8_errors": "maximal",
-//                "incomplete": "replace", "parameters": {"seed": 7, ...}},
+//   {"request": {"prompt": [1, 2], "choice": 0, "max_tokens": 256, "prompt_logprobs": 5,
+//                "stop_at": "engine", "stops": ["END"], "include_stop": false,
+//                "skip_special_tokens": true, "spaces_between_special_tokens": true,
+//                "utf8_errors": "maximal", "incomplete": "replace", "parameters": {"seed": 7,
+//                ...}},
 //    "result": {"text": "...", "token_ids": [3, 4], "end": "length", "prompt_tokens": 2,
 //               "output_tokens": 2}}
 //

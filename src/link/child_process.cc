@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -56,6 +57,16 @@ class NoSignals {
   sigset_t before_;
 };
 
+// The kernel is asked itself: glibc keeps 32 and 33 for its own and refuses them, but its
+// posix_spawn, which make starts processes with, leaves them ignored. SIGKILL and SIGSTOP refuse
+// it, and have no need of it.
+void ResetSignals() {
+  constexpr std::array<uint64_t, 4> kDefault = {};  // the kernel's sigaction: SIG_DFL is zero
+  for (int signal = 1; signal < NSIG; ++signal) {
+    ::syscall(SYS_rt_sigaction, signal, kDefault.data(), nullptr, sizeof(uint64_t));
+  }
+}
+
 // Between fork and exec: other threads may hold any lock, so only system calls are made.
 [[noreturn]] void BecomeChild(char* const* arguments, pid_t parent, int output, int errors,
                               int failure) {
@@ -63,7 +74,7 @@ class NoSignals {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);  // some refuse it
+  ResetSignals();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

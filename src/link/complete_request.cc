@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/request_checks.h"
 #include "link/request_table.h"
 #include "support/check.h"
 #include "support/random_seed.h"
@@ -34,7 +35,11 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
   CheckLogprobs(request.params, info);
   CheckPrompt(request.prompt, info);
   CheckInRange("choice", request.choice, 0, kMostChoices - 1);
-  CheckInRange("max_tokens", request.max_tokens, 1, INT32_MAX);
+  if (request.prompt_logprobs.has_value()) {
+    CheckInRange("prompt_logprobs", *request.prompt_logprobs, 0,
+                 engine::MostPromptLogprobs(info.max_logprobs, info.vocab));
+  }
+  CheckInRange("max_tokens", request.max_tokens, 0, INT32_MAX);
   CheckInRange("mode", static_cast<int64_t>(request.mode), 0,
                static_cast<int64_t>(OutputMode::kFinal));
   CheckInRange("stream_interval", request.stream_interval, 1, INT32_MAX);
@@ -43,6 +48,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .prompt = std::move(request.prompt),
                          .choice = request.choice,
                          .max_tokens = request.max_tokens,
+                         .prompt_logprobs = request.prompt_logprobs,
                          .stop_at = info.knows_text ? stop_at : StopAt::kFrontend,
                          .text = std::move(request.text)};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();

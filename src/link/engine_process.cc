@@ -57,15 +57,20 @@ std::string Joined(std::span<const std::string> command) {
 // object, and the kernel kills a child when the thread that started it ends.
 class EngineProcess::Impl {
  public:
-  Impl(std::span<const std::string> command, std::chrono::milliseconds timeout)
+  Impl(std::span<const std::string> command, std::chrono::milliseconds timeout,
+       const std::stop_token& stop)
       : command_(command.begin(), command.end()), stop_(::eventfd(0, EFD_CLOEXEC)) {
     if (!stop_.IsOpen()) ThrowSystemError("eventfd");
     thread_ = std::thread([this] { Watch(); });
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, timeout, [this] { return !endpoint_.empty() || is_over_; });
+    changed_.wait_for(lock, stop, timeout, [this] { return !endpoint_.empty() || is_over_; });
     if (!endpoint_.empty()) return;
     std::string why = child_.pid < 0 ? "" : link::EndOfChild(child_.pidfd);
-    if (why.empty()) why = is_over_ ? "nothing was said" : "nothing was said in time";
+    if (why.empty()) {
+      why = stop.stop_requested() ? "it was stopped"
+            : is_over_            ? "nothing was said"
+                                  : "nothing was said in time";
+    }
     if (!last_words_.empty()) why.append("; ").append(last_words_);
     const std::exception_ptr failure = failure_;
     lock.unlock();
@@ -212,7 +217,7 @@ class EngineProcess::Impl {
   std::thread thread_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   link::ChildProcess child_;  // set once, before the constructor is done
   std::string endpoint_;      // likewise
   std::string last_words_;
@@ -229,8 +234,8 @@ void EngineProcess::End::operator()(Impl* impl) const noexcept {
 }
 
 EngineProcess::EngineProcess(std::span<const std::string> command,
-                             std::chrono::milliseconds timeout)
-    : impl_(new Impl(command, timeout)) {}
+                             std::chrono::milliseconds timeout, const std::stop_token& stop)
+    : impl_(new Impl(command, timeout, stop)) {}
 EngineProcess::~EngineProcess() = default;
 EngineProcess::EngineProcess(EngineProcess&&) noexcept = default;
 EngineProcess& EngineProcess::operator=(EngineProcess&&) noexcept = default;

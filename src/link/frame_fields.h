@@ -7,16 +7,17 @@ namespace sluice::link {
 
 inline constexpr size_t kHeadFields = 2;
 inline constexpr size_t kHelloFields = 4;
-inline constexpr size_t kAddFields = 8;
+inline constexpr size_t kAddFields = 9;
 inline constexpr size_t kReadyFields = 2;
 inline constexpr size_t kOutputFields = 3;
 inline constexpr size_t kTextFields = 6;
 inline constexpr size_t kInfoFields = 12;
 
-// A row has three kinds of fields: the first always, the others where there is something to say. No
+// A row has four kinds of fields: the first always, the others where there is something to say. No
 // two sums are equal, so the size says which.
 inline constexpr size_t kRowFields = 4;
 inline constexpr size_t kLogprobFields = 5;
+inline constexpr size_t kPromptFields = 6;
 inline constexpr size_t kEndFields = 4;
 inline constexpr size_t kReasonFields = 2;  // one of these: no size of a row is left for two
 

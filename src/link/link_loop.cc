@@ -262,17 +262,17 @@ void LinkLoop::SendRows(ClientLink& client, std::span<const OutputRow> rows) {
 }
 
 void LinkLoop::SendHeld(ClientLink& client) {
-  if (client.held.IsEmpty() || client.credits == 0) return;
-  SendRows(client, client.held.Rows());
-  counters_.held_tokens -= client.held.tokens();
-  client.held.Clear();
+  while (!client.held.IsEmpty() && client.credits > 0) {
+    SendRows(client, client.held.Next());
+    counters_.held_tokens -= client.held.DropGiven();
+  }
 }
 
 void LinkLoop::EndAll(const StepBatch& batch) {
   ended_ = batch.reason.empty() ? "the engine ends" : batch.reason;
   for (auto& [address, peer] : peers_) {
     if (peer.client == nullptr) continue;
-    peer.client->credits = std::max<int64_t>(peer.client->credits, 1);  // there is no later
+    peer.client->credits = kMostCredits;  // there is no later
     SendHeld(*peer.client);
     WriteReason(NextHead(FrameType::kDead, *peer.client), ended_, frame_);
     SendFrame(address);

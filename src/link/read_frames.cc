@@ -1,4 +1,5 @@
 // write_frames.cc has the same fields in the same order.
+#include <array>
 #include <type_traits>
 
 #include "json/profile_switches.h"
@@ -92,6 +93,7 @@ void Read(FrameReader& reader, EngineRequest& to) {
   Read(reader, to.prompt);
   Read(reader, to.choice);
   Read(reader, to.max_tokens);
+  Read(reader, to.prompt_logprobs);
   Read(reader, to.stop_at);
   Read(reader, to.text);
 }
@@ -131,34 +133,68 @@ std::string_view ReadInto(FrameReader& reader, std::string& all) {
   return std::string_view(all).substr(begin);
 }
 
+struct RowKinds {
+  bool is_known = false;
+  bool has_logprobs = false;
+  bool has_prompt = false;
+  bool ends = false;
+};
+
+// By the number of fields.
+constexpr auto kRowKinds = [] {
+  std::array<RowKinds, 1 + kRowFields + kLogprobFields + kPromptFields + kEndFields> rows = {};
+  for (unsigned kinds = 0; kinds < 8; ++kinds) {
+    const RowKinds row{true, (kinds & 1) != 0, (kinds & 2) != 0, (kinds & 4) != 0};
+    rows[kRowFields + (row.has_logprobs ? kLogprobFields : 0) +
+         (row.has_prompt ? kPromptFields : 0) + (row.ends ? kEndFields : 0)] = row;
+  }
+  return rows;
+}();
+
+// Lists of that width, one a token. A width times a number of tokens may need more than 64 bits; a
+// quotient does not.
+bool IsTable(size_t tokens, int32_t width, std::span<const int32_t> ids,
+             std::span<const float> values) {
+  if (ids.size() != values.size()) return false;
+  if (tokens == 0) return ids.empty();
+  return ids.size() % tokens == 0 && ids.size() / tokens == static_cast<size_t>(width);
+}
+
+void ReadPrompt(FrameReader& reader, PromptLogprobs& prompt, EngineFrame& frame) {
+  prompt.first_token = reader.Integer<int64_t>(1, std::numeric_limits<int32_t>::max());
+  prompt.logprobs = ReadInto(reader, frame.prompt_logprobs);
+  prompt.ranks = ReadInto(reader, frame.prompt_ranks);
+  prompt.width = reader.Integer<int32_t>(1, std::numeric_limits<int32_t>::max());
+  prompt.ids = ReadInto(reader, frame.prompt_ids);
+  prompt.values = ReadInto(reader, frame.prompt_values);
+  const size_t tokens = prompt.logprobs.size();
+  if (tokens == 0 || prompt.ranks.size() != tokens ||
+      !IsTable(tokens, prompt.width, prompt.ids, prompt.values)) {
+    reader.Fail("log-probabilities of a prompt that are not one a token");
+  }
+}
+
 void ReadRow(FrameReader& reader, OutputRow& row, EngineFrame& frame) {
   const size_t fields = reader.Array();
-  const bool has_logprobs =
-      fields == kRowFields + kLogprobFields || fields == kRowFields + kLogprobFields + kEndFields;
-  const bool ends =
-      fields == kRowFields + kEndFields || fields == kRowFields + kLogprobFields + kEndFields;
-  if (fields != kRowFields && !has_logprobs && !ends) reader.Fail("a row of another size");
+  const RowKinds kinds = fields < kRowKinds.size() ? kRowKinds[fields] : RowKinds{};
+  if (!kinds.is_known) reader.Fail("a row of another size");
   Read(reader, row.address);
   row.first_token = reader.Integer<int64_t>(0, kMost);
   row.ids = ReadInto(reader, frame.ids);
-  if (has_logprobs) {
+  if (kinds.has_logprobs) {
     row.logprobs = ReadInto(reader, frame.logprobs);
     row.ranks = ReadInto(reader, frame.ranks);
     row.logprob_width = reader.Integer<int32_t>(0, std::numeric_limits<int32_t>::max());
     row.logprob_ids = ReadInto(reader, frame.logprob_ids);
     row.logprob_values = ReadInto(reader, frame.logprob_values);
-    // A width times a number of ids may need more than 64 bits; a quotient does not.
     const size_t tokens = row.ids.size();
-    const auto width = static_cast<size_t>(row.logprob_width);
-    const size_t entries = row.logprob_ids.size();
-    const bool is_table =
-        tokens == 0 ? entries == 0 : entries % tokens == 0 && entries / tokens == width;
-    if (row.logprobs.size() != tokens || row.ranks.size() != tokens || !is_table ||
-        row.logprob_values.size() != entries) {
+    if (row.logprobs.size() != tokens || row.ranks.size() != tokens ||
+        !IsTable(tokens, row.logprob_width, row.logprob_ids, row.logprob_values)) {
       reader.Fail("log-probabilities that are not one a token");
     }
   }
-  if (ends) {
+  if (kinds.has_prompt) ReadPrompt(reader, row.prompt, frame);
+  if (kinds.ends) {
     Read(reader, row.end);
     if (row.end == GenerationEnd::kNone) reader.Fail("an end that is none");
     Read(reader, row.status);
@@ -176,6 +212,10 @@ void ReadOutput(FrameReader& reader, EngineFrame& frame) {
   frame.ranks.clear();
   frame.logprob_ids.clear();
   frame.logprob_values.clear();
+  frame.prompt_logprobs.clear();
+  frame.prompt_ranks.clear();
+  frame.prompt_ids.clear();
+  frame.prompt_values.clear();
   frame.messages.clear();
   frame.step = reader.Integer<int64_t>(0, kMost);
   frame.time_ns = reader.Integer<int64_t>(0, kMost);

@@ -64,6 +64,13 @@ void TokenColumns::DropFirst(int64_t tokens) {
   link::DropFirst(logprob_values, tokens * width);
 }
 
+void PromptColumns::Append(const PromptLogprobs& piece) {
+  logprobs.insert(logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+  ranks.insert(ranks.end(), piece.ranks.begin(), piece.ranks.end());
+  ids.insert(ids.end(), piece.ids.begin(), piece.ids.end());
+  values.insert(values.end(), piece.values.begin(), piece.values.end());
+}
+
 void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode mode,
                           int64_t stream_interval, TextStream stream) {
   id_ = id;
@@ -81,6 +88,10 @@ void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode
   Empty(columns_.logprob_ids);
   Empty(columns_.logprob_values);
   columns_.width = 0;
+  prompt_ = {};
+  prompt_width_ = request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs : 0;
+  next_prompt_ = 1;
+  has_prompt_ = is_prompt_told_ = false;
   text_.reserve(kUsualText);
   columns_.ids.reserve(static_cast<size_t>(mode == OutputMode::kDelta
                                                ? 1 + stream_->stops().longest()
@@ -102,10 +113,29 @@ bool RequestOutput::Follows(const OutputRow& row) const {
   if (row.first_token != taken_ || std::ssize(row.ids) > max_tokens_ - taken_) return false;
   const auto is_column = [count](size_t size) { return size == 0 || size == count; };
   if (!is_column(row.logprobs.size()) || row.ranks.size() != row.logprobs.size()) return false;
+  if (!FollowsInPrompt(row)) return false;
   const size_t listed = count * static_cast<size_t>(row.logprob_width);
   if (row.logprob_ids.size() != listed || row.logprob_values.size() != listed) return false;
   if (!has_columns_ || count == 0) return true;
   return row.logprobs.empty() != has_logprobs_ && row.logprob_width == columns_.width;
+}
+
+// Tokens, and an end that is none of a failure, come behind all of the prompt.
+bool RequestOutput::FollowsInPrompt(const OutputRow& row) const {
+  const PromptLogprobs& piece = row.prompt;
+  const auto count = std::ssize(piece.logprobs);
+  if (count > 0) {
+    if (prompt_width_ == 0 || piece.width != prompt_width_) return false;
+    if (piece.first_token != next_prompt_ || count > prompt_tokens_ - next_prompt_) return false;
+  }
+  const size_t listed = piece.logprobs.size() * static_cast<size_t>(prompt_width_);
+  if (piece.ranks.size() != piece.logprobs.size() || piece.ids.size() != listed ||
+      piece.values.size() != listed) {
+    return false;
+  }
+  if (prompt_width_ == 0 || next_prompt_ + count == prompt_tokens_) return true;
+  const bool is_cut = row.end == GenerationEnd::kCancelled || IsFailure(row.end);
+  return row.ids.empty() && (row.end == GenerationEnd::kNone || is_cut);
 }
 
 RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
@@ -113,6 +143,11 @@ RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
   if (!row.ids.empty()) {
     has_columns_ = true;
     has_logprobs_ = !row.logprobs.empty();
+  }
+  if (!row.prompt.IsEmpty()) {
+    prompt_.Append(row.prompt);
+    next_prompt_ += std::ssize(row.prompt.logprobs);
+    has_prompt_ = next_prompt_ == prompt_tokens_;
   }
   taken_ += std::ssize(row.ids);
   const Delta* delta = &stream_->Step(row.ids, text_);
@@ -174,6 +209,7 @@ void RequestOutput::EndAs(GenerationEnd end, std::string_view message) {
 
 bool RequestOutput::IsDue() const {
   if (has_ended()) return !is_end_told_;
+  if (IsPromptDue() && mode_ != OutputMode::kFinal) return true;
   if (mode_ == OutputMode::kFinal || text_.size() == told_bytes_) return false;
   return !has_told_ || tokens_ - told_tokens_ >= stream_interval_;
 }
@@ -199,7 +235,16 @@ ClientOutput RequestOutput::Tell() {
     output.stop = stream_->stops().stops()[static_cast<size_t>(stop_)];
   }
   if (end_ == GenerationEnd::kStopToken) output.stop_token = stop_token_;
-  has_told_ = true;
+  if (IsPromptDue()) {
+    output.prompt = {.first_token = 1,
+                     .logprobs = prompt_.logprobs,
+                     .ranks = prompt_.ranks,
+                     .width = prompt_width_,
+                     .ids = prompt_.ids,
+                     .values = prompt_.values};
+    is_prompt_told_ = true;
+  }
+  has_told_ = has_told_ || !text_.empty();
   is_end_told_ = has_ended();
   told_tokens_ = tokens_;
   told_bytes_ = text_.size();
@@ -207,6 +252,7 @@ ClientOutput RequestOutput::Tell() {
 }
 
 void RequestOutput::Forget() {
+  if (is_prompt_told_) prompt_ = {};
   if (mode_ != OutputMode::kDelta) return;
   text_.clear();
   told_bytes_ = 0;

@@ -29,6 +29,16 @@ struct TokenColumns {
   void DropFirst(int64_t tokens);
 };
 
+// What has come of PromptLogprobs.
+struct PromptColumns {
+  void Append(const PromptLogprobs& piece);
+
+  std::vector<float> logprobs = {};
+  std::vector<int32_t> ranks = {};
+  std::vector<int32_t> ids = {};
+  std::vector<float> values = {};
+};
+
 class RequestOutput {
  public:
   // What a row was for its request.
@@ -41,7 +51,8 @@ class RequestOutput {
   void Begin(RequestId id, const EngineRequest& request, OutputMode mode, int64_t stream_interval,
              TextStream stream);
 
-  // Whether the row's tokens follow those before them, told about as those were.
+  // Whether the row's tokens, and those of the prompt, follow those before them, told about as
+  // those were.
   bool Follows(const OutputRow& row) const;
   // A row that does. With kEngine the text must end where the engine says so; else it ends with
   // kEngineLost, and has_disagreed().
@@ -60,6 +71,8 @@ class RequestOutput {
   int64_t surplus_tokens() const { return taken_ - tokens_; }  // behind that
 
  private:
+  bool FollowsInPrompt(const OutputRow& row) const;
+  bool IsPromptDue() const { return has_prompt_ && !is_prompt_told_; }
   bool Agrees(const OutputRow& row, GenerationEnd found) const;
   std::string DisagreementText(const OutputRow& row, GenerationEnd found) const;
   void Note(const Delta& delta);
@@ -82,7 +95,13 @@ class RequestOutput {
   bool has_columns_ = false;   // a row with tokens came, so it is known what is told about them:
   bool has_logprobs_ = false;  // these, and columns_.width
 
-  bool has_told_ = false;
+  PromptColumns prompt_;
+  int32_t prompt_width_ = 0;  // 0: they were not asked for
+  int64_t next_prompt_ = 1;   // the place of the next one to come
+  bool has_prompt_ = false;   // there are some, and all have come
+  bool is_prompt_told_ = false;
+
+  bool has_told_ = false;    // some text
   int64_t told_tokens_ = 0;  // at the last output
   size_t told_bytes_ = 0;    // of text_
 

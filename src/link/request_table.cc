@@ -149,7 +149,7 @@ void RequestTable::TakeBehindEnd(const OutputRow& row) {
 // Nothing is said of it but in a number: with every stop that is found here some tokens are on
 // their way.
 void RequestTable::TakeStale(Slot& slot, const OutputRow& row) {
-  counters.stale_rows += row.ids.empty() ? 0 : 1;
+  counters.stale_rows += row.ids.empty() && row.prompt.IsEmpty() ? 0 : 1;
   counters.stale_tokens += std::ssize(row.ids);
   if (row.end != GenerationEnd::kNone) SetState(slot, State::kEnded);
 }
@@ -165,7 +165,8 @@ const char* RequestTable::WhyBad(const Slot& slot, const OutputRow& row) {
   // Lists may end in ids of -1.
   const auto is_unlistable = [vocab](int32_t id) { return id < -1 || id >= vocab; };
   if (std::any_of(row.ids.begin(), row.ids.end(), is_foreign) ||
-      std::any_of(row.logprob_ids.begin(), row.logprob_ids.end(), is_unlistable)) {
+      std::any_of(row.logprob_ids.begin(), row.logprob_ids.end(), is_unlistable) ||
+      std::any_of(row.prompt.ids.begin(), row.prompt.ids.end(), is_unlistable)) {
     ++counters.foreign_ids;
     return "the engine sent a token that is not in the vocabulary";
   }

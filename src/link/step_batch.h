@@ -35,22 +35,30 @@ class StepBatch {
   void Take(std::span<const EngineOutput> outputs, LinkOf link_of) {
     rows_.clear();
     bool has_logprobs = false;
+    bool has_prompts = false;
     bool has_ends = false;
     for (const EngineOutput& output : outputs) {
       rows_.push_back({link_of(output.client), output.row});
       has_logprobs = has_logprobs || !output.row.logprobs.empty();
+      has_prompts = has_prompts || !output.row.prompt.IsEmpty();
       has_ends = has_ends || output.row.end != GenerationEnd::kNone;
     }
-    Own(&OutputRow::ids, ids_);
+    Own([](auto& row) -> auto& { return row.ids; }, ids_);
     if (has_logprobs) {
-      Own(&OutputRow::logprobs, logprobs_);
-      Own(&OutputRow::ranks, ranks_);
-      Own(&OutputRow::logprob_ids, logprob_ids_);
-      Own(&OutputRow::logprob_values, logprob_values_);
+      Own([](auto& row) -> auto& { return row.logprobs; }, logprobs_);
+      Own([](auto& row) -> auto& { return row.ranks; }, ranks_);
+      Own([](auto& row) -> auto& { return row.logprob_ids; }, logprob_ids_);
+      Own([](auto& row) -> auto& { return row.logprob_values; }, logprob_values_);
+    }
+    if (has_prompts) {
+      Own([](auto& row) -> auto& { return row.prompt.logprobs; }, prompt_logprobs_);
+      Own([](auto& row) -> auto& { return row.prompt.ranks; }, prompt_ranks_);
+      Own([](auto& row) -> auto& { return row.prompt.ids; }, prompt_ids_);
+      Own([](auto& row) -> auto& { return row.prompt.values; }, prompt_values_);
     }
     if (has_ends) {
-      Own(&OutputRow::message, messages_);
-      Own(&OutputRow::parameter, parameters_);
+      Own([](auto& row) -> auto& { return row.message; }, messages_);
+      Own([](auto& row) -> auto& { return row.parameter; }, parameters_);
     }
   }
 
@@ -64,16 +72,17 @@ class StepBatch {
 
  private:
   // Copies a list of every row behind those of the rows before, and points the row to the copy.
-  template <typename List, typename Store>
-  void Own(List OutputRow::* list, Store& store) {
+  template <typename ListOf, typename Store>
+  void Own(ListOf list_of, Store& store) {
     store.clear();
     for (const Row& row : rows_) {
-      store.insert(store.end(), (row.row.*list).begin(), (row.row.*list).end());
+      store.insert(store.end(), list_of(row.row).begin(), list_of(row.row).end());
     }
     size_t begin = 0;
     for (Row& row : rows_) {
-      const size_t size = (row.row.*list).size();
-      row.row.*list = List(store.data() + begin, size);
+      auto& list = list_of(row.row);
+      const size_t size = list.size();
+      list = {store.data() + begin, size};
       begin += size;
     }
   }
@@ -84,6 +93,10 @@ class StepBatch {
   std::vector<int32_t> ranks_;
   std::vector<int32_t> logprob_ids_;
   std::vector<float> logprob_values_;
+  std::vector<float> prompt_logprobs_;
+  std::vector<int32_t> prompt_ranks_;
+  std::vector<int32_t> prompt_ids_;
+  std::vector<float> prompt_values_;
   std::string messages_;
   std::string parameters_;
 };

@@ -35,7 +35,7 @@
 
 namespace sluice::link {
 
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr size_t kLongestName = 255;       // of a frontend
 inline constexpr int64_t kMostCredits = 1 << 17;  // OUTPUTs that an engine may send ahead
 
@@ -110,6 +110,10 @@ struct EngineFrame {
   std::vector<int32_t> ranks = {};
   std::vector<int32_t> logprob_ids = {};
   std::vector<float> logprob_values = {};
+  std::vector<float> prompt_logprobs = {};
+  std::vector<int32_t> prompt_ranks = {};
+  std::vector<int32_t> prompt_ids = {};
+  std::vector<float> prompt_values = {};
   std::string messages = {};  // and parameters
 };
 

@@ -98,8 +98,10 @@ class FrameWriter {
   }
   void Put(const OutputRow& row) {
     const bool has_logprobs = row.logprob_width != 0 || !row.logprobs.empty();
+    const bool has_prompt = !row.prompt.IsEmpty();
     const bool ends = row.end != GenerationEnd::kNone;
-    Array(kRowFields + (has_logprobs ? kLogprobFields : 0) + (ends ? kEndFields : 0));
+    Array(kRowFields + (has_logprobs ? kLogprobFields : 0) + (has_prompt ? kPromptFields : 0) +
+          (ends ? kEndFields : 0));
     Put(row.address);
     Put(row.first_token);
     Put(row.ids);
@@ -109,6 +111,14 @@ class FrameWriter {
       Put(row.logprob_width);
       Put(row.logprob_ids);
       Put(row.logprob_values);
+    }
+    if (has_prompt) {
+      Put(row.prompt.first_token);
+      Put(row.prompt.logprobs);
+      Put(row.prompt.ranks);
+      Put(row.prompt.width);
+      Put(row.prompt.ids);
+      Put(row.prompt.values);
     }
     if (ends) {
       Put(row.end);
@@ -157,6 +167,7 @@ void WriteAdd(const FrameHead& head, const EngineRequest& request, std::string& 
   writer.Put(request.prompt);
   writer.Put(request.choice);
   writer.Put(request.max_tokens);
+  writer.Put(request.prompt_logprobs);
   writer.Put(request.stop_at);
   writer.Put(request.text);
 }

@@ -65,11 +65,15 @@ constexpr Family kFamilies[] = {
      .has_qk_norm = true},
 };
 
-const Family& FamilyOf(const JsonFields& json) {
-  const std::string type = json.Text("model_type", "");
+const Family* FindFamily(std::string_view type) {
   const auto known = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                   [&](const Family& family) { return family.type == type; });
-  if (known != std::end(kFamilies)) return *known;
+  return known == std::end(kFamilies) ? nullptr : known;
+}
+
+const Family& FamilyOf(const JsonFields& json) {
+  const std::string type = json.Text("model_type", "");
+  if (const Family* const known = FindFamily(type)) return *known;
   std::string all;
   for (const Family& family : kFamilies) {
     all.append(all.empty() ? "" : ", ").append(family.type);
@@ -284,28 +288,27 @@ std::string ArchitectureOf(const JsonFields& json) {
   return "";
 }
 
-}  // namespace
-
-ModelConfig ParseConfig(std::string_view text) {
+simdjson::dom::object ParseObject(simdjson::dom::parser& parser, std::string_view text) {
   CheckInRange(std::string(kFile).append(": bytes"), std::ssize(text), 0, kLargestFile);
-  simdjson::dom::parser parser;
   simdjson::dom::object object;
   if (const auto error = parser.parse(simdjson::padded_string(text)).get(object)) {
     ThrowInvalid(kFile, std::string("malformed (").append(simdjson::error_message(error)) + ")",
                  "one JSON object");
   }
-  const JsonFields json(object, std::string(kFile));
+  return object;
+}
+
+}  // namespace
+
+ModelConfig ParseConfig(std::string_view text) {
+  simdjson::dom::parser parser;
+  const JsonFields json(ParseObject(parser, text), std::string(kFile));
   const std::string architecture = ArchitectureOf(json);
   ModelConfig config;
   // A model of text and images; only the text is read.
   const auto inner = json.Object("text_config");
   if (inner && json.Text("model_type", "") == "gemma3") {
-    const JsonFields& fields = *inner;
-    config =
-        ReadConfig(fields,
-                   *std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                                 [](const Family& family) { return family.type == "gemma3_text"; }),
-                   architecture);
+    config = ReadConfig(*inner, *FindFamily("gemma3_text"), architecture);
     if (config.info.end_tokens.empty()) {
       config.info.end_tokens = ReadEndTokens(json, config.info.vocab);
     }
@@ -314,6 +317,26 @@ ModelConfig ParseConfig(std::string_view text) {
   }
   config.is_int8 = ReadIsInt8(json);
   return config;
+}
+
+ConfigTokens ParseConfigTokens(std::string_view text) {
+  simdjson::dom::parser parser;
+  const JsonFields json(ParseObject(parser, text), std::string(kFile));
+  const std::string type = json.Text("model_type", "");
+  const Family* family = FindFamily(type);
+  // Models of text and images have the text's apart.
+  const auto inner = family == nullptr ? json.Object("text_config") : std::nullopt;
+  if (type == "gemma3") family = FindFamily("gemma3_text");
+  const JsonFields& fields = inner ? *inner : json;
+  ConfigTokens tokens;
+  if (family != nullptr || fields.Has("vocab_size")) {
+    tokens.vocab =
+        fields.Integer("vocab_size", Default(family == nullptr ? 0 : family->vocab), 1, kMaxVocab);
+  }
+  const int64_t limit = tokens.vocab > 0 ? tokens.vocab : kMaxVocab;
+  tokens.end_tokens = ReadEndTokens(fields, limit);
+  if (inner && tokens.end_tokens.empty()) tokens.end_tokens = ReadEndTokens(json, limit);
+  return tokens;
 }
 
 }  // namespace sluice::model

@@ -2,20 +2,32 @@
 """The output of the command that the documentation shows is what the command prints.
 
 Usage: golden_test.py SLUICE ROOT [--write]. golden.txt has sections between two lines `# [name]`: commands,
-`$ sluice ...`, and behind each its output. A command that ends in `&` goes on until the end of its section,
-and its output is its first line. Names of sockets, ipc://@NAME, are this run's own.
+`$ sluice ...` and `$ curl ...`, and behind each its output. A command that ends in `&` goes on until the end of
+its section, and its output is its first line. Names of sockets, ipc://@NAME, are this run's own, and so is the
+port of 127.0.0.1:8080. What is another one each time, the name and time of a response, is written as dots.
 """
 
 import os
 import re
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 SECTION = re.compile(r"^# \[(\w+)\]\n(\$ sluice [^\n]*\n.*?)^# \[\1\]\n", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"^\$ sluice ([^\n]*)\n", re.MULTILINE)
-NEEDS_MODEL = ("generate", "inspect model", "engine", "mock-engine", "replay")
+COMMAND = re.compile(r"^\$ ((?:sluice|curl) [^\n]*)\n", re.MULTILINE)
+NEEDS_MODEL = tuple(f"sluice {command}" for command in (
+    "generate", "inspect model", "engine", "mock-engine", "replay", "serve"))
+ADDRESS = "127.0.0.1:8080"
+CHANGES = re.compile(r'("id":"\w+-|"created":)[\w-]+')
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def main():
@@ -27,14 +39,26 @@ def main():
     own = f"-{os.getpid()}"
     stale, skipped = [], []
 
+    port = free_port()
+
     def words(command):
-        return [sluice, *shlex.split(re.sub(r"(ipc://@\w+)", rf"\1{own}", command))]
+        command = re.sub(r"(ipc://@\w+)", rf"\1{own}", command).replace(ADDRESS, f"127.0.0.1:{port}")
+        program, *arguments = shlex.split(command)
+        if arguments[0] == "serve":
+            arguments += ["--port", str(port)]
+        return [sluice if program == "sluice" else program, *arguments]
+
+    def shown(output):
+        text = output.replace(own, "").replace(f"127.0.0.1:{port}", ADDRESS)
+        text = CHANGES.sub(r"\1...", text)
+        return text if text.endswith("\n") or not text else text + "\n"
 
     def has(command):
         return subprocess.run([sluice, *command.split()], capture_output=True).returncode == 0
 
     has_model = has("inspect model")  # not without the text side, or the weights
     has_link = has("engine --help")
+    has_server = has("serve --help") and shutil.which("curl") is not None
 
     def run_section(commands):
         written, servers = [], []
@@ -45,20 +69,21 @@ def main():
                                                     stderr=subprocess.DEVNULL, **options))
                     output = servers[-1].stdout.readline()
                 else:
-                    output = subprocess.run(words(command), capture_output=True, timeout=60,
+                    output = subprocess.run(words(command), capture_output=True, timeout=180,
                                             check=True, **options).stdout
-                written.append(f"$ sluice {command}\n{output}".replace(own, ""))
+                written.append(f"$ {command}\n{shown(output)}")
         finally:
             for server in servers:
                 server.terminate()
-                server.communicate(timeout=60)
+                server.communicate(timeout=180)
         return "".join(written)
 
     def output_of(match):
         name, old = match.groups()
         commands = COMMAND.findall(old)
         if (not has_model and any(c.startswith(NEEDS_MODEL) for c in commands)) or (
-                not has_link and any("--engine" in c or c.endswith("&") for c in commands)):
+                not has_link and any("--engine" in c or c.endswith("&") for c in commands)) or (
+                not has_server and any(c.startswith("curl") for c in commands)):
             skipped.append(name)
             return match.group()
         new = run_section(commands)

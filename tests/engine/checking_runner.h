@@ -37,6 +37,13 @@ inline uint64_t TokenBits(const TokenSource& source, int64_t index) {
   return Mix(bits + static_cast<uint64_t>(index));
 }
 
+// What the prompt token of that place has, and the entries of its list.
+inline float PromptLogprob(int64_t place) { return -static_cast<float>(place) / 8.0f; }
+inline int32_t PromptRank(int32_t id) { return id + 1; }
+inline int32_t PromptEntry(int32_t id, int32_t entry, int64_t vocab) {
+  return static_cast<int32_t>((id + entry) % vocab);
+}
+
 struct CheckingOptions {
   RunnerInfo info = {.vocab = 100,
                      .context = 64,
@@ -50,6 +57,8 @@ struct CheckingOptions {
   // Not empty: the row fails.
   std::function<std::string(const TokenSource&, int64_t index)> failure = {};
   ErrorCode failure_code = ErrorCode::kUnavailable;
+  // Of a row that scores a prompt.
+  std::function<void(StepRowResult& row)> spoil = {};
   std::function<void(int64_t step)> before_launch = {};
   std::function<void(int64_t step)> before_await = {};
 };
@@ -77,6 +86,8 @@ class CheckingRunner final : public StepRunner {
     for (std::vector<TokenResult>& tokens : tokens_)
       std::ranges::fill(tokens, TokenResult{.id = 7});
     for (std::string& failure : failures_) std::ranges::fill(failure, '?');
+    for (std::vector<float>& values : prompt_logprobs_) std::ranges::fill(values, 1.0f);
+    for (std::vector<int32_t>& ids : prompt_ids_) std::ranges::fill(ids, 7);
     const StepPlan plan = on_their_way_.front();
     on_their_way_.pop_front();
     Run(plan);
@@ -89,6 +100,8 @@ class CheckingRunner final : public StepRunner {
   size_t on_their_way() const { return on_their_way_.size(); }
   int64_t most_rows = 0;  // of a step
   int64_t longest_chunk = 0;
+  int64_t most_prompt_entries = 0;
+  int64_t scored = 0;  // tokens of prompts
   int64_t begun = 0;
   int64_t preempted = 0;
   int64_t preempted_in_vain = 0;  // of these, that had drawn nothing since they began or went on
@@ -99,6 +112,8 @@ class CheckingRunner final : public StepRunner {
     TokenSource source;
     int64_t max_tokens = 0;
     std::optional<int32_t> logprobs;
+    int32_t prompt_logprob_width = 0;
+    int64_t scored = 1;           // up to that place of the prompt
     std::vector<int32_t> tokens;  // prompt and what was drawn
     std::vector<int32_t> cache;   // what the model has read
     size_t last_drawn = 0;
@@ -134,6 +149,7 @@ class CheckingRunner final : public StepRunner {
       At(request.slot) = Slot{.source = {prompt, *request.params->seed, request.choice},
                               .max_tokens = request.max_tokens,
                               .logprobs = request.params->logprobs,
+                              .prompt_logprob_width = request.prompt_logprob_width,
                               .tokens = prompt,
                               .cache = {}};
     }
@@ -142,6 +158,11 @@ class CheckingRunner final : public StepRunner {
     failures_.resize(plan.rows.size());
     logprob_ids_.resize(plan.rows.size());
     logprob_values_.resize(plan.rows.size());
+    prompt_logprobs_.resize(plan.rows.size());
+    prompt_ranks_.resize(plan.rows.size());
+    prompt_ids_.resize(plan.rows.size());
+    prompt_values_.resize(plan.rows.size());
+    prompt_entries_ = 0;
     int64_t inputs = 0;
     for (auto& slot : slots_) {
       if (slot.has_value()) slot->has_row = false;
@@ -152,6 +173,10 @@ class CheckingRunner final : public StepRunner {
       RunRow(plan.rows[i], i);
     }
     EXPECT_LE(inputs, options_.info.max_step_tokens);
+    const int64_t listed =
+        options_.info.max_logprobs < 0 ? options_.info.vocab : options_.info.max_logprobs;
+    EXPECT_LE(prompt_entries_, std::max(kUsualPromptEntries, 1 + listed));
+    most_prompt_entries = std::max(most_prompt_entries, prompt_entries_);
     most_rows = std::max(most_rows, std::ssize(plan.rows));
     int64_t pages = 0;
     for (const auto& slot : slots_) {
@@ -188,6 +213,7 @@ class CheckingRunner final : public StepRunner {
       return;
     }
     failures_[i].clear();
+    Score(row, slot, i);
     if (!row.samples) return;
     slot.has_drawn = true;
     if (slot.has_status) {
@@ -214,7 +240,42 @@ class CheckingRunner final : public StepRunner {
     EXPECT_TRUE(
         std::ranges::equal(row.tokens, std::span(slot.tokens).subspan(begin, row.tokens.size())));
     slot.cache.insert(slot.cache.end(), row.tokens.begin(), row.tokens.end());
-    EXPECT_EQ(row.samples, slot.cache.size() == slot.tokens.size());
+    const bool is_whole = slot.cache.size() == slot.tokens.size();
+    EXPECT_EQ(row.samples, is_whole && slot.max_tokens > 0);
+    EXPECT_FALSE(is_whole && slot.max_tokens == 0) << "a last token that nobody needs";
+  }
+
+  // Every token of the prompt once, in its order, as soon as the ones before it have been read.
+  void Score(const StepRow& row, Slot& slot, size_t i) {
+    if (slot.has_status) return;
+    const int64_t end = std::min(std::ssize(slot.cache) + 1, std::ssize(slot.source.prompt));
+    const int64_t due = slot.prompt_logprob_width > 0 ? std::max(end - slot.scored, int64_t{0}) : 0;
+    EXPECT_EQ(row.scored, due);
+    if (row.scored == 0) return;
+    EXPECT_EQ(row.first_scored, slot.scored);
+    slot.scored += row.scored;
+    scored += row.scored;
+    prompt_entries_ += row.scored * slot.prompt_logprob_width;
+    prompt_logprobs_[i].clear();
+    prompt_ranks_[i].clear();
+    prompt_ids_[i].clear();
+    prompt_values_[i].clear();
+    for (int64_t place = row.first_scored; place < slot.scored; ++place) {
+      const int32_t id = slot.source.prompt.at(static_cast<size_t>(place));
+      prompt_logprobs_[i].push_back(PromptLogprob(place));
+      prompt_ranks_[i].push_back(PromptRank(id));
+      for (int32_t entry = 0; entry < slot.prompt_logprob_width; ++entry) {
+        prompt_ids_[i].push_back(PromptEntry(id, entry, options_.info.vocab));
+        prompt_values_[i].push_back(PromptLogprob(place) - static_cast<float>(entry));
+      }
+    }
+    rows_.back().prompt = {.first_token = row.first_scored,
+                           .logprobs = prompt_logprobs_[i],
+                           .ranks = prompt_ranks_[i],
+                           .width = slot.prompt_logprob_width,
+                           .ids = prompt_ids_[i],
+                           .values = prompt_values_[i]};
+    if (options_.spoil) options_.spoil(rows_.back());
   }
 
   void Draw(Slot& slot, std::vector<TokenResult>& tokens) {
@@ -264,6 +325,11 @@ class CheckingRunner final : public StepRunner {
   std::vector<std::vector<TokenResult>> tokens_;
   std::vector<std::vector<int32_t>> logprob_ids_;
   std::vector<std::vector<float>> logprob_values_;
+  std::vector<std::vector<float>> prompt_logprobs_;
+  std::vector<std::vector<int32_t>> prompt_ranks_;
+  std::vector<std::vector<int32_t>> prompt_ids_;
+  std::vector<std::vector<float>> prompt_values_;
+  int64_t prompt_entries_ = 0;  // of the step
   std::vector<std::string> failures_;
   std::vector<StepRowResult> rows_;
   StepResults results_;

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "tests/engine/model_folder.h"
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/bad_input.h"
 
@@ -14,32 +13,6 @@ namespace {
 constexpr const char* kTemplate =
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}";
-
-class FolderOfAModel {
- public:
-  explicit FolderOfAModel(const TinyFiles& files)
-      : path_(std::filesystem::path(::testing::TempDir()) /
-              (std::string("sluice_checkpoint_test_") +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-    const auto write = [&](const char* name, const std::string& bytes) {
-      if (!bytes.empty()) std::ofstream(path_ / name, std::ios::binary) << bytes;
-    };
-    write("config.json", files.config);
-    write("model.safetensors", files.weights);
-    write("tokenizer.json", files.tokenizer);
-    write("generation_config.json", files.generation_config);
-    write("tokenizer_config.json", files.tokenizer_config);
-    write("chat_template.jinja", files.chat_template);
-  }
-  ~FolderOfAModel() { std::filesystem::remove_all(path_); }
-
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(GenerationConfig, ReadsWhatConcernsSamplingAndPassesOverTheRest) {
   const GenerationConfig config = ParseGenerationConfig(
@@ -90,35 +63,35 @@ TEST(Checkpoint, RendersChatsWithTheTemplateOfEitherFile) {
   const ChatMessage messages[] = {{"system", "Be \"short\"."}, {"user", "Hi"}};
   const std::string rendered = "<|begin|><|system|>Be \"short\".<|user|>Hi<|assistant|>";
   TinyFiles files;
-  ExpectError([&] { Checkpoint::FromFiles(files.view()).RenderChat(messages); }, "chat",
+  ExpectError([&] { Checkpoint::FromFiles(files.view()).text().RenderChat(messages); }, "chat",
               "a conversation",
               "a model with chat_template.jinja, or with chat_template in tokenizer_config.json",
               ErrorCode::kUnavailable);
   files.tokenizer_config = R"({"bos_token": "<|begin|>"})";
   files.chat_template = kTemplate;
-  EXPECT_EQ(Checkpoint::FromFiles(files.view()).RenderChat(messages), rendered);
+  EXPECT_EQ(Checkpoint::FromFiles(files.view()).text().RenderChat(messages), rendered);
 
   files.tokenizer_config =
       std::string(R"({"bos_token": "<|begin|>", "chat_template": ")") + kTemplate + "\"}";
   files.chat_template.clear();
-  EXPECT_EQ(Checkpoint::FromFiles(files.view()).RenderChat(messages), rendered);
+  EXPECT_EQ(Checkpoint::FromFiles(files.view()).text().RenderChat(messages), rendered);
 
   files.tokenizer_config = std::string(R"({"bos_token": "<|begin|>", "chat_template": [)") +
                            R"({"name": "tool_use", "template": "no"}, {"name": "default",)" +
                            R"( "template": ")" + kTemplate + "\"}]}";
-  EXPECT_EQ(Checkpoint::FromFiles(files.view()).RenderChat(messages), rendered);
+  EXPECT_EQ(Checkpoint::FromFiles(files.view()).text().RenderChat(messages), rendered);
 }
 
 TEST(Checkpoint, OpensAFolder) {
   TinyFiles files;
   files.generation_config = R"({"top_k": 3})";
   files.chat_template = kTemplate;
-  const FolderOfAModel folder(files);
+  const ModelFolder folder(files);
   const Checkpoint checkpoint = Checkpoint::Open(folder.path());
   EXPECT_EQ(checkpoint.vocab(), 427);
   EXPECT_EQ(checkpoint.head().weight.rows, 427);
   EXPECT_EQ(checkpoint.generation_config().params.top_k, 3);
-  EXPECT_TRUE(checkpoint.has_chat_template());
+  EXPECT_TRUE(checkpoint.text().has_chat_template());
   EXPECT_EQ(checkpoint.tokenizer().Encode("a").size(),
             Checkpoint::FromFiles(files.view()).tokenizer().Encode("a").size());
 }
@@ -129,7 +102,7 @@ TEST(Checkpoint, ReadsSmallFilesBeforeTheWeights) {
     TinyFiles files;
     files.weights = "no weights at all";
     files.*small = text;
-    const FolderOfAModel folder(files);
+    const ModelFolder folder(files);
     ExpectError([&] { Checkpoint::FromFiles(files.view()); }, parameter, value, allowed);
     ExpectError([&] { Checkpoint::Open(folder.path()); }, parameter, value, allowed);
   };
@@ -157,7 +130,7 @@ TEST(Checkpoint, IsItselfWhenItWasMovedFrom) {
 
 TEST(Checkpoint, NamesATokenizerThatIsOfAnotherModel) {
   TinyFiles files({.vocab = 300});
-  const FolderOfAModel folder(files);
+  const ModelFolder folder(files);
   const Tokenizer tokenizer = Tokenizer::FromJson(files.tokenizer);
   const std::string token = "\"" + std::string(*tokenizer.Token(300)) + "\"";
   ExpectError([&] { Checkpoint::Open(folder.path()); }, folder.path() + "/tokenizer.json",
@@ -179,7 +152,7 @@ TEST(Checkpoint, TakesSpecialTokensBeyondTheModelsVocabulary) {
 TEST(Checkpoint, NamesAFolderWithoutATokenizer) {
   TinyFiles files;
   files.tokenizer.clear();
-  const FolderOfAModel folder(files);
+  const ModelFolder folder(files);
   ExpectError([&] { Checkpoint::Open(folder.path()); }, "model",
               "\"" + folder.path() + "\", without a tokenizer",
               "a folder with config.json, *.safetensors and tokenizer.json or tokenizer.model");

@@ -19,6 +19,12 @@ struct Received {
   std::vector<int32_t> ranks;
   std::vector<int32_t> logprob_ids;
   std::vector<float> logprob_values;
+  std::vector<float> prompt_logprobs;
+  std::vector<int32_t> prompt_ranks;
+  std::vector<int32_t> prompt_ids;
+  std::vector<float> prompt_values;
+  int32_t prompt_width = 0;
+  int64_t prompt_pieces = 0;
   GenerationEnd end = GenerationEnd::kNone;
   RowStatus status = RowStatus::kOk;
   std::string message;
@@ -79,7 +85,9 @@ class EngineClient {
     ASSERT_EQ(found->second.first, row.address.generation);
     Received& received = found->second.second;
     EXPECT_EQ(row.first_token, std::ssize(received.ids));
-    EXPECT_TRUE(!row.ids.empty() || row.end != GenerationEnd::kNone) << "an empty row";
+    EXPECT_TRUE(!row.ids.empty() || row.end != GenerationEnd::kNone || !row.prompt.IsEmpty())
+        << "an empty row";
+    TakePrompt(row.prompt, received);
     const auto append = [](auto& to, auto from) { to.insert(to.end(), from.begin(), from.end()); };
     append(received.ids, row.ids);
     append(received.logprobs, row.logprobs);
@@ -96,6 +104,19 @@ class EngineClient {
     ended_[Key(row.address)] = std::move(received);
     live_.erase(found);
     free_.push_back(row.address);
+  }
+
+  static void TakePrompt(const PromptLogprobs& piece, Received& received) {
+    if (piece.IsEmpty()) return;
+    EXPECT_TRUE(received.ids.empty()) << "the prompt's behind a token";
+    EXPECT_EQ(piece.first_token, 1 + std::ssize(received.prompt_logprobs));
+    const auto append = [](auto& to, auto from) { to.insert(to.end(), from.begin(), from.end()); };
+    append(received.prompt_logprobs, piece.logprobs);
+    append(received.prompt_ranks, piece.ranks);
+    append(received.prompt_ids, piece.ids);
+    append(received.prompt_values, piece.values);
+    received.prompt_width = piece.width;
+    ++received.prompt_pieces;
   }
 
   Engine& engine_;
@@ -140,6 +161,19 @@ inline Received ExpectedOf(const EngineRequest& request, const CheckingOptions& 
   const int64_t room =
       std::min(request.max_tokens, options.info.context - std::ssize(request.prompt));
   const auto& stops = request.params.stop_token_ids;
+  if (request.prompt_logprobs.has_value()) {
+    for (size_t place = 1; place < request.prompt.size(); ++place) {
+      const int32_t id = request.prompt[place];
+      const float logprob = PromptLogprob(static_cast<int64_t>(place));
+      expected.prompt_logprobs.push_back(logprob);
+      expected.prompt_ranks.push_back(PromptRank(id));
+      for (int32_t entry = 0; entry <= *request.prompt_logprobs; ++entry) {
+        expected.prompt_ids.push_back(PromptEntry(id, entry, options.info.vocab));
+        expected.prompt_values.push_back(logprob - static_cast<float>(entry));
+      }
+    }
+  }
+  if (room == 0) expected.end = GenerationEnd::kLength;
   while (expected.end == GenerationEnd::kNone) {
     const int64_t index = std::ssize(expected.ids);
     TokenResult token;

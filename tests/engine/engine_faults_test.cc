@@ -119,7 +119,7 @@ TEST_P(EngineFaults, AbortsOfNobodyAreCountedAndChangeNothing) {
   const RequestAddress early = client.Submit(request);
   client.Abort(early);
   EngineRequest bad = request;
-  bad.max_tokens = 0;
+  bad.max_tokens = -1;
   const RequestAddress rejected = client.Submit(bad);
   client.Abort(rejected);
   client.Take(engine.Step());
@@ -178,7 +178,7 @@ TEST_P(EngineFaults, ARemovedClientIsSilentAndItsSlotsAreFree) {
     stays.Take(outputs);
   }
   EngineRequest bad = request;
-  bad.max_tokens = 0;
+  bad.max_tokens = -1;
   gone.Submit(bad);
   gone.Abort(gone.Submit(request));
   engine.RemoveClient(gone.id);
@@ -299,7 +299,7 @@ TEST_P(EngineFaults, ARunnerThatThrowsEndsEveryRequestOnce) {
           // Ends of the step that throws are not lost.
           if (engine.counters().steps == at + (in_launch ? 0 : GetParam())) {
             client.Abort(addresses[8]);
-            EngineRequest bad = MakeRequest({1}, 0);
+            EngineRequest bad = MakeRequest({1}, -1);
             addresses.push_back(client.Submit(bad));
           }
           client.Take(engine.Step());
@@ -320,7 +320,7 @@ TEST_P(EngineFaults, ARunnerThatThrowsEndsEveryRequestOnce) {
                                                                        : GenerationEnd::kEngineLost;
           EXPECT_EQ(received.end, wanted) << i;
           if (wanted == GenerationEnd::kRejected) {
-            EXPECT_EQ(received.message, "max_tokens = 0 is not allowed: [1, 2147483647]");
+            EXPECT_EQ(received.message, "max_tokens = -1 is not allowed: [0, 2147483647]");
           }
           if (wanted != GenerationEnd::kEngineLost) continue;
           EXPECT_EQ(received.message, with_fail ? "gone" : "the device is gone");

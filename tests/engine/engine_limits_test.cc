@@ -127,7 +127,7 @@ TEST(EngineLimits, ARejectionSaysWhoseFaultItIsAndWhichParametersItWas) {
   const Case all[] = {
       {[](EngineRequest& r) { r.params.temperature = -1; }, ErrorCode::kInvalidValue,
        "temperature"},
-      {[](EngineRequest& r) { r.max_tokens = 0; }, ErrorCode::kInvalidValue, "max_tokens"},
+      {[](EngineRequest& r) { r.max_tokens = -1; }, ErrorCode::kInvalidValue, "max_tokens"},
       {[](EngineRequest& r) { r.prompt.resize(64, 1); }, ErrorCode::kInvalidValue, "prompt"},
       {[](EngineRequest& r) { r.text.stops = {""}; }, ErrorCode::kInvalidValue, "stops[0].size()"},
       {[](EngineRequest& r) { r.prompt.resize(20, 1); }, ErrorCode::kExhausted, ""},

@@ -112,7 +112,10 @@ class RandomSchedule {
     const RunnerInfo& info = options_.info;
     std::vector<int32_t> prompt(static_cast<size_t>(random_.Between(1, info.context)));
     for (int32_t& id : prompt) id = static_cast<int32_t>(random_.Below(info.vocab));
-    EngineRequest request = MakeRequest(prompt, random_.Between(0, 50));
+    EngineRequest request = MakeRequest(prompt, random_.Between(-1, 50));
+    if (random_.Coin()) {
+      request.prompt_logprobs = static_cast<int32_t>(random_.Between(0, 6));  // 6 is too many
+    }
     request.params.seed = random_.Bits();
     request.choice = static_cast<uint32_t>(random_.Below(3));
     if (random_.Coin()) {
@@ -140,8 +143,9 @@ class RandomSchedule {
     if (!client.HasEnded(address)) return;
     const Received& received = client.Of(address);
     const EngineRequest& request = sent.request;
-    const bool is_good =
-        request.max_tokens > 0 && std::ssize(request.prompt) < options_.info.context;
+    const bool is_good = request.max_tokens >= 0 &&
+                         std::ssize(request.prompt) < options_.info.context &&
+                         request.prompt_logprobs.value_or(0) <= options_.info.max_logprobs;
     if (received.end == GenerationEnd::kRejected) {
       EXPECT_TRUE(received.ids.empty());
       const bool is_full = received.message.find("waiting") != std::string::npos;
@@ -155,10 +159,17 @@ class RandomSchedule {
       EXPECT_TRUE(sent.was_aborted);
       ASSERT_LE(received.ids.size(), expected.ids.size());
       EXPECT_TRUE(std::equal(received.ids.begin(), received.ids.end(), expected.ids.begin()));
+      ASSERT_LE(received.prompt_ids.size(), expected.prompt_ids.size());
+      EXPECT_TRUE(std::equal(received.prompt_ids.begin(), received.prompt_ids.end(),
+                             expected.prompt_ids.begin()));
       return;
     }
     EXPECT_EQ(received.end, expected.end);
     EXPECT_EQ(received.ids, expected.ids);
+    EXPECT_EQ(received.prompt_logprobs, expected.prompt_logprobs);
+    EXPECT_EQ(received.prompt_ranks, expected.prompt_ranks);
+    EXPECT_EQ(received.prompt_ids, expected.prompt_ids);
+    EXPECT_EQ(received.prompt_values, expected.prompt_values);
   }
 
   Random random_;

@@ -285,8 +285,8 @@ TEST(Engine, RejectsWhatItCannotTakeAndSaysWhy) {
             "logprobs = -1 is not allowed: [0, 5]");
   EXPECT_EQ(message_of([](R& r) { r.choice = 1 << 24; }),
             "choice = 16777216 is not allowed: [0, 16777215]");
-  EXPECT_EQ(message_of([](R& r) { r.max_tokens = 0; }),
-            "max_tokens = 0 is not allowed: [1, 2147483647]");
+  EXPECT_EQ(message_of([](R& r) { r.max_tokens = -1; }),
+            "max_tokens = -1 is not allowed: [0, 2147483647]");
   EXPECT_EQ(message_of([](R& r) { r.prompt.clear(); }),
             "prompt = 0 tokens is not allowed: 1 to 63, so that one more fits into the context");
   EXPECT_EQ(message_of([](R& r) { r.prompt.assign(64, 1); }),
@@ -464,7 +464,7 @@ TEST(Engine, TellsMisuseOfItsOwnFromBadRequests) {
   const std::string taken = "one whose last request has ended";
   ExpectError([&] { submit(client, {3, 1}); }, "address.slot", "3", taken);
   ExpectError([&] { submit(client, {3, 2}); }, "address.slot", "3", taken);
-  request.max_tokens = 0;
+  request.max_tokens = -1;
   submit(client, {4, 1});  // rejected, which it is told with the next step only
   ExpectError([&] { submit(client, {4, 2}); }, "address.slot", "4", taken);
   request.max_tokens = 1;

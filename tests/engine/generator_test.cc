@@ -436,7 +436,8 @@ TEST_F(GeneratorTest, RefusesWhatDoesNotFit) {
          "1 to 15, so that one more fits into the context");
   refuse({.prompt = unknown}, "prompt", "427", "[0, 426]");
   refuse({.choices = 0}, "choices", "0", "[1, 1024]");
-  refuse({.max_tokens = 0}, "max_tokens", "0", "[1, 2147483647]");
+  refuse({.max_tokens = -1}, "max_tokens", "-1", "[0, 2147483647]");
+  refuse({.prompt_logprobs = 428}, "prompt_logprobs", "428", "[0, 427]");
   GenerationRequest request;
   request.params.top_p = 1.5f;
   refuse(request, "top_p", "1.5", "(0, 1]");

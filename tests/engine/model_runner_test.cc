@@ -207,12 +207,12 @@ TEST_F(ModelRunnerTest, EndsARequestThatCannotBeginAndNoOther) {
   bad[0].params.temperature = 9.0f;
   bad[1].params.logprobs = 21;
   bad[2].prompt[1] = 427;
-  bad[3].max_tokens = 0;
+  bad[3].max_tokens = -1;
   bad[4].prompt.assign(64, 1);
   const std::string messages[] = {"temperature = 9 is not allowed: [0, 2]",
                                   "logprobs = 21 is not allowed: [0, 20]",
                                   "prompt = 427 is not allowed: [0, 426]",
-                                  "max_tokens = 0 is not allowed: [1, 9223372036854775807]",
+                                  "max_tokens = -1 is not allowed: [0, 9223372036854775807]",
                                   "tokens of the prompt = 64 is not allowed: [1, 63]"};
   std::vector<RunnerRequest> begun = {RequestOf(good[0], 0)};
   std::vector<StepRow> rows = {{.slot = 0, .tokens = good[0].prompt}};

@@ -36,11 +36,12 @@ class TinyFiles {
 
   CheckpointFiles view() {
     shard_ = std::as_bytes(std::span(weights));
-    return {.model = {.config = config, .safetensors = {&shard_, 1}},
-            .tokenizer = tokenizer,
-            .generation_config = generation_config,
-            .tokenizer_config = tokenizer_config,
-            .chat_template = chat_template};
+    return {.text = {.tokenizer = tokenizer,
+                     .config = config,
+                     .generation_config = generation_config,
+                     .tokenizer_config = tokenizer_config,
+                     .chat_template = chat_template},
+            .safetensors = {&shard_, 1}};
   }
 
   std::string config;

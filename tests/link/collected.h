@@ -22,6 +22,10 @@ struct Collected {
   int32_t width = 0;
   std::vector<int32_t> logprob_ids = {};
   std::vector<float> logprob_values = {};
+  std::vector<float> prompt_logprobs = {};
+  std::vector<int32_t> prompt_ranks = {};
+  std::vector<int32_t> prompt_ids = {};
+  std::vector<float> prompt_values = {};
   GenerationEnd end = GenerationEnd::kNone;
   std::string stop = {};
   int32_t stop_token = -1;
@@ -52,11 +56,13 @@ class Collector {
     EXPECT_EQ(all_.end, GenerationEnd::kNone) << "an output behind the end";
     EXPECT_TRUE(text::IsUtf8(output.text));
     const bool is_end = output.end != GenerationEnd::kNone;
+    const bool has_prompt = !output.prompt.IsEmpty();
+    if (has_prompt) AddPrompt(output.prompt);
     if (mode_ == OutputMode::kDelta) {
-      EXPECT_TRUE(is_end || !output.text.empty()) << "an empty output";
+      EXPECT_TRUE(is_end || has_prompt || !output.text.empty()) << "an empty output";
       all_.text += output.text;
     } else {
-      EXPECT_TRUE(is_end || output.text.size() > all_.text.size()) << "nothing new";
+      EXPECT_TRUE(is_end || has_prompt || output.text.size() > all_.text.size()) << "nothing new";
       EXPECT_TRUE(mode_ == OutputMode::kCumulative || is_end) << "more than one output";
       EXPECT_TRUE(output.text.starts_with(all_.text)) << "text was taken back";
       all_.text = output.text;
@@ -88,6 +94,19 @@ class Collector {
   void Append(std::span<const T> added, std::vector<T>& to) const {
     if (mode_ != OutputMode::kDelta) to.clear();
     to.insert(to.end(), added.begin(), added.end());
+  }
+
+  // Whole, once, and in front of all text.
+  void AddPrompt(const PromptLogprobs& prompt) {
+    EXPECT_TRUE(all_.text.empty()) << "the prompt's behind a text";
+    EXPECT_TRUE(all_.ids.empty()) << "the prompt's behind a token";
+    EXPECT_TRUE(all_.prompt_logprobs.empty()) << "the prompt's again";
+    EXPECT_EQ(prompt.first_token, 1);
+    EXPECT_EQ(prompt.ids.size(), prompt.ranks.size() * static_cast<size_t>(prompt.width));
+    all_.prompt_logprobs.assign(prompt.logprobs.begin(), prompt.logprobs.end());
+    all_.prompt_ranks.assign(prompt.ranks.begin(), prompt.ranks.end());
+    all_.prompt_ids.assign(prompt.ids.begin(), prompt.ids.end());
+    all_.prompt_values.assign(prompt.values.begin(), prompt.values.end());
   }
 
   OutputMode mode_;

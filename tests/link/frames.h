@@ -47,6 +47,7 @@ class RandomFrames {
     Fill(request.prompt);
     request.choice = Number<uint32_t>();
     request.max_tokens = Number<int64_t>();
+    Fill(request.prompt_logprobs);
     request.stop_at = random_.Coin() ? StopAt::kEngine : StopAt::kFrontend;
     for (int64_t stops = random_.Below(4); stops > 0; --stops) request.text.stops.push_back(Text());
     request.text.include_stop = random_.Coin();
@@ -135,6 +136,8 @@ class RandomFrames {
   struct RowData {
     std::vector<int32_t> ids, ranks, logprob_ids;
     std::vector<float> logprobs, logprob_values;
+    std::vector<int32_t> prompt_ranks, prompt_ids;
+    std::vector<float> prompt_logprobs, prompt_values;
     std::string message, parameter;
   };
 
@@ -210,6 +213,7 @@ class RandomFrames {
       row.logprob_ids = data.logprob_ids;
       row.logprob_values = data.logprob_values;
     }
+    if (random_.Coin(0.3)) FillPrompt(data, row.prompt);
     if (random_.Coin(0.3)) {
       row.end = static_cast<GenerationEnd>(random_.Between(1, kGenerationEnds - 1));
       row.status = static_cast<RowStatus>(16 * random_.Below(5));
@@ -219,6 +223,26 @@ class RandomFrames {
       data.parameter = Text();
       row.parameter = data.parameter;
     }
+  }
+
+  void FillPrompt(RowData& data, PromptLogprobs& prompt) {
+    const auto tokens = static_cast<size_t>(random_.Between(1, 6));
+    prompt.first_token = random_.Between(1, INT32_MAX);
+    prompt.width = static_cast<int32_t>(random_.Between(1, 5));
+    data.prompt_logprobs.resize(tokens);
+    data.prompt_ranks.resize(tokens);
+    data.prompt_ids.resize(tokens * static_cast<size_t>(prompt.width));
+    data.prompt_values.resize(data.prompt_ids.size());
+    for (auto* list : {&data.prompt_logprobs, &data.prompt_values}) {
+      for (float& value : *list) value = Float();
+    }
+    for (auto* list : {&data.prompt_ranks, &data.prompt_ids}) {
+      for (int32_t& value : *list) value = Number<int32_t>();
+    }
+    prompt.logprobs = data.prompt_logprobs;
+    prompt.ranks = data.prompt_ranks;
+    prompt.ids = data.prompt_ids;
+    prompt.values = data.prompt_values;
   }
 
   Random random_;
@@ -231,7 +255,12 @@ inline bool IsSame(const OutputRow& a, const OutputRow& b) {
          std::ranges::equal(a.ids, b.ids) && std::ranges::equal(a.logprobs, b.logprobs) &&
          std::ranges::equal(a.ranks, b.ranks) && a.logprob_width == b.logprob_width &&
          std::ranges::equal(a.logprob_ids, b.logprob_ids) &&
-         std::ranges::equal(a.logprob_values, b.logprob_values) && a.end == b.end &&
+         std::ranges::equal(a.logprob_values, b.logprob_values) &&
+         a.prompt.first_token == b.prompt.first_token && a.prompt.width == b.prompt.width &&
+         std::ranges::equal(a.prompt.logprobs, b.prompt.logprobs) &&
+         std::ranges::equal(a.prompt.ranks, b.prompt.ranks) &&
+         std::ranges::equal(a.prompt.ids, b.prompt.ids) &&
+         std::ranges::equal(a.prompt.values, b.prompt.values) && a.end == b.end &&
          a.status == b.status && a.message == b.message && a.code == b.code &&
          a.parameter == b.parameter;
 }

@@ -10,12 +10,13 @@
 
 namespace sluice::test {
 
-inline Tokenizer Letters() {
+inline std::string LettersJson() {
   std::vector<TestToken> tokens;
   for (char c = 'a'; c <= 'z'; ++c) tokens.push_back({std::string(1, c)});
   tokens.push_back(Special("<end>"));
-  return ByteLevelTokenizer(tokens);
+  return ByteLevelTokenizerJson(tokens);
 }
+inline Tokenizer Letters() { return Tokenizer::FromJson(LettersJson()); }
 inline constexpr int32_t kEnd = 26;
 
 inline std::vector<int32_t> Ids(std::string_view letters) {

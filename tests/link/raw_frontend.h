@@ -66,7 +66,7 @@ class RawFrontend {
 
   // Null when nothing comes.
   const link::EngineFrame* Receive(
-      std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)) {
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(60'000)) {
     socket_.set(zmq::sockopt::rcvtimeo, static_cast<int>(timeout.count()));
     zmq::message_t message;
     if (!socket_.recv(message)) return nullptr;
@@ -99,6 +99,7 @@ class RawFrontend {
   struct Output {
     std::vector<int32_t> ids;
     std::vector<float> logprobs;
+    std::vector<float> prompt_logprobs;
     int ends = 0;
     GenerationEnd end = GenerationEnd::kNone;
     std::string message;
@@ -127,6 +128,12 @@ class RawFrontend {
       EXPECT_EQ(output.ends, 0) << "a row behind the end";
       output.ids.insert(output.ids.end(), row.ids.begin(), row.ids.end());
       output.logprobs.insert(output.logprobs.end(), row.logprobs.begin(), row.logprobs.end());
+      if (!row.prompt.IsEmpty()) {
+        EXPECT_TRUE(output.ids.size() == row.ids.size()) << "the prompt's behind a token";
+        EXPECT_EQ(row.prompt.first_token, 1 + std::ssize(output.prompt_logprobs));
+        output.prompt_logprobs.insert(output.prompt_logprobs.end(), row.prompt.logprobs.begin(),
+                                      row.prompt.logprobs.end());
+      }
       if (row.end == GenerationEnd::kNone) continue;
       ++output.ends;
       ++ends;

@@ -25,7 +25,8 @@ TEST(RemoteClient, SaysHelloAndTakesTheEnginesInfo) {
   EXPECT_EQ(engine.peer().hello.credits, 5);
   EXPECT_EQ(engine.peer().hello.pid, getpid());
   frontend.Close();
-  for (int i = 0; i < 1000 && !engine.peer().said_bye; ++i) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!engine.peer().said_bye && std::chrono::steady_clock::now() - begin < kPatience) {
     engine.Pump();
     std::this_thread::sleep_for(milliseconds(1));
   }
@@ -62,15 +63,26 @@ TEST(RemoteClient, SendsWhatTheObserverSeesAndGivesItsText) {
 }
 
 TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
-  const auto expect_refusal = [](FakeEngine& engine, const std::string& said) {
+  const auto refusal = [](FakeEngine& engine, milliseconds timeout) -> std::string {
     try {
-      Frontend frontend({&engine}, {.connect_timeout = milliseconds(300)});
+      Frontend frontend({&engine}, {.connect_timeout = timeout});
       ADD_FAILURE() << "connected";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
       EXPECT_NE(error.value().find(engine.endpoint()), std::string::npos);
-      EXPECT_NE(error.allowed().find(said), std::string::npos) << error.what();
+      return error.allowed();
     }
+    return {};
+  };
+  // A machine that is busy may need longer to come to what the engine says.
+  const auto expect_refusal = [&](FakeEngine& engine, const std::string& said) {
+    milliseconds timeout{300};
+    std::string why;
+    do {
+      why = refusal(engine, timeout);
+      timeout *= 10;
+    } while (why.find(said) == std::string::npos && timeout < 2 * kPatience);
+    EXPECT_NE(why.find(said), std::string::npos) << why;
   };
   FakeEngine silent(InfoOf(Letters()));
   silent.answers_hello = false;
@@ -87,7 +99,8 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   expect_refusal(foreign, "tokenizer");
   FakeEngine newer(InfoOf(Letters()));
   ++newer.protocol;
-  expect_refusal(newer, "protocol 2, not 1");
+  expect_refusal(newer, "protocol " + std::to_string(newer.protocol) + ", not " +
+                            std::to_string(link::kProtocol));
   FakeEngine absurd(InfoOf(Letters()));
   absurd.info.max_client_requests = 0;
   expect_refusal(absurd, "READY");
@@ -178,7 +191,7 @@ TEST(RemoteClient, AnAbortEndsWithTheNextPollAndIsSentAtOnce) {
   frontend->Abort(id);
   frontend->Abort(id);
   frontend->Abort(RequestId{});
-  EXPECT_TRUE(IsReadable(frontend->event_fd()));
+  EXPECT_TRUE(IsReadable(frontend->event_fd(), kPatience));
   EXPECT_EQ(frontend.Poll(), 1u);
   EXPECT_EQ(frontend.got[id].end, GenerationEnd::kCancelled);
   ASSERT_TRUE(frontend.Until([&] { return engine.peer().aborted.size() == 1; }));
@@ -189,7 +202,7 @@ TEST(RemoteClient, AnAbortEndsWithTheNextPollAndIsSentAtOnce) {
 // calls in between.
 TEST(RemoteClient, TheDescriptorIsReadableWheneverPollHasSomethingToDo) {
   FakeEngine engine(InfoOf(Letters()));
-  Frontend frontend({&engine});
+  Frontend frontend({&engine}, {.stall_timeout = 5 * kPatience});  // no ping may wake it
   const int fd = frontend->event_fd();
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(round);
@@ -208,8 +221,7 @@ TEST(RemoteClient, TheDescriptorIsReadableWheneverPollHasSomethingToDo) {
     RequestId other;
     if (round % 4 < 2) other = frontend.Submit();
     while (frontend.got[id].text.empty()) {
-      // Before a PING would be due, which wakes as well.
-      ASSERT_TRUE(IsReadable(fd, milliseconds(5000))) << "never woken";
+      ASSERT_TRUE(IsReadable(fd, kPatience)) << "never woken";
       frontend.Poll();
     }
     frontend->Abort(id);
@@ -222,18 +234,19 @@ TEST(RemoteClient, TheDescriptorIsReadableWheneverPollHasSomethingToDo) {
     }
     engine.peer().aborted.clear();
   }
-  ASSERT_TRUE(frontend.Until([&] { return frontend->live_requests() == 0; }));
-  EXPECT_FALSE(IsReadable(fd));
+  // The engine's last row may come behind the last Poll, and wakes it then.
+  const auto sleeps = [&] { return frontend->live_requests() == 0 && !IsReadable(fd); };
+  EXPECT_TRUE(frontend.Until(sleeps)) << "always awake";
 }
 
 TEST(RemoteClient, AForkedProcessThatDropsItsCopyDisturbsNothing) {
   FakeEngine engine(InfoOf(Letters()));
-  Frontend frontend({&engine}, {.stall_timeout = milliseconds(100'000)});  // no ping may wake it
+  Frontend frontend({&engine}, {.stall_timeout = 5 * kPatience});  // no ping may wake it
   const RequestId id = frontend.Submit();
   ASSERT_TRUE(frontend.Until([&] { return engine.peer().requests.size() == 1; }));
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(10);
+    ::alarm(60);
     frontend.Close();
     ::_exit(0);
   }
@@ -243,7 +256,7 @@ TEST(RemoteClient, AForkedProcessThatDropsItsCopyDisturbsNothing) {
   frontend.Poll();
   EXPECT_FALSE(IsReadable(frontend->event_fd()));
   engine.SendText(engine.peer(), engine.peer().requests[0], 0, "a");
-  EXPECT_TRUE(IsReadable(frontend->event_fd(), milliseconds(5000)));
+  EXPECT_TRUE(IsReadable(frontend->event_fd(), kPatience));
   EXPECT_TRUE(frontend.UntilText(id, "a"));
   EXPECT_FALSE(engine.peer().said_bye);
   EXPECT_EQ(engine.peers(), 1u);

@@ -393,7 +393,7 @@ TEST(RequestTable, RefusesWhatIsOutOfRangeByName) {
   EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt = {}; }); }), "prompt");
   EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt.resize(4096); }); }), "prompt");
   EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.prompt = {27}; }); }), "prompt");
-  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.max_tokens = 0; }); }), "max_tokens");
+  EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.max_tokens = -1; }); }), "max_tokens");
   EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.choice = 1u << 24; }); }), "choice");
   EXPECT_EQ(RefusedFor([&] { with([](ClientRequest& r) { r.stream_interval = 0; }); }),
             "stream_interval");

@@ -187,7 +187,7 @@ TEST(Wire, RefusesLengthsThatTheFrameDoesNotHaveBeforeItTakesMemory) {
   for (const std::string& bytes :
        {claiming(FrameType::kAbort, "\x93\x01\x01\xdd" + most + "\x01\x01"),
         claiming(FrameType::kAbort, "\xdd" + most + "\x01\x01"),
-        claiming(FrameType::kHello, std::string("\x96\x01\x01\x01\xdb") + most + "name")}) {
+        claiming(FrameType::kHello, std::string("\x96\x01\x01\x02\xdb") + most + "name")}) {
     EXPECT_NE(Read(bytes, frontend), "");
   }
   for (const std::string& bytes :
@@ -269,6 +269,25 @@ TEST(Wire, RefusesWhatIsOutsideItsRange) {
   EXPECT_TRUE(refuses(with));
   with.logprob_width = -1;
   EXPECT_TRUE(refuses(with));
+  const OutputRow scored = {
+      .address = {0, 0},
+      .prompt = {
+          .first_token = 1, .logprobs = two, .ranks = ids, .width = 1, .ids = ids, .values = two}};
+  EXPECT_FALSE(refuses(scored));
+  const auto refuses_prompt = [&](auto change) {
+    OutputRow bad = scored;
+    change(bad.prompt);
+    return refuses(bad);
+  };
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.first_token = 0; }));
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.first_token = int64_t{1} << 31; }));
+  EXPECT_TRUE(refuses_prompt([&](PromptLogprobs& p) { p.logprobs = nan; }));
+  EXPECT_TRUE(refuses_prompt([&](PromptLogprobs& p) { p.logprobs = one; }));
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.ranks = {}; }));
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.width = 0; }));
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.width = 2; }));
+  EXPECT_TRUE(refuses_prompt([](PromptLogprobs& p) { p.ids = {}; }));
+  EXPECT_TRUE(refuses_prompt([&](PromptLogprobs& p) { p.values = one; }));
   row.first_token = -1;
   EXPECT_TRUE(refuses(row));
   row.first_token = 0;

@@ -76,14 +76,17 @@ inline constexpr std::string_view kWordPieceJson =
     R"({"type":"WordPiece","prefix":"##","cleanup":true})";
 
 // Tokens of the model are the bytes they stand for, added ones their text.
-inline Tokenizer ByteLevelTokenizer(std::vector<TestToken> tokens) {
+inline std::string ByteLevelTokenizerJson(std::vector<TestToken> tokens) {
   for (TestToken& token : tokens) {
     if (token.is_added) continue;
     std::string spelled;
     text::AppendInByteAlphabet(token.text, spelled);
     token.text = spelled;
   }
-  return Tokenizer::FromJson(TokenizerJson(tokens, kByteLevelJson));
+  return TokenizerJson(tokens, kByteLevelJson);
+}
+inline Tokenizer ByteLevelTokenizer(const std::vector<TestToken>& tokens) {
+  return Tokenizer::FromJson(ByteLevelTokenizerJson(tokens));
 }
 
 }  // namespace sluice::test

@@ -17,11 +17,13 @@ namespace sluice::server {
 struct HttpCounters {
   std::atomic<int64_t> connections = 0;  // now
   std::atomic<int64_t> connections_seen = 0;
-  std::atomic<int64_t> refused_connections = 0;  // beyond the limit, or for want of descriptors
+  std::atomic<int64_t> refused_connections = 0;  // beyond the limit
+  std::atomic<int64_t> accept_pauses = 0;        // for want of descriptors
   std::atomic<int64_t> malformed_requests = 0;
   std::atomic<int64_t> timeouts = 0;
   std::atomic<int64_t> disconnects = 0;   // before the answer was complete
   std::atomic<int64_t> slow_readers = 0;  // given up
+  // Those of writing come in portions, a little later.
   std::atomic<int64_t> bytes_in = 0;
   std::atomic<int64_t> bytes_out = 0;
   std::atomic<int64_t> writes = 0;
@@ -35,10 +37,12 @@ struct ListenAddress {
 
 class HttpListener {
  public:
-  // Binds and listens; throws Error naming `host`, `port` or `unix_socket`. Several threads may
-  // have the same port (SO_REUSEPORT). The others outlive it.
+  // Binds and listens; throws Error naming `host`, `port` or `unix_socket`, also when somebody else
+  // listens there. `first` is one of another thread of this program: this one shares its port
+  // (SO_REUSEPORT) or its socket, and `first` outlives the constructor. The others outlive it.
   HttpListener(boost::asio::io_context& loop, const ListenAddress& address,
-               const HttpLimits& limits, Handler& handler, HttpCounters& counters);
+               const HttpLimits& limits, Handler& handler, HttpCounters& counters,
+               const HttpListener* first = nullptr);
   ~HttpListener();  // closes all connections; on the loop's thread, or when the loop does not run
 
   uint16_t port() const;
@@ -51,7 +55,7 @@ class HttpListener {
 
  private:
   class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace sluice::server

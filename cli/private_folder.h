@@ -1,0 +1,22 @@
+// A folder that nobody else of this machine may look into, until the end of its life.
+#pragma once
+
+#include <string>
+
+namespace sluice::cli {
+
+class PrivateFolder {
+ public:
+  // In TMPDIR, unless the names of sockets there would be too long, or in /tmp.
+  PrivateFolder();
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace sluice::cli

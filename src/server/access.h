@@ -1,0 +1,38 @@
+// Who may ask: those who have a key, and pages of other origins.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/message.h"
+
+namespace sluice::server {
+
+class Access {
+ public:
+  Access(std::vector<std::string> keys, std::vector<std::string> origins)
+      : keys_(std::move(keys)), origins_(std::move(origins)) {}
+
+  bool needs_key() const { return !keys_.empty(); }
+  // The number of the key that comes with the request; nothing: it is none of them. Takes the same
+  // time for each key that is wrong.
+  std::optional<size_t> FindKey(const HttpRequest& request) const;
+
+  bool knows_origins() const { return !origins_.empty(); }
+  // The answer to a browser that asks what a page may do; nothing: that is not what it asks.
+  std::optional<HttpResponse> Preflight(const HttpRequest& head, std::string_view methods) const;
+  // What every response has to say to a browser.
+  void AddFields(const HttpRequest& request, std::vector<HttpField>& fields) const;
+
+ private:
+  // As Access-Control-Allow-Origin has it; empty: this one is not allowed.
+  std::string_view AllowedOrigin(std::string_view origin) const;
+
+  std::vector<std::string> keys_;
+  std::vector<std::string> origins_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,161 @@
+// What a LiveExchange writes: a whole response, or the events of a stream.
+#include <algorithm>
+#include <utility>
+
+#include "server/api/response_body.h"
+#include "server/completions/failure.h"
+#include "server/completions/live_exchange.h"
+#include "server/error_response.h"
+
+namespace sluice::server {
+
+void LiveExchange::Write() {
+  has_news_ = false;
+  if (is_over() || phase_ == Phase::kPreparing) return;
+  if (failure_.has_value()) AbortAll();
+  if (!asked_.streams) return WriteWhole();
+  if (phase_ == Phase::kRunning) {
+    if (failure_.has_value()) return Respond(ErrorResponse(*failure_));
+    if (!MayBegin()) return;
+    BeginStream();
+  }
+  if (exchange_.unsent() > loop_->settings.coalesce_bytes) {
+    ++loop_->counters.coalesced;
+    return;
+  }
+  WriteStream();
+}
+
+void LiveExchange::OnRoom() {
+  const auto has_news = [](const Choice& choice) { return choice.has_news; };
+  if (phase_ == Phase::kStreaming && std::any_of(choices_.begin(), choices_.end(), has_news)) {
+    Write();
+  }
+}
+
+void LiveExchange::Tick() {
+  if (is_over() || !asked_.streams) return;
+  if (phase_ == Phase::kRunning && MayBegin()) Write();
+  if (loop_->now - last_write_ < loop_->settings.keep_alive || exchange_.unsent() > 0) return;
+  if (phase_ == Phase::kRunning) BeginStream();
+  StreamWriter::KeepAlive(exchange_.stream());
+  Flush();
+}
+
+// --- whole -------------------------------------------------------------------------------------
+
+void LiveExchange::WriteWhole() {
+  if (failure_.has_value()) return Respond(ErrorResponse(*failure_));
+  if (choices_live_ > 0) return;
+  std::vector<WholeChoice> whole;
+  for (Choice& choice : choices_) {
+    const PreparedPrompt& prompt = PromptOf(choice);
+    choice.pending.text.insert(0, prompt.echo);
+    choice.text_offset = has_offsets_ ? CountCodePoints(prompt.echo) : 0;
+    whole.push_back({.content = DeltaOf(choice), .end = EndOf(choice), .prompt_ids = prompt.ids});
+  }
+  choices_unwritten_ = 0;
+  Respond({.body = CompletionBody(head_, whole, usage(), loop_->client.tokenizer())});
+}
+
+// --- a stream ----------------------------------------------------------------------------------
+
+bool LiveExchange::MayBegin() const {
+  if (choices_unheard_ == 0) return true;
+  return first_output_.has_value() && loop_->now - *first_output_ >= kHeadPatience;
+}
+
+void LiveExchange::BeginStream() {
+  writer_.emplace(head_, asked_.includes_usage, loop_->client.tokenizer());
+  exchange_.Begin({.content_type = "text/event-stream; charset=utf-8",
+                   .fields = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+  phase_ = Phase::kStreaming;
+}
+
+void LiveExchange::WriteStream() {
+  for (Choice& choice : choices_) {
+    if (choice.has_news) WriteChoice(choice);
+  }
+  if (!failure_.has_value() && choices_unwritten_ > 0) return Flush();
+
+  std::string& out = exchange_.stream();
+  if (failure_.has_value()) {
+    StreamWriter::Error(out, *failure_);
+    ++loop_->counters.events;
+  } else if (asked_.includes_usage) {
+    writer_->UsageEvent(out, usage());
+    ++loop_->counters.events;
+  }
+  StreamWriter::Done(out);
+  ++loop_->counters.events;
+  exchange_.End();
+  LeaveLoop();
+}
+
+void LiveExchange::WriteChoice(Choice& choice) {
+  choice.has_news = false;
+  const bool is_finished = HasFinishReason(choice.end);
+  if (choice.pending.IsEmpty() && !is_finished) return;
+
+  std::string& out = exchange_.stream();
+  if (!std::exchange(choice.has_begun, true)) {
+    if (asked_.api == Api::kChat) {
+      writer_->Role(out, choice.index);
+      ++loop_->counters.events;
+    }
+    const ChoiceDelta front = FrontOf(choice);
+    if (!front.text.empty() || !front.prompt_ids.empty()) {
+      writer_->Content(out, front, usage_so_far());
+      ++loop_->counters.events;
+      if (has_offsets_) choice.text_offset = CountCodePoints(front.text);
+    }
+  }
+  if (!choice.pending.IsEmpty()) WriteContent(choice);
+  if (!is_finished) return;
+  writer_->Finish(out, EndOf(choice), usage_so_far());
+  ++loop_->counters.events;
+  --choices_unwritten_;
+}
+
+void LiveExchange::WriteContent(Choice& choice) {
+  writer_->Content(exchange_.stream(), DeltaOf(choice), usage_so_far());
+  ++loop_->counters.events;
+  if (has_offsets_) choice.text_offset += CountCodePoints(choice.pending.text);
+  choice.pending.Clear();
+}
+
+void LiveExchange::Flush() {
+  exchange_.Flush();
+  last_write_ = loop_->now;
+}
+
+// --- parts -------------------------------------------------------------------------------------
+
+// What is told of the prompt, in front of the output.
+ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
+  const PreparedPrompt& prompt = PromptOf(choice);
+  return {.index = choice.index, .text = prompt.echo, .prompt_ids = prompt.ids};
+}
+
+ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
+  const PendingDelta& pending = choice.pending;
+  return {.index = choice.index,
+          .text = pending.text,
+          .logprobs = pending.logprobs(),
+          .token_ids = asked_.returns_token_ids ? std::span<const int32_t>(pending.ids)
+                                                : std::span<const int32_t>(),
+          .text_offset = choice.text_offset};
+}
+
+ChoiceEnd LiveExchange::EndOf(const Choice& choice) const {
+  return {.index = choice.index,
+          .end = choice.end,
+          .stop = choice.stop,
+          .stop_token = choice.stop_token};
+}
+
+std::optional<Usage> LiveExchange::usage_so_far() const {
+  return asked_.continuous_usage ? std::optional(usage()) : std::nullopt;
+}
+
+}  // namespace sluice::server

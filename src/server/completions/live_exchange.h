@@ -1,0 +1,100 @@
+// One request on its way: prepared, in the engine, answered as a whole or as a stream.
+//
+// A stream's head goes out when each choice has given an output, because the engine says nothing
+// when it takes one; until then a rejection has a status of its own. It goes out earlier when a
+// choice has kept silent for kHeadPatience behind the first output of another one, and with the
+// first comment of keep_alive. What comes behind the head and cannot go on is an error event.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/stream_writer.h"
+#include "server/completions/choice.h"
+#include "server/completions/loop_state.h"
+
+namespace sluice::server {
+
+inline constexpr std::chrono::milliseconds kHeadPatience{1000};
+
+class LiveExchange final : public Answer {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  LiveExchange(std::shared_ptr<LoopState> loop, Exchange& exchange, Api api);
+  ~LiveExchange() override;
+  LiveExchange(const LiveExchange&) = delete;
+  LiveExchange& operator=(const LiveExchange&) = delete;
+
+  // Expires with it, for work elsewhere.
+  std::weak_ptr<LiveExchange*> MakeHandle();
+  bool is_over() const { return phase_ == Phase::kOver; }
+
+  // Hands all choices to the engine, or answers with what is wrong.
+  void Start(Preparation preparation);
+  void Take(Choice& choice, const ClientOutput& output);
+  void Write();  // what there is to write, as far as the reader follows
+  void OnRoom() override;
+  void Tick();
+  void EndWith(const ApiError& error);  // now, however slow the reader is
+  void Drop();                          // as its destructor does; the exchange is not told
+
+ private:
+  enum class Phase : uint8_t { kPreparing, kRunning, kStreaming, kOver };
+
+  void Submit(PreparedRequest& request);
+  ClientRequest RequestFor(const Choice& choice) const;
+  const PreparedPrompt& PromptOf(const Choice& choice) const;
+  void Measure(Choice& choice, int64_t tokens);
+  void NoteEnd(Choice& choice, const ClientOutput& output);
+  void AbortAll();
+  void Leave(Choice& choice, GenerationEnd end);
+  void LeaveLoop();
+
+  bool MayBegin() const;
+  void BeginStream();
+  void WriteWhole();
+  void WriteStream();
+  void WriteChoice(Choice& choice);
+  void WriteContent(Choice& choice);
+  void Flush();
+  void Respond(HttpResponse response);
+
+  ChoiceDelta FrontOf(const Choice& choice) const;
+  ChoiceDelta DeltaOf(const Choice& choice) const;
+  ChoiceEnd EndOf(const Choice& choice) const;
+  Usage usage() const { return {prompt_tokens_, completion_tokens_}; }
+  std::optional<Usage> usage_so_far() const;
+
+  std::shared_ptr<LoopState> loop_;
+  Exchange& exchange_;
+  std::shared_ptr<LiveExchange*> handle_;
+  const Clock::time_point arrived_;
+  size_t place_;  // in loop_->exchanges
+  Phase phase_ = Phase::kPreparing;
+  bool has_news_ = false;  // is in loop_->with_news
+
+  CompletionRequest asked_;
+  ResponseHead head_;
+  std::vector<PreparedPrompt> prompts_;
+  std::vector<Choice> choices_;  // those of the first prompt, then of the next one
+  PendingDelta::Wanted wanted_ = {};
+  bool has_offsets_ = false;
+  size_t choices_live_ = 0;
+  size_t choices_unheard_ = 0;
+  size_t choices_unwritten_ = 0;
+  int64_t prompt_tokens_ = 0;
+  int64_t completion_tokens_ = 0;
+  std::optional<ApiError> failure_;
+
+  std::optional<StreamWriter> writer_;
+  std::optional<Clock::time_point> first_output_;
+  Clock::time_point last_write_;
+};
+
+}  // namespace sluice::server

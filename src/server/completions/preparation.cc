@@ -1,0 +1,103 @@
+#include "server/completions/preparation.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "support/check.h"
+
+namespace sluice::server {
+namespace {
+
+std::string_view PromptField(Api api) { return api == Api::kChat ? "messages" : "prompt"; }
+
+[[noreturn]] void ThrowPrompt(Api api, std::string message, std::string code = {}) {
+  throw ApiFailure({.message = std::move(message),
+                    .param = std::string(PromptField(api)),
+                    .code = std::move(code)});
+}
+
+std::string CheckedModel(const std::string& asked, const std::vector<std::string>& names) {
+  if (asked.empty()) return names.front();
+  if (std::find(names.begin(), names.end(), asked) != names.end()) return asked;
+  throw ApiFailure({.status = 404,
+                    .message = "the model " + ToText(std::string_view(asked)) +
+                               " does not exist here; there is " +
+                               ToText(std::string_view(names.front())),
+                    .param = "model",
+                    .code = "model_not_found"});
+}
+
+std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& prompt,
+                            const Tokenizer& tokenizer) {
+  return tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
+                                        .parse_special_tokens = asked.api == Api::kChat});
+}
+
+void CheckLength(const CompletionRequest& asked, int64_t size, int64_t context) {
+  if (size == 0) ThrowPrompt(asked.api, "a prompt must have at least one token");
+  if (size < context) return;
+  ThrowPrompt(asked.api,
+              "the prompt has " + ToText(size) + " tokens, and the model's context of " +
+                  ToText(context) + " tokens has room for " + ToText(context - 1) +
+                  " and one more for the output",
+              "context_length_exceeded");
+}
+
+PreparedPrompt PreparePrompt(const CompletionRequest& asked, PromptInput prompt, int64_t context,
+                             const Tokenizer& tokenizer) {
+  PreparedPrompt prepared;
+  prepared.ids = prompt.is_ids ? std::move(prompt.ids) : Encode(asked, prompt, tokenizer);
+  const auto size = static_cast<int64_t>(prepared.ids.size());
+  CheckLength(asked, size, context);
+  prepared.max_tokens = std::min(asked.max_tokens.value_or(INT32_MAX), context - size);
+  if (asked.echo) {
+    prepared.echo = prompt.is_ids
+                        ? tokenizer.Decode(prepared.ids, asked.text.detokenizer.skip_special_tokens)
+                        : std::move(prompt.text);
+  }
+  return prepared;
+}
+
+PreparedRequest PrepareOrThrow(Api api, std::string_view body, int64_t context,
+                               const PreparationSettings& settings) {
+  const ModelText& text = settings.text;
+  PreparedRequest prepared;
+  CompletionRequest& asked = prepared.asked;
+  asked = ParseCompletionRequest(api, body, text.generation_config().params, settings.limits);
+  prepared.model = CheckedModel(asked.model, settings.model_names);
+  try {
+    if (api == Api::kChat) {
+      std::string chat = text.RenderChatJson(std::exchange(asked.chat_variables, {}));
+      if (asked.final_message.has_value()) EndWithMessage(chat, *asked.final_message);
+      asked.prompts = {{.text = std::move(chat)}};
+    }
+    for (PromptInput& prompt : asked.prompts) {
+      prepared.prompts.push_back(
+          PreparePrompt(asked, std::move(prompt), context, text.tokenizer()));
+    }
+  } catch (const Error& error) {
+    ThrowPrompt(api, error.what());
+  }
+  asked.prompts.clear();
+  return prepared;
+}
+
+}  // namespace
+
+Preparation Prepare(Api api, std::string_view body, int64_t context,
+                    const PreparationSettings& settings) {
+  try {
+    return PrepareOrThrow(api, body, context, settings);
+  } catch (const ApiFailure& failure) {
+    return failure.error();
+  } catch (const Error& error) {
+    return ToApiError(error);
+  } catch (const std::bad_alloc&) {
+    return Unavailable("there is no memory for this request");
+  } catch (const std::exception& error) {
+    return InternalError(error.what());
+  }
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,41 @@
+// From a body to what engines get: parsed, rendered, encoded, and found to fit. What a client can
+// get wrong is found here, but for the ranges of parameters, which Client::Submit checks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "server/api/api_error.h"
+#include "server/api/completion_request.h"
+#include "sluice/model_text.hpp"
+
+namespace sluice::server {
+
+struct PreparedPrompt {
+  std::vector<int32_t> ids = {};
+  std::string echo = {};   // its text, where the output shall begin with it
+  int64_t max_tokens = 0;  // never beyond what the context leaves
+};
+
+struct PreparedRequest {
+  CompletionRequest asked = {};  // its prompts and messages are here:
+  std::vector<PreparedPrompt> prompts = {};
+  std::string model = {};  // the name that the response has
+};
+
+struct PreparationSettings {
+  ModelText text;
+  std::vector<std::string> model_names = {};
+  RequestLimits limits = {};
+};
+
+using Preparation = std::variant<PreparedRequest, ApiError>;
+
+// On any thread. context: the engine's. Throws nothing.
+Preparation Prepare(Api api, std::string_view body, int64_t context,
+                    const PreparationSettings& settings);
+
+}  // namespace sluice::server

@@ -1,0 +1,47 @@
+// One request, from bytes as they come. Limits are looked at before anything is kept, and what
+// could be read in two ways (two lengths, a length and chunks) is refused: behind it nobody knows
+// where the next request begins.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "server/http/message.h"
+#include "sluice/server.hpp"
+
+namespace sluice::server {
+
+class RequestReader {
+ public:
+  // What is wrong with it: a status, 0 for nothing, and in words. The connection cannot go on.
+  struct Problem {
+    int status = 0;
+    std::string_view what = {};
+  };
+
+  // Fills `request`, all but its id; both outlive it.
+  RequestReader(const HttpLimits& limits, HttpRequest& request);
+  ~RequestReader();
+
+  // Takes from the front of `bytes` and returns how many. It stops behind the head, behind the
+  // request, and where it needs more; then the rest is passed again, with what follows.
+  size_t Read(std::string_view bytes);
+
+  const Problem& problem() const;
+  bool has_head() const;
+  bool is_complete() const;
+
+  // Of the head, when it is there:
+  bool is_http_1_1() const;
+  bool keeps_alive() const;
+  bool expects_continue() const;
+
+  size_t body_bytes() const;  // so far
+
+ private:
+  class Parser;
+  std::unique_ptr<Parser> parser_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,215 @@
+#include "server/loop.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "server/completions.h"
+#include "server/metrics.h"
+#include "server/routes.h"
+
+namespace sluice::server {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kTick{1000};
+constexpr milliseconds kDrainLook{5};     // between two looks whether the last connection is over
+constexpr milliseconds kLastWrites{500};  // for the last events of streams that are ended
+constexpr milliseconds kReportPatience{1000};
+
+// /metrics: asks all loops, and answers when they have reported, or in time without those that have
+// not.
+class MetricsAnswer final : public Answer {
+ public:
+  MetricsAnswer(Exchange& exchange, const ServerState& state, asio::io_context& io,
+                std::span<const std::unique_ptr<Loop>> loops)
+      : exchange_(exchange),
+        state_(state),
+        link_(std::make_shared<Link>(Link{.answer = this, .left = loops.size()})),
+        timer_(io, kReportPatience) {
+    for (const auto& loop : loops) {
+      loop->Report([link = link_, &io] { asio::post(io, [link] { Link::OneMore(*link); }); });
+    }
+    timer_.async_wait([link = link_](const boost::system::error_code&) {
+      if (link->answer != nullptr) link->answer->Finish();
+    });
+  }
+  ~MetricsAnswer() override { link_->answer = nullptr; }
+
+ private:
+  // Between the loops and an answer that may be gone; used on its loop.
+  struct Link {
+    static void OneMore(Link& link) {
+      if (--link.left == 0 && link.answer != nullptr) link.answer->Finish();
+    }
+
+    MetricsAnswer* answer;
+    size_t left;
+  };
+
+  void Finish() {
+    link_->answer = nullptr;
+    exchange_.Respond(
+        {.content_type = std::string(kMetricsType),
+         .body = MetricsText(state_.board.All(), state_.http, state_.options.max_requests)});
+  }
+
+  Exchange& exchange_;
+  const ServerState& state_;
+  std::shared_ptr<Link> link_;
+  asio::steady_timer timer_;
+};
+
+CompletionSettings SettingsOf(const ServerState& state) {
+  return {.model_names = state.model_names,
+          .max_requests = state.options.max_requests,
+          .coalesce_bytes = state.options.http.coalesce_bytes,
+          .keep_alive = state.options.keep_alive};
+}
+
+}  // namespace
+
+class Loop::Impl final : public LoopServices {
+ public:
+  Impl(ServerState& state, EncodePool& pool, size_t number, const ListenAddress& address,
+       std::unique_ptr<Client> client, const Impl* first)
+      : state_(state),
+        pool_(pool),
+        number_(number),
+        io_(1),
+        client_(std::move(client)),
+        completions_(*client_, state.text, SettingsOf(state), pool, io_.get_executor()),
+        routes_(state, *this),
+        listener_(io_, address, state.options.http, routes_, state.http,
+                  first == nullptr ? nullptr : &first->listener_),
+        engine_(io_, client_->event_fd()),
+        tick_(io_),
+        drain_look_(io_),
+        health_(client_->health()) {}
+  ~Impl() { engine_.release(); }  // the descriptor is the client's
+
+  uint16_t port() const { return listener_.port(); }
+  asio::io_context& io() { return io_; }
+
+  void Run(std::span<const std::unique_ptr<Loop>> all) {
+    all_ = all;
+    try {
+      listener_.Start();
+      WatchEngine();
+      Tick();
+      io_.run();
+    } catch (...) {
+      EndWith("the server has failed");
+      throw;
+    }
+    Report();
+  }
+
+  void Drain() {
+    if (std::exchange(is_draining_, true)) return;
+    listener_.StopAccepting();
+    LookWhetherDrained();
+  }
+  void EndWith(std::string_view why) {
+    completions_.EndAll(why);
+    close_at_ = Clock::now() + kLastWrites;
+    Drain();
+  }
+  void Report() {
+    state_.board.Put(number_, {.completions = completions_.counters(),
+                               .client = client_->counters(),
+                               .routes = routes_.counts(),
+                               .has_engine = client_->health() == EngineHealth::kReady});
+  }
+
+  EngineHealth engine_health() const override { return client_->health(); }
+  std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) override {
+    return completions_.Begin(exchange, api);
+  }
+  std::unique_ptr<Answer> Measure(Exchange& exchange) override {
+    return std::make_unique<MetricsAnswer>(exchange, state_, io_, all_);
+  }
+  void Encode(std::function<void()> work, std::function<void()> then) override {
+    pool_.Run(std::move(work), io_.get_executor(), std::move(then));
+  }
+
+ private:
+  void WatchEngine() {
+    engine_.async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (error) return;
+                         completions_.Poll();
+                         NoteHealth();
+                         WatchEngine();
+                       });
+  }
+  void NoteHealth() {
+    const EngineHealth health = client_->health();
+    if (std::exchange(health_, health) == health || number_ > 0) return;
+    state_.log.Say("the engine is " + std::string(Name(health)));
+  }
+  void Tick() {
+    completions_.Tick(Clock::now());
+    if (number_ == 0) state_.log.Tick();
+    tick_.expires_after(kTick);
+    tick_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) Tick();
+    });
+  }
+  void LookWhetherDrained() {
+    if (close_at_.has_value() && Clock::now() >= *close_at_) listener_.CloseAll();
+    if (listener_.connections() == 0) return io_.stop();
+    drain_look_.expires_after(kDrainLook);
+    drain_look_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) LookWhetherDrained();
+    });
+  }
+
+  ServerState& state_;
+  EncodePool& pool_;
+  const size_t number_;
+  std::span<const std::unique_ptr<Loop>> all_;
+
+  asio::io_context io_;
+  std::unique_ptr<Client> client_;
+  Completions completions_;
+  Routes routes_;
+  HttpListener listener_;
+  asio::posix::stream_descriptor engine_;
+  asio::steady_timer tick_;
+  asio::steady_timer drain_look_;
+  EngineHealth health_;
+  bool is_draining_ = false;
+  std::optional<Clock::time_point> close_at_;
+};
+
+Loop::Loop(ServerState& state, EncodePool& pool, size_t number, const ListenAddress& address,
+           std::unique_ptr<Client> client, const Loop* first)
+    : impl_(std::make_unique<Impl>(state, pool, number, address, std::move(client),
+                                   first == nullptr ? nullptr : first->impl_.get())) {}
+Loop::~Loop() = default;
+
+uint16_t Loop::port() const { return impl_->port(); }
+void Loop::Run(std::span<const std::unique_ptr<Loop>> all) { impl_->Run(all); }
+
+void Loop::Drain() {
+  asio::post(impl_->io(), [impl = impl_.get()] { impl->Drain(); });
+}
+void Loop::EndAll(std::string why) {
+  asio::post(impl_->io(), [impl = impl_.get(), why = std::move(why)] { impl->EndWith(why); });
+}
+void Loop::Report(std::function<void()> then) {
+  asio::post(impl_->io(), [impl = impl_.get(), then = std::move(then)] {
+    impl->Report();
+    then();
+  });
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,42 @@
+// What each loop last said of itself, for /metrics.
+//
+// A loop that does not answer in time is told with what it said before: so counters never go back.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "server/completions.h"
+#include "server/route.h"
+#include "sluice/client.hpp"
+
+namespace sluice::server {
+
+struct LoopMetrics {
+  CompletionCounters completions = {};
+  ClientCounters client = {};
+  RouteCounts routes = {};
+  bool has_engine = false;  // one that is ready
+};
+
+class MetricsBoard {
+ public:
+  explicit MetricsBoard(size_t loops) : loops_(loops) {}
+
+  void Put(size_t loop, LoopMetrics metrics) {
+    const std::lock_guard lock(mutex_);
+    loops_[loop] = std::move(metrics);
+  }
+  std::vector<LoopMetrics> All() const {
+    const std::lock_guard lock(mutex_);
+    return loops_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<LoopMetrics> loops_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,195 @@
+#include "server/routes.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/api/tokens_request.h"
+#include "server/error_response.h"
+#include "server/page.h"
+#include "server/tokens.h"
+#include "server/tracked_answer.h"
+#include "sluice/version.hpp"
+
+namespace sluice::server {
+namespace {
+
+// A client that went away before it was answered, as web servers log it.
+constexpr int kClientIsGone = 499;
+
+bool IsCompletion(Route route) {
+  return route == Route::kCompletions || route == Route::kChatCompletions;
+}
+
+// A page of another origin can send any other type without asking first, and so can one that sends
+// none.
+bool IsJson(const HttpRequest& head) {
+  constexpr std::string_view kJson = "application/json";
+  std::string type(head.Field("Content-Type").value_or(""));
+  type.resize(std::min(type.size(), type.find_first_of("; \t")));
+  for (char& c : type) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
+  return type == kJson;
+}
+
+HttpResponse NotFound(const HttpRequest& head) {
+  return ErrorResponse({.status = 404,
+                        .message = "there is nothing at " + head.path +
+                                   "; the API is at /v1/completions and /v1/chat/completions",
+                        .code = "not_found"});
+}
+
+HttpResponse WrongMethod(const HttpRequest& head, std::string_view methods) {
+  HttpResponse response = ErrorResponse(
+      {.status = 405,
+       .message = head.path + " takes " + std::string(methods) + ", not " + head.method,
+       .code = "method_not_allowed"});
+  response.fields.push_back({"Allow", std::string(methods)});
+  return response;
+}
+
+HttpResponse WrongKey() {
+  HttpResponse response =
+      ErrorResponse({.status = 401,
+                     .message = "a key of this server is needed, as Authorization: Bearer KEY",
+                     .code = "invalid_api_key"});
+  response.fields.push_back({"WWW-Authenticate", "Bearer"});
+  return response;
+}
+
+HttpResponse WrongType() {
+  return ErrorResponse({.status = 415,
+                        .message = "the body has to be JSON, with Content-Type: application/json",
+                        .code = "unsupported_media_type"});
+}
+
+HttpResponse StatusResponse(bool is_good, std::string_view status) {
+  HttpResponse response{.status = is_good ? 200 : 503,
+                        .body = "{\"status\":\"" + std::string(status) + "\"}"};
+  if (!is_good) response.fields.push_back({"Retry-After", "1"});
+  response.fields.push_back({"Cache-Control", "no-store"});
+  return response;
+}
+
+ModelCard CardOf(const std::string& name, const ServerState& state) {
+  return {.id = name, .created = state.created, .context = state.info.context};
+}
+
+HttpResponse ModelList(const ServerState& state) {
+  std::vector<ModelCard> cards;
+  for (const std::string& name : state.model_names) cards.push_back(CardOf(name, state));
+  return {.body = ModelsBody(cards)};
+}
+
+HttpResponse OneModel(const HttpRequest& request, const ServerState& state) {
+  const std::string name = request.path.substr(RowOf(Route::kModel).path.size());
+  CheckModelName(name, state);
+  return {.body = ModelBody(CardOf(name, state))};
+}
+
+}  // namespace
+
+std::string_view Routes::WhyUnhealthy() const {
+  if (state_.is_draining.load(std::memory_order_relaxed)) return "draining";
+  const EngineHealth health = services_.engine_health();
+  return health == EngineHealth::kReady ? std::string_view() : Name(health);
+}
+
+std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const RouteRow& row) const {
+  std::string methods(Methods(row));
+  if (state_.access.knows_origins()) {
+    methods += ", OPTIONS";
+    if (auto preflight = state_.access.Preflight(head, methods)) return preflight;
+  }
+  if (row.route == Route::kNone) return NotFound(head);
+  if (!TakesMethod(row, head.method)) return WrongMethod(head, methods);
+  const bool needs_key = row.needs_key && state_.access.needs_key();
+  if (needs_key && !state_.access.FindKey(head).has_value()) return WrongKey();
+  if (row.is_post && !IsJson(head)) return WrongType();
+  if (IsCompletion(row.route) && state_.is_draining.load(std::memory_order_relaxed)) {
+    return ErrorResponse(Unavailable("the server is about to end and takes no new requests"));
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Routes::Refuse(const HttpRequest& head) {
+  const RouteRow& row = RouteOf(head.path);
+  std::optional<HttpResponse> refusal = RefusalOf(head, row);
+  if (refusal.has_value()) Finish(head, row.route, *refusal);
+  return refusal;
+}
+
+HttpResponse Routes::Malformed(int status, std::string_view what) {
+  HttpResponse response =
+      ErrorResponse({.status = status,
+                     .message = std::string(what),
+                     .code = status == 413 ? "request_too_large" : "bad_http_request"});
+  ++counts_[{Route::kNone, status}];
+  return response;
+}
+
+std::unique_ptr<Answer> Routes::Handle(Exchange& exchange) {
+  const RouteRow& row = RouteOf(exchange.request().path);
+  auto answer = std::make_unique<TrackedAnswer>(
+      exchange,
+      [this, &exchange, &row](HttpResponse& head) { Finish(exchange.request(), row.route, head); },
+      [this, &row] { ++counts_[{row.route, kClientIsGone}]; });
+  try {
+    if (IsCompletion(row.route)) {
+      answer->SetPermit(state_.admission.Admit(state_.access.FindKey(exchange.request())));
+    }
+    if (answer->SetInner(Dispatch(row, answer->exchange()))) return answer;
+  } catch (...) {
+    if (answer->exchange().has_begun()) throw;
+    answer->exchange().Respond(ErrorResponse(ErrorOfException()));
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange) {
+  switch (row.route) {
+    case Route::kCompletions:
+      return services_.Complete(exchange, Api::kCompletions);
+    case Route::kChatCompletions:
+      return services_.Complete(exchange, Api::kChat);
+    case Route::kTokenize:
+      return Tokenize(exchange, state_, services_);
+    case Route::kDetokenize:
+      return Detokenize(exchange, state_, services_);
+    case Route::kMetrics:
+      return services_.Measure(exchange);
+    case Route::kPage:
+      exchange.Respond(Page());
+      return nullptr;
+    case Route::kModels:
+      exchange.Respond(ModelList(state_));
+      return nullptr;
+    case Route::kModel:
+      exchange.Respond(OneModel(exchange.request(), state_));
+      return nullptr;
+    case Route::kHealth: {
+      const std::string_view why = WhyUnhealthy();
+      exchange.Respond(StatusResponse(why.empty(), why.empty() ? "ok" : why));
+      return nullptr;
+    }
+    case Route::kReady: {
+      std::string_view why = WhyUnhealthy();
+      if (why.empty() && state_.admission.is_full()) why = "full";
+      exchange.Respond(StatusResponse(why.empty(), why.empty() ? "ready" : why));
+      return nullptr;
+    }
+    case Route::kVersion:
+      exchange.Respond({.body = "{\"version\":\"" + std::string(kVersionString) + "\"}"});
+      return nullptr;
+    case Route::kNone:
+      break;
+  }
+  exchange.Respond(NotFound(exchange.request()));
+  return nullptr;
+}
+
+void Routes::Finish(const HttpRequest& request, Route route, HttpResponse& response) {
+  ++counts_[{route, response.status}];
+  state_.access.AddFields(request, response.fields);
+  response.fields.push_back({"X-Content-Type-Options", "nosniff"});
+}
+
+}  // namespace sluice::server

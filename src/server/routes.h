@@ -1,0 +1,55 @@
+// What a loop answers to each request: refusals on the head, then a handler for each route.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/api/completion_request.h"
+#include "server/http/exchange.h"
+#include "server/route.h"
+#include "server/server_state.h"
+#include "sluice/client.hpp"
+
+namespace sluice::server {
+
+// What only the loop can do.
+class LoopServices {
+ public:
+  virtual EngineHealth engine_health() const = 0;
+  virtual std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) = 0;
+  virtual std::unique_ptr<Answer> Measure(Exchange& exchange) = 0;  // /metrics
+  // `work` on a thread for long work, then `then` on the loop.
+  virtual void Encode(std::function<void()> work, std::function<void()> then) = 0;
+
+ protected:
+  ~LoopServices() = default;
+};
+
+class Routes final : public Handler {
+ public:
+  // Both outlive it.
+  Routes(ServerState& state, LoopServices& services) : state_(state), services_(services) {}
+
+  std::optional<HttpResponse> Refuse(const HttpRequest& head) override;
+  std::unique_ptr<Answer> Handle(Exchange& exchange) override;
+  HttpResponse Malformed(int status, std::string_view what) override;
+
+  const RouteCounts& counts() const { return counts_; }
+
+ private:
+  std::optional<HttpResponse> RefusalOf(const HttpRequest& head, const RouteRow& row) const;
+  std::unique_ptr<Answer> Dispatch(const RouteRow& row, Exchange& exchange);
+  // What every response has, and its number.
+  void Finish(const HttpRequest& request, Route route, HttpResponse& response);
+  // Why no request would be taken; empty: it would.
+  std::string_view WhyUnhealthy() const;
+
+  ServerState& state_;
+  LoopServices& services_;
+  RouteCounts counts_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,15 @@
+// What options of a server may be.
+#pragma once
+
+#include "sluice/server.hpp"
+
+namespace sluice::server {
+
+// Throws Error naming the first that cannot be.
+void CheckServerOptions(const ServerOptions& options);
+
+// Listens where the server would, for a moment: what would keep it from that is known before an
+// engine has been waited for. Throws Error naming `host`, `port` or `unix_socket`.
+void CheckCanListen(const ServerOptions& options);
+
+}  // namespace sluice::server

@@ -1,0 +1,45 @@
+// What the loops of a server have in common: its options, read as requests need them, and the few
+// counters that count for all of them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/access.h"
+#include "server/admission.h"
+#include "server/http/listener.h"
+#include "server/metrics_board.h"
+#include "server/server_log.h"
+#include "sluice/engine_messages.hpp"
+#include "sluice/model_text.hpp"
+#include "sluice/server.hpp"
+
+namespace sluice::server {
+
+struct ServerState {
+  ServerState(const ModelText& model_text, const ServerOptions& server_options)
+      : text(model_text),
+        options(server_options),
+        access(options.api_keys, options.cors_origins),
+        admission(options.max_requests, options.api_keys.size(), options.max_requests_per_key),
+        board(static_cast<size_t>(options.threads)),
+        log(options.log) {}
+
+  const ModelText text;
+  const ServerOptions options;
+  // Of the first engine; set, with the names, before the loops run.
+  EngineInfo info = {};
+  std::vector<std::string> model_names = {};
+  int64_t created = 0;  // seconds since 1970
+
+  const Access access;
+  Admission admission;
+  std::atomic<bool> is_draining = false;
+  HttpCounters http = {};
+  MetricsBoard board;
+  ServerLog log;
+};
+
+}  // namespace sluice::server

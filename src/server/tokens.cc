@@ -1,0 +1,114 @@
+#include "server/tokens.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/api/tokens_request.h"
+#include "server/error_response.h"
+
+namespace sluice::server {
+namespace {
+
+// Bodies up to this are read on the loop: a millisecond of encoding at most.
+constexpr size_t kInlineBytes = size_t{16} << 10;
+
+// A response that is made on another thread.
+class MadeElsewhere final : public Answer {
+ public:
+  MadeElsewhere(Exchange& exchange, std::function<std::string()> make, LoopServices& services)
+      : job_(std::make_shared<Job>(&exchange, std::move(make))) {
+    services.Encode([job = job_] { job->response = job->Make(); },
+                    [job = job_] {
+                      if (job->exchange != nullptr) {
+                        job->exchange->Respond(std::move(job->response));
+                      }
+                    });
+  }
+  ~MadeElsewhere() override { job_->exchange = nullptr; }
+
+ private:
+  struct Job {
+    Job(Exchange* to, std::function<std::string()> what) : exchange(to), make(std::move(what)) {}
+    HttpResponse Make() const {
+      try {
+        return {.body = make()};
+      } catch (...) {
+        return ErrorResponse(ErrorOfException());
+      }
+    }
+
+    Exchange* exchange;  // the loop's alone
+    std::function<std::string()> make;
+    HttpResponse response = {};
+  };
+
+  std::shared_ptr<Job> job_;
+};
+
+std::unique_ptr<Answer> RespondWith(Exchange& exchange, LoopServices& services,
+                                    std::string (*make)(const std::string&, const ServerState&),
+                                    const ServerState& state) {
+  if (exchange.request().body.size() > kInlineBytes) {
+    return std::make_unique<MadeElsewhere>(
+        exchange,
+        [body = exchange.TakeBody(), make, &state]() mutable {
+          body.reserve(body.size() + 64);
+          return make(body, state);
+        },
+        services);
+  }
+  exchange.Respond({.body = make(exchange.request().body, state)});
+  return nullptr;
+}
+
+std::string TokenizeText(const std::string& body, const ServerState& state) {
+  const TokenizeRequest request = ParseTokenizeRequest(body);
+  CheckModelName(request.model, state);
+  const std::string text =
+      request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
+  const Tokenizer& tokenizer = state.text.tokenizer();
+  const std::vector<int32_t> ids = tokenizer.Encode(
+      text,
+      {.add_special_tokens = request.adds_special_tokens, .parse_special_tokens = request.is_chat});
+  return TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs);
+}
+
+std::string DetokenizeIds(const std::string& body, const ServerState& state) {
+  const DetokenizeRequest request = ParseDetokenizeRequest(body);
+  CheckModelName(request.model, state);
+  const Tokenizer& tokenizer = state.text.tokenizer();
+  const auto outside = std::ranges::find_if(
+      request.tokens, [&](int32_t id) { return id < 0 || id >= tokenizer.size(); });
+  if (outside != request.tokens.end()) {
+    throw ApiFailure({.message = "tokens has " + std::to_string(*outside) +
+                                 ", which is no id of this model: they are from 0 to " +
+                                 std::to_string(tokenizer.size() - 1),
+                      .param = "tokens"});
+  }
+  return DetokenizeBody(tokenizer.Decode(request.tokens, false));
+}
+
+}  // namespace
+
+void CheckModelName(const std::string& name, const ServerState& state) {
+  if (name.empty() || std::ranges::count(state.model_names, name) > 0) return;
+  throw ApiFailure({.status = 404,
+                    .message = "there is no model " + name + " here; GET /v1/models lists them",
+                    .param = "model",
+                    .code = "model_not_found"});
+}
+
+std::unique_ptr<Answer> Tokenize(Exchange& exchange, const ServerState& state,
+                                 LoopServices& services) {
+  return RespondWith(exchange, services, TokenizeText, state);
+}
+
+std::unique_ptr<Answer> Detokenize(Exchange& exchange, const ServerState& state,
+                                   LoopServices& services) {
+  return RespondWith(exchange, services, DetokenizeIds, state);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,79 @@
+// Between a connection and whoever answers its request: counts the response, adds what all
+// responses have, and gives the request's place back when the answer is over.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/admission.h"
+#include "server/http/exchange.h"
+
+namespace sluice::server {
+
+class TrackedExchange final : public Exchange {
+ public:
+  // `head` sees every head once, before it goes out.
+  TrackedExchange(Exchange& exchange, std::function<void(HttpResponse&)> head)
+      : exchange_(exchange), head_(std::move(head)) {}
+
+  bool has_begun() const { return has_begun_; }
+
+  const HttpRequest& request() const override { return exchange_.request(); }
+  std::string TakeBody() override { return exchange_.TakeBody(); }
+  void Respond(HttpResponse response) override {
+    SeeHead(response);
+    exchange_.Respond(std::move(response));
+  }
+  void Begin(HttpResponse head) override {
+    SeeHead(head);
+    exchange_.Begin(std::move(head));
+  }
+  std::string& stream() override { return exchange_.stream(); }
+  void Flush() override { exchange_.Flush(); }
+  void End() override { exchange_.End(); }
+  size_t unsent() const override { return exchange_.unsent(); }
+
+ private:
+  void SeeHead(HttpResponse& head) {
+    has_begun_ = true;
+    head_(head);
+  }
+
+  Exchange& exchange_;
+  std::function<void(HttpResponse&)> head_;
+  bool has_begun_ = false;
+};
+
+class TrackedAnswer final : public Answer {
+ public:
+  // `abandoned` is called when the answer is over before its head was there.
+  TrackedAnswer(Exchange& exchange, std::function<void(HttpResponse&)> head,
+                std::function<void()> abandoned)
+      : exchange_(exchange, std::move(head)), abandoned_(std::move(abandoned)) {}
+  ~TrackedAnswer() override {
+    inner_.reset();
+    if (!exchange_.has_begun()) abandoned_();
+  }
+
+  TrackedExchange& exchange() { return exchange_; }
+  void SetPermit(Admission::Permit permit) { permit_.emplace(std::move(permit)); }
+  // False: the exchange has been responded to.
+  bool SetInner(std::unique_ptr<Answer> inner) {
+    inner_ = std::move(inner);
+    return inner_ != nullptr;
+  }
+
+  void OnRoom() override { inner_->OnRoom(); }
+
+ private:
+  TrackedExchange exchange_;
+  std::function<void()> abandoned_;
+  std::optional<Admission::Permit> permit_;
+  std::unique_ptr<Answer> inner_;
+};
+
+}  // namespace sluice::server

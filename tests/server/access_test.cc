@@ -1,0 +1,97 @@
+#include "server/access.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::server {
+namespace {
+
+HttpRequest With(std::string name, std::string value, std::string method = "POST") {
+  HttpRequest request;
+  request.method = std::move(method);
+  request.fields = {{std::move(name), std::move(value)}};
+  return request;
+}
+
+std::string FieldOf(const std::vector<HttpField>& fields, std::string_view name) {
+  for (const HttpField& field : fields) {
+    if (field.name == name) return field.value;
+  }
+  return "";
+}
+
+TEST(Access, FindsEachKeyAndNothingElse) {
+  const Access access({"first", "second-key"}, {});
+  const auto found = [&](std::string value) {
+    return access.FindKey(With("authorization", std::move(value)));
+  };
+  EXPECT_EQ(found("Bearer first"), 0u);
+  EXPECT_EQ(found("bearer   second-key"), 1u);
+  for (const char* const wrong :
+       {"", "Bearer", "Bearer ", "Bearer firs", "Bearer first ", "Bearer firstt", "Bearer FIRST",
+        "Basic first", "first", "Bearerfirst", "Bearer first,second-key"}) {
+    EXPECT_EQ(found(wrong), std::nullopt) << wrong;
+  }
+  EXPECT_EQ(access.FindKey(HttpRequest{}), std::nullopt);
+}
+
+// Zeros behind a key are not the key: what is compared beyond the end of what was given.
+TEST(Access, ComparesTheWholeKey) {
+  const Access access({std::string("key\0", 4)}, {});
+  EXPECT_EQ(access.FindKey(With("Authorization", "Bearer key")), std::nullopt);
+}
+
+TEST(Access, SaysNothingOfOriginsByDefault) {
+  const Access access({}, {});
+  EXPECT_FALSE(access.needs_key());
+  std::vector<HttpField> fields;
+  access.AddFields(With("Origin", "https://a.example"), fields);
+  EXPECT_TRUE(fields.empty());
+  HttpRequest asks = With("Origin", "https://a.example", "OPTIONS");
+  asks.fields.push_back({"Access-Control-Request-Method", "POST"});
+  EXPECT_FALSE(access.Preflight(asks, "POST").has_value());
+}
+
+TEST(Access, TellsBrowsersWhichOriginsMayAsk) {
+  const Access access({}, {"https://a.example", "http://localhost:3000"});
+  std::vector<HttpField> fields;
+  access.AddFields(With("Origin", "http://localhost:3000"), fields);
+  EXPECT_EQ(FieldOf(fields, "Access-Control-Allow-Origin"), "http://localhost:3000");
+  EXPECT_EQ(FieldOf(fields, "Vary"), "Origin");
+  for (const char* const other : {"https://a.example.evil", "https://a.exampl", "null", ""}) {
+    fields.clear();
+    access.AddFields(With("Origin", other), fields);
+    EXPECT_EQ(FieldOf(fields, "Access-Control-Allow-Origin"), "") << other;
+    EXPECT_EQ(FieldOf(fields, "Vary"), "Origin") << other;
+  }
+}
+
+TEST(Access, AnyOriginIsToldAsSuch) {
+  const Access access({}, {"*"});
+  std::vector<HttpField> fields;
+  access.AddFields(With("Origin", "https://b.example"), fields);
+  EXPECT_EQ(FieldOf(fields, "Access-Control-Allow-Origin"), "*");
+  EXPECT_EQ(FieldOf(fields, "Vary"), "");
+}
+
+TEST(Access, AnswersPreflights) {
+  const Access access({}, {"https://a.example"});
+  HttpRequest asks = With("Origin", "https://a.example", "OPTIONS");
+  EXPECT_FALSE(access.Preflight(asks, "POST").has_value());  // an OPTIONS that asks nothing
+  asks.fields.push_back({"Access-Control-Request-Method", "POST"});
+  asks.fields.push_back({"Access-Control-Request-Headers", "authorization,x-stainless-os"});
+  const auto allowed = access.Preflight(asks, "POST, OPTIONS");
+  ASSERT_TRUE(allowed.has_value());
+  EXPECT_EQ(allowed->status, 204);
+  EXPECT_EQ(allowed->body, "");
+  EXPECT_EQ(FieldOf(allowed->fields, "Access-Control-Allow-Methods"), "POST, OPTIONS");
+  EXPECT_EQ(FieldOf(allowed->fields, "Access-Control-Allow-Headers"),
+            "authorization,x-stainless-os");
+
+  asks.fields.back().value = "x\r\nSet-Cookie: a=b";
+  EXPECT_EQ(FieldOf(access.Preflight(asks, "POST")->fields, "Access-Control-Allow-Headers"), "");
+  asks.fields[0].value = "https://b.example";
+  EXPECT_EQ(access.Preflight(asks, "POST")->status, 403);
+}
+
+}  // namespace
+}  // namespace sluice::server

@@ -1,0 +1,70 @@
+#include "server/encode_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <future>
+#include <memory>
+#include <thread>
+
+namespace sluice::test {
+namespace {
+
+using server::EncodePool;
+
+TEST(EncodePool, WorksElsewhereAndGoesOnOnTheLoop) {
+  boost::asio::io_context loop;
+  auto guard = boost::asio::make_work_guard(loop);
+  EncodePool pool(2);
+  std::atomic<int> worked{0};
+  int done = 0;
+  const std::thread::id loop_thread = std::this_thread::get_id();
+  for (int i = 0; i < 100; ++i) {
+    pool.Run(
+        [&] {
+          EXPECT_NE(std::this_thread::get_id(), loop_thread);
+          ++worked;
+        },
+        loop.get_executor(),
+        [&] {
+          EXPECT_EQ(std::this_thread::get_id(), loop_thread);
+          if (++done == 100) guard.reset();
+        });
+  }
+  loop.run();
+  EXPECT_EQ(worked, 100);
+  EXPECT_EQ(done, 100);
+}
+
+// The job in hand ends the pool's last wait itself, when the pool's end was asked for.
+TEST(EncodePool, WaitsForWhatRunsAndDropsTheRest) {
+  boost::asio::io_context loop;
+  std::promise<void> has_begun;
+  std::atomic<bool> ends = false;
+  std::atomic<bool> has_worked = false;
+  bool goes_on = false;
+  const auto dropped = std::make_shared<int>();
+  auto pool = std::make_unique<EncodePool>(1);
+  pool->Run(
+      [&] {
+        has_begun.set_value();
+        while (!ends) std::this_thread::yield();
+        // Not a promise: time for the destructor to have begun, so that this job can see it wait.
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        has_worked = true;
+      },
+      loop.get_executor(), [&] { goes_on = true; });
+  pool->Run([dropped] {}, loop.get_executor(), [dropped] {});
+  has_begun.get_future().wait();
+  ends = true;
+  pool.reset();
+  EXPECT_TRUE(has_worked);
+  EXPECT_EQ(dropped.use_count(), 1);
+  loop.run();
+  EXPECT_FALSE(goes_on);
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,188 @@
+// What clients of a server see when its engine dies, stalls and comes back, and what becomes of the
+// engine's places when the clients go away.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "sluice/engine_process.hpp"
+#include "tests/server/exposition.h"
+#include "tests/server/running.h"
+
+namespace sluice::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kEndpointVariable[] = "SLUICE_TEST_ENGINE_LISTENS_ON";
+constexpr char kPath[] = "/v1/completions";
+constexpr int kStreamCount = 256;
+
+// What the child does.
+TEST(EngineChild, DISABLED_Serves) {
+  const char* const listen = std::getenv(kEndpointVariable);
+  ASSERT_NE(listen, nullptr);
+  ScriptRunner runner(AlphabetScript(kStreamCount, milliseconds(10)));
+  Engine engine(runner, Letters(), {.max_client_requests = kStreamCount});
+  EngineServer server(engine, InfoOf(Letters(), kStreamCount), {.listen = listen});
+  std::cout << "listening on " << server.endpoint() << std::endl;
+  server.Run(std::stop_token());
+}
+
+EngineProcess StartEngine(const std::string& listen) {
+  setenv(kEndpointVariable, listen.c_str(), 1);
+  const std::vector<std::string> command = {"/proc/self/exe",
+                                            "--gtest_filter=EngineChild.DISABLED_Serves",
+                                            "--gtest_also_run_disabled_tests"};
+  return EngineProcess(command);
+}
+
+std::vector<TestClient> BeginStreams(const RunningHttp& running, int count) {
+  std::vector<TestClient> clients;
+  for (int i = 0; i < count; ++i) {
+    clients.push_back(running.Connect());
+    clients.back().Send(TestClient::Request("POST", kPath, Asking("a", 4000, kStreams)));
+  }
+  for (TestClient& client : clients) EXPECT_EQ(client.ReadHead().status, 200);
+  return clients;
+}
+
+ReadResponse ReadRest(TestClient& client) {
+  std::string body;
+  while (client.ReadChunk(body)) {
+  }
+  return ResponseReader::Stream(body);
+}
+
+// Each has some letters in their order, an error, and an end.
+void ExpectLost(std::vector<TestClient>& clients) {
+  for (TestClient& client : clients) {
+    const ReadResponse read = ReadRest(client);
+    ASSERT_TRUE(read.error.has_value());
+    EXPECT_EQ(read.error->type, "service_unavailable");
+    EXPECT_TRUE(read.is_done);
+    const std::string& text = read.choices.at(0).text;
+    for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(text[i], static_cast<char>('a' + i % 26));
+  }
+}
+
+TEST(ServerFaults, AKilledEngineEndsEveryStreamInWordsAndAnotherTakesItsPlace) {
+  const std::string listen = LocalEndpoint();
+  EngineProcess engine = StartEngine(listen);
+  ServerOptions options;
+  options.engines = {engine.endpoint()};
+  const RunningHttp running(options);
+  std::vector<TestClient> clients = BeginStreams(running, kStreamCount);
+  TestClient whole = running.Connect();
+  TestClient asks = running.Connect();
+  EXPECT_EQ(asks.Get("/health").status, 200);
+
+  const auto killed = Clock::now();
+  ASSERT_EQ(kill(engine.pid(), SIGKILL), 0);
+  ASSERT_TRUE(Becomes([&] { return asks.Get("/health").status == 503; }));
+  const auto noticed = Clock::now() - killed;
+  ExpectLost(clients);
+  EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
+  EXPECT_LT(noticed, std::chrono::seconds(1));
+  RecordProperty(
+      "health_us",
+      static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(noticed).count()));
+  const TestResponse refused = whole.Post(kPath, Asking("a", 1, kStreams));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused["retry-after"], "");
+  EXPECT_EQ(running.Get("/ready").status, 503);
+  EXPECT_EQ(Exposition(running.Get("/metrics").body)["sluice_engine_up"], 0);
+
+  engine = StartEngine(listen);
+  ASSERT_TRUE(Becomes([&] { return asks.Get("/health").status == 200; }));
+  const ReadResponse read = ResponseReader::Whole(running.Post(kPath, Asking("x", 3)).body);
+  EXPECT_EQ(read.choices.at(0).text, "xyz");
+  const Exposition metrics(running.Get("/metrics").body);
+  EXPECT_EQ(metrics["sluice_choices_total{end=\"engine_lost\"}"], kStreamCount);
+  EXPECT_EQ(metrics["sluice_requests_running"], 0);
+  // Not a line for each stream.
+  EXPECT_LE(running.lines().size(), 10u);
+}
+
+TEST(ServerFaults, IsHealthyWhileOneOfItsEnginesIs) {
+  EngineProcess killed = StartEngine(LocalEndpoint());
+  const AlphabetEngine stays(AlphabetScript(64, milliseconds(2)));
+  ServerOptions options;
+  options.engines = {killed.endpoint(), stays.endpoint()};
+  const RunningHttp running(options);
+  std::vector<TestClient> clients = BeginStreams(running, 8);
+  ASSERT_EQ(kill(killed.pid(), SIGKILL), 0);
+  int lost = 0;
+  for (TestClient& client : clients) {
+    const ReadResponse read = ReadRest(client);
+    EXPECT_TRUE(read.is_done);
+    lost += read.error.has_value() ? 1 : 0;
+    if (!read.error.has_value()) {
+      EXPECT_EQ(read.choices.at(0).text.size(), 4000u);
+    }
+  }
+  EXPECT_EQ(lost, 4);  // those of the engine that died
+  EXPECT_EQ(running.Get("/health").status, 200);
+  EXPECT_EQ(running.Post(kPath, Asking("a", 1)).status, 200);
+}
+
+TEST(ServerFaults, AStalledEngineIsToldAndTakenUpWhenItGoesOn) {
+  EngineProcess engine = StartEngine(LocalEndpoint());
+  ServerOptions options;
+  options.engines = {engine.endpoint()};
+  options.stall_timeout = milliseconds(500);
+  const RunningHttp running(options);
+  std::vector<TestClient> clients = BeginStreams(running, 8);
+  ASSERT_EQ(kill(engine.pid(), SIGSTOP), 0);
+  ExpectLost(clients);
+  const TestResponse health = running.Get("/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(health.body, R"({"status":"stalled"})");
+  ASSERT_EQ(kill(engine.pid(), SIGCONT), 0);
+  EXPECT_TRUE(Becomes([&] { return running.Get("/health").status == 200; }));
+  EXPECT_EQ(running.Post(kPath, Asking("a", 1)).status, 200);
+}
+
+TEST(ServerFaults, ClientsThatGoAwayFreeEveryPlace) {
+  constexpr int kClients = 1000;
+  // A descriptor each, here and in the server.
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max < 3 * kClients) GTEST_SKIP() << "only " << files.rlim_max << " descriptors";
+  files.rlim_cur = std::max<rlim_t>(files.rlim_cur, 3 * kClients);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+
+  ServerOptions options;
+  options.threads = 2;
+  RunningHttp running(options, AlphabetScript(2 * kClients, milliseconds(20)));
+  std::vector<TestClient> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(running.Connect());
+    // Every third one waits for a whole response.
+    const std::string_view rest = i % 3 == 0 ? std::string_view() : kStreams;
+    clients.back().Send(TestClient::Request("POST", kPath, Asking("a", 4000, rest)));
+  }
+  ASSERT_TRUE(Becomes([&] { return running.engine().counters().running == kClients; }));
+  const auto gone = Clock::now();
+  for (TestClient& client : clients) client.Reset();
+  ASSERT_TRUE(Becomes([&] { return running.engine().counters().running == 0; }));
+  RecordProperty(
+      "free_ms",
+      static_cast<int>(std::chrono::duration_cast<milliseconds>(Clock::now() - gone).count()));
+  EXPECT_EQ(running.engine().counters().aborted, kClients);
+  EXPECT_EQ(running.Get("/health").status, 200);
+  ASSERT_TRUE(Becomes([&] {
+    return Exposition(running.Get("/metrics").body)["sluice_choices_total{end=\"cancelled\"}"] ==
+           kClients;
+  }));
+  const Exposition metrics(running.Get("/metrics").body);
+  EXPECT_EQ(metrics["sluice_requests_running"], 0);
+  EXPECT_EQ(metrics["sluice_disconnects_total"], kClients);
+  EXPECT_EQ(metrics["sluice_http_requests_total{code=\"499\",route=\"/v1/completions\"}"], 334);
+  EXPECT_LE(running.lines().size(), 10u);
+}
+
+}  // namespace
+}  // namespace sluice::test
