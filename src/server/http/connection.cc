@@ -40,7 +40,7 @@ struct WaitHandler {
 }  // namespace
 
 Connection::Connection(ConnectionSet& set, boost::asio::io_context& loop, int fd)
-    : set_(set), socket_(loop.get_executor(), fd), fd_(fd) {}
+    : set_(set), fd_(fd), socket_(loop.get_executor(), fd) {}
 
 void Connection::Start() {
   InEvent([] {});
@@ -123,8 +123,8 @@ void Connection::Settle() {
 
 void Connection::SettleLater() {
   if (is_deferred_) return;
-  is_deferred_ = true;
   set_.Defer(*this);
+  is_deferred_ = true;
 }
 
 void Connection::OnDeferred() {
@@ -411,7 +411,10 @@ void Connection::Send() {
       if (waits_for_reader) Deadlines::Leave(*this);
       return;
     case SendBuffer::Sent::kBlocked:
-      if (count > 0 || !waits_for_reader) set_.EnterWait(*this, WaitKind::kWrite);
+      // Of a 100 Continue it is the body that is waited for.
+      if (state_ != State::kReading && (count > 0 || !waits_for_reader)) {
+        set_.EnterWait(*this, WaitKind::kWrite);
+      }
       return WaitWritable();
     case SendBuffer::Sent::kFailed:
       return OnReadError(error);

@@ -96,9 +96,7 @@ class Connection final
   bool IsIdle() const;
 
   ConnectionSet& set_;
-  boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> socket_;
-  int fd_;  // of socket_
-
+  const int fd_;  // of socket_
   State state_ = State::kReading;
   bool is_closed_ = false;
   bool is_lost_ = false;         // the peer is gone or given up: Settle closes
@@ -119,11 +117,14 @@ class Connection final
   bool has_no_body_ = false;  // pieces are thrown away
   bool owes_room_ = false;    // OnRoom
 
+  SendBuffer out_;
+
+  // What a token does not need:
+  boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> socket_;
   std::unique_ptr<RequestReader> reader_;  // while a request comes
   HttpRequest request_;
   std::unique_ptr<Answer> answer_;
   std::string input_;  // that came and is not read: a part of a request, or the next ones
-  SendBuffer out_;
   size_t body_bytes_at_check_ = 0;
 
   HandlerMemory read_memory_;

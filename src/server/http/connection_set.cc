@@ -45,7 +45,14 @@ void ConnectionSet::Add(int fd) {
     Refuse(fd);
     return;
   }
-  boost::intrusive_ptr<Connection> connection(new Connection(*this, loop_, fd));
+  boost::intrusive_ptr<Connection> connection;
+  try {
+    connection = new Connection(*this, loop_, fd);
+  } catch (const std::exception&) {  // no memory, or no room in epoll: the others go on
+    counters_.refused_connections.fetch_add(1, std::memory_order_relaxed);
+    ::close(fd);
+    return;
+  }
   intrusive_ptr_add_ref(connection.get());  // the list's
   connections_.push_back(*connection);
   ++size_;
@@ -62,8 +69,8 @@ void ConnectionSet::Refuse(int fd) {
     const HttpResponse response = handler_.Malformed(503, "there are too many connections");
     AppendHead(response, {.connection = HeadStyle::Connection::kClose}, NewId(), Date(), bytes);
     bytes.append(response.body);
-    while (::recv(fd, input_.data(), input_.size(), MSG_DONTWAIT) > 0) continue;
-    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)::recv(fd, input_.data(), input_.size(), MSG_DONTWAIT);
+    (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(fd, SHUT_WR);
   } catch (const std::exception&) {  // no memory for words
   }
@@ -125,12 +132,12 @@ void ConnectionSet::EnterWait(Timed& timed, WaitKind kind) {
 }
 
 void ConnectionSet::StartTimer() {
-  is_timer_on_ = true;
   timer_.expires_after(tick_);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     self->is_timer_on_ = false;
     if (!error && !self->is_over_) self->OnTimer();
   });
+  is_timer_on_ = true;
 }
 
 void ConnectionSet::OnTimer() {
@@ -146,8 +153,8 @@ void ConnectionSet::Defer(Connection& connection) {
   if (is_over_) return;
   deferred_.emplace_back(&connection);
   if (is_settling_posted_) return;
-  is_settling_posted_ = true;
   boost::asio::post(loop_, [self = shared_from_this()] { self->SettleDeferred(); });
+  is_settling_posted_ = true;
 }
 
 void ConnectionSet::SettleDeferred() {

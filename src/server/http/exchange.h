@@ -33,7 +33,8 @@ class Exchange {
   virtual void Respond(HttpResponse response) = 0;
 
   // Or a stream: its head, which goes out with the first Flush; then pieces, appended to stream()
-  // and sent by Flush, in one send() if the socket takes it; then End. head.body is empty.
+  // and sent by Flush, in one send() if the socket takes it; then End. head.body is empty. In front
+  // of a piece stream() holds what the connection needs there: it is for appending only.
   virtual void Begin(HttpResponse head) = 0;
   virtual std::string& stream() = 0;
   virtual void Flush() = 0;

@@ -32,6 +32,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<HttpListener::Imp
         pause_(loop.get_executor()) {}
 
   void Start() {
+    if (is_stopped_ || waiter_.is_open()) return;
     waiter_.assign(socket_.fd());
     WaitForConnections();
   }

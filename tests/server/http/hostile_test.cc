@@ -62,7 +62,7 @@ TEST_F(HttpHostile, GetsItsStatusAlsoWhileItSends) {
   Listen();
   Peer peer = Connect();
   peer.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n");
-  peer.Send(std::string(8'000'000, 'a'));
+  EXPECT_TRUE(peer.Send(std::string(8'000'000, 'a')));
   EXPECT_EQ(peer.Read().status, 413);
   EXPECT_TRUE(peer.IsClosed());
   EXPECT_FALSE(peer.IsReset());

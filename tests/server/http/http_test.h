@@ -96,7 +96,7 @@ class Peer {
   ~Peer() { Close(); }
 
   int fd() const { return fd_; }
-  void Send(std::string_view bytes);  // all of it, while the loop runs
+  bool Send(std::string_view bytes);  // while the loop runs; false if not all could be sent
   void EndInput() { ::shutdown(fd_, SHUT_WR); }
   void Close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -199,12 +199,13 @@ inline bool Peer::Pull() {
   return !is_at_end_;
 }
 
-inline void Peer::Send(std::string_view bytes) {
+inline bool Peer::Send(std::string_view bytes) {
   EXPECT_TRUE(test_->Until([&] {
     const ssize_t size = ::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (size > 0) bytes.remove_prefix(static_cast<size_t>(size));
     return bytes.empty() || (size < 0 && errno != EAGAIN);
   }));
+  return bytes.empty();
 }
 
 inline std::string Peer::ReadAll() {

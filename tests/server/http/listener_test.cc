@@ -217,7 +217,7 @@ TEST_F(HttpListenerTest, StopsWhenTheExchangesAreOver) {
   half.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbo");
   Stream();
   Peer live = Connect();
-  live.Send(kRequest);
+  live.Send(kRequest + kRequest);  // the second one comes too late
   ASSERT_TRUE(Until([&] { return exchange_ != nullptr; }));
   handler.handle = {};
 
@@ -242,6 +242,7 @@ TEST_F(HttpListenerTest, StopsWhenTheExchangesAreOver) {
   exchange_->End();
   EXPECT_EQ(live.Read().body, "the end");
   EXPECT_TRUE(live.IsClosed());
+  EXPECT_EQ(handler.seen.size(), 3u);
   half.Close();
   live.Close();
   EXPECT_TRUE(Until([&] { return listener->connections() == 0; }));

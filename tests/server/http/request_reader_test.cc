@@ -197,7 +197,7 @@ TEST(RequestReader, EndsOnDamagedRequestsWhateverTheyAre) {
         default:
           text.erase(at, random() % 8);
       }
-      if (text.empty()) text = "G";
+      if (text.empty()) text.push_back('G');
     }
     std::vector<size_t> ends = {text.size()};
     for (auto pieces = random() % 5; pieces > 0; --pieces) ends.push_back(random() % text.size());

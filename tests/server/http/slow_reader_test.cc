@@ -41,7 +41,10 @@ TEST_F(HttpSlowReader, IsToldOfRoomAndLosesNothing) {
       EXPECT_EQ(log.destroyed, 0);
     }
   };
-  Fill(sent);
+  // So much that it takes many waits until there is room.
+  sent.append(500'000, '-');
+  exchange_->stream() += sent;
+  exchange_->Flush();
   RunFor(milliseconds(20));
   EXPECT_EQ(log.rooms, 0);  // nobody reads
   EXPECT_EQ(peer.Read().body, sent);
