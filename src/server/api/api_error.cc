@@ -42,7 +42,7 @@ ApiError ToApiError(const Error& error) {
       return Unavailable(error.what());
   }
   if (error.parameter() != "json") return {.message = error.what(), .param = error.parameter()};
-  return {.message = "the body has " + error.value() + "; it must be " + error.allowed(),
+  return {.message = "the body is refused: " + error.value() + "; allowed is " + error.allowed(),
           .code = "json_parse_error"};
 }
 

@@ -45,7 +45,7 @@ TEST(AppendEscaped, EveryByteAtEveryPlace) {
 
 TEST(AppendEscaped, AParserReadsBackTheText) {
   std::string text = test::HostileText();
-  for (int i = 0; i < 9; ++i, text.insert(0, "a")) {
+  for (int i = 0; i < 9; ++i, text.push_back('a')) {
     EXPECT_EQ(test::ParsedJson("[\"" + Escaped(text + text) + "\"]").Text("/0"), text + text);
   }
 }

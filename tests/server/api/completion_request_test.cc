@@ -312,36 +312,36 @@ TEST(CompletionRequest, WhatIsNoJsonObjectIsAParseErrorThatNamesWhereItWasFound)
   const std::string code = "json_parse_error";
   const std::string prompt = "{\"prompt\":\"x\",";
   const BadBody cases[] = {
-      {"", "", "the body has", code},
-      {" ", "", "the body has", code},
+      {"", "", "the body is refused", code},
+      {" ", "", "the body is refused", code},
       {"[]", "", "no object", code},
       {"[1,2]", "", "no object", code},
       {"7", "", "no object", code},
       {"null", "", "no object", code},
       {"\"a\"", "", "no object", code},
-      {"{\"model\":", "model", "the body has malformed", code},
-      {"{\"model\"", "", "the body has malformed", code},
-      {"{", "", "the body has malformed", code},
-      {"{\"prompt\":\"x\"", "", "the body has malformed", code},
+      {"{\"model\":", "", "malformed", code},
+      {"{\"model\"", "", "malformed", code},
+      {"{", "", "malformed", code},
+      {"{\"prompt\":\"x\"", "", "malformed", code},
       {"{\"prompt\":\"x\"}}", "", "behind the object", code},
-      {"{\"prompt\":\"x\"} x", "", "behind the object", code},
-      {"{\"prompt\":\"x\",}", "", "the body has malformed", code},
-      {"{\"prompt\":\"x\" \"n\":1}", "", "the body has malformed", code},
-      {"{\"prompt\":\"a\xff\"}", "", "the body has malformed", code},
-      {"{\"prompt\":\"\xed\xa0\x80\"}", "", "the body has malformed", code},
-      {"{\"prompt\":\"a\nb\"}", "", "the body has malformed", code},
-      {"{\"prompt\":\"\\ud800\"}", "prompt", "the body has malformed", code},
-      {"{\"prompt\":\"\\ud800\\u0041\"}", "prompt", "the body has malformed", code},
-      {"{\"prompt\":\"\\udc00\"}", "prompt", "the body has malformed", code},
-      {"{\"prompt\":\"\\x41\"}", "prompt", "the body has malformed", code},
-      {prompt + "\"foo\":\"\\udc00\"}", "foo", "the body has malformed", code},
-      {prompt + "\"foo\":[nul]}", "foo", "the body has malformed", code},
-      {prompt + "\"foo\":01}", "foo", "the body has malformed", code},
-      {prompt + "\"foo\":NaN}", "foo", "the body has malformed", code},
-      {prompt + "\"temperature\":NaN}", "temperature", "the body has malformed", code},
-      {prompt + "\"temperature\":Infinity}", "temperature", "the body has malformed", code},
-      {prompt + "\"stream\":tru}", "stream", "the body has malformed", code},
-      {"\xef\xbb\xbf{\"prompt\":\"x\"}", "", "the body has", code},
+      {"{\"prompt\":\"x\"} x", "", "malformed", code},
+      {"{\"prompt\":\"x\",}", "", "malformed", code},
+      {"{\"prompt\":\"x\" \"n\":1}", "", "malformed", code},
+      {"{\"prompt\":\"a\xff\"}", "", "malformed", code},
+      {"{\"prompt\":\"\xed\xa0\x80\"}", "", "malformed", code},
+      {"{\"prompt\":\"a\nb\"}", "", "malformed", code},
+      {"{\"prompt\":\"\\ud800\"}", "prompt", "malformed", code},
+      {"{\"prompt\":\"\\ud800\\u0041\"}", "prompt", "malformed", code},
+      {"{\"prompt\":\"\\udc00\"}", "prompt", "malformed", code},
+      {"{\"prompt\":\"\\x41\"}", "prompt", "malformed", code},
+      {prompt + "\"foo\":\"\\udc00\"}", "foo", "malformed", code},
+      {prompt + "\"foo\":[nul]}", "foo", "malformed", code},
+      {prompt + "\"foo\":01}", "foo", "malformed", code},
+      {prompt + "\"foo\":NaN}", "foo", "malformed", code},
+      {prompt + "\"temperature\":NaN}", "temperature", "malformed", code},
+      {prompt + "\"temperature\":Infinity}", "temperature", "malformed", code},
+      {prompt + "\"stream\":tru}", "stream", "malformed", code},
+      {"\xef\xbb\xbf{\"prompt\":\"x\"}", "", "the body is refused", code},
   };
   for (const BadBody& bad : cases) ExpectBadBody(Api::kCompletions, bad);
 }
@@ -355,7 +355,7 @@ TEST(CompletionRequest, DeepNestingIsRefusedInNoTime) {
   ExpectBad(Api::kCompletions, ",\"foo\":" + nested(70), "foo", "64 levels", "json_parse_error");
   for (const std::string& deep : {nested(100'000), std::string(100'000, '[')}) {
     const auto begin = std::chrono::steady_clock::now();
-    ExpectBadBody(Api::kCompletions, {deep, "", "the body has", "json_parse_error"});
+    ExpectBadBody(Api::kCompletions, {deep, "", "the body is refused", "json_parse_error"});
     ExpectBadBody(Api::kChat, {"{\"messages\":" + deep + "}", "messages[0]", "an object"});
     ExpectBadBody(Api::kChat, {"{\"foo\":" + deep + "}", "foo", "64 levels", "json_parse_error"});
     const auto took = std::chrono::steady_clock::now() - begin;

@@ -87,7 +87,7 @@ TEST(LogprobsJson, TextsThatTwoTokensHaveComeOnce) {
   const ChoiceDelta* const deltas[] = {&delta};
   std::string out;
   AppendCompletionLogprobs(out, deltas, tokenizer, true);
-  EXPECT_EQ(ParsedJson(out).Json("/top_logprobs"), R"([{"a":-3.0,"b":-0.5}])");
+  EXPECT_EQ(ParsedJson(out).Json("/top_logprobs"), R"([{"a":-3,"b":-0.5}])");
 }
 
 TEST(LogprobsJson, PromptLogprobsHaveRanksAndKeysThatAreIds) {
@@ -112,7 +112,7 @@ TEST(LogprobsJson, IdsWithoutATokenAndNumbersThatAreNoneAreStillJson) {
   const std::string out =
       OfCompletion({{.text = "", .logprobs = {.ids = ids, .logprobs = logprobs}}});
   EXPECT_EQ(ParsedJson(out).Json("/tokens"), R"(["","","Hello","Hello"])");
-  EXPECT_EQ(ParsedJson(out).Json("/token_logprobs"), "[-9999.0,null,null,1.0e-45]");
+  EXPECT_EQ(ParsedJson(out).Json("/token_logprobs"), "[-9999.0,null,null,1e-45]");
 }
 
 }  // namespace

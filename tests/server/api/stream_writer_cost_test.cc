@@ -16,6 +16,8 @@
 namespace sluice::server {
 namespace {
 
+using test::kSlowdown;
+
 constexpr int kEvents = 256;
 
 double NanosecondsOf(const std::function<void()>& events) {
@@ -72,8 +74,9 @@ TEST(StreamWriterCost, OfAnEventIsTensOfNanoseconds) {
   });
   std::printf("an event of %zu bytes: %.1f ns; all of its JSON anew: %.1f ns, %.1f times\n", bytes,
               framed, anew, anew / framed);
-  EXPECT_LT(framed, 200 * kSlowdown * kSlowdown);    // some 20 on a quiet core; the bar is 50
-  if (kSlowdown == 1) EXPECT_GT(anew, 10 * framed);  // both ran on the same core just now
+  EXPECT_LT(framed, 200 * kSlowdown * kSlowdown);  // some 20 on a quiet core; the bar is 50
+  if (kSlowdown > 1) return;
+  EXPECT_GT(anew, 10 * framed);  // both ran on the same core just now
 }
 
 TEST(StreamWriterCost, EscapingIsAFewBytesANanosecond) {

@@ -112,7 +112,11 @@ TEST(StreamWriter, EveryEventIsOneLineOfJsonWithTheSameHead) {
       head.model = hostile;
       const StreamWriter writer(head, includes_usage, test::SampleTokenizer());
       std::string out;
-      writer.Role(out, 127);
+      if (is_chat) {
+        writer.Role(out, 127);
+      } else {
+        writer.Content(out, {.index = 127, .text = hostile});
+      }
       writer.Content(out, {.index = 127, .text = hostile});
       writer.Content(out, {.index = 127, .text = hostile, .logprobs = sample.View()});
       writer.Content(out, {.index = 127, .text = hostile}, Usage{1, 2});
@@ -134,7 +138,9 @@ TEST(StreamWriter, EveryEventIsOneLineOfJsonWithTheSameHead) {
         }
         EXPECT_EQ(json.Integer("/choices/0/index"), 127);
         EXPECT_EQ(json.Has("/usage"), includes_usage || i == 3);
-        if (includes_usage && i != 3) EXPECT_EQ(json.Json("/usage"), "null");
+        if (includes_usage && i != 3) {
+          EXPECT_EQ(json.Json("/usage"), "null");
+        }
         if (i == 4) {
           EXPECT_EQ(json.Text("/choices/0/finish_reason"), "stop");
           EXPECT_EQ(json.Text("/choices/0/stop_reason"), hostile);
