@@ -67,6 +67,7 @@ struct Live {
   OutputMode mode = OutputMode::kDelta;
   int64_t abort_after = -1;  // outputs; -1: never
   int64_t outputs = 0;
+  std::vector<int32_t> to_score;  // tokens of the prompt whose log-probabilities are to come
 };
 
 class Frontend {
@@ -154,6 +155,9 @@ class Frontend {
         break;
       default:
         request.params.logprobs = static_cast<int32_t>(Below(4));
+        request.prompt_logprobs = static_cast<int32_t>(Below(4));
+        live.to_score.assign(request.prompt.begin() + 1, request.prompt.end());
+        if (Below(4) == 0) request.max_tokens = 0;
     }
     live.expected = Expect(request);
     const RequestId id = client_->Submit(std::move(request));
@@ -207,6 +211,7 @@ class Frontend {
     } else {
       live.text = output.text;
     }
+    if (!output.prompt.IsEmpty()) TakePrompt(output.prompt, live);
     if (++live.outputs == live.abort_after) to_abort_.push_back(output.request);
     if (output.end == GenerationEnd::kNone) return;
     ++result_.requests;
@@ -218,8 +223,19 @@ class Frontend {
     // What an abort lets out at its end may have a character replaced that was incomplete.
     const bool is_right =
         is_aborted ? IsBeginning(live.text, live.expected.text) : live.text == live.expected.text;
-    if (!is_right) ++result_.wrong_texts;
+    const bool is_scored = is_aborted || live.to_score.empty();
+    if (!is_right || !is_scored) ++result_.wrong_texts;
     live_.erase(found);
+  }
+
+  // All of them, once.
+  void TakePrompt(const PromptLogprobs& prompt, Live& live) {
+    bool is_right = live.outputs == 0 && prompt.logprobs.size() == live.to_score.size();
+    for (size_t i = 0; is_right && i < live.to_score.size(); ++i) {
+      is_right = prompt.logprobs[i] == ScriptLogprob(live.to_score[i]);
+    }
+    if (!is_right) ++result_.wrong_texts;
+    live.to_score.clear();
   }
 
   static bool IsBeginning(std::string_view text, std::string_view whole) {
@@ -312,7 +328,7 @@ SoakResult RunSoak(const SoakOptions& options, const Tokenizer& tokenizer,
     for (const auto& frontend : frontends) Add(frontend->result(), result);
     trend.Report(options.requests, result);
     // The engine hears of those who left at its next steps.
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 1000; ++i) {
       result.engine = server.engine_counters();
       if (result.engine.running + result.engine.waiting == 0) break;
       std::this_thread::sleep_for(milliseconds(10));

@@ -123,4 +123,26 @@ struct BenchSoakOptions {
 };
 void RunBenchSoak(const BenchSoakOptions& options, std::ostream& out, const Terminal& terminal);
 
+#ifdef SLUICE_HAS_SERVER
+// sluice bench serve: a server of our own before a scripted engine; with a URL, load for any server
+// of completions. Throws, after everything is printed, when a request failed.
+struct BenchServeOptions {
+  std::string url;  // empty: ours
+  int64_t requests = 256;
+  double rate = 0;          // a second; 0: all at once
+  int64_t concurrency = 0;  // 0: no limit
+  int64_t prompt_tokens = 32;
+  std::string text;  // the prompt, instead of so many tokens
+  int64_t output_tokens = 128;
+  bool ignores_end = true;
+  std::string model;
+  std::string api_key;
+  int64_t pid = 0;  // the server's, to tell its CPU time
+  uint64_t seed = 1;
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchServe(const BenchServeOptions& options, std::ostream& out, const Terminal& terminal);
+#endif
+
 }  // namespace sluice::cli

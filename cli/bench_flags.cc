@@ -205,6 +205,40 @@ void AddSoak(CLI::App& bench, std::function<void()>& action) {
 }
 #endif
 
+#ifdef SLUICE_HAS_SERVER
+void AddBenchServe(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchServeOptions>(
+      bench, "serve", "a server before an engine without a model; or load for any server", action,
+      [](const BenchServeOptions& o) { RunBenchServe(o, std::cout, Terminal::Detect()); });
+  CLI::Option* const url =
+      command->add_option("--url", options->url, "send load to this server of completions instead")
+          ->type_name("http://HOST:PORT");
+  const auto add = [url, command = command](const char* flag, auto& value, const char* help) {
+    return command->add_option(flag, value, help)->needs(url)->capture_default_str();
+  };
+  const CLI::Range count(int64_t{1}, int64_t{1} << 30);
+  add("--requests", options->requests, "streams in all")->check(count);
+  add("--rate", options->rate, "arrivals a second, whatever the answers do; 0: all at once")
+      ->check(CLI::Range(0.0, 1e6));
+  add("--concurrency", options->concurrency, "no more than so many at once; 0: no limit")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));
+  add("--prompt-tokens", options->prompt_tokens, "random ids below 1000")->check(count);
+  add("--text", options->text, "a prompt instead of them");
+  add("--output-tokens", options->output_tokens, "max_tokens of each")->check(count);
+  command
+      ->add_flag("--ignore-eos,!--heed-eos", options->ignores_end,
+                 "go on behind the model's end; the default")
+      ->needs(url);
+  add("--model", options->model, "the name that requests give");
+  add("--api-key", options->api_key, "sent as Authorization: Bearer");
+  add("--pid", options->pid, "of the server's process on this machine, to count its CPU time");
+  add("--seed", options->seed, "of arrivals and prompts");
+  AddJsonFile(*command, options->json_path);
+  command->add_flag("--quick", options->is_quick, "a run of seconds, whose figures mean nothing")
+      ->excludes(url);
+}
+#endif
+
 }  // namespace
 
 void AddBench(CLI::App& app, std::function<void()>& action) {
@@ -224,6 +258,9 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
 #ifdef SLUICE_HAS_LINK
   AddBenchEngine(*bench, action);
   AddSoak(*bench, action);
+#endif
+#ifdef SLUICE_HAS_SERVER
+  AddBenchServe(*bench, action);
 #endif
 }
 

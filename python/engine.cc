@@ -241,8 +241,10 @@ constexpr const char* kSubmitDoc =
 ``stop``: strings that end the text, which are not in it unless ``include_stop``. ``ignore_eos``: the
 model's end tokens do not end it. ``choice``: which of several texts of one prompt and seed. ``mode`` says
 what outputs have: ``"delta"`` what is new, ``"cumulative"`` all so far, ``"final"`` everything, in one
-output at the end. ``stream_interval``: an output for every so many tokens. Throws ExhaustedError when
-there is no room, and UnavailableError when no engine is ready.
+output at the end. ``stream_interval``: an output for every so many tokens. ``prompt_logprobs=N``: the first
+output says how likely each token of the prompt was, and which N were the most likely in its place; with
+``max_tokens=0`` there is nothing else. Throws ExhaustedError when there is no room, and UnavailableError
+when no engine is ready.
 
     >>> with sluice.EngineClient.local("models/default") as client:
     ...     id = client.submit("Once upon a", max_tokens=2, temperature=0, mode="final")

@@ -23,6 +23,14 @@ with sluice.EngineClient.local("models/default") as client:
 assert output.finish == "length" and output.output_tokens == 40
 assert "." not in king.text + queen.text
 
+# [prompt]
+with sluice.EngineClient.local("models/default") as client:
+    scored = client.generate("Once upon a time", max_tokens=0, prompt_logprobs=0)
+    print(scored.prompt_logprobs.sum())
+# [prompt]
+
+assert len(scored.prompt_logprobs) == scored.prompt_tokens - 1 and scored.text == ""
+
 # [poll]
 with sluice.EngineClient.local("models/default", max_requests=8, steps_in_flight=1) as client:
     texts = {client.submit("The king", max_tokens=20, seed=seed): "" for seed in range(16)}

@@ -254,10 +254,10 @@ int64_t Generator::Impl::Prefill() {
   const auto states = std::span(is_scored ? prompt_hidden_ : hidden_).first(rows * dim);
   decoder_.Forward({&chunk, 1}, states);
   if (is_scored && is_last) std::ranges::copy(states.last(dim), hidden_.begin());
-  stats_.prompt_tokens += count;
-  stats_.prefill_ns += clock.Lap();
   if (is_scored) ScoreChunk(prompt_done_, count);
   prompt_done_ += count;
+  stats_.prompt_tokens += count;
+  stats_.prefill_ns += clock.Lap();
   return length - prompt_done_;
 }
 
@@ -273,13 +273,14 @@ void Generator::Impl::ScoreChunk(int64_t begin, int64_t count) {
   prompt_ids_.resize((at + size) * width);
   prompt_values_.resize((at + size) * width);
   const int64_t dim = checkpoint_.model().info().dim;
+  GenerationStats of_chunk;  // it all counts as the prompt's time
   head_.Score({prompt_hidden_.data(), scored, dim, dim}, std::span(prompt_).subspan(at + 1, size),
               {.logprobs = std::span(prompt_logprobs_).subspan(at),
                .ranks = std::span(prompt_ranks_).subspan(at),
                .lists = {.width = prompt_width_,
                          .ids = std::span(prompt_ids_).subspan(at * width),
                          .values = std::span(prompt_values_).subspan(at * width)}},
-              stats_);
+              of_chunk);
 }
 
 PromptLogprobs Generator::Impl::prompt_logprobs() const {

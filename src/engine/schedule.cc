@@ -161,11 +161,15 @@ void Schedule::Admit(PlannedStep& step) {
     const int64_t pages = PagesFor(to_bring);
     if (pages > free_pages_) return;
     if (request.slot < 0 && free_slots_.empty()) return;
-    if (ChunkSize(request, to_bring) == 0) return;
+    const int64_t chunk = ChunkSize(request, to_bring);
+    if (chunk == 0) return;
     // Every prompt in front of it is there behind this step, and each row that decodes takes a
     // token of a step's budget.
-    const int64_t later = std::max<int64_t>(0, to_bring - budget_);
-    const int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+    const int64_t later = to_bring - chunk;
+    int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
+    if (request.next_scored < request.prompt_size) {
+      each_step = std::min(each_step, prompt_entries_ / request.prompt_logprob_width);
+    }
     const int64_t steps = 1 + (later + each_step - 1) / each_step;
     // That changes with a prompt that is longer than the budget, so once.
     if (const int64_t grown = PagesFor(steps * given_tokens_); grown != each) {
@@ -230,7 +234,7 @@ int64_t Schedule::ChunkSize(const LiveRequest& request, int64_t to_bring) const 
 
 void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
   const int64_t size = ChunkSize(request, request.to_bring);
-  if (size == 0) {  // nobody overtakes
+  if (size == 0) {
     budget_ = 0;
     return;
   }
@@ -246,6 +250,7 @@ void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
   request.next_scored += row.scored;
   entry_budget_ -= row.scored * request.prompt_logprob_width;
   AddRow(request, row, step);
+  if (request.IsFilling()) budget_ = 0;  // nobody overtakes, where lists and not inputs are many
 }
 
 void Schedule::AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step) {

@@ -26,7 +26,7 @@ TOKENIZER = MODEL + "/tokenizer.json"
 OTHER_TOKENIZER = str(ROOT / "tests/fixtures/tokenizers/gpt2.json")
 
 
-def run(*args, text="", timeout=60):
+def run(*args, text="", timeout=180):
     return subprocess.run([SLUICE, *args], env=ENVIRONMENT, input=text.encode(), capture_output=True,
                           timeout=timeout)
 
@@ -73,7 +73,7 @@ class Engine:
     def end(self, number=signal.SIGTERM):
         """Its exit code, and what it wrote on standard output and standard error."""
         self.process.send_signal(number)
-        out, errors = self.process.communicate(timeout=30)
+        out, errors = self.process.communicate(timeout=180)
         return self.process.returncode, out.decode(), errors.decode()
 
 
@@ -136,6 +136,25 @@ class ThroughAnEngine(unittest.TestCase):
             self.assertEqual(refused.returncode, 2)
             self.assertIn("logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
 
+    def test_log_probabilities_of_the_prompt_are_those_of_a_model_here(self):
+        with Engine() as engine:
+            for rest in (("--max-tokens", "0"), ("--max-tokens", "3", "-n", "2")):
+                flags = ("It was once", "--seed", "1", "--prompt-logprobs", "2", *rest)
+                here, there = as_json(*flags), as_json(*flags, *engine.flags)
+                scored = here["prompt_logprobs"]
+                self.assertEqual([token["id"] for token in scored], here["prompt_token_ids"][1:])
+                for token in scored:
+                    self.assertLess(token["logprob"], 0)
+                    self.assertEqual(len(token["top_logprobs"]), 2)
+                self.assertEqual(there["prompt_logprobs"], scored)
+                self.assertEqual([choice["text"] for choice in there["choices"]],
+                                 [choice["text"] for choice in here["choices"]])
+                self.assertEqual([choice["end"] for choice in there["choices"]],
+                                 ["length"] * len(there["choices"]))
+            refused = generate("It was", "--prompt-logprobs", "21", *engine.flags)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("prompt_logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
+
     def test_many_at_once_do_not_notice_each_other(self):
         def flags(i):
             return ("--max-tokens", "30", "--seed", str(i))
@@ -143,14 +162,14 @@ class ThroughAnEngine(unittest.TestCase):
         with Engine("--max-requests", "3", "--cache-tokens", "96") as engine:
             processes = [start_generate(*flags(i), *engine.flags) for i in range(6)]
             for process, text in zip(processes, expected):
-                self.assertEqual(process.communicate(timeout=60), (text, b""))
+                self.assertEqual(process.communicate(timeout=180), (text, b""))
 
     def test_an_interrupt_aborts_the_request(self):
         with mock("--echo", "--rate", "200", "--batch", "1", "--json") as engine:
             with start_generate("--max-tokens", "100000", *engine.flags) as process:
                 begin = process.stdout.read(20)
                 process.send_signal(signal.SIGINT)
-                rest, _ = process.communicate(timeout=30)
+                rest, _ = process.communicate(timeout=180)
             self.assertEqual(process.returncode, 130)
             (begin + rest).decode("utf-8")  # no character is cut
             generate("It was", "--max-tokens", "1", *engine.flags)  # there is room for one
@@ -188,7 +207,7 @@ class Ends(unittest.TestCase):
             with start_generate("--max-tokens", "100000", *engine.flags) as process:
                 process.stdout.read(20)
                 self.assertEqual(engine.end()[0], 0)
-                _, errors = process.communicate(timeout=30)
+                _, errors = process.communicate(timeout=180)
         self.assertEqual(process.returncode, 1)
         self.assertIn("the engine was lost", errors.decode())
 
@@ -201,20 +220,20 @@ class Ends(unittest.TestCase):
                 run("--version")  # and than that of a signal
                 code = engine.end(signal.SIGINT)[0]
                 self.assertEqual(code, -signal.SIGINT)
-                process.communicate(timeout=30)
+                process.communicate(timeout=180)
         self.assertEqual(process.returncode, 1)
 
-    def test_a_killed_engine_is_an_error_within_a_second(self):
+    def test_a_killed_engine_is_an_error_at_once(self):
         with mock("--echo", "--rate", "200") as engine:
             with start_generate("--max-tokens", "100000", *engine.flags) as process:
                 process.stdout.read(20)
                 begin = time.monotonic()
                 engine.process.kill()
-                _, errors = process.communicate(timeout=30)
+                _, errors = process.communicate(timeout=180)
                 seconds = time.monotonic() - begin
         self.assertEqual(process.returncode, 1)
         self.assertIn("the engine was lost", errors.decode())
-        self.assertLess(seconds, 1)
+        self.assertLess(seconds, 7)  # before anybody asks whether it lives
 
     def test_an_endpoint_in_use_is_named(self):
         with Engine() as engine:
@@ -348,7 +367,7 @@ class Replay(unittest.TestCase):
                                 *engine.flags) as process:
                 process.stdout.read(20)
                 process.send_signal(signal.SIGINT)
-                process.communicate(timeout=30)
+                process.communicate(timeout=180)
         self.assertEqual(list(json.loads(self.file.read_text())), ["request"])
 
     def test_a_line_that_cannot_be_read_is_named(self):

@@ -272,7 +272,7 @@ class Ending(unittest.TestCase):
             with self.start() as process:
                 begin = process.stdout.read(50)
                 process.send_signal(number)
-                rest, errors = process.communicate(timeout=60)
+                rest, errors = process.communicate(timeout=180)
             self.assertEqual(process.returncode, code)
             self.assertIn("ended by a signal", errors.decode())
             self.assertIn("tokens/s", errors.decode())
@@ -282,7 +282,7 @@ class Ending(unittest.TestCase):
         with self.start("--json-lines") as process:
             process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=60)
+            rest, _ = process.communicate(timeout=180)
         self.assertEqual(process.returncode, 130)
         self.assertEqual(json.loads(rest.splitlines()[-1])["choices"][0]["end"], "cancelled")
 
@@ -291,7 +291,7 @@ class Ending(unittest.TestCase):
             process.stdout.read(10)
             process.stdout.close()
             errors = process.stderr.read()
-            process.wait(timeout=60)
+            process.wait(timeout=180)
         self.assertEqual(process.returncode, -signal.SIGPIPE)
         self.assertEqual(errors, b"")
 
@@ -397,13 +397,13 @@ class Trace(unittest.TestCase):
                                        "50000", "--output", folder, "--format", form],
                                       env=ENVIRONMENT, stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE) as process:
-                    deadline = time.monotonic() + 60
+                    deadline = time.monotonic() + 180
                     while time.monotonic() < deadline:
                         if growing.exists() and growing.stat().st_size > 100000:
                             break
                         time.sleep(0.01)
                     process.send_signal(signal.SIGINT)
-                    process.communicate(timeout=60)
+                    process.communicate(timeout=180)
                 self.assertEqual(process.returncode, 130)
                 rows = len(json.loads(Path(folder, "trace.json").read_text())["tokens"])
                 self.assertGreater(rows, 10)

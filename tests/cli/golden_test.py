@@ -69,13 +69,13 @@ def main():
                                                     stderr=subprocess.DEVNULL, **options))
                     output = servers[-1].stdout.readline()
                 else:
-                    output = subprocess.run(words(command), capture_output=True, timeout=60,
+                    output = subprocess.run(words(command), capture_output=True, timeout=180,
                                             check=True, **options).stdout
                 written.append(f"$ {command}\n{shown(output)}")
         finally:
             for server in servers:
                 server.terminate()
-                server.communicate(timeout=60)
+                server.communicate(timeout=180)
         return "".join(written)
 
     def output_of(match):

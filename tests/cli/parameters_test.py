@@ -32,7 +32,7 @@ SPECIAL = {"dry_base": ("2", 2), "dry_multiplier": ("0.5", 0.5)}  # 0.25 is out 
 def output(*args, **variables):
     result = subprocess.run([SLUICE, *args], env={**ENVIRONMENT, **variables}, check=True,
                             stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-                            timeout=60)
+                            timeout=180)
     return result.stdout
 
 

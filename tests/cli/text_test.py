@@ -15,7 +15,7 @@ TEXT = "for (int i = 0; 你 😀\n"
 
 
 def run(*args, text=""):
-    return subprocess.run([SLUICE, *args], input=text.encode(), capture_output=True, timeout=60)
+    return subprocess.run([SLUICE, *args], input=text.encode(), capture_output=True, timeout=180)
 
 
 class Text(unittest.TestCase):

@@ -299,7 +299,7 @@ TEST_P(EngineFaults, ARunnerThatThrowsEndsEveryRequestOnce) {
           // Ends of the step that throws are not lost.
           if (engine.counters().steps == at + (in_launch ? 0 : GetParam())) {
             client.Abort(addresses[8]);
-            EngineRequest bad = MakeRequest({1}, 0);
+            EngineRequest bad = MakeRequest({1}, -1);
             addresses.push_back(client.Submit(bad));
           }
           client.Take(engine.Step());

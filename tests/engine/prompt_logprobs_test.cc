@@ -22,6 +22,7 @@
 #include "sluice/script_runner.hpp"
 #include "tests/engine/checking_runner.h"
 #include "tests/engine/engine_client.h"
+#include "tests/engine/random_schedule.h"
 #include "tests/engine/tiny_checkpoint.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/random.h"
@@ -98,7 +99,20 @@ Scores Naive(const Checkpoint& checkpoint, std::span<const int32_t> prompt, int3
 struct Asked {
   EngineRequest request;
   Scores expected;
+  std::vector<int32_t> ids = {};  // its output, as it is where nobody's prompt is scored
 };
+
+std::vector<int32_t> OutputOf(const Checkpoint& checkpoint, const EngineRequest& request) {
+  Generator generator(checkpoint,
+                      {.params = request.params,
+                       .prompt = request.prompt,
+                       .max_tokens = request.max_tokens,
+                       .ignores_end = true},
+                      {.backend = Backend::kRef});
+  while (generator.live_choices() > 0) generator.Step();
+  const std::span<const int32_t> ids = generator.OutputTokens(0);
+  return {ids.begin(), ids.end()};
+}
 
 // Prompts of all lengths, some scored and some not, with and without output.
 std::vector<Asked> AllKinds(const Checkpoint& checkpoint) {
@@ -106,7 +120,7 @@ std::vector<Asked> AllKinds(const Checkpoint& checkpoint) {
   std::vector<Asked> all;
   const int64_t lengths[] = {40, 1, 2, 17, 33, 9, 3, 50, 16, 23};
   for (size_t i = 0; i < std::size(lengths); ++i) {
-    EngineRequest request = MakeRequest(RandomPrompt(random, lengths[i]), i % 3 == 0 ? 0 : 6);
+    EngineRequest request = MakeRequest(RandomPrompt(random, lengths[i]), i % 3 == 0 ? 0 : 13);
     request.params.seed = i;
     if (i % 4 == 1) request.params.logprobs = 2;
     // What changes the logits of the output does not change the prompt's.
@@ -117,15 +131,19 @@ std::vector<Asked> AllKinds(const Checkpoint& checkpoint) {
     if (request.prompt_logprobs.has_value()) {
       expected = Naive(checkpoint, request.prompt, *request.prompt_logprobs);
     }
-    all.push_back({request, expected});
+    all.push_back({request, expected, OutputOf(checkpoint, request)});
   }
   return all;
 }
 
-Checkpoint MakeTiny(const TinyOptions& options) {
-  TinyFiles files(options);
-  return Checkpoint::FromFiles(files.view());
-}
+// A checkpoint looks at its files as long as it lives.
+struct Tiny {
+  explicit Tiny(const TinyOptions& options = {})
+      : files(options), checkpoint(Checkpoint::FromFiles(files.view())) {}
+
+  TinyFiles files;
+  Checkpoint checkpoint;
+};
 
 void ExpectScored(const std::vector<Asked>& all, const Checkpoint& checkpoint,
                   const ModelRunnerOptions& options, int32_t steps_in_flight, bool is_threaded,
@@ -145,7 +163,7 @@ void ExpectScored(const std::vector<Asked>& all, const Checkpoint& checkpoint,
   for (size_t i = 0; i < all.size(); ++i) {
     const Received& received = client.Of(addresses[i]);
     EXPECT_EQ(received.end, GenerationEnd::kLength) << i << " " << received.message;
-    EXPECT_EQ(std::ssize(received.ids), all[i].request.max_tokens) << i;
+    EXPECT_EQ(received.ids, all[i].ids) << i;
     EXPECT_TRUE(ScoresOf(received) == all[i].expected) << i;
   }
   EXPECT_EQ(engine.counters().preemptions > 0, preempts);
@@ -153,7 +171,8 @@ void ExpectScored(const std::vector<Asked>& all, const Checkpoint& checkpoint,
 
 TEST(PromptLogprobs, AreTheDefinitionsForEveryChunkBatchAndPreemption) {
   for (const bool is_gemma : {false, true}) {  // whose logits are capped
-    const Checkpoint checkpoint = MakeTiny({.is_gemma = is_gemma});
+    const Tiny tiny({.is_gemma = is_gemma});
+    const Checkpoint& checkpoint = tiny.checkpoint;
     const std::vector<Asked> all = AllKinds(checkpoint);
     for (const int64_t step_tokens : {1, 3, 16, 200}) {
       for (const int32_t in_flight : {0, 1}) {
@@ -162,15 +181,48 @@ TEST(PromptLogprobs, AreTheDefinitionsForEveryChunkBatchAndPreemption) {
         ExpectScored(all, checkpoint, options, in_flight, false, false);
       }
     }
-    // Two of the longest want all of it.
-    ModelRunnerOptions small{.max_requests = 8, .max_step_tokens = 40, .cache_tokens = 64};
+    // A quarter of what all of them want.
+    const ModelRunnerOptions small{.max_requests = 8, .max_step_tokens = 40, .cache_tokens = 80};
     ExpectScored(all, checkpoint, small, 0, false, true);
     ExpectScored(all, checkpoint, small, 1, true, true);
   }
 }
 
+// An engine preempts nobody whose prompt is not there yet; a runner must take it all the same.
+TEST(PromptLogprobs, AreNeitherLostNorTwiceWhereAPromptIsReadAgain) {
+  const Tiny tiny;
+  const std::vector<Asked> all = AllKinds(tiny.checkpoint);
+  int64_t preempted = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    std::vector<Job> jobs;
+    std::vector<Scores> expected;
+    for (const Asked& asked : all) {
+      const auto listed = asked.request.prompt_logprobs;
+      jobs.push_back({.params = asked.request.params,
+                      .prompt = asked.request.prompt,
+                      .max_tokens = asked.request.max_tokens + 1,
+                      .prompt_logprob_width = listed.has_value() ? 1 + *listed : 0});
+      expected.push_back(asked.expected);
+    }
+    ModelRunner runner(tiny.checkpoint,
+                       {.max_requests = 5, .max_step_tokens = 12, .cache_tokens = 160});
+    RandomSchedule schedule(runner, jobs, static_cast<int>(seed % 2), seed);
+    schedule.Run();
+    preempted += schedule.preempted_scoring();
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
+      EXPECT_EQ(job.failure, "");
+      const Scores scores = {job.prompt_logprobs, job.prompt_ranks, job.prompt_ids,
+                             job.prompt_values};
+      EXPECT_TRUE(scores == expected[i]) << "seed " << seed << ", " << i;
+    }
+  }
+  EXPECT_GT(preempted, 10);
+}
+
 TEST(PromptLogprobs, AreTheSameUnderEveryHead) {
-  const Checkpoint checkpoint = MakeTiny({});
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
   const ModelRunnerOptions options{.max_requests = 3,
                                    .max_step_tokens = 50,
                                    .planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {})};
@@ -178,7 +230,8 @@ TEST(PromptLogprobs, AreTheSameUnderEveryHead) {
 }
 
 TEST(PromptLogprobs, AGeneratorHasThem) {
-  const Checkpoint checkpoint = MakeTiny({});
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
   Random random(3);
   for (const int64_t length : {1, 2, 30}) {
     const std::vector<int32_t> prompt = RandomPrompt(random, length);
@@ -369,7 +422,8 @@ TEST(PromptLogprobs, ARequestWhosePromptGivesNoNumbersFails) {
 }
 
 TEST(PromptLogprobs, StepsThatScoreTakeNoMemory) {
-  const Checkpoint checkpoint = MakeTiny({});
+  const Tiny tiny;
+  const Checkpoint& checkpoint = tiny.checkpoint;
   ModelRunner runner(checkpoint, {.max_requests = 4, .max_step_tokens = 8});
   Engine engine(runner, std::nullopt);
   const ClientId client = engine.AddClient();

@@ -20,6 +20,7 @@ struct Job {
   std::vector<int32_t> prompt = {};
   uint32_t choice = 0;
   int64_t max_tokens = 0;
+  int32_t prompt_logprob_width = 0;
   bool stops_unseen = false;  // goes on until the step that gave the last token has been read
 
   // What came of it.
@@ -27,6 +28,10 @@ struct Job {
   std::vector<int32_t> logprob_ids = {};
   std::vector<float> logprob_values = {};
   int32_t logprob_width = 0;
+  std::vector<float> prompt_logprobs = {};
+  std::vector<int32_t> prompt_ranks = {};
+  std::vector<int32_t> prompt_ids = {};
+  std::vector<float> prompt_values = {};
   std::string failure = {};
 
   std::vector<int32_t> Ids() const {
@@ -45,6 +50,7 @@ class RandomSchedule {
   }
 
   int64_t preemptions() const { return preemptions_; }
+  int64_t preempted_scoring() const { return preempted_scoring_; }  // in the middle of a prompt
   int64_t chunks() const { return chunks_; }
   int64_t rows_without_tokens() const { return rows_without_tokens_; }
   int64_t discarded() const { return discarded_; }
@@ -65,6 +71,7 @@ class RandomSchedule {
     bool is_dropped = false;  // told to the runner
     bool may_go_on = false;   // from what the last step gave it
     int64_t cached = 0;
+    int64_t next_scored = 1;        // place in the prompt
     int64_t drawn = 0;              // read or in flight
     std::vector<int32_t> all = {};  // prompt and what was read
   };
@@ -126,6 +133,9 @@ class RandomSchedule {
   }
 
   void Preempt(State& state, Flight& flight) {
+    const auto prompt = std::ssize(jobs_[state.job].prompt);
+    const bool is_scored = jobs_[state.job].prompt_logprob_width > 0;
+    if (is_scored && state.next_scored > 1 && state.next_scored < prompt) ++preempted_scoring_;
     flight.preempted.push_back(state.slot);
     state.cached = 0;
     state.may_go_on = false;
@@ -144,7 +154,8 @@ class RandomSchedule {
                               .params = &job.params,
                               .prompt = job.prompt,
                               .choice = job.choice,
-                              .max_tokens = job.max_tokens});
+                              .max_tokens = job.max_tokens,
+                              .prompt_logprob_width = job.prompt_logprob_width});
       if (Chance(10)) return;  // its first row comes later
     }
     const auto seen = std::ssize(state.all);
@@ -171,6 +182,12 @@ class RandomSchedule {
     }
     chunks_ += row.samples ? 0 : 1;
     state.cached += count;
+    const int64_t scorable = std::min(state.cached + 1, std::ssize(job.prompt)) - state.next_scored;
+    if (job.prompt_logprob_width > 0 && scorable > 0) {
+      row.first_scored = state.next_scored;
+      row.scored = scorable;
+      state.next_scored += scorable;
+    }
     state.drawn += row.samples ? runner_.info().max_given_tokens : 0;
     state.may_go_on = row.samples;
     budget_ -= count;
@@ -202,6 +219,16 @@ class RandomSchedule {
       return;
     }
     EXPECT_EQ(row.tokens.empty(), !samples);
+    if (!row.prompt.IsEmpty()) {
+      EXPECT_EQ(row.prompt.first_token, 1 + std::ssize(job.prompt_logprobs));
+      const auto append = [](auto& to, auto from) {
+        to.insert(to.end(), from.begin(), from.end());
+      };
+      append(job.prompt_logprobs, row.prompt.logprobs);
+      append(job.prompt_ranks, row.prompt.ranks);
+      append(job.prompt_ids, row.prompt.ids);
+      append(job.prompt_values, row.prompt.values);
+    }
     job.logprob_width = row.logprob_width;
     for (size_t t = 0; t < row.tokens.size() && !state.is_over; ++t) {
       const auto width = static_cast<size_t>(row.logprob_width);
@@ -224,6 +251,7 @@ class RandomSchedule {
   std::deque<Flight> flights_;
   int64_t budget_ = 0;
   int64_t preemptions_ = 0;
+  int64_t preempted_scoring_ = 0;
   int64_t chunks_ = 0;
   int64_t rows_without_tokens_ = 0;
   int64_t discarded_ = 0;

@@ -22,7 +22,8 @@ EngineRequest RandomRequest(Random& random) {
     request.prompt.push_back(static_cast<int32_t>(random.Between(0, INT32_MAX)));
   }
   request.choice = random.Coin() ? UINT32_MAX : 0;
-  request.max_tokens = random.Between(1, INT32_MAX);
+  request.max_tokens = random.Between(0, INT32_MAX);
+  if (random.Coin()) request.prompt_logprobs = static_cast<int32_t>(random.Between(0, INT32_MAX));
   request.stop_at = static_cast<StopAt>(random.Below(2));
   const std::string_view texts[] = {"END", "\n\n", "\"\\/", "\xe5\x81\x9c\xe6\xad\xa2", "\x01\x7f"};
   for (const std::string_view text : texts) {
@@ -116,6 +117,10 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
       {R"({"request": {"prompt": "text"}})", "request.prompt", "\"text\"", "a list of token ids"},
       {R"({"request": {"max_tokens": -1}})", "request.max_tokens", "-1",
        "a whole number in [0, 2147483647]"},
+      {R"({"request": {"prompt_logprobs": -1}})", "request.prompt_logprobs", "-1",
+       "a whole number in [0, 2147483647]"},
+      {R"({"request": {"prompt_logprobs": null}})", "request.prompt_logprobs", "null",
+       "a whole number in [0, 2147483647]"},
       {R"({"request": {"choice": 4294967296}})", "request.choice", "4294967296",
        "a whole number in [0, 4294967295]"},
       {R"({"request": {"choice": 1.5}})", "request.choice", "1.5",
@@ -131,8 +136,8 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
       {R"({"request": {"parameters": {"top_q": 1}}})", "request.parameters.top_q",
        "an unknown field", "those of sluice inspect params"},
       {R"({"request": {"max_token": 1}})", "request.max_token", "an unknown field",
-       "the fields prompt, choice, max_tokens, stop_at, stops, include_stop, skip_special_tokens, "
-       "spaces_between_special_tokens, utf8_errors, incomplete, parameters"},
+       "the fields prompt, choice, max_tokens, prompt_logprobs, stop_at, stops, include_stop, "
+       "skip_special_tokens, spaces_between_special_tokens, utf8_errors, incomplete, parameters"},
       {R"({"request": {"choice": 1, "choice": 1}})", "request.choice", "given twice",
        "each field once"},
       {R"({"request": []})", "request", "a list", "an object"},

@@ -23,7 +23,7 @@
 namespace sluice::test {
 
 using std::chrono::milliseconds;
-inline constexpr milliseconds kPatience{10'000};  // of tests with what must come
+inline constexpr milliseconds kPatience{60'000};  // of tests with what must come
 
 // One link of a frontend.
 struct Peer {

@@ -1,6 +1,7 @@
 // What becomes of requests when an engine misbehaves, dies, hangs or comes back: each has one end,
 // none has text of another, and the client goes on.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include "tests/link/fake_engine.h"
 #include "tests/support/random.h"
@@ -86,9 +87,16 @@ TEST(Faults, AKilledEngineWakesAPollThatWaits) {
 
 TEST(Faults, WhatAnEngineSaidBeforeItsEndIsRead) {
   Linked linked(2);
-  linked.Say(0, 0, "all", GenerationEnd::kLength);
-  linked.Say(1, 0, "half");
-  std::this_thread::sleep_for(milliseconds(50));
+  const std::vector<EngineRequest>& requests = linked.engine.peer().requests;
+  const std::vector<int32_t> all = Ids("all");
+  const std::vector<int32_t> half = Ids("half");
+  const std::vector<OutputRow> rows = {
+      {.address = requests[0].address, .ids = all, .end = GenerationEnd::kLength},
+      {.address = requests[1].address, .ids = half}};
+  linked.frontend.Poll();
+  linked.engine.SendRows(linked.engine.peer(), rows);
+  pollfd here{linked.frontend->event_fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&here, 1, static_cast<int>(kPatience.count())), 1);
   linked.engine.Kill();
   std::this_thread::sleep_for(milliseconds(50));
   ASSERT_TRUE(linked.frontend.Until([&] { return linked.frontend->live_requests() == 0; }));
@@ -218,26 +226,27 @@ TEST(Faults, BadRowsReachNobodysText) {
 }
 
 TEST(Faults, AStoppedEngineIsWaitedForThenGivenUpThenTakenUpAgain) {
-  Linked linked(2, {.stall_timeout = milliseconds(200)});
+  constexpr milliseconds kStall{2000};
+  Linked linked(2, {.stall_timeout = kStall});
   linked.Say(0, 0, "a");
   ASSERT_TRUE(linked.frontend.UntilText(linked.ids[0], "a"));
   // Shorter than the time-out: nothing is lost.
   for (int i = 0; i < 10; ++i) linked.frontend.Poll(milliseconds(10));
   EXPECT_EQ(linked.frontend->live_requests(), 2);
+  const auto begin = std::chrono::steady_clock::now();
   linked.Say(0, 1, "b");
   ASSERT_TRUE(linked.frontend.UntilText(linked.ids[0], "ab"));
   // Longer.
-  const auto begin = std::chrono::steady_clock::now();
   while (linked.frontend->live_requests() > 0 &&
          std::chrono::steady_clock::now() - begin < kPatience) {
     linked.frontend.Poll(milliseconds(10));
   }
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(150));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kStall);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
   EXPECT_EQ(linked.frontend->health(), EngineHealth::kStalled);
   for (const RequestId id : linked.ids) {
     EXPECT_EQ(linked.frontend.got[id].end, GenerationEnd::kEngineLost);
-    EXPECT_NE(linked.frontend.got[id].message.find("200 ms"), std::string::npos);
+    EXPECT_NE(linked.frontend.got[id].message.find("2000 ms"), std::string::npos);
   }
   EXPECT_THROW(linked.frontend.Submit(), Error);
   // It goes on: it hears of the aborts, and its late tokens are nobody's.
@@ -251,21 +260,19 @@ TEST(Faults, AStoppedEngineIsWaitedForThenGivenUpThenTakenUpAgain) {
 
 // A prompt may take longer than a time-out; the engine's link says that it lives.
 TEST(Faults, AnEngineThatIsBusyIsNotStalled) {
-  Linked linked(1, {.stall_timeout = milliseconds(100)});
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_TRUE(linked.frontend.Until(
-      [&] { return std::chrono::steady_clock::now() - begin > milliseconds(400); }));
+  Linked linked(1, {.stall_timeout = milliseconds(1000)});
+  // Four that are not answered are a stall.
+  ASSERT_TRUE(linked.frontend.Until([&] { return linked.engine.peer().pings > 6; }));
   EXPECT_EQ(linked.frontend->live_requests(), 1);
   EXPECT_EQ(linked.frontend->health(), EngineHealth::kReady);
-  EXPECT_GT(linked.engine.peer().pings, 2);
 }
 
 TEST(Faults, AFrontendThatDoesNotPollForAWhileLosesNothing) {
-  Linked linked(1, {.credits = 8, .stall_timeout = milliseconds(100)});
+  Linked linked(1, {.credits = 8, .stall_timeout = milliseconds(500)});
   for (int64_t i = 0; i < 8; ++i) linked.Say(0, i, "x");
-  std::this_thread::sleep_for(milliseconds(300));
+  std::this_thread::sleep_for(milliseconds(800));
   linked.frontend.Poll();
-  std::this_thread::sleep_for(milliseconds(300));  // now with nothing to read
+  std::this_thread::sleep_for(milliseconds(800));  // now with nothing to read
   linked.frontend.Poll();
   EXPECT_EQ(linked.frontend->live_requests(), 1);
   linked.Say(0, 8, "yz", GenerationEnd::kLength);
@@ -325,7 +332,10 @@ TEST(Faults, AnEngineThatRefusesIsNotAskedWithoutPause) {
   linked.engine.answers_hello = false;
   const auto begin = std::chrono::steady_clock::now();
   size_t refused = 1;
-  while (std::chrono::steady_clock::now() - begin < milliseconds(700)) {
+  const auto lasts = [&](milliseconds time) {
+    return std::chrono::steady_clock::now() - begin < time;
+  };
+  while (lasts(milliseconds(700)) || (refused < 2 && lasts(kPatience))) {
     linked.engine.Pump();
     for (; refused < linked.engine.peers(); ++refused) {
       linked.engine.SendReason(linked.engine.peer(), FrameType::kReset, "go away");

@@ -70,15 +70,15 @@ ScriptOptions SlowScript() {
   return script;
 }
 
-TEST(FrontendFaults, OfAKilledFrontendNoRequestRunsASecondLater) {
+TEST(FrontendFaults, OfAKilledFrontendNoRequestRunsOn) {
   FrontendProcess process(AddEndlessRequests);
-  RunningServer server(SlowScript());
+  // The time-out is not what ends them.
+  RunningServer server(SlowScript(),
+                       {.listen = LocalEndpoint(), .client_timeout = std::chrono::minutes(10)});
   process.Start(server.endpoint());
   ASSERT_TRUE(RunningServer::Becomes([&] { return server->engine_counters().running == 32; }));
   process.Signal(SIGKILL);
-  const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(RunningServer::Becomes([&] { return server->engine_counters().running == 0; }));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   EXPECT_EQ(server->engine_counters().aborted, 32);
   EXPECT_TRUE(RunningServer::Becomes([&] { return server->link_counters().clients == 0; }));
 }
@@ -121,11 +121,11 @@ TEST(FrontendFaults, AStoppedFrontendFindsEverythingWhenItGoesOn) {
 
 TEST(FrontendFaults, AFrontendThatIsSilentForTooLongIsGone) {
   FrontendProcess process(AddEndlessRequests);
-  EngineServerOptions options{.listen = LocalEndpoint(), .client_timeout = milliseconds(500)};
+  EngineServerOptions options{.listen = LocalEndpoint(), .client_timeout = milliseconds(2000)};
   RunningServer server(SlowScript(), options);
   process.Start(server.endpoint());
   ASSERT_TRUE(RunningServer::Becomes([&] { return server->engine_counters().running == 32; }));
-  std::this_thread::sleep_for(milliseconds(1000));
+  std::this_thread::sleep_for(milliseconds(3000));
   EXPECT_EQ(server->engine_counters().running, 32) << "its socket answers, whatever it does";
   process.Signal(SIGSTOP);
   EXPECT_TRUE(RunningServer::Becomes([&] { return server->engine_counters().running == 0; }));

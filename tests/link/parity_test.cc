@@ -48,7 +48,7 @@ void RunAll(Client& client, const TextScript& script, const Setting& setting) {
       asked[id.value] = {number, mode};
     }
   }
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (client.live_requests() > 0 && std::chrono::steady_clock::now() < end) {
     const auto outputs = client.Poll(std::chrono::milliseconds(100));
     got.Add(outputs);

@@ -66,7 +66,7 @@ class RawFrontend {
 
   // Null when nothing comes.
   const link::EngineFrame* Receive(
-      std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)) {
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(60'000)) {
     socket_.set(zmq::sockopt::rcvtimeo, static_cast<int>(timeout.count()));
     zmq::message_t message;
     if (!socket_.recv(message)) return nullptr;

@@ -25,7 +25,8 @@ TEST(RemoteClient, SaysHelloAndTakesTheEnginesInfo) {
   EXPECT_EQ(engine.peer().hello.credits, 5);
   EXPECT_EQ(engine.peer().hello.pid, getpid());
   frontend.Close();
-  for (int i = 0; i < 1000 && !engine.peer().said_bye; ++i) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!engine.peer().said_bye && std::chrono::steady_clock::now() - begin < kPatience) {
     engine.Pump();
     std::this_thread::sleep_for(milliseconds(1));
   }
@@ -62,15 +63,26 @@ TEST(RemoteClient, SendsWhatTheObserverSeesAndGivesItsText) {
 }
 
 TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
-  const auto expect_refusal = [](FakeEngine& engine, const std::string& said) {
+  const auto refusal = [](FakeEngine& engine, milliseconds timeout) -> std::string {
     try {
-      Frontend frontend({&engine}, {.connect_timeout = milliseconds(300)});
+      Frontend frontend({&engine}, {.connect_timeout = timeout});
       ADD_FAILURE() << "connected";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
       EXPECT_NE(error.value().find(engine.endpoint()), std::string::npos);
-      EXPECT_NE(error.allowed().find(said), std::string::npos) << error.what();
+      return error.allowed();
     }
+    return {};
+  };
+  // A machine that is busy may need longer to come to what the engine says.
+  const auto expect_refusal = [&](FakeEngine& engine, const std::string& said) {
+    milliseconds timeout{300};
+    std::string why;
+    do {
+      why = refusal(engine, timeout);
+      timeout *= 10;
+    } while (why.find(said) == std::string::npos && timeout < 2 * kPatience);
+    EXPECT_NE(why.find(said), std::string::npos) << why;
   };
   FakeEngine silent(InfoOf(Letters()));
   silent.answers_hello = false;
@@ -87,7 +99,8 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   expect_refusal(foreign, "tokenizer");
   FakeEngine newer(InfoOf(Letters()));
   ++newer.protocol;
-  expect_refusal(newer, "protocol 2, not 1");
+  expect_refusal(newer, "protocol " + std::to_string(newer.protocol) + ", not " +
+                            std::to_string(link::kProtocol));
   FakeEngine absurd(InfoOf(Letters()));
   absurd.info.max_client_requests = 0;
   expect_refusal(absurd, "READY");
@@ -189,7 +202,7 @@ TEST(RemoteClient, AnAbortEndsWithTheNextPollAndIsSentAtOnce) {
 // calls in between.
 TEST(RemoteClient, TheDescriptorIsReadableWheneverPollHasSomethingToDo) {
   FakeEngine engine(InfoOf(Letters()));
-  Frontend frontend({&engine}, {.stall_timeout = milliseconds(100'000)});  // no ping may wake it
+  Frontend frontend({&engine}, {.stall_timeout = 5 * kPatience});  // no ping may wake it
   const int fd = frontend->event_fd();
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(round);
@@ -228,12 +241,12 @@ TEST(RemoteClient, TheDescriptorIsReadableWheneverPollHasSomethingToDo) {
 
 TEST(RemoteClient, AForkedProcessThatDropsItsCopyDisturbsNothing) {
   FakeEngine engine(InfoOf(Letters()));
-  Frontend frontend({&engine}, {.stall_timeout = milliseconds(100'000)});  // no ping may wake it
+  Frontend frontend({&engine}, {.stall_timeout = 5 * kPatience});  // no ping may wake it
   const RequestId id = frontend.Submit();
   ASSERT_TRUE(frontend.Until([&] { return engine.peer().requests.size() == 1; }));
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(10);
+    ::alarm(60);
     frontend.Close();
     ::_exit(0);
   }

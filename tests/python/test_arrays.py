@@ -138,7 +138,7 @@ def test_a_forked_process_does_without_the_threads():
             sys.exit(0 if ok else 1)
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or not ok)
     """
-    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], timeout=180).returncode == 0
 
 
 def test_importing_the_package_does_not_import_numpy():

@@ -185,6 +185,34 @@ def test_log_probabilities_stand_beside_their_tokens(client):
     assert without.ids == final.ids
 
 
+def test_a_prompt_is_scored_in_the_first_output_alone(client):
+    names = ("prompt_logprobs", "prompt_ranks", "prompt_top_ids", "prompt_top_logprobs")
+    whole_prompt = {**STORY, "prompt_logprobs": 3}
+    final = client.generate(**whole_prompt)
+    scored = final.prompt_tokens - 1
+    assert final.text == client.generate(**STORY).text
+    assert final.prompt_logprobs.shape == final.prompt_ranks.shape == (scored,)
+    assert final.prompt_top_ids.shape == final.prompt_top_logprobs.shape == (scored, 4)
+    assert (final.prompt_logprobs < 0).all() and (final.prompt_ranks >= 1).all()
+    assert (final.prompt_top_logprobs[:, 0] == final.prompt_logprobs).all()
+    assert (np.diff(final.prompt_top_logprobs[:, 1:]) <= 0).all()
+    for mode in ("delta", "cumulative", "final"):
+        first, *rest = whole(client, mode=mode, **whole_prompt)
+        for name in names:
+            assert (getattr(first, name) == getattr(final, name)).all()
+            assert all(getattr(output, name) is None for output in rest)
+    without = client.generate(**STORY)
+    assert all(getattr(without, name) is None for name in names)
+    # The prompt alone, and one that has nothing to score.
+    alone = client.generate(STORY["prompt"], max_tokens=0, prompt_logprobs=3)
+    assert (alone.text, alone.ids, alone.finish) == ("", [], "length")
+    assert (alone.prompt_top_logprobs == final.prompt_top_logprobs).all()
+    single = client.generate([5], max_tokens=1, prompt_logprobs=3, temperature=0)
+    assert single.prompt_logprobs.shape == (0,) and single.prompt_top_ids.shape == (0, 4)
+    nothing = client.generate(STORY["prompt"], max_tokens=0)
+    assert (nothing.text, nothing.finish, nothing.prompt_logprobs) == ("", "length", None)
+
+
 def test_streams_and_polled_requests_do_not_take_each_others_outputs(client, expected):
     (prompt, keywords), (other_prompt, other) = requests_of(14)[12:]
     id = client.submit(prompt, **keywords)
@@ -322,6 +350,9 @@ BAD = [
     ({"temperature": 3}, sluice.Error, "temperature", "3", "[0, 2]"),
     ({"top_p": 1.5}, sluice.Error, "top_p", "1.5", "(0, 1]"),
     ({"logprobs": 21}, sluice.Error, "logprobs", "21", "[0, 20]"),
+    ({"prompt_logprobs": 21}, sluice.Error, "prompt_logprobs", "21", "[0, 20]"),
+    ({"prompt_logprobs": -1}, sluice.Error, "prompt_logprobs", "-1", "[0, 20]"),
+    ({"prompt_logprobs": 1.5}, sluice.ArgumentTypeError, "prompt_logprobs", "1.5", "a whole number"),
     ({"stop_token_ids": [9000]}, sluice.Error, "stop_token_ids", "9000", "[0, 8191]"),
     ({"max_new_tokens": 3}, sluice.ArgumentTypeError, "max_new_tokens", "3",
      "one of the keywords temperature"),

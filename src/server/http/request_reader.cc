@@ -112,9 +112,13 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   }
 
   Problem ProblemAt(const boost::beast::error_code& error, std::string_view rest) const {
-    if (error == http::error::bad_version &&
-        rest.substr(0, rest.find('\n')).find(" HTTP/") != std::string_view::npos) {
-      return {505, "only HTTP/1.0 and HTTP/1.1 are spoken"};
+    if (error == http::error::bad_version) {
+      // A version that is one, or what is none at all.
+      const std::string_view line = rest.substr(0, rest.find("\r\n"));
+      const std::string_view version = line.substr(std::min(line.rfind(' '), line.size()));
+      if (version.starts_with(" HTTP/") && version.find('\n') == std::string_view::npos) {
+        return {505, "only HTTP/1.0 and HTTP/1.1 are spoken"};
+      }
     }
     return ProblemOf(error);
   }

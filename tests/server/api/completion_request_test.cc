@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/server/api/parsed_json.h"
 #include "tests/server/api/refused.h"
 
@@ -354,8 +356,8 @@ TEST(CompletionRequest, DeepNestingIsRefusedInNoTime) {
   for (const std::string& deep : {nested(100'000), std::string(100'000, '[')}) {
     const auto begin = std::chrono::steady_clock::now();
     ExpectBadBody(Api::kCompletions, {deep, "", "the body has", "json_parse_error"});
-    ExpectBadBody(Api::kChat, {"{\"messages\":" + deep + "}",
-                               deep[deep.size() - 1] == ']' ? "messages[0]" : "messages[0]", ""});
+    ExpectBadBody(Api::kChat, {"{\"messages\":" + deep + "}", "messages[0]", "an object"});
+    ExpectBadBody(Api::kChat, {"{\"foo\":" + deep + "}", "foo", "64 levels", "json_parse_error"});
     const auto took = std::chrono::steady_clock::now() - begin;
     EXPECT_LT(took, std::chrono::seconds(1));  // some 100 us; the bar of 10 ms is for a quiet core
   }
