@@ -402,7 +402,7 @@ class Ends(unittest.TestCase):
             os.kill(server.start["engine_pid"], signal.SIGKILL)
             begin = time.monotonic()
             events += list(stream)
-            self.assertLess(time.monotonic() - begin, 1)
+            self.assertLess(time.monotonic() - begin, 7)  # before anybody asks whether it lives
             self.assertEqual(events[-1], "[DONE]")
             self.assertEqual(events[-2]["error"]["type"], "service_unavailable")
             server.wait_for_health(200)

@@ -109,7 +109,7 @@ class RunningHttp {
   std::thread thread_;
 };
 
-// Within ten seconds.
+// Within a minute.
 inline bool Becomes(const std::function<bool()>& holds) { return RunningServer::Becomes(holds); }
 
 inline ReadError ErrorOf(const TestResponse& response) {
