@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
 #include <system_error>
 
 #include "cli/text.h"
@@ -18,32 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-// Readable from a stop on.
-class StopEvent {
- public:
-  explicit StopEvent(const std::stop_token& stop)
-      : event_(::eventfd(0, EFD_CLOEXEC)), tell_(stop, Tell{event_}) {
-    if (event_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-  }
-  ~StopEvent() { ::close(event_); }
-  StopEvent(const StopEvent&) = delete;
-  StopEvent& operator=(const StopEvent&) = delete;
-
-  int fd() const { return event_; }
-
- private:
-  struct Tell {
-    int event;
-    void operator()() const {
-      const uint64_t one = 1;
-      [[maybe_unused]] const ssize_t size = ::write(event, &one, sizeof one);
-    }
-  };
-
-  int event_;
-  std::stop_callback<Tell> tell_;
-};
 
 // False when a stop came first.
 bool Wait(milliseconds time, const std::stop_token& stop) {
@@ -61,7 +36,8 @@ std::string Seconds(milliseconds time) {
 }  // namespace
 
 EngineSupervisor::EngineSupervisor(EngineSupervisorOptions options, const std::stop_token& stop)
-    : options_(std::move(options)) {
+    : options_(std::move(options)), stopped_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!stopped_.IsOpen()) throw std::system_error(errno, std::generic_category(), "eventfd");
   process_.emplace(options_.command, options_.start_timeout, stop);
   endpoint_ = process_->endpoint();
   pid_ = process_->pid();
@@ -70,6 +46,8 @@ EngineSupervisor::EngineSupervisor(EngineSupervisorOptions options, const std::s
 
 EngineSupervisor::~EngineSupervisor() {
   thread_.request_stop();
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t size = ::write(stopped_.get(), &one, sizeof one);
   thread_.join();
 }
 
@@ -108,8 +86,7 @@ void EngineSupervisor::Watch(const std::stop_token& stop) {
 
 std::optional<std::string> EngineSupervisor::WaitForEnd(const std::stop_token& stop) {
   if (!process_.has_value()) return std::nullopt;
-  const StopEvent stopped(stop);
-  std::array<pollfd, 2> files = {{{stopped.fd(), POLLIN, 0}, {process_->pidfd(), POLLIN, 0}}};
+  std::array<pollfd, 2> files = {{{stopped_.get(), POLLIN, 0}, {process_->pidfd(), POLLIN, 0}}};
   while (::poll(files.data(), files.size(), -1) < 0 && errno == EINTR) continue;
   return stop.stop_requested() ? std::nullopt : process_->Ended();
 }
@@ -119,6 +96,9 @@ bool EngineSupervisor::StartAgain(const std::stop_token& stop) {
   try {
     process_.emplace(options_.command, options_.start_timeout, stop);
   } catch (const Error&) {  // what it said is on standard error
+    return false;
+  } catch (const std::exception& error) {  // no memory, thread or descriptor: there may be later
+    Log(error.what());
     return false;
   }
   {

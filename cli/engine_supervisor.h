@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "link/file_descriptor.h"
 #include "sluice/engine_process.hpp"
 
 namespace sluice::cli {
@@ -52,6 +53,7 @@ class EngineSupervisor {
   void Log(const std::string& line) const;
 
   const EngineSupervisorOptions options_;
+  const link::FileDescriptor stopped_;    // readable from the end on
   std::optional<EngineProcess> process_;  // of the thread, once that runs
   std::string endpoint_;
   mutable std::mutex mutex_;

@@ -31,6 +31,7 @@ void CheckLogprobs(const SamplingParams& params, const EngineInfo& info) {
 }  // namespace
 
 EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, StopAt stop_at) {
+  engine::CheckListSizes(request.params, info.vocab);
   Validate(request.params, info.vocab, info.limits);
   CheckLogprobs(request.params, info);
   CheckPrompt(request.prompt, info);

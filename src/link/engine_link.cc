@@ -106,7 +106,7 @@ void EngineLink::Close(bool says_bye) {
   Watch(connection_->monitor, false);
   zmq_socket_monitor(connection_->socket.handle(), nullptr, 0);
   connection_.reset();
-  has_message_ = false;
+  has_message_ = has_disconnected_ = false;
   phase_ = Phase::kClosed;
 }
 
@@ -158,14 +158,16 @@ bool EngineLink::Turn(Clock::time_point now) {
                {.name = "sluice", .pid = getpid(), .credits = options_.credits}, out_);
     Send();
   }
+  has_disconnected_ = has_disconnected_ || events.has_disconnected;
   // What an engine said before its end is read before its end is noticed.
   const bool has_more = ReadFrames(now);
   const bool is_connected = phase_ == Phase::kGreeting || phase_ == Phase::kReady;
-  if (events.has_disconnected && is_connected) {
+  if (has_disconnected_ && is_connected) {
     while (ReadFrames(now)) {
     }
     if (connection_.has_value()) Restart("the connection was lost", false, now);
   }
+  has_disconnected_ = false;
   CheckSilence(now);
   return has_more && connection_.has_value();
 }
@@ -349,6 +351,7 @@ void EngineLink::Send() {
 
 bool EngineLink::HasInput() {
   if (!connection_.has_value()) return false;
+  if (has_message_) return true;
   return ((connection_->socket.get(zmq::sockopt::events) |
            connection_->monitor.get(zmq::sockopt::events)) &
           ZMQ_POLLIN) != 0;

@@ -116,7 +116,8 @@ class EngineLink {
   bool is_stalled_ = false;
 
   zmq::message_t message_;
-  bool has_message_ = false;  // that is not taken yet
+  bool has_message_ = false;       // that is not taken yet
+  bool has_disconnected_ = false;  // told by the monitor, and not acted upon
   EngineFrame frame_;
   std::string out_;
 };

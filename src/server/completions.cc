@@ -55,6 +55,10 @@ class Completions::Impl {
 
 std::unique_ptr<Answer> Completions::Impl::Begin(Exchange& exchange, Api api) {
   ++state_->counters.requests;
+  if (state_->ended.has_value()) {
+    exchange.Respond(ErrorResponse(Unavailable(*state_->ended)));
+    return nullptr;
+  }
   if (state_->counters.running >= state_->settings.max_requests) {
     exchange.Respond(ErrorResponse(Unavailable("as many requests are in flight as there may be")));
     return nullptr;
@@ -78,17 +82,22 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
     std::optional<Preparation> result;
   };
   auto job = std::make_shared<Job>(exchange.TakeBody());
+  const auto handle = live.MakeHandle();
   pool_.Run(
-      [job, api, context = state_->client.info().context, settings = state_->preparation] {
-        job->result = Prepare(api, job->body, context, *settings);
+      [job, handle, api, context = state_->client.info().context, settings = state_->preparation] {
+        if (!handle.expired()) job->result = Prepare(api, job->body, context, *settings);
         job->body = {};
       },
       loop_,
-      [job, handle = live.MakeHandle(), state = state_] {
+      [job, handle, state = state_] {
         const auto its = handle.lock();
         if (its == nullptr) return;  // nobody waits any more
         state->now = Clock::now();
-        (*its)->Start(std::move(*job->result));
+        if (job->result.has_value()) {
+          (*its)->Start(std::move(*job->result));
+        } else {
+          (*its)->EndWith(Unavailable("there is no memory for this request"));
+        }
       });
 }
 
@@ -112,6 +121,7 @@ void Completions::Impl::Tick(Clock::time_point now) {
 
 void Completions::Impl::EndAll(std::string_view why) {
   state_->now = Clock::now();
+  state_->ended = why;
   const ApiError error = Unavailable(why);
   while (!state_->exchanges.empty()) state_->exchanges.back()->EndWith(error);
 }

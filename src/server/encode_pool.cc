@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -50,7 +51,10 @@ class EncodePool::Impl {
       Job job = std::move(jobs_.front());
       jobs_.pop_front();
       lock.unlock();
-      job.work();
+      try {
+        job.work();
+      } catch (const std::bad_alloc&) {  // `then` finds no result
+      }
       job.work = nullptr;  // what it held is freed here, not on the loop
       if (!stop.stop_requested()) boost::asio::post(job.loop, std::move(job.then));
       lock.lock();

@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -100,16 +101,23 @@ class Loop::Impl final : public LoopServices {
 
   void Run(std::span<const std::unique_ptr<Loop>> all) {
     all_ = all;
-    try {
-      listener_.Start();
-      WatchEngine();
-      Tick();
-      io_.run();
-    } catch (...) {
-      EndWith("the server has failed");
-      throw;
+    std::exception_ptr failure;
+    for (bool is_first = true;; is_first = false) {
+      try {
+        if (is_first) {
+          listener_.Start();
+          WatchEngine();
+          Tick();
+        }
+        io_.run();
+        break;
+      } catch (...) {  // the loop goes on until its streams have been told
+        if (!failure) failure = std::current_exception();
+        EndAfterFailure();
+      }
     }
     Report();
+    if (failure) std::rethrow_exception(failure);
   }
 
   void Drain() {
@@ -121,6 +129,14 @@ class Loop::Impl final : public LoopServices {
     completions_.EndAll(why);
     close_at_ = Clock::now() + kLastWrites;
     Drain();
+  }
+  void EndAfterFailure() {
+    try {
+      EndWith("the server has failed");
+    } catch (...) {
+      listener_.CloseAll();
+      io_.stop();
+    }
   }
   void Report() {
     state_.board.Put(number_, {.completions = completions_.counters(),

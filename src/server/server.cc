@@ -12,6 +12,7 @@
 #include "server/loop.h"
 #include "server/server_options.h"
 #include "server/server_state.h"
+#include "text/utf8.h"
 
 namespace sluice {
 namespace {
@@ -40,7 +41,8 @@ class Server::Impl {
     state_.model_names = options.model_names;
     if (state_.model_names.empty()) {
       const std::string& name = state_.info.model;
-      state_.model_names.push_back(name.empty() ? std::string(kModelWithoutName) : name);
+      const bool is_told = !name.empty() && text::IsUtf8(name);
+      state_.model_names.push_back(is_told ? name : std::string(kModelWithoutName));
     }
     state_.created = std::time(nullptr);
     const server::ListenAddress address = {

@@ -9,6 +9,7 @@
 
 #include "server/http/listen_socket.h"
 #include "support/check.h"
+#include "text/utf8.h"
 
 namespace sluice::server {
 namespace {
@@ -72,7 +73,9 @@ void CheckServerOptions(const ServerOptions& options) {
                  "0 where there are no api_keys");
   }
   for (const std::string& name : options.model_names) {
-    if (name.empty()) ThrowInvalid("model_names", ToText(std::string_view(name)), "names");
+    if (name.empty() || !text::IsUtf8(name)) {
+      ThrowInvalid("model_names", ToText(std::string_view(name)), "names in UTF-8");
+    }
   }
   for (const std::string& key : options.api_keys) CheckKey(key);
   for (const std::string& origin : options.cors_origins) CheckOrigin(origin);

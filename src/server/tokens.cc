@@ -1,6 +1,7 @@
 #include "server/tokens.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -20,14 +21,21 @@ class MadeElsewhere final : public Answer {
  public:
   MadeElsewhere(Exchange& exchange, std::function<std::string()> make, LoopServices& services)
       : job_(std::make_shared<Job>(&exchange, std::move(make))) {
-    services.Encode([job = job_] { job->response = job->Make(); },
-                    [job = job_] {
-                      if (job->exchange != nullptr) {
-                        job->exchange->Respond(std::move(job->response));
-                      }
-                    });
+    services.Encode(
+        [job = job_] {
+          if (!job->is_gone) job->response = job->Make();
+          job->make = nullptr;  // and the body with it
+        },
+        [job = job_] {
+          if (job->exchange != nullptr) {
+            job->exchange->Respond(std::move(job->response));
+          }
+        });
   }
-  ~MadeElsewhere() override { job_->exchange = nullptr; }
+  ~MadeElsewhere() override {
+    job_->exchange = nullptr;
+    job_->is_gone = true;
+  }
 
  private:
   struct Job {
@@ -41,8 +49,9 @@ class MadeElsewhere final : public Answer {
     }
 
     Exchange* exchange;  // the loop's alone
+    std::atomic<bool> is_gone = false;
     std::function<std::string()> make;
-    HttpResponse response = {};
+    HttpResponse response = {.status = 503};  // where there is no memory for another
   };
 
   std::shared_ptr<Job> job_;

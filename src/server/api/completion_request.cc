@@ -199,7 +199,7 @@ const RequestField<Draft>* Find(Api api, std::string_view name) {
 
 void FinishChat(Draft& draft) {
   CompletionRequest& request = draft.request;
-  if (draft.top_logprobs.has_value() && !draft.has_logprobs) {
+  if (draft.top_logprobs.value_or(0) > 0 && !draft.has_logprobs) {
     ThrowInvalid("top_logprobs", Number(*draft.top_logprobs), "nothing without logprobs: true");
   }
   if (draft.has_logprobs) request.logprobs = draft.top_logprobs.value_or(0);
@@ -242,6 +242,10 @@ void Finish(Draft& draft) {
   if (request.streams && request.prompt_logprobs.has_value()) {
     ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
                  "nothing where stream is true; echo with logprobs streams them");
+  }
+  if (request.echo && request.prompt_logprobs.has_value()) {
+    ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
+                 "nothing where echo is true; logprobs tells them then");
   }
   if (request.api == Api::kChat) {
     FinishChat(draft);

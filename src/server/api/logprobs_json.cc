@@ -75,6 +75,7 @@ void AppendTopObject(std::string& out, const OneToken& token, const Tokenizer& t
   out.push_back(':');
   AppendLogprob(out, token.logprob);
   for (size_t i = 0; i < token.top_ids.size(); ++i) {
+    if (token.top_ids[i] < 0) break;  // no more tokens have a probability
     const std::string_view bytes = TokenBytes(tokenizer, token.top_ids[i]);
     bool is_there = bytes == own;
     for (size_t j = 0; j < i && !is_there; ++j) {
@@ -153,7 +154,7 @@ void AppendChatLogprobs(std::string& out, const TokenLogprobs& logprobs,
     if (i > 0) out.push_back(',');
     AppendChatToken(out, TokenBytes(tokenizer, token.id), token.logprob);
     out.append(R"(,"top_logprobs":[)");
-    for (size_t j = 0; j < token.top_ids.size(); ++j) {
+    for (size_t j = 0; j < token.top_ids.size() && token.top_ids[j] >= 0; ++j) {
       if (j > 0) out.push_back(',');
       AppendChatToken(out, TokenBytes(tokenizer, token.top_ids[j]), token.top_logprobs[j]);
       out.push_back('}');
@@ -200,7 +201,7 @@ void AppendPromptLogprobs(std::string& out, const TokenLogprobs& logprobs,
     const OneToken token = At(logprobs, i);
     out.append(",{");
     AppendRanked(out, token.id, token.logprob, token.rank, tokenizer);
-    for (size_t j = 0; j < token.top_ids.size(); ++j) {
+    for (size_t j = 0; j < token.top_ids.size() && token.top_ids[j] >= 0; ++j) {
       if (token.top_ids[j] == token.id) continue;
       out.push_back(',');
       AppendRanked(out, token.top_ids[j], token.top_logprobs[j], static_cast<int64_t>(j) + 1,

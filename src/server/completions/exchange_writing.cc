@@ -18,8 +18,7 @@ void LiveExchange::Write() {
     if (failure_.has_value()) return Respond(ErrorResponse(*failure_));
     if (!MayBegin()) return;
     BeginStream();
-  }
-  if (exchange_.unsent() > loop_->settings.coalesce_bytes) {
+  } else if (exchange_.unsent() > loop_->settings.coalesce_bytes) {
     ++loop_->counters.coalesced;
     return;
   }
@@ -144,7 +143,11 @@ void LiveExchange::Flush() {
 ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
   const PreparedPrompt& prompt = PromptOf(choice);
   ChoiceDelta front = {.index = choice.index, .text = prompt.echo};
-  if (asked_.echo) front.logprobs = choice.prompt.Of(prompt.ids);
+  if (asked_.echo && asked_.logprobs.has_value()) {
+    // Nothing is told of a first token, but it is one.
+    front.logprobs =
+        choice.prompt.IsEmpty() ? TokenLogprobs{.ids = prompt.ids} : choice.prompt.Of(prompt.ids);
+  }
   if (asked_.returns_token_ids) front.prompt_ids = prompt.ids;
   return front;
 }

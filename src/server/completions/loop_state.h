@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "server/completions.h"
@@ -23,6 +25,7 @@ struct LoopState {
   ChoiceTable choices = {};                   // that the engine has
   std::vector<LiveExchange*> exchanges = {};  // that are not over
   std::vector<LiveExchange*> with_news = {};  // from this Poll
+  std::optional<std::string> ended = {};      // why EndAll was called
 };
 
 }  // namespace sluice::server
