@@ -1,5 +1,7 @@
 #include "cli/engine_endpoint.h"
 
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
@@ -9,6 +11,18 @@
 #include "cli/stop_signal.h"
 
 namespace sluice::cli {
+namespace {
+
+// A frontend has a descriptor, and the usual limit is 1024 for the sake of programs that use
+// select.
+void UseAllDescriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
 
 void AddEndpointFlags(CLI::App& command, EndpointOptions& options) {
   command
@@ -26,6 +40,7 @@ void ServeEngine(Engine& engine, EngineInfo info, const EndpointOptions& options
     std::cerr << "sluice: other machines may reach " << options.listen
               << ", and nobody is asked who he is\n";
   }
+  UseAllDescriptors();
   const std::string model = info.model;
   EngineServerOptions server_options{.listen = options.listen, .on_frame = std::move(on_frame)};
   if (!options.is_quiet) {

@@ -76,7 +76,8 @@ std::vector<RequestOutput> RunAll(const std::vector<RequestRecord>& records, Cli
       try {
         places[client.Submit(RequestOf(records[place].request)).value] = place;
       } catch (const Error& error) {
-        if (error.code() == ErrorCode::kExhausted && client.live_requests() > 0) break;
+        // A slot is free when the engine has said its last word of it, which may be behind the end.
+        if (error.code() == ErrorCode::kExhausted) break;
         throw Error(error.code(), "request " + Number(next + 1) + ": " + error.parameter(),
                     error.value(), error.allowed());
       }

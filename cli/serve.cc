@@ -253,7 +253,15 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     server.engines = {own->endpoint()};
   }
   if (!options.setup.is_quiet) server.log = Say;
-  Server serving(text, server);
+  server.stop = stop.token();
+  std::optional<Server> connected;
+  try {
+    connected.emplace(text, server);
+  } catch (const Error&) {
+    if (stop.token().stop_requested()) return;
+    throw;
+  }
+  Server& serving = *connected;
   const ServeStart start{
       .url = serving.url(),
       .model = server.model_names.empty() ? serving.info().model : server.model_names[0],

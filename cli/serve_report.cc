@@ -56,8 +56,8 @@ std::string PythonExample(const ServeStart& start) {
 void PrintStart(const ServeStart& start, std::ostream& out, const Terminal& terminal) {
   out << terminal.Styled(start.url, Style::kHeading) << " serves "
       << terminal.Printable(start.model) << "\n\n"
-      << terminal.Styled(CurlExample(start), Style::kFaint) << '\n'
-      << terminal.Styled(PythonExample(start), Style::kFaint) << std::endl;
+      << CurlExample(start) << '\n'
+      << PythonExample(start) << std::endl;
 }
 
 void WriteStart(const ServeStart& start, std::ostream& out) {

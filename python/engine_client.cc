@@ -167,7 +167,8 @@ nb::object PythonEngineClient::Generate(nb::handle prompt, nb::handle params, nb
   request.mode = OutputMode::kFinal;
   std::vector<uint64_t> ids;
   const auto is_live = [this](uint64_t id) { return live_.contains(id); };
-  // Waits where the engine has no slot, until another request of this call has ended.
+  // Waits where the engine has no slot, until another request of this call has ended, or the engine
+  // has said its last word of one that has.
   const auto add = [&](nb::handle one) {
     request.prompt = PromptFrom(tokenizer, one);
     for (;;) {
@@ -175,7 +176,7 @@ nb::object PythonEngineClient::Generate(nb::handle prompt, nb::handle params, nb
         ids.push_back(Add(request, Owner::kCaller));
         return;
       } catch (const Error& error) {
-        const bool may_wait = std::any_of(ids.begin(), ids.end(), is_live);
+        const bool may_wait = std::any_of(ids.begin(), ids.end(), is_live) || live_.empty();
         if (error.code() != ErrorCode::kExhausted || !may_wait) throw;
       }
       Receive(Time::max());

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <future>
+#include <stop_token>
 #include <utility>
 
 #include "python/errors.h"
@@ -9,6 +12,27 @@
 #include "sluice/version.hpp"
 
 namespace sluice::python {
+namespace {
+
+constexpr std::chrono::milliseconds kAsks{50};  // how long Ctrl-C may wait
+
+// What is made, without Python's lock, by a thread of its own: this one asks for signals meanwhile.
+EngineParts MakeUnlessInterrupted(const std::function<EngineParts(std::stop_token)>& make) {
+  std::stop_source stop;
+  std::future<EngineParts> made = std::async(std::launch::async, make, stop.get_token());
+  while (made.wait_for(kAsks) != std::future_status::ready) {
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() == 0) continue;
+    stop.request_stop();
+    nb::python_error interrupted;
+    const nb::gil_scoped_release release;
+    made.wait();
+    throw interrupted;
+  }
+  return made.get();
+}
+
+}  // namespace
 
 std::string PathFrom(nb::handle path) {
   const auto made = nb::cast<nb::bytes>(nb::module_::import_("os").attr("fsencode")(path));
@@ -72,21 +96,29 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
   return made;
 }
 
-EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
-                               const RemoteClientOptions& options) {
-  EngineParts made;
-  made.client = ConnectClient(endpoints, std::move(tokenizer), options);
-  return made;
+EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints,
+                               const Tokenizer& tokenizer, const RemoteClientOptions& options) {
+  return MakeUnlessInterrupted([&](std::stop_token stop) {
+    RemoteClientOptions stoppable = options;
+    stoppable.stop = std::move(stop);
+    EngineParts made;
+    made.client = ConnectClient(endpoints, tokenizer, stoppable);
+    return made;
+  });
 }
 
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
-                             std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
+                             std::chrono::milliseconds start_timeout, const Tokenizer& tokenizer,
                              const RemoteClientOptions& options) {
-  EngineParts made;
-  made.process = std::make_unique<EngineProcess>(command, start_timeout);
-  const std::vector<std::string> endpoints = {made.process->endpoint()};
-  made.client = ConnectClient(endpoints, std::move(tokenizer), options);
-  return made;
+  return MakeUnlessInterrupted([&](std::stop_token stop) {
+    EngineParts made;
+    made.process = std::make_unique<EngineProcess>(command, start_timeout, stop);
+    const std::vector<std::string> endpoints = {made.process->endpoint()};
+    RemoteClientOptions stoppable = options;
+    stoppable.stop = std::move(stop);
+    made.client = ConnectClient(endpoints, tokenizer, stoppable);
+    return made;
+  });
 }
 
 }  // namespace sluice::python

@@ -49,10 +49,11 @@ Tokenizer TokenizerFrom(nb::handle tokenizer);
 std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds);
 
 EngineParts MakeLocalParts(const LocalParts& parts);
-EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints, Tokenizer tokenizer,
-                               const RemoteClientOptions& options);
+// Both end with what a signal throws in Python.
+EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints,
+                               const Tokenizer& tokenizer, const RemoteClientOptions& options);
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
-                             std::chrono::milliseconds start_timeout, Tokenizer tokenizer,
+                             std::chrono::milliseconds start_timeout, const Tokenizer& tokenizer,
                              const RemoteClientOptions& options);
 
 }  // namespace sluice::python

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,15 +92,17 @@ struct ClientCounters {
   int64_t requests = 0;
   int64_t outputs = 0;
   int64_t tokens = 0;
-  int64_t aborts = 0;           // sent
-  int64_t stale_rows = 0;       // of requests that had ended here: the handshake's normal course
-  int64_t stale_tokens = 0;     // in these, and behind a stop in the row that had it
-  int64_t unknown_rows = 0;     // of slots that do not exist, or generations that never were
-  int64_t repeated_ends = 0;    // an end behind the end
-  int64_t gaps = 0;             // rows that do not follow those before them: the request is lost
-  int64_t foreign_ids = 0;      // ids outside the vocabulary: the request is lost
-  int64_t disagreements = 0;    // the engine saw another end than the text has: the request is lost
-  int64_t repeated_frames = 0;  // the remote client's: dropped
+  int64_t aborts = 0;         // sent
+  int64_t stale_rows = 0;     // of requests that had ended here: the handshake's normal course
+  int64_t stale_tokens = 0;   // in these, and behind a stop in the row that had it
+  int64_t unknown_rows = 0;   // of slots that do not exist, or generations that never were
+  int64_t repeated_ends = 0;  // an end behind the end
+  int64_t gaps = 0;           // rows that do not follow those before them: the request is lost
+  int64_t foreign_ids = 0;    // ids outside the vocabulary: the request is lost
+  // The engine saw another end than the text has, or told of other log-probabilities than were
+  // asked for: the request is lost.
+  int64_t disagreements = 0;
+  int64_t repeated_frames = 0;   // the remote client's: dropped
   int64_t malformed_frames = 0;  // each of these resets the link
   int64_t foreign_frames = 0;    // of another epoch: dropped
   int64_t resets = 0;
@@ -126,7 +129,8 @@ class Client {
   virtual int64_t live_requests() const = 0;
 
   // What there is, one output a request; if nothing is, waits for it, but not longer than
-  // `timeout`. Valid until the next Poll or Submit.
+  // `timeout`. Valid until the next Poll or Submit. Behind a std::bad_alloc nothing is lost: the
+  // next Poll goes on. A request whose own output there is no memory for ends with kEngineLost.
   virtual std::span<const ClientOutput> Poll(std::chrono::nanoseconds timeout) = 0;
   // For event loops: readable when Poll has something to do, whatever else was called meanwhile.
   // -1: Poll always has, while requests live.
@@ -158,6 +162,7 @@ struct RemoteClientOptions {
   std::chrono::milliseconds connect_timeout{10'000};
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
+  std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
 };
 
 // Waits until every engine is ready; throws Error with kUnavailable naming the one that was not in

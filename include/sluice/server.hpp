@@ -52,6 +52,7 @@ struct ServerOptions {
   StopAt stop_at = StopAt::kEngine;
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{30'000};
+  std::stop_token stop = {};  // of the wait for engines, which it ends
 
   // Names that requests may give the model; the first one is told. Empty: the engine's.
   std::vector<std::string> model_names = {};

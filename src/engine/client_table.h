@@ -35,10 +35,16 @@ class ClientTable {
                   RangeText(0, std::ssize(clients_)));
     }
     free->places.resize(max_client_requests_);
+    ++count_;
     return {static_cast<int32_t>(free - clients_.begin()), ++free->generation};
   }
 
-  void Remove(ClientId id) { clients_[static_cast<size_t>(id.slot)].places = {}; }
+  void Remove(ClientId id) {
+    clients_[static_cast<size_t>(id.slot)].places = {};
+    --count_;
+  }
+
+  int64_t count() const { return count_; }
 
   bool Has(ClientId id) const {
     if (id.slot < 0 || id.slot >= std::ssize(clients_)) return false;
@@ -77,6 +83,7 @@ class ClientTable {
   };
   std::vector<Client> clients_;
   size_t max_client_requests_;
+  int64_t count_ = 0;
 };
 
 }  // namespace sluice::engine

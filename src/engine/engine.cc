@@ -37,6 +37,18 @@ int64_t StepTokens(const RunnerInfo& info, const EngineOptions& options) {
                                   : std::min(info.max_step_tokens, options.step_tokens);
 }
 
+// See EngineOptions::max_waiting.
+void CheckShare(const char* what, int64_t of_all, int64_t of_client, int64_t most,
+                int64_t clients) {
+  if (of_all > most) {
+    throw Error(ErrorCode::kExhausted, what, ToText(of_all), RangeText(0, most));
+  }
+  const int64_t share = std::max<int64_t>(most / clients, 1);
+  if (of_client <= share || of_all <= most / 2) return;
+  throw Error(ErrorCode::kExhausted, std::string(what) + " of one client", ToText(of_client),
+              RangeText(0, share));
+}
+
 }  // namespace
 
 Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
@@ -46,7 +58,7 @@ Engine::Impl::Impl(StepRunner& runner, std::optional<Tokenizer> tokenizer,
       tokenizer_(std::move(tokenizer)),
       options_(Checked(options)),
       clients_(options.max_clients, options.max_client_requests),
-      schedule_(info_, StepTokens(info_, options), options.steps_in_flight) {
+      schedule_(info_, StepTokens(info_, options), options.steps_in_flight, options.max_clients) {
   for (PlannedStep& step : steps_) step.Reserve(static_cast<size_t>(schedule_.slots()));
   spare_answers_.resize(kUsualOutputs);
   outputs_.reserve(kUsualOutputs);
@@ -168,15 +180,14 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
             " pages of the cache",
         "at most " + ToText(info_.pages) + " pages of " + ToText(info_.page_tokens) + " tokens");
   }
-  if (schedule_.new_waiting() >= options_.max_waiting) {
-    throw Error(ErrorCode::kExhausted, "waiting requests", ToText(schedule_.new_waiting() + 1),
-                RangeText(0, options_.max_waiting));
-  }
-  if (schedule_.new_waiting_tokens() + prompt_size > options_.max_waiting_tokens) {
-    throw Error(ErrorCode::kExhausted, "tokens of waiting prompts",
-                ToText(schedule_.new_waiting_tokens() + prompt_size),
-                RangeText(0, options_.max_waiting_tokens));
-  }
+  const engine::Waiting& all = schedule_.new_waiting();
+  const engine::Waiting& its = schedule_.new_waiting(client);
+  CheckShare("waiting requests", all.requests + 1, its.requests + 1, options_.max_waiting,
+             clients_.count());
+  // What a client has nothing of, it is not too much of.
+  CheckShare("tokens of waiting prompts", all.tokens + prompt_size,
+             its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
+             clients_.count());
   engine::StopAtSource stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
                             options_.stops);
   const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;

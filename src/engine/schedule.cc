@@ -26,7 +26,8 @@ bool PlannedStep::IsEmpty() const {
   return ended.empty() && preempted.empty() && begun.empty() && rows.empty();
 }
 
-Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight)
+Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight,
+                   int32_t max_clients)
     : step_tokens_(step_tokens),
       slots_(std::min<int64_t>(info.max_requests, step_tokens)),
       context_(info.context),
@@ -34,7 +35,8 @@ Schedule::Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in
       given_tokens_(info.max_given_tokens),
       steps_in_flight_(steps_in_flight),
       prompt_entries_(MostPromptEntries(info)),
-      free_pages_(info.pages) {
+      free_pages_(info.pages),
+      new_waiting_of_(static_cast<size_t>(max_clients)) {
   const auto slots = static_cast<size_t>(slots_);
   running_.reserve(slots);
   freed_slots_.reserve(slots);
@@ -57,8 +59,15 @@ int64_t Schedule::MostPages(int64_t prompt_size, int64_t room) const {
 
 void Schedule::Add(LiveRequest& request) {
   Enqueue(request, nullptr);
-  ++new_waiting_;
-  new_waiting_tokens_ += request.prompt_size;
+  CountNew(request, 1);
+}
+
+void Schedule::CountNew(const LiveRequest& request, int64_t sign) {
+  for (Waiting* const count :
+       {&new_waiting_, &new_waiting_of_[static_cast<size_t>(request.client.slot)]}) {
+    count->requests += sign;
+    count->tokens += sign * request.prompt_size;
+  }
 }
 
 void Schedule::Enqueue(LiveRequest& request, LiveRequest* next) {
@@ -75,9 +84,7 @@ void Schedule::Unlink(LiveRequest& request) {
   (request.next != nullptr ? request.next->previous : last_waiting_) = request.previous;
   request.next = request.previous = nullptr;
   --waiting_;
-  if (request.was_admitted) return;
-  --new_waiting_;
-  new_waiting_tokens_ -= request.prompt_size;
+  if (!request.was_admitted) CountNew(request, -1);
 }
 
 void Schedule::Remove(LiveRequest& request) {

@@ -30,9 +30,16 @@ struct PlannedStep {
   std::vector<LiveRequest*> requests;  // of the rows
 };
 
+// Requests that were never admitted.
+struct Waiting {
+  int64_t requests = 0;
+  int64_t tokens = 0;  // of their prompts
+};
+
 class Schedule {
  public:
-  Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight);
+  Schedule(const RunnerInfo& info, int64_t step_tokens, int32_t steps_in_flight,
+           int32_t max_clients);
 
   int64_t slots() const { return slots_; }
   // Pages of a request with so many tokens of prompt and output, at its end.
@@ -50,8 +57,10 @@ class Schedule {
 
   int64_t running() const { return std::ssize(running_) - ended_running_; }
   int64_t waiting() const { return waiting_; }
-  int64_t new_waiting() const { return new_waiting_; }  // that were never admitted
-  int64_t new_waiting_tokens() const { return new_waiting_tokens_; }
+  const Waiting& new_waiting() const { return new_waiting_; }
+  const Waiting& new_waiting(ClientId client) const {
+    return new_waiting_of_[static_cast<size_t>(client.slot)];
+  }
   int64_t free_pages() const { return free_pages_; }
   int64_t preemptions() const { return preemptions_; }
   bool HasWork() const { return running() + waiting_ > 0 || !freed_slots_.empty(); }
@@ -63,6 +72,7 @@ class Schedule {
   int64_t PagesFor(int64_t tokens) const;
   void Enqueue(LiveRequest& request, LiveRequest* next);
   void Unlink(LiveRequest& request);
+  void CountNew(const LiveRequest& request, int64_t sign);
   void PlanDecoding(PlannedStep& step);
   void PlanPrompts(PlannedStep& step);
   void Admit(PlannedStep& step);
@@ -92,8 +102,8 @@ class Schedule {
   LiveRequest* first_waiting_ = nullptr;
   LiveRequest* last_waiting_ = nullptr;
   int64_t waiting_ = 0;
-  int64_t new_waiting_ = 0;
-  int64_t new_waiting_tokens_ = 0;
+  Waiting new_waiting_;
+  std::vector<Waiting> new_waiting_of_;  // by the slot of the client
   int64_t preemptions_ = 0;
 };
 

@@ -23,6 +23,11 @@ struct ClientLink {
         is_taken(static_cast<size_t>(slots)),
         held(slots) {}
 
+  // A row goes out.
+  void Note(const OutputRow& row) {
+    if (row.end != GenerationEnd::kNone) is_taken[static_cast<size_t>(row.address.slot)] = false;
+  }
+
   bool HasSlot(int32_t slot) const { return slot >= 0 && slot < std::ssize(is_taken); }
   void AddCredits(int64_t messages) { credits = std::min(credits + messages, kMostCredits); }
 
@@ -32,10 +37,10 @@ struct ClientLink {
   const int64_t pid;
   uint64_t next_in;
   uint64_t next_out = 0;
-  int64_t credits;             // output messages that may go
-  std::vector<bool> is_taken;  // by slot: from its ADD until its end has been sent
-  HeldRows held;               // empty while there are credits
-  std::vector<OutputRow> step_rows;
+  int64_t credits;                  // output messages that may go
+  std::vector<bool> is_taken;       // by slot: from its ADD until its end has been sent
+  HeldRows held;                    // empty while there are credits
+  std::vector<uint32_t> step_rows;  // of the batch that is looked at, their numbers
 };
 
 }  // namespace sluice::link

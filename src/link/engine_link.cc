@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "support/check.h"
@@ -20,6 +21,9 @@ constexpr milliseconds kLongestBackOff{2000};
 constexpr int kByeLingers = 200;                       // milliseconds
 constexpr int64_t kMostFrameBytes = int64_t{1} << 28;  // more end the connection
 constexpr int kPingsBeforeStall = 4;
+// A frame that has no request needs no memory, whatever happens: this is there from the beginning.
+constexpr size_t kSmallFrame = 4096;
+constexpr size_t kAbortsAtOnce = 256;  // of ten bytes each, at most
 
 EngineLink::Clock::duration BackOff(int failures) {
   if (failures <= 1) return {};
@@ -39,6 +43,7 @@ EngineLink::EngineLink(zmq::context_t& context, EngineLinkOptions options, Reque
       table_(table),
       reason_("nothing listens there") {
   last_turn_ = Clock::now();
+  out_.reserve(kSmallFrame);
   Open();
 }
 
@@ -101,15 +106,17 @@ void EngineLink::Close(bool says_bye) {
   Watch(connection_->monitor, false);
   zmq_socket_monitor(connection_->socket.handle(), nullptr, 0);
   connection_.reset();
+  has_message_ = false;
   phase_ = Phase::kClosed;
 }
 
 void EngineLink::Restart(std::string_view reason, bool says_bye, Clock::time_point now) {
   reason_.assign(reason);
-  Close(says_bye);
+  const std::string lost = "the engine " + options_.endpoint + ": " + reason_;
+  Close(says_bye);  // from here on nothing takes memory: nobody may be forgotten
   is_stalled_ = false;
   retry_at_ = now + BackOff(++failures_);
-  table_.Lose(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
+  table_.Lose(options_.engine, lost);
 }
 
 void EngineLink::Reset(std::string_view reason, Clock::time_point now) {
@@ -179,15 +186,17 @@ EngineLink::Events EngineLink::ReadMonitor() {
 
 // An engine that keeps to its credits never has more on its way.
 bool EngineLink::ReadFrames(Clock::time_point now) {
-  zmq::message_t message;
   for (int64_t left = 2 * int64_t{options_.credits} + 64; left > 0; --left) {
-    if (!connection_.has_value() || !Receive(connection_->socket, message)) return false;
-    if (message.more()) {
+    if (!connection_.has_value()) return false;
+    if (!has_message_ && !Receive(connection_->socket, message_)) return false;
+    has_message_ = true;  // and is read again where there is no memory for what it says
+    if (message_.more()) {
       ++table_.counters.malformed_frames;
       Reset("a frame in several parts", now);
       return false;
     }
-    TakeFrame({static_cast<const char*>(message.data()), message.size()}, now);
+    TakeFrame({static_cast<const char*>(message_.data()), message_.size()}, now);
+    has_message_ = false;
   }
   return true;
 }
@@ -243,8 +252,9 @@ void EngineLink::TakeNumbered(Clock::time_point now) {
 void EngineLink::TakeOutput() {
   for (const OutputRow& row : frame_.rows) table_.Take(options_.engine, row);
   if (2 * ++credits_owed_ < options_.credits) return;
-  WriteCredit(NextHead(FrameType::kCredit), std::exchange(credits_owed_, 0), out_);
+  WriteCredit(NextHead(FrameType::kCredit), credits_owed_, out_);
   Send();
+  credits_owed_ = 0;
 }
 
 void EngineLink::TakeReady(Clock::time_point now) {
@@ -314,21 +324,27 @@ void EngineLink::SendRequest(const EngineRequest& request, Clock::time_point now
 
 void EngineLink::SendAborts() {
   const std::span<const RequestAddress> aborts = table_.TakeAborts(options_.engine);
-  if (aborts.empty() || phase_ != Phase::kReady) return;
-  WriteAbort(NextHead(FrameType::kAbort), aborts, out_);
-  Send();
+  if (phase_ != Phase::kReady) return;
+  for (size_t begin = 0; begin < aborts.size(); begin += kAbortsAtOnce) {
+    const size_t count = std::min(aborts.size() - begin, kAbortsAtOnce);
+    WriteAbort(NextHead(FrameType::kAbort), aborts.subspan(begin, count), out_);
+    Send();
+  }
 }
 
-FrameHead EngineLink::NextHead(FrameType type) {
-  return {.type = type, .epoch = epoch_, .number = number_out_++};
+FrameHead EngineLink::NextHead(FrameType type) const {
+  return {.type = type, .epoch = epoch_, .number = number_out_};
 }
 
 // Without a high-water mark nothing has to wait. What goes to an engine that is gone is lost with
-// its requests.
+// its requests. A frame that was not written, or that there is no memory for, has taken no number.
 void EngineLink::Send() {
-  while (zmq_send(connection_->socket.handle(), out_.data(), out_.size(), ZMQ_DONTWAIT) < 0 &&
-         zmq_errno() == EINTR) {
-  }
+  int size = -1;
+  do {
+    size = zmq_send(connection_->socket.handle(), out_.data(), out_.size(), ZMQ_DONTWAIT);
+  } while (size < 0 && zmq_errno() == EINTR);
+  if (size < 0 && zmq_errno() == ENOMEM) throw std::bad_alloc();
+  ++number_out_;
 }
 
 bool EngineLink::HasInput() {

@@ -45,7 +45,8 @@ class EngineLink {
   // Why it is not ready, if that is known.
   const std::string& reason() const { return reason_; }
 
-  // Takes what has come into the table, and does what is due. True: there is more.
+  // Takes what has come into the table, and does what is due. True: there is more. Where it throws
+  // std::bad_alloc, nothing is lost: the next one goes on.
   bool Turn(Clock::time_point now);
   // When Turn has something to do although nothing comes.
   Clock::time_point Deadline() const;
@@ -88,7 +89,7 @@ class EngineLink {
   void CheckSilence(Clock::time_point now);
   bool Waits() const;
 
-  FrameHead NextHead(FrameType type);
+  FrameHead NextHead(FrameType type) const;
   void Send();
 
   zmq::context_t& context_;
@@ -114,6 +115,8 @@ class EngineLink {
   int pings_ = 0;  // since then
   bool is_stalled_ = false;
 
+  zmq::message_t message_;
+  bool has_message_ = false;  // that is not taken yet
   EngineFrame frame_;
   std::string out_;
 };

@@ -84,7 +84,7 @@ class EngineServer::Impl {
         mailbox_.Take(commands_, stop, !engine_.HasWork());
         for (Command& command : commands_) Apply(command);
         if (engine_.HasWork()) Post(engine_.Step());
-        if (!resets_.empty()) Post({});
+        Post({});  // what no step has taken along
         Publish();
       }
     } catch (...) {
@@ -117,6 +117,9 @@ class EngineServer::Impl {
           engine_.Abort(clients_[place], address);
         }
         break;
+      case Command::Kind::kPing:
+        pongs_.push_back(command.link);
+        break;
     }
   }
 
@@ -127,13 +130,16 @@ class EngineServer::Impl {
         std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     batch->Take(outputs,
                 [this](ClientId client) { return links_[static_cast<size_t>(client.slot)]; });
+    batch->pongs.clear();
+    batch->pongs.swap(pongs_);
     batch->resets.clear();
     batch->resets.swap(resets_);
     return batch;
   }
 
   void Post(std::span<const EngineOutput> outputs) {
-    if (!outputs.empty() || !resets_.empty()) mailbox_.Post(Batch(outputs));
+    if (outputs.empty() && pongs_.empty() && resets_.empty()) return;
+    mailbox_.Post(Batch(outputs));
   }
 
   void End(const std::string& reason) {
@@ -159,6 +165,7 @@ class EngineServer::Impl {
   std::vector<ClientId> clients_;  // by place of the link's
   std::vector<LinkId> links_;      // by slot of the engine's
   std::vector<Command> commands_;
+  std::vector<LinkId> pongs_;
   std::vector<StepBatch::Reset> resets_;
 
   mutable std::mutex mutex_;

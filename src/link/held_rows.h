@@ -1,10 +1,11 @@
 // Rows that wait for credits: one a request, which takes up the tokens of those that follow. So it
-// is never more than the request's tokens, and goes out as if it had come in one step; but for the
-// log-probabilities of prompts, of which a frame has no more than a frontend will read.
+// is never more than the request's tokens, and goes out as if it had come in one step: in as many
+// messages as its bytes need.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,14 +23,14 @@ class HeldRows {
 
   // Rows of one request follow each other.
   void Add(const OutputRow& row) {
-    uint32_t& place = place_of_[static_cast<size_t>(row.address.slot)];
+    uint64_t& place = place_of_[static_cast<size_t>(row.address.slot)];
     if (place == kNone) {
-      place = static_cast<uint32_t>(held_.size());
       Held& first = held_.emplace_back();
       first.row.address = row.address;
       first.row.first_token = row.first_token;
+      place = gone_ + held_.size() - 1;
     }
-    Held& held = held_[place];
+    Held& held = held_[place - gone_];
     Append(row.ids, held.ids);
     Append(row.logprobs, held.logprobs);
     Append(row.ranks, held.ranks);
@@ -52,54 +53,112 @@ class HeldRows {
     tokens_ += std::ssize(row.ids);
   }
 
-  // For one frame. Valid until the next call.
-  std::span<const OutputRow> Next() {
+  // The next ones, of so many bytes of a frame at most, but at least a token. A request that has
+  // too much for that has the rest, and its end, in the next call's: first what is told of its
+  // prompt, then its tokens. Valid until the next call of anything.
+  std::span<const OutputRow> Next(size_t most_bytes) {
     rows_.clear();
-    int64_t entries = kMostPromptEntries;
-    while (given_ < held_.size() && entries > 0) {
-      Held& held = held_[given_];
-      const PromptLogprobs prompt = NextOfPrompt(held, entries);
-      if (held.prompt_given < held.prompt_logprobs.size()) {
-        rows_.push_back(
-            {.address = held.row.address, .first_token = held.row.first_token, .prompt = prompt});
-        break;
-      }
-      ++given_;
-      OutputRow& row = rows_.emplace_back(held.row);
-      row.prompt = prompt;
-      row.ids = held.ids;
-      row.logprobs = held.logprobs;
-      row.ranks = held.ranks;
-      row.logprob_ids = held.logprob_ids;
-      row.logprob_values = held.logprob_values;
-      row.message = held.message;
-      row.parameter = held.parameter;
+    size_t left = most_bytes;
+    for (const Held& held : held_) {
+      const size_t fixed = kRowBytes + held.message.size() + held.parameter.size();
+      const Count rest = held.Rest();
+      size_t room = left > fixed ? left - fixed : 0;
+      Count count;
+      count.prompt = std::min(rest.prompt, room / held.PromptBytes());
+      room -= count.prompt * held.PromptBytes();
+      if (count.prompt == rest.prompt)
+        count.tokens = std::min(rest.tokens, room / held.TokenBytes());
+      room -= count.tokens * held.TokenBytes();
+      const bool fits = left >= fixed && count == rest;
+      if (!rows_.empty() && !fits) break;  // the next frame has it whole, or begins with it
+      if (count == Count()) (rest.prompt > 0 ? count.prompt : count.tokens) = rest == count ? 0 : 1;
+      rows_.push_back(held.Part(count));
+      if (!(count == rest)) break;
+      left = room;
     }
     return rows_;
   }
-
-  // Forgets the rows of Next. How many tokens they had.
-  int64_t DropGiven() {
-    int64_t tokens = 0;
-    for (; dropped_ < given_; ++dropped_) {
-      const Held& held = held_[dropped_];
+  // Forgets what Next gave, and gives its memory back: it may have been minutes of tokens.
+  void DropNext() {
+    for (const OutputRow& row : rows_) {
+      Held& held = held_.front();
+      tokens_ -= std::ssize(row.ids);
+      held.taken.tokens += row.ids.size();
+      held.taken.prompt += row.prompt.logprobs.size();
+      if (!(held.Rest() == Count())) break;
       place_of_[static_cast<size_t>(held.row.address.slot)] = kNone;
-      tokens += std::ssize(held.ids);
+      held_.pop_front();
+      ++gone_;
     }
-    tokens_ -= tokens;
-    if (given_ < held_.size()) return tokens;
-    // The memory goes back: this may have been minutes of tokens.
-    held_ = {};
-    rows_ = {};
-    given_ = dropped_ = 0;
-    return tokens;
+    rows_.clear();
   }
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr int64_t kMostPromptEntries = 1 << 20;  // of a frame: some 10 MB
+  static constexpr uint64_t kNone = UINT64_MAX;
+  static constexpr size_t kRowBytes = 128;   // in a frame, at most, but for its lists
+  static constexpr size_t kNumberBytes = 5;  // of an element of a list, at most
+
+  // Tokens of the output, and of the prompt those that something is told of.
+  struct Count {
+    size_t tokens = 0;
+    size_t prompt = 0;
+
+    friend bool operator==(const Count&, const Count&) = default;
+  };
+
   struct Held {
+    Count Rest() const {
+      return {ids.size() - taken.tokens, prompt_logprobs.size() - taken.prompt};
+    }
+    size_t TokenBytes() const {
+      const auto width = static_cast<size_t>(row.logprob_width);
+      return kNumberBytes * (logprobs.empty() ? 1 : 3 + 2 * width);
+    }
+    size_t PromptBytes() const {
+      return kNumberBytes * (2 + 2 * static_cast<size_t>(row.prompt.width));
+    }
+    // So many behind those that were taken; with the last of them the end.
+    OutputRow Part(const Count& count) const {
+      const auto part = []<typename T>(const std::vector<T>& list, size_t begin, size_t size,
+                                       size_t width) {
+        return list.empty() ? std::span<const T>()
+                            : std::span<const T>(list).subspan(begin * width, size * width);
+      };
+      const auto of_tokens = [&](const auto& list, size_t width) {
+        return part(list, taken.tokens, count.tokens, width);
+      };
+      const auto of_prompt = [&](const auto& list, size_t width) {
+        return part(list, taken.prompt, count.prompt, width);
+      };
+      const auto width = static_cast<size_t>(row.logprob_width);
+      const auto prompt_width = static_cast<size_t>(row.prompt.width);
+      OutputRow some = {.address = row.address,
+                        .first_token = row.first_token + static_cast<int64_t>(taken.tokens),
+                        .ids = of_tokens(ids, 1),
+                        .logprobs = of_tokens(logprobs, 1),
+                        .ranks = of_tokens(ranks, 1),
+                        .logprob_width = row.logprob_width,
+                        .logprob_ids = of_tokens(logprob_ids, width),
+                        .logprob_values = of_tokens(logprob_values, width)};
+      if (count.prompt > 0) {
+        some.prompt = {.first_token = row.prompt.first_token + static_cast<int64_t>(taken.prompt),
+                       .logprobs = of_prompt(prompt_logprobs, 1),
+                       .ranks = of_prompt(prompt_ranks, 1),
+                       .width = row.prompt.width,
+                       .ids = of_prompt(prompt_ids, prompt_width),
+                       .values = of_prompt(prompt_values, prompt_width)};
+      }
+      if (!(count == Rest())) return some;
+      some.end = row.end;
+      some.status = row.status;
+      some.code = row.code;
+      some.message = message;
+      some.parameter = parameter;
+      return some;
+    }
+
     OutputRow row;  // without its lists
+    Count taken;
     std::vector<int32_t> ids;
     std::vector<float> logprobs;
     std::vector<int32_t> ranks;
@@ -109,7 +168,6 @@ class HeldRows {
     std::vector<int32_t> prompt_ranks;
     std::vector<int32_t> prompt_ids;
     std::vector<float> prompt_values;
-    size_t prompt_given = 0;  // tokens of these
     std::string message;
     std::string parameter;
   };
@@ -119,27 +177,9 @@ class HeldRows {
     to.insert(to.end(), list.begin(), list.end());
   }
 
-  // As many tokens as there are entries for, and one at least.
-  static PromptLogprobs NextOfPrompt(Held& held, int64_t& entries) {
-    const size_t left = held.prompt_logprobs.size() - held.prompt_given;
-    if (left == 0) return {};
-    const auto width = static_cast<size_t>(held.row.prompt.width);
-    const size_t count = std::min(left, std::max<size_t>(1, static_cast<size_t>(entries) / width));
-    const size_t begin = held.prompt_given;
-    held.prompt_given += count;
-    entries -= static_cast<int64_t>(count * width);
-    return {.first_token = held.row.prompt.first_token + static_cast<int64_t>(begin),
-            .logprobs = std::span(held.prompt_logprobs).subspan(begin, count),
-            .ranks = std::span(held.prompt_ranks).subspan(begin, count),
-            .width = held.row.prompt.width,
-            .ids = std::span(held.prompt_ids).subspan(begin * width, count * width),
-            .values = std::span(held.prompt_values).subspan(begin * width, count * width)};
-  }
-
-  std::vector<uint32_t> place_of_;  // by slot, in held_
-  std::vector<Held> held_;
-  size_t given_ = 0;    // of held_, all that they have
-  size_t dropped_ = 0;  // of these
+  std::vector<uint64_t> place_of_;  // by slot, among all that there ever were
+  uint64_t gone_ = 0;               // of these
+  std::deque<Held> held_;
   std::vector<OutputRow> rows_;
   int64_t tokens_ = 0;
 };

@@ -17,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMessagesAtOnce = 256;
 constexpr int64_t kBytesAtOnce = 1 << 20;
 constexpr std::chrono::milliseconds kWaitForStepLoop{1};
+// Of rows in one OUTPUT. More go out in several: a frontend ends a connection that sends it a frame
+// of 256 MiB.
+constexpr size_t kMostRowBytes = size_t{1} << 20;
 
 // A frontend chose it: as one short line.
 std::string Printable(std::string_view name) {
@@ -42,23 +45,42 @@ LinkLoop::LinkLoop(const EngineServerOptions& options, EngineInfo info, int32_t 
 void LinkLoop::Run() {
   try {
     while (!mailbox_.IsOver()) {
-      if (mailbox_.IsFull()) {  // what frontends say waits with them
-        router_.WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
-      } else {
-        router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
-      }
+      const Router::Ready ready = Wait();
       const auto begin = Clock::now();
-      TakeClosed();
-      TakeBatches();
-      TakeMessages();
+      if (ready.has_closed) TakeClosed();
+      if (ready.is_woken) TakeBatches();
+      if (ready.has_messages || router_.HasUnseen()) TakeMessages();
       RemoveLost();
       if (log_.owes()) log_.Tick();
       counters_.own_ns += std::chrono::nanoseconds(Clock::now() - begin).count();
       Publish();
     }
-  } catch (...) {  // no memory, or what a hook has thrown
+  } catch (const std::exception& error) {  // no memory, or what a hook has thrown
+    TellOwnEnd(error.what());
+    mailbox_.Fail(std::current_exception());
+  } catch (...) {
+    TellOwnEnd("an unknown exception");
     mailbox_.Fail(std::current_exception());
   }
+}
+
+// Whatever comes of the words: a socket that closes tells every frontend.
+void LinkLoop::TellOwnEnd(const char* reason) noexcept {
+  try {
+    for (const auto& client : clients_) {
+      if (client == nullptr) continue;
+      WriteReason(NextHead(FrameType::kDead, *client), reason, frame_);
+      router_.Send(client->address, frame_);
+    }
+  } catch (...) {
+  }
+  router_.Close();
+}
+
+Router::Ready LinkLoop::Wait() {
+  // What frontends say waits with the step loop.
+  if (mailbox_.IsFull()) return Router::WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
+  return router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
 }
 
 LinkCounters LinkLoop::counters() const {
@@ -186,9 +208,8 @@ void LinkLoop::TakeOf(Peer& peer) {
       client.AddCredits(read_.credits);
       SendHeld(client);
       break;
-    case FrameType::kPing:
-      WriteEmpty(NextHead(FrameType::kPong, client), frame_);
-      SendFrame(client.address);
+    case FrameType::kPing:  // the step loop answers: it is what must not hang
+      mailbox_.Post({.kind = Command::Kind::kPing, .link = client.id});
       break;
     default:  // BYE
       RemoveClient(peer, "said bye");
@@ -217,9 +238,15 @@ void LinkLoop::TakeBatches() {
     step_ = batch->step;
     time_ns_ = batch->time_ns;
     Deliver(*batch);
+    for (const LinkId& pong : batch->pongs) {
+      ClientLink* const client = ClientOf(pong);
+      if (client == nullptr) continue;
+      WriteEmpty(NextHead(FrameType::kPong, *client), frame_);
+      SendFrame(client->address);
+    }
     for (const StepBatch::Reset& reset : batch->resets) {
-      const auto& client = clients_[static_cast<size_t>(reset.link.place)];
-      if (client == nullptr || client->id != reset.link) continue;
+      const ClientLink* const client = ClientOf(reset.link);
+      if (client == nullptr) continue;
       ++counters_.bad_requests;
       Reset(peers_.at(client->address), reset.reason);
     }
@@ -228,43 +255,64 @@ void LinkLoop::TakeBatches() {
   }
 }
 
+// Null: it went meanwhile.
+ClientLink* LinkLoop::ClientOf(const LinkId& link) {
+  ClientLink* const client = clients_[static_cast<size_t>(link.place)].get();
+  return client != nullptr && client->id == link ? client : nullptr;
+}
+
 void LinkLoop::Deliver(const StepBatch& batch) {
   touched_.clear();
-  for (const StepBatch::Row& row : batch.rows()) {
-    ClientLink* const client = clients_[static_cast<size_t>(row.link.place)].get();
-    if (client == nullptr || client->id != row.link) continue;  // it went meanwhile
-    if (client->step_rows.empty()) touched_.push_back(row.link.place);
-    client->step_rows.push_back(row.row);
+  for (uint32_t number = 0; const StepBatch::Row& row : batch.rows()) {
+    ClientLink* const client = ClientOf(row.link());
+    if (client != nullptr) {
+      if (client->step_rows.empty()) touched_.push_back(row.place);
+      client->step_rows.push_back(number);
+    }
+    ++number;
   }
   for (const int32_t place : touched_) {
     ClientLink& client = *clients_[static_cast<size_t>(place)];
-    if (client.credits > 0) {
-      SendRows(client, client.step_rows);
+    if (client.credits > 0 && batch.FitsInto(kMostRowBytes)) {
+      SendStep(client, batch);
     } else {
-      for (const OutputRow& row : client.step_rows) {
-        client.held.Add(row);
-        counters_.held_tokens += std::ssize(row.ids);
-      }
+      HoldStep(client, batch);
+      SendHeld(client);
     }
     client.step_rows.clear();
   }
 }
 
-void LinkLoop::SendRows(ClientLink& client, std::span<const OutputRow> rows) {
-  WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
-  --client.credits;
-  for (const OutputRow& row : rows) {
-    counters_.tokens_out += std::ssize(row.ids);
-    if (row.end == GenerationEnd::kNone) continue;
-    client.is_taken[static_cast<size_t>(row.address.slot)] = false;
+void LinkLoop::SendStep(ClientLink& client, const StepBatch& batch) {
+  WriteOutput(NextHead(FrameType::kOutput, client), batch, client.step_rows, frame_);
+  for (const uint32_t number : client.step_rows) {
+    const StepBatch::Row& row = batch.rows()[number];
+    counters_.tokens_out += row.ids;
+    if (row.full >= 0) client.Note(batch.full(row));
   }
+  --client.credits;
   SendFrame(client.address);
 }
 
+void LinkLoop::HoldStep(ClientLink& client, const StepBatch& batch) {
+  for (const uint32_t number : client.step_rows) {
+    const OutputRow row = batch.Whole(batch.rows()[number]);
+    client.held.Add(row);
+    counters_.held_tokens += std::ssize(row.ids);
+  }
+}
+
 void LinkLoop::SendHeld(ClientLink& client) {
-  while (!client.held.IsEmpty() && client.credits > 0) {
-    SendRows(client, client.held.Next());
-    counters_.held_tokens -= client.held.DropGiven();
+  for (; !client.held.IsEmpty() && client.credits > 0; --client.credits) {
+    const std::span<const OutputRow> rows = client.held.Next(kMostRowBytes);
+    WriteOutput(NextHead(FrameType::kOutput, client), step_, time_ns_, rows, frame_);
+    for (const OutputRow& row : rows) {
+      counters_.tokens_out += std::ssize(row.ids);
+      counters_.held_tokens -= std::ssize(row.ids);
+      client.Note(row);
+    }
+    client.held.DropNext();
+    SendFrame(client.address);
   }
 }
 
@@ -326,7 +374,7 @@ FrameHead LinkLoop::NextHead(FrameType type, ClientLink& client) const {
 }
 
 void LinkLoop::SendFrame(const std::string& address) {
-  const std::function<void(std::string_view)> send = [&](std::string_view bytes) {
+  const auto send = [&](std::string_view bytes) {
     ++counters_.frames_out;
     counters_.bytes_out += std::ssize(bytes);
     if (!router_.Send(address, bytes)) lost_.push_back(address);

@@ -43,6 +43,7 @@ class LinkLoop {
   };
 
   // What comes.
+  Router::Ready Wait();
   void TakeClosed();
   void TakeMessages();
   Peer* PeerOf(const Router::Message& message);
@@ -53,9 +54,12 @@ class LinkLoop {
 
   // What the steps gave.
   void TakeBatches();
+  ClientLink* ClientOf(const LinkId& link);
   void Deliver(const StepBatch& batch);
   void EndAll(const StepBatch& batch);
-  void SendRows(ClientLink& client, std::span<const OutputRow> rows);
+  void TellOwnEnd(const char* reason) noexcept;
+  void SendStep(ClientLink& client, const StepBatch& batch);
+  void HoldStep(ClientLink& client, const StepBatch& batch);
   void SendHeld(ClientLink& client);
 
   // Peers come and go.

@@ -17,7 +17,7 @@
 namespace sluice::link {
 
 struct Command {
-  enum class Kind : uint8_t { kCome, kGo, kAdd, kAbort };
+  enum class Kind : uint8_t { kCome, kGo, kAdd, kAbort, kPing };
 
   Kind kind = Kind::kCome;
   LinkId link = {};

@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kStopSlice{50};  // so long a stop may take
+
 class RemoteClient final : public Client {
  public:
   RemoteClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
@@ -35,7 +37,7 @@ class RemoteClient final : public Client {
   const ClientCounters& counters() const override { return table_.counters; }
 
  private:
-  void AwaitEngines(std::chrono::milliseconds timeout);
+  void AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineLink& Choose(int32_t& engine);
   Clock::time_point Turn();
@@ -68,7 +70,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  AwaitEngines(options.connect_timeout);
+  AwaitEngines(options.connect_timeout, options.stop);
 }
 
 // In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
@@ -79,7 +81,7 @@ RemoteClient::~RemoteClient() {
   static_cast<void>(new zmq::context_t(std::move(context_)));
 }
 
-void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout) {
+void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop) {
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {
     const Clock::time_point now = Turn();
@@ -88,12 +90,12 @@ void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout) {
     });
     if (unready == links_.end()) return WakeForRest(now);
     const link::EngineLink& link = **unready;
-    if (link.health() == EngineHealth::kDead || now >= deadline) {
+    if (stop.stop_requested() || link.health() == EngineHealth::kDead || now >= deadline) {
       throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link.endpoint())),
                   "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
                       link.reason());
     }
-    Wait(deadline);
+    Wait(stop.stop_possible() ? std::min(deadline, now + kStopSlice) : deadline);
   }
 }
 
@@ -174,14 +176,15 @@ RequestId RemoteClient::Submit(ClientRequest request) {
   int32_t engine = 0;
   link::EngineLink& link = Choose(engine);
   const RequestId id = table_.Add(engine, std::move(request));
+  const Clock::time_point now = Clock::now();
   try {
     if (observer_) observer_(id, table_.request(id));
+    link.SendRequest(table_.request(id), now);
   } catch (...) {
     table_.Withdraw(id);
     throw;
   }
-  const Clock::time_point now = Clock::now();
-  link.SendRequest(table_.TakeRequest(id), now);
+  table_.TakeRequest(id);
   WakeForRest(now);
   return id;
 }

@@ -1,6 +1,7 @@
 #include "link/request_output.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "support/check.h"
@@ -8,9 +9,10 @@
 namespace sluice::link {
 namespace {
 
-constexpr size_t kUsualText = 256;        // bytes
-constexpr int64_t kUsualTokens = 4096;    // of a request whose outputs have everything
-constexpr size_t kMostKept = 256 * 1024;  // bytes that stay for the next request
+constexpr const char* kNoMemory = "no memory";  // so short that it takes none itself
+constexpr size_t kUsualText = 256;              // bytes
+constexpr int64_t kUsualTokens = 4096;          // of a request whose outputs have everything
+constexpr size_t kMostKept = 256 * 1024;        // bytes that stay for the next request
 
 template <typename T>
 void DropFirst(std::vector<T>& column, int64_t count) {
@@ -98,7 +100,8 @@ void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode
                                                : std::min(max_tokens_, kUsualTokens)));
   first_ = taken_ = tokens_ = released_ = told_tokens_ = 0;
   told_bytes_ = 0;
-  has_columns_ = has_logprobs_ = has_told_ = is_end_told_ = has_disagreed_ = false;
+  has_columns_ = has_told_ = is_end_told_ = has_disagreed_ = false;
+  has_logprobs_ = request.params.logprobs.has_value();
   end_ = GenerationEnd::kNone;
   stop_ = stop_token_ = -1;
   status_ = RowStatus::kOk;
@@ -116,8 +119,7 @@ bool RequestOutput::Follows(const OutputRow& row) const {
   if (!FollowsInPrompt(row)) return false;
   const size_t listed = count * static_cast<size_t>(row.logprob_width);
   if (row.logprob_ids.size() != listed || row.logprob_values.size() != listed) return false;
-  if (!has_columns_ || count == 0) return true;
-  return row.logprobs.empty() != has_logprobs_ && row.logprob_width == columns_.width;
+  return !has_columns_ || count == 0 || row.logprob_width == columns_.width;
 }
 
 // Tokens, and an end that is none of a failure, come behind all of the prompt.
@@ -139,11 +141,20 @@ bool RequestOutput::FollowsInPrompt(const OutputRow& row) const {
 }
 
 RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
-  columns_.Append(row);
-  if (!row.ids.empty()) {
-    has_columns_ = true;
-    has_logprobs_ = !row.logprobs.empty();
+  const size_t size = text_.size();
+  try {
+    TakeWhole(row);
+  } catch (const std::bad_alloc&) {  // what came of it is not told: no token was released
+    text_.resize(size);
+    EndAs(GenerationEnd::kEngineLost, kNoMemory);
   }
+  if (!has_ended()) return Verdict::kGoesOn;
+  return row.end == GenerationEnd::kNone ? Verdict::kEndsHere : Verdict::kEnds;
+}
+
+void RequestOutput::TakeWhole(const OutputRow& row) {
+  columns_.Append(row);
+  has_columns_ = has_columns_ || !row.ids.empty();
   if (!row.prompt.IsEmpty()) {
     prompt_.Append(row.prompt);
     next_prompt_ += std::ssize(row.prompt.logprobs);
@@ -155,7 +166,7 @@ RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
   // A stop string may end in what Finish lets out.
   if (is_over) delta = &stream_->Finish(text_);
   Note(*delta);
-  if (delta->finish == FinishReason::kNone) return Verdict::kGoesOn;
+  if (delta->finish == FinishReason::kNone) return;
 
   const bool is_found = delta->finish != FinishReason::kEnd && !(is_over && IsFailure(row.end));
   const GenerationEnd found = is_found ? EndOfText(delta->finish) : GenerationEnd::kNone;
@@ -168,7 +179,6 @@ RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
     has_disagreed_ = true;
     EndAs(GenerationEnd::kEngineLost, DisagreementText(row, found));
   }
-  return row.end == GenerationEnd::kNone ? Verdict::kEndsHere : Verdict::kEnds;
 }
 
 // An engine that looks for stops sees the end that the text has. What was cancelled there may not
@@ -189,6 +199,16 @@ std::string RequestOutput::DisagreementText(const OutputRow& row, GenerationEnd 
 
 void RequestOutput::End(GenerationEnd end, std::string_view message) {
   if (has_ended()) return;
+  const size_t size = text_.size();
+  try {
+    EndWithRest(end, message);
+  } catch (const std::bad_alloc&) {
+    text_.resize(size);
+    EndAs(end, kNoMemory);
+  }
+}
+
+void RequestOutput::EndWithRest(GenerationEnd end, std::string_view message) {
   const Delta& delta = stream_->Finish(text_);
   Note(delta);
   const bool is_found = delta.finish == FinishReason::kStopString && !IsFailure(end);

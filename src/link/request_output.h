@@ -54,10 +54,16 @@ class RequestOutput {
   // Whether the row's tokens, and those of the prompt, follow those before them, told about as
   // those were.
   bool Follows(const OutputRow& row) const;
-  // A row that does. With kEngine the text must end where the engine says so; else it ends with
-  // kEngineLost, and has_disagreed().
+  // Whether it has log-probabilities of its tokens where the request asks for them, and else none.
+  bool IsAsAsked(const OutputRow& row) const {
+    if (row.ids.empty()) return true;
+    return has_logprobs_ ? !row.logprobs.empty() : row.logprobs.empty() && row.logprob_width == 0;
+  }
+  // A row of which both are so. With kEngine the text must end where the engine says so; else it
+  // ends with kEngineLost, and has_disagreed(). So does one that there is no memory for.
   Verdict Take(const OutputRow& row);
-  // For an end that no row tells of; what was held back comes out. Nothing comes behind an end.
+  // For an end that no row tells of; what was held back comes out, if there is memory for it.
+  // Nothing comes behind an end.
   void End(GenerationEnd end, std::string_view message);
 
   bool IsDue() const;
@@ -71,6 +77,8 @@ class RequestOutput {
   int64_t surplus_tokens() const { return taken_ - tokens_; }  // behind that
 
  private:
+  void TakeWhole(const OutputRow& row);
+  void EndWithRest(GenerationEnd end, std::string_view message);
   bool FollowsInPrompt(const OutputRow& row) const;
   bool IsPromptDue() const { return has_prompt_ && !is_prompt_told_; }
   bool Agrees(const OutputRow& row, GenerationEnd found) const;
@@ -92,8 +100,8 @@ class RequestOutput {
   int64_t taken_ = 0;          // tokens that came
   int64_t tokens_ = 0;         // of these, up to the end
   int64_t released_ = 0;       // of these, whose text is in text_ to its last byte
-  bool has_columns_ = false;   // a row with tokens came, so it is known what is told about them:
-  bool has_logprobs_ = false;  // these, and columns_.width
+  bool has_columns_ = false;   // a row with tokens came, so columns_.width is known
+  bool has_logprobs_ = false;  // are asked for
 
   PromptColumns prompt_;
   int32_t prompt_width_ = 0;  // 0: they were not asked for

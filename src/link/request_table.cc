@@ -51,31 +51,64 @@ RequestTable::Slot* RequestTable::Find(RequestId id) {
 bool RequestTable::HasFreeSlot(int32_t engine) const {
   const Engine& its = At(engine);
   if (std::ssize(its.slots) < its.slot_count) return true;
-  return std::any_of(its.free.begin(), its.free.end(),
-                     [&its](int32_t slot) { return slot < its.slot_count; });
+  int32_t number = its.first_free;
+  while (number >= its.slot_count) number = its.slots[static_cast<size_t>(number)]->next_free;
+  return number >= 0;
+}
+
+RequestTable::Slot* RequestTable::PopFree(Engine& engine) {
+  if (engine.first_free < 0) return nullptr;
+  Slot* const slot = engine.slots[static_cast<size_t>(engine.first_free)].get();
+  engine.first_free = slot->next_free;
+  if (engine.first_free < 0) engine.last_free = -1;
+  return slot;
+}
+
+void RequestTable::PushFree(Slot& slot, Engine& engine) {
+  const int32_t number = slot.address.slot;
+  slot.next_free = -1;
+  if (engine.last_free >= 0) {
+    engine.slots[static_cast<size_t>(engine.last_free)]->next_free = number;
+  } else {
+    engine.first_free = number;
+  }
+  engine.last_free = number;
 }
 
 RequestTable::Slot& RequestTable::TakeSlot(int32_t engine) {
   Engine& its = At(engine);
-  for (size_t i = its.free.size(); i > 0; --i) {
-    const int32_t number = its.free.front();
-    its.free.pop_front();
-    if (number < its.slot_count) {
-      Slot& slot = *its.slots[static_cast<size_t>(number)];
-      ++slot.address.generation;
-      return slot;
+  for (const int32_t last = its.last_free; Slot* const slot = PopFree(its);) {
+    if (slot->address.slot < its.slot_count) {
+      ++slot->address.generation;
+      return *slot;
     }
-    its.free.push_back(number);
+    PushFree(*slot, its);
+    if (slot->address.slot == last) break;  // that was all of them
   }
   if (std::ssize(its.slots) >= its.slot_count) {
     throw Error(ErrorCode::kExhausted, "requests", ToText(int64_t{its.taken}),
                 "no more than " + ToText(int64_t{its.slot_count}) + " at once");
   }
+  ReserveFor(its.slots.size() + 1, its);
   its.slots.push_back(std::make_unique<Slot>());
   Slot& slot = *its.slots.back();
   slot.engine = engine;
   slot.address = {static_cast<int32_t>(its.slots.size()) - 1, 1};
   return slot;
+}
+
+// So that what comes of requests takes no memory.
+void RequestTable::ReserveFor(size_t slots, Engine& engine) {
+  const auto reserve = [](auto& list, size_t size) {
+    if (list.capacity() < size) list.reserve(2 * size);
+  };
+  reserve(engine.aborts, slots);
+  reserve(engine.given_aborts, slots);
+  size_t all = 1;
+  for (const Engine& one : engines_) all += one.slots.size();
+  reserve(due_, all);
+  reserve(told_, all);
+  reserve(aborted_, all);
 }
 
 RequestId RequestTable::Add(int32_t engine, ClientRequest&& request) {
@@ -160,6 +193,11 @@ const char* RequestTable::WhyBad(const Slot& slot, const OutputRow& row) {
     ++counters.gaps;
     return "the engine sent tokens that do not follow those before them";
   }
+  if (!slot.output.IsAsAsked(row)) {
+    ++counters.disagreements;
+    return row.logprobs.empty() ? "the engine sent tokens without the log-probabilities asked for"
+                                : "the engine sent log-probabilities that nobody asked for";
+  }
   const int64_t vocab = At(slot.engine).info.vocab;
   const auto is_foreign = [vocab](int32_t id) { return id < 0 || id >= vocab; };
   // Lists may end in ids of -1.
@@ -229,7 +267,7 @@ void RequestTable::FreeIfDone(Slot& slot) {
   Engine& its = At(slot.engine);
   --its.taken;
   // Behind the last generation a place is never taken again.
-  if (slot.address.generation != UINT32_MAX) its.free.push_back(slot.address.slot);
+  if (slot.address.generation != UINT32_MAX) PushFree(slot, its);
 }
 
 std::span<const RequestAddress> RequestTable::TakeAborts(int32_t engine) {

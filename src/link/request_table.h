@@ -58,6 +58,7 @@ class RequestTable {
   bool Abort(RequestId id);
   uint64_t Seed(RequestId id) const;  // throws Error for one that does not live
 
+  // Takes no memory but for its request's output; where there is none, that request is lost, alone.
   void Take(int32_t engine, const OutputRow& row);
   // All requests there end with kEngineLost. The engine is gone: no row of them can come any more.
   void Lose(int32_t engine, std::string_view message);
@@ -84,6 +85,7 @@ class RequestTable {
     State state = State::kFree;
     bool is_due = false;   // in due_
     bool is_told = false;  // its end
+    int32_t next_free = -1;
     uint64_t seed = 0;
     EngineRequest request = {};  // until the engine has got it
     RequestOutput output;
@@ -96,7 +98,8 @@ class RequestTable {
     int32_t slot_count = 0;
     int32_t taken = 0;
     std::vector<std::unique_ptr<Slot>> slots;  // as many as were ever taken
-    std::deque<int32_t> free;                  // of these, the one that was taken last behind
+    int32_t first_free = -1;  // of these, a list: the one that was taken last behind
+    int32_t last_free = -1;
     std::vector<RequestAddress> aborts;
     std::vector<RequestAddress> given_aborts;
   };
@@ -106,6 +109,9 @@ class RequestTable {
   Slot* Find(int32_t engine, int32_t slot);
   Slot* Find(RequestId id);
   Slot& TakeSlot(int32_t engine);
+  Slot* PopFree(Engine& engine);
+  static void PushFree(Slot& slot, Engine& engine);
+  void ReserveFor(size_t slots, Engine& engine);
   void TakeBehindEnd(const OutputRow& row);
   void TakeStale(Slot& slot, const OutputRow& row);
   void TakeLive(Slot& slot, const OutputRow& row);

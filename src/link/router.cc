@@ -1,5 +1,9 @@
 #include "link/router.h"
 
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -18,6 +22,16 @@ constexpr int kLingerMs = 500;
 constexpr int kMostWaiting = 256;
 // To one frontend: more than its credits, so it reads nothing, and is given up.
 constexpr int kMostUnread = kMostCredits + 4096;
+
+// Each has a file descriptor, and where none is left ZeroMQ aborts the process when it accepts an
+// ipc connection. Some are accepted before those in front of them are closed, hence half.
+size_t MostConnections() {
+  constexpr rlim_t kMost = 1024;
+  constexpr rlim_t kOthers = 64;  // descriptors
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
+  return std::clamp<rlim_t>(limit.rlim_cur / 2, 2 * kOthers, kMost + kOthers) - kOthers;
+}
 
 void Set(zmq::socket_t& socket, const EngineServerOptions& options) {
   socket.set(zmq::sockopt::linger, kLingerMs);
@@ -71,29 +85,48 @@ Router::Router(const EngineServerOptions& options) {
     monitor_.set(zmq::sockopt::linger, 0);
     monitor_.set(zmq::sockopt::rcvhwm, 0);
     monitor_.connect(kMonitor);
+    most_connections_ = MostConnections();
     socket_.bind(options.listen);
     endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    socket_fd_ = socket_.get(zmq::sockopt::fd);
+    monitor_fd_ = monitor_.get(zmq::sockopt::fd);
   } catch (const zmq::error_t& error) {
     throw Error(ErrorCode::kUnavailable, "listen", options.listen + " (" + error.what() + ")",
                 "ipc://PATH or tcp://HOST:PORT that is free");
   }
 }
 
-void Router::Wait(int wake_fd, std::chrono::milliseconds timeout) {
-  std::array<zmq_pollitem_t, 3> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0},
-                                          {monitor_.handle(), 0, ZMQ_POLLIN, 0},
-                                          {nullptr, wake_fd, ZMQ_POLLIN, 0}}};
-  // An error is a signal: whoever waits looks at everything, and comes back.
-  zmq_poll(items.data(), static_cast<int>(items.size()), timeout.count());
+// Not zmq_poll, which looks at each socket before it waits and behind that.
+Router::Ready Router::Wait(int wake_fd, std::chrono::milliseconds timeout) {
+  std::array<pollfd, 3> files = {
+      {{socket_fd_, POLLIN, 0}, {monitor_fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}}};
+  const int milliseconds = is_drained_ ? static_cast<int>(timeout.count()) : 0;
+  // A signal: whoever waits looks at everything, and comes back.
+  if (::poll(files.data(), files.size(), milliseconds) < 0) return {true, true, true};
+  return {.has_messages = files[0].revents != 0 || !is_drained_,
+          .has_closed = files[1].revents != 0,
+          .is_woken = files[2].revents != 0};
 }
 
-void Router::WaitForWake(int wake_fd, std::chrono::milliseconds timeout) {
-  zmq_pollitem_t item = {nullptr, wake_fd, ZMQ_POLLIN, 0};
-  zmq_poll(&item, 1, timeout.count());
+Router::Ready Router::WaitForWake(int wake_fd, std::chrono::milliseconds timeout) {
+  pollfd file = {wake_fd, POLLIN, 0};
+  return {.is_woken = ::poll(&file, 1, static_cast<int>(timeout.count())) != 0};
+}
+
+bool Router::HasUnseen() {
+  if (!is_drained_) is_drained_ = (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0;
+  return !is_drained_;
+}
+
+// ZeroMQ has no call for it, and to unbind would close all that it has accepted. It sees the end of
+// this one and closes it, as if its peer had.
+void Router::LimitConnections() const {
+  if (open_.size() > most_connections_) ::shutdown(last_fd_, SHUT_RDWR);
 }
 
 bool Router::Receive(Message& message) {
-  if (!socket_.recv(from_, zmq::recv_flags::dontwait)) return false;
+  is_drained_ = !socket_.recv(from_, zmq::recv_flags::dontwait);
+  if (is_drained_) return false;
   // The parts of a message come together.
   if (!socket_.recv(frame_, zmq::recv_flags::dontwait)) return false;
   message.has_one_part = !frame_.more();
@@ -108,6 +141,7 @@ bool Router::Receive(Message& message) {
 }
 
 bool Router::Send(std::string_view address, std::string_view bytes) {
+  is_drained_ = false;
   if (zmq_send(socket_.handle(), address.data(), address.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
     return false;
   }

@@ -24,10 +24,19 @@ class Router {
 
   const std::string& endpoint() const { return endpoint_; }
 
+  // What there is to do.
+  struct Ready {
+    bool has_messages = false;
+    bool has_closed = false;  // or accepted
+    bool is_woken = false;    // `wake_fd` is readable
+  };
   // Waits for a message, a closed connection or a readable `wake_fd`. Negative: for ever.
-  void Wait(int wake_fd, std::chrono::milliseconds timeout);
+  Ready Wait(int wake_fd, std::chrono::milliseconds timeout);
   // Only for `wake_fd`.
-  static void WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
+  static Ready WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
+  // Whether a message is there that Wait would not see. Each look at a ZeroMQ socket is two system
+  // calls, so it is asked only behind a Send, which may have taken in what tells of a message.
+  bool HasUnseen();
 
   // What came. Valid until the next call.
   struct Message {
@@ -48,13 +57,18 @@ class Router {
   // False: whoever it was is gone, or has let too much wait. Never waits.
   bool Send(std::string_view address, std::string_view bytes);
 
-  // Calls closed(fd) for each connection that has closed since the last call.
+  // What was sent still goes out; nobody is heard any more.
+  void Close() noexcept { socket_.close(); }
+
+  // Calls closed(fd) for each connection that has closed since the last call. Those that there
+  // are too many of are hung up on.
   template <typename Closed>
   void TakeClosed(Closed closed) {
     while (TakeEvent()) {
       if (last_event_ == ZMQ_EVENT_ACCEPTED) {
         open_.insert(last_fd_);
         ++accepted_;
+        LimitConnections();
       }
       if (last_event_ == ZMQ_EVENT_DISCONNECTED) {
         open_.erase(last_fd_);
@@ -64,12 +78,17 @@ class Router {
   }
 
  private:
+  void LimitConnections() const;
   bool IsOpen(int fd) const { return open_.contains(fd); }
   bool TakeEvent();
 
   zmq::context_t context_;
   zmq::socket_t socket_;
   zmq::socket_t monitor_;
+  int socket_fd_ = -1;
+  int monitor_fd_ = -1;
+  size_t most_connections_ = 0;
+  bool is_drained_ = false;  // nothing is there until the socket's descriptor is readable
   std::string endpoint_;
   zmq::message_t from_;
   zmq::message_t frame_;

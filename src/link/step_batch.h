@@ -21,9 +21,18 @@ struct LinkId {
 
 class StepBatch {
  public:
+  // What most rows have. A step writes them on one core and they are read on another, so a row
+  // costs its cache lines: 40 bytes, where an EngineOutput has four times as many.
   struct Row {
-    LinkId link = {};
-    OutputRow row = {};
+    uint64_t serial = 0;  // of the link, as the place
+    int32_t place = -1;
+    int32_t full = -1;  // of a row that has more: its number among those
+    RequestAddress address = {};
+    int64_t first_token = 0;
+    uint32_t first_id = 0;  // of so many, among the batch's
+    uint32_t ids = 0;
+
+    LinkId link() const { return {place, serial}; }
   };
   struct Reset {
     LinkId link = {};
@@ -34,53 +43,81 @@ class StepBatch {
   template <typename LinkOf>
   void Take(std::span<const EngineOutput> outputs, LinkOf link_of) {
     rows_.clear();
-    bool has_logprobs = false;
-    bool has_prompts = false;
-    bool has_ends = false;
+    full_.clear();
+    ids_.clear();
     for (const EngineOutput& output : outputs) {
-      rows_.push_back({link_of(output.client), output.row});
-      has_logprobs = has_logprobs || !output.row.logprobs.empty();
-      has_prompts = has_prompts || !output.row.prompt.IsEmpty();
-      has_ends = has_ends || output.row.end != GenerationEnd::kNone;
+      const OutputRow& row = output.row;
+      const LinkId link = link_of(output.client);
+      const bool is_full = HasMore(row);
+      rows_.push_back({.serial = link.serial,
+                       .place = link.place,
+                       .full = is_full ? static_cast<int32_t>(full_.size()) : -1,
+                       .address = row.address,
+                       .first_token = row.first_token,
+                       .first_id = static_cast<uint32_t>(ids_.size()),
+                       .ids = static_cast<uint32_t>(row.ids.size())});
+      if (is_full) full_.push_back(row);
+      ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());
     }
-    Own([](auto& row) -> auto& { return row.ids; }, ids_);
-    if (has_logprobs) {
-      Own([](auto& row) -> auto& { return row.logprobs; }, logprobs_);
-      Own([](auto& row) -> auto& { return row.ranks; }, ranks_);
-      Own([](auto& row) -> auto& { return row.logprob_ids; }, logprob_ids_);
-      Own([](auto& row) -> auto& { return row.logprob_values; }, logprob_values_);
-    }
-    if (has_prompts) {
-      Own([](auto& row) -> auto& { return row.prompt.logprobs; }, prompt_logprobs_);
-      Own([](auto& row) -> auto& { return row.prompt.ranks; }, prompt_ranks_);
-      Own([](auto& row) -> auto& { return row.prompt.ids; }, prompt_ids_);
-      Own([](auto& row) -> auto& { return row.prompt.values; }, prompt_values_);
-    }
-    if (has_ends) {
-      Own([](auto& row) -> auto& { return row.message; }, messages_);
-      Own([](auto& row) -> auto& { return row.parameter; }, parameters_);
+    Own([](auto& row) -> auto& { return row.logprobs; }, logprobs_);
+    Own([](auto& row) -> auto& { return row.ranks; }, ranks_);
+    Own([](auto& row) -> auto& { return row.logprob_ids; }, logprob_ids_);
+    Own([](auto& row) -> auto& { return row.logprob_values; }, logprob_values_);
+    Own([](auto& row) -> auto& { return row.prompt.logprobs; }, prompt_logprobs_);
+    Own([](auto& row) -> auto& { return row.prompt.ranks; }, prompt_ranks_);
+    Own([](auto& row) -> auto& { return row.prompt.ids; }, prompt_ids_);
+    Own([](auto& row) -> auto& { return row.prompt.values; }, prompt_values_);
+    Own([](auto& row) -> auto& { return row.message; }, messages_);
+    Own([](auto& row) -> auto& { return row.parameter; }, parameters_);
+    for (const Row& row : rows_) {
+      if (row.full >= 0) full_[static_cast<size_t>(row.full)].ids = ids(row);
     }
   }
 
   std::span<const Row> rows() const { return rows_; }
+  std::span<const int32_t> ids(const Row& row) const {
+    return {ids_.data() + row.first_id, row.ids};
+  }
+  // Of a row that has more than its own fields.
+  const OutputRow& full(const Row& row) const { return full_[static_cast<size_t>(row.full)]; }
+  // Any row.
+  OutputRow Whole(const Row& row) const {
+    if (row.full >= 0) return full(row);
+    return {.address = row.address, .first_token = row.first_token, .ids = ids(row)};
+  }
+
+  // Whether all rows together fit into a frame of so many bytes.
+  bool FitsInto(size_t bytes) const {
+    const size_t numbers = rows_.size() * 8 + ids_.size() + logprobs_.size() + ranks_.size() +
+                           logprob_ids_.size() + logprob_values_.size() + prompt_logprobs_.size() +
+                           prompt_ranks_.size() + prompt_ids_.size() + prompt_values_.size();
+    return 5 * numbers + full_.size() * 64 + messages_.size() + parameters_.size() <= bytes;
+  }
 
   int64_t step = 0;
   int64_t time_ns = 0;
+  std::vector<LinkId> pongs;  // PINGs that the step loop has come by
   std::vector<Reset> resets;
   bool is_last = false;  // the engine ends, for this reason
   std::string reason;
 
  private:
-  // Copies a list of every row behind those of the rows before, and points the row to the copy.
+  static bool HasMore(const OutputRow& row) {
+    return row.end != GenerationEnd::kNone || row.logprob_width != 0 || !row.logprobs.empty() ||
+           !row.prompt.IsEmpty();
+  }
+
+  // Copies a list of every full row behind those of the rows before, and points the row to the
+  // copy.
   template <typename ListOf, typename Store>
   void Own(ListOf list_of, Store& store) {
     store.clear();
-    for (const Row& row : rows_) {
-      store.insert(store.end(), list_of(row.row).begin(), list_of(row.row).end());
+    for (const OutputRow& row : full_) {
+      store.insert(store.end(), list_of(row).begin(), list_of(row).end());
     }
     size_t begin = 0;
-    for (Row& row : rows_) {
-      auto& list = list_of(row.row);
+    for (OutputRow& row : full_) {
+      auto& list = list_of(row);
       const size_t size = list.size();
       list = {store.data() + begin, size};
       begin += size;
@@ -88,6 +125,7 @@ class StepBatch {
   }
 
   std::vector<Row> rows_;
+  std::vector<OutputRow> full_;
   std::vector<int32_t> ids_;
   std::vector<float> logprobs_;
   std::vector<int32_t> ranks_;

@@ -7,7 +7,8 @@
 //   ABORT addresses                        ->
 //                                          <-   OUTPUT step, time, rows         (costs a credit)
 //   CREDIT messages                        ->
-//   PING                                   ->   PONG
+//   PING                                   ->
+//                                          <-   PONG              from the step loop
 //   BYE                                    ->
 //                                          <-   DEAD reason     the engine ends
 //                                          <-   RESET reason    this link ends: say hello again
@@ -15,7 +16,8 @@
 // The link begins with READY, number 0. What comes behind a RESET and in front of the next HELLO is
 // dropped; a HELLO on a link that stands ends it, with its requests, and begins another. A slot is
 // taken from its ADD until the row that ends it has been sent. Without credits rows are held back
-// and merged; what is held when the engine ends goes out in front of DEAD with or without a credit.
+// and merged, and go out in OUTPUTs of 1 MiB; what is held when the engine ends goes out in front
+// of DEAD with or without credits.
 //
 // Every array begins with the epoch, a random number of the engine's life (0 in HELLO), and the
 // number of the frame on its way, from 0: so what belongs to another life, comes twice or is
@@ -34,6 +36,8 @@
 #include "sluice/engine_messages.hpp"
 
 namespace sluice::link {
+
+class StepBatch;
 
 inline constexpr uint32_t kProtocol = 2;
 inline constexpr size_t kLongestName = 255;       // of a frontend
@@ -81,6 +85,9 @@ void WriteCredit(const FrameHead& head, int64_t messages, std::string& frame);
 void WriteReady(const FrameHead& head, const Ready& ready, std::string& frame);
 void WriteOutput(const FrameHead& head, int64_t step, int64_t time_ns,
                  std::span<const OutputRow> rows, std::string& frame);
+// The rows of the batch that have these numbers.
+void WriteOutput(const FrameHead& head, const StepBatch& batch, std::span<const uint32_t> rows,
+                 std::string& frame);
 // DEAD and RESET.
 void WriteReason(const FrameHead& head, std::string_view reason, std::string& frame);
 // PING, PONG and BYE.

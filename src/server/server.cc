@@ -71,7 +71,8 @@ class Server::Impl {
     return ConnectClient(options.engines, text.tokenizer(),
                          {.stop_at = options.stop_at,
                           .connect_timeout = options.connect_timeout,
-                          .stall_timeout = options.stall_timeout});
+                          .stall_timeout = options.stall_timeout,
+                          .stop = options.stop});
   }
   void RunLoop(Loop& loop);
   void EndAll(const std::string& why) {

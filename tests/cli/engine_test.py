@@ -361,6 +361,24 @@ class Replay(unittest.TestCase):
             self.assertIn(words, result.stderr.decode())
             self.assertIn("--- 2 of 2", result.stdout.decode())  # the texts come all the same
 
+    def test_a_request_waits_for_a_slot_whose_request_has_ended_here_alone(self):
+        # One more than there are slots; each of the others ends at its first token, by a stop that
+        # the frontend finds, and the engine learns it a step later.
+        record = {"prompt": [1], "max_tokens": 1000, "stop_at": "frontend", "parameters":
+                  {"seed": 1}}
+        with mock("--tokens", "5", "--rate", "5", "--batch", "4096") as engine:
+            stop = self.texts(engine, [dict(record, max_tokens=1)])[0]
+            self.assertTrue(stop)
+            texts = self.texts(engine, 4097 * [dict(record, stops=[stop])])
+        self.assertEqual(texts, 4097 * [""])
+
+    def texts(self, engine, requests):
+        self.file.write_text("".join(json.dumps({"request": r}) + "\n" for r in requests))
+        result = run("replay", str(self.file), "--model", MODEL, "--stop-at", "frontend", "--json",
+                     *engine.flags)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return [r["text"] for r in json.loads(result.stdout)["requests"]]
+
     def test_what_was_interrupted_is_recorded_without_a_result(self):
         with mock("--echo", "--rate", "200") as engine:
             with start_generate("--max-tokens", "100000", "--record", str(self.file),

@@ -147,7 +147,7 @@ class Container(unittest.TestCase):
 
         def code(port):
             here = [word.replace("127.0.0.1/8080", f"127.0.0.1/{port}") for word in words]
-            return subprocess.run(here, capture_output=True, timeout=30).returncode
+            return subprocess.run(here, capture_output=True, timeout=180).returncode
         with served.Server(SLUICE) as server:
             self.assertEqual(code(server.port), 0)
             server.end()

@@ -379,7 +379,7 @@ class Ends(unittest.TestCase):
                 events = [next(stream)]
                 for _ in range(signals):
                     server.process.send_signal(signal.SIGTERM)
-                    time.sleep(0.2)  # two that come together are one
+                    server.wait_until_it_refuses()  # two that come together are one
                 events += list(stream)
                 self.assertEqual(events[-1], "[DONE]")
                 self.assertIn("error", events[-2])
@@ -402,7 +402,7 @@ class Ends(unittest.TestCase):
             os.kill(server.start["engine_pid"], signal.SIGKILL)
             begin = time.monotonic()
             events += list(stream)
-            self.assertLess(time.monotonic() - begin, 1)
+            self.assertLess(time.monotonic() - begin, 7)  # before anybody asks whether it lives
             self.assertEqual(events[-1], "[DONE]")
             self.assertEqual(events[-2]["error"]["type"], "service_unavailable")
             server.wait_for_health(200)

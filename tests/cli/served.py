@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -87,6 +88,17 @@ class Server:
         end = time.monotonic() + PATIENCE
         while self.get("/health")[0] != status:
             assert time.monotonic() < end, f"/health is not {status}"
+            time.sleep(0.02)
+
+    def wait_until_it_refuses(self):
+        """Until nobody listens any more."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), PATIENCE).close()
+            except OSError:
+                return
+            assert time.monotonic() < end, "it still listens"
             time.sleep(0.02)
 
 

@@ -147,6 +147,62 @@ TEST(EngineLimits, ARejectionSaysWhoseFaultItIsAndWhichParametersItWas) {
   }
 }
 
+// Two clients, one of which asks for everything that may wait.
+TEST(EngineLimits, OneClientThatAsksForEverythingLeavesRoomForTheOthers) {
+  CheckingRunner runner({});
+  Engine engine(runner, std::nullopt, {.max_waiting = 8});
+  EngineClient greedy(engine, 64);
+  std::vector<RequestAddress> asked;
+  for (int32_t i = 0; i < 10; ++i) asked.push_back(greedy.Submit(MakeRequest({i}, 2)));
+  EXPECT_EQ(engine.counters().waiting, 8) << "alone it may have it all";
+  Drain(engine, {&greedy});
+
+  EngineClient other(engine, 64);
+  for (int32_t i = 0; i < 10; ++i) asked.push_back(greedy.Submit(MakeRequest({i}, 2)));
+  EXPECT_EQ(engine.counters().waiting, 4);
+  std::vector<RequestAddress> few;
+  for (int32_t i = 0; i < 4; ++i) few.push_back(other.Submit(MakeRequest({i}, 2)));
+  EXPECT_EQ(engine.counters().waiting, 8);
+  const RequestAddress too_many = other.Submit(MakeRequest({1}, 2));
+  Drain(engine, {&greedy, &other});
+  EXPECT_EQ(greedy.Of(asked.back()).end, GenerationEnd::kRejected);
+  EXPECT_EQ(greedy.Of(asked.back()).code, ErrorCode::kExhausted);
+  EXPECT_EQ(greedy.Of(asked.back()).message,
+            "waiting requests of one client = 5 is not allowed: [0, 4]");
+  for (const RequestAddress& address : few) {
+    EXPECT_EQ(other.Of(address).end, GenerationEnd::kLength);
+  }
+  EXPECT_EQ(other.Of(too_many).message, "waiting requests = 9 is not allowed: [0, 8]");
+
+  // Half of the places are for whoever comes, however many others there are.
+  std::vector<ClientId> idle;
+  for (int i = 0; i < 6; ++i) idle.push_back(engine.AddClient());
+  asked.clear();
+  for (int32_t i = 0; i < 5; ++i) asked.push_back(greedy.Submit(MakeRequest({i}, 2)));
+  EXPECT_EQ(engine.counters().waiting, 4);
+  // A client that goes leaves its share to the others.
+  for (const ClientId client : idle) engine.RemoveClient(client);
+  engine.RemoveClient(other.id);
+  for (int32_t i = 0; i < 5; ++i) greedy.Submit(MakeRequest({i}, 2));
+  EXPECT_EQ(engine.counters().waiting, 8);
+}
+
+TEST(EngineLimits, PromptsThatWaitAreSharedAlike) {
+  CheckingRunner runner({});
+  Engine engine(runner, std::nullopt, {.max_waiting_tokens = 40});
+  EngineClient greedy(engine, 64);
+  EngineClient other(engine, 64);
+  const auto prompt = [](size_t tokens) { return MakeRequest(std::vector<int32_t>(tokens, 1), 2); };
+  const RequestAddress large = greedy.Submit(prompt(25));  // more than a share, but all it has
+  const RequestAddress more = greedy.Submit(prompt(1));
+  const RequestAddress its = other.Submit(prompt(15));
+  Drain(engine, {&greedy, &other});
+  EXPECT_EQ(greedy.Of(large).end, GenerationEnd::kLength);
+  EXPECT_EQ(greedy.Of(more).message,
+            "tokens of waiting prompts of one client = 26 is not allowed: [0, 20]");
+  EXPECT_EQ(other.Of(its).end, GenerationEnd::kLength);
+}
+
 TEST(EngineLimits, ListsOfARequestHaveAMostAndOneMoreIsRefused) {
   constexpr int64_t kVocab = 100;  // of the runner
   using Grow = std::function<void(SamplingParams&, size_t)>;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -158,6 +159,41 @@ TEST(EngineServer, WithoutCreditsTheStepsGoOnAndNothingIsLost) {
     EXPECT_EQ((slow.outputs[{slot, 0}].end), GenerationEnd::kLength);
   }
   EXPECT_TRUE(RunningServer::Becomes([&] { return server->link_counters().held_tokens == 0; }));
+}
+
+// A frontend takes no frame of 256 MiB, and should not have to wait for one of 100.
+TEST(EngineServer, WhatWasHeldComesInFramesOfAMebibyteAndCostsACreditEach) {
+  std::atomic<size_t> largest{0};
+  EngineServerOptions options{.listen = LocalEndpoint()};
+  options.on_frame = [&](std::string& frame, const std::function<void(std::string_view)>& send) {
+    if (frame.size() > largest) largest = frame.size();
+    send(frame);
+  };
+  RunningServer server(CountingScript(), options);
+  RawFrontend frontend(server.endpoint());
+  frontend.Connect(0);
+  constexpr int64_t kTokens = 30'000;  // of 17 bytes
+  for (int32_t slot = 0; slot < 8; ++slot) {
+    EngineRequest request = CountingRequest(slot, 0, slot, kTokens);
+    request.params.logprobs = 0;
+    frontend.Add(request);
+  }
+  ASSERT_TRUE(
+      RunningServer::Becomes([&] { return server->link_counters().held_tokens == 8 * kTokens; }));
+  int64_t ended = 0;
+  int frames = 0;
+  for (; ended < 8 && frames < 20; ++frames) {
+    frontend.Grant(1);
+    ended += frontend.Take(frontend.Expect(FrameType::kOutput));
+    EXPECT_TRUE(frontend.HearsNothing(milliseconds(5)));
+  }
+  EXPECT_GE(frames, 4);
+  EXPECT_LE(largest, size_t{1} << 20);
+  for (int32_t slot = 0; slot < 8; ++slot) {
+    EXPECT_EQ((frontend.outputs[{slot, 0}].ids), Counted(slot, kTokens));
+    EXPECT_EQ((frontend.outputs[{slot, 0}].logprobs.size()), size_t{kTokens});
+  }
+  EXPECT_EQ(server->link_counters().held_tokens, 0);
 }
 
 TEST(EngineServer, ASlotIsTakenUntilItsEndHasBeenSent) {

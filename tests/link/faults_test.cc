@@ -258,7 +258,22 @@ TEST(Faults, AStoppedEngineIsWaitedForThenGivenUpThenTakenUpAgain) {
   EXPECT_EQ(linked.engine.peers(), 1u);
 }
 
-// A prompt may take longer than a time-out; the engine's link says that it lives.
+// An engine that had nothing to say was not silent: the time of a stall begins with a request.
+TEST(Faults, AnEngineThatIdledIsNotStalledByTheNextRequest) {
+  constexpr milliseconds kStall(400);
+  Linked linked(0, {.stall_timeout = kStall});
+  linked.engine.answers_ping = false;
+  const auto idle = std::chrono::steady_clock::now();
+  ASSERT_TRUE(
+      linked.frontend.Until([&] { return std::chrono::steady_clock::now() - idle > 2 * kStall; }));
+  const auto begin = std::chrono::steady_clock::now();
+  linked.ids.push_back(linked.frontend.Submit());
+  ASSERT_TRUE(linked.frontend.UntilHealth(EngineHealth::kStalled));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kStall);
+  EXPECT_GE(linked.engine.peer().pings, 3);
+}
+
+// A request may wait for its turn longer than a time-out: what answers is the step loop.
 TEST(Faults, AnEngineThatIsBusyIsNotStalled) {
   Linked linked(1, {.stall_timeout = milliseconds(1000)});
   // Four that are not answered are a stall.

@@ -112,6 +112,25 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   EXPECT_EQ(frontend->health(), EngineHealth::kReady);
 }
 
+// Ctrl-C, say.
+TEST(RemoteClient, ConnectingEndsWhenItIsAskedToStop) {
+  FakeEngine silent(InfoOf(Letters()));
+  const std::string nobody = "ipc://@sluice-test-of-nobody";
+  for (const std::string& endpoint : {nobody, silent.endpoint()}) {
+    std::stop_source stop;
+    const auto begin = std::chrono::steady_clock::now();
+    std::thread stopper([&stop] {
+      std::this_thread::sleep_for(milliseconds(50));
+      stop.request_stop();
+    });
+    EXPECT_THROW(ConnectClient({&endpoint, 1}, Letters(),
+                               {.connect_timeout = 2 * kPatience, .stop = stop.get_token()}),
+                 Error);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+    stopper.join();
+  }
+}
+
 TEST(RemoteClient, RefusesEndpointsThatAreNone) {
   const auto connect = [](std::vector<std::string> endpoints) {
     return RefusedFor([&] { ConnectClient(endpoints, Letters()); });

@@ -224,11 +224,18 @@ TEST(RequestTable, RowsThatCannotBeBelievedEndTheirRequestAlone) {
       {"a negative list",
        {.first_token = 1, .ids = fine, .logprob_width = -1},
        &ClientCounters::gaps},
-      {"log-probabilities that were not there before",
+      {"log-probabilities that nobody asked for",
        {.first_token = 1,
         .ids = fine,
         .logprobs = std::span(values).first(1),
         .ranks = std::span(numbers).first(1)},
+       &ClientCounters::disagreements},
+      {"lists that nobody asked for",
+       {.first_token = 1,
+        .ids = fine,
+        .logprob_width = 1,
+        .logprob_ids = fine,
+        .logprob_values = std::span(values).first(1)},
        &ClientCounters::gaps},
       {"an id above the vocabulary",
        {.first_token = 1, .ids = above},
@@ -274,12 +281,31 @@ TEST(RequestTable, RowsThatCannotBeBelievedEndTheirRequestAlone) {
                      .logprob_ids = its,
                      .logprob_values = std::span(values).first(its.size())};
   };
-  engine.table.Take(0, row_of(engine.Add(Asks()), 0, list));
+  ClientRequest asks_for_lists = Asks();
+  asks_for_lists.params.logprobs = 2;
+  engine.table.Take(0, row_of(engine.Add(asks_for_lists), 0, list));
   EXPECT_EQ(engine.table.counters.foreign_ids, 1);
-  const RequestId narrower = engine.Add(Asks());
+  const RequestId narrower = engine.Add(asks_for_lists);
   engine.table.Take(0, row_of(narrower, 0, std::span(numbers).first(3)));
   engine.table.Take(0, row_of(narrower, 1, std::span(numbers).first(2)));
   EXPECT_EQ(engine.table.counters.gaps, 1);
+}
+
+TEST(RequestTable, TokensWithoutTheLogprobsAskedForLoseTheRequest) {
+  const Tokenizer letters = Letters();
+  OneEngine engine(letters);
+  ClientRequest asks = Asks();
+  asks.params.logprobs = 0;
+  const RequestId lost = engine.Add(asks);
+  const RequestId ended = engine.Add(asks);
+  engine.Give(lost, 0, "a");
+  engine.Give(ended, 0, "", GenerationEnd::kLength);  // no token, so nothing is missing
+  EXPECT_EQ(engine.Collect(), 2u);
+  EXPECT_EQ(engine.got[lost].end, GenerationEnd::kEngineLost);
+  EXPECT_EQ(engine.got[lost].text, "");
+  EXPECT_NE(engine.got[lost].message.find("log-probabilities"), std::string::npos);
+  EXPECT_EQ(engine.got[ended].end, GenerationEnd::kLength);
+  EXPECT_EQ(engine.table.counters.disagreements, 1);
 }
 
 TEST(RequestTable, AnEngineThatSeesAnotherEndThanTheTextHasLosesTheRequest) {

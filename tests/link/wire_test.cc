@@ -312,6 +312,44 @@ TEST(Wire, RefusesWhatIsOutsideItsRange) {
   EXPECT_NE(Read(bytes, frontend), "");
 }
 
+TEST(Wire, TakesTheLongestNameAndNoLongerOne) {
+  FrontendFrame read;
+  std::string bytes;
+  for (const size_t size : {link::kLongestName, link::kLongestName + 1}) {
+    link::WriteHello({FrameType::kHello, 0, 0}, {.name = std::string(size, 'n')}, bytes);
+    EXPECT_EQ(Read(bytes, read).empty(), size == link::kLongestName);
+  }
+  EXPECT_NE(Read(bytes, read).find("a name that is too long"), std::string::npos);
+}
+
+// Of elements that are much larger in memory than in a frame there are so many at most, in any
+// list.
+TEST(Wire, TakesTheLongestListsOfLargeElementsAndNoLongerOnes) {
+  constexpr size_t kMost = 1 << 15;
+  using Grow = void (*)(EngineRequest&, size_t);
+  const Grow lists[] = {
+      [](EngineRequest& request, size_t size) { request.params.bad_words.resize(size); },
+      [](EngineRequest& request, size_t size) { request.text.stops.resize(size); },
+  };
+  FrontendFrame read;
+  std::string bytes;
+  for (const Grow grow : lists) {
+    for (const size_t size : {kMost, kMost + 1}) {
+      EngineRequest request;
+      grow(request, size);
+      link::WriteAdd({FrameType::kAdd, 0, 0}, request, bytes);
+      EXPECT_EQ(Read(bytes, read).empty(), size == kMost);
+    }
+    EXPECT_NE(Read(bytes, read).find("a list that is too long"), std::string::npos);
+  }
+  // Of others as many as the frame has.
+  EngineRequest request;
+  request.prompt.assign(2 * kMost, 1);
+  link::WriteAdd({FrameType::kAdd, 0, 0}, request, bytes);
+  EXPECT_EQ(Read(bytes, read), "");
+  EXPECT_EQ(read.request.prompt.size(), 2 * kMost);
+}
+
 TEST(Wire, EachSideRefusesItsOwnFramesAndUnknownOnes) {
   EngineFrame engine;
   FrontendFrame frontend;

@@ -14,8 +14,8 @@ namespace sluice::test {
 class ParsedJson {
  public:
   explicit ParsedJson(std::string_view json) {
-    const simdjson::error_code error = parser_.parse(json.data(), json.size()).get(root_);
-    EXPECT_EQ(error, simdjson::SUCCESS) << json;
+    // Throws what ends the test: there is nothing to look at.
+    root_ = parser_.parse(json.data(), json.size());
   }
   ParsedJson(const ParsedJson&) = delete;
   ParsedJson& operator=(const ParsedJson&) = delete;

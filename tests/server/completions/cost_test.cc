@@ -14,6 +14,8 @@ class EndlessClient final : public Client {
   EndlessClient(EngineInfo info, Tokenizer tokenizer)
       : info_(std::move(info)), tokenizer_(std::move(tokenizer)) {}
 
+  static constexpr std::string_view kText = "more than a string has room for in itself";
+
   bool ends = false;
 
   const EngineInfo& info() const override { return info_; }
@@ -28,7 +30,7 @@ class EndlessClient final : public Client {
   int64_t live_requests() const override { return std::ssize(live_); }
   std::span<const ClientOutput> Poll(std::chrono::nanoseconds) override {
     for (ClientOutput& output : live_) {
-      output.text = "text";
+      output.text = kText;
       output.ids = kIds;
       if (output.logprob_width > 0) {
         output.logprobs = kLogprobs;
@@ -101,7 +103,7 @@ TEST_F(Cost, FourThousandExchangesAtOnce) {
   client.ends = true;
   serving.completions.Poll();
   std::string expected;
-  for (int i = 0; i < 21; ++i) expected += "text";
+  for (int i = 0; i < 21; ++i) expected += EndlessClient::kText;
   for (size_t i = 0; i < 4096; ++i) {
     ReadResponse got = Read(serving.exchanges()[i]);
     ASSERT_TRUE(got.is_done);

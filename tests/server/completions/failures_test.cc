@@ -163,6 +163,7 @@ TEST(CompletionFailures, EndAllAtEveryStage) {
   server::CompletionSettings settings = SettingsOfTests();
   settings.encode_inline_bytes = 64;
   FakeServing fake(settings);
+  server::Completions& completions = fake.serving.completions;  // the loop stands still
   const FakeExchange& preparing = fake.Ask(R"({"prompt":")" + std::string(100, 'a') + "\"}");
   const FakeExchange& whole = fake.Ask(kWhole);
   const FakeExchange& silent = fake.Ask(kStream);
@@ -170,13 +171,13 @@ TEST(CompletionFailures, EndAllAtEveryStage) {
   FakeExchange& slow = fake.Ask(kStream);
   fake.client.Give(2, "x");
   fake.client.Give(3, "y");
-  fake.Poll();
+  completions.Poll();
   slow.reads = false;
   fake.client.Give(3, std::string(100'000, 'z'));
-  fake.Poll();
+  completions.Poll();
   fake.client.Give(3, "end", kLength);
-  fake.Poll();
-  fake.serving.completions.EndAll("the server ends");
+  completions.Poll();
+  completions.EndAll("the server ends");
   ExpectNothingLeft(fake);
   for (const FakeExchange* const exchange : {&preparing, &whole, &silent}) {
     ASSERT_TRUE(exchange->response().has_value());
