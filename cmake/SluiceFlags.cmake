@@ -13,10 +13,6 @@ if(SLUICE_SANITIZE)
   set(sanitize -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${sanitize}>")
   add_link_options(${sanitize})
-  if(SLUICE_SANITIZE MATCHES "thread")
-    # Asio has fences, which GCC's sanitizer does not see. Beside each of them is a lock, which it does.
-    add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-tsan>")
-  endif()
 endif()
 
 if(SLUICE_FUZZ)
