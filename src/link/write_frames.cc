@@ -23,6 +23,7 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   void write(const char* data, size_t size) {
+    if (size == 0) return;  // a list that is empty may have no address
     if (size > sizeof bytes_) {
       Flush();
       frame_.append(data, size);

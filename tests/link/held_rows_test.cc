@@ -123,7 +123,7 @@ TEST(HeldRows, FillTheirFrames) {
   for (int32_t slot = 0; slot < 4; ++slot) held.Add(Step(slot, {}, 0, 1000, random).row);
   EXPECT_EQ(held.Next(size_t{1} << 20).size(), 4u);
   int frames = 0;
-  for (; !held.IsEmpty(); held.DropNext(), ++frames) held.Next(5 * 1000 + 100);
+  for (; !held.IsEmpty(); held.DropNext(), ++frames) held.Next(5 * 1000 + 200);
   EXPECT_EQ(frames, 4);
 }
 
