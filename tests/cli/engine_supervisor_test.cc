@@ -28,10 +28,10 @@ class Lines {
       changed_.notify_all();
     };
   }
-  // The first so many, within ten seconds.
+  // The first so many, within a minute.
   std::vector<std::string> First(size_t count) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, seconds(10), [&] { return lines_.size() >= count; }));
+    EXPECT_TRUE(changed_.wait_for(lock, seconds(60), [&] { return lines_.size() >= count; }));
     std::vector<std::string> first = lines_;
     first.resize(count);
     return first;
@@ -53,7 +53,8 @@ class Supervised : public testing::Test {
   Supervised()
       : folder_(std::filesystem::path(testing::TempDir()) /
                 (std::string("sluice_supervisor_") +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+                 testing::UnitTest::GetInstance()->current_test_info()->name() + "_" +
+                 std::to_string(::getpid()))) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
