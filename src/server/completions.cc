@@ -81,7 +81,8 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
     std::string body;
     std::optional<Preparation> result;
   };
-  auto job = std::make_shared<Job>(exchange.TakeBody());
+  auto job = std::make_shared<Job>();
+  job->body = exchange.TakeBody();
   const auto handle = live.MakeHandle();
   pool_.Run(
       [job, handle, api, context = state_->client.info().context, settings = state_->preparation] {
