@@ -28,20 +28,26 @@ namespace {
 
 float Milliseconds(int64_t ns) { return static_cast<float>(static_cast<double>(ns) * 1e-6); }
 
-// The number behind `name` in JSON; -1 without it.
-int64_t Field(std::string_view json, std::string_view name) {
+// What stands behind the field of this name, wherever it is; empty without it.
+std::string_view BehindField(std::string_view json, std::string_view name) {
   const size_t at = json.find(name);
-  if (at == std::string_view::npos) return -1;
+  if (at == std::string_view::npos) return {};
+  const size_t value = json.find_first_not_of(": ", at + name.size());
+  return value == std::string_view::npos ? std::string_view() : json.substr(value);
+}
+
+// -1 without it.
+int64_t Field(std::string_view json, std::string_view name) {
+  const std::string_view rest = BehindField(json, name);
   int64_t value = -1;
-  const std::string_view rest = json.substr(at + name.size());
   std::from_chars(rest.data(), rest.data() + rest.size(), value);
   return value;
 }
 
 bool HasText(std::string_view json) {
-  for (const std::string_view name : {R"("text":")", R"("content":")"}) {
-    const size_t at = json.find(name);
-    if (at != std::string_view::npos && json.substr(at + name.size(), 1) != "\"") return true;
+  for (const std::string_view name : {R"("text")", R"("content")"}) {
+    const std::string_view text = BehindField(json, name);
+    if (text.starts_with('"') && !text.starts_with(R"("")")) return true;
   }
   return false;
 }
@@ -211,9 +217,9 @@ class Load {
       return;
     }
     if (data.starts_with(R"({"error")")) caller.error = std::string(data.substr(0, 200));
-    if (const int64_t tokens = Field(data, R"("completion_tokens":)"); tokens >= 0) {
+    if (const int64_t tokens = Field(data, R"("completion_tokens")"); tokens >= 0) {
       caller.output_tokens = tokens;
-      caller.prompt_tokens = std::max<int64_t>(Field(data, R"("prompt_tokens":)"), 0);
+      caller.prompt_tokens = std::max<int64_t>(Field(data, R"("prompt_tokens")"), 0);
     }
     if (!HasText(data)) return;
     if (options_.on_text) {
