@@ -376,6 +376,23 @@ TEST(Server, HasAPageOfItsOwnAndNothingElseRunsInIt) {
   EXPECT_NE(running.Get("/")["content-security-policy"], policy);
 }
 
+TEST(Server, RefusesWhatIsTooLargeForItsEngineAndTheOthersDoNotNotice) {
+  const AlphabetEngine engine(AlphabetScript(64, milliseconds(1)),
+                              {.listen = LocalEndpoint(), .max_frame_bytes = 2000});
+  ServerOptions options;
+  options.engines = {engine.endpoint()};
+  const RunningHttp running(options);
+  TestClient streams = running.Connect();
+  streams.Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 500, kStreams)));
+  const TestResponse refused =
+      running.Post(kCompletionsPath, Asking(std::string(3000, 'a'), 1, kStreams));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(ErrorOf(refused).message.find("at most 2000 bytes"), std::string::npos) << refused.body;
+  const ReadResponse read = ResponseReader::Stream(streams.Read().body);
+  EXPECT_FALSE(read.error.has_value());
+  EXPECT_EQ(read.choices.at(0).text.size(), 500u);
+}
+
 TEST(Server, GivesBackARequestsIdentity) {
   const RunningHttp running;
   TestClient client = running.Connect();
