@@ -41,6 +41,7 @@ struct CompletionCounters {
   int64_t unknown_fields = 0;
   int64_t events = 0;        // of streams
   int64_t coalesced = 0;     // deltas that waited for a reader
+  int64_t slow_readers = 0;  // streams that were ended because too much waited
   Histogram first_token;     // from the request's arrival
   Histogram between_tokens;  // from output to output of one choice
   Histogram end_to_end;
@@ -51,6 +52,7 @@ struct CompletionSettings {
   RequestLimits limits = {};
   int32_t max_requests = 4096;               // of this loop
   size_t coalesce_bytes = size_t{64} << 10;  // as HttpLimits has it
+  size_t unsent_bytes = size_t{1} << 20;     // the same; of what waits behind coalesce_bytes
   std::chrono::milliseconds keep_alive{15'000};
   size_t encode_inline_bytes = size_t{16} << 10;  // bodies up to this are read on the loop
 };

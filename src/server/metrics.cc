@@ -162,7 +162,7 @@ void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
                         SumHistograms(loops, &Counters::end_to_end));
 }
 
-void AddHttp(const HttpCounters& http, Families& families) {
+void AddHttp(std::span<const LoopMetrics> loops, const HttpCounters& http, Families& families) {
   const auto counter = [&](const char* name, const char* help, const std::atomic<int64_t>& value) {
     families.Counter(name, help, value.load(std::memory_order_relaxed));
   };
@@ -178,8 +178,9 @@ void AddHttp(const HttpCounters& http, Families& families) {
   counter("sluice_http_timeouts_total", "Requests that came too slowly.", http.timeouts);
   counter("sluice_disconnects_total", "Clients that went away before their answer was complete.",
           http.disconnects);
-  counter("sluice_slow_client_aborts_total", "Clients that did not take their answer.",
-          http.slow_readers);
+  families.Counter("sluice_slow_client_aborts_total", "Clients that did not take their answer.",
+                   http.slow_readers.load(std::memory_order_relaxed) +
+                       SumCompletions(loops, &CompletionCounters::slow_readers));
   counter("sluice_read_bytes_total", "Bytes that were received.", http.bytes_in);
   counter("sluice_write_bytes_total", "Bytes that were sent.", http.bytes_out);
   counter("sluice_writes_total", "Calls that sent them.", http.writes);
@@ -238,7 +239,7 @@ std::string MetricsText(std::span<const LoopMetrics> loops, const HttpCounters& 
   Families families;
   AddServer(loops, max_requests, families);
   AddCompletions(loops, families);
-  AddHttp(http, families);
+  AddHttp(loops, http, families);
   AddLink(loops, families);
   AddProcess(families);
   return prometheus::TextSerializer().Serialize(families.Take());

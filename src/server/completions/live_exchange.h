@@ -57,6 +57,7 @@ class LiveExchange final : public Answer {
   void LeaveLoop();
 
   bool MayBegin() const;
+  bool IsTooSlow() const;
   void BeginStream();
   void WriteWhole();
   void WriteStream();
