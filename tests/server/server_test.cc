@@ -339,6 +339,38 @@ TEST(Server, ReadsAndSpellsTokens) {
   EXPECT_EQ(running.Post("/detokenize", R"({"tokens":[2,0,1]})").body, R"({"prompt":"cab"})");
 }
 
+// Encoding is work as well: who may not have one more request may not have that.
+TEST(Server, CountsTokenizingAmongTheRequestsInFlight) {
+  for (const bool of_key : {false, true}) {
+    ServerOptions options;
+    if (of_key) {
+      options.api_keys = {"one", "two"};
+      options.max_requests_per_key = 1;
+    } else {
+      options.max_requests = 1;
+    }
+    const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
+    const std::string_view key = of_key ? "Authorization: Bearer one\r\n" : "";
+    TestClient stream = running.Connect();
+    stream.Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 4000, kStreams), key));
+    EXPECT_EQ(stream.ReadHead().status, 200);
+    const int refused = of_key ? 429 : 503;
+    EXPECT_EQ(running.Post("/tokenize", R"({"prompt":"cab"})", key).status, refused);
+    EXPECT_EQ(running.Post("/detokenize", R"({"tokens":[2]})", key).status, refused);
+    EXPECT_EQ(running.Get("/v1/models", key).status, 200);
+    if (of_key) {
+      EXPECT_EQ(
+          running.Post("/tokenize", R"({"prompt":"cab"})", "Authorization: Bearer two\r\n").status,
+          200);
+    }
+    stream.Reset();
+    EXPECT_TRUE(Becomes(
+        [&] { return running.Post("/tokenize", R"({"prompt":"cab"})", key).status == 200; }));
+    EXPECT_EQ(running.Post("/tokenize", R"({"prompt":"cab"})", key).status, 200)
+        << "the place of one that is answered is free";
+  }
+}
+
 TEST(Server, ReadsLongTextsElsewhere) {
   const RunningHttp running;
   const std::string text(100'000, 'b');
