@@ -134,6 +134,15 @@ class Answers(unittest.TestCase):
                 environ = Path(f"/proc/{server.start['engine_pid']}/environ").read_bytes()
                 self.assertNotIn(b"SLUICE_API_KEY", environ)
 
+    def test_a_key_that_is_empty_is_no_key(self):
+        empty = {"SLUICE_API_KEY": ""}
+        for flags in [["--check"], ["--port", "0"]]:
+            refused = run(*flags, environment=empty)
+            self.assertEqual((refused.returncode, refused.stdout), (2, b""), refused)
+            self.assertIn(b"SLUICE_API_KEY", refused.stderr)
+        with serve("--api-key", "one", environment=empty) as server:
+            self.assertEqual(server.get("/v1/models")[0], 401)
+
     def test_other_origins_are_told_what_they_may(self):
         with serve("--cors-origin", "https://example.org") as server:
             headers = server.get("/health", Origin="https://example.org")[1]
