@@ -20,6 +20,9 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+// One that a client can give back: in JavaScript numbers have 53 bits.
+uint64_t RandomShortSeed() { return RandomSeed() >> 11; }
+
 template <typename T, typename U>
 bool Contains(const std::vector<T>& values, const U& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
@@ -76,7 +79,7 @@ void LiveExchange::Submit(PreparedRequest& request) {
   asked_ = std::move(request.asked);
   prompts_ = std::move(request.prompts);
   const bool is_chat = asked_.api == Api::kChat;
-  if (!asked_.params.seed.has_value()) asked_.params.seed = RandomSeed();
+  if (!asked_.params.seed.has_value()) asked_.params.seed = RandomShortSeed();
   head_ = {.api = asked_.api,
            .id = (is_chat ? "chatcmpl-" : "cmpl-") + exchange_.request().id,
            .created = SecondsSince1970(),
