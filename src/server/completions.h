@@ -38,6 +38,9 @@ struct CompletionCounters {
   int64_t choices_ended[kGenerationEnds] = {};
   int64_t prompt_tokens = 0;
   int64_t generation_tokens = 0;  // what usages say
+  // Of these, that no client was given: because it went away, or was told of an error instead.
+  int64_t tokens_left = 0;
+  int64_t tokens_failed = 0;
   int64_t unknown_fields = 0;
   int64_t events = 0;        // of streams
   int64_t coalesced = 0;     // deltas that waited for a reader

@@ -67,6 +67,7 @@ struct Choice {
   int32_t stop_token = -1;  // as ChoiceEnd has them
   std::string stop = {};
   int64_t tokens = 0;       // so far
+  int64_t given = 0;        // of these, with what was written
   int64_t text_offset = 0;  // code points that were written
   ToldTokens prompt = {};   // of its tokens but the first, until that is written
   PendingDelta pending = {};

@@ -72,6 +72,7 @@ void LiveExchange::WriteWhole() {
   for (Choice& choice : choices_) {
     const PreparedPrompt& prompt = PromptOf(choice);
     if (has_offsets_) choice.text_offset = CountCodePoints(prompt.echo);
+    choice.given = choice.tokens;
     const ChoiceDelta front = FrontOf(choice);
     whole.push_back({.echo = front,
                      .content = DeltaOf(choice),
@@ -123,6 +124,7 @@ void LiveExchange::WriteChoice(Choice& choice) {
   const bool is_finished = HasFinishReason(choice.end);
   const bool has_content = !choice.pending.IsEmpty();
   if (!has_content && !is_finished && choice.prompt.IsEmpty()) return;
+  choice.given = choice.tokens;
   if (!std::exchange(choice.has_begun, true)) WriteFront(choice);
   if (has_content) WriteContent(choice);
   if (!is_finished) return;

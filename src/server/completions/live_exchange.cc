@@ -44,6 +44,7 @@ LiveExchange::~LiveExchange() { Drop(); }
 
 void LiveExchange::Drop() {
   if (is_over()) return;
+  is_left_ = true;
   AbortAll();
   LeaveLoop();
 }
@@ -211,14 +212,18 @@ void LiveExchange::Respond(HttpResponse response) {
 
 void LiveExchange::LeaveLoop() {
   phase_ = Phase::kOver;
-  --loop_->counters.running;
+  CompletionCounters& counters = loop_->counters;
+  --counters.running;
+  for (const Choice& choice : choices_) {
+    (is_left_ ? counters.tokens_left : counters.tokens_failed) += choice.tokens - choice.given;
+  }
   if (has_news_) std::erase(loop_->with_news, this);
   std::vector<LiveExchange*>& all = loop_->exchanges;
   all[place_] = all.back();
   all[place_]->place_ = place_;
   all.pop_back();
   const bool is_answered = !choices_.empty() && choices_unwritten_ == 0;
-  if (is_answered) loop_->counters.end_to_end.Add(Seconds(loop_->now - arrived_));
+  if (is_answered) counters.end_to_end.Add(Seconds(loop_->now - arrived_));
 }
 
 }  // namespace sluice::server

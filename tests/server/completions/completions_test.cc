@@ -314,6 +314,33 @@ TEST(Completions, CountsWhatHappens) {
   EXPECT_EQ(counters.end_to_end.count, 1);
 }
 
+TEST(Completions, CountsTheTokensThatNobodyGot) {
+  FakeServing fake;
+  const server::CompletionCounters& counters = fake.serving.completions.counters();
+  FakeExchange& whole = fake.Ask(R"({"prompt":"a","n":2})");
+  FakeExchange& slow = fake.Ask(R"({"prompt":"a","stream":true})");
+  FakeExchange& failed = fake.Ask(R"({"prompt":"a"})");
+  FakeExchange& stream = fake.Ask(R"({"prompt":"a","stream":true})");
+  fake.client.Give(0, "xx", GenerationEnd::kNone, 2);
+  fake.client.Give(2, std::string(100'000, 'x'), GenerationEnd::kNone, 10);
+  fake.client.Give(3, "xyz", GenerationEnd::kNone, 3);
+  fake.client.Give(4, "xyz", GenerationEnd::kNone, 3);
+  slow.reads = false;
+  fake.Poll();
+  fake.client.Give(2, "waits", GenerationEnd::kNone, 5);
+  fake.client.Fail(3, GenerationEnd::kEngineLost, ErrorCode::kUnavailable, "it died");
+  fake.client.Fail(4, GenerationEnd::kEngineLost, ErrorCode::kUnavailable, "it died");
+  fake.Poll();
+  EXPECT_TRUE(failed.is_complete());
+  EXPECT_EQ(counters.tokens_failed, 3) << "those of the stream were sent in front of the error";
+  EXPECT_TRUE(stream.is_complete());
+  whole.answer.reset();
+  slow.answer.reset();
+  EXPECT_EQ(counters.tokens_left, 2 + 5);
+  EXPECT_EQ(counters.tokens_failed, 3);
+  EXPECT_EQ(counters.generation_tokens, 2 + 15 + 3 + 3);
+}
+
 TEST(CompletionCounters, PutsATimeIntoTheFirstBucketThatHoldsIt) {
   server::CompletionCounters::Histogram histogram;
   for (const double seconds : {0.0, 0.001, 0.0011, 120.0, 121.0}) histogram.Add(seconds);
