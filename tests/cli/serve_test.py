@@ -111,6 +111,13 @@ class Answers(unittest.TestCase):
             self.assertEqual(server.get("/nowhere")[0], 404)
             self.assertEqual(server.get("/v1/completions")[0], 405)
 
+    def test_a_model_without_a_name_has_that_of_its_folder(self):
+        for folder in (MODEL, MODEL + "/", MODEL + "/../tiny/."):
+            with served.Server(SLUICE, "--model", folder) as server:
+                models = json.loads(server.get("/v1/models")[2])["data"]
+                self.assertEqual([model["id"] for model in models], ["tiny"])
+                self.assertEqual(server.post("/v1/completions", PROMPT)[2]["model"], "tiny")
+
     def test_names_are_those_that_were_given(self):
         with serve("--name", "first", "--name", "second") as server:
             self.assertEqual(server.start["model"], "first")
@@ -217,7 +224,7 @@ class Starts(unittest.TestCase):
         with serve() as server:
             start = server.start
             self.assertEqual(set(start), {"url", "pid", "model", "engine", "engine_pid"})
-            self.assertEqual((start["pid"], start["model"]), (server.process.pid, MODEL))
+            self.assertEqual((start["pid"], start["model"]), (server.process.pid, "tiny"))
             [endpoint] = start["engine"]
             path = Path(endpoint.removeprefix("ipc://"))
             self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
