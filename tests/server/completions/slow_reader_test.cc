@@ -41,6 +41,22 @@ TEST(SlowReader, GetsWhatItMissedAsOneDelta) {
   EXPECT_LT(got.choices[0].deltas.size(), 2000u);
 }
 
+// Room is only told of behind a first write.
+TEST(SlowReader, OfTheResponseInFrontGetsTheBeginningOfTheNextOne) {
+  FakeServing fake;
+  FakeExchange& exchange = fake.Ask(R"({"prompt":"a","stream":true})");
+  exchange.reads = false;
+  exchange.LeaveUnread(SettingsOfTests().coalesce_bytes + 1);
+  fake.client.Give(0, "x");
+  fake.Poll();
+  EXPECT_TRUE(exchange.head().has_value());
+  EXPECT_EQ(exchange.flushes(), 1);
+  fake.client.Give(0, "y");
+  fake.Poll();
+  EXPECT_EQ(exchange.flushes(), 1);
+  EXPECT_EQ(fake.serving.completions.counters().coalesced, 1);
+}
+
 TEST(SlowReader, GetsItsEndWhenThereIsRoom) {
   for (const bool fails : {false, true}) {
     FakeServing fake;
