@@ -428,6 +428,18 @@ class Ends(unittest.TestCase):
         self.assertIn("the engine ended (signal 9 (Killed)); it is started again", errors)
         self.assertIn("the engine is there again", errors)
 
+    def test_a_log_that_takes_nothing_holds_nothing_up(self):
+        with open("/dev/full", "wb") as full, serve(errors=full) as server:
+            stream = server.stream("/v1/completions", {**PROMPT, "max_tokens": 4000,
+                                                       "ignore_eos": True})
+            next(stream)
+            os.kill(server.start["engine_pid"], signal.SIGKILL)  # of which it says some lines
+            self.assertEqual(list(stream)[-1], "[DONE]")
+            server.wait_for_health(200)
+            self.assertEqual(server.post("/v1/completions", PROMPT)[0], 200)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=2 * PATIENCE), 0)
+
     def test_engines_elsewhere_are_taken_up_again(self):
         endpoint = f"ipc://{FOLDER.name}/mock"
         with Mock(listen=endpoint) as mock, serve("--engine", endpoint) as server:
