@@ -39,7 +39,7 @@ tidy: ## clang-tidy over every source file (slow)
 PYTHON ?= python3
 RESULTS := bench/results
 
-bench: ## time everything on the CPU, next to the floor and to its peers, and draw it (12 minutes)
+bench: ## time everything on the CPU, next to the floor and to its peers, and draw it (25 minutes)
 	@scripts/setup.sh build
 	cmake --preset release
 	cmake --build --preset release --target sluice
@@ -48,6 +48,10 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	build/release/sluice bench algorithms --json $(RESULTS)/select-algorithms.json
 	build/release/sluice bench draw --json $(RESULTS)/draw-cpu.json
 	build/release/sluice bench pipeline --json $(RESULTS)/pipeline-cpu.json
+	build/release/sluice bench head --json $(RESULTS)/head-cpu.json
+	build/release/sluice bench engine --json $(RESULTS)/engine-cpu.json
+	build/release/sluice bench soak --json $(RESULTS)/soak-cpu.json
+	build/release/sluice bench serve --json $(RESULTS)/serve-cpu.json
 	$(PYTHON) -B bench/generate_rate.py build/release/sluice --json $(RESULTS)/generate-cpu.json
 	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
 	  $(PYTHON) -B bench/trace_study.py build/release/sluice --json $(RESULTS)/traces-cpu.json && \
@@ -60,6 +64,11 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null; then \
 	  $(PYTHON) -B bench/text_peers.py build/release/sluice --json $(RESULTS)/text-cpu.json; \
 	else echo "bench: $(PYTHON) has no tokenizers, so text is left out; pip install tokenizers" >&2; fi
+	@if $(PYTHON) -c 'import aiohttp, tokenizers' 2>/dev/null; then \
+	  $(PYTHON) -B bench/serve_peers.py build/release/sluice \
+	    --tokenizer models/default/tokenizer.json --json $(RESULTS)/serve-peers.json; \
+	else echo "bench: $(PYTHON) has no aiohttp, so the server's peers are left out;" \
+	  "pip install aiohttp tokenizers" >&2; fi
 	@$(MAKE) --no-print-directory plots
 
 plots: ## draw docs/img/ from bench/results/

@@ -179,7 +179,8 @@ class Bench {
     Tokens(nanoseconds(12'000) * options_.write_streams, true);
     Tokens(nanoseconds(0), false);
     on_progress_("many streams");
-    Many();
+    Many(options_.many_engines);
+    Many(1);
     on_progress_("idle connections");
     Idle();
     on_progress_("disconnects");
@@ -232,9 +233,12 @@ class Bench {
                 .is_at_least = true});
   }
 
-  void Many() {
+  // The tokens of an engine's step come together, and the last of them waits for the writes of all
+  // others: of one engine, for those of all streams.
+  void Many(int64_t engines) {
     const ServedMock mock({.text = options_.text,
-                           .requests = static_cast<int32_t>(options_.many_streams),
+                           .engines = static_cast<int32_t>(engines),
+                           .requests = static_cast<int32_t>(options_.many_streams / engines),
                            .step_time = milliseconds(50)});
     const int64_t resident = mock.ServerResidentBytes();
     std::vector<float> added;
@@ -246,14 +250,15 @@ class Bench {
          .body = [&](int64_t i) { return Body(i, options_.many_tokens, true); },
          .on_text =
              [&](int64_t request, int64_t tokens, int64_t ns) {
-               const int64_t given = mock.log().TokenNs(request, tokens - 1);
+               const int64_t given = mock.TokenNs(request, tokens - 1);
                if (given > 0) added.push_back(static_cast<float>(ns - given) * 1e-6f);
                if (request == 0) {
                  most_resident = std::max(most_resident, mock.ServerResidentBytes());
                }
              }});
     RequireComplete(load);
-    ServeFigure figure{.task = "from the engine's step to the reader, 20 tokens a second",
+    ServeFigure figure{.task = "from the step to the reader, 20 tokens a second, engines: " +
+                               std::to_string(engines),
                        .streams = options_.many_streams,
                        .unit = "ms",
                        .value = Percentile(added, 0.5),
@@ -261,6 +266,7 @@ class Bench {
                        .target = 20,
                        .is_of_high = true};
     on_figure_(figure);
+    if (engines > 1) return;
     on_figure_({.task = "memory of a stream",
                 .streams = options_.many_streams,
                 .unit = "bytes",
@@ -303,7 +309,7 @@ class Bench {
       OpenStreams streams(mock.endpoint(), options_.disconnects);
       const int64_t start = MonotonicNs();
       streams.CloseAll();
-      times.push_back(MillisecondsUntil(start, [&] { return mock.log().running == 0; }));
+      times.push_back(MillisecondsUntil(start, [&] { return mock.running() == 0; }));
     }
     on_figure_(WorstOf("from disconnects until slots are free", options_.disconnects,
                        std::move(times), 52));  // two steps of 1 ms, and 50 ms
@@ -317,14 +323,14 @@ class Bench {
     for (int64_t round = 0; round < options_.rounds; ++round) {
       OpenStreams streams(mock.endpoint(), options_.lost_streams);
       int64_t start = MonotonicNs();
-      mock.KillEngine();
+      mock.KillEngines();
       unhealthy.push_back(MillisecondsUntil(start, [&] { return Health(mock.endpoint()) == 503; }));
       if (streams.ReadToEnd() != options_.lost_streams) {
         throw std::runtime_error("a stream ended without an error");
       }
       told.push_back(static_cast<double>(MonotonicNs() - start) * 1e-6);
       start = MonotonicNs();
-      mock.StartEngine();
+      mock.StartEngines();
       back.push_back(MillisecondsUntil(start, [&] { return Health(mock.endpoint()) == 200; }));
     }
     on_figure_(WorstOf("from kill -9 of the engine until /health is 503", options_.lost_streams,

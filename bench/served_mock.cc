@@ -44,14 +44,14 @@ class LoggedRunner final : public StepRunner {
     for (const RunnerRequest& request : plan.begun) {
       const int64_t number = request.prompt[0] % StepLog::kRequests;
       request_of_slot_[static_cast<size_t>(request.slot)] = number;
-      log_.first_step[number] = -1;
+      log_.behind_first_step[number] = 0;
     }
     running_ += std::ssize(plan.begun) - std::ssize(plan.ended);
     log_.running = running_;
     for (const StepRow& row : plan.rows) {
       const int64_t number = request_of_slot_[static_cast<size_t>(row.slot)];
-      if (row.samples && number >= 0 && log_.first_step[number] < 0) {
-        log_.first_step[number] = static_cast<int32_t>(launched_);
+      if (row.samples && number >= 0 && log_.behind_first_step[number] == 0) {
+        log_.behind_first_step[number] = static_cast<int32_t>(launched_ + 1);
       }
     }
     ++launched_;
@@ -115,40 +115,62 @@ ScopedPin::ScopedPin(int processor) {
 ScopedPin::~ScopedPin() { sched_setaffinity(0, sizeof before_, &before_); }
 
 int64_t StepLog::TokenNs(int64_t request, int64_t token) const {
-  const int32_t first = first_step[request % kRequests];
+  const int64_t first = behind_first_step[request % kRequests] - 1;
   if (first < 0 || first + token >= steps) return 0;
   return done_ns[(first + token) % kSteps];
 }
 
 ServedMock::ServedMock(const MockOptions& options)
-    : options_(options),
-      log_(static_cast<StepLog*>(mmap(nullptr, sizeof(StepLog), PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
-      engine_endpoint_("ipc://@sluice-bench-serve-" + std::to_string(getpid())) {
-  if (log_ == MAP_FAILED) throw std::runtime_error(std::strerror(errno));
-  StartEngine();
+    : options_(options), engines_(static_cast<size_t>(options.engines), -1) {
+  void* const shared = mmap(nullptr, engines_.size() * sizeof(StepLog), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shared == MAP_FAILED) throw std::runtime_error(std::strerror(errno));
+  logs_ = {static_cast<StepLog*>(shared), engines_.size()};
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    endpoints_of_engines_.push_back("ipc://@sluice-bench-serve-" + std::to_string(getpid()) + "-" +
+                                    std::to_string(i));
+  }
+  StartEngines();
   StartServer();
 }
 
 ServedMock::~ServedMock() {
   Kill(server_);
-  Kill(engine_);
-  munmap(log_, sizeof *log_);
+  KillEngines();
+  munmap(logs_.data(), logs_.size_bytes());
 }
 
-void ServedMock::StartEngine() {
-  log_->steps = 0;
-  log_->running = 0;
-  engine_ = Fork(kClientProcessor, [this] {
+int64_t ServedMock::running() const {
+  int64_t running = 0;
+  for (const StepLog& log : logs_) running += log.running;
+  return running;
+}
+
+int64_t ServedMock::TokenNs(int64_t request, int64_t token) const {
+  for (const StepLog& log : logs_) {
+    if (const int64_t ns = log.TokenNs(request, token); ns > 0) return ns;
+  }
+  return 0;
+}
+
+void ServedMock::StartEngines() {
+  for (size_t i = 0; i < engines_.size(); ++i) StartEngine(i);
+}
+
+void ServedMock::StartEngine(size_t number) {
+  StepLog& log = logs_[number];
+  log.steps = 0;
+  log.running = 0;
+  engines_[number] = Fork(kClientProcessor, [this, number, &log] {
     const Tokenizer& tokenizer = options_.text.tokenizer();
-    LoggedRunner runner(Script(tokenizer, options_.requests, options_.step_time), *log_);
+    LoggedRunner runner(Script(tokenizer, options_.requests, options_.step_time), log);
     Engine engine(runner, tokenizer, {.steps_in_flight = 1});
     EngineServer server(engine,
                         {.model = "script",
                          .version = std::string(kVersionString),
                          .tokenizer_hash = TokenizerHash(tokenizer),
                          .knows_text = true},
-                        {.listen = engine_endpoint_});
+                        {.listen = endpoints_of_engines_[number]});
     server.Run({});
   });
 }
@@ -159,9 +181,9 @@ void ServedMock::StartServer() {
   server_ = Fork(kServerProcessor, [&] {
     close(ready[0]);
     Server server(options_.text, {.port = 0,
-                                  .engines = {engine_endpoint_},
+                                  .engines = endpoints_of_engines_,
                                   .threads = options_.threads,
-                                  .max_requests = options_.requests});
+                                  .max_requests = options_.engines * options_.requests});
     const uint16_t port = server.port();
     if (write(ready[1], &port, sizeof port) != sizeof port) _exit(1);
     server.Run({}, {});
@@ -172,7 +194,9 @@ void ServedMock::StartServer() {
   if (size != sizeof endpoint_.port) throw std::runtime_error("the server did not come up");
 }
 
-void ServedMock::KillEngine() { Kill(engine_); }
+void ServedMock::KillEngines() {
+  for (pid_t& engine : engines_) Kill(engine);
+}
 
 double ServedMock::ServerCpuSeconds() const {
   clockid_t clock;
