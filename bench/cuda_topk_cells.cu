@@ -198,21 +198,6 @@ void LogPlan(const cuda::TopkInput& input, const cuda::TopkPlan& plan) {
 }
 
 // What PlanTopk says, or every shape that a device takes.
-std::vector<cuda::TopkPlan> Plans(const Options& options, const cuda::TopkInput& input) {
-  cuda::TopkPlan plan = cuda::PlanTopk(input);
-  LogPlan(input, plan);
-  if (options.hint_percent >= 0) plan.guess = cuda::TopkGuess::kHint;
-  if (!options.all_plans) return {plan};
-  std::vector<cuda::TopkPlan> plans;
-  for (const int32_t blocks : {1, 2, 4, 8}) {
-    for (const int32_t threads : {512, 1024}) {
-      plans.push_back({plan.guess, blocks, threads, plan.capacity});
-    }
-  }
-  return plans;
-}
-
-// What PlanTopk says, or every shape that a device takes.
 std::vector<cuda::TopkPlan> Plans(const DeviceTopkOptions& options, const cuda::TopkInput& input) {
   cuda::TopkPlan plan = cuda::PlanTopk(input);
   LogPlan(input, plan);

@@ -1,7 +1,7 @@
 // The verify phase of topk: thresholds are tried until one leaves at least as many scores as are
 // wanted and at most as many as there is room for; what reaches it stays marked. Where more scores
-// than that equal the wanted rank's, the marks tell them from the larger ones, and the first of
-// them are kept.
+// than that equal the wanted rank's, the larger ones are marked, and then the first of those, for
+// which some of the row is read again.
 #pragma once
 
 #include "select/topk_guess.cuh"
@@ -11,8 +11,20 @@ namespace sluice::cuda {
 
 inline constexpr int kMostReads = 6;  // of a row by guesses
 
+// What is known of a row from reads before, the same for all threads of a team.
+struct VerifyState {
+  Guess guess;        // of the last read
+  uint32_t rank;      // in the sample; 0: it was not looked at
+  float low, high;    // too many reach it, too few; before that, the range of what was hinted
+  int low_count;      // how many
+  int high_count;
+  bool has_low, has_high;  // a read has said so
+  bool is_secant;
+};
+
 // In shared memory.
 struct VerifyMemory {
+  VerifyState state;
   uint64_t counted;                    // the barrier of `first_counts`
   uint32_t first_counts[kMostBlocks];  // of the blocks, in the first read
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
@@ -38,8 +50,7 @@ struct TeamCount {
 struct Verified {
   bool is_done;  // else the definition is to decide
   bool has_nan;
-  bool is_in_second_plane;  // what is marked
-  KeyRange range;           // about that of the scores that are marked
+  KeyRange range;  // about that of the scores that are marked
   TeamCount count;
   TopkWay way;
   int reads;
@@ -116,17 +127,12 @@ __device__ inline uint32_t FirstBits(uint32_t bits, int most) {
   return bits;
 }
 
-// Leaves the marks of larger scores and those of the first `ties` equal ones of the block.
-// Returns how many of this block are kept in words before this thread's.
-__device__ inline int KeepFirstTies(BlockScan& scan, const uint32_t* reaching, uint32_t* larger,
-                                    const WordRange& range, int ties) {
-  uint32_t mine = 0;
-  for (int w = range.first; w < range.end; ++w) {
-    mine += static_cast<uint32_t>(__popc(reaching[w] & ~larger[w]));
-  }
-  const int before = static_cast<int>(scan.Add(mine).before);
+// Leaves the marks of larger scores and those of the first `ties` of the others. `before`: of the
+// others, by the threads before this one. Returns how many of them are kept there.
+__device__ inline int KeepFirstTies(const uint32_t* reaching, uint32_t* larger, int first, int end,
+                                    int before, int ties) {
   int left = ties - before;
-  for (int w = range.first; w < range.end && left > 0; ++w) {
+  for (int w = first; w < end && left > 0; ++w) {
     const uint32_t equal = reaching[w] & ~larger[w];
     larger[w] |= FirstBits(equal, left);
     left -= __popc(equal);
@@ -134,130 +140,203 @@ __device__ inline int KeepFirstTies(BlockScan& scan, const uint32_t* reaching, u
   return min(before, ties);
 }
 
-// MarkReaching in a function of its own, so that what else is seldom needed leaves it registers.
-template <DType kDType>
-__device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
-                                       uint32_t* words) {
-  row.MarkReaching(team, threshold, words);
-}
+// What becomes of a row after a read that left too many or too few.
+enum class AfterRead : uint8_t { kReadAgain, kDone, kHasNan, kUndecided };
 
-// What is known of a row from a threshold that left too many scores or too few.
-struct FirstRead {
-  Guess guess;
-  TeamCount count;
-  uint32_t rank;  // in the sample; 0: the guess was another's
+struct NextRead {
+  AfterRead after;
+  float threshold;  // of the next read
+  TeamCount count;  // when it is done, by ties
 };
 
-// Further thresholds, between those that are known to leave too many and too few.
+// Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
+// so that some of the row from its start on is enough, how much the sample says. Whether there are
+// that many.
 template <DType kDType>
-__device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
-                                             VerifyMemory& memory, BinMemory& bins,
-                                             TiledRow<kDType> row, RowWish wish, FirstRead known,
-                                             uint32_t* planes, int words) {
-  const Team block = team.Block();
+__device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
+                         const TiledRow<kDType>& row, const Guess& guess, int wanted, int reads,
+                         int words, uint32_t* larger, TeamCount& count) {
+  uint32_t* const reaching = larger + words;
   const WordRange range(team, row.words());
-  const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
-  Verified verified{};
-  verified.way = TopkWay::kCandidates;
-  Guess guess = known.guess;
-  TeamCount count = known.count;
-  TeamCount of_low{};
-  uint32_t rank = known.rank;
-  int plane = 0;                           // which was marked last
-  float low = -INFINITY, high = INFINITY;  // too many reach it, too few
-  bool has_low = false, has_high = false;
+  const int missing = wanted - count.total;
+  const float scores = __fdividef(static_cast<float>(missing), guess.tie_share);
+  int tiles = static_cast<int>(fminf(1.25f * scores, 1e9f)) / kTileScores + 2;
 #pragma unroll 1
-  for (verified.reads = 1; verified.reads < kMostReads; ++verified.reads) {
-    if (count.total < wish.wanted) {
-      high = guess.threshold;
-      has_high = true;
-    } else {  // keep these marks
-      low = guess.threshold;
-      has_low = true;
-      of_low = count;
-      plane ^= 1;
+  for (int turn = reads + 1;; ++turn) {
+    const int words_here = row.WordsOfFirst(tiles);
+    row.MarkReaching(team, guess.tie, reaching, words_here);
+    team.SyncBlock();
+    const int end = min(range.end, words_here);
+    uint32_t mine = 0;
+    for (int w = range.first; w < end; ++w) {
+      mine += static_cast<uint32_t>(__popc(reaching[w] & ~larger[w]));
     }
-    // Many equal scores: is it they that are too many?
-    const bool is_next = guess.is_tie && has_low && low == guess.threshold && low < INFINITY;
-    if (is_next) {
-      guess = {semantics::ValueOfKey(semantics::OrderKey(low) + 1), false, false};
-    } else {
-      const RowSample<kDType> sample(block, row);
-      if (rank == 0) {
-        rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-      } else {
-        const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
-        rank = static_cast<uint32_t>(
-            fmaxf(static_cast<float>(rank) * fminf(share, 64.0f) + 0.5f, 1.0f));
-      }
-      block.SyncBlock();
-      guess = GuessFromSample(block, scan_memory, bins, sample, rank);
-    }
-    if (guess.has_nan) {
-      verified.has_nan = true;
-      break;
-    }
-    if ((has_low && guess.threshold <= low) || (has_high && guess.threshold >= high)) break;
-
-    uint32_t* const marked = planes + plane * words;
-    MarkAgain(team, row, guess.threshold, marked);
-    block.SyncBlock();
-    BlockScan scan(block, scan_memory);
-    count = CountOverBlock(scan, marked, range);
-    AddBlocksAgain(team, memory, verified.reads, count);
-    const bool is_plateau = is_next && count.total < wish.wanted;
-    if (!is_plateau && !count.IsEnough(wish)) continue;
-    verified.is_done = true;
-    verified.range = guess.range;
-    verified.is_in_second_plane = plane == 1;
-    verified.count = count;
-    ++verified.reads;
-    if (is_plateau) {
-      const int ties = wish.wanted - count.total;
-      const int before = of_low.before - count.before;
-      const int here = min(max(ties - before, 0), of_low.mine - count.mine);
+    BlockScan scan(team.Block(), scan_memory);
+    const BlockScan::Sums sums = scan.Add(mine);
+    TeamCount ties{static_cast<int>(sums.before), 0, static_cast<int>(sums.all),
+                   static_cast<int>(sums.all)};
+    AddBlocksAgain(team, memory, turn, ties);
+    if (ties.total >= missing) {
+      const int here = min(max(missing - ties.before, 0), ties.mine);
       const int before_thread =
-          KeepFirstTies(scan, planes + (plane ^ 1) * words, marked, range, here);
-      verified.way = TopkWay::kPlateau;
-      verified.count = {count.before_thread + before_thread, count.before + min(before, ties),
-                        count.mine + here, wish.wanted};
+          KeepFirstTies(reaching, larger, range.first, end, ties.before_thread, here);
+      count = {count.before_thread + before_thread, count.before + min(ties.before, missing),
+               count.mine + here, wanted};
+      return true;
     }
-    break;
+    if (tiles >= row.Tiles()) {
+      count.total += ties.total;  // all that reach the tie
+      team.Sync();                // before the next read writes its counts
+      return false;
+    }
+    tiles = row.Tiles();
   }
-  block.SyncBlock();
-  return verified;
 }
 
-// For rows of more scores than there is room for. planes: room for the marks of this block, twice.
+// The threshold between those that are known to leave too many and too few where the count would be
+// the goal if it fell in a straight line.
+__device__ inline float Secant(const VerifyState& state, float goal) {
+  const float high_count = static_cast<float>(state.high_count);
+  const float share =
+      __fdividef(static_cast<float>(state.low_count) - goal,
+                 fmaxf(static_cast<float>(state.low_count) - high_count, 1.0f));
+  return state.low + (state.high - state.low) * share;
+}
+
+// After a read that left too many scores or too few. Not inline: what it needs is in the way of no
+// row that takes one read.
+template <DType kDType>
+__device__ __noinline__ NextRead GoOn(Team team, ScanMemory& scan_memory, VerifyMemory& memory,
+                                      BinMemory& bins, TiledRow<kDType> row, RowWish wish,
+                                      TeamCount count, int reads, uint32_t* plane, int words) {
+  constexpr int kMostSecants = 3;  // then as others, which end
+  const Team block = team.Block();
+  VerifyState state = memory.state;
+  block.SyncBlock();
+  const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
+  Guess& guess = state.guess;
+  NextRead next{AfterRead::kUndecided, 0.0f, count};
+  if (guess.IsAboveTie() && count.total < wish.wanted) {
+    if (MarkTies(team, scan_memory, memory, row, guess, wish.wanted, reads, words, plane,
+                 next.count)) {
+      next.after = AfterRead::kDone;
+      return next;
+    }
+    guess.threshold = guess.tie;
+    count.total = next.count.total;
+  }
+  if (reads == kMostReads) return next;
+  const bool are_few = count.total < wish.wanted;
+  if (are_few) {
+    state.high = guess.threshold;
+    state.high_count = count.total;
+    state.has_high = true;
+  } else {
+    state.low = guess.threshold;
+    state.low_count = count.total;
+    state.has_low = true;
+  }
+  auto is_between = [&](float threshold) {
+    return (!state.has_low || threshold > state.low) && (!state.has_high || threshold < state.high);
+  };
+  const float secant = Secant(state, goal);
+  if (!are_few && guess.IsTie()) {
+    guess.GoAboveTie();
+  } else if (state.is_secant && reads <= kMostSecants && is_between(secant) &&
+             fabsf(secant) < INFINITY) {
+    guess = {secant, false};
+  } else {
+    const RowSample<kDType> sample(block, row);
+    const auto sampled = static_cast<float>(sample.scores());
+    if (state.rank == 0) {
+      state.rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
+    } else {
+      const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
+      state.rank = static_cast<uint32_t>(
+          fmaxf(static_cast<float>(state.rank) * fminf(share, 64.0f) + 0.5f, 1.0f));
+    }
+    const float room = static_cast<float>(wish.capacity) *
+                       __fdividef(sampled, static_cast<float>(row.Scores()));
+    guess = GuessFromSample(block, scan_memory, bins, sample, state.rank, room);
+  }
+  if (guess.has_nan) {
+    next.after = AfterRead::kHasNan;
+  } else if (is_between(guess.threshold)) {
+    next.after = AfterRead::kReadAgain;
+  }
+  next.threshold = guess.threshold;
+  block.SyncBlock();
+  if (block.thread() == 0) memory.state = state;
+  return next;
+}
+
+// For rows of more scores than there is room for. plane: room for the marks of this block, twice;
+// what is marked in the end is in the first.
 template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
-                           const RowHint& hint, uint32_t* planes, int words) {
+                           const RowHint& hint, uint32_t* plane, int words) {
   Verified verified{};
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
-  FirstRead first{{NAN, false, false}, {}, 0};
-  if (hint.indices != nullptr) first.guess = GuessFromHint(block, row, hint);
-  if (semantics::IsNan(first.guess.threshold) && !first.guess.has_nan) {
+  Guess guess{NAN, false};
+  float least = -INFINITY;
+  uint32_t rank = 0;
+  if (hint.indices != nullptr) {
+    const HintedGuess hinted = GuessFromHint(block, scan_memory, row, hint);
+    guess = hinted.guess;
+    least = hinted.least;
+  }
+  if (semantics::IsNan(guess.threshold) && !guess.has_nan) {
     const RowSample<kDType> sample(block, row);
-    first.rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-    first.guess = GuessFromSample(block, scan_memory, bins, sample, first.rank);
+    rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
+    const float room =
+        static_cast<float>(wish.capacity) *
+        __fdividef(static_cast<float>(sample.scores()), static_cast<float>(row.Scores()));
+    guess = GuessFromSample(block, scan_memory, bins, sample, rank, room);
   }
-  verified.has_nan = first.guess.has_nan;
+  verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.MarkReaching(team, first.guess.threshold, planes);
-  block.SyncBlock();
-  BlockScan scan(block, scan_memory);
-  first.count = CountOverBlock(scan, planes, WordRange(team, row.words()));
-  AddBlocksOnce(team, memory, first.count);
-  if (!first.count.IsEnough(wish)) {
-    return VerifyAgain(team, scan_memory, memory, bins, row, wish, first, planes, words);
+  if (block.thread() == 0) {
+    VerifyState& state = memory.state;
+    state.guess = guess;
+    state.rank = rank;
+    state.low = least;
+    state.high = semantics::ValueOfKey(guess.range.highest);
+    state.low_count = row.Scores();
+    state.high_count = 0;
+    state.has_low = state.has_high = false;
+    state.is_secant = hint.is_secant && rank == 0;
   }
-  verified.is_done = true;
-  verified.range = first.guess.range;
-  verified.count = first.count;
-  verified.reads = 1;
+  float threshold = guess.threshold;
+#pragma unroll 1
+  for (verified.reads = 1;; ++verified.reads) {
+    row.MarkReaching(team, threshold, plane);
+    block.SyncBlock();
+    BlockScan scan(block, scan_memory);
+    verified.count = CountOverBlock(scan, plane, WordRange(team, row.words()));
+    if (verified.reads == 1) {
+      AddBlocksOnce(team, memory, verified.count);
+    } else {
+      AddBlocksAgain(team, memory, verified.reads, verified.count);
+    }
+    verified.is_done = verified.count.IsEnough(wish);
+    if (verified.is_done) break;
+    const NextRead next = GoOn(team, scan_memory, memory, bins, row, wish, verified.count,
+                               verified.reads, plane, words);
+    verified.has_nan = next.after == AfterRead::kHasNan;
+    verified.is_done = next.after == AfterRead::kDone;
+    threshold = next.threshold;
+    if (verified.is_done) {
+      verified.way = TopkWay::kPlateau;
+      verified.count = next.count;
+    }
+    if (next.after != AfterRead::kReadAgain) break;
+    guess.range = {};
+  }
+  verified.range = guess.range;
+  block.SyncBlock();
   return verified;
 }
 
