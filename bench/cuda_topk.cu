@@ -1,6 +1,7 @@
 // Times topk on a GPU (cuda_topk_cells.h). Usage:
 // sluice_cuda_topk [--columns N]... [--batch B]... [--k K]... [--scores NAME]... [--dtype
-// float32|bfloat16] [--hint PERCENT] [--guess hint|secant] [--plans all]; prints a JSON object.
+// float32|bfloat16] [--hint PERCENT] [--guess hint|secant] [--plans all] [--blocks N] [--threads N]
+// [--capacity N]; prints a JSON object.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -32,6 +33,9 @@ DeviceTopkOptions OptionsFrom(int argc, char** argv) {
     if (flag == "--hint") options.hint_percent = std::atof(argv[i + 1]);
     if (flag == "--guess" && value == "secant") options.guess = cuda::TopkGuess::kSecant;
     if (flag == "--plans") options.all_plans = true;
+    if (flag == "--blocks") options.blocks = std::atoi(argv[i + 1]);
+    if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
+    if (flag == "--capacity") options.capacity = std::atoi(argv[i + 1]);
   }
   if (!columns.empty()) options.columns = columns;
   if (!batches.empty()) options.batches = batches;
@@ -50,9 +54,14 @@ const char* NameOf(cuda::TopkWay way) {
                                            : "definition";
 }
 
-const char* SuffixOf(const DeviceTopkOptions& options) {
-  if (options.hint_percent < 0) return "";
-  return options.guess == cuda::TopkGuess::kSecant ? "-secant" : "-hint";
+// What was guessed from: "sample", "hint 44", "secant 44".
+std::string GuessText(const DeviceTopkOptions& options) {
+  if (options.hint_percent < 0) return "sample";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%s %g",
+                options.guess == cuda::TopkGuess::kSecant ? "secant" : "hint",
+                options.hint_percent);
+  return text;
 }
 
 void Run(int argc, char** argv) {
@@ -67,6 +76,7 @@ void Run(int argc, char** argv) {
       environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
   const char* separator = "\n";
   const std::string dtype(Name(options.dtype));
+  const std::string guess = GuessText(options);
   RunDeviceTopkBench(
       options,
       [&](const DeviceTopkCell& cell) {
@@ -75,18 +85,18 @@ void Run(int argc, char** argv) {
         const auto rows = static_cast<long long>(cell.rows);
         const double floors = cell.us / cell.floor_us;
         std::printf(
-            "%s{\"bench\": \"cuda\", \"task\": \"topk-%d%s\", \"backend\": \"cuda\", \"dtype\": "
+            "%s{\"bench\": \"cuda\", \"task\": \"topk-%d\", \"guess\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
             "\"%s\", \"n\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
             "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"plan\": \"%dx%d\", "
             "\"way\": \"%s\", \"reads\": %d, \"rounds\": %d, \"candidates\": %d}",
-            separator, cell.k, SuffixOf(options), dtype.c_str(), columns, rows, scores.c_str(),
+            separator, cell.k, guess.c_str(), dtype.c_str(), columns, rows, scores.c_str(),
             cell.us * 1e3, cell.floor_us * 1e3, floors, cell.wrong == 0 ? "true" : "false",
             cell.plan.blocks, cell.plan.threads, NameOf(cell.most.way), cell.most.reads,
             cell.most.rounds, cell.most.candidates);
         std::fprintf(stderr,
-                     "%-11s %-8s K=%-5d N=%-7lld B=%-4lld %dx%-4d %8.2f us floor %6.2f %6.2fx "
+                     "%-11s %-8s %-10s K=%-5d N=%-7lld B=%-4lld %dx%-4d %8.2f us floor %6.2f %6.2fx "
                      "wrong %lld %s reads %d rounds %d cand %d\n",
-                     scores.c_str(), dtype.c_str(), cell.k, columns, rows, cell.plan.blocks,
+                     scores.c_str(), dtype.c_str(), guess.c_str(), cell.k, columns, rows, cell.plan.blocks,
                      cell.plan.threads, cell.us, cell.floor_us, floors,
                      static_cast<long long>(cell.wrong), NameOf(cell.most.way), cell.most.reads,
                      cell.most.rounds, cell.most.candidates);

@@ -202,6 +202,9 @@ std::vector<cuda::TopkPlan> Plans(const DeviceTopkOptions& options, const cuda::
   cuda::TopkPlan plan = cuda::PlanTopk(input);
   LogPlan(input, plan);
   if (options.hint_percent >= 0) plan.guess = options.guess;
+  plan.blocks = options.blocks.value_or(plan.blocks);
+  plan.threads = options.threads.value_or(plan.threads);
+  plan.capacity = options.capacity.value_or(plan.capacity);
   if (!options.all_plans) return {plan};
   std::vector<cuda::TopkPlan> plans;
   for (const int32_t blocks : {1, 2, 4, 8}) {

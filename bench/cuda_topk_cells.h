@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,11 @@ struct DeviceTopkOptions {
   // Of the hinted indices, how many are of the answer; below 0: no hint.
   double hint_percent = -1;
   cuda::TopkGuess guess = cuda::TopkGuess::kHint;  // when there is one
-  bool all_plans = false;                          // that a device takes; else PlanTopk's
+  // Instead of PlanTopk's: every one that a device takes, a shape, room for candidates.
+  bool all_plans = false;
+  std::optional<int32_t> blocks = {};
+  std::optional<int32_t> threads = {};
+  std::optional<int32_t> capacity = {};
 };
 
 struct DeviceTopkCell {
