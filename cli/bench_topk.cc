@@ -47,6 +47,7 @@ std::vector<std::vector<float>> StepsOf(const std::string& path, int64_t most) {
   return steps;
 }
 
+std::string TaskOf(int32_t k) { return "topk-" + Number(k); }
 std::string DTypeText(DType dtype) { return dtype == DType::kBf16 ? "bf16" : "fp32"; }
 
 class CpuReport {
@@ -58,14 +59,14 @@ class CpuReport {
   int64_t different() const { return different_; }
 
   void Print(std::ostream& out, const Terminal& terminal) const {
-    Table table("lrrllrlrrlrrl");
-    table.Add({"scores", "N", "k", "dtype", "hint", "overlap", "exact", "hot us", "floor",
-               "target", "cold us", "floor", "target"},
+    Table table("llrlllrlrrlrrl");
+    table.Add({"scores", "task", "N", "dtype", "backend", "hint", "overlap", "exact", "hot us",
+               "floor", "target", "cold us", "floor", "target"},
               Style::kHeading);
     for (const TopkCell& cell : cells_) {
       const auto target = bench::TargetOf(cell);
-      table.Add({std::string(cell.scores), Number(cell.columns), Number(cell.k),
-                 DTypeText(cell.dtype), cell.hint,
+      table.Add({std::string(cell.scores), TaskOf(cell.k), Number(cell.columns),
+                 DTypeText(cell.dtype), std::string(NameOf(cell.backend)), cell.hint,
                  cell.hint == "none" ? "" : Fixed(100 * cell.overlap, 1) + " %",
                  cell.different == 0 ? "yes" : "NO", Micros(cell.hot.median),
                  Times(cell.hot.TimesFloor()),
@@ -85,7 +86,7 @@ class CpuReport {
         file.NewLine();
         json.Object([&] {
           json.Key("bench").Value("topk");
-          json.Key("task").Value("topk-" + Number(cell.k));
+          json.Key("task").Value(TaskOf(cell.k));
           json.Key("backend").Value(NameOf(cell.backend));
           json.Key("dtype").Value(Name(cell.dtype));
           json.Key("n").Value(cell.columns);
@@ -132,11 +133,11 @@ class DeviceReport {
   int64_t different() const { return different_; }
 
   void Print(std::ostream& out, const Terminal& terminal) const {
-    Table table("lrrrllrrlr");
-    table.Add({"scores", "N", "rows", "k", "plan", "exact", "us", "floor", "way", "reads"},
+    Table table("llrrllrrlr");
+    table.Add({"scores", "task", "N", "rows", "plan", "exact", "us", "floor", "way", "reads"},
               Style::kHeading);
     for (const bench::DeviceTopkCell& cell : cells_) {
-      table.Add({std::string(cell.scores), Number(cell.columns), Number(cell.rows), Number(cell.k),
+      table.Add({std::string(cell.scores), TaskOf(cell.k), Number(cell.columns), Number(cell.rows),
                  PlanText(cell), cell.wrong == 0 ? "yes" : "NO", Short(cell.us),
                  Times(cell.us / cell.floor_us), std::string(NameOf(cell.most.way)),
                  Number(cell.most.reads)});
@@ -150,7 +151,7 @@ class DeviceReport {
       file.NewLine();
       json.Object([&] {
         json.Key("bench").Value("topk");
-        json.Key("task").Value("topk-" + Number(cell.k));
+        json.Key("task").Value(TaskOf(cell.k));
         json.Key("backend").Value("cuda");
         json.Key("gpu").Value(bench::DeviceName());
         json.Key("dtype").Value(Name(dtype_));

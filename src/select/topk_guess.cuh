@@ -16,17 +16,22 @@ inline constexpr int kSamplePieces = 512;
 struct Guess {
   float threshold;
   bool has_nan;         // the sample has
+  bool is_tie = false;  // many of the sample equal Tie::score
   KeyRange range = {};  // of the sample's scores from the threshold on, if they are known
-  // Of the sample's scores, many equal `tie`, where the rank falls: they are this share of it. The
-  // threshold is `tie`, or the next larger score where they seem to be more than there is room for.
-  float tie_share = 0.0f;  // 0: there is no tie
-  float tie = 0.0f;
-
-  __device__ bool IsTie() const { return tie_share > 0.0f && threshold == tie; }
-  __device__ bool IsAboveTie() const { return tie_share > 0.0f && threshold > tie; }
-  // The next larger score than a tie.
-  __device__ void GoAboveTie() { threshold = semantics::ValueOfKey(semantics::OrderKey(tie) + 1); }
 };
+
+// In shared memory, because few rows have one: of the sample's scores many equal one, where the
+// rank falls. The threshold is that score, or the next larger one where they seem to be more than
+// there is room for.
+struct Tie {
+  float score;
+  float share;  // of the sample
+};
+
+// The next larger score.
+__device__ inline float NextScore(float x) {
+  return semantics::ValueOfKey(semantics::OrderKey(x) + 1);
+}
 
 // A sample of a row, by every block of its team for itself: pieces spread evenly over all of it.
 template <DType kDType>
@@ -83,6 +88,12 @@ __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capa
   return static_cast<uint32_t>(fminf(sure, fmaxf(middle, expected + 1.0f)) + edges);
 }
 
+// For how many of a sample there is room.
+__device__ inline float RoomInSample(int sampled, int scores, int capacity) {
+  return static_cast<float>(capacity) *
+         __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
+}
+
 // Whether a bin with so many is narrow enough for a threshold.
 __device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
   return found.in_bin <= max(32u, rank / 8);
@@ -100,8 +111,8 @@ struct WideBin {
 // that is seldom needed: its registers and its code are not to be in the way.
 template <DType kDType>
 __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, BinMemory& memory,
-                                          RowSample<kDType> sample, uint32_t rank, float room,
-                                          WideBin first) {
+                                          Tie& tie, RowSample<kDType> sample, uint32_t rank,
+                                          float room, WideBin first) {
   constexpr int kMostRounds = 4;
   block.SyncBlock();
   BlockScan scan(block, scan_memory);
@@ -155,10 +166,12 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
     guess.threshold = high;  // for infinities alone
   }
   if (is_tie && guess.threshold < INFINITY) {
-    guess.tie = guess.threshold;
-    guess.tie_share = __fdividef(static_cast<float>(max(equal, 1u)),
-                                 static_cast<float>(sample.scores()));
-    if (static_cast<float>(above + equal) > room) guess.GoAboveTie();
+    guess.is_tie = true;
+    if (block.thread() == 0) {
+      tie = {guess.threshold, __fdividef(static_cast<float>(max(equal, 1u)),
+                                         static_cast<float>(sample.scores()))};
+    }
+    if (static_cast<float>(above + equal) > room) guess.threshold = NextScore(guess.threshold);
   }
   block.SyncBlock();
   return guess;
@@ -167,7 +180,8 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
 // The score of that rank in the sample, or one that leaves some more. room: as above.
 template <DType kDType>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
-                                 const RowSample<kDType>& sample, uint32_t rank, float room) {
+                                 Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
+                                 float room) {
   KeyRange range;
   sample.ForEach([&](float x) { range.Add(semantics::OrderKey(x)); });
   BlockScan scan(block, scan_memory);
@@ -181,11 +195,11 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
     });
     if (found.bin >= 0 && IsNarrow(found, rank)) {
       const float edge = bins.EdgeOf(found.bin);
-      return {edge, false, {semantics::OrderKey(edge), range.highest}};
+      return {edge, false, false, {semantics::OrderKey(edge), range.highest}};
     }
     first = {found.bin >= 0, found, bins};
   }
-  return GuessInBins(block, scan_memory, memory, sample, rank, room, first);
+  return GuessInBins(block, scan_memory, memory, tie, sample, rank, room, first);
 }
 
 // Hinted indices of a row; any numbers at all.
@@ -196,14 +210,10 @@ struct RowHint {
   bool is_secant;  // further thresholds from the counts of those before
 };
 
-// A guess from a hint: the mean of the hinted scores, and the least of them.
-struct HintedGuess {
-  Guess guess;  // not a number when there are none
-  float least;
-};
+// The mean of the scores at the hinted indices, not a number when there are none; the least of them.
 template <DType kDType>
-__device__ __noinline__ HintedGuess GuessFromHint(Team block, ScanMemory& scan_memory,
-                                                  TiledRow<kDType> row, RowHint hint) {
+__device__ __noinline__ Guess GuessFromHint(Team block, ScanMemory& scan_memory,
+                                            TiledRow<kDType> row, RowHint hint, float& least) {
   float sum = 0.0f;
   uint64_t count = 0;
   KeyRange range;
@@ -220,14 +230,14 @@ __device__ __noinline__ HintedGuess GuessFromHint(Team block, ScanMemory& scan_m
   has_nan = block.CountOfBlock(has_nan) != 0;
   BlockScan scan(block, scan_memory);
   range = scan.Range(range);
+  if (block.thread() == 0) least = semantics::ValueOfKey(range.lowest);
   const double mean = block.ReduceBlock(static_cast<double>(sum), Plus{}) /
                       static_cast<double>(block.SumOfBlock(count));
-  const auto threshold = static_cast<float>(mean);
-  HintedGuess hinted{{threshold, has_nan}, semantics::ValueOfKey(range.lowest)};
-  if (fabsf(threshold) < INFINITY) {
-    hinted.guess.range = {semantics::OrderKey(threshold), range.highest};
+  Guess guess{static_cast<float>(mean), has_nan};
+  if (fabsf(guess.threshold) < INFINITY) {
+    guess.range = {semantics::OrderKey(guess.threshold), range.highest};
   }
-  return hinted;
+  return guess;
 }
 
 }  // namespace sluice::cuda

@@ -11,20 +11,10 @@ namespace sluice::cuda {
 
 inline constexpr int kMostReads = 6;  // of a row by guesses
 
-// What is known of a row from reads before, the same for all threads of a team.
-struct VerifyState {
-  Guess guess;        // of the last read
-  uint32_t rank;      // in the sample; 0: it was not looked at
-  float low, high;    // too many reach it, too few; before that, the range of what was hinted
-  int low_count;      // how many
-  int high_count;
-  bool has_low, has_high;  // a read has said so
-  bool is_secant;
-};
-
 // In shared memory.
 struct VerifyMemory {
-  VerifyState state;
+  Tie tie;             // of the last guess that had one
+  float hinted_least;  // score
   uint64_t counted;                    // the barrier of `first_counts`
   uint32_t first_counts[kMostBlocks];  // of the blocks, in the first read
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
@@ -140,31 +130,29 @@ __device__ inline int KeepFirstTies(const uint32_t* reaching, uint32_t* larger, 
   return min(before, ties);
 }
 
-// What becomes of a row after a read that left too many or too few.
-enum class AfterRead : uint8_t { kReadAgain, kDone, kHasNan, kUndecided };
-
-struct NextRead {
-  AfterRead after;
-  float threshold;  // of the next read
-  TeamCount count;  // when it is done, by ties
-};
+// MarkReaching in a function of its own, so that what else is seldom needed leaves it registers.
+template <DType kDType>
+__device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
+                                       uint32_t* words, int most) {
+  row.MarkReaching(team, threshold, words, most);
+}
 
 // Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
 // so that some of the row from its start on is enough, how much the sample says. Whether there are
 // that many.
 template <DType kDType>
 __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
-                         const TiledRow<kDType>& row, const Guess& guess, int wanted, int reads,
+                         const TiledRow<kDType>& row, const Tie& tie, int wanted, int reads,
                          int words, uint32_t* larger, TeamCount& count) {
   uint32_t* const reaching = larger + words;
   const WordRange range(team, row.words());
   const int missing = wanted - count.total;
-  const float scores = __fdividef(static_cast<float>(missing), guess.tie_share);
+  const float scores = __fdividef(static_cast<float>(missing), tie.share);
   int tiles = static_cast<int>(fminf(1.25f * scores, 1e9f)) / kTileScores + 2;
 #pragma unroll 1
   for (int turn = reads + 1;; ++turn) {
     const int words_here = row.WordsOfFirst(tiles);
-    row.MarkReaching(team, guess.tie, reaching, words_here);
+    MarkAgain(team, row, tie.score, reaching, words_here);
     team.SyncBlock();
     const int end = min(range.end, words_here);
     uint32_t mine = 0;
@@ -193,81 +181,102 @@ __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory
   }
 }
 
-// The threshold between those that are known to leave too many and too few where the count would be
-// the goal if it fell in a straight line.
-__device__ inline float Secant(const VerifyState& state, float goal) {
-  const float high_count = static_cast<float>(state.high_count);
-  const float share =
-      __fdividef(static_cast<float>(state.low_count) - goal,
-                 fmaxf(static_cast<float>(state.low_count) - high_count, 1.0f));
-  return state.low + (state.high - state.low) * share;
-}
+// Two thresholds, of which one leaves too many scores and one too few.
+struct Bracket {
+  float low;
+  float high;
+  int low_count;
+  int high_count;
+  bool has_low = false;  // a read has said so, else it is the range of what was hinted
+  bool has_high = false;
 
-// After a read that left too many scores or too few. Not inline: what it needs is in the way of no
-// row that takes one read.
+  __device__ bool IsInside(float threshold) const {
+    return (!has_low || threshold > low) && (!has_high || threshold < high);
+  }
+  // Where the count would be the goal if it fell in a straight line.
+  __device__ float Secant(float goal) const {
+    const float share =
+        __fdividef(static_cast<float>(low_count) - goal,
+                   fmaxf(static_cast<float>(low_count) - static_cast<float>(high_count), 1.0f));
+    return low + (high - low) * share;
+  }
+};
+
+// Further thresholds, behind one that left too many scores or too few. Not inline: what it needs is
+// in the way of no row that takes one read. secants: how many guesses are made that way.
 template <DType kDType>
-__device__ __noinline__ NextRead GoOn(Team team, ScanMemory& scan_memory, VerifyMemory& memory,
-                                      BinMemory& bins, TiledRow<kDType> row, RowWish wish,
-                                      TeamCount count, int reads, uint32_t* plane, int words) {
-  constexpr int kMostSecants = 3;  // then as others, which end
+__device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
+                                             VerifyMemory& memory, BinMemory& bins,
+                                             TiledRow<kDType> row, RowWish wish, Guess guess,
+                                             TeamCount count, bool is_hinted, int secants,
+                                             uint32_t* plane, int words) {
   const Team block = team.Block();
-  VerifyState state = memory.state;
-  block.SyncBlock();
+  const WordRange range(team, row.words());
   const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
-  Guess& guess = state.guess;
-  NextRead next{AfterRead::kUndecided, 0.0f, count};
-  if (guess.IsAboveTie() && count.total < wish.wanted) {
-    if (MarkTies(team, scan_memory, memory, row, guess, wish.wanted, reads, words, plane,
-                 next.count)) {
-      next.after = AfterRead::kDone;
-      return next;
+  Bracket bracket{memory.hinted_least, semantics::ValueOfKey(guess.range.highest), row.Scores(), 0};
+  float rank_scale = 1.0f;
+  Verified verified{};
+  verified.way = TopkWay::kCandidates;
+#pragma unroll 1
+  for (verified.reads = 1;; ++verified.reads) {
+    const Tie tie = memory.tie;
+    if (guess.is_tie && guess.threshold > tie.score && count.total < wish.wanted) {
+      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, wish.wanted, verified.reads,
+                                  words, plane, count);
+      if (verified.is_done) {
+        verified.way = TopkWay::kPlateau;
+        verified.count = count;
+        break;
+      }
+      guess.threshold = tie.score;
     }
-    guess.threshold = guess.tie;
-    count.total = next.count.total;
-  }
-  if (reads == kMostReads) return next;
-  const bool are_few = count.total < wish.wanted;
-  if (are_few) {
-    state.high = guess.threshold;
-    state.high_count = count.total;
-    state.has_high = true;
-  } else {
-    state.low = guess.threshold;
-    state.low_count = count.total;
-    state.has_low = true;
-  }
-  auto is_between = [&](float threshold) {
-    return (!state.has_low || threshold > state.low) && (!state.has_high || threshold < state.high);
-  };
-  const float secant = Secant(state, goal);
-  if (!are_few && guess.IsTie()) {
-    guess.GoAboveTie();
-  } else if (state.is_secant && reads <= kMostSecants && is_between(secant) &&
-             fabsf(secant) < INFINITY) {
-    guess = {secant, false};
-  } else {
-    const RowSample<kDType> sample(block, row);
-    const auto sampled = static_cast<float>(sample.scores());
-    if (state.rank == 0) {
-      state.rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
+    if (verified.reads == kMostReads) break;
+    const bool are_few = count.total < wish.wanted;
+    if (are_few) {
+      bracket.high = guess.threshold;
+      bracket.high_count = count.total;
+      bracket.has_high = true;
     } else {
-      const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
-      state.rank = static_cast<uint32_t>(
-          fmaxf(static_cast<float>(state.rank) * fminf(share, 64.0f) + 0.5f, 1.0f));
+      bracket.low = guess.threshold;
+      bracket.low_count = count.total;
+      bracket.has_low = true;
     }
-    const float room = static_cast<float>(wish.capacity) *
-                       __fdividef(sampled, static_cast<float>(row.Scores()));
-    guess = GuessFromSample(block, scan_memory, bins, sample, state.rank, room);
+    const float secant = bracket.Secant(goal);
+    if (!are_few && guess.is_tie && guess.threshold == tie.score) {
+      guess.threshold = NextScore(tie.score);
+    } else if (secants > 0 && bracket.IsInside(secant) && fabsf(secant) < INFINITY) {
+      --secants;
+      guess = {secant, false};
+    } else {
+      const RowSample<kDType> sample(block, row);
+      const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
+      if (!is_hinted) rank_scale *= fminf(share, 64.0f);
+      is_hinted = false;  // what the count says of a rank, from now on
+      const auto rank = static_cast<float>(
+          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
+      block.SyncBlock();
+      guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                              static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
+                              RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    }
+    verified.has_nan = guess.has_nan;
+    if (guess.has_nan || !bracket.IsInside(guess.threshold)) break;
+
+    MarkAgain(team, row, guess.threshold, plane, INT_MAX);
+    block.SyncBlock();
+    BlockScan scan(block, scan_memory);
+    count = CountOverBlock(scan, plane, range);
+    AddBlocksAgain(team, memory, verified.reads + 1, count);
+    if (count.IsEnough(wish)) {
+      verified.is_done = true;
+      verified.range = guess.range;
+      verified.count = count;
+      ++verified.reads;
+      break;
+    }
   }
-  if (guess.has_nan) {
-    next.after = AfterRead::kHasNan;
-  } else if (is_between(guess.threshold)) {
-    next.after = AfterRead::kReadAgain;
-  }
-  next.threshold = guess.threshold;
   block.SyncBlock();
-  if (block.thread() == 0) memory.state = state;
-  return next;
+  return verified;
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
@@ -276,67 +285,41 @@ template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
                            const RowHint& hint, uint32_t* plane, int words) {
+  constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
   Guess guess{NAN, false};
-  float least = -INFINITY;
-  uint32_t rank = 0;
   if (hint.indices != nullptr) {
-    const HintedGuess hinted = GuessFromHint(block, scan_memory, row, hint);
-    guess = hinted.guess;
-    least = hinted.least;
+    guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
   }
-  if (semantics::IsNan(guess.threshold) && !guess.has_nan) {
+  const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
+  if (!is_hinted) {
     const RowSample<kDType> sample(block, row);
-    rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-    const float room =
-        static_cast<float>(wish.capacity) *
-        __fdividef(static_cast<float>(sample.scores()), static_cast<float>(row.Scores()));
-    guess = GuessFromSample(block, scan_memory, bins, sample, rank, room);
+    guess = GuessFromSample(
+        block, scan_memory, bins, memory.tie, sample,
+        RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
+        RoomInSample(sample.scores(), row.Scores(), wish.capacity));
   }
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  if (block.thread() == 0) {
-    VerifyState& state = memory.state;
-    state.guess = guess;
-    state.rank = rank;
-    state.low = least;
-    state.high = semantics::ValueOfKey(guess.range.highest);
-    state.low_count = row.Scores();
-    state.high_count = 0;
-    state.has_low = state.has_high = false;
-    state.is_secant = hint.is_secant && rank == 0;
-  }
-  float threshold = guess.threshold;
-#pragma unroll 1
-  for (verified.reads = 1;; ++verified.reads) {
-    row.MarkReaching(team, threshold, plane);
-    block.SyncBlock();
-    BlockScan scan(block, scan_memory);
-    verified.count = CountOverBlock(scan, plane, WordRange(team, row.words()));
-    if (verified.reads == 1) {
-      AddBlocksOnce(team, memory, verified.count);
-    } else {
-      AddBlocksAgain(team, memory, verified.reads, verified.count);
-    }
-    verified.is_done = verified.count.IsEnough(wish);
-    if (verified.is_done) break;
-    const NextRead next = GoOn(team, scan_memory, memory, bins, row, wish, verified.count,
-                               verified.reads, plane, words);
-    verified.has_nan = next.after == AfterRead::kHasNan;
-    verified.is_done = next.after == AfterRead::kDone;
-    threshold = next.threshold;
-    if (verified.is_done) {
-      verified.way = TopkWay::kPlateau;
-      verified.count = next.count;
-    }
-    if (next.after != AfterRead::kReadAgain) break;
-    guess.range = {};
-  }
-  verified.range = guess.range;
+  row.MarkReaching(team, guess.threshold, plane);
   block.SyncBlock();
+  BlockScan scan(block, scan_memory);
+  const TeamCount count = [&] {
+    TeamCount counted = CountOverBlock(scan, plane, WordRange(team, row.words()));
+    AddBlocksOnce(team, memory, counted);
+    return counted;
+  }();
+  if (!count.IsEnough(wish)) {
+    return VerifyAgain(team, scan_memory, memory, bins, row, wish, guess, count, is_hinted,
+                       is_hinted && hint.is_secant ? kMostSecants : 0, plane, words);
+  }
+  verified.is_done = true;
+  verified.range = guess.range;
+  verified.count = count;
+  verified.reads = 1;
   return verified;
 }
 
