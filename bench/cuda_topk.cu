@@ -85,7 +85,8 @@ void Run(int argc, char** argv) {
         const auto rows = static_cast<long long>(cell.rows);
         const double floors = cell.us / cell.floor_us;
         std::printf(
-            "%s{\"bench\": \"cuda\", \"task\": \"topk-%d\", \"guess\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
+            "%s{\"bench\": \"cuda\", \"task\": \"topk-%d\", \"guess\": \"%s\", \"backend\": "
+            "\"cuda\", \"dtype\": "
             "\"%s\", \"n\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
             "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"plan\": \"%dx%d\", "
             "\"way\": \"%s\", \"reads\": %d, \"rounds\": %d, \"candidates\": %d}",
@@ -93,13 +94,13 @@ void Run(int argc, char** argv) {
             cell.us * 1e3, cell.floor_us * 1e3, floors, cell.wrong == 0 ? "true" : "false",
             cell.plan.blocks, cell.plan.threads, NameOf(cell.most.way), cell.most.reads,
             cell.most.rounds, cell.most.candidates);
-        std::fprintf(stderr,
-                     "%-11s %-8s %-10s K=%-5d N=%-7lld B=%-4lld %dx%-4d %8.2f us floor %6.2f %6.2fx "
-                     "wrong %lld %s reads %d rounds %d cand %d\n",
-                     scores.c_str(), dtype.c_str(), guess.c_str(), cell.k, columns, rows, cell.plan.blocks,
-                     cell.plan.threads, cell.us, cell.floor_us, floors,
-                     static_cast<long long>(cell.wrong), NameOf(cell.most.way), cell.most.reads,
-                     cell.most.rounds, cell.most.candidates);
+        std::fprintf(
+            stderr,
+            "%-11s %-8s %-10s K=%-5d N=%-7lld B=%-4lld %dx%-4d %8.2f us floor %6.2f %6.2fx "
+            "wrong %lld %s reads %d rounds %d cand %d\n",
+            scores.c_str(), dtype.c_str(), guess.c_str(), cell.k, columns, rows, cell.plan.blocks,
+            cell.plan.threads, cell.us, cell.floor_us, floors, static_cast<long long>(cell.wrong),
+            NameOf(cell.most.way), cell.most.reads, cell.most.rounds, cell.most.candidates);
         separator = ",\n";
       },
       [](const std::string&) {});

@@ -1,5 +1,3 @@
-#include "bench/cuda_topk_cells.h"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "bench/cuda_topk_cells.h"
 #include "bench/graph_timer.cuh"
 #include "bench/rows.h"
 #include "sluice/error.hpp"
@@ -157,9 +156,8 @@ class DeviceRows {
   std::vector<int32_t> Hints(int32_t k, double percent) {
     std::vector<int32_t> hints;
     for (int64_t r = 0; percent >= 0 && r < rows_; ++r) {
-      const std::vector<int32_t> hint =
-          MakeHint(Expected(static_cast<size_t>(r % kDistinct), k), columns_, percent,
-                   static_cast<uint32_t>(r));
+      const std::vector<int32_t> hint = MakeHint(Expected(static_cast<size_t>(r % kDistinct), k),
+                                                 columns_, percent, static_cast<uint32_t>(r));
       hints.insert(hints.end(), hint.begin(), hint.end());
     }
     return hints;

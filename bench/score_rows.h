@@ -140,8 +140,7 @@ inline std::vector<int32_t> MakeHint(std::span<const int32_t> answer, int64_t co
                                      double percent, uint32_t index) {
   std::vector<int32_t> hint(answer.begin(), answer.end());
   for (size_t i = 0; i < hint.size(); ++i) {
-    const semantics::Block block =
-        semantics::Philox(19, index, static_cast<uint32_t>(i), 0, 2);
+    const semantics::Block block = semantics::Philox(19, index, static_cast<uint32_t>(i), 0, 2);
     const bool is_hit = block.word[0] * 0x1p-32 * 100 < percent;
     if (!is_hit) hint[i] = static_cast<int32_t>(block.word[1] % static_cast<uint32_t>(columns));
   }

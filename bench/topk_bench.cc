@@ -49,8 +49,8 @@ class TopkCall {
   void Compare() {
     if (pending_ < 0) return;
     const std::vector<int32_t>& answer = rows_.answers[static_cast<size_t>(pending_)];
-    const bool is_same = status_[0] == RowStatus::kOk &&
-                         std::equal(answer.begin(), answer.end(), indices_.begin());
+    const bool is_same =
+        status_[0] == RowStatus::kOk && std::equal(answer.begin(), answer.end(), indices_.begin());
     ++compared_;
     different_ += is_same ? 0 : 1;
     pending_ = -1;
@@ -127,8 +127,17 @@ class Bench {
       const bool are_steps = !options_.steps.empty();
       for (const TopkRows& rows : HintedRows(answers, store_.vocab(), named.scores, are_steps)) {
         for (const Backend backend : options_.backends) {
-          on_cell(Time({named.name, rows.hint_name, store_.vocab(), k, dtype, backend,
-                        OverlapOf(rows), {}, {}, 0, 0},
+          on_cell(Time({named.name,
+                        rows.hint_name,
+                        store_.vocab(),
+                        k,
+                        dtype,
+                        backend,
+                        OverlapOf(rows),
+                        {},
+                        {},
+                        0,
+                        0},
                        rows));
         }
       }

@@ -151,8 +151,9 @@ void AddHead(CLI::App& bench, std::function<void()>& action) {
 
 void AddTopk(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchTopkOptions>(
-      bench, "topk", "topk for scores on the CPU, and on a GPU where this build and machine have one",
-      action, [](const BenchTopkOptions& o) { RunBenchTopk(o, std::cout, Terminal::Detect()); });
+      bench, "topk",
+      "topk for scores on the CPU, and on a GPU where this build and machine have one", action,
+      [](const BenchTopkOptions& o) { RunBenchTopk(o, std::cout, Terminal::Detect()); });
   command->footer(
       "A full run takes a minute. What topk is of a decode step (indexer, topk, attention) is "
       "measured by bench/topk_decode_step.py, which needs torch and a GPU.");
@@ -172,9 +173,10 @@ void AddTopk(CLI::App& bench, std::function<void()>& action) {
       ->check(CLI::IsMember(Names{"fp32", "bf16"}))
       ->capture_default_str();
   command
-      ->add_option("--rows-file", options->rows_path,
-                   "scores instead of those that are made: a .npy file with a row for each step, as "
-                   "bench/topk_traces.py writes it; a row's hint is the answer of the one before")
+      ->add_option(
+          "--rows-file", options->rows_path,
+          "scores instead of those that are made: a .npy file with a row for each step, as "
+          "bench/topk_traces.py writes it; a row's hint is the answer of the one before")
       ->type_name("FILE.npy")
       ->excludes("--columns", "--scores");
   command->add_option("--steps", options->steps, "of that file, no more")

@@ -65,15 +65,15 @@ class CpuReport {
               Style::kHeading);
     for (const TopkCell& cell : cells_) {
       const auto target = bench::TargetOf(cell);
-      table.Add({std::string(cell.scores), TaskOf(cell.k), Number(cell.columns),
-                 DTypeText(cell.dtype), std::string(NameOf(cell.backend)), cell.hint,
-                 cell.hint == "none" ? "" : Fixed(100 * cell.overlap, 1) + " %",
-                 cell.different == 0 ? "yes" : "NO", Micros(cell.hot.median),
-                 Times(cell.hot.TimesFloor()),
-                 target ? Met(cell.hot.TimesFloor(), target->hot) : "", Micros(cell.cold.median),
-                 Times(cell.cold.TimesFloor()),
-                 target ? Met(cell.cold.TimesFloor(), target->cold) : ""},
-                cell.backend == Backend::kRef ? Style::kFaint : Style::kPlain);
+      table.Add(
+          {std::string(cell.scores), TaskOf(cell.k), Number(cell.columns), DTypeText(cell.dtype),
+           std::string(NameOf(cell.backend)), cell.hint,
+           cell.hint == "none" ? "" : Fixed(100 * cell.overlap, 1) + " %",
+           cell.different == 0 ? "yes" : "NO", Micros(cell.hot.median),
+           Times(cell.hot.TimesFloor()), target ? Met(cell.hot.TimesFloor(), target->hot) : "",
+           Micros(cell.cold.median), Times(cell.cold.TimesFloor()),
+           target ? Met(cell.cold.TimesFloor(), target->cold) : ""},
+          cell.backend == Backend::kRef ? Style::kFaint : Style::kPlain);
     }
     table.Print(out, terminal);
     out << '\n';

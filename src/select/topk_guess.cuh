@@ -118,8 +118,7 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
   BlockScan scan(block, scan_memory);
   KeyRange range;
   sample.ForEach([&](float x) {
-    const bool is_left =
-        first.is_known ? first.bins.Of(x) == first.found.bin : fabsf(x) < INFINITY;
+    const bool is_left = first.is_known ? first.bins.Of(x) == first.found.bin : fabsf(x) < INFINITY;
     if (is_left) range.Add(semantics::OrderKey(x));
   });
   range = scan.Range(range);
@@ -168,8 +167,8 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
   if (is_tie && guess.threshold < INFINITY) {
     guess.is_tie = true;
     if (block.thread() == 0) {
-      tie = {guess.threshold, __fdividef(static_cast<float>(max(equal, 1u)),
-                                         static_cast<float>(sample.scores()))};
+      tie = {guess.threshold,
+             __fdividef(static_cast<float>(max(equal, 1u)), static_cast<float>(sample.scores()))};
     }
     if (static_cast<float>(above + equal) > room) guess.threshold = NextScore(guess.threshold);
   }
@@ -210,7 +209,8 @@ struct RowHint {
   bool is_secant;  // further thresholds from the counts of those before
 };
 
-// The mean of the scores at the hinted indices, not a number when there are none; the least of them.
+// The mean of the scores at the hinted indices, not a number when there are none; the least of
+// them.
 template <DType kDType>
 __device__ __noinline__ Guess GuessFromHint(Team block, ScanMemory& scan_memory,
                                             TiledRow<kDType> row, RowHint hint, float& least) {

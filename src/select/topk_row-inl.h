@@ -168,8 +168,8 @@ bool ListFrom(const semantics::Row& row, float threshold, CandidateList& list) {
         masks[marked++] = MarksOf(ElementMask(), least, x0, x1, x2, x3);
       },
       [&]() HWY_ATTR {
-        const size_t end = std::min(listed + marked * GroupElements(),
-                                    static_cast<size_t>(row.size));
+        const size_t end =
+            std::min(listed + marked * GroupElements(), static_cast<size_t>(row.size));
         for (size_t word = 0; listed < end; ++word, listed += 64) {
           uint64_t bits;
           std::memcpy(&bits, masks + word * kGroupsInWord, sizeof(bits));
@@ -191,8 +191,8 @@ bool ListFrom(const semantics::Row& row, float threshold, CandidateList& list) {
 
 // Ranks of the sample that leave at least `wanted` of the row in all but one of some hundred rows.
 inline size_t RankInSample(size_t sample, int64_t row_size, int64_t wanted) {
-  const double expected = static_cast<double>(sample) * static_cast<double>(wanted) /
-                          static_cast<double>(row_size);
+  const double expected =
+      static_cast<double>(sample) * static_cast<double>(wanted) / static_cast<double>(row_size);
   return static_cast<size_t>(expected + 2.5 * std::sqrt(expected) + 2.0);
 }
 
@@ -226,10 +226,9 @@ inline Boundary BoundaryIn(const RowMemory& memory, int64_t wanted) {
     if (left > 0 && left <= static_cast<int64_t>(kept)) {
       hn::StoreU(hn::Set(d, -semantics::Infinity()), d, memory.scratch_x + kept);
       const Measured band{memory.scratch_x, nullptr, kept};
-      const float value =
-          LargestValue(MinOf(band.x, kept), MaxOf(band.x, kept), [&](float x) HWY_ATTR {
-            return MeasureFrom<false, true>(band, x).count >= left;
-          });
+      const float value = LargestValue(
+          MinOf(band.x, kept), MaxOf(band.x, kept),
+          [&](float x) HWY_ATTR { return MeasureFrom<false, true>(band, x).count >= left; });
       const int64_t larger = MeasureFrom<false, false>(band, value).count;
       const int64_t reaching = MeasureFrom<false, true>(band, value).count;
       return {value, above + larger, 0, reaching - larger};
@@ -261,9 +260,9 @@ RowStatus TopkRow(const TopkRequest& request, std::byte* workspace) {
     ScoreGuess guess{-semantics::Infinity(), true};
     if (rank < sample.size() && guesses <= kMostGuesses) guess = sample.OfRank(rank, rank / 16);
     guess.is_tie |= guess.threshold == -semantics::Infinity();
-    const float threshold =
-        guess.is_tie ? semantics::ValueOfKey(semantics::OrderKey(guess.threshold) + 1)
-                     : guess.threshold;
+    const float threshold = guess.is_tie
+                                ? semantics::ValueOfKey(semantics::OrderKey(guess.threshold) + 1)
+                                : guess.threshold;
     if (ListFrom<Read>(row, threshold, memory.list)) {
       const TopkRequest nothing{row, request.k, false, request.indices, request.values};
       PutAnswer<Read>(nothing, nullptr, 0, keys, scratch);

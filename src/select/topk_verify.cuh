@@ -13,8 +13,8 @@ inline constexpr int kMostReads = 6;  // of a row by guesses
 
 // In shared memory.
 struct VerifyMemory {
-  Tie tie;             // of the last guess that had one
-  float hinted_least;  // score
+  Tie tie;                             // of the last guess that had one
+  float hinted_least;                  // score
   uint64_t counted;                    // the barrier of `first_counts`
   uint32_t first_counts[kMostBlocks];  // of the blocks, in the first read
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
@@ -297,10 +297,9 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
   if (!is_hinted) {
     const RowSample<kDType> sample(block, row);
-    guess = GuessFromSample(
-        block, scan_memory, bins, memory.tie, sample,
-        RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-        RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                            RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
+                            RoomInSample(sample.scores(), row.Scores(), wish.capacity));
   }
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
