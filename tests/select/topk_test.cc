@@ -306,6 +306,24 @@ TEST_P(TopkScores, ANanOfAWideRowIsAStatusWhereverItIs) {
   }
 }
 
+TEST_P(TopkScores, RowsMayStartAtAnyElement) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "the rows are made in fp32";
+  constexpr int64_t kColumns = 9011, kRows = 3;
+  std::vector<float> scores(1, kNan);
+  std::vector<std::vector<float>> rows;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    rows.push_back(bench::MakeScores(bench::Scores::kRelu, kColumns, r));
+    scores.insert(scores.end(), rows.back().begin(), rows.back().end());
+    scores.insert(scores.end(), 2, kNan);  // between rows, where nobody looks
+  }
+  const LogitsView view{scores.data() + 1, kRows, kColumns, kColumns + 2, DType::kF32, {}};
+  const Batch batch(rows);
+  for (const int32_t k : {1, 2048, 6000}) {
+    const Answer answer = Answered({.scores = view, .k = k}, {backend()});
+    for (int64_t r = 0; r < kRows; ++r) ExpectRow(answer, batch, r, kColumns, k, false);
+  }
+}
+
 TEST_P(TopkScores, NothingIsWrittenBehindTheAnswer) {
   const Batch batch({bench::MakeScores(bench::Scores::kNormal, 9001, 1)}, dtype());
   for (const int32_t k : {1, 7, 2047, 9001, 9003}) {
