@@ -9,10 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "semantics/host_device.h"
+#include "semantics/order.h"
 #include "semantics/philox.h"
 
 namespace sluice::bench {
@@ -115,6 +118,33 @@ inline std::vector<float> MakeScores(Scores scores, int64_t count, uint32_t inde
   if (scores == Scores::kAscending) std::sort(row.begin(), row.end());
   if (scores == Scores::kDescending) std::sort(row.begin(), row.end(), std::greater<>());
   return row;
+}
+
+// The indices of the first k in the total order, ascending.
+inline std::vector<int32_t> FirstIds(std::span<const float> row, int32_t k) {
+  std::vector<int32_t> ids(row.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto before = [&](int32_t a, int32_t b) {
+    return semantics::Before({row[static_cast<size_t>(a)], a}, {row[static_cast<size_t>(b)], b});
+  };
+  const auto count = std::min<size_t>(row.size(), static_cast<size_t>(k));
+  const auto end = ids.begin() + static_cast<ptrdiff_t>(count);
+  std::nth_element(ids.begin(), end - 1, ids.end(), before);
+  ids.resize(count);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// As many indices, of which about so many percent are those of the answer; the rest are any.
+inline std::vector<int32_t> MakeHint(std::span<const int32_t> answer, int64_t columns,
+                                     double percent, uint32_t index) {
+  std::vector<int32_t> hint(answer.begin(), answer.end());
+  for (size_t i = 0; i < hint.size(); ++i) {
+    const semantics::Block block = semantics::Philox(19, index, static_cast<uint32_t>(i), 0, 2);
+    const bool is_hit = block.word[0] * 0x1p-32 * 100 < percent;
+    if (!is_hit) hint[i] = static_cast<int32_t>(block.word[1] % static_cast<uint32_t>(columns));
+  }
+  return hint;
 }
 
 }  // namespace sluice::bench

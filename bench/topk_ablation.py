@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What each part of topk is worth, on a GPU: no guess, a sample, hints that overlap more and less.
+"""What each part of topk is worth, on a GPU: no guess, a sample, hints that overlap more and less,
+and the sample or the secant of counts behind them.
 
     python3 bench/topk_ablation.py [--columns N]... [--batch B]... [--k K] [--json FILE]
 
@@ -38,9 +39,10 @@ def variants(scores, k, expected):
     yield "definition", (plan._replace(capacity=0), None)
     yield "sample, one block a row", (plan._replace(blocks=1, threads=1024), None)
     yield "sample", (plan, None)
-    for percent in OVERLAPS:
-        yield f"hint, {percent} %", (plan._replace(guess="hint"),
-                                     hint_of(expected, scores.shape[1], percent))
+    for guess in ("hint", "secant"):
+        for percent in OVERLAPS:
+            yield f"{guess}, {percent} %", (plan._replace(guess=guess),
+                                            hint_of(expected, scores.shape[1], percent))
 
 
 def measure(scores, k, plan, hint, expected):

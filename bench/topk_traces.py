@@ -10,10 +10,12 @@ as absolute positions that slide with the query would. Times by graph replay of 
 """
 
 import argparse
+import os
 import sys
 from collections import Counter
 
 try:
+    import numpy
     import torch
     from cuda_graphs import call_us
     from cuda_peers import commit_of_sources, environment, write_json
@@ -60,13 +62,17 @@ def histogram(overlaps):
     return torch.histc(overlaps, BINS, 0, 1).int().tolist()
 
 
-def study(layer, context, steps, k):
+def study(layer, index, context, options):
+    steps, k = options.steps, options.k
     scores = torch.full((steps, context + steps), -torch.inf, device="cuda")
     for step in range(steps):
         scores[step, :context + step + 1] = scores_of(layer, step, context)
     lengths = torch.arange(context + 1, context + steps + 1, dtype=torch.int32, device="cuda")
     expected = first_k(scores, k)
     raw, moved = (shared(expected[1:], expected[:-1] + by) for by in (0, 1))
+    if options.write_steps:  # what all of them see
+        path = os.path.join(options.write_steps, f"steps-{context}-{index}.npy")
+        numpy.save(path, scores[:, :context + 1].cpu().numpy())
     result = {"overlap_raw": round(raw.mean().item(), 4),
               "overlap_shifted": round(moved.mean().item(), 4),
               "histogram_raw": histogram(raw), "histogram_shifted": histogram(moved)}
@@ -95,7 +101,7 @@ def run(options, out):
     report, table = environment(options.commit or commit_of_sources()), []
     for context in options.context or (65536, 131072):
         for index, layer in enumerate(layers_of(context, options.steps, options.layers)):
-            result = study(layer, context, options.steps, options.k)
+            result = study(layer, index, context, options)
             print(f"N={context} layer {index} raw {result['overlap_raw']:.3f} shifted "
                   f"{result['overlap_shifted']:.3f} us " + " ".join(
                       f"{name[:-3]} {value / 1e3:.2f}" for name, value in result.items()
@@ -116,6 +122,8 @@ def main():
     parser.add_argument("--steps", type=int, default=65)
     parser.add_argument("--k", type=int, default=2048)
     parser.add_argument("--json", help="file to write")
+    parser.add_argument("--write-steps", metavar="FOLDER",
+                        help="also write the scores, a file a layer, for sluice bench topk")
     parser.add_argument("--commit", default=None, help="of the sources that were built")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -81,6 +81,21 @@ struct BenchHeadOptions {
 };
 void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Terminal& terminal);
 
+// sluice bench topk: topk for scores on the CPU, and on a GPU where there is one. Throws as
+// RunBenchSelect does.
+struct BenchTopkOptions {
+  std::vector<int64_t> columns = {65536, 131072};
+  std::vector<int32_t> ks = {2048};
+  std::vector<std::string> scores;
+  std::vector<std::string> dtypes = {"fp32"};
+  std::vector<std::string> backends;  // "cuda" as well
+  std::string rows_path;              // a .npy file: a row a step, hinted by the step before
+  int64_t steps = 32;                 // of that file, no more
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchTopk(const BenchTopkOptions& options, std::ostream& out, const Terminal& terminal);
+
 // sluice bench rows: the rows that the benches time, as a file of fp32 and a JSON header beside it.
 struct BenchRowsOptions {
   int64_t vocab = 128256;

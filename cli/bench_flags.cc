@@ -5,6 +5,7 @@
 #include <span>
 
 #include "bench/rows.h"
+#include "bench/score_rows.h"
 #include "bench/tasks.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
@@ -148,6 +149,42 @@ void AddHead(CLI::App& bench, std::function<void()>& action) {
   AddCommon(*command, *options);
 }
 
+void AddTopk(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchTopkOptions>(
+      bench, "topk",
+      "topk for scores on the CPU, and on a GPU where this build and machine have one", action,
+      [](const BenchTopkOptions& o) { RunBenchTopk(o, std::cout, Terminal::Detect()); });
+  command->footer(
+      "A full run takes a minute. What topk is of a decode step (indexer, topk, attention) is "
+      "measured by bench/topk_decode_step.py, which needs torch and a GPU.");
+  command->add_option("--columns", options->columns, "scores in a row")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{64}, kMaxVocab))
+      ->capture_default_str();
+  command->add_option("--k", options->ks, "of them, the first so many")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, kMaxVocab))
+      ->capture_default_str();
+  Names scores;
+  for (const bench::NamedScores& named : bench::kScores) scores.emplace_back(named.name);
+  AddList(*command, "--scores", options->scores, "only rows of these kinds")
+      ->check(CLI::IsMember(scores));
+  AddList(*command, "--dtype", options->dtypes, "scores of these types")
+      ->check(CLI::IsMember(Names{"fp32", "bf16"}))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--rows-file", options->rows_path,
+          "scores instead of those that are made: a .npy file with a row for each step, as "
+          "bench/topk_traces.py writes it; a row's hint is the answer of the one before")
+      ->type_name("FILE.npy")
+      ->excludes("--columns", "--scores");
+  command->add_option("--steps", options->steps, "of that file, no more")
+      ->check(CLI::Range(int64_t{1}, int64_t{100000}))
+      ->capture_default_str();
+  AddCommon(*command, *options);
+}
+
 void AddRows(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchRowsOptions>(
       bench, "rows", "write the rows that the others time, for programs in other languages", action,
@@ -252,6 +289,7 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddHead(*bench, action);
   AddTune(*bench, action);
   AddRows(*bench, action);
+  AddTopk(*bench, action);
 #ifdef SLUICE_HAS_TEXT
   AddDetok(*bench, action);
 #endif

@@ -27,10 +27,11 @@ struct TopkInput {
   bool sorted = false;
 };
 
-// Where the first threshold of a row comes from. It changes the time, never the answer.
+// Where the thresholds of a row come from. It changes the time, never the answer.
 enum class TopkGuess : uint8_t {
   kSample,  // a sample of the row, at the rank that keeps somewhat more than k
   kHint,    // the mean of the scores at the hinted indices; then as kSample
+  kSecant,  // the same; then, three times, along the secant of the counts of two thresholds
 };
 
 // How a row was decided.
@@ -43,7 +44,7 @@ enum class TopkWay : uint8_t {
 // What deciding a row took.
 struct TopkWork {
   TopkWay way;
-  uint8_t reads;       // of the row by the verify phase, those of the definition left out
+  uint8_t reads;       // of the whole row by the verify phase, without those of the definition
   uint8_t rounds;      // of counting in the refine phase
   int32_t candidates;  // that were ranked
 };

@@ -17,7 +17,7 @@ from sluice import _sluice, tensor_ops
 from sluice.device_params import is_on_device, only_known, text_of
 from sluice.errors import ArgumentTypeError, Error
 
-GUESSES = ("sample", "hint")
+GUESSES = ("sample", "hint", "secant")
 WORK_WORDS = 2  # the way, reads and rounds in bytes, then the candidates
 _NONE = (0, 0)
 _IS_LOGGED = "topk" in os.environ.get("SLUICE_LOG", "").split(",")

@@ -3,6 +3,7 @@
 
 #include "backend/registry.h"
 #include "select/topk_table.h"
+#include "semantics/topk_scores.h"
 #include "support/check.h"
 #include "support/rows.h"
 
@@ -10,8 +11,22 @@ namespace sluice {
 namespace {
 
 const TopkTable& TableFor(const Execution& execution) {
-  ResolveBackend(execution.backend);  // throws when it is not there
-  return kTopkRef;                    // which serves them all
+  switch (ResolveBackend(execution.backend)) {
+#if SLUICE_HAS_CPU
+    case Backend::kCpuAvx512:
+      return kTopkAvx512;
+    case Backend::kCpuAvx2:
+      return kTopkAvx2;
+#endif
+    default:
+      return kTopkRef;
+  }
+}
+
+int64_t Visible(const TopkInput& input, int64_t row) {
+  if (input.lengths.empty()) return input.scores.vocab;
+  return semantics::VisibleLength(input.lengths[static_cast<size_t>(row / input.next_n)],
+                                  input.next_n, static_cast<int32_t>(row % input.next_n));
 }
 
 }  // namespace
@@ -19,7 +34,7 @@ const TopkTable& TableFor(const Execution& execution) {
 size_t TopkWorkspaceBytes(const TopkInput& input, const Execution& execution) {
   CheckLogits("scores", input.scores);
   CheckWorkers(execution);
-  return WorkspaceBytes(execution, TableFor(execution).workspace_bytes(input));
+  return WorkspaceBytes(execution, TableFor(execution).workspace_bytes(input.scores.vocab));
 }
 
 void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> values,
@@ -42,7 +57,19 @@ void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> v
   CheckSize("indices", indices.size(), rows * input.k);
   if (!values.empty()) CheckSize("values", values.size(), rows * input.k);
   CheckSize("statuses", statuses.size(), rows);
-  TableFor(execution).topk(input, indices, values, statuses, execution);
+
+  // A hint is of no use here: to gather the hinted scores takes longer than to sample the row.
+  const TopkTable& table = TableFor(execution);
+  const size_t bytes = table.workspace_bytes(input.scores.vocab);
+  ForEachRow(execution.parallel, rows, [&](int64_t r, int worker) {
+    statuses[static_cast<size_t>(r)] =
+        table.topk_row({{input.scores.Row(r), input.scores.dtype, Visible(input, r)},
+                        input.k,
+                        input.sorted,
+                        indices.data() + r * input.k,
+                        values.empty() ? nullptr : values.data() + r * input.k},
+                       WorkerWorkspace(execution, bytes, worker));
+  });
 }
 
 }  // namespace sluice

@@ -323,8 +323,7 @@ __global__ void __launch_bounds__(kMostThreads)
       status = RowStatus::kNanInput;
     } else if (verified.is_done) {
       work.way = verified.way;
-      SendMarked(team, row, verified.count,
-                 planes + (verified.is_in_second_plane ? argument.words : 0),
+      SendMarked(team, row, verified.count, planes,
                  reinterpret_cast<int32_t*>(list + argument.capacity), list, &memory.listed);
       if (team.rank() != 0) return;
       status = Refine(block, memory, answer, list, verified.count.total, verified.range, wanted,
@@ -388,8 +387,8 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .k = input.k,
       .lengths = Wanted(input.lengths),
       .next_n = input.next_n,
-      .hint = {chosen.guess == TopkGuess::kHint ? Wanted(input.hint) : nullptr, input.hint_columns,
-               input.hint_shift},
+      .hint = {chosen.guess == TopkGuess::kSample ? nullptr : Wanted(input.hint),
+               input.hint_columns, input.hint_shift, chosen.guess == TopkGuess::kSecant},
       .sorted = input.sorted,
       .capacity = chosen.capacity,
       .words = static_cast<int32_t>(words),

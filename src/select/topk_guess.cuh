@@ -1,5 +1,5 @@
-// The first threshold of a row: the score of some rank in a sample of it, or the mean of the scores
-// at hinted indices. Only a guess: what it leaves is counted.
+// Thresholds for a row: the score of some rank in a sample of it, or the mean of the scores at
+// hinted indices. Only guesses: what they leave is counted.
 #pragma once
 
 #include "select/topk_bins.cuh"
@@ -15,10 +15,23 @@ inline constexpr int kSamplePieces = 512;
 
 struct Guess {
   float threshold;
-  bool is_tie;          // of the sample's scores, many equal it
   bool has_nan;         // the sample has
+  bool is_tie = false;  // many of the sample equal Tie::score
   KeyRange range = {};  // of the sample's scores from the threshold on, if they are known
 };
+
+// In shared memory, because few rows have one: of the sample's scores many equal one, where the
+// rank falls. The threshold is that score, or the next larger one where they seem to be more than
+// there is room for.
+struct Tie {
+  float score;
+  float share;  // of the sample
+};
+
+// The next larger score.
+__device__ inline float NextScore(float x) {
+  return semantics::ValueOfKey(semantics::OrderKey(x) + 1);
+}
 
 // A sample of a row, by every block of its team for itself: pieces spread evenly over all of it.
 template <DType kDType>
@@ -75,33 +88,54 @@ __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capa
   return static_cast<uint32_t>(fminf(sure, fmaxf(middle, expected + 1.0f)) + edges);
 }
 
+// For how many of a sample there is room.
+__device__ inline float RoomInSample(int sampled, int scores, int capacity) {
+  return static_cast<float>(capacity) *
+         __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
+}
+
 // Whether a bin with so many is narrow enough for a threshold.
 __device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
   return found.in_bin <= max(32u, rank / 8);
 }
 
+// What one round over all of the sample has found, when it was not enough.
+struct WideBin {
+  bool is_known;  // else the scores are not finite, or all the same
+  RankBin found;
+  ScoreBins bins;
+};
+
 // The score of that rank in the sample by bins in bins, for samples that one round does not do for:
-// infinities, ties, long tails. Not inline, like all that is seldom needed: its registers and its
-// code are not to be in the way.
+// infinities, ties, long tails. room: for how many of the sample there is. Not inline, like all
+// that is seldom needed: its registers and its code are not to be in the way.
 template <DType kDType>
 __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, BinMemory& memory,
-                                          RowSample<kDType> sample, uint32_t rank) {
+                                          Tie& tie, RowSample<kDType> sample, uint32_t rank,
+                                          float room, WideBin first) {
   constexpr int kMostRounds = 4;
   block.SyncBlock();
   BlockScan scan(block, scan_memory);
   KeyRange range;
   sample.ForEach([&](float x) {
-    if (fabsf(x) < INFINITY) range.Add(semantics::OrderKey(x));
+    const bool is_left = first.is_known ? first.bins.Of(x) == first.found.bin : fabsf(x) < INFINITY;
+    if (is_left) range.Add(semantics::OrderKey(x));
   });
   range = scan.Range(range);
-  Guess guess{-INFINITY, true, false};
-  uint32_t above = 0;
+  Guess guess{-INFINITY, false};
+  uint32_t above = first.is_known ? first.found.above : 0;
+  uint32_t equal = 0;
+  if (first.is_known) equal = first.found.in_bin;
+  bool is_tie = true;
 #pragma unroll 1
-  for (int round = 0; range.lowest <= range.highest; ++round) {
+  for (int round = first.is_known ? 1 : 0; range.lowest <= range.highest; ++round) {
     const float low = semantics::ValueOfKey(range.lowest);
     const float high = semantics::ValueOfKey(range.highest);
     guess.threshold = low;
-    if (low == high) break;
+    if (low == high) {
+      if (round == 0) equal = static_cast<uint32_t>(sample.scores());
+      break;
+    }
     const ScoreBins bins(low, high);
     auto is_in_range = [&](float x) { return x >= low && (x <= high || round == 0); };
     const RankBin found = FindRankBin(block, scan, memory, rank - above, [&](auto add) {
@@ -111,11 +145,14 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
     });
     if (found.bin < 0) {  // it is one of the -inf
       guess.threshold = -INFINITY;
+      equal = static_cast<uint32_t>(sample.scores()) - above;
       break;
     }
     above += found.above;
+    equal = found.in_bin;
     if (IsNarrow(found, rank) || round == kMostRounds) {
-      guess = {fminf(fmaxf(bins.EdgeOf(found.bin), low), high), false, false};
+      guess.threshold = fminf(fmaxf(bins.EdgeOf(found.bin), low), high);
+      is_tie = false;
       break;
     }
     KeyRange of_bin;
@@ -127,19 +164,29 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
     range = scan.Range(of_bin);
     guess.threshold = high;  // for infinities alone
   }
+  if (is_tie && guess.threshold < INFINITY) {
+    guess.is_tie = true;
+    if (block.thread() == 0) {
+      tie = {guess.threshold,
+             __fdividef(static_cast<float>(max(equal, 1u)), static_cast<float>(sample.scores()))};
+    }
+    if (static_cast<float>(above + equal) > room) guess.threshold = NextScore(guess.threshold);
+  }
   block.SyncBlock();
   return guess;
 }
 
-// The score of that rank in the sample, or one that leaves some more.
+// The score of that rank in the sample, or one that leaves some more. room: as above.
 template <DType kDType>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
-                                 const RowSample<kDType>& sample, uint32_t rank) {
+                                 Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
+                                 float room) {
   KeyRange range;
   sample.ForEach([&](float x) { range.Add(semantics::OrderKey(x)); });
   BlockScan scan(block, scan_memory);
   range = scan.Range(range);
-  if (range.HasNan()) return {-INFINITY, true, true};
+  if (range.HasNan()) return {-INFINITY, true};
+  WideBin first{false, {}, {0.0f, 1.0f}};
   if (range.IsFinite() && range.lowest < range.highest) {
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
     const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
@@ -149,8 +196,9 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
       const float edge = bins.EdgeOf(found.bin);
       return {edge, false, false, {semantics::OrderKey(edge), range.highest}};
     }
+    first = {found.bin >= 0, found, bins};
   }
-  return GuessInBins(block, scan_memory, memory, sample, rank);
+  return GuessInBins(block, scan_memory, memory, tie, sample, rank, room, first);
 }
 
 // Hinted indices of a row; any numbers at all.
@@ -158,26 +206,38 @@ struct RowHint {
   const int32_t* indices;  // null: none
   int32_t count;
   int32_t shift;
+  bool is_secant;  // further thresholds from the counts of those before
 };
 
-// The mean of the scores at the hinted indices; not a number when there are none.
+// The mean of the scores at the hinted indices, not a number when there are none; the least of
+// them.
 template <DType kDType>
-__device__ __noinline__ Guess GuessFromHint(Team block, TiledRow<kDType> row, RowHint hint) {
+__device__ __noinline__ Guess GuessFromHint(Team block, ScanMemory& scan_memory,
+                                            TiledRow<kDType> row, RowHint hint, float& least) {
   float sum = 0.0f;
   uint64_t count = 0;
+  KeyRange range;
   bool has_nan = false;
   for (int i = block.thread(); i < hint.count; i += block.threads()) {
     const int64_t index = int64_t{hint.indices[i]} + hint.shift;
     if (index < 0 || index >= row.Scores()) continue;
     const float x = row.ScoreAt(static_cast<int>(index));
     has_nan |= semantics::IsNan(x);
+    range.Add(semantics::OrderKey(x));
     sum += x;
     ++count;
   }
   has_nan = block.CountOfBlock(has_nan) != 0;
+  BlockScan scan(block, scan_memory);
+  range = scan.Range(range);
+  if (block.thread() == 0) least = semantics::ValueOfKey(range.lowest);
   const double mean = block.ReduceBlock(static_cast<double>(sum), Plus{}) /
                       static_cast<double>(block.SumOfBlock(count));
-  return {static_cast<float>(mean), false, has_nan};
+  Guess guess{static_cast<float>(mean), has_nan};
+  if (fabsf(guess.threshold) < INFINITY) {
+    guess.range = {semantics::OrderKey(guess.threshold), range.highest};
+  }
+  return guess;
 }
 
 }  // namespace sluice::cuda

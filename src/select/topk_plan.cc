@@ -71,7 +71,7 @@ TopkPlan PlanFor(const TopkInput& input, SharedBytesOf shared_bytes) {
 
 void CheckPlan(const TopkPlan& plan, const TopkInput& input, SharedBytesOf shared_bytes) {
   const DeviceShape device = CurrentDeviceShape();
-  CheckInRange("plan.guess", static_cast<int64_t>(plan.guess), 0, 1);
+  CheckInRange("plan.guess", static_cast<int64_t>(plan.guess), 0, 2);
   const auto is_power = [](int32_t n) {
     return n > 0 && std::has_single_bit(static_cast<uint32_t>(n));
   };

@@ -1,16 +1,29 @@
-// What a backend provides for topk. Arguments have been checked; rows run one by one.
+// What a backend provides for topk. Arguments have been checked.
 #pragma once
 
+#include <cstddef>
+
+#include "semantics/widen.h"
 #include "sluice/topk.hpp"
 
 namespace sluice {
 
+// One row and where its answer goes.
+struct TopkRequest {
+  semantics::Row row;  // what is visible of it
+  int32_t k;
+  bool sorted;
+  int32_t* indices;
+  float* values;  // null: not wanted
+};
+
 struct TopkTable {
-  size_t (*workspace_bytes)(const TopkInput&);  // a worker
-  void (*topk)(const TopkInput&, std::span<int32_t> indices, std::span<float> values,
-               std::span<RowStatus> statuses, const Execution&);
+  size_t (*workspace_bytes)(int64_t columns);  // a worker
+  RowStatus (*topk_row)(const TopkRequest&, std::byte* workspace);
 };
 
 extern const TopkTable kTopkRef;
+extern const TopkTable kTopkAvx2;
+extern const TopkTable kTopkAvx512;
 
 }  // namespace sluice

@@ -6,6 +6,8 @@
 // looks at what was found sees it.
 #pragma once
 
+#include <climits>
+
 #include "backend/ptx.cuh"
 #include "backend/row_slice.cuh"
 #include "backend/vector_slice.cuh"
@@ -46,18 +48,18 @@ class TiledRow {
       : row_(static_cast<const Element*>(row)),
         skipped_(static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(Element))),
         end_(skipped_ + scores) {
-    const int tiles = (end_ + kTileScores - 1) / kTileScores;
+    const int tiles = Tiles();
     const int shift = ShiftOf(team.blocks());
     first_tile_ = tiles * team.rank() >> shift;
     end_tile_ = tiles * (team.rank() + 1) >> shift;
   }
 
   __device__ int Scores() const { return end_ - skipped_; }
+  __device__ int Tiles() const { return (end_ + kTileScores - 1) / kTileScores; }
   __device__ int words() const { return (end_tile_ - first_tile_) * kTileWords; }  // of this block
   // Of the block that has most.
   __device__ int MostWords(const Team& team) const {
-    const int tiles = (end_ + kTileScores - 1) / kTileScores;
-    return ShareOf(tiles, ShiftOf(team.blocks())) * kTileWords;
+    return ShareOf(Tiles(), ShiftOf(team.blocks())) * kTileWords;
   }
   // The index of a bit of this block's words.
   __device__ int IndexOf(int word, int bit) const {
@@ -90,14 +92,21 @@ class TiledRow {
     return first;
   }
 
-  // Writes this block's words. Behind it: a SyncBlock, before somebody reads them. threshold: not
-  // NaN.
-  __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words) const {
+  // This block's words of the first tiles of the row.
+  __device__ int WordsOfFirst(int tiles) const {
+    return min(max(tiles - first_tile_, 0), end_tile_ - first_tile_) * kTileWords;
+  }
+
+  // Writes this block's words, or the first `most` of them. Behind it: a SyncBlock, before somebody
+  // reads them. threshold: not NaN.
+  __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words,
+                               int most = INT_MAX) const {
+    const int end_tile = min(first_tile_ + most / kTileWords, end_tile_);
     const int lane = team.lane();
     // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
     const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
 #pragma unroll 1
-    for (int tile = first_tile_ + team.thread() / kWarpSize; tile < end_tile_;
+    for (int tile = first_tile_ + team.thread() / kWarpSize; tile < end_tile;
          tile += team.threads() / kWarpSize) {
       const int start = tile * kTileScores;
       const int vector = start / kElements + lane;

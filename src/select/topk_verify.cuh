@@ -1,7 +1,7 @@
 // The verify phase of topk: thresholds are tried until one leaves at least as many scores as are
 // wanted and at most as many as there is room for; what reaches it stays marked. Where more scores
-// than that equal the wanted rank's, the marks tell them from the larger ones, and the first of
-// them are kept.
+// than that equal the wanted rank's, the larger ones are marked, and then the first of those, for
+// which some of the row is read again.
 #pragma once
 
 #include "select/topk_guess.cuh"
@@ -13,6 +13,8 @@ inline constexpr int kMostReads = 6;  // of a row by guesses
 
 // In shared memory.
 struct VerifyMemory {
+  Tie tie;                             // of the last guess that had one
+  float hinted_least;                  // score
   uint64_t counted;                    // the barrier of `first_counts`
   uint32_t first_counts[kMostBlocks];  // of the blocks, in the first read
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
@@ -38,8 +40,7 @@ struct TeamCount {
 struct Verified {
   bool is_done;  // else the definition is to decide
   bool has_nan;
-  bool is_in_second_plane;  // what is marked
-  KeyRange range;           // about that of the scores that are marked
+  KeyRange range;  // about that of the scores that are marked
   TeamCount count;
   TopkWay way;
   int reads;
@@ -116,17 +117,12 @@ __device__ inline uint32_t FirstBits(uint32_t bits, int most) {
   return bits;
 }
 
-// Leaves the marks of larger scores and those of the first `ties` equal ones of the block.
-// Returns how many of this block are kept in words before this thread's.
-__device__ inline int KeepFirstTies(BlockScan& scan, const uint32_t* reaching, uint32_t* larger,
-                                    const WordRange& range, int ties) {
-  uint32_t mine = 0;
-  for (int w = range.first; w < range.end; ++w) {
-    mine += static_cast<uint32_t>(__popc(reaching[w] & ~larger[w]));
-  }
-  const int before = static_cast<int>(scan.Add(mine).before);
+// Leaves the marks of larger scores and those of the first `ties` of the others. `before`: of the
+// others, by the threads before this one. Returns how many of them are kept there.
+__device__ inline int KeepFirstTies(const uint32_t* reaching, uint32_t* larger, int first, int end,
+                                    int before, int ties) {
   int left = ties - before;
-  for (int w = range.first; w < range.end && left > 0; ++w) {
+  for (int w = first; w < end && left > 0; ++w) {
     const uint32_t equal = reaching[w] & ~larger[w];
     larger[w] |= FirstBits(equal, left);
     left -= __popc(equal);
@@ -137,126 +133,191 @@ __device__ inline int KeepFirstTies(BlockScan& scan, const uint32_t* reaching, u
 // MarkReaching in a function of its own, so that what else is seldom needed leaves it registers.
 template <DType kDType>
 __device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
-                                       uint32_t* words) {
-  row.MarkReaching(team, threshold, words);
+                                       uint32_t* words, int most) {
+  row.MarkReaching(team, threshold, words, most);
 }
 
-// What is known of a row from a threshold that left too many scores or too few.
-struct FirstRead {
-  Guess guess;
-  TeamCount count;
-  uint32_t rank;  // in the sample; 0: the guess was another's
+// Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
+// so that some of the row from its start on is enough, how much the sample says. Whether there are
+// that many.
+template <DType kDType>
+__device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
+                         const TiledRow<kDType>& row, const Tie& tie, int wanted, int reads,
+                         int words, uint32_t* larger, TeamCount& count) {
+  uint32_t* const reaching = larger + words;
+  const WordRange range(team, row.words());
+  const int missing = wanted - count.total;
+  const float scores = __fdividef(static_cast<float>(missing), tie.share);
+  int tiles = static_cast<int>(fminf(1.25f * scores, 1e9f)) / kTileScores + 2;
+#pragma unroll 1
+  for (int turn = reads + 1;; ++turn) {
+    const int words_here = row.WordsOfFirst(tiles);
+    MarkAgain(team, row, tie.score, reaching, words_here);
+    team.SyncBlock();
+    const int end = min(range.end, words_here);
+    uint32_t mine = 0;
+    for (int w = range.first; w < end; ++w) {
+      mine += static_cast<uint32_t>(__popc(reaching[w] & ~larger[w]));
+    }
+    BlockScan scan(team.Block(), scan_memory);
+    const BlockScan::Sums sums = scan.Add(mine);
+    TeamCount ties{static_cast<int>(sums.before), 0, static_cast<int>(sums.all),
+                   static_cast<int>(sums.all)};
+    AddBlocksAgain(team, memory, turn, ties);
+    if (ties.total >= missing) {
+      const int here = min(max(missing - ties.before, 0), ties.mine);
+      const int before_thread =
+          KeepFirstTies(reaching, larger, range.first, end, ties.before_thread, here);
+      count = {count.before_thread + before_thread, count.before + min(ties.before, missing),
+               count.mine + here, wanted};
+      return true;
+    }
+    if (tiles >= row.Tiles()) {
+      count.total += ties.total;  // all that reach the tie
+      team.Sync();                // before the next read writes its counts
+      return false;
+    }
+    tiles = row.Tiles();
+  }
+}
+
+// Two thresholds, of which one leaves too many scores and one too few.
+struct Bracket {
+  float low;
+  float high;
+  int low_count;
+  int high_count;
+  bool has_low = false;  // a read has said so, else it is the range of what was hinted
+  bool has_high = false;
+
+  __device__ bool IsInside(float threshold) const {
+    return (!has_low || threshold > low) && (!has_high || threshold < high);
+  }
+  // Where the count would be the goal if it fell in a straight line.
+  __device__ float Secant(float goal) const {
+    const float share =
+        __fdividef(static_cast<float>(low_count) - goal,
+                   fmaxf(static_cast<float>(low_count) - static_cast<float>(high_count), 1.0f));
+    return low + (high - low) * share;
+  }
 };
 
-// Further thresholds, between those that are known to leave too many and too few.
+// Further thresholds, behind one that left too many scores or too few. Not inline: what it needs is
+// in the way of no row that takes one read. secants: how many guesses are made that way.
 template <DType kDType>
 __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
                                              VerifyMemory& memory, BinMemory& bins,
-                                             TiledRow<kDType> row, RowWish wish, FirstRead known,
-                                             uint32_t* planes, int words) {
+                                             TiledRow<kDType> row, RowWish wish, Guess guess,
+                                             TeamCount count, bool is_hinted, int secants,
+                                             uint32_t* plane, int words) {
   const Team block = team.Block();
   const WordRange range(team, row.words());
   const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
+  Bracket bracket{memory.hinted_least, semantics::ValueOfKey(guess.range.highest), row.Scores(), 0};
+  float rank_scale = 1.0f;
   Verified verified{};
   verified.way = TopkWay::kCandidates;
-  Guess guess = known.guess;
-  TeamCount count = known.count;
-  TeamCount of_low{};
-  uint32_t rank = known.rank;
-  int plane = 0;                           // which was marked last
-  float low = -INFINITY, high = INFINITY;  // too many reach it, too few
-  bool has_low = false, has_high = false;
 #pragma unroll 1
-  for (verified.reads = 1; verified.reads < kMostReads; ++verified.reads) {
-    if (count.total < wish.wanted) {
-      high = guess.threshold;
-      has_high = true;
-    } else {  // keep these marks
-      low = guess.threshold;
-      has_low = true;
-      of_low = count;
-      plane ^= 1;
+  for (verified.reads = 1;; ++verified.reads) {
+    const Tie tie = memory.tie;
+    if (guess.is_tie && guess.threshold > tie.score && count.total < wish.wanted) {
+      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, wish.wanted, verified.reads,
+                                  words, plane, count);
+      if (verified.is_done) {
+        verified.way = TopkWay::kPlateau;
+        verified.count = count;
+        break;
+      }
+      guess.threshold = tie.score;
     }
-    // Many equal scores: is it they that are too many?
-    const bool is_next = guess.is_tie && has_low && low == guess.threshold && low < INFINITY;
-    if (is_next) {
-      guess = {semantics::ValueOfKey(semantics::OrderKey(low) + 1), false, false};
+    if (verified.reads == kMostReads) break;
+    const bool are_few = count.total < wish.wanted;
+    if (are_few) {
+      bracket.high = guess.threshold;
+      bracket.high_count = count.total;
+      bracket.has_high = true;
+    } else {
+      bracket.low = guess.threshold;
+      bracket.low_count = count.total;
+      bracket.has_low = true;
+    }
+    const float secant = bracket.Secant(goal);
+    if (!are_few && guess.is_tie && guess.threshold == tie.score) {
+      guess.threshold = NextScore(tie.score);
+    } else if (secants > 0 && bracket.IsInside(secant) && fabsf(secant) < INFINITY) {
+      --secants;
+      guess = {secant, false};
     } else {
       const RowSample<kDType> sample(block, row);
-      if (rank == 0) {
-        rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-      } else {
-        const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
-        rank = static_cast<uint32_t>(
-            fmaxf(static_cast<float>(rank) * fminf(share, 64.0f) + 0.5f, 1.0f));
-      }
+      const float share = goal / fmaxf(static_cast<float>(count.total), 1.0f);
+      if (!is_hinted) rank_scale *= fminf(share, 64.0f);
+      is_hinted = false;  // what the count says of a rank, from now on
+      const auto rank = static_cast<float>(
+          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
       block.SyncBlock();
-      guess = GuessFromSample(block, scan_memory, bins, sample, rank);
+      guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                              static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
+                              RoomInSample(sample.scores(), row.Scores(), wish.capacity));
     }
-    if (guess.has_nan) {
-      verified.has_nan = true;
-      break;
-    }
-    if ((has_low && guess.threshold <= low) || (has_high && guess.threshold >= high)) break;
+    verified.has_nan = guess.has_nan;
+    if (guess.has_nan || !bracket.IsInside(guess.threshold)) break;
 
-    uint32_t* const marked = planes + plane * words;
-    MarkAgain(team, row, guess.threshold, marked);
+    MarkAgain(team, row, guess.threshold, plane, INT_MAX);
     block.SyncBlock();
     BlockScan scan(block, scan_memory);
-    count = CountOverBlock(scan, marked, range);
-    AddBlocksAgain(team, memory, verified.reads, count);
-    const bool is_plateau = is_next && count.total < wish.wanted;
-    if (!is_plateau && !count.IsEnough(wish)) continue;
-    verified.is_done = true;
-    verified.range = guess.range;
-    verified.is_in_second_plane = plane == 1;
-    verified.count = count;
-    ++verified.reads;
-    if (is_plateau) {
-      const int ties = wish.wanted - count.total;
-      const int before = of_low.before - count.before;
-      const int here = min(max(ties - before, 0), of_low.mine - count.mine);
-      const int before_thread =
-          KeepFirstTies(scan, planes + (plane ^ 1) * words, marked, range, here);
-      verified.way = TopkWay::kPlateau;
-      verified.count = {count.before_thread + before_thread, count.before + min(before, ties),
-                        count.mine + here, wish.wanted};
+    count = CountOverBlock(scan, plane, range);
+    AddBlocksAgain(team, memory, verified.reads + 1, count);
+    if (count.IsEnough(wish)) {
+      verified.is_done = true;
+      verified.range = guess.range;
+      verified.count = count;
+      ++verified.reads;
+      break;
     }
-    break;
   }
   block.SyncBlock();
   return verified;
 }
 
-// For rows of more scores than there is room for. planes: room for the marks of this block, twice.
+// For rows of more scores than there is room for. plane: room for the marks of this block, twice;
+// what is marked in the end is in the first.
 template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
-                           const RowHint& hint, uint32_t* planes, int words) {
+                           const RowHint& hint, uint32_t* plane, int words) {
+  constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
-  FirstRead first{{NAN, false, false}, {}, 0};
-  if (hint.indices != nullptr) first.guess = GuessFromHint(block, row, hint);
-  if (semantics::IsNan(first.guess.threshold) && !first.guess.has_nan) {
-    const RowSample<kDType> sample(block, row);
-    first.rank = RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity);
-    first.guess = GuessFromSample(block, scan_memory, bins, sample, first.rank);
+  Guess guess{NAN, false};
+  if (hint.indices != nullptr) {
+    guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
   }
-  verified.has_nan = first.guess.has_nan;
+  const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
+  if (!is_hinted) {
+    const RowSample<kDType> sample(block, row);
+    guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                            RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
+                            RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+  }
+  verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.MarkReaching(team, first.guess.threshold, planes);
+  row.MarkReaching(team, guess.threshold, plane);
   block.SyncBlock();
   BlockScan scan(block, scan_memory);
-  first.count = CountOverBlock(scan, planes, WordRange(team, row.words()));
-  AddBlocksOnce(team, memory, first.count);
-  if (!first.count.IsEnough(wish)) {
-    return VerifyAgain(team, scan_memory, memory, bins, row, wish, first, planes, words);
+  const TeamCount count = [&] {
+    TeamCount counted = CountOverBlock(scan, plane, WordRange(team, row.words()));
+    AddBlocksOnce(team, memory, counted);
+    return counted;
+  }();
+  if (!count.IsEnough(wish)) {
+    return VerifyAgain(team, scan_memory, memory, bins, row, wish, guess, count, is_hinted,
+                       is_hinted && hint.is_secant ? kMostSecants : 0, plane, words);
   }
   verified.is_done = true;
-  verified.range = first.guess.range;
-  verified.count = first.count;
+  verified.range = guess.range;
+  verified.count = count;
   verified.reads = 1;
   return verified;
 }

@@ -294,6 +294,35 @@ class Bench(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stdout), (2, ""), said)
                 self.assertIn(said, result.stderr)
 
+    def test_topk_is_exact_on_all_scores_with_hints_of_every_kind(self):
+        backends = available_backends()
+        rows, text = bench_json("topk", "--columns", "5000", "--k", "300", "--dtype", "fp32,bf16",
+                                "--backend", ",".join(backends))
+        self.assert_complete(rows, text, ("ns", "floor_ns", "floors"))
+        self.assertEqual(len({r["distribution"] for r in rows}), 15)
+        hints = {r["hint"] for r in rows if r["distribution"] == "normal"}
+        self.assertEqual(hints, {"none", "1.5 %", "44 %", "90 %"})
+        self.assertEqual(len(rows), (14 + len(hints)) * 2 * 2 * len(backends))
+        for row in rows:
+            if row["hint"] not in ("none", "1.5 %"):  # some more are of the answer by chance
+                self.assertAlmostEqual(100 * row["overlap"], float(row["hint"][:-2]), delta=15)
+
+    def test_topk_hints_a_step_of_a_file_by_the_one_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "steps.npy")
+            source = random.Random(6)
+            step = [source.gauss(0, 1) for _ in range(3000)]
+            write_npy(path, [step, step, [-x for x in step]])
+            rows, _ = bench_json("topk", "--rows-file", path, "--k", "100", "--backend", "ref")
+            self.assertEqual({(r["distribution"], r["hint"]) for r in rows},
+                             {("steps", "none"), ("steps", "step before")})
+            self.assertTrue(all(r["exact"] for r in rows))
+            self.assertAlmostEqual(max(r["overlap"] for r in rows), 2 / 3)
+            write_npy(path, [step[1:] + [math.nan]])
+            result = run("bench", "topk", "--quick", "--rows-file", path)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn("row 0 = NaN", result.stderr)
+
     def test_pipeline_times_every_kind_and_mixed_batches(self):
         alone, text = bench_json("pipeline", "--vocab", "1024", "--backend", "ref")
         self.assert_complete(alone, text, ("ns", "ns_a_row", "floor_ns"))
@@ -396,7 +425,8 @@ class Bench(unittest.TestCase):
                 ("select", "--algorithm", "bogo"), ("select", "--vocab", "63"),
                 ("select", "--rows", "0"), ("draw", "--task", "top-50"),
                 ("pipeline", "--threads", "0"), ("head", "--threads", "0"), ("algorithms", "--vocab", "1"),
-                ("tune", "--backend", "tpu"), ("rows", "--rows", "-1")):
+                ("tune", "--backend", "tpu"), ("rows", "--rows", "-1"), ("topk", "--k", "0"),
+                ("topk", "--scores", "no-such"), ("topk", "--backend", "tpu")):
             result = run("bench", command, flag, value)
             self.assertEqual((result.returncode, result.stdout), (2, ""), (command, flag))
             for said in (flag[2:], value):
@@ -404,7 +434,7 @@ class Bench(unittest.TestCase):
 
     def test_unwritable_file_is_a_failure_before_anything_is_measured(self):
         commands = [("select", "--json"), ("draw", "--json"), ("pipeline", "--json"),
-                    ("head", "--json"), ("rows", "--output")]
+                    ("head", "--json"), ("rows", "--output"), ("topk", "--json")]
         if available_backends() != ["ref"]:  # without a vector backend these fail for that
             commands += [("algorithms", "--json"), ("tune", "--json"), ("tune", "--output")]
         for command, flag in commands:

@@ -112,7 +112,7 @@ void ExpectSame(const Answer& answer, const Answer& expected) {
 
 std::vector<TopkPlan> EveryPlan(int32_t capacity) {
   std::vector<TopkPlan> plans;
-  for (const TopkGuess guess : {TopkGuess::kSample, TopkGuess::kHint}) {
+  for (const TopkGuess guess : {TopkGuess::kSample, TopkGuess::kHint, TopkGuess::kSecant}) {
     for (const int32_t blocks : {1, 2, 4, 8}) {
       for (const int32_t threads : {512, 1024}) plans.push_back({guess, blocks, threads, capacity});
     }
@@ -260,10 +260,36 @@ TEST_P(CudaTopk, PlateausAreDecidedByPlaceAndCounted) {
     const bool is_plateau =
         named.scores == bench::Scores::kConstant || named.scores == bench::Scores::kRelu99;
     EXPECT_EQ(answer.work[0].way, is_plateau ? TopkWay::kPlateau : TopkWay::kCandidates);
+    if (is_plateau) EXPECT_EQ(answer.work[0].reads, 1);
     const TopkPlan by_definition{TopkGuess::kSample, 4, 512, 0};
     const Answer other = OnGpu(on_device.view(), {.k = 2048}, &by_definition);
     EXPECT_EQ(other.work[0].way, TopkWay::kDefinition);
     ExpectSame(other, answer);
+  }
+}
+
+// The first ties are looked for at the start of a row, as far as a sample says; here they are
+// elsewhere, or fewer than it saw.
+TEST_P(CudaTopk, PlateausAreFoundWhereverTheyLie) {
+  const int64_t columns = 100000;
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  std::vector<std::vector<float>> rows(4, std::vector<float>(at(columns), -3.0f));
+  for (int64_t i = 0; i < columns; ++i) {
+    if (i >= columns * 7 / 10) rows[0][at(i)] = 1.0f;                 // at the back
+    if (i >= columns - 5000 && i % 2 == 0) rows[1][at(i)] = 1.0f;     // some more than are wanted
+    if (i % 3 != 0) rows[2][at(i)] = i % 100 == 1 ? 2.0f : 0.0f;      // with larger ones between
+    if (i % 512 < 64) rows[3][at(i)] = i % 512 == 63 ? -kInf : 0.0f;  // in pieces
+  }
+  const Batch batch(rows, GetParam());
+  const DeviceBatch on_device(batch, RowStartAt::kOneElementOn);
+  for (const int32_t k : {500, 2048, 2499, 2500, 2501, 4096}) {
+    SCOPED_TRACE(k);
+    const Request request{.k = k};
+    const Answer expected = Reference(batch.view(), request);
+    for (TopkPlan plan : EveryPlan(4096)) {
+      plan.guess = TopkGuess::kSample;
+      ExpectSame(OnGpu(on_device.view(), request, &plan), expected);
+    }
   }
 }
 
@@ -443,6 +469,7 @@ TEST_F(CudaTopkBadInput, NamesWhatIsWrong) {
        {[](Call& c) { c.output.values = {reinterpret_cast<float*>(256), 3}; }, "values.size()", "3",
         "0"},
        {[](Call& c) { c.plan.blocks = 3; }, "plan.blocks", "3", "a power of two in [1, 8]"},
+       {[](Call& c) { c.plan.guess = static_cast<TopkGuess>(3); }, "plan.guess", "3", "[0, 2]"},
        {[](Call& c) { c.plan.threads = 64; }, "plan.threads", "64", "512 or 1024"},
        {[](Call& c) { c.plan.capacity = 100; }, "plan.capacity", "100",
         "0 or a power of two up to 16384"}},

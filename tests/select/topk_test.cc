@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "bench/score_rows.h"
 #include "tests/support/backends.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/rows.h"
@@ -216,6 +217,126 @@ TEST_P(TopkScores, EveryHostileRowWithoutNanIsSortedExactly) {
         }
       }
     }
+  }
+}
+
+// Wide enough for guesses from a sample, at every alignment of the end of a row.
+TEST_P(TopkScores, EveryDistributionIsSelectedExactly) {
+  for (const bench::NamedScores& named : bench::kScores) {
+    SCOPED_TRACE(named.name);
+    // Beyond fp16: half of it is +inf, where nothing is larger.
+    if (dtype() == DType::kF16 && named.scores == bench::Scores::kBig) continue;
+    const int64_t columns = 40011;
+    const Batch batch({bench::MakeScores(named.scores, columns, 3)}, dtype());
+    for (const int32_t length : {40011, 20037, 9000}) {
+      const std::vector<int32_t> lengths = {length};
+      for (const int32_t k : {1, 300, 2048}) {
+        const bool sorted = length == 20037;
+        const Answer answer = Answered(
+            {.scores = batch.view(), .k = k, .lengths = lengths, .sorted = sorted}, {backend()});
+        ExpectRow(answer, batch, 0, length, k, sorted);
+      }
+    }
+  }
+}
+
+TEST_P(TopkScores, EveryWideHostileRowIsSelectedExactly) {
+  for (const HostileRow& row : HostileRows(12000)) {
+    SCOPED_TRACE(row.name);
+    const Batch batch({row.values}, dtype());
+    const bool has_nan =
+        std::any_of(row.values.begin(), row.values.end(), [](float x) { return std::isnan(x); });
+    for (const int32_t k : {1, 500, 2048, 11999, 12000}) {
+      const Answer answer = Answered({.scores = batch.view(), .k = k}, {backend()});
+      if (has_nan) {
+        EXPECT_EQ(answer.statuses[0], RowStatus::kNanInput);
+        EXPECT_EQ(answer.indices, std::vector<int32_t>(static_cast<size_t>(k), -1));
+      } else {
+        ExpectRow(answer, batch, 0, batch.view().vocab, k, false);
+      }
+    }
+  }
+}
+
+// What a sample says is wrong: there are a few larger scores where it does not look, or it sees
+// nothing else, or a plateau that ends before the rank.
+TEST_P(TopkScores, RowsThatASampleMisleadsAreSelectedExactly) {
+  Random random(5);
+  const int64_t columns = 30000;
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  std::vector<std::vector<float>> rows;
+  for (const int64_t period : {64, 100, 117, 128}) {
+    std::vector<float> row = MakeRow(RowKind::kNormal, columns, random);
+    for (int64_t i = 0; i < columns; ++i) {
+      if (i % period >= 16) row[at(i)] -= 50.0f;
+    }
+    rows.push_back(row);
+    for (int64_t i = 0; i < columns; ++i) {
+      row[at(i)] = i % period >= 16 ? static_cast<float>(i % 50) : -3.0f;
+    }
+    rows.push_back(row);
+  }
+  std::vector<float> steps(at(columns));
+  for (int64_t i = 0; i < columns; ++i) steps[at(i)] = i < 1500 ? 2.0f : i % 3 == 0 ? 1.0f : 0.0f;
+  rows.push_back(steps);
+  std::vector<float> padded(at(columns), -kInf);
+  for (int64_t i = 0; i < columns; i += 40) padded[at(i)] = 1.0f;
+  rows.push_back(padded);
+  const Batch batch(rows, dtype());
+  for (const int32_t k : {1, 512, 1499, 1500, 1501, 2048, 11500}) {
+    const Answer answer = Answered({.scores = batch.view(), .k = k}, {backend()});
+    for (int64_t r = 0; r < batch.view().rows; ++r) {
+      ExpectRow(answer, batch, r, columns, k, false);
+    }
+  }
+}
+
+TEST_P(TopkScores, ANanOfAWideRowIsAStatusWhereverItIs) {
+  Random random(6);
+  const int64_t columns = 20003;
+  const std::vector<float> good = MakeRow(RowKind::kNormal, columns, random);
+  for (const int64_t at : {0, 1, 9999, 19967, 19999, 20000, 20002}) {
+    std::vector<float> row = good;
+    row[static_cast<size_t>(at)] = at % 2 == 0 ? kNan : -kNan;
+    const Batch batch({row}, dtype());
+    const Answer answer = Answered({.scores = batch.view(), .k = 100}, {backend()});
+    EXPECT_EQ(answer.statuses[0], RowStatus::kNanInput) << at;
+    EXPECT_EQ(answer.indices, std::vector<int32_t>(100, -1)) << at;
+    EXPECT_EQ(answer.values, std::vector<float>(100, -kInf)) << at;
+  }
+}
+
+TEST_P(TopkScores, RowsMayStartAtAnyElement) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "the rows are made in fp32";
+  constexpr int64_t kColumns = 9011, kRows = 3;
+  std::vector<float> scores(1, kNan);
+  std::vector<std::vector<float>> rows;
+  for (uint32_t r = 0; r < kRows; ++r) {
+    rows.push_back(bench::MakeScores(bench::Scores::kRelu, kColumns, r));
+    scores.insert(scores.end(), rows.back().begin(), rows.back().end());
+    scores.insert(scores.end(), 2, kNan);  // between rows, where nobody looks
+  }
+  const LogitsView view{scores.data() + 1, kRows, kColumns, kColumns + 2, DType::kF32, {}};
+  const Batch batch(rows);
+  for (const int32_t k : {1, 2048, 6000}) {
+    const Answer answer = Answered({.scores = view, .k = k}, {backend()});
+    for (int64_t r = 0; r < kRows; ++r) ExpectRow(answer, batch, r, kColumns, k, false);
+  }
+}
+
+TEST_P(TopkScores, NothingIsWrittenBehindTheAnswer) {
+  const Batch batch({bench::MakeScores(bench::Scores::kNormal, 9001, 1)}, dtype());
+  for (const int32_t k : {1, 7, 2047, 9001, 9003}) {
+    const TopkInput input{.scores = batch.view(), .k = k};
+    const Workspace workspace(TopkWorkspaceBytes(input, {backend()}));
+    const size_t size = static_cast<size_t>(k);
+    std::vector<int32_t> indices(size + 64, 77);
+    std::vector<float> values(size + 64, 77.0f);
+    std::vector<RowStatus> statuses(1);
+    Topk(input, std::span(indices).first(size), std::span(values).first(size), statuses,
+         {backend(), {}, workspace.span()});
+    EXPECT_EQ(std::count(indices.begin() + k, indices.end(), 77), 64);
+    EXPECT_EQ(std::count(values.begin() + k, values.end(), 77.0f), 64);
   }
 }
 
