@@ -5,7 +5,7 @@ import torch
 
 from sluice.rows import sample
 
-_MAX_FLOAT = torch.finfo(torch.float32).max  # engines check temperatures themselves
+MAX_TEMPERATURE = torch.finfo(torch.float32).max  # engines check temperatures themselves
 
 
 def chosen_seeds(logits):
@@ -20,7 +20,7 @@ def draw(logits, *, seed, **keywords):
     """
     if not logits.is_cuda:
         seed = np.ascontiguousarray(seed.numpy()).view(np.uint64)
-    tokens = sample(logits, seed=seed, max_temperature=_MAX_FLOAT, **keywords)
+    tokens = sample(logits, seed=seed, max_temperature=MAX_TEMPERATURE, **keywords)
     if logits.is_cuda:
         return tokens.ids.long(), tokens.statuses
     return torch.from_numpy(tokens.ids).long(), torch.from_numpy(np.asarray(tokens.statuses))

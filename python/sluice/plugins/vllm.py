@@ -174,6 +174,11 @@ def _inert(reason):
     return False
 
 
+def seams_of(version):
+    """None when the version is not known."""
+    return KNOWN.get(".".join(version.split(".")[:2]))
+
+
 def register():
     """Replaces what SLUICE_VLLM names; whether anything was."""
     if _replaced:
@@ -184,7 +189,7 @@ def register():
     import vllm
 
     version = vllm.__version__
-    seams = KNOWN.get(".".join(version.split(".")[:2]))
+    seams = seams_of(version)
     if seams is None:
         return _inert(f"vLLM {version} is not one of {', '.join(KNOWN)}")
     from vllm.platforms import current_platform
