@@ -92,7 +92,7 @@ ModelEngine::ModelEngine(const EngineSetup& setup)
 
 EngineInfo ModelEngine::Info() const {
   const std::span<const int32_t> ends = checkpoint_.end_tokens();
-  return {.model = setup_.source.Name(),
+  return {.model = setup_.source.ShortName(),
           .version = std::string(kVersionString),
           .tokenizer_hash = TokenizerHash(checkpoint_.tokenizer()),
           .end_tokens = {ends.begin(), ends.end()},

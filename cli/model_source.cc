@@ -38,6 +38,13 @@ uintmax_t WeightBytes(const ModelSource& source) {
 
 }  // namespace
 
+std::string ModelSource::ShortName() const {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(Name(), error).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  return path.has_filename() ? path.filename().string() : Name();
+}
+
 void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<void()>& on_model,
                    const std::string& threads_flag) {
   const auto told = [on_model] {

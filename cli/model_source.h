@@ -22,6 +22,8 @@ struct ModelSource {
   int threads = 0;  // 0: by the size of the model
 
   std::string Name() const { return directory.empty() ? "default" : directory; }
+  // What it is called where nobody sees this machine's folders: the last one's name.
+  std::string ShortName() const;
 };
 
 // --model, --weights and --threads, which may have another name. on_model runs, in front of all

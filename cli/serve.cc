@@ -103,6 +103,14 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
 }
 
+// Set, but empty: what is meant is a key, and nobody would be asked for one.
+void CheckKeyVariable(const CLI::App& command) {
+  const char* const key = std::getenv(kKeyVariable);
+  if (key == nullptr || *key != '\0' || command.count("--api-key") > 0) return;
+  throw Error(ErrorCode::kInvalidValue, kKeyVariable, "an empty text",
+              "a key, or no such variable where anybody may ask");
+}
+
 // What the engine's own command line is, of the flags that were given here.
 std::vector<std::string> EngineArguments(const CLI::App& command) {
   std::vector<std::string> arguments;
@@ -207,6 +215,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       "event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
+    CheckKeyVariable(*command);
     ::unsetenv(kKeyVariable);  // the engine needs no key
     action = [options] { RunServe(*options, std::cout); };
   });

@@ -3,6 +3,18 @@ include(GoogleTest)
 
 find_package(GTest QUIET)
 
+if(GTest_FOUND)
+  # What nearly all tests include, compiled once a preset: 2 of some 7 s of each file, 12 of 16 of the
+  # small ones (g++ 12). A test includes what it uses all the same.
+  add_executable(sluice_test_headers ${PROJECT_SOURCE_DIR}/tests/support/test_headers.cc)
+  target_link_libraries(sluice_test_headers PRIVATE GTest::gtest GTest::gtest_main)
+  target_precompile_headers(sluice_test_headers PRIVATE <gtest/gtest.h> <algorithm> <functional>
+                            <map> <memory> <random> <span> <sstream> <string> <thread> <vector>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(sluice_test_headers PRIVATE -fpch-preprocess)  # for ccache
+  endif()
+endif()
+
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
 # All fuzz targets, and of the libraries only what they are made of.
@@ -35,6 +47,9 @@ function(sluice_add_test)
   target_include_directories(${arg_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${arg_NAME} PRIVATE sluice_core sluice_semantics ${arg_LIBRARIES})
   target_link_libraries(${arg_NAME} PRIVATE GTest::gtest GTest::gtest_main)
+  if(NOT cuda_sources)
+    target_precompile_headers(${arg_NAME} REUSE_FROM sluice_test_headers)
+  endif()
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
     target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)
   endif()

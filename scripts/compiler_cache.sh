@@ -3,4 +3,5 @@
 if command -v ccache >/dev/null; then
   export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   export CCACHE_DIR="${CCACHE_DIR:-$PWD/build/ccache}"
+  export CCACHE_SLOPPINESS=pch_defines,time_macros  # or tests, with their precompiled header, miss
 fi

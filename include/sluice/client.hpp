@@ -87,14 +87,34 @@ enum class EngineHealth : uint8_t {
 };
 std::string_view Name(EngineHealth health);
 
+// How many values there were of each size: counts[i] has those of at most 2^i that are in no count
+// before it, the last one also what is larger.
+template <int kCounts>
+struct PowersOfTwo {
+  int64_t counts[kCounts] = {};
+  int64_t sum = 0;
+
+  void Add(int64_t value) {
+    int i = 0;
+    while (i + 1 < kCounts && value > int64_t{1} << i) ++i;
+    ++counts[i];
+    sum += value;
+  }
+  friend bool operator==(const PowersOfTwo&, const PowersOfTwo&) = default;
+};
+
 // What came that must not have, and was dropped. Nothing of it reached a text.
 struct ClientCounters {
   int64_t requests = 0;
+  int64_t waiting = 0;  // now: of which nothing has come yet
   int64_t outputs = 0;
   int64_t tokens = 0;
   int64_t aborts = 0;         // sent
   int64_t stale_rows = 0;     // of requests that had ended here: the handshake's normal course
   int64_t stale_tokens = 0;   // in these, and behind a stop in the row that had it
+  int64_t stop_tokens = 0;    // of these tokens, behind a stop that was found here
+  int64_t held_bytes = 0;     // now: of text that may be the beginning of a stop
+  int64_t invalid_bytes = 0;  // of tokens, that were no UTF-8
   int64_t unknown_rows = 0;   // of slots that do not exist, or generations that never were
   int64_t repeated_ends = 0;  // an end behind the end
   int64_t gaps = 0;           // rows that do not follow those before them: the request is lost
@@ -106,6 +126,10 @@ struct ClientCounters {
   int64_t malformed_frames = 0;  // each of these resets the link
   int64_t foreign_frames = 0;    // of another epoch: dropped
   int64_t resets = 0;
+  // The remote client's: steps that an engine made from an abort to the end of its request, and
+  // microseconds from a PING to its PONG, which is the step loop's.
+  PowersOfTwo<10> abort_steps = {};
+  PowersOfTwo<26> round_trips = {};
 
   friend bool operator==(const ClientCounters&, const ClientCounters&) = default;
 };

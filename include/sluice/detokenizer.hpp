@@ -59,6 +59,8 @@ class Detokenizer {
 
   // How many ids had no token; they have no text.
   int64_t unknown_ids() const { return unknown_ids_; }
+  // How many bytes were no UTF-8: of which U+FFFD came, or nothing.
+  int64_t invalid_bytes() const { return invalid_bytes_; }
 
   // As TokenEnd has it, behind the last token.
   size_t open_tokens() const { return open_tokens_; }
@@ -109,6 +111,7 @@ class Detokenizer {
   std::string run_;
   size_t open_tokens_ = 0;
   int64_t unknown_ids_ = 0;
+  int64_t invalid_bytes_ = 0;
 };
 
 }  // namespace sluice

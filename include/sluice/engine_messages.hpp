@@ -106,6 +106,8 @@ struct EngineInfo {
   std::vector<int32_t> end_tokens = {};
   bool knows_text = false;  // kEngine may look for stops
   Limits limits = {};
+  // Of one frame from a frontend: a request that is larger is refused there.
+  int64_t max_frame_bytes = int64_t{8} << 20;
 
   friend bool operator==(const EngineInfo&, const EngineInfo&) = default;
 };

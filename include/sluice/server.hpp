@@ -30,8 +30,8 @@ struct HttpLimits {
   // A body that is slower than this, looked at from header_timeout on, is given up.
   size_t body_bytes_per_second = 1024;
   std::chrono::milliseconds idle_timeout{75'000};  // of a connection between two requests
-  // A reader that has taken nothing for so long, or leaves so much lying, is given up; from
-  // coalesce_bytes on what is new waits to be sent as one.
+  // A reader that has taken nothing for so long is given up. From coalesce_bytes on what is new
+  // waits to be sent as one; where more than unsent_bytes waits, the stream ends with an error.
   std::chrono::milliseconds write_timeout{30'000};
   size_t unsent_bytes = size_t{1} << 20;
   size_t coalesce_bytes = size_t{64} << 10;

@@ -75,6 +75,7 @@ class TextStream {
 
   size_t held_bytes() const { return scanner_.held_bytes(); }
   int64_t unknown_ids() const { return detokenizer_.unknown_ids(); }
+  int64_t invalid_bytes() const { return detokenizer_.invalid_bytes(); }
   const StopList& stops() const { return scanner_.stops(); }
 
  private:

@@ -21,6 +21,7 @@ constexpr milliseconds kLongestBackOff{2000};
 constexpr int kByeLingers = 200;                       // milliseconds
 constexpr int64_t kMostFrameBytes = int64_t{1} << 28;  // more end the connection
 constexpr int kPingsBeforeStall = 4;
+constexpr std::chrono::seconds kMeasureEvery{10};
 // A frame that has no request needs no memory, whatever happens: this is there from the beginning.
 constexpr size_t kSmallFrame = 4096;
 constexpr size_t kAbortsAtOnce = 256;  // of ten bytes each, at most
@@ -169,6 +170,7 @@ bool EngineLink::Turn(Clock::time_point now) {
   }
   has_disconnected_ = false;
   CheckSilence(now);
+  MeasureRoundTrip(now);
   return has_more && connection_.has_value();
 }
 
@@ -245,6 +247,8 @@ void EngineLink::TakeNumbered(Clock::time_point now) {
   is_stalled_ = false;
   if (frame_.head.type == FrameType::kOutput) {
     TakeOutput();
+  } else if (frame_.head.type == FrameType::kPong) {
+    TakePong(now);
   } else if (frame_.head.type == FrameType::kReady) {
     ++table_.counters.malformed_frames;
     Reset("a second READY", now);
@@ -252,6 +256,7 @@ void EngineLink::TakeNumbered(Clock::time_point now) {
 }
 
 void EngineLink::TakeOutput() {
+  table_.SetStep(options_.engine, frame_.step);
   for (const OutputRow& row : frame_.rows) table_.Take(options_.engine, row);
   if (2 * ++credits_owed_ < options_.credits) return;
   WriteCredit(NextHead(FrameType::kCredit), credits_owed_, out_);
@@ -268,7 +273,8 @@ void EngineLink::TakeReady(Clock::time_point now) {
   }
   const EngineInfo& info = ready.info;
   if (frame_.head.epoch == 0 || frame_.head.number != 0 || info.vocab < 1 ||
-      info.vocab > INT32_MAX || info.context < 2 || info.max_client_requests < 1) {
+      info.vocab > INT32_MAX || info.context < 2 || info.max_client_requests < 1 ||
+      info.max_frame_bytes < 1) {
     ++table_.counters.malformed_frames;
     Reset("a READY that cannot be", now);
     return;
@@ -287,6 +293,9 @@ void EngineLink::TakeReady(Clock::time_point now) {
   quiet_since_ = now;
   pings_ = 0;
   is_stalled_ = false;
+  pongs_owed_ = 0;
+  pinged_at_.reset();
+  measure_at_ = now;
   reason_.clear();
   table_.SetInfo(options_.engine, info);
 }
@@ -298,21 +307,44 @@ bool EngineLink::Waits() const {
 
 void EngineLink::CheckSilence(Clock::time_point now) {
   if (phase_ == Phase::kGreeting && now >= Deadline()) Restart("it does not answer", true, now);
-  if (!Waits() || now < Deadline()) return;
+  if (!Waits() || now < SilenceDeadline()) return;
   if (++pings_ >= kPingsBeforeStall && !is_stalled_) {
     is_stalled_ = true;
     reason_ = "it has said nothing for " + std::to_string(options_.stall_timeout.count()) + " ms";
     table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
   }
+  Ping(now);
+}
+
+void EngineLink::MeasureRoundTrip(Clock::time_point now) {
+  if (phase_ != Phase::kReady || now < measure_at_) return;
+  if (pongs_owed_ == 0) Ping(now);
+  measure_at_ = now + kMeasureEvery;
+}
+
+void EngineLink::Ping(Clock::time_point now) {
   WriteEmpty(NextHead(FrameType::kPing), out_);
   Send();
+  if (pongs_owed_++ == 0) pinged_at_ = now;
+}
+
+void EngineLink::TakePong(Clock::time_point now) {
+  pongs_owed_ = std::max(pongs_owed_ - 1, 0);
+  if (!pinged_at_.has_value()) return;
+  const auto trip = std::chrono::duration_cast<std::chrono::microseconds>(now - *pinged_at_);
+  table_.counters.round_trips.Add(trip.count());
+  pinged_at_.reset();
+}
+
+EngineLink::Clock::time_point EngineLink::SilenceDeadline() const {
+  return quiet_since_ + options_.stall_timeout * (pings_ + 1) / kPingsBeforeStall;
 }
 
 EngineLink::Clock::time_point EngineLink::Deadline() const {
   if (phase_ == Phase::kClosed) return retry_at_;
   if (phase_ == Phase::kGreeting) return greeted_at_ + options_.hello_timeout;
-  if (!Waits()) return Clock::time_point::max();
-  return quiet_since_ + options_.stall_timeout * (pings_ + 1) / kPingsBeforeStall;
+  if (phase_ != Phase::kReady) return Clock::time_point::max();
+  return Waits() ? std::min(measure_at_, SilenceDeadline()) : measure_at_;
 }
 
 void EngineLink::SendRequest(const EngineRequest& request, Clock::time_point now) {
@@ -321,6 +353,14 @@ void EngineLink::SendRequest(const EngineRequest& request, Clock::time_point now
     pings_ = 0;
   }
   WriteAdd(NextHead(FrameType::kAdd), request, out_);
+  // The engine would close the connection, and end the other requests with this one.
+  const int64_t size = std::ssize(out_);
+  if (const int64_t most = table_.info(options_.engine).max_frame_bytes; size > most) {
+    out_.resize(std::min(out_.size(), kSmallFrame));
+    out_.shrink_to_fit();
+    ThrowInvalid("request", ToText(size) + " bytes for the engine",
+                 "at most " + ToText(most) + " bytes: a shorter prompt, or shorter lists");
+  }
   Send();
 }
 
@@ -329,8 +369,12 @@ void EngineLink::SendAborts() {
   if (phase_ != Phase::kReady) return;
   for (size_t begin = 0; begin < aborts.size(); begin += kAbortsAtOnce) {
     const size_t count = std::min(aborts.size() - begin, kAbortsAtOnce);
-    WriteAbort(NextHead(FrameType::kAbort), aborts.subspan(begin, count), out_);
-    Send();
+    try {
+      WriteAbort(NextHead(FrameType::kAbort), aborts.subspan(begin, count), out_);
+      Send();
+    } catch (const std::bad_alloc&) {
+      return table_.KeepAborts(options_.engine, aborts.subspan(begin));
+    }
   }
 }
 

@@ -52,6 +52,7 @@ class EngineLink {
   Clock::time_point Deadline() const;
 
   void SendRequest(const EngineRequest& request, Clock::time_point now);
+  // What there is no memory for waits for the next call.
   void SendAborts();
 
   // Whether something can be read now; asks ZeroMQ, so that its file descriptors tell of what comes
@@ -87,6 +88,10 @@ class EngineLink {
   void TakeOutput();
   void TakeReady(Clock::time_point now);
   void CheckSilence(Clock::time_point now);
+  Clock::time_point SilenceDeadline() const;
+  void MeasureRoundTrip(Clock::time_point now);
+  void Ping(Clock::time_point now);
+  void TakePong(Clock::time_point now);
   bool Waits() const;
 
   FrameHead NextHead(FrameType type) const;
@@ -114,6 +119,9 @@ class EngineLink {
   Clock::time_point last_turn_ = {};
   int pings_ = 0;  // since then
   bool is_stalled_ = false;
+  int pongs_owed_ = 0;
+  std::optional<Clock::time_point> pinged_at_;  // while the first of these is owed
+  Clock::time_point measure_at_ = {};           // the next round trip
 
   zmq::message_t message_;
   bool has_message_ = false;       // that is not taken yet

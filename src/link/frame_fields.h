@@ -11,7 +11,7 @@ inline constexpr size_t kAddFields = 9;
 inline constexpr size_t kReadyFields = 2;
 inline constexpr size_t kOutputFields = 3;
 inline constexpr size_t kTextFields = 6;
-inline constexpr size_t kInfoFields = 12;
+inline constexpr size_t kInfoFields = 13;
 
 // A row has four kinds of fields: the first always, the others where there is something to say. No
 // two sums are equal, so the size says which.

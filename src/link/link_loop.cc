@@ -30,12 +30,17 @@ std::string Printable(std::string_view name) {
   return text;
 }
 
+EngineInfo WithLimit(EngineInfo info, const EngineServerOptions& options) {
+  info.max_frame_bytes = static_cast<int64_t>(std::min<size_t>(options.max_frame_bytes, INT64_MAX));
+  return info;
+}
+
 }  // namespace
 
 LinkLoop::LinkLoop(const EngineServerOptions& options, EngineInfo info, int32_t max_clients,
                    Mailbox& mailbox)
     : options_(options),
-      ready_{.info = std::move(info)},
+      ready_{.info = WithLimit(std::move(info), options)},
       epoch_(RandomSeed() | 1),  // never 0, which is HELLO's
       mailbox_(mailbox),
       router_(options),

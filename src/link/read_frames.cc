@@ -112,6 +112,7 @@ void Read(FrameReader& reader, EngineInfo& to) {
   Read(reader, to.end_tokens);
   Read(reader, to.knows_text);
   Read(reader, to.limits.max_temperature);
+  to.max_frame_bytes = reader.Integer<int64_t>(0, kMost);
 }
 
 // The elements go behind those of `all`, which never moves: at the first list it gets room for all

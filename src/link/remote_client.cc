@@ -15,7 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kStopSlice{50};  // so long a stop may take
+constexpr std::chrono::milliseconds kStopSlice{50};   // so long a stop may take
+constexpr std::chrono::milliseconds kAbortRetry{10};  // where there was no memory to send some
 
 class RemoteClient final : public Client {
  public:
@@ -127,9 +128,10 @@ void RemoteClient::Wait(Clock::time_point until) {
 void RemoteClient::WakeForRest(Clock::time_point now) {
   bool is_due = has_more_ || table_.HasOutputs();
   Clock::time_point deadline = Clock::time_point::max();
-  for (const auto& link : links_) {
-    is_due = link->HasInput() || is_due;
-    deadline = std::min(deadline, link->Deadline());
+  for (size_t i = 0; i < links_.size(); ++i) {
+    is_due = links_[i]->HasInput() || is_due;
+    deadline = std::min(deadline, links_[i]->Deadline());
+    if (table_.HasAborts(static_cast<int32_t>(i))) deadline = std::min(deadline, now + kAbortRetry);
   }
   events_.WakeAt(is_due ? now : deadline, now);
 }

@@ -75,6 +75,10 @@ class RequestOutput {
   bool has_disagreed() const { return has_disagreed_; }
   int64_t tokens() const { return tokens_; }  // so far, up to and with the one that ended it
   int64_t surplus_tokens() const { return taken_ - tokens_; }  // behind that
+  int64_t held_bytes() const {
+    return has_ended() ? 0 : static_cast<int64_t>(stream_->held_bytes());
+  }
+  int64_t invalid_bytes() const { return stream_->invalid_bytes(); }
 
  private:
   void TakeWhole(const OutputRow& row);

@@ -122,12 +122,14 @@ RequestId RequestTable::Add(int32_t engine, ClientRequest&& request) {
   complete.address = slot.address;
   slot.seed = *complete.params.seed;
   slot.request = std::move(complete);
-  slot.is_told = false;
+  slot.is_told = slot.is_found = false;
+  slot.held_bytes = slot.invalid_bytes = 0;
   slot.output.Begin(id, slot.request, mode, stream_interval, std::move(stream));
   slot.state = State::kSubmitted;
   ++At(engine).taken;
   ++live_;
   ++counters.requests;
+  ++counters.waiting;
   return id;
 }
 
@@ -184,7 +186,10 @@ void RequestTable::TakeBehindEnd(const OutputRow& row) {
 void RequestTable::TakeStale(Slot& slot, const OutputRow& row) {
   counters.stale_rows += row.ids.empty() && row.prompt.IsEmpty() ? 0 : 1;
   counters.stale_tokens += std::ssize(row.ids);
-  if (row.end != GenerationEnd::kNone) SetState(slot, State::kEnded);
+  if (slot.is_found) counters.stop_tokens += std::ssize(row.ids);
+  if (row.end == GenerationEnd::kNone) return;
+  counters.abort_steps.Add(At(slot.engine).step - slot.asked_at);
+  SetState(slot, State::kEnded);
 }
 
 // Why this row cannot be believed, or null.
@@ -217,15 +222,18 @@ void RequestTable::TakeLive(Slot& slot, const OutputRow& row) {
     EndHere(slot, GenerationEnd::kEngineLost, why, is_over_there);
     return;
   }
-  slot.state = State::kStreaming;
+  if (std::exchange(slot.state, State::kStreaming) == State::kSubmitted) --counters.waiting;
   const int64_t before = slot.output.tokens();
   const RequestOutput::Verdict verdict = slot.output.Take(row);
   counters.tokens += slot.output.tokens() - before;
   counters.disagreements += slot.output.has_disagreed() ? 1 : 0;
+  CountBytes(slot);
   if (slot.output.IsDue()) MakeDue(slot);
   if (verdict == RequestOutput::Verdict::kEnds) SetState(slot, State::kEnded);
   if (verdict == RequestOutput::Verdict::kEndsHere) {
     counters.stale_tokens += slot.output.surplus_tokens();
+    counters.stop_tokens += slot.output.surplus_tokens();
+    slot.is_found = true;
     SetState(slot, State::kEndedHere);
   }
 }
@@ -233,8 +241,17 @@ void RequestTable::TakeLive(Slot& slot, const OutputRow& row) {
 void RequestTable::EndHere(Slot& slot, GenerationEnd end, std::string_view message,
                            bool is_over_there) {
   slot.output.End(end, message);
+  CountBytes(slot);
   MakeDue(slot);
   SetState(slot, is_over_there ? State::kEnded : State::kEndedHere);
+}
+
+// What its text has changed of them.
+void RequestTable::CountBytes(Slot& slot) {
+  const int64_t held = slot.output.held_bytes();
+  const int64_t invalid = slot.output.invalid_bytes();
+  counters.held_bytes += held - std::exchange(slot.held_bytes, held);
+  counters.invalid_bytes += invalid - std::exchange(slot.invalid_bytes, invalid);
 }
 
 void RequestTable::Lose(int32_t engine, std::string_view message) {
@@ -253,12 +270,24 @@ void RequestTable::GiveUp(int32_t engine, std::string_view message) {
 
 // Of a request that has ended: the engine is asked to stop it, or its place may become free.
 void RequestTable::SetState(Slot& slot, State state) {
-  slot.state = state;
-  if (state == State::kEndedHere) {
-    At(slot.engine).aborts.push_back(slot.address);
-    ++counters.aborts;
-  }
+  if (std::exchange(slot.state, state) == State::kSubmitted) --counters.waiting;
+  if (state == State::kEndedHere) AskToStop(slot);
   FreeIfDone(slot);
+}
+
+// There is room for one of each place. Where they could not be sent for long, some are of requests
+// that the engine has ended meanwhile.
+void RequestTable::AskToStop(Slot& slot) {
+  slot.asked_at = At(slot.engine).step;
+  std::vector<RequestAddress>& aborts = At(slot.engine).aborts;
+  if (aborts.size() == aborts.capacity()) {
+    std::erase_if(aborts, [&](const RequestAddress& address) {
+      const Slot& its = *Find(slot.engine, address.slot);
+      return its.address != address || its.state != State::kEndedHere;
+    });
+  }
+  aborts.push_back(slot.address);
+  ++counters.aborts;
 }
 
 void RequestTable::FreeIfDone(Slot& slot) {
@@ -275,6 +304,10 @@ std::span<const RequestAddress> RequestTable::TakeAborts(int32_t engine) {
   its.given_aborts.swap(its.aborts);
   its.aborts.clear();
   return its.given_aborts;
+}
+
+void RequestTable::KeepAborts(int32_t engine, std::span<const RequestAddress> aborts) {
+  At(engine).aborts.assign(aborts.begin(), aborts.end());
 }
 
 void RequestTable::MakeDue(Slot& slot) {
@@ -307,6 +340,7 @@ void RequestTable::Release() {
   told_.clear();
   for (Slot* const slot : aborted_) {
     slot->output.End(GenerationEnd::kCancelled, {});
+    CountBytes(*slot);
     MakeDue(*slot);
   }
   aborted_.clear();

@@ -58,6 +58,8 @@ class RequestTable {
   bool Abort(RequestId id);
   uint64_t Seed(RequestId id) const;  // throws Error for one that does not live
 
+  // The engine's number of the step whose rows are taken next.
+  void SetStep(int32_t engine, int64_t step) { At(engine).step = step; }
   // Takes no memory but for its request's output; where there is none, that request is lost, alone.
   void Take(int32_t engine, const OutputRow& row);
   // All requests there end with kEngineLost. The engine is gone: no row of them can come any more.
@@ -67,6 +69,9 @@ class RequestTable {
 
   // Requests that have ended here alone, since this was last called for that engine.
   std::span<const RequestAddress> TakeAborts(int32_t engine);
+  // The last of these, which could not be sent: the next TakeAborts has them again.
+  void KeepAborts(int32_t engine, std::span<const RequestAddress> aborts);
+  bool HasAborts(int32_t engine) const { return !At(engine).aborts.empty(); }
 
   bool HasOutputs() const { return !due_.empty() || !aborted_.empty(); }
   // One output for each request that has something to tell. Valid until Release, which comes before
@@ -86,6 +91,10 @@ class RequestTable {
     bool is_due = false;   // in due_
     bool is_told = false;  // its end
     int32_t next_free = -1;
+    bool is_found = false;   // with kEndedHere, that is because a stop was
+    int64_t asked_at = 0;    // the engine's step when it was asked to stop
+    int64_t held_bytes = 0;  // as counters have them
+    int64_t invalid_bytes = 0;
     uint64_t seed = 0;
     EngineRequest request = {};  // until the engine has got it
     RequestOutput output;
@@ -95,6 +104,7 @@ class RequestTable {
 
   struct Engine {
     EngineInfo info = {};
+    int64_t step = 0;  // the last one that is known
     int32_t slot_count = 0;
     int32_t taken = 0;
     std::vector<std::unique_ptr<Slot>> slots;  // as many as were ever taken
@@ -116,6 +126,8 @@ class RequestTable {
   void TakeStale(Slot& slot, const OutputRow& row);
   void TakeLive(Slot& slot, const OutputRow& row);
   const char* WhyBad(const Slot& slot, const OutputRow& row);
+  void AskToStop(Slot& slot);
+  void CountBytes(Slot& slot);
   void EndHere(Slot& slot, GenerationEnd end, std::string_view message, bool is_over_there);
   void SetState(Slot& slot, State state);
   void MakeDue(Slot& slot);

@@ -219,6 +219,7 @@ class FrameWriter {
     Put(info.end_tokens);
     Put(info.knows_text);
     Put(info.limits.max_temperature);
+    Put(info.max_frame_bytes);
   }
 
  private:

@@ -38,9 +38,13 @@ struct CompletionCounters {
   int64_t choices_ended[kGenerationEnds] = {};
   int64_t prompt_tokens = 0;
   int64_t generation_tokens = 0;  // what usages say
+  // Of these, that no client was given: because it went away, or was told of an error instead.
+  int64_t tokens_left = 0;
+  int64_t tokens_failed = 0;
   int64_t unknown_fields = 0;
   int64_t events = 0;        // of streams
   int64_t coalesced = 0;     // deltas that waited for a reader
+  int64_t slow_readers = 0;  // streams that were ended because too much waited
   Histogram first_token;     // from the request's arrival
   Histogram between_tokens;  // from output to output of one choice
   Histogram end_to_end;
@@ -51,6 +55,7 @@ struct CompletionSettings {
   RequestLimits limits = {};
   int32_t max_requests = 4096;               // of this loop
   size_t coalesce_bytes = size_t{64} << 10;  // as HttpLimits has it
+  size_t unsent_bytes = size_t{1} << 20;     // the same; of what waits behind coalesce_bytes
   std::chrono::milliseconds keep_alive{15'000};
   size_t encode_inline_bytes = size_t{16} << 10;  // bodies up to this are read on the loop
 };

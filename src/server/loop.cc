@@ -72,6 +72,7 @@ CompletionSettings SettingsOf(const ServerState& state) {
   return {.model_names = state.model_names,
           .max_requests = state.options.max_requests,
           .coalesce_bytes = state.options.http.coalesce_bytes,
+          .unsent_bytes = state.options.http.unsent_bytes,
           .keep_alive = state.options.keep_alive};
 }
 

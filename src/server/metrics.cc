@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <functional>
@@ -59,20 +60,33 @@ class Families {
   }
   void Distribution(std::string name, std::string help, const Histogram& histogram) {
     Begin(std::move(name), std::move(help), MetricType::Histogram);
-    ClientMetric metric;
-    metric.histogram.sample_count = static_cast<uint64_t>(histogram.count);
-    metric.histogram.sample_sum = histogram.sum;
-    uint64_t below = 0;
-    for (size_t i = 0; i < std::size(histogram.buckets); ++i) {
-      below += static_cast<uint64_t>(histogram.buckets[i]);
-      const bool is_last = i == std::size(Histogram::kBounds);
-      metric.histogram.bucket.push_back(
-          {below, is_last ? std::numeric_limits<double>::infinity() : Histogram::kBounds[i]});
-    }
-    families_.back().metric.push_back(std::move(metric));
+    Buckets(histogram.buckets, histogram.sum, [](size_t i) { return Histogram::kBounds[i]; });
+  }
+  // Of values that are so many of `unit`.
+  template <int kCounts>
+  void Distribution(std::string name, std::string help, const PowersOfTwo<kCounts>& powers,
+                    double unit) {
+    Begin(std::move(name), std::move(help), MetricType::Histogram);
+    Buckets(powers.counts, static_cast<double>(powers.sum) * unit,
+            [unit](size_t i) { return std::ldexp(unit, static_cast<int>(i)); });
   }
 
  private:
+  // bound(i): what is in bucket i is no larger; the last one has the rest.
+  template <typename Bound>
+  void Buckets(std::span<const int64_t> counts, double sum, Bound bound) {
+    ClientMetric metric;
+    uint64_t below = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      below += static_cast<uint64_t>(counts[i]);
+      const bool is_last = i + 1 == counts.size();
+      metric.histogram.bucket.push_back(
+          {below, is_last ? std::numeric_limits<double>::infinity() : bound(i)});
+    }
+    metric.histogram.sample_count = below;
+    metric.histogram.sample_sum = sum;
+    families_.back().metric.push_back(std::move(metric));
+  }
   void Begin(std::string name, std::string help, MetricType type) {
     families_.push_back({std::move(name), std::move(help), type, {}});
   }
@@ -93,6 +107,18 @@ int64_t SumCompletions(std::span<const LoopMetrics> loops, int64_t CompletionCou
 
 int64_t SumClients(std::span<const LoopMetrics> loops, int64_t ClientCounters::* counter) {
   return Sum(loops, [&](const LoopMetrics& loop) { return loop.client.*counter; });
+}
+
+template <int kCounts>
+PowersOfTwo<kCounts> SumPowers(std::span<const LoopMetrics> loops,
+                               PowersOfTwo<kCounts> ClientCounters::* which) {
+  PowersOfTwo<kCounts> sum;
+  for (const LoopMetrics& loop : loops) {
+    const PowersOfTwo<kCounts>& one = loop.client.*which;
+    for (int i = 0; i < kCounts; ++i) sum.counts[i] += one.counts[i];
+    sum.sum += one.sum;
+  }
+  return sum;
 }
 
 Histogram SumHistograms(std::span<const LoopMetrics> loops, Histogram CompletionCounters::* which) {
@@ -131,6 +157,8 @@ void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
   using Counters = CompletionCounters;
   families.Gauge("sluice_requests_running", "Completions in flight.",
                  SumCompletions(loops, &Counters::running));
+  families.Gauge("sluice_requests_waiting", "Choices of which the engines have said nothing yet.",
+                 SumClients(loops, &ClientCounters::waiting));
   families.Gauge("sluice_choices_running", "Choices of these that the engines have.",
                  SumCompletions(loops, &Counters::choices_running));
   families.Counter("sluice_requests_total", "Completions that began.",
@@ -145,6 +173,11 @@ void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
                    SumCompletions(loops, &Counters::prompt_tokens));
   families.Counter("sluice_generation_tokens_total", "Tokens of outputs, as usages say.",
                    SumCompletions(loops, &Counters::generation_tokens));
+  families.Counter("sluice_tokens_discarded_total",
+                   "Tokens that came and no client was given, and why.");
+  families.Value(SumClients(loops, &ClientCounters::stop_tokens), {{"cause", "stop"}});
+  families.Value(SumCompletions(loops, &Counters::tokens_left), {{"cause", "disconnect"}});
+  families.Value(SumCompletions(loops, &Counters::tokens_failed), {{"cause", "error"}});
   families.Counter("sluice_unknown_fields_total", "Fields of bodies that were ignored.",
                    SumCompletions(loops, &Counters::unknown_fields));
   families.Counter("sluice_sse_frames_total", "Events of streams.",
@@ -162,7 +195,7 @@ void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
                         SumHistograms(loops, &Counters::end_to_end));
 }
 
-void AddHttp(const HttpCounters& http, Families& families) {
+void AddHttp(std::span<const LoopMetrics> loops, const HttpCounters& http, Families& families) {
   const auto counter = [&](const char* name, const char* help, const std::atomic<int64_t>& value) {
     families.Counter(name, help, value.load(std::memory_order_relaxed));
   };
@@ -178,8 +211,9 @@ void AddHttp(const HttpCounters& http, Families& families) {
   counter("sluice_http_timeouts_total", "Requests that came too slowly.", http.timeouts);
   counter("sluice_disconnects_total", "Clients that went away before their answer was complete.",
           http.disconnects);
-  counter("sluice_slow_client_aborts_total", "Clients that did not take their answer.",
-          http.slow_readers);
+  families.Counter("sluice_slow_client_aborts_total", "Clients that did not take their answer.",
+                   http.slow_readers.load(std::memory_order_relaxed) +
+                       SumCompletions(loops, &CompletionCounters::slow_readers));
   counter("sluice_read_bytes_total", "Bytes that were received.", http.bytes_in);
   counter("sluice_write_bytes_total", "Bytes that were sent.", http.bytes_out);
   counter("sluice_writes_total", "Calls that sent them.", http.writes);
@@ -195,6 +229,16 @@ void AddLink(std::span<const LoopMetrics> loops, Families& families) {
                    SumClients(loops, &Counters::stale_rows));
   families.Counter("sluice_stale_tokens_total", "Tokens in these, and behind a stop.",
                    SumClients(loops, &Counters::stale_tokens));
+  families.Distribution("sluice_abort_latency_steps",
+                        "Steps of the engine from an abort to the end of its request.",
+                        SumPowers(loops, &Counters::abort_steps), 1);
+  families.Distribution("sluice_link_rtt_seconds",
+                        "From a PING to the engine's step loop to its PONG.",
+                        SumPowers(loops, &Counters::round_trips), 1e-6);
+  families.Gauge("sluice_stop_hold_bytes", "Text that waits: it may be the beginning of a stop.",
+                 SumClients(loops, &Counters::held_bytes));
+  families.Counter("sluice_detok_invalid_bytes_total", "Bytes of tokens that were no UTF-8.",
+                   SumClients(loops, &Counters::invalid_bytes));
   families.Counter("sluice_link_resets_total", "Links to engines that began again.",
                    SumClients(loops, &Counters::resets));
   families.Counter("sluice_link_faults_total", "What came from an engine that must not have.");
@@ -238,7 +282,7 @@ std::string MetricsText(std::span<const LoopMetrics> loops, const HttpCounters& 
   Families families;
   AddServer(loops, max_requests, families);
   AddCompletions(loops, families);
-  AddHttp(http, families);
+  AddHttp(loops, http, families);
   AddLink(loops, families);
   AddProcess(families);
   return prometheus::TextSerializer().Serialize(families.Take());

@@ -16,9 +16,8 @@ namespace {
 // A client that went away before it was answered, as web servers log it.
 constexpr int kClientIsGone = 499;
 
-bool IsCompletion(Route route) {
-  return route == Route::kCompletions || route == Route::kChatCompletions;
-}
+// Those that make work, of which there may be so many in flight; the others are answered at once.
+bool TakesPlace(const RouteRow& row) { return row.is_post; }
 
 // A page of another origin can send any other type without asking first, and so can one that sends
 // none.
@@ -104,7 +103,7 @@ std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const Rou
   const bool needs_key = row.needs_key && state_.access.needs_key();
   if (needs_key && !state_.access.FindKey(head).has_value()) return WrongKey();
   if (row.is_post && !IsJson(head)) return WrongType();
-  if (IsCompletion(row.route) && state_.is_draining.load(std::memory_order_relaxed)) {
+  if (TakesPlace(row) && state_.is_draining.load(std::memory_order_relaxed)) {
     return ErrorResponse(Unavailable("the server is about to end and takes no new requests"));
   }
   return std::nullopt;
@@ -133,7 +132,7 @@ std::unique_ptr<Answer> Routes::Handle(Exchange& exchange) {
       [this, &exchange, &row](HttpResponse& head) { Finish(exchange.request(), row.route, head); },
       [this, &row] { ++counts_[{row.route, kClientIsGone}]; });
   try {
-    if (IsCompletion(row.route)) {
+    if (TakesPlace(row)) {
       answer->SetPermit(state_.admission.Admit(state_.access.FindKey(exchange.request())));
     }
     if (answer->SetInner(Dispatch(row, answer->exchange()))) return answer;

@@ -69,7 +69,7 @@ Detokenizer::Detokenizer(Tokenizer tokenizer, const DetokenizerOptions& options,
   arena_ = tokenizer_.impl().vocabulary().arena();
   if (has_runs_) run_.reserve(kLongestByteRun);
   Prime(prompt);
-  unknown_ids_ = 0;
+  unknown_ids_ = invalid_bytes_ = 0;
   open_tokens_ = 0;
 }
 
@@ -212,7 +212,7 @@ void Detokenizer::AddByte(uint8_t byte, Output& output) {
       Emit({character.data(), lead.length}, output);
       return;
     }
-    state_.pending_size = 0;
+    invalid_bytes_ += std::exchange(state_.pending_size, 0);
     Emit(kReplacement, output);
   }
   const uint8_t length = LeadOf(byte).length;
@@ -220,6 +220,7 @@ void Detokenizer::AddByte(uint8_t byte, Output& output) {
     const char character = static_cast<char>(byte);
     Emit({&character, 1}, output);
   } else if (length == 0) {
+    ++invalid_bytes_;
     Emit(kReplacement, output);
   } else {
     state_.pending[0] = byte;
@@ -253,8 +254,11 @@ void Detokenizer::EndRun(bool drops_invalid, Output& output) {
   if (run_size_ == 0) return;
   if (!is_run_invalid_ && text::IsUtf8(run_)) {
     Emit(run_, output);
-  } else if (!drops_invalid) {
-    for (size_t i = 0; i < run_size_; ++i) Emit(kReplacement, output);
+  } else {
+    invalid_bytes_ += static_cast<int64_t>(run_size_);
+    if (!drops_invalid) {
+      for (size_t i = 0; i < run_size_; ++i) Emit(kReplacement, output);
+    }
   }
   run_.clear();
   run_size_ = 0;
@@ -295,7 +299,7 @@ void Detokenizer::Finish(std::string& text, Incomplete incomplete) {
   const bool drops = incomplete == Incomplete::kDrop;
   EndRun(drops, output);
   if (state_.pending_size > 0 && !drops) Emit(kReplacement, output);
-  state_.pending_size = 0;
+  invalid_bytes_ += std::exchange(state_.pending_size, 0);
   state_.trailing = 0;
   state_.owes_space = false;
   open_tokens_ = 0;

@@ -2,15 +2,28 @@
 #include "cli/engine_supervisor.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "sluice/error.hpp"
+
+// The linker puts this in front of the library's (--wrap).
+static std::atomic<bool> has_threads = true;
+extern "C" int __real_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+extern "C" int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                     void* (*begin)(void*), void* argument) {
+  return has_threads ? __real_pthread_create(thread, attributes, begin, argument) : EAGAIN;
+}
 
 namespace sluice::cli {
 namespace {
@@ -130,6 +143,29 @@ TEST_F(Supervised, GoesOnWhereAStartFails) {
   EXPECT_EQ(lines[3].find("the engine is there again"), 0u) << lines[3];
   EXPECT_EQ(Starts(), 4);
   EXPECT_EQ(engine.restarts(), 1);
+}
+
+// No Error, whose words are out already, and no reason to give up either.
+TEST_F(Supervised, SaysWhatThisProcessHasNotToStartItWithAndGoesOn) {
+  has_threads = false;
+  try {
+    std::thread([] {}).join();
+    has_threads = true;
+    GTEST_SKIP() << "threads are made behind a library's walls";
+  } catch (const std::system_error&) {
+    has_threads = true;
+  }
+  EngineSupervisor engine(Options(std::string(kListen) + "exec sleep 100"), {});
+  has_threads = false;
+  ::kill(engine.pid(), SIGKILL);
+  const std::vector<std::string> lines = lines_.First(5);
+  has_threads = true;
+  EXPECT_EQ(lines[1], "Resource temporarily unavailable");
+  EXPECT_EQ(lines[2], "the engine did not start; it is started again in 0.1 s");
+  EXPECT_EQ(lines[3], lines[1]);
+  EXPECT_EQ(lines[4], "the engine did not start; it is started again in 0.2 s");
+  for (size_t count = 6; engine.restarts() == 0; ++count) lines_.First(count);
+  EXPECT_EQ(::kill(engine.pid(), 0), 0);
 }
 
 TEST_F(Supervised, EndsWithItsOwner) {

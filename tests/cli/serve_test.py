@@ -111,6 +111,13 @@ class Answers(unittest.TestCase):
             self.assertEqual(server.get("/nowhere")[0], 404)
             self.assertEqual(server.get("/v1/completions")[0], 405)
 
+    def test_a_model_without_a_name_has_that_of_its_folder(self):
+        for folder in (MODEL, MODEL + "/", MODEL + "/../tiny/."):
+            with served.Server(SLUICE, "--model", folder) as server:
+                models = json.loads(server.get("/v1/models")[2])["data"]
+                self.assertEqual([model["id"] for model in models], ["tiny"])
+                self.assertEqual(server.post("/v1/completions", PROMPT)[2]["model"], "tiny")
+
     def test_names_are_those_that_were_given(self):
         with serve("--name", "first", "--name", "second") as server:
             self.assertEqual(server.start["model"], "first")
@@ -133,6 +140,15 @@ class Answers(unittest.TestCase):
                     self.assertEqual(status, 200 if key in good else 401, key)
                 environ = Path(f"/proc/{server.start['engine_pid']}/environ").read_bytes()
                 self.assertNotIn(b"SLUICE_API_KEY", environ)
+
+    def test_a_key_that_is_empty_is_no_key(self):
+        empty = {"SLUICE_API_KEY": ""}
+        for flags in [["--check"], ["--port", "0"]]:
+            refused = run(*flags, environment=empty)
+            self.assertEqual((refused.returncode, refused.stdout), (2, b""), refused)
+            self.assertIn(b"SLUICE_API_KEY", refused.stderr)
+        with serve("--api-key", "one", environment=empty) as server:
+            self.assertEqual(server.get("/v1/models")[0], 401)
 
     def test_other_origins_are_told_what_they_may(self):
         with serve("--cors-origin", "https://example.org") as server:
@@ -208,7 +224,7 @@ class Starts(unittest.TestCase):
         with serve() as server:
             start = server.start
             self.assertEqual(set(start), {"url", "pid", "model", "engine", "engine_pid"})
-            self.assertEqual((start["pid"], start["model"]), (server.process.pid, MODEL))
+            self.assertEqual((start["pid"], start["model"]), (server.process.pid, "tiny"))
             [endpoint] = start["engine"]
             path = Path(endpoint.removeprefix("ipc://"))
             self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
@@ -411,6 +427,18 @@ class Ends(unittest.TestCase):
             errors = server.end()[1]
         self.assertIn("the engine ended (signal 9 (Killed)); it is started again", errors)
         self.assertIn("the engine is there again", errors)
+
+    def test_a_log_that_takes_nothing_holds_nothing_up(self):
+        with open("/dev/full", "wb") as full, serve(errors=full) as server:
+            stream = server.stream("/v1/completions", {**PROMPT, "max_tokens": 4000,
+                                                       "ignore_eos": True})
+            next(stream)
+            os.kill(server.start["engine_pid"], signal.SIGKILL)  # of which it says some lines
+            self.assertEqual(list(stream)[-1], "[DONE]")
+            server.wait_for_health(200)
+            self.assertEqual(server.post("/v1/completions", PROMPT)[0], 200)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=2 * PATIENCE), 0)
 
     def test_engines_elsewhere_are_taken_up_again(self):
         endpoint = f"ipc://{FOLDER.name}/mock"

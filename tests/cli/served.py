@@ -20,10 +20,11 @@ PATIENCE = 30  # seconds, for what comes at once on a quiet machine
 class Server:
     """Listens from `with` to its end, at a port of its own."""
 
-    def __init__(self, sluice, *args, environment=None, listens=("--port", "0"), key=None):
+    def __init__(self, sluice, *args, environment=None, listens=("--port", "0"), key=None,
+                 errors=subprocess.PIPE):
         self.process = subprocess.Popen([sluice, "serve", *listens, "--json", *args],
                                         env={**ENVIRONMENT, **(environment or {})},
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                        stdout=subprocess.PIPE, stderr=errors)
         self.headers = {} if key is None else {"Authorization": f"Bearer {key}"}
 
     def __enter__(self):

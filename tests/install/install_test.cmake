@@ -1,6 +1,6 @@
 # Run by ctest, see CMakeLists.txt beside it: installs `build` below `work`, then builds and runs
 # `consumer` against what was installed and nothing else. `way` is find_package or pkg_config,
-# `component` core, text or engine (C++), c or c_static.
+# `component` core, text, engine, link or server (C++), c or c_static.
 set(prefix ${work}/prefix)
 
 function(run)
@@ -14,7 +14,7 @@ set(language C)
 set(source ${consumer}/main.c)
 set(options -std=c99 -pedantic -Wall -Wextra -Werror)
 set(package sluice-c)
-if(component MATCHES "core|text|engine")
+if(component MATCHES "core|text|engine|link|server")
   set(language CXX)
   set(source ${consumer}/main.cc)
   set(options -std=c++20)

@@ -71,6 +71,7 @@ class RandomFrames {
     Fill(info.end_tokens);
     info.knows_text = random_.Coin();
     info.limits.max_temperature = Float();
+    info.max_frame_bytes = Natural();
     return {link::kProtocol, info};
   }
 

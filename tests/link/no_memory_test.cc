@@ -1,11 +1,24 @@
 // A client without memory: what it was told is not lost, and only what needs the memory suffers.
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <cerrno>
 #include <new>
+#include <set>
 
 #include "tests/link/fake_engine.h"
 #include "tests/link/one_engine.h"
 #include "tests/support/counting_allocator.h"
+
+// ZeroMQ has its memory from malloc(), and says so itself when there is none. The linker puts this
+// in front of it (--wrap).
+static bool zmq_has_memory = true;
+extern "C" int __real_zmq_send(void* socket, const void* bytes, size_t size, int flags);
+extern "C" int __wrap_zmq_send(void* socket, const void* bytes, size_t size, int flags) {
+  if (zmq_has_memory) return __real_zmq_send(socket, bytes, size, flags);
+  errno = ENOMEM;
+  return -1;
+}
 
 namespace sluice::test {
 namespace {
@@ -126,6 +139,49 @@ TEST(NoMemory, AFrameThatCannotBeReadIsReadByTheNextPoll) {
   EXPECT_EQ(frontend->counters().resets, 0);
   EXPECT_EQ(frontend->counters().repeated_frames, 0);
   EXPECT_EQ(frontend->counters().gaps, 0);
+}
+
+// What tells of the end of a connection is read once, and the frames in front of it come first.
+TEST(NoMemory, AnEngineThatIsGoneMeanwhileIsNoticedByTheNextPoll) {
+  if (!CanRunOut()) GTEST_SKIP();
+  FakeEngine engine(InfoOf(Letters()));
+  Frontend frontend({&engine}, {.stall_timeout = 10 * kPatience});  // which is not what ends it
+  const RequestId id = frontend.Submit(Asks(10'000));
+  ASSERT_TRUE(frontend.Until([&] { return engine.peer().requests.size() == 1; }));
+  engine.SendText(engine.peer(), engine.peer().requests[0], 0, std::string(5000, 'x'));
+  pollfd here{frontend->event_fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&here, 1, static_cast<int>(kPatience.count())), 1);
+  engine.Kill();
+  // Not a promise: time for the news of the end to be there, too.
+  std::this_thread::sleep_for(milliseconds(100));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(SucceedsWithoutMemory([&] { frontend->Poll(milliseconds(0)); }));
+  }
+  ASSERT_TRUE(frontend.UntilEnded(id));
+  EXPECT_EQ(frontend.got[id].text, std::string(5000, 'x'));
+  EXPECT_EQ(frontend.got[id].end, GenerationEnd::kEngineLost);
+}
+
+// Abort is called where nothing may be thrown, as by destructors.
+TEST(NoMemory, AbortsThatCannotBeSentAreSentLater) {
+  constexpr size_t kRequests = 600;  // in several frames
+  FakeEngine engine(InfoOf(Letters(), kRequests));
+  Frontend frontend({&engine});
+  std::vector<RequestId> ids;
+  for (size_t i = 0; i < kRequests; ++i) ids.push_back(frontend.Submit());
+  ASSERT_TRUE(frontend.Until([&] { return engine.peer().requests.size() == kRequests; }));
+  zmq_has_memory = false;
+  for (const RequestId id : ids) EXPECT_NO_THROW(frontend->Abort(id));
+  EXPECT_NO_THROW(frontend.Poll());
+  zmq_has_memory = true;
+  // Of itself, and in front of the next round trip, which is measured every 10 s.
+  pollfd wakes{frontend->event_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&wakes, 1, 5000), 1);
+  ASSERT_TRUE(frontend.Until([&] { return engine.peer().aborted.size() >= kRequests; }));
+  std::set<int32_t> slots;
+  for (const RequestAddress& address : engine.peer().aborted) slots.insert(address.slot);
+  EXPECT_EQ(slots.size(), kRequests);
+  EXPECT_EQ(engine.peer().aborted.size(), kRequests) << "each of them once";
 }
 
 }  // namespace

@@ -112,6 +112,34 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   EXPECT_EQ(frontend->health(), EngineHealth::kReady);
 }
 
+// Sent, it would end the connection, and with it every request of this frontend.
+TEST(RemoteClient, ARequestThatIsLargerThanItsEngineTakesIsNotSent) {
+  FakeEngine engine(InfoOf(Letters()));
+  engine.info.max_frame_bytes = 1000;
+  Frontend frontend({&engine});
+  const RequestId before = frontend.Submit();
+  ClientRequest large = Asks();
+  large.prompt.assign(1000, 1);
+  try {
+    frontend->Submit(large);
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidValue);
+    EXPECT_EQ(error.parameter(), "request");
+    EXPECT_NE(error.allowed().find("at most 1000 bytes"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(frontend->live_requests(), 1);
+  const RequestId behind = frontend.Submit();
+  ASSERT_TRUE(frontend.Until([&] { return engine.peer().requests.size() == 2; }));
+  for (size_t i = 0; i < 2; ++i) {
+    engine.SendText(engine.peer(), engine.peer().requests[i], 0, "y", GenerationEnd::kLength);
+  }
+  for (const RequestId id : {before, behind}) {
+    ASSERT_TRUE(frontend.UntilEnded(id));
+    EXPECT_EQ(frontend.got[id].text, "y");
+  }
+}
+
 // Ctrl-C, say.
 TEST(RemoteClient, ConnectingEndsWhenItIsAskedToStop) {
   FakeEngine silent(InfoOf(Letters()));

@@ -393,6 +393,101 @@ TEST(RequestTable, AnEngineThatIsGoneEndsItsRequestsAlone) {
   EXPECT_EQ(table.live_requests(), 0);
 }
 
+TEST(RequestTable, AbortsThatCannotBeSentTakeTheRoomOfTheirPlacesAlone) {
+  OneEngine engine(Letters());
+  const RequestId stays = engine.Add(Asks());
+  EXPECT_TRUE(engine.table.Abort(stays));
+  for (int i = 0; i < 1000; ++i) {
+    const RequestId id = engine.Add(Asks());
+    EXPECT_TRUE(engine.table.Abort(id));
+    engine.table.KeepAborts(0, engine.table.TakeAborts(0));
+    engine.Give(id, 0, "", GenerationEnd::kCancelled);  // of itself
+    engine.Collect();
+  }
+  const std::span<const RequestAddress> aborts = engine.table.TakeAborts(0);
+  ASSERT_GE(aborts.size(), 1u);
+  EXPECT_LE(aborts.size(), 16u);  // twice the places
+  EXPECT_EQ(aborts[0], engine.AddressOf(stays));
+}
+
+// As the engine has them, so that none of them goes there and back to be refused.
+TEST(RequestTable, CountsWhatItHoldsBackAndHowLongAbortsTake) {
+  OneEngine engine(Letters(), StopAt::kFrontend);
+  const ClientCounters& counters = engine.table.counters;
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(engine.Add(Asks(100, {"stop"})));
+  EXPECT_EQ(counters.waiting, 5);
+  for (const RequestId id : ids) engine.Give(id, 0, "sto");
+  EXPECT_EQ(counters.waiting, 0);
+  EXPECT_EQ(counters.held_bytes, 15);
+  engine.Give(ids[0], 3, "x");  // none after all
+  EXPECT_EQ(counters.held_bytes, 12);
+  engine.table.SetStep(0, 100);
+  engine.Give(ids[1], 3, "pqrs");
+  EXPECT_EQ(counters.held_bytes, 9);
+  EXPECT_EQ(counters.stop_tokens, 3);
+  engine.table.Abort(ids[2]);
+  engine.Collect();
+  EXPECT_EQ(counters.held_bytes, 6);
+  engine.Give(ids[3], 3, "", GenerationEnd::kLength);
+  EXPECT_EQ(counters.held_bytes, 3);
+
+  EXPECT_EQ(counters.abort_steps.sum, 0);
+  engine.table.SetStep(0, 102);
+  engine.Give(ids[1], 7, "tu", GenerationEnd::kCancelled);
+  EXPECT_EQ(counters.stop_tokens, 5);
+  engine.table.SetStep(0, 103);
+  engine.Give(ids[2], 3, "x", GenerationEnd::kCancelled);
+  EXPECT_EQ(counters.stop_tokens, 5) << "behind an abort";
+  EXPECT_EQ(counters.stale_tokens, 6);
+  EXPECT_EQ(counters.abort_steps.sum, 2 + 3);
+  EXPECT_EQ(counters.abort_steps.counts[1], 1);
+  EXPECT_EQ(counters.abort_steps.counts[2], 1);
+  engine.Add(Asks());
+  const RequestId unheard = engine.Add(Asks());
+  EXPECT_EQ(counters.waiting, 2);
+  engine.table.Abort(unheard);
+  EXPECT_EQ(counters.waiting, 1);
+  engine.table.Lose(0, "gone");
+  EXPECT_EQ(counters.waiting, 0);
+  EXPECT_EQ(counters.held_bytes, 0);
+  EXPECT_EQ(counters.abort_steps.sum, 5);
+}
+
+TEST(RequestTable, CountsBytesThatAreNoText) {
+  const Tokenizer tokenizer = ByteLevelTokenizer({{"a"}, {"\xE4\xBD"}, {"\xA0"}, {"\xFF"}});
+  OneEngine engine(tokenizer);
+  const RequestId id = engine.Add(Asks());
+  auto give = [&, count = int64_t{0}](const std::vector<int32_t>& ids) mutable {
+    engine.table.Take(0, {.address = engine.AddressOf(id), .first_token = count, .ids = ids});
+    count += std::ssize(ids);
+  };
+  give({0, 1, 2});
+  EXPECT_EQ(engine.table.counters.invalid_bytes, 0);
+  give({3, 1, 0, 1});
+  EXPECT_EQ(engine.table.counters.invalid_bytes, 1 + 2);
+  engine.table.Lose(0, "gone");
+  EXPECT_EQ(engine.table.counters.invalid_bytes, 1 + 2 + 2) << "incomplete at the end";
+}
+
+TEST(RequestTable, RefusesListsThatAreLongerThanAnEngineTakes) {
+  OneEngine engine(Letters());
+  const auto refused = [&](auto change) {
+    ClientRequest request = Asks();
+    change(request.params);
+    return RefusedFor([&] { engine.table.Add(0, std::move(request)); });
+  };
+  EXPECT_EQ(refused([](SamplingParams& p) { p.stop_token_ids.assign(1025, 1); }), "stop_token_ids");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.bad_words.assign(1025, {1}); }), "bad_words");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.bad_words = {TokenIds(16385, 1)}; }), "bad_words");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.dry_sequence_breakers.assign(1025, 1); }),
+            "dry_sequence_breakers");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.logit_bias.assign(28, {1, 1.0f}); }), "logit_bias");
+  EXPECT_EQ(refused([](SamplingParams& p) { p.allowed_token_ids.emplace(28, 1); }),
+            "allowed_token_ids");
+  EXPECT_EQ(engine.table.taken_slots(0), 0);
+}
+
 TEST(RequestTable, CompletesARequestSoThatItGivesTheSameAgain) {
   OneEngine engine(Letters());
   ClientRequest request = Asks();

@@ -181,13 +181,14 @@ TEST(Wire, RefusesLengthsThatTheFrameDoesNotHaveBeforeItTakesMemory) {
     return std::string(1, static_cast<char>(type)) + fields;
   };
   const std::string most = "\xff\xff\xff\xff";
+  const std::string protocol(1, static_cast<char>(link::kProtocol));
   FrontendFrame frontend;
   EngineFrame engine;
   const int64_t before = AllocatedBytes();
   for (const std::string& bytes :
        {claiming(FrameType::kAbort, "\x93\x01\x01\xdd" + most + "\x01\x01"),
         claiming(FrameType::kAbort, "\xdd" + most + "\x01\x01"),
-        claiming(FrameType::kHello, std::string("\x96\x01\x01\x02\xdb") + most + "name")}) {
+        claiming(FrameType::kHello, "\x96\x01\x01" + protocol + "\xdb" + most + "name")}) {
     EXPECT_NE(Read(bytes, frontend), "");
   }
   for (const std::string& bytes :

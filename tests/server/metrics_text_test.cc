@@ -19,12 +19,27 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   loops[1].completions.first_token.Add(0.003);
   loops[1].completions.first_token.Add(1000);
   loops[0].client.stale_tokens = 5;
+  loops[0].client.waiting = 2;
+  loops[1].client.waiting = 1;
+  loops[0].completions.tokens_left = 10;
+  loops[1].completions.tokens_failed = 20;
+  loops[1].completions.slow_readers = 4;
+  for (auto& loop : loops) {
+    loop.client.stop_tokens = 3;
+    loop.client.held_bytes = 7;
+    loop.client.invalid_bytes = 9;
+    loop.client.abort_steps.Add(0);
+    loop.client.abort_steps.Add(2);
+    loop.client.abort_steps.Add(1000);
+    loop.client.round_trips.Add(150);  // microseconds
+  }
   loops[0].routes[{Route::kHealth, 200}] = 6;
   loops[1].routes[{Route::kHealth, 200}] = 1;
   loops[1].routes[{Route::kNone, 404}] = 2;
   loops[0].has_engine = true;
   HttpCounters http;
   http.bytes_out = int64_t{1} << 50;
+  http.slow_readers = 1;
 
   Exposition read(MetricsText(loops, http, 77));
   EXPECT_EQ(read["sluice_generation_tokens_total"], 123);
@@ -35,6 +50,21 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   EXPECT_EQ(read["sluice_time_to_first_token_seconds_bucket{le=\"120\"}"], 1);
   EXPECT_EQ(read["sluice_time_to_first_token_seconds_bucket{le=\"+Inf\"}"], 2);
   EXPECT_EQ(read["sluice_stale_tokens_total"], 5);
+  EXPECT_EQ(read["sluice_requests_waiting"], 3);
+  EXPECT_EQ(read["sluice_tokens_discarded_total{cause=\"stop\"}"], 6);
+  EXPECT_EQ(read["sluice_tokens_discarded_total{cause=\"disconnect\"}"], 10);
+  EXPECT_EQ(read["sluice_tokens_discarded_total{cause=\"error\"}"], 20);
+  EXPECT_EQ(read["sluice_slow_client_aborts_total"], 5);
+  EXPECT_EQ(read["sluice_stop_hold_bytes"], 14);
+  EXPECT_EQ(read["sluice_detok_invalid_bytes_total"], 18);
+  EXPECT_EQ(read["sluice_abort_latency_steps_count"], 6);
+  EXPECT_EQ(read["sluice_abort_latency_steps_sum"], 2004);
+  EXPECT_EQ(read["sluice_abort_latency_steps_bucket{le=\"1\"}"], 2);
+  EXPECT_EQ(read["sluice_abort_latency_steps_bucket{le=\"2\"}"], 4);
+  EXPECT_EQ(read["sluice_abort_latency_steps_bucket{le=\"256\"}"], 4);
+  EXPECT_EQ(read["sluice_abort_latency_steps_bucket{le=\"+Inf\"}"], 6);
+  EXPECT_EQ(read["sluice_link_rtt_seconds_count"], 2);
+  EXPECT_NEAR(read["sluice_link_rtt_seconds_sum"], 300e-6, 1e-9);
   EXPECT_EQ(read["sluice_http_requests_total{code=\"200\",route=\"/health\"}"], 7);
   EXPECT_EQ(read["sluice_http_requests_total{code=\"404\",route=\"other\"}"], 2);
   EXPECT_EQ(read["sluice_write_bytes_total"], static_cast<double>(int64_t{1} << 50));

@@ -171,7 +171,7 @@ class Failures(unittest.TestCase):
     def test_a_lost_engine_is_an_error_in_the_middle_of_a_stream(self):
         with served.Server(SLUICE, "--model", MODEL) as own:
             its = openai.OpenAI(base_url=f"{own.url}/v1", api_key="none", max_retries=0)
-            stream = its.completions.create(model=MODEL, prompt="It was", max_tokens=4000,
+            stream = its.completions.create(model="tiny", prompt="It was", max_tokens=4000,
                                             stream=True, extra_body={"ignore_eos": True})
             next(stream)
             with self.assertRaises(openai.APIError) as raised:

@@ -37,11 +37,12 @@ inline ScriptOptions AlphabetScript(int32_t slots = 64, milliseconds step = mill
 class AlphabetEngine {
  public:
   explicit AlphabetEngine(ScriptOptions script = AlphabetScript(),
-                          const std::string& listen = LocalEndpoint())
+                          const EngineServerOptions& link = {.listen = LocalEndpoint()},
+                          int32_t waiting = 0)
       : slots_(script.max_requests),
         runner_(std::move(script)),
-        engine_(runner_, Letters(), {.max_client_requests = slots_}),
-        server_(engine_, InfoOf(Letters(), slots_), {.listen = listen}),
+        engine_(runner_, Letters(), {.max_client_requests = slots_ + waiting}),
+        server_(engine_, InfoOf(Letters(), slots_), link),
         thread_([this](const std::stop_token& stop) { server_.Run(stop); }) {}
 
   const std::string& endpoint() const { return server_.endpoint(); }

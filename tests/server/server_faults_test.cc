@@ -3,13 +3,30 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <time.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
 
 #include "sluice/engine_process.hpp"
 #include "tests/server/exposition.h"
 #include "tests/server/running.h"
+
+// The linker puts these in front of the library's (--wrap).
+static std::atomic<int64_t> clock_is_ahead = 0;  // seconds; the clock that people set
+extern "C" int __real_clock_gettime(clockid_t clock, timespec* time);
+extern "C" int __wrap_clock_gettime(clockid_t clock, timespec* time) {
+  const int result = __real_clock_gettime(clock, time);
+  if (clock == CLOCK_REALTIME) time->tv_sec += clock_is_ahead;
+  return result;
+}
+extern "C" time_t __real_time(time_t* time);
+extern "C" time_t __wrap_time(time_t* time) {
+  const time_t now = __real_time(nullptr) + clock_is_ahead;
+  if (time != nullptr) *time = now;
+  return now;
+}
 
 namespace sluice::test {
 namespace {
@@ -142,6 +159,41 @@ TEST(ServerFaults, AStalledEngineIsToldAndTakenUpWhenItGoesOn) {
   ASSERT_EQ(kill(engine.pid(), SIGCONT), 0);
   EXPECT_TRUE(Becomes([&] { return running.Get("/health").status == 200; }));
   EXPECT_EQ(running.Post(kPath, Asking("a", 1)).status, 200);
+}
+
+// Every time that is waited for is measured with a clock that nobody sets.
+TEST(ServerFaults, AClockThatJumpsChangesTheTimesThatAreToldAlone) {
+  using std::chrono::system_clock;
+  clock_is_ahead = 3600;
+  const auto ahead = system_clock::now() - system_clock::from_time_t(__real_time(nullptr));
+  clock_is_ahead = 0;
+  if (ahead < std::chrono::minutes(30)) GTEST_SKIP() << "the clock is behind a library's walls";
+  ServerOptions options;
+  options.stall_timeout = std::chrono::minutes(10);
+  const RunningHttp running(options, AlphabetScript(64, milliseconds(2)));
+  TestClient idle = running.Connect();
+  EXPECT_EQ(idle.Get("/health").status, 200);
+  TestClient half = running.Connect();
+  const std::string request = TestClient::Request("POST", kPath, Asking("a", 3));
+  half.Send(request.substr(0, 30));
+  std::vector<TestClient> streams = BeginStreams(running, 4, 500);
+  for (const int64_t jump : {3600, -3600}) {
+    clock_is_ahead = jump;
+    const TestResponse response = running.Post(kPath, Asking("x", 3));
+    EXPECT_EQ(response.status, 200);
+    const size_t created = response.body.find("\"created\":") + 10;
+    EXPECT_NEAR(std::strtod(response.body.c_str() + created, nullptr),
+                static_cast<double>(__real_time(nullptr) + jump), 60);
+    EXPECT_EQ(idle.Get("/health").status, 200);
+  }
+  half.Send(request.substr(30));
+  EXPECT_EQ(half.Read().status, 200);
+  for (TestClient& stream : streams) {
+    const ReadResponse read = ReadRest(stream);
+    EXPECT_FALSE(read.error.has_value());
+    EXPECT_EQ(read.choices.at(0).text.size(), 500u);
+  }
+  clock_is_ahead = 0;
 }
 
 TEST(ServerFaults, ClientsThatGoAwayFreeEveryPlace) {

@@ -55,6 +55,57 @@ TEST(ServerMetrics, CountWhatUsagesSay) {
   EXPECT_GT(after["sluice_write_bytes_total"], 1000);
 }
 
+TEST(ServerMetrics, TellWhoWaitsAndWhatNobodyGot) {
+  const AlphabetEngine engine(AlphabetScript(1, milliseconds(2)), {.listen = LocalEndpoint()}, 3);
+  ServerOptions options;
+  options.engines = {engine.endpoint()};
+  const RunningHttp running(options);
+  const auto metrics = [&] { return Exposition(running.Get("/metrics").body); };
+  TestClient whole = running.Connect();
+  whole.Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 4000)));
+  ASSERT_TRUE(Becomes([&] { return metrics()["sluice_link_tokens_total"] > 0; }));
+  std::vector<TestClient> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.push_back(running.Connect());
+    waiting.back().Send(TestClient::Request("POST", kCompletionsPath, Asking("b", 4000, kStreams)));
+  }
+  ASSERT_TRUE(Becomes([&] { return metrics()["sluice_choices_running"] == 4; }));
+  EXPECT_EQ(metrics()["sluice_requests_waiting"], 3);
+  EXPECT_EQ(metrics()["sluice_tokens_discarded_total{cause=\"disconnect\"}"], 0);
+
+  // The next one begins when the first has gone.
+  whole.Reset();
+  ASSERT_TRUE(Becomes([&] { return metrics()["sluice_requests_waiting"] == 2; }));
+  for (TestClient& client : waiting) client.Reset();
+  ASSERT_TRUE(Becomes([&] { return metrics()["sluice_abort_latency_steps_count"] == 4; }));
+  const Exposition after = metrics();
+  EXPECT_EQ(after["sluice_requests_waiting"], 0);
+  EXPECT_EQ(after["sluice_requests_running"], 0);
+  EXPECT_EQ(after["sluice_stop_hold_bytes"], 0);
+  EXPECT_EQ(after["sluice_detok_invalid_bytes_total"], 0);
+  EXPECT_EQ(after["sluice_tokens_discarded_total{cause=\"error\"}"], 0);
+  EXPECT_GE(after["sluice_link_rtt_seconds_count"], 1);
+}
+
+// The frontend finds a stop behind which the engine has gone on.
+TEST(ServerMetrics, TellOfTokensBehindAStop) {
+  ServerOptions options;
+  options.stop_at = StopAt::kFrontend;
+  const RunningHttp running(options);
+  for (int i = 0; i < 10; ++i) {
+    const ReadResponse read = ResponseReader::Whole(
+        running.Post(kCompletionsPath, Asking("a", 4000, R"(,"stop":"c")")).body);
+    EXPECT_EQ(read.choices.at(0).text, "ab");
+  }
+  ASSERT_TRUE(Becomes([&] {
+    return Exposition(running.Get("/metrics").body)["sluice_abort_latency_steps_count"] == 10;
+  }));
+  const Exposition after(running.Get("/metrics").body);
+  EXPECT_GT(after["sluice_tokens_discarded_total{cause=\"stop\"}"], 0);
+  EXPECT_EQ(after["sluice_tokens_discarded_total{cause=\"stop\"}"],
+            after["sluice_stale_tokens_total"]);
+}
+
 TEST(ServerMetrics, NeverGoBackUnderLoad) {
   ServerOptions options;
   options.threads = 2;

@@ -339,6 +339,38 @@ TEST(Server, ReadsAndSpellsTokens) {
   EXPECT_EQ(running.Post("/detokenize", R"({"tokens":[2,0,1]})").body, R"({"prompt":"cab"})");
 }
 
+// Encoding is work as well: who may not have one more request may not have that.
+TEST(Server, CountsTokenizingAmongTheRequestsInFlight) {
+  for (const bool of_key : {false, true}) {
+    ServerOptions options;
+    if (of_key) {
+      options.api_keys = {"one", "two"};
+      options.max_requests_per_key = 1;
+    } else {
+      options.max_requests = 1;
+    }
+    const RunningHttp running(options, AlphabetScript(8, milliseconds(5)));
+    const std::string_view key = of_key ? "Authorization: Bearer one\r\n" : "";
+    TestClient stream = running.Connect();
+    stream.Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 4000, kStreams), key));
+    EXPECT_EQ(stream.ReadHead().status, 200);
+    const int refused = of_key ? 429 : 503;
+    EXPECT_EQ(running.Post("/tokenize", R"({"prompt":"cab"})", key).status, refused);
+    EXPECT_EQ(running.Post("/detokenize", R"({"tokens":[2]})", key).status, refused);
+    EXPECT_EQ(running.Get("/v1/models", key).status, 200);
+    if (of_key) {
+      EXPECT_EQ(
+          running.Post("/tokenize", R"({"prompt":"cab"})", "Authorization: Bearer two\r\n").status,
+          200);
+    }
+    stream.Reset();
+    EXPECT_TRUE(Becomes(
+        [&] { return running.Post("/tokenize", R"({"prompt":"cab"})", key).status == 200; }));
+    EXPECT_EQ(running.Post("/tokenize", R"({"prompt":"cab"})", key).status, 200)
+        << "the place of one that is answered is free";
+  }
+}
+
 TEST(Server, ReadsLongTextsElsewhere) {
   const RunningHttp running;
   const std::string text(100'000, 'b');
@@ -374,6 +406,23 @@ TEST(Server, HasAPageOfItsOwnAndNothingElseRunsInIt) {
     EXPECT_EQ(page.body.find(foreign), std::string::npos) << foreign;
   }
   EXPECT_NE(running.Get("/")["content-security-policy"], policy);
+}
+
+TEST(Server, RefusesWhatIsTooLargeForItsEngineAndTheOthersDoNotNotice) {
+  const AlphabetEngine engine(AlphabetScript(64, milliseconds(1)),
+                              {.listen = LocalEndpoint(), .max_frame_bytes = 2000});
+  ServerOptions options;
+  options.engines = {engine.endpoint()};
+  const RunningHttp running(options);
+  TestClient streams = running.Connect();
+  streams.Send(TestClient::Request("POST", kCompletionsPath, Asking("a", 500, kStreams)));
+  const TestResponse refused =
+      running.Post(kCompletionsPath, Asking(std::string(3000, 'a'), 1, kStreams));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(ErrorOf(refused).message.find("at most 2000 bytes"), std::string::npos) << refused.body;
+  const ReadResponse read = ResponseReader::Stream(streams.Read().body);
+  EXPECT_FALSE(read.error.has_value());
+  EXPECT_EQ(read.choices.at(0).text.size(), 500u);
 }
 
 TEST(Server, GivesBackARequestsIdentity) {

@@ -17,6 +17,7 @@ constexpr int32_t kUnknown = 999999;
 struct Stream {
   std::vector<std::string> deltas;  // those that are not empty; the last may be Finish's
   int64_t unknown_ids = 0;
+  int64_t invalid_bytes = 0;
 };
 
 // Each id in a step of its own.
@@ -35,6 +36,7 @@ Stream Streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
     if (!text.empty()) stream.deltas.push_back(text);
   }
   stream.unknown_ids = detokenizer.unknown_ids();
+  stream.invalid_bytes = detokenizer.invalid_bytes();
   return stream;
 }
 
@@ -139,6 +141,18 @@ TEST(DetokenizerSpecial, SkippedTokensLeaveTheBytesAlone) {
   EXPECT_EQ(Streamed(tokenizer, {0, 1, 2}).deltas, (Deltas{"你"}));
   EXPECT_EQ(Streamed(tokenizer, {0, 1, 2}, {.skip_special_tokens = false}).deltas,
             (Deltas{"\uFFFD<|im_start|>", "\uFFFD"}));
+}
+
+TEST(DetokenizerSpecial, BytesThatAreNoUtf8AreCounted) {
+  const Tokenizer tokenizer = ByteLevelTokenizer({{"\xE4\xBD"}, {"\xA0"}, {"A"}, {"\xFF"}});
+  EXPECT_EQ(Streamed(tokenizer, {0, 1, 2}).invalid_bytes, 0);
+  EXPECT_EQ(Streamed(tokenizer, {0, 2}).invalid_bytes, 2);
+  EXPECT_EQ(Streamed(tokenizer, {1, 3, 2}).invalid_bytes, 2);
+  for (const Incomplete incomplete : {Incomplete::kReplace, Incomplete::kDrop}) {
+    EXPECT_EQ(Streamed(tokenizer, {2, 0}, {}, {}, incomplete).invalid_bytes, 2);
+  }
+  // What the prompt had of it is the prompt's.
+  EXPECT_EQ(Streamed(tokenizer, {2}, {}, {3, 2}).invalid_bytes, 0);
 }
 
 TEST(DetokenizerSpecial, UnknownIdsAreCountedAndHaveNoText) {

@@ -23,6 +23,9 @@ class ToldTokens {
               std::span<const int32_t> listed, std::span<const float> values);
   void Clear();  // keeps the memory
   bool IsEmpty() const { return logprobs_.empty(); }
+  size_t bytes() const {
+    return (logprobs_.size() + ranks_.size() + top_ids_.size() + top_logprobs_.size()) * 4;
+  }
   TokenLogprobs Of(std::span<const int32_t> ids) const;
 
  private:
@@ -44,6 +47,7 @@ struct PendingDelta {
   void Append(const ClientOutput& output, Wanted wanted);
   void Clear();  // keeps the memory
   bool IsEmpty() const { return text.empty() && ids.empty(); }
+  size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + told.bytes(); }
 
   std::string text = {};
   std::vector<int32_t> ids = {};  // where ids or log-probabilities are wanted
@@ -63,6 +67,7 @@ struct Choice {
   int32_t stop_token = -1;  // as ChoiceEnd has them
   std::string stop = {};
   int64_t tokens = 0;       // so far
+  int64_t given = 0;        // of these, with what was written
   int64_t text_offset = 0;  // code points that were written
   ToldTokens prompt = {};   // of its tokens but the first, until that is written
   PendingDelta pending = {};

@@ -1,5 +1,6 @@
 // What a LiveExchange writes: a whole response, or the events of a stream.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "server/api/response_body.h"
@@ -8,6 +9,16 @@
 #include "server/error_response.h"
 
 namespace sluice::server {
+namespace {
+
+ApiError SlowReader(size_t most) {
+  return {.status = 408,
+          .message = "this stream was read too slowly: more than " + std::to_string(most) +
+                     " bytes waited for its reader",
+          .code = "slow_reader"};
+}
+
+}  // namespace
 
 void LiveExchange::Write() {
   has_news_ = false;
@@ -20,9 +31,20 @@ void LiveExchange::Write() {
     BeginStream();
   } else if (exchange_.unsent() > loop_->settings.coalesce_bytes) {
     ++loop_->counters.coalesced;
+    if (choices_live_ > 0 && !failure_.has_value() && IsTooSlow()) {
+      ++loop_->counters.slow_readers;
+      EndWith(SlowReader(loop_->settings.unsent_bytes));
+    }
     return;
   }
   WriteStream();
+}
+
+// Whether more waits for the reader than may. What waits goes out in front of the error.
+bool LiveExchange::IsTooSlow() const {
+  size_t bytes = 0;
+  for (const Choice& choice : choices_) bytes += choice.pending.bytes();
+  return bytes > loop_->settings.unsent_bytes;
 }
 
 void LiveExchange::OnRoom() {
@@ -50,6 +72,7 @@ void LiveExchange::WriteWhole() {
   for (Choice& choice : choices_) {
     const PreparedPrompt& prompt = PromptOf(choice);
     if (has_offsets_) choice.text_offset = CountCodePoints(prompt.echo);
+    choice.given = choice.tokens;
     const ChoiceDelta front = FrontOf(choice);
     whole.push_back({.echo = front,
                      .content = DeltaOf(choice),
@@ -101,6 +124,7 @@ void LiveExchange::WriteChoice(Choice& choice) {
   const bool is_finished = HasFinishReason(choice.end);
   const bool has_content = !choice.pending.IsEmpty();
   if (!has_content && !is_finished && choice.prompt.IsEmpty()) return;
+  choice.given = choice.tokens;
   if (!std::exchange(choice.has_begun, true)) WriteFront(choice);
   if (has_content) WriteContent(choice);
   if (!is_finished) return;

@@ -20,6 +20,9 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+// One that a client can give back: in JavaScript numbers have 53 bits.
+uint64_t RandomShortSeed() { return RandomSeed() >> 11; }
+
 template <typename T, typename U>
 bool Contains(const std::vector<T>& values, const U& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
@@ -41,6 +44,7 @@ LiveExchange::~LiveExchange() { Drop(); }
 
 void LiveExchange::Drop() {
   if (is_over()) return;
+  is_left_ = true;
   AbortAll();
   LeaveLoop();
 }
@@ -76,7 +80,7 @@ void LiveExchange::Submit(PreparedRequest& request) {
   asked_ = std::move(request.asked);
   prompts_ = std::move(request.prompts);
   const bool is_chat = asked_.api == Api::kChat;
-  if (!asked_.params.seed.has_value()) asked_.params.seed = RandomSeed();
+  if (!asked_.params.seed.has_value()) asked_.params.seed = RandomShortSeed();
   head_ = {.api = asked_.api,
            .id = (is_chat ? "chatcmpl-" : "cmpl-") + exchange_.request().id,
            .created = SecondsSince1970(),
@@ -208,14 +212,18 @@ void LiveExchange::Respond(HttpResponse response) {
 
 void LiveExchange::LeaveLoop() {
   phase_ = Phase::kOver;
-  --loop_->counters.running;
+  CompletionCounters& counters = loop_->counters;
+  --counters.running;
+  for (const Choice& choice : choices_) {
+    (is_left_ ? counters.tokens_left : counters.tokens_failed) += choice.tokens - choice.given;
+  }
   if (has_news_) std::erase(loop_->with_news, this);
   std::vector<LiveExchange*>& all = loop_->exchanges;
   all[place_] = all.back();
   all[place_]->place_ = place_;
   all.pop_back();
   const bool is_answered = !choices_.empty() && choices_unwritten_ == 0;
-  if (is_answered) loop_->counters.end_to_end.Add(Seconds(loop_->now - arrived_));
+  if (is_answered) counters.end_to_end.Add(Seconds(loop_->now - arrived_));
 }
 
 }  // namespace sluice::server

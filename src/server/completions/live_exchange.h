@@ -57,6 +57,7 @@ class LiveExchange final : public Answer {
   void LeaveLoop();
 
   bool MayBegin() const;
+  bool IsTooSlow() const;
   void BeginStream();
   void WriteWhole();
   void WriteStream();
@@ -79,6 +80,7 @@ class LiveExchange final : public Answer {
   size_t place_;  // in loop_->exchanges
   Phase phase_ = Phase::kPreparing;
   bool has_news_ = false;  // is in loop_->with_news
+  bool is_left_ = false;   // by its client
 
   CompletionRequest asked_;
   ResponseHead head_;

@@ -104,6 +104,26 @@ TEST(LogprobsJson, PromptLogprobsHaveRanksAndKeysThatAreIds) {
   EXPECT_TRUE(ParsedJson(out).Has("/3/4/rank"));
 }
 
+// Where fewer tokens have a probability than were asked for, a list ends in ids of -1.
+TEST(LogprobsJson, ListsEndWhereNoMoreTokensHaveAProbability) {
+  const std::vector<int32_t> ids = {test::kHello};
+  const std::vector<float> logprobs = {-0.5f};
+  const std::vector<int32_t> ranks = {1};
+  const std::vector<int32_t> top_ids = {test::kLine, -1, -1};
+  const std::vector<float> top = {-1.5f, -9.0f, -9.0f};
+  const TokenLogprobs few{ids, logprobs, ranks, 3, top_ids, top};
+  EXPECT_EQ(ParsedJson(OfCompletion({{.text = "Hello", .logprobs = few}})).Json("/top_logprobs"),
+            R"([{"Hello":-0.5,"\n":-1.5}])");
+  std::string chat;
+  AppendChatLogprobs(chat, few, test::SampleTokenizer());
+  EXPECT_EQ(ParsedJson(chat).Json("/content/0/top_logprobs"),
+            R"([{"token":"\n","logprob":-1.5,"bytes":[10]}])");
+  std::string prompt;
+  AppendPromptLogprobs(prompt, few, test::SampleTokenizer());
+  EXPECT_EQ(prompt, R"([null,{"0":{"logprob":-0.5,"rank":1,"decoded_token":"Hello"},)"
+                    R"("6":{"logprob":-1.5,"rank":1,"decoded_token":"\n"}}])");
+}
+
 TEST(LogprobsJson, IdsWithoutATokenAndNumbersThatAreNoneAreStillJson) {
   const std::vector<int32_t> ids = {-1, 1'000'000, 0, 0};
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

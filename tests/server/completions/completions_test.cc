@@ -141,6 +141,49 @@ TEST(Completions, GivesAllChoicesOneSeedAndNumbersOfTheirOwn) {
   EXPECT_EQ(fake.client.submitted[4].params.seed, 77u);
 }
 
+// So that it can be given back: a number in JavaScript has 53 bits.
+TEST(Completions, DrawsSeedsThatEveryClientCanSpell) {
+  FakeServing fake;
+  for (size_t i = 0; i < 100; ++i) {
+    fake.Ask(R"({"prompt":"a"})");
+    ASSERT_LT(*fake.client.submitted[i].params.seed, uint64_t{1} << 53);
+  }
+  EXPECT_NE(fake.client.submitted[0].params.seed, fake.client.submitted[1].params.seed);
+  FakeExchange& own = fake.Ask(R"({"prompt":"a","seed":18446744073709551615})");
+  fake.client.Give(100, "x", kLength);
+  fake.Poll();
+  EXPECT_EQ(Read(own).seed, UINT64_MAX) << "one that is given stays what it is";
+}
+
+TEST(Completions, TellsNothingOfAPromptOfOneTokenButItself) {
+  for (const bool streams : {false, true}) {
+    FakeServing fake;
+    FakeExchange& exchange =
+        fake.Ask(std::string(R"({"prompt":"a","echo":true,"logprobs":0,"max_tokens":0,"stream":)") +
+                 (streams ? "true}" : "false}"));
+    fake.client.Give(0, "", kLength, 0);
+    fake.Poll();
+    ASSERT_TRUE(exchange.is_complete());
+    const ReadResponse got = Read(exchange);
+    EXPECT_EQ(got.choices.at(0).text, "a");
+    EXPECT_EQ(got.choices.at(0).logprobs, (std::vector<double>{0})) << "null, for the one token";
+    EXPECT_EQ(got.choices.at(0).offsets, (std::vector<int64_t>{0}));
+  }
+}
+
+TEST(Completions, RefusesWhatComesBehindTheEnd) {
+  FakeServing fake;
+  fake.serving.completions.EndAll("the server ends");
+  for (const char* const body : {R"({"prompt":"a"})", R"({"prompt":"a","stream":true})", "{"}) {
+    const FakeExchange& late = fake.Ask(body);
+    ASSERT_TRUE(late.response().has_value());
+    EXPECT_EQ(late.response()->status, 503);
+    EXPECT_EQ(Read(late).error->message, "the server ends");
+  }
+  EXPECT_TRUE(fake.client.submitted.empty());
+  EXPECT_EQ(fake.serving.completions.live(), 0);
+}
+
 TEST(Completions, InterleavesChoicesThatEndAtTheirOwnTime) {
   FakeServing fake;
   FakeExchange& exchange = fake.Ask(R"({"prompt":"a","n":2,"stream":true,)"
@@ -269,6 +312,33 @@ TEST(Completions, CountsWhatHappens) {
   EXPECT_EQ(counters.first_token.count, 1);
   EXPECT_EQ(counters.between_tokens.count, 1);
   EXPECT_EQ(counters.end_to_end.count, 1);
+}
+
+TEST(Completions, CountsTheTokensThatNobodyGot) {
+  FakeServing fake;
+  const server::CompletionCounters& counters = fake.serving.completions.counters();
+  FakeExchange& whole = fake.Ask(R"({"prompt":"a","n":2})");
+  FakeExchange& slow = fake.Ask(R"({"prompt":"a","stream":true})");
+  FakeExchange& failed = fake.Ask(R"({"prompt":"a"})");
+  FakeExchange& stream = fake.Ask(R"({"prompt":"a","stream":true})");
+  fake.client.Give(0, "xx", GenerationEnd::kNone, 2);
+  fake.client.Give(2, std::string(100'000, 'x'), GenerationEnd::kNone, 10);
+  fake.client.Give(3, "xyz", GenerationEnd::kNone, 3);
+  fake.client.Give(4, "xyz", GenerationEnd::kNone, 3);
+  slow.reads = false;
+  fake.Poll();
+  fake.client.Give(2, "waits", GenerationEnd::kNone, 5);
+  fake.client.Fail(3, GenerationEnd::kEngineLost, ErrorCode::kUnavailable, "it died");
+  fake.client.Fail(4, GenerationEnd::kEngineLost, ErrorCode::kUnavailable, "it died");
+  fake.Poll();
+  EXPECT_TRUE(failed.is_complete());
+  EXPECT_EQ(counters.tokens_failed, 3) << "those of the stream were sent in front of the error";
+  EXPECT_TRUE(stream.is_complete());
+  whole.answer.reset();
+  slow.answer.reset();
+  EXPECT_EQ(counters.tokens_left, 2 + 5);
+  EXPECT_EQ(counters.tokens_failed, 3);
+  EXPECT_EQ(counters.generation_tokens, 2 + 15 + 3 + 3);
 }
 
 TEST(CompletionCounters, PutsATimeIntoTheFirstBucketThatHoldsIt) {

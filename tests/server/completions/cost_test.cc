@@ -1,4 +1,6 @@
 // What a token costs in the steady state, and many exchanges at once.
+#include <future>
+
 #include "server/completions.h"
 #include "tests/server/completions/serving.h"
 #include "tests/support/counting_allocator.h"
@@ -91,6 +93,24 @@ TEST_F(Cost, ATokenTakesNoMemory) {
   client.ends = true;
   poll(1);
   EXPECT_EQ(serving.completions.live(), 0);
+}
+
+// Of a request whose client went away while it waited for the pool, nothing but its body is held,
+// and nothing is done.
+TEST_F(Cost, AnExpiredRequestIsNotEncoded) {
+  constexpr size_t kPrompt = size_t{4} << 20;
+  std::promise<void> gate;
+  serving.pool.Run([&] { gate.get_future().wait(); }, serving.loop.get_executor(), [] {});
+  FakeExchange& exchange = serving.Ask(R"({"prompt":")" + std::string(kPrompt, 'a') + "\"}");
+  exchange.answer.reset();
+  EXPECT_EQ(serving.completions.live(), 0);
+  const int64_t before = AllocatedBytes();
+  bool is_behind = false;
+  serving.pool.Run([] {}, serving.loop.get_executor(), [&] { is_behind = true; });
+  gate.set_value();
+  ASSERT_TRUE(serving.Becomes([&] { return is_behind; }));
+  EXPECT_LT(AllocatedBytes() - before, static_cast<int64_t>(kPrompt / 4)) << "ids are 4 bytes each";
+  EXPECT_EQ(client.live_requests(), 0);
 }
 
 TEST_F(Cost, FourThousandExchangesAtOnce) {

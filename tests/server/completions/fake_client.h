@@ -1,6 +1,8 @@
 // A client whose outputs a test makes up, in the order that it likes.
 #pragma once
 
+#include <sys/eventfd.h>
+
 #include <deque>
 #include <map>
 #include <new>
@@ -20,6 +22,8 @@ class FakeClient final : public Client {
   std::vector<RequestId> aborted;
   int64_t room = INT64_MAX;  // requests that it takes
   bool has_memory = true;
+  bool polls_without_memory = false;
+  int fd = -1;  // an eventfd, where somebody waits for outputs
   EngineHealth engine_health = EngineHealth::kReady;
 
   // What the next Poll gives. `text` is of so many tokens.
@@ -68,6 +72,8 @@ class FakeClient final : public Client {
   }
   int64_t live_requests() const override { return 0; }
   std::span<const ClientOutput> Poll(std::chrono::nanoseconds) override {
+    if (uint64_t count = 0; fd >= 0) (void)::eventfd_read(fd, &count);
+    if (polls_without_memory) throw std::bad_alloc();
     given_.clear();
     given_.swap(next_);
     told_.clear();
@@ -79,7 +85,7 @@ class FakeClient final : public Client {
     }
     return told_;
   }
-  int event_fd() const override { return -1; }
+  int event_fd() const override { return fd; }
   EngineHealth health() const override { return engine_health; }
   const ClientCounters& counters() const override { return counters_; }
 

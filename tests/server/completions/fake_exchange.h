@@ -44,6 +44,8 @@ class FakeExchange final : public server::Exchange {
     if (answer != nullptr) answer->OnRoom();
   }
   void Forget() { sent_.clear(); }
+  // The response in front of this one, of which so many bytes are not read.
+  void LeaveUnread(size_t bytes) { unsent_.append(bytes, ':'); }
 
   const server::HttpRequest& request() const override { return request_; }
   std::string TakeBody() override { return std::exchange(request_.body, {}); }

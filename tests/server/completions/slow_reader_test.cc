@@ -1,6 +1,7 @@
 // Readers that fall behind lose nothing, and cost no more than what they have not read; silence is
 // broken by comments.
 #include "server/completions.h"
+#include "server/completions/choice.h"
 #include "tests/server/completions/serving.h"
 
 namespace sluice::test {
@@ -40,6 +41,22 @@ TEST(SlowReader, GetsWhatItMissedAsOneDelta) {
   EXPECT_LT(got.choices[0].deltas.size(), 2000u);
 }
 
+// Room is only told of behind a first write.
+TEST(SlowReader, OfTheResponseInFrontGetsTheBeginningOfTheNextOne) {
+  FakeServing fake;
+  FakeExchange& exchange = fake.Ask(R"({"prompt":"a","stream":true})");
+  exchange.reads = false;
+  exchange.LeaveUnread(SettingsOfTests().coalesce_bytes + 1);
+  fake.client.Give(0, "x");
+  fake.Poll();
+  EXPECT_TRUE(exchange.head().has_value());
+  EXPECT_EQ(exchange.flushes(), 1);
+  fake.client.Give(0, "y");
+  fake.Poll();
+  EXPECT_EQ(exchange.flushes(), 1);
+  EXPECT_EQ(fake.serving.completions.counters().coalesced, 1);
+}
+
 TEST(SlowReader, GetsItsEndWhenThereIsRoom) {
   for (const bool fails : {false, true}) {
     FakeServing fake;
@@ -66,6 +83,79 @@ TEST(SlowReader, GetsItsEndWhenThereIsRoom) {
     EXPECT_EQ(got.choices[0].text, flood + (fails ? "kept" : "keptlast"));
     EXPECT_EQ(fake.serving.completions.live(), 0);
   }
+}
+
+TEST(SlowReader, IsToldWhenMoreWaitsThanMayAndGetsAllThatWaited) {
+  server::CompletionSettings settings = SettingsOfTests();
+  settings.unsent_bytes = 100'000;
+  FakeServing fake(settings);
+  FakeExchange& exchange = fake.Ask(R"({"prompt":"a","n":2,"stream":true})");
+  FakeExchange& other = fake.Ask(R"({"prompt":"a","stream":true})");
+  exchange.reads = false;
+  std::string given[2];
+  const std::string piece(1000, 'x');
+  for (int i = 0; i < 1000 && fake.client.aborted.empty(); ++i) {
+    for (const size_t choice : {0, 1}) {
+      fake.client.Give(choice, piece);
+      given[choice] += piece;
+    }
+    fake.client.Give(2, "o");
+    fake.Poll();
+  }
+  EXPECT_EQ(fake.client.aborted, (std::vector<RequestId>{{1}, {2}}));
+  // To be sent, and waiting for that; the last outputs, and what JSON adds to each.
+  EXPECT_LE(given[0].size() + given[1].size(), settings.coalesce_bytes + 100'000 + 20'000);
+  exchange.Read();
+  ASSERT_TRUE(exchange.is_complete());
+  ReadResponse got = Read(exchange);
+  EXPECT_TRUE(got.is_done);
+  ASSERT_TRUE(got.error.has_value());
+  EXPECT_EQ(got.error->code, "slow_reader");
+  EXPECT_NE(got.error->message.find("100000 bytes"), std::string::npos);
+  for (const size_t choice : {0, 1}) {
+    EXPECT_EQ(got.choices[static_cast<int64_t>(choice)].text, given[choice]);
+    EXPECT_EQ(got.choices[static_cast<int64_t>(choice)].finish, "");
+  }
+  EXPECT_EQ(fake.serving.completions.counters().slow_readers, 1);
+  EXPECT_EQ(fake.serving.completions.live(), 1) << "nobody else's";
+  EXPECT_FALSE(other.is_complete());
+}
+
+// What ends by itself is given whole, however much of it waits.
+TEST(SlowReader, IsSparedWhereNothingMoreComes) {
+  server::CompletionSettings settings = SettingsOfTests();
+  settings.unsent_bytes = 1000;
+  FakeServing fake(settings);
+  FakeExchange& exchange = fake.Ask(R"({"prompt":"a","stream":true})");
+  exchange.reads = false;
+  const std::string flood(100'000, 'x');
+  fake.client.Give(0, flood);
+  fake.Poll();
+  fake.client.Give(0, flood, kLength);
+  fake.Poll();
+  exchange.Read();
+  ASSERT_TRUE(exchange.is_complete());
+  EXPECT_FALSE(Read(exchange).error.has_value());
+  EXPECT_EQ(Read(exchange).choices[0].text, flood + flood);
+}
+
+TEST(PendingDelta, CountsWhatIsToldOfItsTokensToo) {
+  const std::vector<int32_t> ids = {1, 2};
+  const std::vector<float> logprobs = {-1, -2};
+  const std::vector<int32_t> listed = {1, 5, 6, 2, 7, 8};
+  const std::vector<float> values = {-1, -2, -3, -4, -5, -6};
+  server::PendingDelta pending;
+  pending.Append({.text = "abc",
+                  .ids = ids,
+                  .logprobs = logprobs,
+                  .ranks = ids,
+                  .logprob_width = 3,
+                  .logprob_ids = listed,
+                  .logprob_values = values},
+                 {.ids = true, .logprobs = true});
+  EXPECT_EQ(pending.bytes(), 3 + 4 * (2 + 2 + 2 + 4 + 4u));  // of the lists the token's own is out
+  pending.Clear();
+  EXPECT_EQ(pending.bytes(), 0u);
 }
 
 TEST(KeepAlive, BreaksSilenceWithAComment) {

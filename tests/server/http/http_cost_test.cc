@@ -104,7 +104,7 @@ TEST_F(HttpCost, OfATokenIsThatOfItsSend) {
       "bare send(): %.1f %%\n",
       kStreams, bare.size(), tokens / sum[0], tokens / sum[1], 100 * share);
   if (kSlowdown == 1) {
-    EXPECT_GT(share, 0.7);  // 0.97 on a quiet core
+    EXPECT_GT(share, 0.7);  // 0.92 to 0.94 on a quiet core
   }
 }
 
@@ -178,8 +178,8 @@ TEST_F(HttpCost, OfAConnectionIsLittleMemory) {
   std::printf("%zu connections: %.2f KiB each while idle, %.2f KiB while they stream\n",
               kConnections, idle_kib, stream_kib);
   if (kSlowdown == 1) {
-    EXPECT_LT(idle_kib, 4);     // 1.4
-    EXPECT_LT(stream_kib, 12);  // 3.5; with an Answer and its text it must be 24 at most
+    EXPECT_LT(idle_kib, 4);     // 1.20
+    EXPECT_LT(stream_kib, 12);  // 1.90; with an Answer and its text it must be 24 at most
   }
 }
 

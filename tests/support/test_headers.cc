@@ -1,0 +1,1 @@
+// No test: it has the precompiled header of all others, see cmake/SluiceTests.cmake.
