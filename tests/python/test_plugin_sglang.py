@@ -2,9 +2,7 @@
 
 import collections
 import logging
-import tomllib
 import types
-from pathlib import Path
 
 import numpy as np
 import peers
@@ -295,9 +293,3 @@ def test_the_variable_turns_it_off(own, caplog, monkeypatch):
     monkeypatch.setenv("SLUICE_SGLANG", "flashinfer")
     with pytest.raises(sluice.Error, match="SLUICE_SGLANG = flashinfer is not allowed: off, or"):
         plugin.register()
-
-
-def test_sglang_finds_the_entry_point():
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    points = tomllib.loads(text)["project"]["entry-points"]
-    assert points["sglang.srt.plugins"] == {"sluice": "sluice.plugins.sglang:register"}
