@@ -1,4 +1,4 @@
-"""sluice.hf: a logits processor, draws and a head inside transformers, on a model of random weights."""
+"""sluice.hf inside transformers, on a model of random weights."""
 
 import runpy
 from pathlib import Path
@@ -198,7 +198,8 @@ def test_a_row_that_cannot_be_drawn_from_is_named(model):
         return scores
 
     with pytest.raises(sluice.Error, match="scores = nan_input in row 1 is not allowed"):
-        generate(model, max_new_tokens=2, custom_generate=hf.Generate(), logits_processor=[break_row])
+        generate(model, max_new_tokens=2, custom_generate=hf.Generate(),
+                 logits_processor=[break_row])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

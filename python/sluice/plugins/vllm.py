@@ -1,4 +1,4 @@
-"""Sluice inside vLLM, as one of its general plug-ins: top-k, top-p and the draw; the head on request.
+"""Sluice inside vLLM, as a general plug-in: top-k, top-p and the draw; the head on request.
 
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
@@ -114,7 +114,7 @@ def _apply_head(original):
 
 
 def _seams(more=()):
-    """Those of a version; `more`: what apply_top_k_top_p and _sample_random take beside the rest."""
+    """Those of a version; `more`: what top-k with top-p and _sample_random take beside the rest."""
     forward = ("self", "logits", "generators", "k", "p")
     return (
         Seam("top_k_top_p", _FILTERS_MODULE, "apply_top_k_top_p", ("logits", "k", "p", *more),
@@ -158,7 +158,7 @@ def _why_not(platform):
 
 
 def _holder_of(seam):
-    """The module or class that has the function, and its name there. ImportError, AttributeError."""
+    """The module or class that has the function, and its name; or ImportError, AttributeError."""
     holder = importlib.import_module(seam.module)
     *owners, name = seam.path.split(".")
     for owner in owners:
