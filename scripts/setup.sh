@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that a build needs and this machine lacks; silent when none is
-# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python and lint. The group
-# python also makes build/python-venv, with packages that pip downloads into build/python-wheels.
+# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python, plugins and lint. The
+# group python also makes build/python-venv, with packages that pip downloads into build/python-wheels;
+# plugins makes build/plugin-venv with torch and transformers, and build/plugin-wheels (7 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +34,7 @@ packages_of() {
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
       ;;
-    python)
+    python | plugins)
       echo "python3-dev         extension of the Python package"
       echo "python3-venv        environment to build and test it in"
       ;;
@@ -41,7 +42,7 @@ packages_of() {
       echo "clang-format-19     formatting"
       ;;
     *)
-      say "unknown group '$1': build, test, python or lint"
+      say "unknown group '$1': build, test, python, plugins or lint"
       return 2
       ;;
   esac
@@ -125,9 +126,40 @@ python_clients() {
     say "no openai and httpx, so the tests of the server with them are skipped"
 }
 
+# What the tests of the plug-ins run inside: transformers, and wheels of engines, which are read and
+# not installed. These versions are those that docs/plugins/ names.
+plugin_environment() {
+  local venv=build/plugin-venv wheels=build/plugin-wheels
+  local packages=(torch==2.15.0 transformers==5.23.0 numpy pytest ml_dtypes)
+  if [[ -d "$wheels" ]] && "$venv/bin/python" -c 'import torch, transformers' 2>/dev/null; then
+    return 0
+  fi
+  say "making $venv with pip: ${packages[*]}"
+  {
+    rm -rf "$venv" "$wheels" "$wheels.part" &&
+      python3 -m venv "$venv" &&
+      "$venv/bin/pip" install -q --only-binary :all: "${packages[@]}" &&
+      download_engines "$venv" "$wheels.part" &&
+      mv "$wheels.part" "$wheels"
+  } </dev/null >&2 || say "no engines, so the tests inside them are skipped"
+}
+
+download_engines() {
+  local engine
+  for engine in vllm==0.{31,32,33}.0 sglang==0.5.{21,22,23}; do
+    # Those for Python 3.12, whichever runs here.
+    "$1/bin/pip" download -q --no-deps --only-binary :all: --python-version 3.12 -d "$2" \
+      "$engine" || return
+  done
+}
+
 install_packages
 for group in "$@"; do
-  [[ "$group" == python ]] || continue
-  python_environment
-  python_clients
+  case "$group" in
+    python)
+      python_environment
+      python_clients
+      ;;
+    plugins) plugin_environment ;;
+  esac
 done

@@ -3,7 +3,7 @@
 A fenced block that follows the comment `<!-- FILE [name] -->` must equal, line by line, what stands
 between the two `// [name]` lines of FILE, less its indentation.
 
-    snippets.py ROOT           checks README.md and docs/*.md
+    snippets.py ROOT           checks README.md and what docs/ has
     snippets.py ROOT --write   puts the cut text into the documents
 """
 
@@ -27,7 +27,7 @@ def main() -> int:
     write = "--write" in sys.argv
     stale = 0
     found = 0
-    for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for document in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         def replaced(match):
             nonlocal stale, found
             file, name, language, text = match.groups()

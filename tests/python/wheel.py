@@ -4,6 +4,7 @@
     wheel.py build ROOT WORK     builds the wheel and the environment below WORK
     wheel.py pytest ROOT WORK    runs the tests of the package there
     wheel.py sample ROOT WORK    runs the examples there
+    wheel.py plugins ROOT WORK   runs the tests inside other engines, where their packages are
 
 With the program sluice on the PATH, also those that start an engine.
 
@@ -26,15 +27,15 @@ def skip(work, reason):
     sys.exit(SKIPPED)
 
 
-def run(*command, cwd):
+def run(*command, cwd, **variables):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", **variables}
     print("+", *command, flush=True)
     return subprocess.run([str(word) for word in command], cwd=cwd, env=environment).returncode
 
 
-def must(*command, cwd):
-    if run(*command, cwd=cwd) != 0:
+def must(*command, cwd, **variables):
+    if run(*command, cwd=cwd, **variables) != 0:
         sys.exit(1)
 
 
@@ -63,6 +64,22 @@ def build(root, work):
          "--find-links", downloads, "tokenizers", cwd=work)
 
 
+def plugins(root, work):
+    """In the environment with torch, which stays as it is: the wheel goes into a folder beside."""
+    python = root / "build" / "plugin-venv" / "bin" / "python"
+    if not python.exists():
+        print("skipped: build/plugin-venv is not there; scripts/setup.sh plugins makes it (6 GB)")
+        sys.exit(SKIPPED)
+    package = work / "plugins"
+    shutil.rmtree(package, ignore_errors=True)
+    must(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", package,
+         *sorted((work / "dist").glob("*.whl")), cwd=work)
+    tests = [root / "tests/python" / f"test_{name}.py"
+             for name in ("torch", "hf", "plugins", "plugin_vllm", "plugin_sglang")]
+    must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *tests, cwd=work,
+         PYTHONPATH=str(package), SLUICE_PEER_WHEELS=str(root / "build/plugin-wheels"))
+
+
 def main():
     what, root, work = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -71,6 +88,9 @@ def main():
         return
     if (work / "skipped").exists():
         skip(work, (work / "skipped").read_text(encoding="utf-8").strip())
+    if what == "plugins":
+        plugins(root, work)
+        return
     python = work / "venv" / "bin" / "python"
     if what == "pytest":
         must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", root / "tests/python",
