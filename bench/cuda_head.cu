@@ -21,6 +21,7 @@
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
 #include "cli/thread_pool.h"
+#include "head/device_call.h"
 #include "sluice/cuda_head.hpp"
 #include "sluice/error.hpp"
 
@@ -86,6 +87,9 @@ constexpr Task kTasks[] = {
 
 struct Result {
   double us = 0.0;
+  double encode_us = 0.0;  // through the encoding, the scores, the logits of the survivors
+  double score_us = 0.0;
+  double logits_us = 0.0;
   int64_t wrong = 0;  // tokens that are not those of the dense head
   int64_t dense = 0;  // rows of all calls
   double survivors = 0.0;
@@ -163,15 +167,35 @@ class HeadBench {
     auto params_of = [&](int i) {
       return cuda::RowParams{{params.data(), 1}, {keys.data() + i * batch % kStates, batch}};
     };
+    auto call_of = [&](int i) {
+      return cuda::CertifiedCall{.head = head_,
+                                 .planes = device_planes_,
+                                 .hidden = Hidden(i, batch),
+                                 .workspace = {workspace.data(), workspace.size()},
+                                 .rows = {how.data(), batch}};
+    };
     auto call = [&](int i, cudaStream_t stream) {
-      cuda::SampleIds({.head = head_,
-                       .planes = device_planes_,
-                       .hidden = Hidden(i, batch),
-                       .workspace = {workspace.data(), workspace.size()},
-                       .rows = {how.data(), batch}},
-                      params_of(i), DrawMethod::kGumbel, {ids.data(), batch}, {}, stream);
+      cuda::SampleIds(call_of(i), params_of(i), DrawMethod::kGumbel, {ids.data(), batch}, {},
+                      stream);
+    };
+    // The first kernels by themselves.
+    auto argument_of = [&](int i) {
+      cuda::QuestionArgument question = {};
+      question.method = DrawMethod::kGumbel;
+      question.params = params.data();
+      question.keys = params_of(i).keys.data;
+      question.has_keys_per_row = batch > 1;
+      return cuda::ArgumentOf(call_of(i), question);
     };
     Result result;
+    result.encode_us = timer_.Microseconds(
+        [&](int i, cudaStream_t stream) { cuda::LaunchEncode(argument_of(i), stream); });
+    result.score_us = timer_.Microseconds([&](int i, cudaStream_t stream) {
+      cuda::LaunchEncode(argument_of(i), stream);
+      cuda::LaunchScore(argument_of(i), stream);
+    });
+    result.logits_us = timer_.Microseconds(
+        [&](int i, cudaStream_t stream) { cuda::LaunchSurvivors(argument_of(i), stream); });
     for (int i = 0; i * batch < kStates; ++i) {
       call(i, nullptr);
       cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), nullptr);
@@ -256,18 +280,21 @@ void Run(int argc, char** argv) {
         std::printf(
             "%s{\"bench\": \"cuda\", \"task\": \"head-%s\", \"planes\": \"%s\", \"n\": %lld, "
             "\"dim\": %lld, \"batch\": %lld, \"ns\": %.0f, \"library_ns\": %.0f, "
+            "\"encode_ns\": %.0f, \"score_ns\": %.0f, \"logits_ns\": %.0f, "
             "\"weights_floor_ns\": %.0f, \"planes_floor_ns\": %.0f, \"exact\": %s, "
             "\"survivors\": %.1f, \"dense_rows\": %lld}",
             separator, task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
             static_cast<long long>(shape.dim), static_cast<long long>(batch), result.us * 1e3,
-            library * 1e3, weights_us * 1e3, planes_us * 1e3, result.wrong == 0 ? "true" : "false",
+            library * 1e3, result.encode_us * 1e3, result.score_us * 1e3, result.logits_us * 1e3,
+            weights_us * 1e3, planes_us * 1e3, result.wrong == 0 ? "true" : "false",
             result.survivors, static_cast<long long>(result.dense));
         std::fprintf(stderr,
                      "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
-                     "floor %5.2f  survivors %7.1f  dense %lld  wrong %lld\n",
+                     "floor %5.2f  (%.1f %.1f %.1f)  survivors %7.1f  dense %lld  wrong %lld\n",
                      static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
                      static_cast<long long>(batch), task, result.us, library, result.us / library,
-                     result.us / planes_us, result.survivors, static_cast<long long>(result.dense),
+                     result.us / planes_us, result.encode_us, result.score_us, result.logits_us,
+                     result.survivors, static_cast<long long>(result.dense),
                      static_cast<long long>(result.wrong));
         separator = ",\n";
       };

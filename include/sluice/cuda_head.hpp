@@ -16,7 +16,7 @@ namespace sluice::cuda {
 
 // logit[v] = <weight[v], hidden> + bias[v] in the order of additions of docs/semantics.md.
 struct HeadWeights {
-  MatrixView weight = {};               // [vocab, dim]
+  MatrixView weight = {};              // [vocab, dim]
   DeviceArray<const float> bias = {};  // empty, or one a token
 };
 
@@ -45,8 +45,7 @@ size_t DevicePlaneBytes(const HeadPlanes& planes);
 DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memory, void* stream);
 
 // What became of a row, as CertifiedRow. survivors counts the rows of the head that were computed
-// one by one; how many of those that may matter are computed depends on what is known by then, so
-// it may differ from call to call.
+// one by one, or were too many for that.
 struct HeadRow {
   CertifiedPath path = CertifiedPath::kNothing;
   DenseReason reason = DenseReason::kNone;

@@ -92,8 +92,7 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
   CheckInRange("hidden.rows", call.hidden.rows, 0, kMostCertifiedRows);
   const int64_t rows = call.hidden.rows;
   if (call.bitmask.size != 0) {
-    CheckSize("bitmask", static_cast<size_t>(call.bitmask.size),
-              rows * ((planes.vocab + 31) / 32));
+    CheckSize("bitmask", static_cast<size_t>(call.bitmask.size), rows * ((planes.vocab + 31) / 32));
   }
   CheckOneARow("rows", call.rows, rows, true);
   size_t bytes = 0;

@@ -3,10 +3,10 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   threshold  what the wanted tokens reach for certain
-//   list       the tokens that may matter: first those that are among them by their lower ends,
-//              whose least exact logit is a threshold as well, then the rest
-//   compute    their exact logits; the rest may be skipped once the first are known
+//   threshold  what the wanted tokens reach for certain, and the first tokens: those that do
+//   compute    their exact logits, which say more
+//   list       the other tokens that may matter by what is known then
+//   compute    theirs
 //   answer     from the exact logits, by who asked
 //   dense      all logits of the rows that this leaves without an answer
 //
@@ -43,14 +43,12 @@ struct RowCourse {
   float min_p;
   NoiseKey key;
 
-  float least;       // what counts reaches it
-  float best;        // of a draw from the whole softmax: a score that is reached for certain
-  int32_t listed;    // tokens that may matter
-  int32_t first;     // of them those whose lower end reaches `least`
-  int32_t first_done;
-  uint32_t first_key;  // order key of their least exact logit
-  int32_t computed;    // of those that may matter
-  int32_t survivors;   // and that reach what is known
+  int32_t first;         // tokens that are computed first
+  uint32_t least_first;  // order keys: of their least exact logit, the largest one,
+  uint32_t most_first;
+  uint32_t best_first;  // and for a draw from the whole softmax the best score
+  int32_t listed;       // tokens that are computed
+  int32_t survivors;    // of them those that are neither NaN nor infinite
   uint32_t has_nan;
   uint32_t has_pos_inf;
 };
@@ -108,26 +106,28 @@ struct DevicePlaneLayout {
 PlanesArgument ArgumentOf(const DevicePlanes& planes);
 
 // More survivors than this are not worth computing one by one.
-SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) { return vocab / 16 > 256 ? vocab / 16 : 256; }
+SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
+  return vocab / 16 > 256 ? vocab / 16 : 256;
+}
 
 // The workspace, by value.
 struct CallMemory {
   RowCourse* courses;
   CallCounters* counters;
   int32_t* dense_rows;
-  float* hidden;               // [rows][dim]
-  uint4* fragments;            // [quads][groups][2][32]
-  GroupConstants* constants;   // [quads][groups][4]
-  float* squares;              // likewise: n_g^2
-  float* tile_least;           // [rows][tiles]: the largest lower end of a tile
-  float* tile_most;            //                and the largest upper end
-  float* tile_least_scores;    // the same of the scores of a draw from the whole softmax
+  float* hidden;              // [rows][dim]
+  uint4* fragments;           // [quads][groups][2][32]
+  GroupConstants* constants;  // [quads][groups][4]
+  float* squares;             // likewise: n_g^2
+  float* tile_least;          // [rows][tiles]: the largest lower end of a tile
+  float* tile_most;           //                and the largest upper end
+  float* tile_least_scores;   // the same of the scores of a draw from the whole softmax
   float* tile_most_scores;
-  ListedToken* first;          // [rows * budget]
-  ListedToken* rest;           // likewise
-  Survivor* survivors;         // [rows][budget]
-  float* scores;               // [rows][tiles * 16]; of dense rows the logits
-  float* widths;               // likewise
+  ListedToken* first;   // [rows * budget]
+  ListedToken* rest;    // likewise
+  Survivor* survivors;  // [rows][budget]
+  float* scores;        // [rows][tiles * 16]; of dense rows the logits
+  float* widths;        // likewise
   int32_t rows;
   int32_t budget;
 };

@@ -42,9 +42,10 @@ __device__ inline float SurelyBelow(float score) {
   return score - (0.01f + fabsf(score) * 0x1p-20f);
 }
 
-// What the exact logits of a row reach that may be wanted. Behind the computation.
-__device__ inline float KnownLeast(const RowCourse& course) {
-  return course.first > 0 ? semantics::ValueOfKey(course.first_key) : course.least;
+// What the exact logits reach that may be among the first k. Behind the first computation.
+__device__ inline float LeastOfFirstK(const RowCourse& course) {
+  const bool is_known = course.decides == Decides::kFirst && course.first > 0;
+  return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
 }
 
 // Behind the computation: what is wrong with a row that the planes or a mask answer.
@@ -62,12 +63,12 @@ __device__ inline void Report(const CallArgument& call, int row) {
   if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
   if (call.rows == nullptr) return;
   HeadRow report;
-  report.path = is_dense                                     ? CertifiedPath::kDense
+  report.path = is_dense                                 ? CertifiedPath::kDense
                 : course.way == RowCourse::Way::kPlanes  ? CertifiedPath::kPlanes
                 : course.way == RowCourse::Way::kAllowed ? CertifiedPath::kAllowed
                                                          : CertifiedPath::kNothing;
   report.reason = course.reason;
-  report.survivors = course.computed;
+  report.survivors = course.listed;
   call.rows[row] = report;
 }
 

@@ -70,8 +70,11 @@ DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memor
       reinterpret_cast<uint32_t*>(memory.data + layout.scales));
   Require(cudaGetLastError());
   Require(cudaStreamSynchronize(queue));
-  return {planes.kind(), static_cast<DType>(PlaneAccess::Header(planes).dtype), planes.vocab(),
-          planes.dim(), {memory.data, memory.size}};
+  return {planes.kind(),
+          static_cast<DType>(PlaneAccess::Header(planes).dtype),
+          planes.vocab(),
+          planes.dim(),
+          {memory.data, memory.size}};
 }
 
 }  // namespace sluice::cuda

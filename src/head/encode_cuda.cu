@@ -51,11 +51,11 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
     largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
   }
   const float scale_of_group =
-      largest == 0.0f ? 0.0f
-                      : static_cast<float>(fmax(static_cast<double>(largest) / kLargest, kLeastStep));
+      largest == 0.0f
+          ? 0.0f
+          : static_cast<float>(fmax(static_cast<double>(largest) / kLargest, kLeastStep));
   const double scale = static_cast<double>(scale_of_group);
-  const float4 u =
-      reinterpret_cast<const float4*>(call.planes.dither + group * kPlaneGroup)[lane];
+  const float4 u = reinterpret_cast<const float4*>(call.planes.dither + group * kPlaneGroup)[lane];
   const float dither_of[4] = {u.x, u.y, u.z, u.w};
   double squares = 0.0, rest_squares = 0.0, dither = 0.0;
   int32_t high_sum = 0, low_sum = 0;
@@ -110,8 +110,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.way = RowCourse::Way::kPlanes;
   course.decides = Decides::kFirst;
   course.k = question.k;
-  course.first_key = ~0u;
-  course.best = -INFINITY;
+  course.least_first = ~0u;
   if (question.k > 0) return;
   const SelectParams& params = question.params[question.has_params_per_row ? row : 0];
   course.key = question.keys[question.has_keys_per_row ? row : 0];
@@ -130,7 +129,8 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
 }
 
 template <DType kHidden>
-__global__ void __launch_bounds__(kThreads) EncodeKernel(const __grid_constant__ CallArgument call) {
+__global__ void __launch_bounds__(kThreads)
+    EncodeKernel(const __grid_constant__ CallArgument call) {
   __shared__ EncodeMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();

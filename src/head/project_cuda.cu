@@ -44,8 +44,8 @@ __device__ void ProjectRows(const ProjectArgument& argument, int first_row, int 
   int32_t row[kStates];
 #pragma unroll
   for (int w = 0; w < kRowsOfWarp; ++w) {
-    weights[w] = static_cast<const Weight*>(head.weight) +
-                 min(first_row + w, head.vocab - 1) * head.stride;
+    weights[w] =
+        static_cast<const Weight*>(head.weight) + min(first_row + w, head.vocab - 1) * head.stride;
   }
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
@@ -107,7 +107,7 @@ struct TokensArgument {
   const void* hidden;
   int64_t hidden_stride;
   const int32_t* ids;
-  int64_t count;   // of all rows
+  int64_t count;  // of all rows
   int64_t of_row;
   float* logits;
   bool is_aligned;
@@ -271,19 +271,18 @@ void ProjectTokens(const HeadWeights& head, const MatrixView& hidden,
          stream);
 }
 
-void ProjectListed(const WeightsArgument& head, DType dtype, const ListedRows& rows,
-                   void* stream) {
-  ProjectArgument argument = {head,
-                              rows.hidden,
-                              head.dim,
-                              rows.rows,
-                              rows.count,
-                              0,
-                              rows.logits,
-                              rows.stride,
-                              rows.bitmask,
-                              IsAligned(head.weight, head.stride, dtype) &&
-                                  IsAligned(rows.hidden, head.dim, DType::kF32)};
+void ProjectListed(const WeightsArgument& head, DType dtype, const ListedRows& rows, void* stream) {
+  ProjectArgument argument = {
+      head,
+      rows.hidden,
+      head.dim,
+      rows.rows,
+      rows.count,
+      0,
+      rows.logits,
+      rows.stride,
+      rows.bitmask,
+      IsAligned(head.weight, head.stride, dtype) && IsAligned(rows.hidden, head.dim, DType::kF32)};
   const int64_t warps = (int64_t{head.vocab} + kRowsOfWarp - 1) / kRowsOfWarp;
   LaunchBehind(ForDTypes<ManyStates>(dtype, DType::kF32), Blocks(warps, 2), 1, kThreads, 0,
                &argument, stream);

@@ -9,7 +9,7 @@ namespace sluice::cuda {
 // What kernels take of a head, by value.
 struct WeightsArgument {
   const void* weight;
-  int64_t stride;  // in elements, as all of these
+  int64_t stride;     // in elements, as all of these
   const float* bias;  // null: none
   int32_t vocab;
   int32_t dim;

@@ -1,6 +1,7 @@
 // The intervals of all rows of the head: what score_table.h says, bit for bit, by the matrix
-// product of bytes. A warp has a tile of 16 rows, or two, and up to eight quads of hidden states,
-// and reads its codes ahead into shared memory, each thread what it will need itself.
+// product of bytes. A warp has a tile of 16 rows, or two, and up to eight quads of hidden states.
+// Everything is copied ahead into shared memory: codes by the thread that will need them, hidden
+// states by the block, whose warps go from group to group together.
 #include "head/device_course.cuh"
 #include "semantics/noise.h"
 #include "semantics/widen.h"
@@ -8,7 +9,7 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kWarpsOfBlock = 4;
+constexpr int kWarpsOfBlock = 8;
 constexpr int kThreads = kWarpsOfBlock * kWarpSize;
 constexpr float kMagic = 0x1.8p23f;
 
@@ -16,6 +17,20 @@ constexpr float kMagic = 0x1.8p23f;
 struct StagedGroup {
   uint4 codes[2][kWarpSize];
   uint32_t scales[kWarpSize];
+};
+
+// And what the block has of a group of a quad, in pieces of 16 bytes.
+struct StagedQuad {
+  uint4 fragments[2][kWarpSize];
+  uint4 constants[kStatesOfQuad];
+  float squares[kStatesOfQuad];
+};
+constexpr int kPiecesOfQuad = sizeof(StagedQuad) / 16;
+
+template <int kTiles, int kQuads>
+struct Stage {
+  StagedQuad quads[kQuads];
+  StagedGroup groups[kWarpsOfBlock][kTiles];
 };
 
 __device__ __forceinline__ void CopyAhead(void* to, const void* from, int bytes) {
@@ -26,7 +41,9 @@ __device__ __forceinline__ void CopyAhead(void* to, const void* from, int bytes)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
   }
 }
-__device__ __forceinline__ void EndOfCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void EndOfCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kPending>
 __device__ __forceinline__ void AwaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -102,37 +119,57 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  auto* const stages = reinterpret_cast<StagedGroup*>(shared) + warp * kStages * kTiles;
+  auto* const stages = reinterpret_cast<Stage<kTiles, kQuads>*>(shared);
   const int first_tile = (static_cast<int>(blockIdx.x) * kWarpsOfBlock + warp) * kTiles;
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   const int row_of_thread = lane / 4;  // of the tile, and 8 behind it
   const int groups = planes.groups;
 
-  auto stage = [&](int group) {
-    if (group < groups) {
-      StagedGroup* const to = stages + group % kStages * kTiles;
+  auto stage_codes = [&](int group) {
+    if (group >= groups) return;
+    StagedGroup* const to = stages[group % kStages].groups[warp];
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        const int64_t tile = min(first_tile + n, planes.tiles - 1);
-        const uint4* const codes = planes.codes + (tile * groups + group) * 2 * kWarpSize;
-        CopyAhead(&to[n].codes[0][lane], codes + lane, 16);
-        CopyAhead(&to[n].codes[1][lane], codes + kWarpSize + lane, 16);
-        CopyAhead(&to[n].scales[lane], planes.scales + (tile * groups + group) * 8 + row_of_thread,
-                  4);
+    for (int n = 0; n < kTiles; ++n) {
+      const int64_t tile = min(first_tile + n, planes.tiles - 1);
+      const uint4* const codes = planes.codes + (tile * groups + group) * 2 * kWarpSize;
+      CopyAhead(&to[n].codes[0][lane], codes + lane, 16);
+      CopyAhead(&to[n].codes[1][lane], codes + kWarpSize + lane, 16);
+      CopyAhead(&to[n].scales[lane], planes.scales + (tile * groups + group) * 8 + row_of_thread,
+                4);
+    }
+  };
+  auto stage_states = [&](int group) {
+    if (group < groups) {
+      StagedQuad* const quads = stages[group % kStages].quads;
+      for (int i = static_cast<int>(threadIdx.x); i < kQuads * kPiecesOfQuad; i += kThreads) {
+        const int q = i / kPiecesOfQuad;
+        const int piece = i % kPiecesOfQuad;
+        const int64_t at = int64_t{first_quad + q} * groups + group;
+        const uint4* from = piece < 64   ? call.memory.fragments + at * 64 + piece
+                            : piece < 68 ? reinterpret_cast<const uint4*>(call.memory.constants) +
+                                               at * 4 + piece - 64
+                                         : reinterpret_cast<const uint4*>(call.memory.squares) + at;
+        CopyAhead(reinterpret_cast<uint4*>(quads + q) + piece, from, 16);
       }
     }
     EndOfCopies();
   };
 #pragma unroll
-  for (int group = 0; group < kStages - 1; ++group) stage(group);
+  for (int group = 0; group < kStages - 1; ++group) stage_codes(group);
   AwaitKernelBefore();
+#pragma unroll
+  for (int group = 0; group < kStages - 1; ++group) stage_states(group);
 
   float score[kTiles][kQuads][2] = {};
   float square[kTiles][kQuads][2] = {};
 #pragma unroll 1
   for (int group = 0; group < groups; ++group) {
     AwaitCopies<kStages - 2>();
-    const StagedGroup* const staged = stages + group % kStages * kTiles;
+    __syncthreads();  // and nobody reads the stage before this one any more
+    stage_codes(group + kStages - 1);
+    stage_states(group + kStages - 1);
+    const StagedGroup* const staged = stages[group % kStages].groups[warp];
+    const StagedQuad* const quads = stages[group % kStages].quads;
     uint32_t low[kTiles][8], high[kTiles][8];
     float scale[kTiles][2];
 #pragma unroll
@@ -149,15 +186,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       scale[n][0] = __uint_as_float(scales << 16);
       scale[n][1] = __uint_as_float(scales & 0xffff0000u);
     }
-    stage(group + kStages - 1);
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {
-      const int64_t at = int64_t{first_quad + q} * groups + group;
-      const uint4 first = __ldg(call.memory.fragments + at * 64 + lane);
-      const uint4 second = __ldg(call.memory.fragments + at * 64 + kWarpSize + lane);
-      const uint4 of_state = __ldg(
-          reinterpret_cast<const uint4*>(call.memory.constants + at * kStatesOfQuad) + lane % 4);
-      const float norm = __ldg(call.memory.squares + at * kStatesOfQuad + lane % 4);
+      const uint4 first = quads[q].fragments[0][lane];
+      const uint4 second = quads[q].fragments[1][lane];
+      const uint4 of_state = quads[q].constants[lane % 4];
+      const float norm = quads[q].squares[lane % 4];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         int32_t sum[4] = {static_cast<int32_t>(of_state.x), static_cast<int32_t>(of_state.y),
@@ -184,8 +218,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const int row = (first_quad + q) * kStatesOfQuad + lane % 4;
     const bool is_there = row < call.memory.rows;
     const RowCourse& course = call.memory.courses[is_there ? row : 0];
-    const bool is_asked =
-        is_there && (course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed);
+    const bool is_asked = is_there && (course.way == RowCourse::Way::kPlanes ||
+                                       course.way == RowCourse::Way::kAllowed);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int tile = first_tile + n;
@@ -217,17 +251,17 @@ void Launch(const CallArgument& call, void* stream) {
   LaunchBehind(reinterpret_cast<const void*>(ScoreKernel<kTiles, kQuads, kStages, kBlocks>),
                static_cast<unsigned>((call.planes.tiles + kTilesOfBlock - 1) / kTilesOfBlock),
                static_cast<unsigned>((quads + kQuads - 1) / kQuads), kThreads,
-               sizeof(StagedGroup) * kTilesOfBlock * kStages, &argument, stream);
+               sizeof(Stage<kTiles, kQuads>) * kStages, &argument, stream);
 }
 
 }  // namespace
 
 void LaunchScore(const CallArgument& call, void* stream) {
   const int rows = call.memory.rows;
-  if (rows <= 4) return Launch<1, 1, 4, 8>(call, stream);
-  if (rows <= 8) return Launch<1, 2, 4, 6>(call, stream);
-  if (rows <= 16) return Launch<1, 4, 4, 5>(call, stream);
-  Launch<2, 8, 4, 3>(call, stream);
+  if (rows <= 4) return Launch<1, 1, 4, 4>(call, stream);
+  if (rows <= 8) return Launch<1, 2, 4, 3>(call, stream);
+  if (rows <= 16) return Launch<1, 4, 4, 2>(call, stream);
+  Launch<2, 8, 4, 1>(call, stream);
 }
 
 }  // namespace sluice::cuda

@@ -9,6 +9,8 @@ namespace {
 
 using Way = RowCourse::Way;
 
+constexpr float kMostNoise = 50.0f;
+
 // --- threshold ---
 
 constexpr int kThresholdThreads = 1024;
@@ -83,64 +85,31 @@ __device__ uint32_t KeyOfRank(const TileKeys& keys, int k, ThresholdMemory& memo
   return low;
 }
 
-__global__ void __launch_bounds__(kThresholdThreads)
-    ThresholdKernel(const __grid_constant__ CallArgument call) {
-  __shared__ ThresholdMemory memory;
-  LetNextKernelStart();
-  AwaitKernelBefore();
-  RowCourse& course = call.memory.courses[blockIdx.x];
-  if (course.way == Way::kAllowed) {
-    if (threadIdx.x == 0) course.least = -INFINITY;
-    return;
-  }
-  if (course.way != Way::kPlanes) return;
-  const int tiles = call.planes.tiles;
-  const int64_t first = int64_t{blockIdx.x} * tiles;
-  const TileKeys keys(call.memory.tile_least + first, tiles);
-  const uint32_t key = KeyOfRank(keys, course.k, memory);
-  float least = key == 0 ? -INFINITY : semantics::ValueOfKey(key);
-  if (course.decides == Decides::kLikely && least > -INFINITY) {
-    // The threshold never falls as the maximum rises, which is at least that.
-    least = semantics::MinPThreshold(course.min_p, least, course.filter_scale);
-  }
-  float best = -INFINITY;
-  if (course.decides == Decides::kSoftmax) {
-    __syncthreads();
-    const TileKeys scores(call.memory.tile_least_scores + first, tiles);
-    best = SurelyBelow(semantics::ValueOfKey(LargestKey(scores, memory)));
-  }
-  if (threadIdx.x == 0) {
-    course.least = least;
-    course.best = best;
-  }
+// A token's interval; of one that was computed, or is masked, none.
+struct Ends {
+  bool is_open;
+  float lower;
+  float upper;
+};
+
+__device__ Ends EndsOf(float score, float width) {
+  const bool is_finite = width < INFINITY;
+  return {width != 0.0f, is_finite ? score - width : -INFINITY,
+          is_finite ? score + width : INFINITY};
 }
 
-// --- list ---
+__device__ float NoiseOf(const RowCourse& course, int32_t id) {
+  return semantics::Gumbel(
+      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
+}
 
-constexpr int kListThreads = 256;
-
-struct ListMemory {
-  uint32_t first;
-  uint32_t rest;
-  uint32_t first_place;
-  uint32_t rest_place;
-};
-
-// Of the tokens of a tile, which may matter, and which of those reach the threshold for certain.
-struct TileTokens {
-  uint32_t first = 0;
-  uint32_t rest = 0;
-};
-
-__device__ TileTokens TokensOf(const CallArgument& call, const RowCourse& course, int row,
-                               int tile) {
-  const PlanesArgument& planes = call.planes;
-  const int64_t at = int64_t{row} * planes.tiles * kTileRows + tile * kTileRows;
+// The tokens of a tile for which is_wanted(ends, id) holds, as bits.
+template <typename IsWanted>
+__device__ uint32_t TokensOf(const CallArgument& call, int row, int tile, IsWanted is_wanted) {
+  const int64_t at = (int64_t{row} * call.planes.tiles + tile) * kTileRows;
   const auto* scores = reinterpret_cast<const float4*>(call.memory.scores + at);
   const auto* widths = reinterpret_cast<const float4*>(call.memory.widths + at);
-  const bool is_draw = course.decides == Decides::kSoftmax && course.way == Way::kPlanes;
-  const bool has_first = course.decides == Decides::kFirst && course.least > -INFINITY;
-  TileTokens tokens;
+  uint32_t tokens = 0;
 #pragma unroll
   for (int part = 0; part < kTileRows / 4; ++part) {
     const float4 s = scores[part];
@@ -149,27 +118,9 @@ __device__ TileTokens TokensOf(const CallArgument& call, const RowCourse& course
     const float width[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      if (score[e] == -INFINITY && width[e] == 0.0f) continue;  // masked
-      const bool is_finite = width[e] < INFINITY;
-      const float upper = is_finite ? score[e] + width[e] : INFINITY;
-      const float lower = is_finite ? score[e] - width[e] : -INFINITY;
-      bool may_matter = upper >= course.least;
-      if (is_draw && !may_matter) {
-        const int32_t id = tile * kTileRows + part * 4 + e;
-        // The noise is at most 50.
-        if (__fmaf_rn(upper, course.draw_scale, 50.0f) >= course.best) {
-          const float g = semantics::Gumbel(
-              semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
-          may_matter = __fmaf_rn(upper, course.draw_scale, g) >= course.best;
-        }
-      }
-      const uint32_t bit = 1u << (part * 4 + e);
-      if (!may_matter) continue;
-      if (has_first && lower >= course.least) {
-        tokens.first |= bit;
-      } else {
-        tokens.rest |= bit;
-      }
+      const Ends ends = EndsOf(score[e], width[e]);
+      const int place = part * 4 + e;
+      if (ends.is_open && is_wanted(ends, tile * kTileRows + place)) tokens |= 1u << place;
     }
   }
   return tokens;
@@ -181,48 +132,127 @@ __device__ void Write(ListedToken* to, uint32_t tokens, int row, int tile) {
   }
 }
 
+// Room for the tokens of a row in a list of the call; ~0: the row has more than are worth it, and
+// is left to the dense head. By one thread.
+__device__ uint32_t TakeRoom(const CallArgument& call, RowCourse& course, uint32_t count,
+                             uint32_t* of_call) {
+  const auto of_row = static_cast<int32_t>(count);
+  if (atomicAdd(&course.listed, of_row) + of_row > call.memory.budget) {
+    LeaveToDense(course, DenseReason::kSurvivors);
+    return ~0u;
+  }
+  return atomicAdd(of_call, count);
+}
+
+struct ListMemory {
+  uint32_t count;
+  uint32_t place;
+};
+
+__global__ void __launch_bounds__(kThresholdThreads)
+    ThresholdKernel(const __grid_constant__ CallArgument call) {
+  __shared__ ThresholdMemory memory;
+  __shared__ ListMemory list;
+  LetNextKernelStart();
+  AwaitKernelBefore();
+  const int row = static_cast<int>(blockIdx.x);
+  RowCourse& course = call.memory.courses[row];
+  if (course.way != Way::kPlanes) return;
+  const int tiles = call.planes.tiles;
+  const float* const ends_of_tiles = call.memory.tile_least + int64_t{row} * tiles;
+  const float* const scores_of_tiles = call.memory.tile_least_scores + int64_t{row} * tiles;
+  const uint32_t key = KeyOfRank(TileKeys(ends_of_tiles, tiles), course.k, memory);
+  const float least = key == 0 ? -INFINITY : semantics::ValueOfKey(key);
+  const bool is_draw = course.decides == Decides::kSoftmax;
+  float best = INFINITY;
+  if (is_draw) {
+    __syncthreads();
+    best = semantics::ValueOfKey(LargestKey(TileKeys(scores_of_tiles, tiles), memory));
+  }
+  if (threadIdx.x == 0) list.count = 0;
+  __syncthreads();
+  if (least == -INFINITY) return;  // fewer tokens than are wanted have an end
+  auto tokens_of = [&](int tile) {
+    const bool has_any = ends_of_tiles[tile] >= least || (is_draw && scores_of_tiles[tile] >= best);
+    if (!has_any) return 0u;
+    return TokensOf(call, row, tile, [&](const Ends& ends, int32_t id) {
+      return ends.lower >= least ||
+             (is_draw && __fmaf_rn(ends.lower, course.draw_scale, NoiseOf(course, id)) >= best);
+    });
+  };
+  // Twice: how many there are, and where they go.
+  uint32_t mine = 0;
+  for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThresholdThreads) {
+    mine += static_cast<uint32_t>(__popc(tokens_of(tile)));
+  }
+  uint32_t before = mine == 0 ? 0 : atomicAdd(&list.count, mine);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    course.first = static_cast<int32_t>(list.count);
+    list.place = TakeRoom(call, course, list.count, &call.memory.counters->first);
+  }
+  __syncthreads();
+  if (list.place == ~0u || mine == 0) return;
+  for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThresholdThreads) {
+    const uint32_t tokens = tokens_of(tile);
+    Write(call.memory.first + list.place + before, tokens, row, tile);
+    before += static_cast<uint32_t>(__popc(tokens));
+  }
+}
+
+// --- list ---
+
+constexpr int kListThreads = 256;
+
 __global__ void __launch_bounds__(kListThreads)
     ListKernel(const __grid_constant__ CallArgument call) {
-  __shared__ ListMemory memory;
+  __shared__ ListMemory list;
   LetNextKernelStart();
   AwaitKernelBefore();
   const int row = static_cast<int>(blockIdx.y);
   RowCourse& course = call.memory.courses[row];
   const Way way = course.way;  // another block may leave the row to the dense head: no harm
   if (way != Way::kPlanes && way != Way::kAllowed) return;
-  if (threadIdx.x == 0) memory.first = memory.rest = 0;
+  if (threadIdx.x == 0) list.count = 0;
   __syncthreads();
+  float least = -INFINITY;
+  float best = INFINITY;
+  if (way == Way::kPlanes && course.first > 0) {
+    const float most = semantics::ValueOfKey(course.most_first);
+    if (course.decides == Decides::kFirst) {
+      least = LeastOfFirstK(course);
+    } else if (course.decides == Decides::kLikely) {
+      // The threshold never falls as the maximum rises, which is at least that.
+      least = semantics::MinPThreshold(course.min_p, most, course.filter_scale);
+    } else {
+      least = most;
+      best = SurelyBelow(semantics::ValueOfKey(course.best_first));
+    }
+  }
+  const bool is_draw = best < INFINITY;
   const int tile = static_cast<int>(blockIdx.x) * kListThreads + static_cast<int>(threadIdx.x);
-  TileTokens tokens;
+  uint32_t tokens = 0;
   if (tile < call.planes.tiles) {
     const int64_t at = int64_t{row} * call.planes.tiles + tile;
-    const bool is_draw = course.decides == Decides::kSoftmax && way == Way::kPlanes;
-    if (call.memory.tile_most[at] >= course.least ||
-        (is_draw && call.memory.tile_most_scores[at] >= course.best)) {
-      tokens = TokensOf(call, course, row, tile);
+    if (call.memory.tile_most[at] >= least ||
+        (is_draw && call.memory.tile_most_scores[at] >= best)) {
+      tokens = TokensOf(call, row, tile, [&](const Ends& ends, int32_t id) {
+        return ends.upper >= least ||
+               (is_draw && __fmaf_rn(ends.upper, course.draw_scale, kMostNoise) >= best &&
+                __fmaf_rn(ends.upper, course.draw_scale, NoiseOf(course, id)) >= best);
+      });
     }
   }
-  const auto first = static_cast<uint32_t>(__popc(tokens.first));
-  const auto rest = static_cast<uint32_t>(__popc(tokens.rest));
-  const uint32_t first_before = first == 0 ? 0 : atomicAdd(&memory.first, first);
-  const uint32_t rest_before = rest == 0 ? 0 : atomicAdd(&memory.rest, rest);
+  const auto mine = static_cast<uint32_t>(__popc(tokens));
+  const uint32_t before = mine == 0 ? 0 : atomicAdd(&list.count, mine);
   __syncthreads();
-  if (memory.first + memory.rest == 0) return;
+  if (list.count == 0) return;
   if (threadIdx.x == 0) {
-    const auto count = static_cast<int32_t>(memory.first + memory.rest);
-    if (atomicAdd(&course.listed, count) + count > call.memory.budget) {
-      LeaveToDense(course, DenseReason::kSurvivors);
-      memory.first_place = memory.rest_place = ~0u;
-    } else {
-      atomicAdd(&course.first, static_cast<int32_t>(memory.first));
-      memory.first_place = atomicAdd(&call.memory.counters->first, memory.first);
-      memory.rest_place = atomicAdd(&call.memory.counters->rest, memory.rest);
-    }
+    list.place = TakeRoom(call, course, list.count, &call.memory.counters->rest);
   }
   __syncthreads();
-  if (memory.first_place == ~0u) return;
-  Write(call.memory.first + memory.first_place + first_before, tokens.first, row, tile);
-  Write(call.memory.rest + memory.rest_place + rest_before, tokens.rest, row, tile);
+  if (list.place == ~0u) return;
+  Write(call.memory.rest + list.place + before, tokens, row, tile);
 }
 
 // --- compute ---
@@ -241,67 +271,65 @@ __device__ float LogitOf(const CallArgument& call, int row, int id) {
   return head.bias == nullptr ? dot : dot + head.bias[id];
 }
 
-// KnownLeast while other warps compute: the threshold of the intervals until all first tokens are
-// there.
-__device__ float LeastSoFar(const RowCourse& course) {
-  const int32_t first = course.first;
-  const bool is_known =
-      first > 0 && *static_cast<const volatile int32_t*>(&course.first_done) == first;
-  if (!is_known) return course.least;
-  __threadfence();
-  return semantics::ValueOfKey(*static_cast<const volatile uint32_t*>(&course.first_key));
-}
-
-template <DType kWeight, bool kIsAligned>
+// kIsFirst: of the tokens that say more of the others.
+template <DType kWeight, bool kIsAligned, bool kIsFirst>
 __global__ void __launch_bounds__(kComputeThreads)
     ComputeKernel(const __grid_constant__ CallArgument call) {
   LetNextKernelStart();
   AwaitKernelBefore();
-  const uint32_t first = call.memory.counters->first;
-  const uint32_t all = first + call.memory.counters->rest;
+  const CallMemory& memory = call.memory;
+  const uint32_t count = kIsFirst ? memory.counters->first : memory.counters->rest;
+  const ListedToken* const tokens = kIsFirst ? memory.first : memory.rest;
   const uint32_t warps = gridDim.x * (kComputeThreads / kWarpSize);
-  const bool is_teller = threadIdx.x % kWarpSize == 0;
 #pragma unroll 1
-  for (uint32_t i = (blockIdx.x * kComputeThreads + threadIdx.x) / kWarpSize; i < all; i += warps) {
-    const ListedToken token = i < first ? call.memory.first[i] : call.memory.rest[i - first];
-    RowCourse& course = call.memory.courses[token.row];
+  for (uint32_t i = (blockIdx.x * kComputeThreads + threadIdx.x) / kWarpSize; i < count;
+       i += warps) {
+    const ListedToken token = tokens[i];
+    RowCourse& course = memory.courses[token.row];
     if (course.way == Way::kDense) continue;
-    const bool may_skip = i >= first && course.decides == Decides::kFirst;
-    if (may_skip) {
-      const int64_t at = int64_t{token.row} * call.planes.tiles * kTileRows + token.id;
-      const float width = call.memory.widths[at];
-      const float upper = width < INFINITY ? call.memory.scores[at] + width : INFINITY;
-      float least = is_teller ? LeastSoFar(course) : 0.0f;
-      least = __shfl_sync(~0u, least, 0);
-      if (upper < least) continue;
-    }
     const float x = LogitOf<kWeight, kIsAligned>(call, token.row, token.id);
-    if (!is_teller) continue;
-    call.memory.scores[int64_t{token.row} * call.planes.tiles * kTileRows + token.id] = x;
-    atomicAdd(&course.computed, 1);
-    if (i < first) {
-      atomicMin(&course.first_key, semantics::OrderKey(x));
-      __threadfence();
-      atomicAdd(&course.first_done, 1);
+    if (threadIdx.x % kWarpSize != 0) continue;
+    const int64_t at = int64_t{token.row} * call.planes.tiles * kTileRows + token.id;
+    memory.scores[at] = x;
+    memory.widths[at] = 0.0f;
+    if constexpr (kIsFirst) {  // whose intervals have ends, so they are finite
+      atomicMin(&course.least_first, semantics::OrderKey(x));
+      atomicMax(&course.most_first, semantics::OrderKey(x));
+      if (course.decides == Decides::kSoftmax) {
+        const float score = __fmaf_rn(x, course.draw_scale, NoiseOf(course, token.id));
+        atomicMax(&course.best_first, semantics::OrderKey(score));
+      }
     }
     if (semantics::IsNan(x)) {
       course.has_nan = 1;
     } else if (x == INFINITY) {
       course.has_pos_inf = 1;
-    } else if (x > -INFINITY && !(may_skip && x < LeastSoFar(course))) {
+    } else if (x > -INFINITY) {
       const int32_t place = atomicAdd(&course.survivors, 1);
-      call.memory.survivors[int64_t{token.row} * call.memory.budget + place] = {x, token.id};
+      memory.survivors[int64_t{token.row} * memory.budget + place] = {x, token.id};
     }
   }
 }
 
-template <bool kIsAligned>
+template <bool kIsAligned, bool kIsFirst>
 const void* ComputeFunction(DType dtype) {
   return dtype == DType::kF32
-             ? reinterpret_cast<const void*>(ComputeKernel<DType::kF32, kIsAligned>)
+             ? reinterpret_cast<const void*>(ComputeKernel<DType::kF32, kIsAligned, kIsFirst>)
          : dtype == DType::kBf16
-             ? reinterpret_cast<const void*>(ComputeKernel<DType::kBf16, kIsAligned>)
-             : reinterpret_cast<const void*>(ComputeKernel<DType::kF16, kIsAligned>);
+             ? reinterpret_cast<const void*>(ComputeKernel<DType::kBf16, kIsAligned, kIsFirst>)
+             : reinterpret_cast<const void*>(ComputeKernel<DType::kF16, kIsAligned, kIsFirst>);
+}
+
+template <bool kIsFirst>
+void LaunchCompute(const CallArgument& call, void* stream) {
+  const bool is_aligned =
+      call.head.stride % 4 == 0 && call.head.dim % 4 == 0 &&
+      reinterpret_cast<uintptr_t>(call.head.weight) % (4 * SizeOf(call.dtype)) == 0;
+  const void* kernel = is_aligned ? ComputeFunction<true, kIsFirst>(call.dtype)
+                                  : ComputeFunction<false, kIsFirst>(call.dtype);
+  CallArgument argument = call;
+  LaunchBehind(kernel, static_cast<unsigned>(CurrentDeviceShape().processors * 8), 1,
+               kComputeThreads, 0, &argument, stream);
 }
 
 }  // namespace
@@ -323,8 +351,8 @@ void LaunchBehind(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsi
   config.attrs = &early;
   cudaFuncAttributes attributes;
   // Code of before Hopper does not wait, so it must not start early.
-  const bool waits = cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&
-                     attributes.ptxVersion >= 90;
+  const bool waits =
+      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
   config.numAttrs = waits ? 1 : 0;
   cudaLaunchKernelExC(&config, kernel, &argument);
   RequireLaunched("certified head");
@@ -337,15 +365,11 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
   const auto rows = static_cast<unsigned>(call.memory.rows);
   LaunchBehind(reinterpret_cast<const void*>(ThresholdKernel), rows, 1, kThresholdThreads, 0,
                &argument, stream);
+  LaunchCompute<true>(call, stream);
   LaunchBehind(reinterpret_cast<const void*>(ListKernel),
                static_cast<unsigned>((call.planes.tiles + kListThreads - 1) / kListThreads), rows,
                kListThreads, 0, &argument, stream);
-  const bool is_aligned =
-      call.head.stride % 4 == 0 && call.head.dim % 4 == 0 &&
-      reinterpret_cast<uintptr_t>(call.head.weight) % (4 * SizeOf(call.dtype)) == 0;
-  const auto blocks = static_cast<unsigned>(CurrentDeviceShape().processors * 8);
-  LaunchBehind(is_aligned ? ComputeFunction<true>(call.dtype) : ComputeFunction<false>(call.dtype),
-               blocks, 1, kComputeThreads, 0, &argument, stream);
+  LaunchCompute<false>(call, stream);
 }
 
 void LaunchDense(const CallArgument& call, void* stream) {

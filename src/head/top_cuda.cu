@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
       if (is_first) Report(call, row);
       return;
     }
-    const float least = KnownLeast(course);
+    const float least = LeastOfFirstK(course);
     const Survivor* const survivors = call.memory.survivors + int64_t{row} * call.memory.budget;
     for (int i = static_cast<int>(threadIdx.x); i < course.survivors; i += kThreads) {
       if (survivors[i].x < least) continue;
@@ -112,15 +112,15 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A row of logits whose masked tokens are -inf.
-__global__ void __launch_bounds__(kThreads) TopOfDenseKernel(const __grid_constant__ TopArgument top) {
+__global__ void __launch_bounds__(kThreads)
+    TopOfDenseKernel(const __grid_constant__ TopArgument top) {
   __shared__ TopMemory memory;
   AwaitKernelBefore();
   const CallArgument& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
   const Team team(memory.team);
-  const float* const logits =
-      call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
+  const float* const logits = call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
   const RowSlice<DType::kF32> slice(team, logits, call.planes.vocab);
   const semantics::RowScan scan = ScanRow(team, slice);
   if (scan.status != RowStatus::kOk) return Fail(top, row, scan.status);

@@ -332,8 +332,7 @@ __device__ int32_t DrawFromSurvivors(const Team& block, const TokenSlice& slice,
   const float max = ScanRow(block, slice).max;
   BestToken best;
   slice.ForEach([&](float x, int id) {
-    const uint64_t bits =
-        semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
+    const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
     best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
   });
   return IdOfBest(block, best);
@@ -354,9 +353,8 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   TokenList& list = memory.first.list;
   const Survivor* const survivors =
       argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
-  const float least = KnownLeast(course);
-  const bool is_draw =
-      course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
+  const float least = LeastOfFirstK(course);
+  const bool is_draw = course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
   for (int i = block.thread(); i < course.survivors; i += block.threads()) {
     if (!is_draw && survivors[i].x < least) continue;
     const uint32_t place = atomicAdd(&list.count, 1u);
@@ -419,8 +417,8 @@ __global__ void __launch_bounds__(kMostThreads)
 SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, DrawMethod method,
                              const DrawnTokens& tokens) {
   const int64_t stride = int64_t{call.planes.tiles} * kTileRows;
-  const LogitsView logits{call.memory.scores, call.memory.rows, call.planes.vocab, stride,
-                          DType::kF32,        {}};
+  const LogitsView logits{
+      call.memory.scores, call.memory.rows, call.planes.vocab, stride, DType::kF32, {}};
   return {{.rows = ArgumentOf(logits, params),
            .method = method,
            .results = nullptr,
@@ -485,8 +483,8 @@ void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMeth
 void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
-  LaunchOverRows({reinterpret_cast<const void*>(SampleDenseKernel),
-                  ShapeForRows(call.memory.rows), sizeof(SampleMemory)},
+  LaunchOverRows({reinterpret_cast<const void*>(SampleDenseKernel), ShapeForRows(call.memory.rows),
+                  sizeof(SampleMemory)},
                  call.memory.rows, &argument, stream);
 }
 
