@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/clock.h"
-#include "pipeline/deciding_tokens.h"
+#include "head/deciding_tokens.h"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {

@@ -56,10 +56,10 @@ struct StepBound {
 
 // Every float below is rounded up by a few units; that of the sum of squares, the root and the
 // product in HalfWidth is in its last factor.
-inline float RoundedUp(double x) { return static_cast<float>(x * (1.0 + 0x1p-22)); }
+SLUICE_HD inline float RoundedUp(double x) { return static_cast<float>(x * (1.0 + 0x1p-22)); }
 
 // kappa: 0 for strict planes. hidden_norm: ||h||, and 0 for dithered ones.
-inline StepBound StepBoundOf(int64_t dim, double kappa, double hidden_norm, double rho) {
+SLUICE_HD inline StepBound StepBoundOf(int64_t dim, double kappa, double hidden_norm, double rho) {
   constexpr double kUnit = 0x1p-24;
   const double root = std::sqrt(static_cast<double>(kPlaneGroup));
   const double groups = static_cast<double>((dim + kPlaneGroup - 1) / kPlaneGroup);

@@ -47,7 +47,7 @@ inline TwoCodes StrictCodes(double weight, double scale) {
 }
 
 // A norm of at most 2^20 squares that were summed in fp64, rounded up to fp32.
-inline float NormUp(double sum_of_squares) {
+SLUICE_HD inline float NormUp(double sum_of_squares) {
   return RoundedUp(std::sqrt(sum_of_squares) * (1.0 + 1e-9));
 }
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "head/certified_call.h"
-#include "pipeline/deciding_tokens.h"
+#include "head/deciding_tokens.h"
 #include "pipeline/sample_row.h"
 #include "semantics/draw.h"
 #include "semantics/select.h"

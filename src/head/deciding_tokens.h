@@ -17,7 +17,8 @@ enum class Decides : uint8_t {
 
 // Every rule behind the first that bounds the set looks at no other token: top-p is measured on the
 // survivors of top-k (unless both are tested jointly), XTC on what is kept.
-inline Decides DecidingTokens(const SelectParams& params, DrawMethod method, int64_t vocab) {
+SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod method,
+                                        int64_t vocab) {
   if (semantics::IsGreedy(params)) return Decides::kFirst;
   if (params.top_n_sigma > 0 || params.typical_p < 1) return Decides::kMass;
   const Profile& profile = params.profile;

@@ -1,0 +1,319 @@
+// Times heads on a GPU by graph replay, from hidden states to tokens, beside the floors of one read
+// of the weights and of the planes, and the library's product of the same matrices. Usage:
+// sluice_cuda_head [--head VOCABxDIM]... [--batch B]... [--kind dither4|strict]; prints a JSON
+// object.
+//
+// A call's time is what 24 more of them add to a graph; the median of nine replays. Calls take
+// turns at 64 hidden states. The heads are larger than L2 or nearly so, and a call leaves little of
+// them there for the next one.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/cublas_product.cuh"
+#include "bench/environment.h"
+#include "bench/graph_timer.cuh"
+#include "bench/heads.h"
+#include "cli/thread_pool.h"
+#include "head/device_call.h"
+#include "sluice/cuda_head.hpp"
+#include "sluice/error.hpp"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int64_t kStates = 64;
+
+class ReplayTimer {
+ public:
+  ReplayTimer() { RequireCuda(cudaStreamCreate(&stream_)); }
+  ~ReplayTimer() { cudaStreamDestroy(stream_); }
+  ReplayTimer(const ReplayTimer&) = delete;
+  ReplayTimer& operator=(const ReplayTimer&) = delete;
+
+  // call(i, stream) enqueues call number i.
+  double Microseconds(const std::function<void(int, cudaStream_t)>& call) const {
+    constexpr int kFew = 8, kMany = 32;
+    return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
+  }
+
+ private:
+  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < calls; ++i) call(i, stream_);
+    cudaGraph_t graph;
+    RequireCuda(cudaStreamEndCapture(stream_, &graph));
+    cudaGraphExec_t executable;
+    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
+    cudaEvent_t start, stop;
+    RequireCuda(cudaEventCreate(&start));
+    RequireCuda(cudaEventCreate(&stop));
+    std::vector<double> times;
+    for (int replay = -2; replay < 9; ++replay) {
+      RequireCuda(cudaEventRecord(start, stream_));
+      RequireCuda(cudaGraphLaunch(executable, stream_));
+      RequireCuda(cudaEventRecord(stop, stream_));
+      RequireCuda(cudaEventSynchronize(stop));
+      float ms = 0;
+      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
+      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms));
+    }
+    cudaEventDestroy(start);
+    cudaEventDestroy(stop);
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    std::nth_element(times.begin(), times.begin() + 4, times.end());
+    return times[4];
+  }
+
+  cudaStream_t stream_ = nullptr;
+};
+
+struct Task {
+  const char* name;
+  SelectParams params;
+};
+constexpr Task kTasks[] = {
+    {"greedy", {.temperature = 0.0f}},
+    {"k50-p0.9", {.top_k = 50, .top_p = 0.9f}},
+    {"softmax", {}},
+};
+
+struct Result {
+  double us = 0.0;
+  double encode_us = 0.0;  // through the encoding, the scores, the logits of the survivors
+  double score_us = 0.0;
+  double logits_us = 0.0;
+  int64_t wrong = 0;  // tokens that are not those of the dense head
+  int64_t dense = 0;  // rows of all calls
+  double survivors = 0.0;
+};
+
+class HeadBench {
+ public:
+  HeadBench(int64_t vocab, int64_t dim, CertificateKind kind, const ParallelFor& parallel)
+      : made_(vocab, dim, kStates),
+        weights_(static_cast<size_t>(vocab * dim)),
+        hidden_(static_cast<size_t>(2 * kStates * dim)),
+        planes_(HeadPlanes::Build(made_.weight(), {.kind = kind, .seed = 7}, parallel)),
+        plane_memory_(cuda::DevicePlaneBytes(planes_)) {
+    RequireCuda(cudaMemcpy(weights_.data(), made_.weight().data, weights_.size() * 2,
+                           cudaMemcpyHostToDevice));
+    RequireCuda(cudaMemcpy(hidden_.data(), made_.hidden(0, 2 * kStates).data, hidden_.size() * 2,
+                           cudaMemcpyHostToDevice));
+    head_.weight = made_.weight();
+    head_.weight.data = weights_.data();
+    head_.weight.device = {DeviceKind::kCuda, 0};
+    device_planes_ =
+        cuda::UploadPlanes(planes_, {plane_memory_.data(), plane_memory_.size()}, nullptr);
+  }
+
+  int64_t vocab() const { return head_.weight.rows; }
+  int64_t dim() const { return head_.weight.columns; }
+
+  double Read(const void* data, size_t bytes) const {
+    const DeviceMemory<uint32_t> largest(1);
+    return timer_.Microseconds([&](int, cudaStream_t stream) {
+      ReadKernel<<<dim3(132 * 4, 1), 512, 0, stream>>>(static_cast<const uint4*>(data), bytes / 16,
+                                                       largest.data());
+    });
+  }
+  double ReadWeights() const { return Read(weights_.data(), weights_.size() * 2); }
+  double ReadPlanes() const { return Read(plane_memory_.data(), plane_memory_.size()); }
+
+  double Dense(int64_t batch) const {
+    const DeviceMemory<float> logits(static_cast<size_t>(batch * vocab()));
+    return timer_.Microseconds([&](int i, cudaStream_t stream) {
+      cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), stream);
+    });
+  }
+
+  // Negative: the library is not there.
+  double Library(int64_t batch) const {
+    CublasProduct product;
+    if (!product.is_there()) return -1.0;
+    const DeviceMemory<uint16_t> logits(static_cast<size_t>(batch * vocab()));
+    double best = 1e30;
+    const int ways = product.Plan(vocab(), dim(), batch);
+    for (int way = 0; way < ways; ++way) {
+      bool is_done = true;
+      const double us = timer_.Microseconds([&](int i, cudaStream_t stream) {
+        is_done &=
+            product.Multiply(way, weights_.data(), Hidden(i, batch).data, logits.data(), stream);
+      });
+      if (is_done) best = std::min(best, us);
+    }
+    return best;
+  }
+
+  Result Certified(const Task& task, int64_t batch) const {
+    const auto rows = static_cast<size_t>(batch);
+    const size_t bytes = cuda::CertifiedWorkspaceBytes(device_planes_, batch);
+    const DeviceMemory<std::byte> workspace(bytes);
+    const DeviceMemory<cuda::HeadRow> how(rows);
+    const DeviceMemory<int32_t> ids(rows);
+    const DeviceMemory<int32_t> dense_ids(rows);
+    const DeviceMemory<float> logits(static_cast<size_t>(batch * vocab()));
+    const DeviceMemory<SelectParams> params(std::vector<SelectParams>{task.params});
+    std::vector<NoiseKey> some_keys;
+    for (uint32_t r = 0; r < 2 * kStates; ++r) some_keys.push_back({17, r});
+    const DeviceMemory<NoiseKey> keys(some_keys);
+    auto params_of = [&](int i) {
+      return cuda::RowParams{{params.data(), 1}, {keys.data() + i * batch % kStates, batch}};
+    };
+    auto call_of = [&](int i) {
+      return cuda::CertifiedCall{.head = head_,
+                                 .planes = device_planes_,
+                                 .hidden = Hidden(i, batch),
+                                 .workspace = {workspace.data(), workspace.size()},
+                                 .rows = {how.data(), batch}};
+    };
+    auto call = [&](int i, cudaStream_t stream) {
+      cuda::SampleIds(call_of(i), params_of(i), DrawMethod::kGumbel, {ids.data(), batch}, {},
+                      stream);
+    };
+    // The first kernels by themselves.
+    auto argument_of = [&](int i) {
+      cuda::QuestionArgument question = {};
+      question.method = DrawMethod::kGumbel;
+      question.params = params.data();
+      question.keys = params_of(i).keys.data;
+      question.has_keys_per_row = batch > 1;
+      return cuda::ArgumentOf(call_of(i), question);
+    };
+    Result result;
+    result.encode_us = timer_.Microseconds(
+        [&](int i, cudaStream_t stream) { cuda::LaunchEncode(argument_of(i), stream); });
+    result.score_us = timer_.Microseconds([&](int i, cudaStream_t stream) {
+      cuda::LaunchEncode(argument_of(i), stream);
+      cuda::LaunchScore(argument_of(i), stream);
+    });
+    result.logits_us = timer_.Microseconds(
+        [&](int i, cudaStream_t stream) { cuda::LaunchSurvivors(argument_of(i), stream); });
+    for (int i = 0; i * batch < kStates; ++i) {
+      call(i, nullptr);
+      cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), nullptr);
+      cuda::SampleIds(Logits(logits, batch), params_of(i), DrawMethod::kGumbel,
+                      {dense_ids.data(), batch}, {}, nullptr);
+      const std::vector<int32_t> actual = ids.Get(), expected = dense_ids.Get();
+      for (size_t r = 0; r < rows; ++r) result.wrong += actual[r] != expected[r] ? 1 : 0;
+      for (const cuda::HeadRow& row : how.Get()) {
+        result.dense += row.path == CertifiedPath::kDense ? 1 : 0;
+        result.survivors += static_cast<double>(row.survivors) / static_cast<double>(kStates);
+      }
+    }
+    result.us = timer_.Microseconds(call);
+    return result;
+  }
+
+ private:
+  MatrixView Hidden(int i, int64_t batch) const {
+    return {hidden_.data() + i * batch % kStates * dim(),
+            batch,
+            dim(),
+            dim(),
+            DType::kBf16,
+            {DeviceKind::kCuda, 0}};
+  }
+  MutableLogitsView Logits(const DeviceMemory<float>& memory, int64_t batch) const {
+    return {memory.data(), batch, vocab(), vocab(), DType::kF32, {DeviceKind::kCuda, 0}};
+  }
+
+  MadeHead made_;
+  DeviceMemory<uint16_t> weights_;
+  DeviceMemory<uint16_t> hidden_;
+  HeadPlanes planes_;
+  DeviceMemory<std::byte> plane_memory_;
+  cuda::HeadWeights head_;
+  cuda::DevicePlanes device_planes_;
+  ReplayTimer timer_;
+};
+
+struct Shape {
+  int64_t vocab;
+  int64_t dim;
+};
+
+void Run(int argc, char** argv) {
+  std::vector<Shape> shapes;
+  std::vector<int64_t> batches;
+  CertificateKind kind = CertificateKind::kDither4;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
+    if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
+    if (flag == "--head") {
+      char* rest = nullptr;
+      const int64_t vocab = std::strtoll(argv[i + 1], &rest, 10);
+      shapes.push_back({vocab, std::atoll(rest + 1)});
+    }
+  }
+  if (shapes.empty()) shapes = {{128256, 4096}, {151936, 1024}, {262144, 640}};
+  if (batches.empty()) batches = {1, 8, 32};
+
+  cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  const Environment environment = ThisEnvironment();
+  cudaDeviceProp device;
+  RequireCuda(cudaGetDeviceProperties(&device, 0));
+  std::printf(
+      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
+      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
+      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
+      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
+  const char* separator = "\n";
+  for (const Shape& shape : shapes) {
+    const HeadBench bench(shape.vocab, shape.dim, kind, pool.parallel());
+    const double weights_us = bench.ReadWeights();
+    const double planes_us = bench.ReadPlanes();
+    std::fprintf(stderr, "%lldx%lld: read of weights %.1f us, of planes %.1f us\n",
+                 static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim), weights_us,
+                 planes_us);
+    for (const int64_t batch : batches) {
+      const double library = bench.Library(batch);
+      auto print = [&](const char* task, const Result& result) {
+        std::printf(
+            "%s{\"bench\": \"cuda\", \"task\": \"head-%s\", \"planes\": \"%s\", \"n\": %lld, "
+            "\"dim\": %lld, \"batch\": %lld, \"ns\": %.0f, \"library_ns\": %.0f, "
+            "\"encode_ns\": %.0f, \"score_ns\": %.0f, \"logits_ns\": %.0f, "
+            "\"weights_floor_ns\": %.0f, \"planes_floor_ns\": %.0f, \"exact\": %s, "
+            "\"survivors\": %.1f, \"dense_rows\": %lld}",
+            separator, task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
+            static_cast<long long>(shape.dim), static_cast<long long>(batch), result.us * 1e3,
+            library * 1e3, result.encode_us * 1e3, result.score_us * 1e3, result.logits_us * 1e3,
+            weights_us * 1e3, planes_us * 1e3, result.wrong == 0 ? "true" : "false",
+            result.survivors, static_cast<long long>(result.dense));
+        std::fprintf(stderr,
+                     "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
+                     "floor %5.2f  (%.1f %.1f %.1f)  survivors %7.1f  dense %lld  wrong %lld\n",
+                     static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
+                     static_cast<long long>(batch), task, result.us, library, result.us / library,
+                     result.us / planes_us, result.encode_us, result.score_us, result.logits_us,
+                     result.survivors, static_cast<long long>(result.dense),
+                     static_cast<long long>(result.wrong));
+        separator = ",\n";
+      };
+      print("dense", {.us = bench.Dense(batch)});
+      for (const Task& task : kTasks) print(task.name, bench.Certified(task, batch));
+    }
+  }
+  std::printf("\n]}\n");
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  try {
+    sluice::bench::Run(argc, argv);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice_cuda_head: %s\n", error.what());
+    return 1;
+  }
+}

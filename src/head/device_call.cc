@@ -1,0 +1,118 @@
+#include "head/device_call.h"
+
+#include "support/check.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+DevicePlaneLayout::DevicePlaneLayout(CertificateKind kind, int64_t vocab, int64_t dim)
+    : tiles((vocab + kTileRows - 1) / kTileRows), groups((dim + kPlaneGroup - 1) / kPlaneGroup) {
+  const auto tile_groups = static_cast<size_t>(tiles * groups);
+  dither = 0;
+  scales = Aligned(static_cast<size_t>(groups) * kPlaneGroup * sizeof(float));
+  codes = Aligned(scales + tile_groups * kTileRows * 2);
+  errors = Aligned(codes + tile_groups * kTileRows * kPlaneGroup / 2);
+  const bool is_strict = kind == CertificateKind::kStrict;
+  end = errors + (is_strict ? static_cast<size_t>(tiles) * kTileRows * sizeof(float) : 0);
+}
+
+PlanesArgument ArgumentOf(const DevicePlanes& planes) {
+  const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
+  const std::byte* const data = planes.memory.data;
+  PlanesArgument argument = {};
+  argument.dither = reinterpret_cast<const float*>(data + layout.dither);
+  argument.scales = reinterpret_cast<const uint32_t*>(data + layout.scales);
+  argument.codes = reinterpret_cast<const uint4*>(data + layout.codes);
+  if (planes.kind == CertificateKind::kStrict) {
+    argument.errors = reinterpret_cast<const float*>(data + layout.errors);
+  }
+  argument.vocab = static_cast<int32_t>(planes.vocab);
+  argument.dim = static_cast<int32_t>(planes.dim);
+  argument.tiles = static_cast<int32_t>(layout.tiles);
+  argument.groups = static_cast<int32_t>(layout.groups);
+  return argument;
+}
+
+CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes) {
+  const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
+  const auto count = static_cast<size_t>(rows);
+  const auto tiles = static_cast<size_t>(layout.tiles);
+  // A kernel takes up to eight quads together.
+  const size_t quads = (count + 8 * kStatesOfQuad - 1) / (8 * kStatesOfQuad) * 8;
+  const size_t quad_groups = quads * static_cast<size_t>(layout.groups);
+  CallMemory memory = {};
+  memory.rows = static_cast<int32_t>(rows);
+  memory.budget = static_cast<int32_t>(SurvivorBudget(planes.vocab));
+  const size_t listed = count * static_cast<size_t>(memory.budget);
+  size_t offset = 0;
+  auto take = [&](auto*& member, size_t size) {
+    using T = std::remove_reference_t<decltype(*member)>;
+    member = reinterpret_cast<T*>(workspace + offset);
+    offset += Aligned(size * sizeof(T));
+  };
+  take(memory.courses, count);
+  take(memory.counters, 1);
+  take(memory.dense_rows, count);
+  take(memory.hidden, count * static_cast<size_t>(planes.dim));
+  take(memory.fragments, quad_groups * 64);
+  take(memory.constants, quad_groups * kStatesOfQuad);
+  take(memory.squares, quad_groups * kStatesOfQuad);
+  take(memory.tile_least, count * tiles);
+  take(memory.tile_most, count * tiles);
+  take(memory.tile_least_scores, count * tiles);
+  take(memory.tile_most_scores, count * tiles);
+  take(memory.first, listed);
+  take(memory.rest, listed);
+  take(memory.survivors, listed);
+  take(memory.scores, count * tiles * kTileRows);
+  take(memory.widths, count * tiles * kTileRows);
+  *bytes = offset;
+  return memory;
+}
+
+size_t CertifiedWorkspaceBytes(const DevicePlanes& planes, int64_t rows) {
+  CheckInRange("rows", rows, 0, kMostCertifiedRows);
+  size_t bytes = 0;
+  LayOut(planes, rows, nullptr, &bytes);
+  return bytes;
+}
+
+CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& question) {
+  CheckHead(call.head, call.hidden);
+  const DevicePlanes& planes = call.planes;
+  CheckInRange("planes.vocab", planes.vocab, call.head.weight.rows, call.head.weight.rows);
+  CheckInRange("planes.dim", planes.dim, call.head.weight.columns, call.head.weight.columns);
+  CheckDType("planes", planes.dtype, call.head.weight.dtype);
+  CheckInRange("hidden.rows", call.hidden.rows, 0, kMostCertifiedRows);
+  const int64_t rows = call.hidden.rows;
+  if (call.bitmask.size != 0) {
+    CheckSize("bitmask", static_cast<size_t>(call.bitmask.size), rows * ((planes.vocab + 31) / 32));
+  }
+  CheckOneARow("rows", call.rows, rows, true);
+  size_t bytes = 0;
+  const CallMemory memory = LayOut(planes, rows, call.workspace.data, &bytes);
+  CheckInRange("workspace.size", call.workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
+  if (reinterpret_cast<uintptr_t>(call.workspace.data) % kAlignment != 0) {
+    ThrowInvalid("workspace.data", "an address", "one aligned to 256");
+  }
+  const bool is_strict = planes.kind == CertificateKind::kStrict;
+  return {.planes = ArgumentOf(planes),
+          .head = ArgumentOf(call.head),
+          .dtype = call.head.weight.dtype,
+          .hidden = call.hidden.data,
+          .hidden_stride = call.hidden.stride,
+          .hidden_dtype = call.hidden.dtype,
+          .bitmask = call.bitmask.size == 0 ? nullptr : call.bitmask.data,
+          .kappa = is_strict ? 0.0 : DitherKappa(planes.vocab, kDitherFailure),
+          .question = question,
+          .memory = memory,
+          .rows = call.rows.size == 0 ? nullptr : call.rows.data};
+}
+
+}  // namespace sluice::cuda

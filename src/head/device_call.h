@@ -1,0 +1,177 @@
+// A certified call on the device: what is known of a row on its way, and where everything lies in
+// the workspace.
+//
+//   encode     a hidden state as integers, what the row wants, where nothing need be read
+//   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
+//   threshold  what the wanted tokens reach for certain, and the first tokens: those that do
+//   compute    their exact logits, which say more
+//   list       the other tokens that may matter by what is known then
+//   compute    theirs
+//   answer     from the exact logits, by who asked
+//   dense      all logits of the rows that this leaves without an answer
+//
+// Kernels follow each other on one stream. Each but the first may start while the one before it
+// ends (programmatic dependent launch) and waits for it where it first reads what that one wrote.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+#include "head/deciding_tokens.h"
+#include "head/planes.h"
+#include "head/project_launch.h"
+#include "semantics/host_device.h"
+#include "sluice/cuda_head.hpp"
+
+namespace sluice::cuda {
+
+inline constexpr int kStatesOfQuad = 4;  // hidden states that one matrix product takes
+
+// What a row of a call is after, and how far it has come. In device memory.
+struct RowCourse {
+  enum class Way : uint8_t { kAnswered, kPlanes, kAllowed, kDense };
+
+  StepBound bound;
+  Way way;
+  Decides decides;
+  RowStatus status;
+  DenseReason reason;
+  int32_t k;
+  float filter_scale;
+  float draw_scale;
+  float min_p;
+  NoiseKey key;
+
+  int32_t first;         // tokens that are computed first
+  uint32_t least_first;  // order keys: of their least exact logit, the largest one,
+  uint32_t most_first;
+  uint32_t best_first;  // and for a draw from the whole softmax the best score
+  int32_t listed;       // tokens that are computed
+  int32_t survivors;    // of them those that are neither NaN nor infinite
+  uint32_t has_nan;
+  uint32_t has_pos_inf;
+};
+
+// In fp32, as it was computed.
+struct Survivor {
+  float x;
+  int32_t id;
+};
+
+struct ListedToken {
+  int32_t row;
+  int32_t id;
+};
+
+// Of the call.
+struct CallCounters {
+  uint32_t first;  // listed tokens of all rows
+  uint32_t rest;
+  int32_t dense;  // rows
+};
+
+// Of a group, the hidden states of a quad one after the other.
+struct GroupConstants {
+  int32_t start_high;  // what the sums of integers start from, and the magic number
+  int32_t start_low;
+  float scale;
+  float dither;
+};
+
+// The planes as kernels take them.
+struct PlanesArgument {
+  const float* dither;     // [groups][128]
+  const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
+  const uint4* codes;      // [tiles][groups][2][32]
+  const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
+  int32_t vocab;
+  int32_t dim;
+  int32_t tiles;
+  int32_t groups;
+};
+
+struct DevicePlaneLayout {
+  DevicePlaneLayout(CertificateKind kind, int64_t vocab, int64_t dim);
+
+  int64_t tiles;
+  int64_t groups;
+  size_t dither;
+  size_t scales;
+  size_t codes;
+  size_t errors;
+  size_t end;
+};
+
+PlanesArgument ArgumentOf(const DevicePlanes& planes);
+
+// More survivors than this are not worth computing one by one.
+SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
+  return vocab / 16 > 256 ? vocab / 16 : 256;
+}
+
+// The workspace, by value.
+struct CallMemory {
+  RowCourse* courses;
+  CallCounters* counters;
+  int32_t* dense_rows;
+  float* hidden;              // [rows][dim]
+  uint4* fragments;           // [quads][groups][2][32]
+  GroupConstants* constants;  // [quads][groups][4]
+  float* squares;             // likewise: n_g^2
+  float* tile_least;          // [rows][tiles]: the largest lower end of a tile
+  float* tile_most;           //                and the largest upper end
+  float* tile_least_scores;   // the same of the scores of a draw from the whole softmax
+  float* tile_most_scores;
+  ListedToken* first;   // [rows * budget]
+  ListedToken* rest;    // likewise
+  Survivor* survivors;  // [rows][budget]
+  float* scores;        // [rows][tiles * 16]; of dense rows the logits
+  float* widths;        // likewise
+  int32_t rows;
+  int32_t budget;
+};
+
+// null: for the size alone.
+CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes);
+
+// One question for all rows: the first k tokens, or what parameters say.
+struct QuestionArgument {
+  int32_t k;  // 0: parameters
+  DrawMethod method;
+  const SelectParams* params;
+  const NoiseKey* keys;
+  bool has_params_per_row;
+  bool has_keys_per_row;
+  Limits limits;
+};
+
+struct CallArgument {
+  PlanesArgument planes;
+  WeightsArgument head;
+  DType dtype;  // of the weights
+  const void* hidden;
+  int64_t hidden_stride;
+  DType hidden_dtype;
+  const int32_t* bitmask;  // null: none
+  double kappa;            // 0: strict planes
+  QuestionArgument question;
+  CallMemory memory;
+  HeadRow* rows;  // null: not wanted
+};
+
+// Checks the call; throws Error.
+CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
+
+// All up to the exact logits of the survivors.
+void LaunchSurvivors(const CallArgument& call, void* stream);
+void LaunchEncode(const CallArgument& call, void* stream);
+void LaunchScore(const CallArgument& call, void* stream);
+// The logits of the rows of memory.dense_rows.
+void LaunchDense(const CallArgument& call, void* stream);
+
+// As <<<>>>, but that the kernel may start while the one before it ends.
+void LaunchBehind(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned threads,
+                  size_t shared_bytes, void* argument, void* stream);
+
+}  // namespace sluice::cuda

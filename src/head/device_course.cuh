@@ -1,0 +1,75 @@
+// What the kernels of a certified call share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/team.cuh"
+#include "head/device_call.h"
+#include "semantics/mask.h"
+#include "semantics/order.h"
+
+namespace sluice::cuda {
+
+// For what the kernel before this one has written. Every thread calls it: a kernel that ends
+// without would let the next one past that kernel.
+__device__ inline void AwaitKernelBefore() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next kernel may start, and wait.
+__device__ inline void LetNextKernelStart() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
+  if (call.bitmask == nullptr) return false;
+  const int64_t words = (call.planes.vocab + 31) / 32;
+  return !semantics::BitmaskAllows(call.bitmask + row * words, id);
+}
+
+// The row is left to the dense head. By one thread.
+__device__ inline void LeaveToDense(RowCourse& course, DenseReason reason) {
+  course.way = RowCourse::Way::kDense;
+  course.reason = reason;
+}
+
+// How far scores of a draw from the whole softmax may be off beside bounds that were computed
+// another way: roundings relative to the score, and those of the smaller numbers in it.
+__device__ inline float SurelyBelow(float score) {
+  return score - (0.01f + fabsf(score) * 0x1p-20f);
+}
+
+// What the exact logits reach that may be among the first k. Behind the first computation.
+__device__ inline float LeastOfFirstK(const RowCourse& course) {
+  const bool is_known = course.decides == Decides::kFirst && course.first > 0;
+  return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
+}
+
+// Behind the computation: what is wrong with a row that the planes or a mask answer.
+__device__ inline RowStatus StatusOf(const RowCourse& course) {
+  if (course.way == RowCourse::Way::kAnswered) return course.status;
+  if (course.has_nan != 0) return RowStatus::kNanInput;
+  if (course.has_pos_inf != 0) return RowStatus::kPosInfInput;
+  return course.survivors == 0 ? RowStatus::kEmptySupport : RowStatus::kOk;
+}
+
+// By one thread of the block that answers a row; a row left to the dense head joins its list.
+__device__ inline void Report(const CallArgument& call, int row) {
+  const RowCourse& course = call.memory.courses[row];
+  const bool is_dense = course.way == RowCourse::Way::kDense;
+  if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
+  if (call.rows == nullptr) return;
+  HeadRow report;
+  report.path = is_dense                                 ? CertifiedPath::kDense
+                : course.way == RowCourse::Way::kPlanes  ? CertifiedPath::kPlanes
+                : course.way == RowCourse::Way::kAllowed ? CertifiedPath::kAllowed
+                                                         : CertifiedPath::kNothing;
+  report.reason = course.reason;
+  report.survivors = course.listed;
+  call.rows[row] = report;
+}
+
+}  // namespace sluice::cuda

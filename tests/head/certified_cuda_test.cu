@@ -1,0 +1,360 @@
+// The certified head on a GPU: the intervals of the reference, and the dense head's first tokens,
+// logits and draws, bit for bit, whatever the head.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "head/device_call.h"
+#include "tests/head/device_head.h"
+#include "tests/support/params.h"
+
+namespace sluice::test {
+namespace {
+
+class CertifiedCuda : public DeviceTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  static void ExpectTopOfDense(DeviceHead& device, const DenseHead& head, const Batch& hidden,
+                               const std::vector<int32_t>& bitmask, int32_t k,
+                               const std::string& what) {
+    device.Ask(hidden, bitmask);
+    const TopResult actual = device.TopK(k);
+    const TopResult expected = DenseTopK(head, {Matrix(hidden), bitmask}, k);
+    ASSERT_EQ(actual.status, expected.status) << what;
+    ASSERT_TRUE(SameSequence(actual.ids, expected.ids)) << what;
+    ASSERT_TRUE(SameSequence(actual.logits, expected.logits)) << what;
+  }
+
+  static void ExpectDrawOfDense(DeviceHead& device, const DenseHead& head, const Batch& hidden,
+                                const std::vector<int32_t>& bitmask,
+                                const std::vector<SelectParams>& params,
+                                const std::vector<NoiseKey>& keys, DrawMethod method,
+                                const std::string& what) {
+    device.Ask(hidden, bitmask);
+    const std::vector<int32_t> actual = device.Sample(params, keys, method);
+    const auto logits = DenseLogits(head, {Matrix(hidden), bitmask});
+    const Batch batch(logits);
+    Execution execution{Backend::kRef};
+    std::vector<TokenResult> results(logits.size());
+    AlignedBytes memory(SelectWorkspaceBytes(batch.view(), execution));
+    execution.workspace = memory.span();
+    Sample({batch.view(), params, keys}, method, results, execution);
+    std::vector<int32_t> expected;
+    for (const TokenResult& result : results) expected.push_back(result.id);
+    for (const TokenResult& result : results) {
+      expected.push_back(static_cast<int32_t>(result.status));
+    }
+    ASSERT_TRUE(SameSequence(actual, expected)) << what;
+  }
+};
+
+// Scores and widths of hidden states, from the device's own encoding of them.
+std::vector<ScoredRow> ScoredOnDevice(DeviceHead& device, const Batch& hidden) {
+  device.Ask(hidden, {});
+  cuda::QuestionArgument question = {};
+  question.k = 1;
+  const cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+  cuda::LaunchEncode(call, nullptr);
+  cuda::LaunchScore(call, nullptr);
+  Require(cudaDeviceSynchronize());
+  const auto width = static_cast<size_t>(call.planes.tiles) * kTileRows;
+  std::vector<ScoredRow> rows;
+  for (int64_t r = 0; r < call.memory.rows; ++r) {
+    ScoredRow row{std::vector<float>(width), std::vector<float>(width)};
+    auto get = [&](const float* from, std::vector<float>& to) {
+      Require(cudaMemcpy(to.data(), from + r * static_cast<int64_t>(width), width * sizeof(float),
+                         cudaMemcpyDeviceToHost));
+    };
+    get(call.memory.scores, row.scores);
+    get(call.memory.widths, row.widths);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Rows MakeStates(const Rows& head, int64_t count, Random& random) {
+  Rows states;
+  for (int64_t r = 0; r < count; ++r) {
+    states.push_back(MakeHidden(
+        kAllHiddenKinds[static_cast<size_t>(r) % std::size(kAllHiddenKinds)], head, random));
+  }
+  return states;
+}
+
+TEST_P(CertifiedCuda, ScoresAndWidthsAreThoseOfTheReference) {
+  Random random(11);
+  for (const int64_t dim : {1, 100, 128, 129, 640, 1100}) {
+    for (const int64_t count : {1, 4, 5, 8, 13, 17, 40}) {
+      for (const CertificateKind kind : kCertificateKinds) {
+        const int64_t vocab = random.Between(1, 90);
+        const HeadKind head_kind = kAllHeadKinds[random.Below(std::size(kAllHeadKinds))];
+        const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), GetParam());
+        const Batch weight(rows, GetParam());
+        const std::vector<float> bias = MakeBias(vocab, random);
+        const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5});
+        const Batch hidden(MakeStates(rows, count, random), kAllDTypes[random.Below(3)]);
+        DeviceHead device(weight, bias, planes);
+        const auto actual = ScoredOnDevice(device, hidden);
+        const auto expected = Scored(kScoreRef, planes, bias, Matrix(hidden));
+        for (size_t r = 0; r < expected.size(); ++r) {
+          for (size_t v = 0; v < static_cast<size_t>(vocab); ++v) {
+            const bool is_endless = !(expected[r].widths[v] < INFINITY);
+            ASSERT_TRUE(is_endless ? !(actual[r].widths[v] < INFINITY)
+                                   : SameBits(actual[r].widths[v], expected[r].widths[v]) &&
+                                         SameBits(actual[r].scores[v], expected[r].scores[v]))
+                << dim << " row " << r << " of " << count << " token " << v << " of " << vocab
+                << ": " << actual[r].scores[v] << " within " << actual[r].widths[v] << ", not "
+                << expected[r].scores[v] << " within " << expected[r].widths[v];
+          }
+        }
+      }
+    }
+  }
+}
+
+// And the test above would see it if the planes were not those of the weights.
+TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
+  Random random(12);
+  const Rows rows = MakeHead(HeadKind::kNormal, 200, 256, random);
+  const Batch weight(rows, GetParam());
+  const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.seed = 5});
+  const Batch hidden(MakeStates(rows, 12, random), DType::kF32);
+  DeviceHead device(weight, {}, planes);
+  auto worst = [&] {
+    const auto scored = ScoredOnDevice(device, hidden);
+    double most = 0.0;
+    for (int64_t r = 0; r < 12; ++r) {
+      const semantics::Row state{Matrix(hidden).Row(r), DType::kF32, 256};
+      most = std::max(most, WorstError(scored[static_cast<size_t>(r)], Matrix(weight), {}, state));
+    }
+    return most;
+  };
+  EXPECT_LT(worst(), 0.9);
+  const cuda::DevicePlaneLayout layout(CertificateKind::kDither4, 200, 256);
+  std::vector<std::byte> codes(layout.end - layout.codes);
+  Require(cudaMemcpy(codes.data(), device.planes() + layout.codes, codes.size(),
+                     cudaMemcpyDeviceToHost));
+  for (size_t i = 0; i < codes.size(); i += 31) codes[i] ^= std::byte{0x08};
+  Require(cudaMemcpy(device.planes() + layout.codes, codes.data(), codes.size(),
+                     cudaMemcpyHostToDevice));
+  EXPECT_GT(worst(), 1.0);
+}
+
+TEST_P(CertifiedCuda, TopIsTheDenseHeadsForEveryKindOfHeadAndState) {
+  Random random(13);
+  for (const HeadKind head_kind : kAllHeadKinds) {
+    for (const CertificateKind kind : kCertificateKinds) {
+      const int64_t vocab = random.Between(1, 1400);
+      const int64_t dim = random.Between(1, 400);
+      const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), GetParam());
+      const Batch weight(rows, GetParam(), random.Below(4));
+      const std::vector<float> bias = MakeBias(vocab, random);
+      DeviceHead device(weight, bias, HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}),
+                        random.Coin() ? RowStartAt::kAligned : RowStartAt::kOneElementOn);
+      Rows states = MakeStates(rows, random.Between(1, 20), random);
+      if (random.Coin()) states.back()[0] = NAN;
+      if (random.Coin()) states.front()[static_cast<size_t>(dim) - 1] = INFINITY;
+      const Batch hidden(states, kAllDTypes[random.Below(3)], random.Below(3));
+      for (const int64_t k : {int64_t{1}, int64_t{10}, int64_t{50}, vocab}) {
+        ExpectTopOfDense(device, {Matrix(weight), bias}, hidden, {},
+                         static_cast<int32_t>(std::min<int64_t>(k, vocab)),
+                         std::to_string(static_cast<int>(head_kind)) + " " +
+                             std::string(Name(kind)) + " " + std::to_string(vocab) + " x " +
+                             std::to_string(dim) + " k " + std::to_string(k));
+      }
+    }
+  }
+}
+
+TEST_P(CertifiedCuda, TopReadsOnlyAllowedTokens) {
+  Random random(14);
+  const Rows rows = MakeHead(HeadKind::kTrained, 1000, 200, random);
+  const Batch weight(rows, GetParam());
+  Rows states;
+  for (int r = 0; r < 6; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  const Batch hidden(states, DType::kF32);
+  std::vector<int32_t> bitmask(6 * 32, 0);  // the first row: none
+  for (size_t r = 1; r < 6; ++r) {
+    for (size_t v = 0; v < 1000; ++v) {
+      if (!random.Coin(r == 1 ? 0.01 : 0.2 * static_cast<double>(r))) continue;
+      bitmask[r * 32 + v / 32] |= static_cast<int32_t>(1u << v % 32);
+    }
+  }
+  bitmask[5 * 32 + 31] = -1;  // bits behind the vocabulary
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  for (const int32_t k : {1, 40, 7}) {
+    ExpectTopOfDense(device, {Matrix(weight)}, hidden, bitmask, k, std::to_string(k));
+  }
+  const std::vector<cuda::HeadRow> how = device.rows();
+  EXPECT_EQ(how[0].survivors, 0);
+  EXPECT_EQ(how[1].path, CertifiedPath::kAllowed);
+  EXPECT_LE(how[1].survivors, 30);
+  EXPECT_EQ(how[5].path, CertifiedPath::kPlanes);
+}
+
+// Of weights without any structure a half width is as long as logits are spread, so k may be a
+// thousandth of the vocabulary, not more; the rest is the dense head's.
+TEST_P(CertifiedCuda, TopOfUsualStatesNeedsFewRows) {
+  Random random(15);
+  struct Case {
+    int64_t vocab;
+    int64_t dim;
+    std::vector<int32_t> ks;
+  };
+  for (const Case& of : {Case{20011, 96, {1, 10}}, Case{300001, 16, {50, 200}}}) {
+    const Rows rows = MakeHead(HeadKind::kNormal, of.vocab, of.dim, random);
+    const Batch weight(rows, GetParam());
+    Rows states;
+    for (int r = 0; r < 3; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+    const Batch hidden(states, GetParam());
+    DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+    for (const int32_t k : of.ks) {
+      ExpectTopOfDense(device, {Matrix(weight)}, hidden, {}, k, std::to_string(k));
+      for (const cuda::HeadRow& row : device.rows()) {
+        EXPECT_EQ(row.path, CertifiedPath::kPlanes) << k;
+        EXPECT_GE(row.survivors, k);
+      }
+    }
+    for (const int32_t k : {1000, 2048}) {
+      ExpectTopOfDense(device, {Matrix(weight)}, hidden, {}, k, std::to_string(k));
+    }
+  }
+}
+
+// All logits are equal: every row survives, which is more than are worth reading one by one.
+TEST_P(CertifiedCuda, ARowThatOverflowsTakesTheDenseHeadAndItsNeighboursDoNot) {
+  Random random(16);
+  const Rows rows = MakeHead(HeadKind::kNormal, 5000, 130, random);
+  const Batch weight(rows, GetParam());
+  Rows states;
+  for (int r = 0; r < 5; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  states[2].assign(130, 0.0f);
+  const Batch hidden(states, DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  for (const int32_t k : {1, 5}) {
+    ExpectTopOfDense(device, {Matrix(weight)}, hidden, {}, k, std::to_string(k));
+    const std::vector<cuda::HeadRow> how = device.rows();
+    EXPECT_EQ(how[2].path, CertifiedPath::kDense);
+    EXPECT_EQ(how[2].reason, DenseReason::kSurvivors);
+    EXPECT_EQ(how[1].path, CertifiedPath::kPlanes);
+    EXPECT_EQ(how[3].path, CertifiedPath::kPlanes);
+  }
+  const std::vector<SelectParams> params(5, SelectParams{});
+  const std::vector<NoiseKey> keys(5, NoiseKey{3, 4});
+  ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, params, keys, DrawMethod::kGumbel, "");
+  EXPECT_EQ(device.rows()[2].path, CertifiedPath::kDense);
+}
+
+TEST_P(CertifiedCuda, DrawIsTheDenseHeadsForEveryKindOfHeadAndParameters) {
+  Random random(17);
+  for (int n = 0; n < 42; ++n) {
+    const HeadKind head_kind = kAllHeadKinds[static_cast<size_t>(n) % std::size(kAllHeadKinds)];
+    const CertificateKind kind = kCertificateKinds[random.Below(2)];
+    const int64_t vocab = random.Between(1, n % 3 == 0 ? 5000 : 900);
+    const int64_t dim = random.Between(1, 300);
+    const Rows rows = Representable(MakeHead(head_kind, vocab, dim, random), GetParam());
+    const Batch weight(rows, GetParam());
+    const std::vector<float> bias = MakeBias(vocab, random);
+    DeviceHead device(weight, bias, HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
+    Rows states;
+    std::vector<SelectParams> params;
+    std::vector<NoiseKey> keys;
+    for (int r = 0; r < 8; ++r) {
+      states.push_back(MakeHidden(random.Coin(0.6)
+                                      ? HiddenKind::kPeaked
+                                      : kAllHiddenKinds[random.Below(std::size(kAllHiddenKinds))],
+                                  rows, random));
+      params.push_back(RandomSwitchedParams(vocab, random));
+      keys.push_back(RandomKey(random));
+    }
+    if (random.Coin(0.2)) states[5][0] = random.Coin() ? NAN : INFINITY;
+    if (random.Coin(0.2)) params[3].top_p = 2.0f;
+    const Batch hidden(states, kAllDTypes[random.Below(3)]);
+    std::vector<int32_t> bitmask;
+    const size_t words = static_cast<size_t>(8 * ((vocab + 31) / 32));
+    const int fill = static_cast<int>(random.Below(4));
+    for (size_t w = 0; fill != 0 && w < words; ++w) {
+      const auto bits = static_cast<uint32_t>(random.Bits());
+      bitmask.push_back(static_cast<int32_t>(fill == 1 ? bits : fill == 2 ? ~0u : bits & 1u << 7));
+    }
+    for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+      ExpectDrawOfDense(device, {Matrix(weight), bias}, hidden, bitmask, params, keys, method,
+                        std::to_string(n) + " " + std::string(Name(kind)) + " " +
+                            std::to_string(vocab) + " x " + std::to_string(dim));
+    }
+  }
+}
+
+// Ordinary parameters on heads as they are: that the certificate answers, not the dense head.
+TEST_P(CertifiedCuda, DrawsOfUsualParametersNeedNoDenseHead) {
+  Random random(18);
+  const Rows rows = MakeHead(HeadKind::kNormal, 20000, 256, random);
+  const Batch weight(rows, GetParam());
+  Rows states;
+  for (int r = 0; r < 4; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  const Batch hidden(states, GetParam());
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  const std::vector<SelectParams> usual = {
+      {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 3, .top_p = 0.9f},
+      {.temperature = 1.0f}, {.temperature = 0.7f},
+      {.min_p = 0.5f},       {.top_k = 3, .min_p = 0.05f, .xtc_probability = 1.0f},
+  };
+  for (const SelectParams& of_all : usual) {
+    const std::vector<SelectParams> params(4, of_all);
+    for (uint32_t position = 0; position < 4; ++position) {
+      std::vector<NoiseKey> keys;
+      for (uint32_t r = 0; r < 4; ++r) keys.push_back({7 + r, position});
+      ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, params, keys, DrawMethod::kGumbel,
+                        std::to_string(of_all.top_k));
+      for (const cuda::HeadRow& row : device.rows()) {
+        EXPECT_EQ(row.path, CertifiedPath::kPlanes)
+            << of_all.temperature << " " << of_all.top_k << " " << of_all.min_p;
+      }
+    }
+  }
+}
+
+// A call that was captured answers for what the memory holds when it is replayed.
+TEST_P(CertifiedCuda, IsCapturedInAGraph) {
+  Random random(19);
+  const Rows rows = MakeHead(HeadKind::kNormal, 3000, 200, random);
+  const Batch weight(rows, GetParam());
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  Rows states;
+  for (int r = 0; r < 3; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  device.Ask(Batch(states, DType::kF32), {});
+  const OnDevice<int32_t> ids(30);
+  const OnDevice<float> logits(30);
+  const OnDevice<RowStatus> status(3);
+  cudaStream_t stream;
+  Require(cudaStreamCreate(&stream));
+  Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  cuda::TopK(device.call(), {10, ids, logits, status}, stream);
+  cudaGraph_t graph;
+  Require(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable;
+  Require(cudaGraphInstantiate(&executable, graph, 0));
+  for (int n = 0; n < 5; ++n) {
+    for (auto& state : states) state = MakeHidden(HiddenKind::kPeaked, rows, random);
+    if (n == 2) states[1].assign(200, 0.0f);
+    const Batch hidden(states, DType::kF32);
+    const std::span<const std::byte> bytes = hidden.row_bytes();
+    Require(cudaMemcpy(const_cast<void*>(device.call().hidden.data), bytes.data(), bytes.size(),
+                       cudaMemcpyHostToDevice));
+    Require(cudaGraphLaunch(executable, stream));
+    Require(cudaStreamSynchronize(stream));
+    const TopResult expected = DenseTopK({Matrix(weight)}, {Matrix(hidden), {}}, 10);
+    EXPECT_TRUE(SameSequence(ids.Get(), expected.ids)) << n;
+    EXPECT_TRUE(SameSequence(logits.Get(), expected.logits)) << n;
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CertifiedCuda, ::testing::ValuesIn(kAllDTypes),
+                         [](const auto& dtype) { return std::string(Name(dtype.param)); });
+
+}  // namespace
+}  // namespace sluice::test
