@@ -89,9 +89,9 @@ __device__ float SignedMax(const Team& team, const Slice& slice, float max) {
 }
 
 // The mass of the whole row, or of what is kept; the row has no status.
-template <DType kDType, bool kPatched>
-__device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                               const Cut& cut, bool is_whole, const Census& census, float scale) {
+template <typename Slice>
+__device__ uint64_t MassOfKept(const Team& team, const Slice& slice, const Cut& cut, bool is_whole,
+                               const Census& census, float scale) {
   const float max = census.row.max;
   const Inside inside{cut.upper, cut.lower};
   LongMassSum sum;
@@ -119,7 +119,13 @@ __global__ void __launch_bounds__(kMostThreads)
   int32_t rank = 0;
   uint64_t kept_mass = 0;
   if (has_token) {
-    const VectorSlice<kDType, kPatched> slice(team, argument.rows, TeamIndex(team));
+    const auto slice = [&] {
+      if constexpr (kPatched) {
+        return row.slice;
+      } else {
+        return VectorSlice<kDType>(team, argument.rows, TeamIndex(team));
+      }
+    }();
     const SelectParams& params = row.params;
     const bool is_processed = IsProcessed(argument.mode);
     const bool is_whole = !is_processed || semantics::IsGreedy(params);
