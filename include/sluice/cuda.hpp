@@ -30,10 +30,25 @@ struct DeviceArray {
       : data(other.data), size(other.size) {}
 };
 
+// What the adjustments make of a row while it is read: the tokens of `ids` have the values of
+// `values`, all others those of the logits where `allowed` has their bit, or -inf where it has not,
+// or everywhere when `others_masked`. Nothing is written back. All arrays lie in device memory.
+//
+// Values are fp32 whatever the logits are, and may be anything: NaN and +inf give the row's status.
+// The logit of a token that is patched or not allowed is never looked at.
+struct RowPatch {
+  const int32_t* ids = nullptr;  // ascending, none twice, all of the vocabulary
+  const float* values = nullptr;
+  int32_t count = 0;
+  bool others_masked = false;
+  const int32_t* allowed = nullptr;  // ceil(vocab / 32) words, a bit a token; null allows all
+};
+
 struct RowParams {
   DeviceArray<const SelectParams> params = {};  // one for all rows or one a row
   DeviceArray<const NoiseKey> keys = {};        // likewise; XTC and draws need it
   Limits limits = {};
+  DeviceArray<const RowPatch> patches = {};  // empty, or one a row
 };
 
 // cuts: one a row. masses: empty, or one a row. Without keys, XTC's coins are those of a

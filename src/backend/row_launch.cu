@@ -39,7 +39,8 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
           .keys = params.keys.size == 0 ? nullptr : params.keys.data,
           .has_params_per_row = params.params.size > 1,
           .has_keys_per_row = params.keys.size > 1,
-          .limits = params.limits};
+          .limits = params.limits,
+          .patches = params.patches.size == 0 ? nullptr : params.patches.data};
 }
 
 void CheckRows(const LogitsView& logits, std::string_view name) {
@@ -63,7 +64,10 @@ void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys) {
   };
   check("params", params.params.size, params.params.data);
   if (needs_keys || params.keys.size != 0) check("keys", params.keys.size, params.keys.data);
+  CheckOneARow("patches", params.patches, rows, true);
 }
+
+void CheckHasNoPatches(const RowParams& params) { CheckSize("patches", params.patches.size, 0); }
 
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream) {
   if (rows == 0) return;

@@ -66,6 +66,8 @@ class RowSlice {
     first_ += team.thread();
   }
 
+  __device__ float ValueOf(int id) const { return Widen<kDType>(row_[id]); }
+
   // visit(x, id) for the tokens of this thread.
   template <typename Visit>
   __device__ void ForEach(Visit visit) const {

@@ -78,21 +78,20 @@ __device__ Census CountRow(const Team& team, ForEach for_each, const Cut& cut, b
 }
 
 // The maximum with the sign that the definition gives a zero: that of the first of equal ones.
-template <DType kDType>
-__device__ float SignedMax(const Team& team, const TeamRow<kDType>& row, float max) {
+template <typename Slice>
+__device__ float SignedMax(const Team& team, const Slice& slice, float max) {
   if (max != 0.0f) return max;
   uint32_t complement = 0;  // of the first id
-  row.slice.ForEach([&](float x, int id) {
+  slice.ForEach([&](float x, int id) {
     if (x == 0.0f) complement = ::max(complement, ~static_cast<uint32_t>(id));
   });
-  const uint32_t first = ~static_cast<uint32_t>(team.Max(complement));
-  return Widen<kDType>(static_cast<const typename RowSlice<kDType>::Element*>(row.data)[first]);
+  return slice.ValueOf(static_cast<int>(~static_cast<uint32_t>(team.Max(complement))));
 }
 
 // The mass of the whole row, or of what is kept; the row has no status.
-template <DType kDType>
-__device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType>& slice, const Cut& cut,
-                               bool is_whole, const Census& census, float scale) {
+template <typename Slice>
+__device__ uint64_t MassOfKept(const Team& team, const Slice& slice, const Cut& cut, bool is_whole,
+                               const Census& census, float scale) {
   const float max = census.row.max;
   const Inside inside{cut.upper, cut.lower};
   LongMassSum sum;
@@ -107,12 +106,12 @@ __device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType>& slic
   return mass;
 }
 
-template <DType kDType>
+template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     LogprobsKernel(const __grid_constant__ LogprobsArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
-  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
+  const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const TokenResult result = argument.results[row.index];
   const bool has_token =
       result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.rows.vocab;
@@ -120,12 +119,17 @@ __global__ void __launch_bounds__(kMostThreads)
   int32_t rank = 0;
   uint64_t kept_mass = 0;
   if (has_token) {
-    const VectorSlice<kDType> slice(team, argument.rows, TeamIndex(team));
+    const auto slice = [&] {
+      if constexpr (kPatched) {
+        return row.slice;
+      } else {
+        return VectorSlice<kDType>(team, argument.rows, TeamIndex(team));
+      }
+    }();
     const SelectParams& params = row.params;
     const bool is_processed = IsProcessed(argument.mode);
     const bool is_whole = !is_processed || semantics::IsGreedy(params);
-    const float sampled =
-        Widen<kDType>(static_cast<const typename RowSlice<kDType>::Element*>(row.data)[result.id]);
+    const float sampled = row.slice.ValueOf(result.id);
     const Inside inside{result.cut.upper, result.cut.lower};
     auto is_looked_at = [&](float x) {
       return is_whole ? !is_processed || x > -INFINITY : inside(x);
@@ -152,7 +156,7 @@ __global__ void __launch_bounds__(kMostThreads)
       mass = MassOfKept(team, slice, result.cut, is_whole, census,
                         semantics::TemperatureScale(temperature));
       value.normalizer =
-          semantics::NormalizerOf(SignedMax(team, row, census.row.max), temperature, mass);
+          semantics::NormalizerOf(SignedMax(team, row.slice, census.row.max), temperature, mass);
     }
     if (argument.kept_masses != nullptr && is_ok) {
       const bool is_known = NeedsMass(argument.mode) && !is_whole && scales.filter == scales.draw;
@@ -186,10 +190,13 @@ void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mod
   CheckOneARow("kept_masses", kept_masses, logits.rows, true);
   LogprobsArgument argument{ArgumentOf(logits, params), mode, results.data,
                             kept_masses.size == 0 ? nullptr : kept_masses.data};
-  LaunchOverRows({ForDType(logits.dtype, LogprobsKernel<DType::kF32>, LogprobsKernel<DType::kBf16>,
-                           LogprobsKernel<DType::kF16>),
-                  ShapeForRows(logits.rows), 0},
-                 logits.rows, &argument, stream);
+  const void* kernel =
+      argument.rows.patches != nullptr
+          ? ForDType(logits.dtype, LogprobsKernel<DType::kF32, true>,
+                     LogprobsKernel<DType::kBf16, true>, LogprobsKernel<DType::kF16, true>)
+          : ForDType(logits.dtype, LogprobsKernel<DType::kF32, false>,
+                     LogprobsKernel<DType::kBf16, false>, LogprobsKernel<DType::kF16, false>);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), 0}, logits.rows, &argument, stream);
 }
 
 }  // namespace sluice::cuda

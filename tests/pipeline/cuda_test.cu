@@ -340,7 +340,7 @@ TEST_P(Cuda, SamplesInACapturedGraph) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, Cuda, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         [](const auto& dtype) { return std::string(Name(dtype.param)); });
 
 }  // namespace
 }  // namespace sluice::test

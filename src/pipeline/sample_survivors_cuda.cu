@@ -1,0 +1,136 @@
+// The last steps of a certified draw: from the few rows of the head that survived, and from the
+// logits of the rows that the planes did not answer.
+#include "pipeline/sample_survivors.h"
+
+#include "head/device_course.cuh"
+#include "pipeline/sample_kernel.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+struct SurvivorsArgument {
+  SampleArgument sample;
+  CallArgument call;
+};
+
+// The Gumbel draw from everything, of which the list holds all that may win and the maximum.
+__device__ int32_t DrawFromSurvivors(const Team& block, const TokenSlice& slice,
+                                     const RowCourse& course) {
+  const float max = ScanRow(block, slice).max;
+  BestToken best;
+  slice.ForEach([&](float x, int id) {
+    const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
+    best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
+  });
+  return IdOfBest(block, best);
+}
+
+// Whether the list of a row's survivors answers it. The first thread has the result.
+__device__ bool SampleListed(const Team& block, SampleMemory& memory,
+                             const SurvivorsArgument& argument, int row, TokenResult& result) {
+  const RowCourse& course = argument.call.memory.courses[row];
+  const RowsArgument& rows = argument.sample.rows;
+  Clear(block, memory.first.list);
+  if (block.thread() == 0) {
+    memory.start.params = rows.params[rows.has_params_per_row ? row : 0];
+    memory.start.key = rows.keys[rows.has_keys_per_row ? row : 0];
+    memory.start.scales = semantics::ScalesOf(memory.start.params);
+  }
+  block.SyncBlock();
+  TokenList& list = memory.first.list;
+  const Survivor* const survivors =
+      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
+  const float least = LeastOfFirstK(course);
+  const bool is_draw = course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
+  for (int i = block.thread(); i < course.survivors; i += block.threads()) {
+    if (!is_draw && survivors[i].x < least) continue;
+    const uint32_t place = atomicAdd(&list.count, 1u);
+    if (place < kListCapacity) list.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
+  }
+  block.SyncBlock();
+  if (list.count > kListCapacity) return false;
+  const int size = static_cast<int>(list.count);
+  if (is_draw) {
+    result.id = DrawFromSurvivors(block, TokenSlice(block, list.tokens, size), course);
+  } else if (course.way == RowCourse::Way::kAllowed) {  // by any rules
+    result = SampleFromList(list.tokens, size, argument.sample.method);
+  } else {
+    ListedTop top;
+    top.size = size;
+    const int needed = course.decides == Decides::kFirst ? course.k : size;
+    result = SampleFromTop(block, memory, top, {needed, false}, argument.sample);
+  }
+  return true;
+}
+
+constexpr int kSurvivorThreads = 512;
+
+__global__ void __launch_bounds__(kSurvivorThreads)
+    SampleSurvivorsKernel(const __grid_constant__ SurvivorsArgument argument) {
+  LetNextKernelStart();
+  AwaitKernelBefore();
+  SampleMemory& memory = MemoryOfBlock();
+  const Team block(memory.team);
+  const int row = static_cast<int>(blockIdx.x);
+  RowCourse& course = argument.call.memory.courses[row];
+  if (course.way != RowCourse::Way::kDense) {
+    TokenResult result;
+    result.id = -1;
+    result.status = StatusOf(course);
+    const bool is_answered =
+        result.status != RowStatus::kOk || SampleListed(block, memory, argument, row, result);
+    if (block.IsFirstThread()) {
+      if (is_answered) {
+        argument.sample.Set(row, result, Way::kCertified);
+      } else {
+        LeaveToDense(course, DenseReason::kSurvivors);
+      }
+    }
+  }
+  if (block.IsFirstThread()) Report(argument.call, row);
+}
+
+__global__ void __launch_bounds__(kMostThreads)
+    SampleDenseKernel(const __grid_constant__ SurvivorsArgument argument) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  if (TeamIndex(team) >= argument.call.memory.counters->dense) return;
+  const int row = argument.call.memory.dense_rows[TeamIndex(team)];
+  if (!SampleByGuess<DType::kF32, false>(team, memory, argument.sample, row)) {
+    SampleByDefinition<DType::kF32, false>(argument.sample, row);
+  }
+}
+
+SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, DrawMethod method,
+                             const DrawnTokens& tokens) {
+  const int64_t stride = int64_t{call.planes.tiles} * kTileRows;
+  const LogitsView logits{
+      call.memory.scores, call.memory.rows, call.planes.vocab, stride, DType::kF32, {}};
+  return {{.rows = ArgumentOf(logits, params),
+           .method = method,
+           .results = nullptr,
+           .ids = tokens.ids,
+           .statuses = tokens.statuses,
+           .ways = nullptr},
+          call};
+}
+
+}  // namespace
+
+void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+                     const DrawnTokens& tokens, void* stream) {
+  SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
+  LaunchBehind(reinterpret_cast<const void*>(SampleSurvivorsKernel),
+               static_cast<unsigned>(call.memory.rows), 1, kSurvivorThreads, sizeof(SampleMemory),
+               &argument, stream);
+}
+
+void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+                     const DrawnTokens& tokens, void* stream) {
+  SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
+  LaunchOverRows({reinterpret_cast<const void*>(SampleDenseKernel), ShapeForRows(call.memory.rows),
+                  sizeof(SampleMemory)},
+                 call.memory.rows, &argument, stream);
+}
+
+}  // namespace sluice::cuda
