@@ -103,6 +103,9 @@ struct DeviceBuffers {
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
+  TokenResult* asked;
+  int32_t* asked_ids;
+  float* asked_values;
   std::byte* outputs;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;

@@ -68,22 +68,28 @@ struct VerdictArgument {
 };
 void LaunchVerdict(const VerdictArgument& argument, void* stream);
 
-// Log-probabilities, ranks and lists of the rows whose requests ask for them in a mode of `modes`,
-// a bit a mode.
+// Before and behind the log-probabilities of a mode.
 struct ReportArgument {
   RequestStore store;
   const StepRow* rows;
+  int32_t row_count;
+  LogprobMode mode;
   const int32_t* ids;
-  const RowStatus* statuses;
-  const Cut* cuts;  // null: raw modes alone
-  int32_t width;    // 0: no lists
+  const TokenResult* results;  // null: nobody needs a Cut
+  int32_t width;               // 0: no lists
+  // What the function for log-probabilities is asked, and answers: no token where a row wants none.
+  TokenResult* asked;
+  const int32_t* asked_ids;
+  const float* asked_values;
+
   float* logprobs;
   int32_t* ranks;
   int32_t* list_ids;
   float* list_values;
 };
-void LaunchReport(const LogitsView& logits, const RowParams& params, const ReportArgument& argument,
-                  bool is_processed, void* stream);
+void LaunchAsk(const ReportArgument& argument, void* stream);
+// Of the rows of the mode, and of those that want none.
+void LaunchAnswer(const ReportArgument& argument, void* stream);
 
 // The tokens of a step behind the histories of its requests.
 struct AcceptArgument {

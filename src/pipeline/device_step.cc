@@ -4,6 +4,7 @@
 
 #include "backend/row_launch.h"
 #include "pipeline/device_sampler_impl.h"
+#include "sluice/cuda_logprobs.hpp"
 #include "support/check.h"
 
 namespace sluice::cuda {
@@ -19,6 +20,38 @@ bool IsProcessed(uint8_t modes) {
 }
 
 constexpr size_t kMostGraphs = 64;
+
+// The log-probabilities of the rows whose requests want them in a mode.
+void EnqueueReport(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
+                   const Limits& limits, void* stream) {
+  const int64_t rows = shape.output.rows;
+  const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
+  const int32_t width = shape.output.width;
+  const ReportArgument report{
+      .store = buffers.store,
+      .rows = TablesOf(buffers.tables, rows, shape.output.requests).rows,
+      .row_count = static_cast<int32_t>(rows),
+      .mode = mode,
+      .ids = outputs.ids,
+      .results = shape.has_results ? buffers.results : nullptr,
+      .width = width,
+      .asked = buffers.asked,
+      .asked_ids = buffers.asked_ids,
+      .asked_values = buffers.asked_values,
+      .logprobs = outputs.logprobs,
+      .ranks = outputs.ranks,
+      .list_ids = outputs.list_ids,
+      .list_values = outputs.list_values};
+  RowParams params{{buffers.params, rows}, {}, limits};
+  if (shape.is_greedy) params.params = {buffers.greedy_params, 1};
+  const bool is_processed =
+      mode == LogprobMode::kProcessedLogprobs || mode == LogprobMode::kProcessedLogits;
+  if (is_processed && shape.has_patches) params.patches = {buffers.patches, rows};
+  LaunchAsk(report, stream);
+  Logprobs(shape.logits, params, mode, {buffers.asked, rows}, {}, stream,
+           {width, {buffers.asked_ids, rows * width}, {buffers.asked_values, rows * width}});
+  LaunchAnswer(report, stream);
+}
 
 }  // namespace
 
@@ -214,6 +247,10 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
                    .cuts = shape.output.has_cuts ? outputs.cuts : nullptr,
                    .emitted = outputs.emitted},
                   stream);
+  }
+  for (int mode = 0; mode < 4; ++mode) {
+    if ((shape.modes >> mode & 1) == 0) continue;
+    EnqueueReport(buffers, shape, static_cast<LogprobMode>(mode), limits, stream);
   }
 }
 
