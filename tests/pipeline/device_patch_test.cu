@@ -11,7 +11,7 @@ using DevicePatch = DeviceTest;
 
 // A row as whoever reads it with its patch sees it.
 std::vector<float> Patched(const Batch& batch, int64_t r, const cuda::RowPatch& patch,
-                           const std::vector<int32_t>& allowed, const OnDevice<std::byte>& memory) {
+                           const std::vector<int32_t>& allowed) {
   std::vector<int32_t> ids(static_cast<size_t>(patch.count));
   std::vector<float> values(ids.size());
   if (patch.count > 0) {
@@ -102,7 +102,7 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
               request.Adjusted(widened, bitmask.empty() ? nullptr : bitmask.data(),
                                d == 0 ? requests[i].forced : -1);
           ASSERT_TRUE(SameSequence(
-              Patched(batch, static_cast<int64_t>(r), patches[r], bitmask, memory), expected));
+              Patched(batch, static_cast<int64_t>(r), patches[r], bitmask), expected));
           EXPECT_EQ(keys[r].position, request.Key().position);
           EXPECT_EQ(keys[r].seed, request.Key().seed);
           EXPECT_EQ(keys[r].choice, request.Key().choice);
