@@ -176,7 +176,8 @@ class StepBench {
     const auto start = std::chrono::steady_clock::now();
     cuda::StepHandle last;
     for (int i = 0; i < kCalls; ++i) last = sampler.Step({View(), requests}, nullptr);
-    const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
+    const std::chrono::duration<double, std::micro> spent =
+        std::chrono::steady_clock::now() - start;
     times.host_us = spent.count() / kCalls;
     last.Get();
     times.memory = memory.size();
@@ -245,9 +246,8 @@ void Run(int argc, char** argv) {
           "\"floor_ns\": %.0f, \"plain_ns\": %.0f, \"accept_ns\": %.0f, \"host_ns\": %.0f, "
           "\"waits\": %lld, \"memory_bytes\": %lld}",
           separator, task.name, static_cast<long long>(vocab), static_cast<long long>(rows),
-          times.step_us * 1e3, floor * 1e3, plain * 1e3, times.accept_us * 1e3,
-          times.host_us * 1e3, static_cast<long long>(times.waits),
-          static_cast<long long>(times.memory));
+          times.step_us * 1e3, floor * 1e3, plain * 1e3, times.accept_us * 1e3, times.host_us * 1e3,
+          static_cast<long long>(times.waits), static_cast<long long>(times.memory));
       std::fprintf(stderr,
                    "%-22s B=%-4lld %8.2f us  plain x %.2f  +%.2f us  accept %6.2f  host %6.2f  "
                    "waits %lld\n",

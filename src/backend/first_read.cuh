@@ -189,9 +189,10 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
 
 // kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the
 // first block gets them. A Sync of the team makes them visible.
-template <bool kWeighs, bool kScreens, DType kDType>
-__device__ void FirstRead(const Team& team, const VectorSlice<kDType>& slice, FirstVectors& loaded,
-                          const WeightUnit& unit, const NoiseKey& key, FirstReadMemory& memory) {
+template <bool kWeighs, bool kScreens, DType kDType, bool kPatched>
+__device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                          FirstVectors& loaded, const WeightUnit& unit, const NoiseKey& key,
+                          FirstReadMemory& memory) {
   using Tokens = Eight<kDType>;
   const WeightBins bins(unit);
   const semantics::Stream stream = semantics::GumbelStream(key);

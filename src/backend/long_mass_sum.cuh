@@ -26,8 +26,8 @@ class LongMassSum {
 };
 
 // visit(x) for what this thread has of the row; masked values behind its end are among them.
-template <DType kDType, typename Visit>
-__device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
+template <DType kDType, bool kPatched, typename Visit>
+__device__ void ForEachValue(const VectorSlice<kDType, kPatched>& slice, Visit visit) {
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   slice.Stream(loaded, [&](const Eight<kDType>& eight) {

@@ -1,28 +1,20 @@
-#include <cuda_runtime.h>
-
 #include <string>
 
+#include "backend/cuda_check.h"
 #include "backend/row_launch.h"
 
 namespace sluice::cuda {
 namespace {
 
-void Require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  cudaGetLastError();  // the error belongs to this call, not to the next one
-  throw Error(ErrorCode::kUnavailable, what, cudaGetErrorString(result),
-              "a device of compute capability 8.0 or higher that works");
-}
-
 int CurrentDevice() {
   int device = 0;
-  Require(cudaGetDevice(&device), "device");
+  RequireCuda(cudaGetDevice(&device), "device");
   return device;
 }
 
 int Attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
-  Require(cudaDeviceGetAttribute(&value, attribute, device), "device");
+  RequireCuda(cudaDeviceGetAttribute(&value, attribute, device), "device");
   return value;
 }
 
@@ -39,7 +31,8 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params) {
           .keys = params.keys.size == 0 ? nullptr : params.keys.data,
           .has_params_per_row = params.params.size > 1,
           .has_keys_per_row = params.keys.size > 1,
-          .limits = params.limits};
+          .limits = params.limits,
+          .patches = params.patches.size == 0 ? nullptr : params.patches.data};
 }
 
 void CheckRows(const LogitsView& logits, std::string_view name) {
@@ -63,19 +56,22 @@ void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys) {
   };
   check("params", params.params.size, params.params.data);
   if (needs_keys || params.keys.size != 0) check("keys", params.keys.size, params.keys.data);
+  CheckOneARow("patches", params.patches, rows, true);
 }
+
+void CheckHasNoPatches(const RowParams& params) { CheckSize("patches", params.patches.size, 0); }
 
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream) {
   if (rows == 0) return;
   if (kernel.shared_bytes > 48 * 1024) {
-    Require(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(kernel.shared_bytes)),
-            "kernel");
+    RequireCuda(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(kernel.shared_bytes)),
+                "kernel");
   }
   // Code that was compiled for a device before Hopper, and translated for this one, has no
   // clusters.
   cudaFuncAttributes attributes;
-  Require(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
+  RequireCuda(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
   const int blocks = attributes.ptxVersion >= 90 ? kernel.shape.blocks : 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
@@ -87,7 +83,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   config.attrs = &cluster;
   config.numAttrs = blocks > 1 ? 1 : 0;
-  Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
+  RequireCuda(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 
 DeviceShape CurrentDeviceShape() {

@@ -17,6 +17,7 @@ struct RowsArgument {
   bool has_params_per_row;
   bool has_keys_per_row;
   Limits limits;
+  const RowPatch* patches;  // null: rows are as their logits are; else one a row
   SelectParams no_params = {};
   NoiseKey no_key = {};
 };
@@ -26,6 +27,8 @@ RowsArgument ArgumentOf(const LogitsView& logits, const RowParams& params);
 // Each throws Error. Rows lie on the current device.
 void CheckRows(const LogitsView& logits, std::string_view name = "logits");
 void CheckRowParams(const RowParams& params, int64_t rows, bool needs_keys);
+// For calls that have no way to patch a row.
+void CheckHasNoPatches(const RowParams& params);
 
 // One element a row, or none where it may be empty.
 template <typename T>

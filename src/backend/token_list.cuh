@@ -92,8 +92,8 @@ __device__ void Note(BoundedList<kCapacity>& list, const Eight<kDType>& tokens) 
 // Behind a barrier behind the last Note: lists the tokens of this block's eights for which
 // is_wanted(x, id), in the first block; a Sync makes them visible there. Where it is false for +inf
 // or NaN, the caller learns of them from the mass. threshold: of this block.
-template <DType kDType, int kCapacity, typename IsWanted>
-__device__ void ListNoted(const Team& team, const VectorSlice<kDType>& slice,
+template <DType kDType, bool kPatched, int kCapacity, typename IsWanted>
+__device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                           BoundedList<kCapacity>& list, uint32_t threshold, IsWanted is_wanted) {
   using Tokens = Eight<kDType>;
   constexpr uint32_t kMost = BoundedList<kCapacity>::kMostNoted;

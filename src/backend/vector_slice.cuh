@@ -1,11 +1,12 @@
 // A row in vectors of 16 bytes, for kernels that stream it. Every warp of a team has a stretch of
 // the row to itself, so the first vectors of all warps are a sample of the whole row: vocabularies
-// are not shuffled. What lies behind the end of the row is masked.
+// are not shuffled. What lies behind the end of the row is masked. A row may be patched, eight by
+// eight as it passes (backend/row_patch.cuh).
 #pragma once
 
 #include "backend/ptx.cuh"
+#include "backend/row_patch.cuh"
 #include "backend/row_slice.cuh"
-#include "backend/rows_argument.cuh"
 
 namespace sluice::cuda {
 
@@ -77,7 +78,72 @@ struct Eight {
   int first;
 };
 
+// The patches of a warp's stretch, as it goes up.
 template <DType kDType>
+class PatchWalk {
+ public:
+  static constexpr int kInARow = Eight<kDType>::kInARow;
+  static constexpr int kTokensOfVector = kInARow * kWarpSize;  // of a warp
+  static constexpr int kWordsOfVector = kInARow;               // of the mask
+
+  // From an id on, before another one.
+  __device__ PatchWalk(const PatchOfRow& patch, int first_id, int end_id)
+      : patch_(patch), cursor_(patch.Seek(first_id, end_id)), end_id_(end_id) {
+    if (patch_.HasMask()) next_words_ = WordOfLane(first_id);
+  }
+
+  // The next kVectorsAtOnce vectors, whose words are on the way. first_id: of the warp.
+  __device__ void BeginStep(int first_id) {
+    if (!patch_.HasMask()) return;
+    words_ = next_words_;
+    next_words_ = WordOfLane(first_id + kVectorsAtOnce * kTokensOfVector);
+  }
+
+  // The eight of this lane. first_id: of the warp; vector: of the step.
+  __device__ void Apply(Eight<kDType>& eight, int first_id, int vector) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    if (patch_.HasMask()) {
+#pragma unroll
+      for (int j = 0; j < Eight<kDType>::kVectors; ++j) {
+        const int word = (vector + j) * kWordsOfVector + lane * kInARow / 32;
+        const uint32_t allowed = __shfl_sync(~0u, words_, word) >> (lane * kInARow % 32);
+#pragma unroll
+        for (int e = 0; e < kInARow; ++e) {
+          float& x = eight.x[j * kInARow + e];
+          x = allowed >> e & 1u ? x : -INFINITY;
+        }
+      }
+    }
+#pragma unroll 1
+    while (cursor_.id < first_id + Eight<kDType>::kVectors * kTokensOfVector) {
+      const int place = cursor_.id - eight.first;
+#pragma unroll
+      for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
+        if (place == Eight<kDType>::Id(0, e)) eight.x[e] = cursor_.value;
+      }
+      cursor_ = patch_.Next(cursor_, end_id_);
+    }
+  }
+
+ private:
+  __device__ uint32_t WordOfLane(int first_id) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    return lane < kVectorsAtOnce * kWordsOfVector ? patch_.MaskWord(first_id / 32 + lane) : 0;
+  }
+
+  const PatchOfRow& patch_;
+  PatchCursor cursor_;
+  int end_id_;
+  uint32_t words_ = 0;       // of the mask, one a lane, for a step
+  uint32_t next_words_ = 0;  // for the next one
+};
+
+// No patches.
+struct NoWalk {
+  __device__ NoWalk(const NoPatch&, int, int) {}
+};
+
+template <DType kDType, bool kPatched = false>
 class VectorSlice {
  public:
   using Element = typename ElementOf<kDType>::Type;
@@ -87,7 +153,9 @@ class VectorSlice {
   static constexpr int kTokensOfEights = Eight<kDType>::kTokens * kWarpSize;  // of a warp
 
   __device__ VectorSlice(const Team& team, const RowsArgument& rows, int index)
-      : row_(static_cast<const Element*>(RowOf(rows, index))), vocab_(rows.vocab) {
+      : row_(static_cast<const Element*>(RowOf(rows, index))),
+        vocab_(rows.vocab),
+        patch_(rows, index) {
     const void* row = row_;
     whole_ = reinterpret_cast<uintptr_t>(row) % 16 == 0 ? vocab_ / kElements : 0;
     const int eights = (vocab_ + kTokensOfEights - 1) / kTokensOfEights;
@@ -114,26 +182,51 @@ class VectorSlice {
     for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
+  // Makes of the first vectors a sample of the patched row; values that the type of the logits does
+  // not have are rounded down.
+  __device__ void PatchFirst(FirstVectors& loaded) const {
+    if constexpr (kPatched) {
+      if (patch_.IsEmpty()) return;
+      Walk walk = WalkFrom();
+      walk.BeginStep(first_ * kTokensOfVector);
+#pragma unroll
+      for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
+        Eight<kDType> eight = Unpack(loaded + i, first_ + i);
+        walk.Apply(eight, (first_ + i) * kTokensOfVector, i);
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) loaded[i + j] = Packed(eight.x + j * kElements);
+      }
+    }
+  }
+
   __device__ int vocab() const { return vocab_; }
   // Whether an eight is of this warp's stretch: Stream visits some behind it, masked.
   __device__ bool Has(int first_id) const { return first_id < end_ * kWarpSize * kElements; }
-  __device__ float ValueOf(int id) const { return Widen<kDType>(row_[id]); }
+  __device__ float ValueOf(int id) const {
+    const float logit = Widen<kDType>(row_[id]);
+    if constexpr (kPatched) {
+      return patch_.ValueOf(id, logit);
+    } else {
+      return logit;
+    }
+  }
 
   // visit(Eight) for the tokens of this thread, the lanes of a warp together.
   template <typename Visit>
   __device__ void Stream(FirstVectors& loaded, Visit visit) const {
+    Walk walk = WalkFrom();
     int piece = first_;
     const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
     const uint4* next =
         reinterpret_cast<const uint4*>(row_) + (piece + kVectorsAtOnce) * kWarpSize + lane_;
 #pragma unroll 1
     for (; piece <= last_whole; piece += kVectorsAtOnce) {
-      Step(loaded, piece, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
+      Step(loaded, piece, walk, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
       next += kVectorsAtOnce * kWarpSize;
     }
 #pragma unroll 1
     for (; piece < end_; piece += kVectorsAtOnce) {
-      Step(loaded, piece, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
+      Step(loaded, piece, walk, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
     }
   }
 
@@ -170,20 +263,49 @@ class VectorSlice {
   }
 
  private:
+  using Walk = std::conditional_t<kPatched, PatchWalk<kDType>, NoWalk>;
+  static constexpr int kTokensOfVector = kElements * kWarpSize;  // of a warp
+
+  __device__ Walk WalkFrom() const {
+    return Walk(patch_, first_ * kTokensOfVector, min(end_ * kTokensOfVector, vocab_));
+  }
+
+  // Two vectors of four, or one, of a piece and the next one.
+  __device__ Eight<kDType> Unpack(const uint4* loaded, int piece) const {
+    Eight<kDType> eight;
+    eight.first = FirstId(piece);
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      const Unpacked vector(loaded[j]);
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) eight.x[j * kElements + e] = vector.x[e];
+    }
+    return eight;
+  }
+  static __device__ uint4 Packed(const float* x) {
+    uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      if constexpr (kDType == DType::kF32) {
+        words[w] = __float_as_uint(x[w]);
+      } else {
+        words[w] = static_cast<uint32_t>(NarrowDown<kDType>(x[2 * w])) |
+                   static_cast<uint32_t>(NarrowDown<kDType>(x[2 * w + 1])) << 16;
+      }
+    }
+    return {words[0], words[1], words[2], words[3]};
+  }
+
   // load(i): the vector that takes the place of loaded[i] when that has been visited. (Loaded
   // before the visit, it would be moved there, and a move waits for the load.)
   template <typename Visit, typename LoadNext>
-  __device__ void Step(FirstVectors& loaded, int piece, Visit& visit, LoadNext load) const {
+  __device__ void Step(FirstVectors& loaded, int piece, Walk& walk, Visit& visit,
+                       LoadNext load) const {
+    if constexpr (kPatched) walk.BeginStep(piece * kTokensOfVector);
 #pragma unroll
     for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
-      Eight<kDType> eight;
-      eight.first = FirstId(piece + i);
-#pragma unroll
-      for (int j = 0; j < kTogether; ++j) {
-        const Unpacked vector(loaded[i + j]);
-#pragma unroll
-        for (int e = 0; e < kElements; ++e) eight.x[j * kElements + e] = vector.x[e];
-      }
+      Eight<kDType> eight = Unpack(loaded + i, piece + i);
+      if constexpr (kPatched) walk.Apply(eight, (piece + i) * kTokensOfVector, i);
       visit(eight);
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) loaded[i + j] = load(i + j);
@@ -229,6 +351,7 @@ class VectorSlice {
   int first_;   // pieces of this warp
   int end_;
   int lane_;
+  [[no_unique_address]] PatchIf<kPatched> patch_;
 };
 
 }  // namespace sluice::cuda

@@ -13,13 +13,13 @@ struct DrawArgument {
   TokenResult* results;
 };
 
-template <DType kDType>
+template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     DrawKernel(const __grid_constant__ DrawArgument argument) {
   __shared__ TeamMemory team_memory;
   __shared__ FindMemory find_memory;
   const Team team(team_memory);
-  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
+  const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const semantics::RowScan scan = row.Scan(team, argument.rows.limits);
   TokenResult result;
   result.cut = argument.cuts[row.index];
@@ -47,10 +47,13 @@ void Draw(const LogitsView& logits, const RowParams& params, DrawMethod method,
   CheckOneARow("cuts", cuts, logits.rows);
   CheckOneARow("results", results, logits.rows);
   DrawArgument argument{ArgumentOf(logits, params), method, cuts.data, results.data};
-  const RowKernel kernel{ForDType(logits.dtype, DrawKernel<DType::kF32>, DrawKernel<DType::kBf16>,
-                                  DrawKernel<DType::kF16>),
-                         ShapeForRows(logits.rows), 0};
-  LaunchOverRows(kernel, logits.rows, &argument, stream);
+  const void* kernel =
+      argument.rows.patches != nullptr
+          ? ForDType(logits.dtype, DrawKernel<DType::kF32, true>, DrawKernel<DType::kBf16, true>,
+                     DrawKernel<DType::kF16, true>)
+          : ForDType(logits.dtype, DrawKernel<DType::kF32, false>, DrawKernel<DType::kBf16, false>,
+                     DrawKernel<DType::kF16, false>);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), 0}, logits.rows, &argument, stream);
 }
 
 }  // namespace sluice::cuda

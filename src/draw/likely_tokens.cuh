@@ -56,9 +56,8 @@ __device__ void ListOneByOne(const Team& team, const VectorSlice<kDType, kPatche
     while (low < high) {
       const int middle = low + (high - low) / 2;
       uint32_t ties = 0;
-      ForEachToken(slice, [&](float x, int id) {
-        ties += x == range.upper && id <= middle ? 1 : 0;
-      });
+      ForEachToken(slice,
+                   [&](float x, int id) { ties += x == range.upper && id <= middle ? 1 : 0; });
       if (team.Sum(ties) >= static_cast<uint64_t>(range.dropped)) {
         high = middle;
       } else {

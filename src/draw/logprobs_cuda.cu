@@ -3,6 +3,7 @@
 #include "backend/long_mass_sum.cuh"
 #include "backend/row_status.cuh"
 #include "backend/rows.cuh"
+#include "draw/likely_tokens.cuh"
 #include "draw/mode_value.h"
 #include "sluice/cuda_logprobs.hpp"
 
@@ -14,7 +15,48 @@ struct LogprobsArgument {
   LogprobMode mode;
   TokenResult* results;
   uint64_t* kept_masses;  // null: not wanted
+  RowList lists;          // of all rows; width 0: not wanted
 };
+
+// In shared memory.
+struct LogprobsMemory {
+  TeamMemory team;
+  LikelyMemory likely;
+};
+
+__device__ void PutNoList(const Team& team, const RowList& lists, int row) {
+  const int64_t first = int64_t{row} * lists.width;
+  for (int n = team.thread(); n < lists.width; n += team.threads()) {
+    lists.ids[first + n] = -1;
+    lists.values[first + n] = semantics::QuietNan();
+  }
+}
+
+// The entries of a row, by its team.
+template <typename Slice>
+__device__ void PutList(const Team& team, const Slice& slice, const RowList& lists, int row,
+                        const TokenResult& result, bool is_whole, float logprob,
+                        const ModeValue& value, LikelyMemory& memory) {
+  int32_t* ids = lists.ids + int64_t{row} * lists.width;
+  float* values = lists.values + int64_t{row} * lists.width;
+  if (team.rank() == 0) {
+    for (int n = team.thread(); n < lists.width; n += team.threads()) {
+      ids[n] = n == 0 ? result.id : -1;
+      values[n] = n == 0 ? logprob : -INFINITY;
+    }
+  }
+  if (lists.width == 1) return;
+  const LikelyRange range{is_whole ? INFINITY : result.cut.upper,
+                          is_whole ? semantics::kLowestValue : result.cut.lower,
+                          is_whole ? 0 : result.cut.ties_dropped,
+                          is_whole ? INT32_MAX : result.cut.count, lists.width - 1};
+  ListLikely(team, slice, range, memory, [&](int n, int32_t id) {
+    float of_mode = value(slice.ValueOf(id));
+    if (semantics::IsNan(of_mode)) of_mode = semantics::QuietNan();
+    ids[1 + n] = id;
+    values[1 + n] = of_mode;
+  });
+}
 
 // What lies between the boundaries of a Cut, without the ties at them.
 struct Inside {
@@ -78,21 +120,20 @@ __device__ Census CountRow(const Team& team, ForEach for_each, const Cut& cut, b
 }
 
 // The maximum with the sign that the definition gives a zero: that of the first of equal ones.
-template <DType kDType>
-__device__ float SignedMax(const Team& team, const TeamRow<kDType>& row, float max) {
+template <typename Slice>
+__device__ float SignedMax(const Team& team, const Slice& slice, float max) {
   if (max != 0.0f) return max;
   uint32_t complement = 0;  // of the first id
-  row.slice.ForEach([&](float x, int id) {
+  slice.ForEach([&](float x, int id) {
     if (x == 0.0f) complement = ::max(complement, ~static_cast<uint32_t>(id));
   });
-  const uint32_t first = ~static_cast<uint32_t>(team.Max(complement));
-  return Widen<kDType>(static_cast<const typename RowSlice<kDType>::Element*>(row.data)[first]);
+  return slice.ValueOf(static_cast<int>(~static_cast<uint32_t>(team.Max(complement))));
 }
 
 // The mass of the whole row, or of what is kept; the row has no status.
-template <DType kDType>
-__device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType>& slice, const Cut& cut,
-                               bool is_whole, const Census& census, float scale) {
+template <DType kDType, bool kPatched>
+__device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                               const Cut& cut, bool is_whole, const Census& census, float scale) {
   const float max = census.row.max;
   const Inside inside{cut.upper, cut.lower};
   LongMassSum sum;
@@ -107,12 +148,12 @@ __device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType>& slic
   return mass;
 }
 
-template <DType kDType>
+template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     LogprobsKernel(const __grid_constant__ LogprobsArgument argument) {
-  __shared__ TeamMemory memory;
-  const Team team(memory);
-  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
+  __shared__ LogprobsMemory memory;
+  const Team team(memory.team);
+  const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const TokenResult result = argument.results[row.index];
   const bool has_token =
       result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.rows.vocab;
@@ -120,12 +161,11 @@ __global__ void __launch_bounds__(kMostThreads)
   int32_t rank = 0;
   uint64_t kept_mass = 0;
   if (has_token) {
-    const VectorSlice<kDType> slice(team, argument.rows, TeamIndex(team));
+    const VectorSlice<kDType, kPatched> slice(team, argument.rows, TeamIndex(team));
     const SelectParams& params = row.params;
     const bool is_processed = IsProcessed(argument.mode);
     const bool is_whole = !is_processed || semantics::IsGreedy(params);
-    const float sampled =
-        Widen<kDType>(static_cast<const typename RowSlice<kDType>::Element*>(row.data)[result.id]);
+    const float sampled = row.slice.ValueOf(result.id);
     const Inside inside{result.cut.upper, result.cut.lower};
     auto is_looked_at = [&](float x) {
       return is_whole ? !is_processed || x > -INFINITY : inside(x);
@@ -152,7 +192,7 @@ __global__ void __launch_bounds__(kMostThreads)
       mass = MassOfKept(team, slice, result.cut, is_whole, census,
                         semantics::TemperatureScale(temperature));
       value.normalizer =
-          semantics::NormalizerOf(SignedMax(team, row, census.row.max), temperature, mass);
+          semantics::NormalizerOf(SignedMax(team, row.slice, census.row.max), temperature, mass);
     }
     if (argument.kept_masses != nullptr && is_ok) {
       const bool is_known = NeedsMass(argument.mode) && !is_whole && scales.filter == scales.draw;
@@ -167,6 +207,12 @@ __global__ void __launch_bounds__(kMostThreads)
       if (result.cut.upper >= sampled) rank += static_cast<int32_t>(ties.upper);
       if (result.cut.lower >= sampled) rank += static_cast<int32_t>(ties.lower);
     }
+    if (argument.lists.width > 0) {
+      PutList(team, slice, argument.lists, row.index, result, is_whole, logprob, value,
+              memory.likely);
+    }
+  } else if (argument.lists.width > 0 && team.rank() == 0) {
+    PutNoList(team, argument.lists, row.index);
   }
   team.Sync();  // everybody has read the result
   if (!team.IsFirstThread()) return;
@@ -178,18 +224,30 @@ __global__ void __launch_bounds__(kMostThreads)
 }  // namespace
 
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
-              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream) {
+              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,
+              const DeviceLogprobLists& lists) {
   CheckRows(logits);
   CheckRowParams(params, logits.rows, false);
   CheckInRange("mode", static_cast<int64_t>(mode), 0, 3);
   CheckOneARow("results", results, logits.rows);
   CheckOneARow("kept_masses", kept_masses, logits.rows, true);
-  LogprobsArgument argument{ArgumentOf(logits, params), mode, results.data,
-                            kept_masses.size == 0 ? nullptr : kept_masses.data};
-  LaunchOverRows({ForDType(logits.dtype, LogprobsKernel<DType::kF32>, LogprobsKernel<DType::kBf16>,
-                           LogprobsKernel<DType::kF16>),
-                  ShapeForRows(logits.rows), 0},
-                 logits.rows, &argument, stream);
+  CheckInRange("lists.width", lists.width, 0, 1 + 128);
+  if (lists.width > 0) {
+    CheckOneARow("lists.ids", lists.ids, logits.rows * lists.width);
+    CheckOneARow("lists.values", lists.values, logits.rows * lists.width);
+  }
+  LogprobsArgument argument{ArgumentOf(logits, params),
+                            mode,
+                            results.data,
+                            kept_masses.size == 0 ? nullptr : kept_masses.data,
+                            {lists.ids.data, lists.values.data, lists.width}};
+  const void* kernel =
+      argument.rows.patches != nullptr
+          ? ForDType(logits.dtype, LogprobsKernel<DType::kF32, true>,
+                     LogprobsKernel<DType::kBf16, true>, LogprobsKernel<DType::kF16, true>)
+          : ForDType(logits.dtype, LogprobsKernel<DType::kF32, false>,
+                     LogprobsKernel<DType::kBf16, false>, LogprobsKernel<DType::kF16, false>);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), 0}, logits.rows, &argument, stream);
 }
 
 }  // namespace sluice::cuda

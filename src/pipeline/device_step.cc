@@ -27,21 +27,20 @@ void EnqueueReport(const DeviceBuffers& buffers, const StepShape& shape, Logprob
   const int64_t rows = shape.output.rows;
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
   const int32_t width = shape.output.width;
-  const ReportArgument report{
-      .store = buffers.store,
-      .rows = TablesOf(buffers.tables, rows, shape.output.requests).rows,
-      .row_count = static_cast<int32_t>(rows),
-      .mode = mode,
-      .ids = outputs.ids,
-      .results = shape.has_results ? buffers.results : nullptr,
-      .width = width,
-      .asked = buffers.asked,
-      .asked_ids = buffers.asked_ids,
-      .asked_values = buffers.asked_values,
-      .logprobs = outputs.logprobs,
-      .ranks = outputs.ranks,
-      .list_ids = outputs.list_ids,
-      .list_values = outputs.list_values};
+  const ReportArgument report{.store = buffers.store,
+                              .rows = TablesOf(buffers.tables, rows, shape.output.requests).rows,
+                              .row_count = static_cast<int32_t>(rows),
+                              .mode = mode,
+                              .ids = outputs.ids,
+                              .results = shape.has_results ? buffers.results : nullptr,
+                              .width = width,
+                              .asked = buffers.asked,
+                              .asked_ids = buffers.asked_ids,
+                              .asked_values = buffers.asked_values,
+                              .logprobs = outputs.logprobs,
+                              .ranks = outputs.ranks,
+                              .list_ids = outputs.list_ids,
+                              .list_values = outputs.list_values};
   RowParams params{{buffers.params, rows}, {}, limits};
   if (shape.is_greedy) params.params = {buffers.greedy_params, 1};
   const bool is_processed =

@@ -113,6 +113,7 @@ void Select(const LogitsView& logits, const RowParams& params, const SelectOptio
     return;
   }
   CheckRowParams(params, logits.rows, false);
+  CheckHasNoPatches(params);
   CheckOneARow("cuts", cuts, logits.rows);
   CheckWorkspace(options.workspace, bytes);
   CheckOneARow("options.table", options.table, 1, true);

@@ -115,9 +115,9 @@ struct KeptCount {
   uint32_t busy_parts;  // of the stretch: where tokens may be kept
 };
 
-template <DType kDType>
-__device__ KeptCount CountKept(const Team& team, CollectMemory& memory,
-                               const WarpStretch<kDType>& stretch, const TieRules& rules) {
+template <typename Stretch>
+__device__ KeptCount CountKept(const Team& team, CollectMemory& memory, const Stretch& stretch,
+                               const TieRules& rules) {
   uint32_t inside = 0, at_upper = 0, at_lower = 0, busy = 0;
   float largest = -INFINITY;
   bool has_nan = false;
@@ -143,9 +143,9 @@ __device__ KeptCount CountKept(const Team& team, CollectMemory& memory,
 }
 
 // visit(x, id, place) for the kept tokens, lane by lane; place: how many precede it.
-template <DType kDType, typename Visit>
-__device__ void ForEachKept(const WarpStretch<kDType>& stretch, const TieRules& rules,
-                            const KeptCount& count, Visit visit) {
+template <typename Stretch, typename Visit>
+__device__ void ForEachKept(const Stretch& stretch, const TieRules& rules, const KeptCount& count,
+                            Visit visit) {
   const uint32_t earlier = (1u << (threadIdx.x % kWarpSize)) - 1;
   int64_t place = count.before;
   TieCounts ties = count.ties;

@@ -72,13 +72,13 @@ struct Weigher {
   }
 };
 
-template <DType kDType>
+template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     CollectKernel(const __grid_constant__ CollectArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   CollectShared& memory = *reinterpret_cast<CollectShared*>(shared);
   const Team team(memory.team);
-  const TeamRow<kDType> row(team, argument.rows, TeamIndex(team));
+  const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const Cut cut = argument.cuts[row.index];
   const RowOutput output(argument, row.index);
   if (output.room() == 0) return;
@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(kMostThreads)
     output.PutNothing(team, 0);
     return;
   }
-  const WarpStretch<kDType> stretch(team, row.data, argument.rows.vocab);
+  const WarpStretch<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
+                                              PatchIf<kPatched>(argument.rows, row.index));
   const TieRules rules(cut);
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   const Weigher weigher{count.row.status == RowStatus::kOk, count.row.max,
@@ -99,15 +100,15 @@ __global__ void __launch_bounds__(kMostThreads)
     });
   } else if (count.kept > kMostSorted) {
     const CutIds ids = ResolveTies(team, memory.sorted.find, row.slice, cut);
-    PutInParts(team, memory.sorted, row.data, row.slice, ids, count.kept, output.tokens(), put);
+    PutInParts(team, memory.sorted, row.slice, ids, count.kept, output.tokens(), put);
   } else {
     uint64_t* keys = team.Of(0, memory.sorted.keys);
     ForEachKept(stretch, rules, count,
                 [&](float x, int id, int64_t place) { keys[place] = KeyOfToken(x, id); });
     team.Sync();
     if (team.rank() == 0) {
-      PutSorted<kDType>(team.Block(), memory.sorted, row.data, 0, output.tokens(),
-                        static_cast<int>(count.kept), put);
+      PutSorted(team.Block(), memory.sorted, row.slice, 0, output.tokens(),
+                static_cast<int>(count.kept), put);
     }
   }
 }
@@ -190,10 +191,14 @@ void Collect(const LogitsView& logits, const RowParams& params, DeviceArray<cons
                            .ids = Wanted(candidates.ids),
                            .logits = Wanted(candidates.logits),
                            .weights = Wanted(candidates.weights)};
-  LaunchOverRows({ForDType(logits.dtype, CollectKernel<DType::kF32>, CollectKernel<DType::kBf16>,
-                           CollectKernel<DType::kF16>),
-                  ShapeForRows(logits.rows), sizeof(CollectShared)},
-                 logits.rows, &argument, stream);
+  const void* kernel =
+      argument.rows.patches != nullptr
+          ? ForDType(logits.dtype, CollectKernel<DType::kF32, true>,
+                     CollectKernel<DType::kBf16, true>, CollectKernel<DType::kF16, true>)
+          : ForDType(logits.dtype, CollectKernel<DType::kF32, false>,
+                     CollectKernel<DType::kBf16, false>, CollectKernel<DType::kF16, false>);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), sizeof(CollectShared)}, logits.rows, &argument,
+                 stream);
 }
 
 }  // namespace sluice::cuda

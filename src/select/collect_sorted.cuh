@@ -19,20 +19,19 @@ struct SortedMemory {
 };
 
 // put(place, id, x) for the first block's keys, at the places from `first` on and before `end`.
-template <DType kDType, typename Put>
-__device__ void PutSorted(const Team& block, SortedMemory& memory, const void* row, int64_t first,
-                          int64_t end, int size, Put put) {
+template <typename Slice, typename Put>
+__device__ void PutSorted(const Team& block, SortedMemory& memory, const Slice& slice,
+                          int64_t first, int64_t end, int size, Put put) {
   SortDescending(block, memory.keys, size);
-  const auto* elements = static_cast<const typename RowSlice<kDType>::Element*>(row);
   for (int i = block.thread(); i < size && first + i < end; i += block.threads()) {
     const int32_t id = IdOf(memory.keys[i]);
-    put(first + i, id, Widen<kDType>(elements[id]));  // -0 stays -0
+    put(first + i, id, slice.ValueOf(id));  // -0 stays -0
   }
 }
 
 // The least key among the first `wanted` of those below `below`.
-template <DType kDType>
-__device__ uint64_t KeyOfRank(const Team& team, FindMemory& memory, const RowSlice<kDType>& slice,
+template <typename Slice>
+__device__ uint64_t KeyOfRank(const Team& team, FindMemory& memory, const Slice& slice,
                               const CutIds& cut, uint64_t below, uint32_t wanted) {
   auto is_left = [&](float x, int id) { return cut.Keeps(x, id) && KeyOfToken(x, id) < below; };
   const Found value = Find<Amount::kCount>(team, memory, wanted, [&](auto add) {
@@ -50,10 +49,9 @@ __device__ uint64_t KeyOfRank(const Team& team, FindMemory& memory, const RowSli
 }
 
 // put(place, id, x) for the first `end` of the `kept` tokens: some ten reads for each 4096 of them.
-template <DType kDType, typename Put>
-__device__ void PutInParts(const Team& team, SortedMemory& memory, const void* row,
-                           const RowSlice<kDType>& slice, const CutIds& ids, int64_t kept,
-                           int64_t end, Put put) {
+template <typename Slice, typename Put>
+__device__ void PutInParts(const Team& team, SortedMemory& memory, const Slice& slice,
+                           const CutIds& ids, int64_t kept, int64_t end, Put put) {
   SortedMemory& first = *team.Of(0, &memory);
   uint64_t below = ~uint64_t{0};
 #pragma unroll 1
@@ -70,7 +68,7 @@ __device__ void PutInParts(const Team& team, SortedMemory& memory, const void* r
     });
     team.Sync();
     if (team.rank() == 0) {
-      PutSorted<kDType>(team.Block(), memory, row, done, end, static_cast<int>(memory.size), put);
+      PutSorted(team.Block(), memory, slice, done, end, static_cast<int>(memory.size), put);
     }
     below = least;
   }

@@ -184,8 +184,8 @@ struct Nucleus {
 };
 
 // The second read. All threads of the team call it and get the same answer. shared: of every block.
-template <DType kDType>
-__device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType>& slice,
+template <DType kDType, bool kPatched>
+__device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                                 const Band& band, float max, const SelectParams& params,
                                 TokenList& list, Nucleus& shared) {
   using Tokens = Eight<kDType>;

@@ -122,8 +122,8 @@ struct Threshold {
   bool is_of_team;  // the same in all blocks: groups of threads are fine enough for the rank
 };
 
-template <DType kDType>
-__device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType>& slice,
+template <DType kDType, bool kPatched>
+__device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                                     const FirstVectors& loaded, const RowStart& start,
                                     TokenList& list, const TopPlan& plan) {
   const int needed = plan.needed;
@@ -176,9 +176,9 @@ struct ListedTop {
   WeightUnit unit = {};
 };
 
-template <bool kWeighs, DType kDType>
-__device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, float threshold,
-                        const WeightUnit& unit, TokenList& list, float& mass) {
+template <bool kWeighs, DType kDType, bool kPatched>
+__device__ void NoteTop(const VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
+                        float threshold, const WeightUnit& unit, TokenList& list, float& mass) {
   using Tokens = Eight<kDType>;
   slice.Stream(loaded, [&](const Tokens& tokens) {
     if constexpr (kWeighs) mass += unit.WeightOf(tokens);
@@ -190,8 +190,8 @@ __device__ void NoteTop(const VectorSlice<kDType>& slice, FirstVectors& loaded, 
 }
 
 // Only the first block gets the answer. The list was cleared before StartRow.
-template <DType kDType>
-__device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType>& slice,
+template <DType kDType, bool kPatched>
+__device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                              FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
                              const TopPlan& plan) {
   TokenList& list = memory.list;

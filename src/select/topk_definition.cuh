@@ -38,7 +38,7 @@ __device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& 
                 [&](float x, int id, int64_t place) { put(static_cast<int>(place), id, x); });
   } else {
     const CutIds ids = ResolveTies(team, memory.sorted.find, slice, cut);
-    PutInParts(team, memory.sorted, row, slice, ids, count.kept, count.kept,
+    PutInParts(team, memory.sorted, slice, ids, count.kept, count.kept,
                [&](int64_t place, int id, float x) { put(static_cast<int>(place), id, x); });
   }
   return RowStatus::kOk;

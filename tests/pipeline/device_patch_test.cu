@@ -101,8 +101,8 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
           const std::vector<float> expected =
               request.Adjusted(widened, bitmask.empty() ? nullptr : bitmask.data(),
                                d == 0 ? requests[i].forced : -1);
-          ASSERT_TRUE(SameSequence(
-              Patched(batch, static_cast<int64_t>(r), patches[r], bitmask), expected));
+          ASSERT_TRUE(
+              SameSequence(Patched(batch, static_cast<int64_t>(r), patches[r], bitmask), expected));
           EXPECT_EQ(keys[r].position, request.Key().position);
           EXPECT_EQ(keys[r].seed, request.Key().seed);
           EXPECT_EQ(keys[r].choice, request.Key().choice);

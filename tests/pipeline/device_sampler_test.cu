@@ -87,7 +87,8 @@ TEST_F(DeviceSamplerCalls, WaitForNothingButTheAnswer) {
   const cuda::StepHandle step = ordinary.sampler.Step(ordinary.input(), stream);
   ordinary.sampler.Remove(early);
   const std::vector<int32_t> prompt(500, 7);
-  const RequestHandle late = ordinary.sampler.Add({.params = Ordinary::Params(9), .prompt = prompt});
+  const RequestHandle late =
+      ordinary.sampler.Add({.params = Ordinary::Params(9), .prompt = prompt});
   ordinary.sampler.Accept(late, std::vector<int32_t>(100, 3));
   ordinary.sampler.Rollback(late, 50);
   SamplingParams other = Ordinary::Params(9);
@@ -224,7 +225,11 @@ TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
               "processors");
   const std::vector<int32_t> long_prompt(5000, 1);
   ExpectError([&] { sampler.Add({.prompt = long_prompt}); }, kInvalid, "prompt.size()");
-  ExpectError([&] { while (true) sampler.Add({}); }, ErrorCode::kExhausted, "requests");
+  ExpectError(
+      [&] {
+        while (true) sampler.Add({});
+      },
+      ErrorCode::kExhausted, "requests");
   ExpectError([&] { sampler.Accept(ordinary.requests[0].request, std::vector<int32_t>(4097, 1)); },
               ErrorCode::kExhausted, "tokens.size()");
   const OnDevice<std::byte> memory(100);
@@ -234,8 +239,8 @@ TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
   ExpectError([&] { cuda::StepHandle().Get(); }, kInvalid, "step");
 
   const cuda::StepHandle first = sampler.Step(ordinary.input(), nullptr);
-  EXPECT_TRUE(SameSequence(first.Get().ids,
-                           untouched.sampler.Step(untouched.input(), nullptr).Get().ids));
+  EXPECT_TRUE(
+      SameSequence(first.Get().ids, untouched.sampler.Step(untouched.input(), nullptr).Get().ids));
   for (int i = 0; i < cuda::DeviceSampler::kStepsKept; ++i) sampler.Step(ordinary.input(), nullptr);
   ExpectError([&] { first.Get(); }, kInvalid, "step");
   ExpectError([&] { sampler.Rollback(ordinary.requests[0].request, 1); }, kInvalid, "request");
