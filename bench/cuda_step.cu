@@ -3,9 +3,10 @@
 // the rows as the floor. Usage: sluice_cuda_step [--vocab N] [--batch N]... [--task NAME]...;
 // prints a JSON object. Hot, as in decoding: see graph_timer.cuh.
 //
-// Requests have 256 tokens of prompt and 256 of output, of the likely ones of the vocabulary. The
-// acceptance of the tokens is not in a step's time, because it runs beside what comes next; it is a
-// task of its own. host_ns: of a call of Step, with nothing that waits for the device.
+// Requests have 256 tokens of prompt and 256 of output, of the likely ones of the vocabulary. What
+// runs beside the model is not in a step's time: accept_ns, of the tokens of the step before, and
+// prepare_ns, what needs no logits. host_ns: of a call of Step, with nothing that waits for the
+// device.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -122,6 +123,7 @@ class StepBench {
   struct StepTimes {
     double step_us;
     double accept_us;
+    double prepare_us;
     double host_us;
     int64_t memory;
     int64_t waits;
@@ -166,6 +168,8 @@ class StepBench {
     StepTimes times;
     times.step_us = timer_.Microseconds(
         [&](cudaStream_t stream) { cuda::EnqueueStep(buffers, shape, {}, stream); });
+    times.prepare_us = timer_.Microseconds(
+        [&](cudaStream_t stream) { cuda::PrepareStep(buffers, shape, stream); });
     times.accept_us = timer_.Microseconds([&](cudaStream_t stream) {
       cuda::LaunchAccept({.store = buffers.store,
                           .spans = cuda::TablesOf(buffers.tables, rows_, rows_).spans,
@@ -243,16 +247,19 @@ void Run(int argc, char** argv) {
       std::printf(
           "%s{\"bench\": \"cuda-step\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
           "\"float32\", \"vocab\": %lld, \"batch\": %lld, \"distribution\": \"mid\", \"ns\": %.0f, "
-          "\"floor_ns\": %.0f, \"plain_ns\": %.0f, \"accept_ns\": %.0f, \"host_ns\": %.0f, "
+          "\"floor_ns\": %.0f, \"plain_ns\": %.0f, \"accept_ns\": %.0f, \"prepare_ns\": %.0f, "
+          "\"host_ns\": %.0f, "
           "\"waits\": %lld, \"memory_bytes\": %lld}",
           separator, task.name, static_cast<long long>(vocab), static_cast<long long>(rows),
-          times.step_us * 1e3, floor * 1e3, plain * 1e3, times.accept_us * 1e3, times.host_us * 1e3,
-          static_cast<long long>(times.waits), static_cast<long long>(times.memory));
+          times.step_us * 1e3, floor * 1e3, plain * 1e3, times.accept_us * 1e3,
+          times.prepare_us * 1e3, times.host_us * 1e3, static_cast<long long>(times.waits),
+          static_cast<long long>(times.memory));
       std::fprintf(stderr,
-                   "%-22s B=%-4lld %8.2f us  plain x %.2f  +%.2f us  accept %6.2f  host %6.2f  "
+                   "%-22s B=%-4lld %8.2f us  plain x %.2f  +%.2f us  accept %6.2f  prepare %6.2f  "
+                   "host %6.2f  "
                    "waits %lld\n",
                    task.name, static_cast<long long>(rows), times.step_us, times.step_us / plain,
-                   times.step_us - plain, times.accept_us, times.host_us,
+                   times.step_us - plain, times.accept_us, times.prepare_us, times.host_us,
                    static_cast<long long>(times.waits));
       separator = ",\n";
     }

@@ -34,7 +34,7 @@ struct DeviceSamplerOptions {
   Limits limits = {};
 };
 
-// About 32 bytes for each of max_tokens and max_listed_ids a request, and 12 of them again for each
+// About 48 bytes for each of max_tokens and max_listed_ids a request, and 28 of them again for each
 // of its drafts; a bit a token for each row where there are bitmasks.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 

@@ -97,6 +97,7 @@ struct DeviceBuffers {
   RowPatch* patches;
   int32_t* patch_ids;
   float* patch_values;
+  PatchItem* patch_items;
   uint32_t* patch_repeats;
   TokenResult* results;
   TokenResult* cdf_results;
@@ -143,12 +144,16 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.patches = carver.Take<RowPatch>(rows);
   buffers.patch_ids = carver.Take<int32_t>(rows * buffers.max_patch);
   buffers.patch_values = carver.Take<float>(rows * buffers.max_patch);
+  buffers.patch_items = carver.Take<PatchItem>(rows * buffers.max_patch);
   buffers.patch_repeats = carver.Take<uint32_t>(rows * buffers.max_patch);
   buffers.results = carver.Take<TokenResult>(rows);
   buffers.cdf_results = carver.Take<TokenResult>(rows);
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
+  buffers.asked = carver.Take<TokenResult>(rows);
+  buffers.asked_ids = carver.Take<int32_t>(rows * (1 + options.max_logprobs));
+  buffers.asked_values = carver.Take<float>(rows * (1 + options.max_logprobs));
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.greedy_params = carver.Take<SelectParams>(1);

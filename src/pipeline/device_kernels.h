@@ -17,9 +17,6 @@ struct PatchArgument {
   const int32_t* drafts;
   const int32_t* bitmasks;
   int32_t bitmask_words;
-  const void* logits;
-  int64_t stride_bytes;
-  DType dtype;
 
   SelectParams* params;
   NoiseKey* keys;
@@ -27,10 +24,18 @@ struct PatchArgument {
   // For each row as many as a slot has room to watch, and its drafts.
   int32_t max_patch;
   int32_t* ids;
-  float* values;
+  PatchItem* items;
   uint32_t* repeats;
+
+  // Of Apply alone.
+  float* values;
+  const void* logits;
+  int64_t stride_bytes;
+  DType dtype;
 };
-void LaunchPatch(const PatchArgument& argument, int64_t rows, void* stream);
+// All but the values of the patches, before there are logits; and the values.
+void LaunchPrepare(const PatchArgument& argument, int64_t rows, void* stream);
+void LaunchApply(const PatchArgument& argument, int64_t rows, void* stream);
 
 // Rejection sampling of the rows that have drafts to reject: `results` have their Cuts.
 struct RejectArgument {

@@ -1,6 +1,7 @@
-// Stages 3 to 9 for the rows of a step, a block a row: the ids that the request watches get their
-// values, by the definition in semantics/, and those that differ from what the row has without them
-// become its patch. The row itself is read at those ids alone.
+// Stages 3 to 9 for the rows of a step, by the definition in semantics/, in two kernels of a block
+// a row. The first one needs no logits, and runs while the model computes them: which of the ids
+// that the request watches are adjusted, and by what. The second one reads the row at those ids
+// alone.
 #include "backend/cuda_check.h"
 #include "pipeline/device_kernels.h"
 #include "semantics/adjust.h"
@@ -10,8 +11,10 @@ namespace sluice::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kApplyThreads = 512;
 constexpr int kWarp = 32;
-constexpr uint32_t kEndsBadWord = 1u << 31;  // beside the longest repeat of a token
+constexpr uint32_t kEndsBadWord =
+    1u << 31;  // beside the longest repeat of a token, while it is sought
 
 __device__ int Thread() { return static_cast<int>(threadIdx.x); }
 
@@ -156,67 +159,6 @@ __device__ void FindBadWords(const RequestRecord& record, const int32_t* lists,
   __syncthreads();
 }
 
-// The value of a watched token before any stage, and behind all of them.
-struct RowValues {
-  const PatchArgument& argument;
-  const RequestRecord& record;
-  const char* row;
-  const int32_t* bitmask;
-  std::span<const BiasEntry> bias;  // by id
-  int32_t generated;
-
-  __device__ float Raw(int32_t id) const {
-    if (bitmask != nullptr && !semantics::BitmaskAllows(bitmask, id)) return -INFINITY;
-    return semantics::Load(row, argument.dtype, id);
-  }
-
-  // Whether a token may have another value than Raw. repeat: with the mark of bad words.
-  __device__ bool IsAdjusted(const WatchedToken& token, uint32_t repeat) const {
-    if (token.marks != 0 || repeat != 0) return true;
-    return (token.in_prompt + token.in_output > 0 && record.penalties.repetition != 1.0f) ||
-           Count(token).in_output > 0 ||
-           (record.penalty_scope == PenaltyScope::kPromptAndOutput && token.in_prompt > 0);
-  }
-
-  __device__ float Adjusted(const WatchedToken& token, float x, uint32_t repeat) const {
-    if (record.has_allowed_ids && (token.marks & kAllowedMark) == 0) x = -INFINITY;
-    if ((repeat & kEndsBadWord) != 0) x = -INFINITY;
-    if ((token.marks & kStopMark) != 0 && generated < record.min_tokens) x = -INFINITY;
-    if ((token.marks & kBiasMark) != 0) x = WithBias(token.id, x);
-    if (token.in_prompt + token.in_output > 0 && record.counts_tokens) {
-      x = semantics::Penalized(x, record.penalties, Count(token), record.penalty_scope);
-    }
-    const uint32_t length = repeat & ~kEndsBadWord;
-    if (length > 0) {  // noted where it is long enough
-      const semantics::Dry dry{
-          record.dry_multiplier, record.dry_base, record.dry_allowed_length, record.dry_range, {}};
-      x = x - semantics::DryPenalty(dry, length);
-    }
-    return x;
-  }
-
- private:
-  __device__ static semantics::TokenCount Count(const WatchedToken& token) {
-    return {token.id, token.in_prompt, token.in_output, 0};
-  }
-  __device__ float WithBias(int32_t id, float x) const {
-    size_t begin = 0;
-    size_t end = bias.size();
-    while (begin < end) {
-      const size_t middle = begin + (end - begin) / 2;
-      if (bias[middle].id < id) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    for (; begin < bias.size() && bias[begin].id == id; ++begin) {
-      x = semantics::Biased(x, bias[begin].bias);
-    }
-    return x;
-  }
-};
-
 // How many threads before this one say yes; `all`: of the block. With barriers inside.
 __device__ int32_t CountBefore(bool yes, PatchMemory& memory, int32_t& all) {
   const int warp = Thread() / kWarp;
@@ -233,8 +175,24 @@ __device__ int32_t CountBefore(bool yes, PatchMemory& memory, int32_t& all) {
   return before;
 }
 
+// What becomes of a watched token; no marks: nothing. repeat: with the bit of bad words.
+__device__ PatchItem ItemOf(const RequestRecord& record, const WatchedToken& token, uint32_t repeat,
+                            int32_t generated) {
+  PatchItem item{token.id, token.in_prompt, token.in_output, 0};
+  const bool is_stopped = (token.marks & kStopMark) != 0 && generated < record.min_tokens;
+  if (is_stopped || (repeat & kEndsBadWord) != 0) item.marks |= kMaskedMark;
+  item.marks |= token.marks & (kBiasMark | kAllowedMark);
+  const bool is_seen = token.in_prompt + token.in_output > 0 && record.counts_tokens;
+  const bool is_counted =
+      token.in_output > 0 ||
+      (record.penalty_scope == PenaltyScope::kPromptAndOutput && token.in_prompt > 0);
+  if (is_seen && (is_counted || record.penalties.repetition != 1.0f)) item.marks |= kSeenMark;
+  item.marks |= (repeat & ~kEndsBadWord) << kRepeatShift;
+  return item;
+}
+
 __global__ void __launch_bounds__(kThreads)
-    PatchKernel(const __grid_constant__ PatchArgument argument) {
+    PrepareKernel(const __grid_constant__ PatchArgument argument) {
   __shared__ PatchMemory memory;
   const int r = static_cast<int>(blockIdx.x);
   const StepRow row = argument.rows[r];
@@ -244,6 +202,7 @@ __global__ void __launch_bounds__(kThreads)
       row.bitmask < 0 ? nullptr : argument.bitmasks + int64_t{row.bitmask} * argument.bitmask_words;
   int32_t* ids = argument.ids + int64_t{r} * argument.max_patch;
   float* values = argument.values + int64_t{r} * argument.max_patch;
+  PatchItem* items = argument.items + int64_t{r} * argument.max_patch;
   uint32_t* repeats = argument.repeats + int64_t{r} * argument.max_patch;
   const int32_t size = progress.tokens + row.depth;
   if (Thread() == 0) {
@@ -253,7 +212,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row.forced >= 0) {
     if (Thread() == 0) {
       ids[0] = row.forced;
-      values[0] = 0.0f;
+      items[0] = {row.forced, 0, 0, kForcedMark};
       argument.patches[r] = {ids, values, 1, true, nullptr};
     }
     return;
@@ -285,36 +244,21 @@ __global__ void __launch_bounds__(kThreads)
   if (has_dry) FindRepeats(record, lists, tokens, watched, memory, repeats);
   if (record.bad_words > 0) FindBadWords(record, lists, output, watched, repeats);
 
-  const RowValues row_values{
-      argument,
-      record,
-      static_cast<const char*>(argument.logits) + r * argument.stride_bytes,
-      bitmask,
-      {reinterpret_cast<const BiasEntry*>(lists), static_cast<size_t>(record.bias_entries)},
-      output.count};
   int32_t kept = 0;
 #pragma unroll 1
   for (int32_t first = 0; first < count; first += kThreads) {
     const int32_t place = first + Thread();
-    bool differs = false;
-    float x = 0.0f;
-    int32_t id = 0;
+    PatchItem item = {};
     if (place < count) {
-      const WatchedToken token = watched[place];
-      const uint32_t repeat = has_repeats ? repeats[place] : 0;
-      id = token.id;
-      if (row_values.IsAdjusted(token, repeat)) {
-        const float raw = row_values.Raw(id);
-        x = row_values.Adjusted(token, raw, repeat);
-        const float otherwise = record.has_allowed_ids ? -INFINITY : raw;
-        differs = semantics::BitsOf(x) != semantics::BitsOf(otherwise);
-      }
+      item = ItemOf(record, watched[place], has_repeats ? repeats[place] : 0, output.count);
     }
+    const bool is_kept =
+        record.has_allowed_ids ? (item.marks & kAllowedMark) != 0 : item.marks != 0;
     int32_t all = 0;
-    const int32_t before = CountBefore(differs, memory, all);
-    if (differs) {
-      ids[kept + before] = id;
-      values[kept + before] = x;
+    const int32_t before = CountBefore(is_kept, memory, all);
+    if (is_kept) {
+      ids[kept + before] = item.id;
+      items[kept + before] = item;
     }
     kept += all;
   }
@@ -323,11 +267,73 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Entries are by id, and of one id in the order of the request.
+__device__ float WithBias(const BiasEntry* bias, int32_t size, int32_t id, float x) {
+  int32_t begin = 0;
+  int32_t end = size;
+  while (begin < end) {
+    const int32_t middle = begin + (end - begin) / 2;
+    if (bias[middle].id < id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  for (; begin < size && bias[begin].id == id; ++begin) x = semantics::Biased(x, bias[begin].bias);
+  return x;
+}
+
+__global__ void __launch_bounds__(kApplyThreads)
+    ApplyKernel(const __grid_constant__ PatchArgument argument) {
+  const int r = static_cast<int>(blockIdx.x);
+  const int32_t count = argument.patches[r].count;
+  const int32_t slot = argument.rows[r].slot;
+  const int32_t place_of_bitmask = argument.rows[r].bitmask;
+  const RequestRecord& record = argument.store.records[slot];
+  const int32_t* bitmask =
+      place_of_bitmask < 0 ? nullptr
+                           : argument.bitmasks + int64_t{place_of_bitmask} * argument.bitmask_words;
+  const PatchItem* items = argument.items + int64_t{r} * argument.max_patch;
+  float* values = argument.values + int64_t{r} * argument.max_patch;
+  const char* row = static_cast<const char*>(argument.logits) + r * argument.stride_bytes;
+  for (int32_t i = Thread(); i < count; i += kApplyThreads) {
+    const PatchItem item = items[i];
+    float x = semantics::Load(row, argument.dtype, item.id);
+    if (bitmask != nullptr && !semantics::BitmaskAllows(bitmask, item.id)) x = -INFINITY;
+    if ((item.marks & kMaskedMark) != 0) x = -INFINITY;
+    if ((item.marks & kBiasMark) != 0) {
+      x = WithBias(reinterpret_cast<const BiasEntry*>(argument.store.ListsOf(slot)),
+                   record.bias_entries, item.id, x);
+    }
+    if ((item.marks & kSeenMark) != 0) {
+      x = semantics::Penalized(x, record.penalties, {item.id, item.in_prompt, item.in_output, 0},
+                               record.penalty_scope);
+    }
+    const uint32_t repeat = item.marks >> kRepeatShift;
+    if (repeat > 0) {  // noted where it is long enough
+      x = x - semantics::DryPenalty({record.dry_multiplier,
+                                     record.dry_base,
+                                     record.dry_allowed_length,
+                                     record.dry_range,
+                                     {}},
+                                    repeat);
+    }
+    values[i] = (item.marks & kForcedMark) != 0 ? 0.0f : x;
+  }
+}
+
 }  // namespace
 
-void LaunchPatch(const PatchArgument& argument, int64_t rows, void* stream) {
+void LaunchPrepare(const PatchArgument& argument, int64_t rows, void* stream) {
   if (rows == 0) return;
-  PatchKernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+  PrepareKernel<<<static_cast<unsigned>(rows), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      argument);
+  RequireCuda(cudaGetLastError(), "kernel");
+}
+
+void LaunchApply(const PatchArgument& argument, int64_t rows, void* stream) {
+  if (rows == 0) return;
+  ApplyKernel<<<static_cast<unsigned>(rows), kApplyThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       argument);
   RequireCuda(cudaGetLastError(), "kernel");
 }

@@ -20,7 +20,7 @@ void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("max_requests", options.max_requests, 1, 1 << 16);
   CheckInRange("max_drafts", options.max_drafts, 0, kMostDrafts);
   CheckInRange("max_rows", options.max_rows, 0, 1 << 20);
-  CheckInRange("max_tokens", options.max_tokens, 1, 1 << 24);
+  CheckInRange("max_tokens", options.max_tokens, 1, kMostTokens);
   CheckInRange("max_listed_ids", options.max_listed_ids, 0, 1 << 24);
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMostLogprobs);
   if (!(options.limits.max_temperature > 0)) {

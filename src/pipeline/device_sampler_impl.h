@@ -43,7 +43,9 @@ struct StepShape {
   }
 };
 
-// Enqueues the kernels of a step, the acceptance of its tokens left out.
+// What a step needs before its logits are there.
+void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
+// Enqueues the kernels of a step from its logits to its ids and what else it reports.
 void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
                  void* stream);
 

@@ -27,6 +27,19 @@ struct WatchedToken {
   uint32_t marks;
 };
 
+// A token of a row's patch, before its logit is known: which stages change it.
+struct PatchItem {
+  int32_t id;
+  uint32_t in_prompt;
+  uint32_t in_output;
+  uint32_t marks;  // and from kRepeatShift on the length of the repeat that DRY looks at
+};
+inline constexpr uint32_t kMaskedMark = 16;  // by bad words or min-tokens
+inline constexpr uint32_t kSeenMark = 32;    // penalties count it
+inline constexpr uint32_t kForcedMark = 64;
+inline constexpr int kRepeatShift = 8;
+inline constexpr int32_t kMostTokens = (1 << 24) - 1;  // so that repeats fit
+
 // What the host writes.
 struct RequestRecord {
   SelectParams select;

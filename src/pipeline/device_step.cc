@@ -21,6 +21,27 @@ bool IsProcessed(uint8_t modes) {
 
 constexpr size_t kMostGraphs = 64;
 
+PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
+  const LogitsView& logits = shape.logits;
+  const StepTables tables = TablesOf(buffers.tables, shape.output.rows, shape.output.requests);
+  return {.store = buffers.store,
+          .rows = tables.rows,
+          .drafts = tables.drafts,
+          .bitmasks = buffers.bitmasks,
+          .bitmask_words = static_cast<int32_t>((logits.vocab + 31) / 32),
+          .params = buffers.params,
+          .keys = buffers.keys,
+          .patches = buffers.patches,
+          .max_patch = buffers.max_patch,
+          .ids = buffers.patch_ids,
+          .items = buffers.patch_items,
+          .repeats = buffers.patch_repeats,
+          .values = buffers.patch_values,
+          .logits = logits.data,
+          .stride_bytes = logits.stride * static_cast<int64_t>(SizeOf(logits.dtype)),
+          .dtype = logits.dtype};
+}
+
 // The log-probabilities of the rows whose requests want them in a mode.
 void EnqueueReport(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
                    const Limits& limits, void* stream) {
@@ -167,6 +188,10 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   });
 }
 
+void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream) {
+  if (!shape.is_greedy) LaunchPrepare(PatchOf(buffers, shape), shape.output.rows, stream);
+}
+
 void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
                  void* stream) {
   const int64_t rows = shape.output.rows;
@@ -177,26 +202,8 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   if (shape.is_greedy) {
     SampleIds(shape.logits, {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits},
               DrawMethod::kGumbel, ids, statuses, stream);
-  } else {
-    const int32_t words = static_cast<int32_t>((shape.logits.vocab + 31) / 32);
-    LaunchPatch(
-        {.store = buffers.store,
-         .rows = tables.rows,
-         .drafts = tables.drafts,
-         .bitmasks = buffers.bitmasks,
-         .bitmask_words = words,
-         .logits = shape.logits.data,
-         .stride_bytes = shape.logits.stride * static_cast<int64_t>(SizeOf(shape.logits.dtype)),
-         .dtype = shape.logits.dtype,
-         .params = buffers.params,
-         .keys = buffers.keys,
-         .patches = buffers.patches,
-         .max_patch = buffers.max_patch,
-         .ids = buffers.patch_ids,
-         .values = buffers.patch_values,
-         .repeats = buffers.patch_repeats},
-        rows, stream);
   }
+  if (shape.has_patches) LaunchApply(PatchOf(buffers, shape), rows, stream);
   RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
   if (shape.has_patches) params.patches = {buffers.patches, rows};
   const bool has_both = shape.draws_cdf && shape.draws_gumbel;
@@ -302,6 +309,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   handle.event_ = static_cast<cudaEvent_t>(record.done);
 
   SendTables(input, shape);
+  PrepareStep(buffers_, shape, static_cast<cudaStream_t>(changes_));
   changed_.Record(changes_);
   changed_.HoldBack(own);
   // What the step before gave lies where this one writes.

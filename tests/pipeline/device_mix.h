@@ -14,7 +14,7 @@
 namespace sluice::test {
 
 struct MixOptions {
-  int64_t vocab = 40;
+  int64_t vocab = 40;  // at least max_logprobs
   DType dtype = DType::kF32;
   int32_t max_requests = 8;
   int32_t max_drafts = 3;

@@ -11,7 +11,7 @@ TEST_F(DeviceSamplerSoak, EqualsTheSamplerForTenThousandSteps) {
   int64_t steps = 0;
   for (int round = 0; steps < 100000 && !HasFailure(); ++round) {
     SCOPED_TRACE(round);
-    Mix mix({.vocab = random.Between(2, 300),
+    Mix mix({.vocab = random.Between(5, 300),
              .dtype = kAllDTypes[round % 3],
              .max_requests = round % 2 == 0 ? 12 : 48,
              .cuts = round % 2 == 1},
