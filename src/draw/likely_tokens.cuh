@@ -33,7 +33,11 @@ struct LikelyRange {
   __device__ bool Has(float x) const { return x <= upper && x >= lower; }
 };
 
-// visit(x, id) for what this thread has of the row.
+// visit(x, id) for what this thread has of the row, in vectors or one by one.
+template <typename Slice, typename Visit>
+__device__ void ForEachToken(const Slice& slice, Visit visit) {
+  slice.ForEach(visit);
+}
 template <DType kDType, bool kPatched, typename Visit>
 __device__ void ForEachToken(const VectorSlice<kDType, kPatched>& slice, Visit visit) {
   FirstVectors loaded;
@@ -47,12 +51,12 @@ __device__ void ForEachToken(const VectorSlice<kDType, kPatched>& slice, Visit v
 }
 
 // One read of the row a token.
-template <DType kDType, bool kPatched, typename Put>
-__device__ void ListOneByOne(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+template <typename Slice, typename Put>
+__device__ void ListOneByOne(const Team& team, const Slice& slice, int vocab,
                              const LikelyRange& range, Put put) {
   uint64_t before = ~uint64_t{0};
   if (range.dropped > 0) {  // behind the last of them
-    int low = 0, high = slice.vocab() - 1;
+    int low = 0, high = vocab - 1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
       uint32_t ties = 0;
@@ -82,13 +86,13 @@ __device__ void ListOneByOne(const Team& team, const VectorSlice<kDType, kPatche
 }
 
 // put(n, id), in the first block, for the n-th of the tokens.
-template <DType kDType, bool kPatched, typename Put>
-__device__ void ListLikely(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+template <typename Slice, typename Put>
+__device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
                            const LikelyRange& range, LikelyMemory& memory, Put put) {
   LikelyMemory& first = *team.Of(0, &memory);
   if (team.thread() == 0) memory.threshold = memory.count = 0;
   float largest = -INFINITY;
-  ForEachValue(slice, [&](float x) {
+  ForEachToken(slice, [&](float x, int) {
     if (range.Has(x)) largest = fmaxf(largest, x);
   });
   uint32_t key = largest > -INFINITY ? semantics::OrderKey(largest) : 0;
@@ -121,7 +125,7 @@ __device__ void ListLikely(const Team& team, const VectorSlice<kDType, kPatched>
   team.Sync();
   const int count = static_cast<int>(first.count);
   team.Sync();  // everybody has read it
-  if (count > kMostLikely) return ListOneByOne(team, slice, range, put);
+  if (count > kMostLikely) return ListOneByOne(team, slice, vocab, range, put);
   if (team.rank() != 0) return;
   const int most = min(range.wanted, range.kept);
   for (int i = team.thread(); i < count; i += team.threads()) {

@@ -34,8 +34,8 @@ __device__ void PutNoList(const Team& team, const RowList& lists, int row) {
 
 // The entries of a row, by its team.
 template <typename Slice>
-__device__ void PutList(const Team& team, const Slice& slice, const RowList& lists, int row,
-                        const TokenResult& result, bool is_whole, float logprob,
+__device__ void PutList(const Team& team, const Slice& slice, int vocab, const RowList& lists,
+                        int row, const TokenResult& result, bool is_whole, float logprob,
                         const ModeValue& value, LikelyMemory& memory) {
   int32_t* ids = lists.ids + int64_t{row} * lists.width;
   float* values = lists.values + int64_t{row} * lists.width;
@@ -50,7 +50,7 @@ __device__ void PutList(const Team& team, const Slice& slice, const RowList& lis
                           is_whole ? semantics::kLowestValue : result.cut.lower,
                           is_whole ? 0 : result.cut.ties_dropped,
                           is_whole ? INT32_MAX : result.cut.count, lists.width - 1};
-  ListLikely(team, slice, range, memory, [&](int n, int32_t id) {
+  ListLikely(team, slice, vocab, range, memory, [&](int n, int32_t id) {
     float of_mode = value(slice.ValueOf(id));
     if (semantics::IsNan(of_mode)) of_mode = semantics::QuietNan();
     ids[1 + n] = id;
@@ -131,9 +131,9 @@ __device__ float SignedMax(const Team& team, const Slice& slice, float max) {
 }
 
 // The mass of the whole row, or of what is kept; the row has no status.
-template <DType kDType, bool kPatched>
-__device__ uint64_t MassOfKept(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                               const Cut& cut, bool is_whole, const Census& census, float scale) {
+template <typename Slice>
+__device__ uint64_t MassOfKept(const Team& team, const Slice& slice, const Cut& cut, bool is_whole,
+                               const Census& census, float scale) {
   const float max = census.row.max;
   const Inside inside{cut.upper, cut.lower};
   LongMassSum sum;
@@ -208,8 +208,8 @@ __global__ void __launch_bounds__(kMostThreads)
       if (result.cut.lower >= sampled) rank += static_cast<int32_t>(ties.lower);
     }
     if (argument.lists.width > 0) {
-      PutList(team, slice, argument.lists, row.index, result, is_whole, logprob, value,
-              memory.likely);
+      PutList(team, slice, argument.rows.vocab, argument.lists, row.index, result, is_whole,
+              logprob, value, memory.likely);
     }
   } else if (argument.lists.width > 0 && team.rank() == 0) {
     PutNoList(team, argument.lists, row.index);

@@ -174,11 +174,12 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
   const size_t tables = TablesOf(nullptr, MostRows(options), options.max_requests).bytes;
   tables_.reserve(tables);
   new_tables_.reserve(tables);
+  bitmasks_.reserve(slots_.size());
   const SelectParams greedy{.temperature = 0.0f};
   const NoiseKey key;
-  Send(buffers_.greedy_params, sizeof greedy,
-       [&](std::byte* to) { std::memcpy(to, &greedy, sizeof greedy); });
-  Send(buffers_.greedy_key, sizeof key, [&](std::byte* to) { std::memcpy(to, &key, sizeof key); });
+  const Piece pieces[] = {{buffers_.greedy_params, &greedy, sizeof greedy},
+                          {buffers_.greedy_key, &key, sizeof key}};
+  Send(pieces);
 }
 
 DeviceSampler::Impl::~Impl() {
@@ -254,22 +255,37 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   slot.is_live = true;
   free_slots_.pop_back();
 
-  auto copy_of = [](const auto& list) {
-    return [&list](std::byte* to) { std::memcpy(to, list.data(), list.size() * sizeof list[0]); };
-  };
   const RequestProgress progress{record.prompt_length, static_cast<int32_t>(watched.size())};
-  SendRecord(index, record);
-  Send(buffers_.store.progress + index, sizeof progress,
-       [&](std::byte* to) { std::memcpy(to, &progress, sizeof progress); });
-  Send(buffers_.store.TokensOf(index), request.prompt.size_bytes(), copy_of(request.prompt));
-  Send(buffers_.store.WatchedOf(index), watched.size() * sizeof watched[0], copy_of(watched));
-  Send(buffers_.store.ListsOf(index), lists.size() * sizeof lists[0], copy_of(lists));
+  const RequestStore& store = buffers_.store;
+  const Piece pieces[] = {
+      {store.records + index, &record, sizeof record},
+      {store.progress + index, &progress, sizeof progress},
+      {store.TokensOf(index), request.prompt.data(), request.prompt.size_bytes()},
+      {store.WatchedOf(index), watched.data(), watched.size() * sizeof watched[0]},
+      {store.ListsOf(index), lists.data(), lists.size() * sizeof lists[0]}};
+  Send(pieces);
   return {index, slot.generation};
 }
 
-void DeviceSampler::Impl::SendRecord(int32_t slot, const RequestRecord& record) {
-  Send(buffers_.store.records + slot, sizeof record,
-       [&](std::byte* to) { std::memcpy(to, &record, sizeof record); });
+// Copies to the device, behind all changes so far. Pieces that lie beside each other there are one
+// copy.
+void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
+  size_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  if (bytes == 0) return;
+  std::byte* from = ring_.Take(bytes);
+  for (size_t i = 0; i < pieces.size();) {
+    std::byte* const to = static_cast<std::byte*>(pieces[i].to);
+    size_t size = 0;
+    for (; i < pieces.size() && pieces[i].to == to + size; ++i) {
+      if (pieces[i].bytes > 0) std::memcpy(from + size, pieces[i].from, pieces[i].bytes);
+      size += pieces[i].bytes;
+    }
+    if (size == 0) continue;
+    RequireCuda(cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, changes_), "copy");
+    from += size;
+  }
+  ring_.Sent(changes_);
 }
 
 void DeviceSampler::Impl::Remove(RequestHandle request) {
@@ -320,7 +336,8 @@ void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& pa
   record.breakers = slot.record.breakers;
   slot.record = record;
   slot.params = params;
-  SendRecord(request.slot, record);
+  const Piece piece{buffers_.store.records + request.slot, &record, sizeof record};
+  Send({&piece, 1});
 }
 
 void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,

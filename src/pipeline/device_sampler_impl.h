@@ -90,6 +90,12 @@ class DeviceSampler::Impl {
     Event done;
     Event copied;
   };
+  // Something for the device.
+  struct Piece {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
   struct StepGraph {
     StepShape shape;
     cudaGraphExec_t executable;
@@ -101,16 +107,7 @@ class DeviceSampler::Impl {
   }
   void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
   RequestRecord RecordOf(const SamplingParams& params) const;
-  void SendRecord(int32_t slot, const RequestRecord& record);
-  // Copies to the device what `write` writes, behind all changes so far.
-  template <typename Write>
-  void Send(void* to, size_t bytes, Write write) {
-    if (bytes == 0) return;
-    std::byte* from = ring_.Take(bytes);
-    write(from);
-    RequireCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, changes_), "copy");
-    ring_.Sent(changes_);
-  }
+  void Send(std::span<const Piece> pieces);
   StepShape CheckStep(const StepInput& input);
   void CheckRequest(const StepRequest& request, const Slot& slot) const;
   void SendTables(const StepInput& input, const StepShape& shape);
@@ -132,6 +129,7 @@ class DeviceSampler::Impl {
   std::vector<StepGraph> graphs_;
   std::vector<std::byte> tables_;  // as they are on the device, or will be
   std::vector<std::byte> new_tables_;
+  std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
   int64_t waits_ = 0;

@@ -173,19 +173,17 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
     for (const int32_t draft : request.drafts) tables.drafts[drafts++] = draft;
   }
   if (new_tables_ != tables_) {
-    Send(buffers_.tables, bytes,
-         [&](std::byte* to) { std::memcpy(to, new_tables_.data(), bytes); });
+    const Piece piece{buffers_.tables, new_tables_.data(), bytes};
+    Send({&piece, 1});
     tables_.swap(new_tables_);
   }
-  if (bitmasks == 0) return;
-  const size_t words = static_cast<size_t>((options_.vocab + 31) / 32);
-  Send(buffers_.bitmasks, static_cast<size_t>(bitmasks) * words * 4, [&](std::byte* to) {
-    for (const StepRequest& request : input.requests) {
-      if (request.bitmask.empty()) continue;
-      std::memcpy(to, request.bitmask.data(), request.bitmask.size_bytes());
-      to += request.bitmask.size_bytes();
-    }
-  });
+  bitmasks_.clear();
+  int32_t* to = buffers_.bitmasks;
+  for (const StepRequest& request : input.requests) {
+    bitmasks_.push_back({to, request.bitmask.data(), request.bitmask.size_bytes()});
+    to += request.bitmask.size();
+  }
+  Send(bitmasks_);
 }
 
 void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream) {

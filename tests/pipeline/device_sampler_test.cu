@@ -1,6 +1,7 @@
 // The DeviceSampler gives the Sampler's bits in every company of requests, waits for nothing but
 // its answers, and refuses what does not fit before anything has changed.
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "tests/pipeline/device_mix.h"
@@ -84,8 +85,12 @@ TEST_F(DeviceSamplerCalls, WaitForNothingButTheAnswer) {
   std::atomic<bool> goes_on = false;
   Require(cudaLaunchHostFunc(
       stream,
-      [](void* flag) {
-        while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+      [](void* flag) {  // at most ten seconds, so that a call that waits fails the test
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!static_cast<std::atomic<bool>*>(flag)->load() &&
+               std::chrono::steady_clock::now() < end) {
+          std::this_thread::yield();
+        }
       },
       &goes_on));
   const cuda::StepHandle step = ordinary.sampler.Step(ordinary.input(), stream);
