@@ -1,5 +1,6 @@
-// What reading a row with its patches costs: the time of SampleIds on rows with patches and masks
-// beside the same call on plain rows, by graph replay, hot as in cuda_bench.cu. Usage:
+// What reading a row with its patches costs: the time of SampleIds on rows with patches and masks,
+// beside the same call on the rows without them, and on rows that have the patched values as their
+// logits (patches can make a row harder), by graph replay, hot as in cuda_bench.cu. Usage:
 // sluice_cuda_patches [--vocab N] [--dtype float32|bfloat16] [--batch N]... [--patches N]...;
 // prints a JSON object.
 //
@@ -50,20 +51,28 @@ struct PatchedRow {
   std::vector<float> values;
   std::vector<int32_t> allowed;
   std::vector<float> as_read;
+
+  std::vector<std::byte> AppliedLogits(DType dtype) const { return ToLogits(as_read, dtype); }
+  static std::vector<std::byte> ToLogits(const std::vector<float>& values, DType dtype) {
+    std::vector<std::byte> logits(values.size() * SizeOf(dtype));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (dtype == DType::kBf16) {
+        const uint16_t narrow = RoundToBf16(values[i]);
+        std::memcpy(logits.data() + 2 * i, &narrow, 2);
+      } else {
+        std::memcpy(logits.data() + 4 * i, &values[i], 4);
+      }
+    }
+    return logits;
+  }
 };
 
 PatchedRow MakePatchedRow(int64_t vocab, DType dtype, const Kind& kind, uint32_t index) {
   PatchedRow row;
   row.as_read = MakeRow(Distribution::kMid, vocab, index);
-  row.logits.resize(row.as_read.size() * SizeOf(dtype));
-  for (size_t i = 0; i < row.as_read.size(); ++i) {
-    if (dtype == DType::kBf16) {
-      const uint16_t narrow = RoundToBf16(row.as_read[i]);
-      std::memcpy(row.logits.data() + 2 * i, &narrow, 2);
-      row.as_read[i] = WidenBf16(narrow);
-    } else {
-      std::memcpy(row.logits.data() + 4 * i, &row.as_read[i], 4);
-    }
+  row.logits = PatchedRow::ToLogits(row.as_read, dtype);
+  if (dtype == DType::kBf16) {
+    for (float& x : row.as_read) x = WidenBf16(RoundToBf16(x));
   }
   std::vector<int32_t> order(row.as_read.size());
   std::iota(order.begin(), order.end(), 0);
@@ -103,6 +112,7 @@ class Bench {
         rows_(rows),
         bytes_(static_cast<size_t>(rows * vocab) * SizeOf(dtype)),
         master_(bytes_),
+        applied_(bytes_),
         logits_(bytes_),
         patch_ids_(static_cast<size_t>(rows * std::max<int64_t>(kind.patches, 1))),
         patch_values_(patch_ids_.size()),
@@ -113,7 +123,8 @@ class Bench {
         ids_(static_cast<size_t>(rows)),
         ways_(static_cast<size_t>(rows)),
         largest_(static_cast<size_t>(rows)),
-        timer_(master_.data(), logits_.data(), bytes_, rows >= 128 ? 8 : 20) {
+        timer_(master_.data(), logits_.data(), bytes_, rows >= 128 ? 8 : 20),
+        applied_timer_(applied_.data(), logits_.data(), bytes_, rows >= 128 ? 8 : 20) {
     std::vector<cuda::RowPatch> patches;
     std::vector<NoiseKey> keys;
     for (int64_t r = 0; r < rows; ++r) {
@@ -127,6 +138,7 @@ class Bench {
         return to + static_cast<size_t>(r) * from.size();
       };
       copy(master_.data(), row.logits);
+      copy(applied_.data(), row.AppliedLogits(dtype));
       copy(logits_.data(), row.logits);
       cuda::RowPatch patch;
       patch.ids = copy(patch_ids_.data(), row.ids);
@@ -154,9 +166,14 @@ class Bench {
     return best;
   }
 
+  // Of the kernels for patched rows, or for others.
   double Time(const SelectParams& params, bool is_patched) {
     params_.Set({params});
     return timer_.Microseconds([=, this](cudaStream_t stream) { Sample(stream, is_patched); });
+  }
+  double TimeOfApplied(const SelectParams& params) {
+    params_.Set({params});
+    return applied_timer_.Microseconds([=, this](cudaStream_t stream) { Sample(stream, false); });
   }
 
   // Tokens that differ from the reference's, among the first rows, and rows left to the definition.
@@ -166,6 +183,7 @@ class Bench {
   };
   Check Compare(const SelectParams& params, int64_t most) {
     params_.Set({params});
+    RequireCuda(cudaMemcpy(logits_.data(), master_.data(), bytes_, cudaMemcpyDeviceToDevice));
     Sample(nullptr, true);
     const std::vector<int32_t> ids = ids_.Get();
     const std::vector<cuda::Way> ways = ways_.Get();
@@ -202,6 +220,7 @@ class Bench {
   int64_t rows_;
   size_t bytes_;
   DeviceMemory<std::byte> master_;
+  DeviceMemory<std::byte> applied_;
   DeviceMemory<std::byte> logits_;
   DeviceMemory<int32_t> patch_ids_;
   DeviceMemory<float> patch_values_;
@@ -213,6 +232,7 @@ class Bench {
   DeviceMemory<cuda::Way> ways_;
   DeviceMemory<uint32_t> largest_;
   GraphTimer timer_;
+  GraphTimer applied_timer_;
   std::vector<PatchedRow> host_;
 };
 
@@ -249,24 +269,25 @@ void Run(int argc, char** argv) {
         if (floor == 0) floor = bench.ReadFloor();
         for (const Task& task : kTasks) {
           const double plain = bench.Time(task.params, false);
+          const double applied = bench.TimeOfApplied(task.params);
           const double us = bench.Time(task.params, true);
           const auto [wrong, left] = bench.Compare(task.params, 4);
           std::printf(
               "%s{\"bench\": \"cuda-patches\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
               "\"%s\", \"vocab\": %lld, \"batch\": %lld, \"patches\": %lld, \"masked\": %s, "
-              "\"ns\": %.0f, \"plain_ns\": %.0f, \"floor_ns\": %.0f, \"exact\": %s, "
+              "\"ns\": %.0f, \"plain_ns\": %.0f, \"applied_ns\": %.0f, \"floor_ns\": %.0f, "
+              "\"exact\": %s, "
               "\"left_to_definition\": %d}",
               separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
               static_cast<long long>(rows), static_cast<long long>(count),
-              is_masked ? "true" : "false", us * 1e3, plain * 1e3, floor * 1e3,
+              is_masked ? "true" : "false", us * 1e3, plain * 1e3, applied * 1e3, floor * 1e3,
               wrong == 0 ? "true" : "false", left);
-          std::fprintf(
-              stderr,
-              "%-16s %-9s B=%-4lld %5lld patches%s %8.2f us  plain %8.2f  %+6.2f us %5.2fx  "
-              "floor %7.2f  wrong %d  left %d\n",
-              task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(rows),
-              static_cast<long long>(count), is_masked ? " mask" : "     ", us, plain, us - plain,
-              us / plain, floor, wrong, left);
+          std::fprintf(stderr,
+                       "%-16s %-9s B=%-4lld %5lld patches%s %8.2f us  plain %8.2f applied %8.2f  "
+                       "%+6.2f us %5.2fx  floor %7.2f  wrong %d  left %d\n",
+                       task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(rows),
+                       static_cast<long long>(count), is_masked ? " mask" : "     ", us, plain,
+                       applied, us - plain, us / plain, floor, wrong, left);
           separator = ",\n";
         }
       }

@@ -153,6 +153,8 @@ struct FirstReadMemory {
   uint32_t largest[kMostWarps];  // order keys
   float mass[kMostWarps];
   double mass_of_blocks[kMostBlocks];
+  float replaced[kMostWarps];  // the mass that patches took out of the sum
+  double replaced_of_blocks[kMostBlocks];
 };
 
 // The sum of a warp's lanes, to where each warp has a place.
@@ -161,23 +163,43 @@ __device__ inline void ShareOfWarp(const Team& team, float value, float* of_warp
   if (team.lane() == 0) of_warps[team.thread() / kWarpSize] = value;
 }
 
-// Behind a barrier behind ShareOfWarp: the mass of this block, by its last warp, to all blocks.
-__device__ inline void ShareMass(const Team& team, FirstReadMemory& memory) {
+// Behind a barrier behind ShareOfWarp: the sum of this block, by its last warp, to all blocks.
+__device__ inline void ShareOfBlock(const Team& team, const float* of_warps, double* of_blocks) {
   const int warps = team.threads() / kWarpSize;
   if (team.thread() / kWarpSize != warps - 1) return;
-  double mass = team.lane() < warps ? static_cast<double>(memory.mass[team.lane()]) : 0.0;
-  mass = Team::ReduceWarp(mass, [](double a, double b) { return a + b; });
-  if (team.lane() < team.blocks()) {
-    *team.Of(team.lane(), memory.mass_of_blocks + team.rank()) = mass;
-  }
+  double sum = team.lane() < warps ? static_cast<double>(of_warps[team.lane()]) : 0.0;
+  sum = Team::ReduceWarp(sum, [](double a, double b) { return a + b; });
+  if (team.lane() < team.blocks()) *team.Of(team.lane(), of_blocks + team.rank()) = sum;
 }
 
-// Behind a Sync of the team behind ShareMass.
-__device__ inline double MassOfTeam(const Team& team, const FirstReadMemory& memory) {
-  double mass = 0.0;
+// Behind a Sync of the team behind ShareOfBlock.
+__device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
+  double sum = 0.0;
 #pragma unroll
-  for (int r = 0; r < kMostBlocks; ++r) mass += r < team.blocks() ? memory.mass_of_blocks[r] : 0.0;
-  return mass;
+  for (int r = 0; r < kMostBlocks; ++r) sum += r < team.blocks() ? of_blocks[r] : 0.0;
+  return sum;
+}
+
+// The mass of a row, summed up in fp32 by threads. A patched row's sum had the mass in it that
+// patches replace, and was rounded as such.
+struct ReadMass {
+  // Whether anything is known: false for a NaN.
+  __device__ bool IsKnown() const { return doubt <= 0.25 * mass; }
+
+  double mass;   // in the unit of the weights; not finite when a logit is NaN or +inf
+  double doubt;  // what patches add to it
+};
+template <DType kDType, bool kPatched>
+__device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                               const FirstReadMemory& memory) {
+  ReadMass read{SumOfTeam(team, memory.mass_of_blocks), 0.0};
+  if constexpr (kPatched) {
+    const int threads = team.threads() * team.blocks();
+    const int addends = slice.vocab() / threads + 64 + 2 * (slice.Patches() / threads + 1);
+    const double replaced = SumOfTeam(team, memory.replaced_of_blocks);
+    read.doubt = 0x1p-24 * addends * (4.0 * replaced + 2.0 * fabs(read.mass));
+  }
+  return read;
 }
 
 // Before FirstRead, with a Sync behind it.
@@ -189,20 +211,29 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
 
 // kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the
 // first block gets them. A Sync of the team makes them visible.
+//
+// sampled: a lower bound of the largest value, of a patched row: its largest value may be hidden by
+// one that a patch takes away, so the list has all that are above the bound as well.
 template <bool kWeighs, bool kScreens, DType kDType, bool kPatched>
 __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                           FirstVectors& loaded, const WeightUnit& unit, const NoiseKey& key,
-                          FirstReadMemory& memory) {
+                          float sampled, FirstReadMemory& memory) {
   using Tokens = Eight<kDType>;
   const WeightBins bins(unit);
   const semantics::Stream stream = semantics::GumbelStream(key);
-  float largest = -INFINITY;
+  float largest = kPatched ? sampled : -INFINITY;
   float mass = 0.0f;
+  slice.UnpatchFirst(loaded);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     float weight[Tokens::kTokens];
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) weight[e] = unit.WeightOf(tokens.x[e]);
-    largest = fmaxf(largest, tokens.Largest());
+    bool has_any = false;
+    if constexpr (kPatched) {
+      has_any = tokens.Largest() > sampled;
+    } else {
+      largest = fmaxf(largest, tokens.Largest());
+    }
     if constexpr (kWeighs) {
 #pragma unroll
       for (int e = 0; e < Tokens::kTokens; ++e) {
@@ -211,7 +242,6 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>&
       }
       mass = Again(mass);  // added up here: put off, it would keep the weights in memory
     }
-    bool has_any = false;
     if constexpr (kScreens) {
       const semantics::Block noise = NoiseOfEight(tokens, KeyAgain(key), stream);
 #pragma unroll
@@ -221,23 +251,52 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>&
       // A masked token can be a contender here, and the eight may be another warp's.
       if (has_any) has_any = slice.Has(tokens.first);
     } else {
-      has_any = bins.IsAbove(tokens.Largest());
+      has_any |= bins.IsAbove(tokens.Largest());
     }
     if (has_any) Note(memory.contenders, tokens);
   });
-  const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
-  if (team.lane() == 0) memory.largest[team.thread() / kWarpSize] = of_warp;
-  ShareOfWarp(team, mass, memory.mass);
-  team.SyncBlock();
-  ShareMass(team, memory);
-  ListNoted(team, slice, memory.contenders, 0, [&](float x, int id) {
+  auto is_wanted = [&](float x, int id) {
     if constexpr (kScreens) {
       const float field = FieldAsFloat(NoiseAround(id, key, stream), id % 8);
       return x != -INFINITY && IsContender(field, unit.WeightOf(x));
     } else {
       return bins.IsAbove(x);
     }
+  };
+  float replaced = 0.0f;
+  slice.ForEachPatch(team, [&](float before, float x, int id) {
+    largest = fmaxf(largest, x);
+    if constexpr (kWeighs) {
+      const float weight_before = unit.WeightOf(before);
+      mass += unit.WeightOf(x);
+      mass -= weight_before;
+      replaced += weight_before;
+      atomicAdd(&memory.bins[bins.Of(before)], ~0u);
+      atomicAdd(&memory.bins[bins.Of(x)], 1u);
+    }
+    if (is_wanted(x, id)) ListToken(*team.Of(0, &memory.contenders), x, id);
   });
+  auto share_largest = [&] {
+    const uint32_t of_warp = __reduce_max_sync(~0u, semantics::OrderKey(largest));
+    if (team.lane() == 0) memory.largest[team.thread() / kWarpSize] = of_warp;
+  };
+  if constexpr (!kPatched) share_largest();
+  ShareOfWarp(team, mass, memory.mass);
+  if constexpr (kPatched && kWeighs) ShareOfWarp(team, replaced, memory.replaced);
+  team.SyncBlock();
+  ShareOfBlock(team, memory.mass, memory.mass_of_blocks);
+  if constexpr (kPatched && kWeighs) {
+    ShareOfBlock(team, memory.replaced, memory.replaced_of_blocks);
+  }
+  ListNoted(team, slice, memory.contenders, 0, [&](float x, int id) {
+    if constexpr (kPatched) {
+      if (x > sampled && !slice.IsPatched(id)) largest = fmaxf(largest, x);
+      return x > sampled || is_wanted(x, id);
+    } else {
+      return is_wanted(x, id);
+    }
+  });
+  if constexpr (kPatched) share_largest();
 }
 
 // How many contenders the first block has; negative: not all of them, or a logit is NaN or +inf.
@@ -247,11 +306,13 @@ __device__ inline int ContendersOf(const FirstReadMemory& memory) {
 
 // Of the team, behind a Sync of it.
 struct RowTotals {
-  float max;
-  double mass;  // in the unit of the weights; not finite when a logit is NaN or +inf
+  float max;  // of a patched row, if all contenders are listed
+  ReadMass read;
 };
 
-__device__ inline RowTotals TotalsOf(const Team& team, FirstReadMemory& memory) {
+template <DType kDType, bool kPatched>
+__device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                              FirstReadMemory& memory) {
   const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
   uint32_t largest = 0;
 #pragma unroll
@@ -259,7 +320,7 @@ __device__ inline RowTotals TotalsOf(const Team& team, FirstReadMemory& memory) 
     if (r >= team.blocks() || !is_a_warp) continue;
     largest = max(largest, *team.Of(r, memory.largest + team.lane()));
   }
-  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfTeam(team, memory)};
+  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfTeam(team, slice, memory)};
 }
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at

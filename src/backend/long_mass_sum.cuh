@@ -3,6 +3,7 @@
 
 #include "backend/mass_sum.cuh"
 #include "backend/vector_slice.cuh"
+#include "backend/warp_stretch.cuh"
 
 namespace sluice::cuda {
 
@@ -25,15 +26,21 @@ class LongMassSum {
   uint64_t total_ = 0;
 };
 
-// visit(x) for what this thread has of the row; masked values behind its end are among them.
-template <DType kDType, bool kPatched, typename Visit>
-__device__ void ForEachValue(const VectorSlice<kDType, kPatched>& slice, Visit visit) {
+// visit(x) for what this thread has of the row, as it is or patched; of the first, masked values
+// behind its end are among them.
+template <DType kDType, typename Visit>
+__device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   slice.Stream(loaded, [&](const Eight<kDType>& eight) {
 #pragma unroll
     for (int e = 0; e < Eight<kDType>::kTokens; ++e) visit(eight.x[e]);
   });
+}
+
+template <DType kDType, typename Visit>
+__device__ void ForEachValue(const PatchedRowSlice<kDType>& slice, Visit visit) {
+  slice.ForEach([&](float x, int) { visit(x); });
 }
 
 }  // namespace sluice::cuda

@@ -96,16 +96,18 @@ __device__ void StoreWord(T& target, int word, uint32_t value) {
 }
 
 // Behind BeginRow. prepare(): called by the first warp when the parameters are there, while the
-// blocks tell each other their values.
-template <DType kDType, typename Prepare>
+// blocks tell each other their values. The first vectors become those of the patched row.
+template <DType kDType, bool kPatched, typename Prepare>
 __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
-                         const FirstVectors& loaded, RowStart& start, Prepare prepare) {
+                         const VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
+                         RowStart& start, Prepare prepare) {
   const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
   const NoiseKey& key =
       rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];
   const uint32_t word_of_params = LoadWord(params, team.thread());
   const uint32_t word_of_key = LoadWord(key, team.thread());
 
+  slice.PatchFirst(loaded);
   float largest = -INFINITY;
 #pragma unroll
   for (const uint4& raw : loaded) largest = fmaxf(largest, Vector<kDType>(raw).Largest());

@@ -89,9 +89,19 @@ __device__ void Note(BoundedList<kCapacity>& list, const Eight<kDType>& tokens) 
   }
 }
 
+// To the list of the first block. A NaN or +inf spoils it.
+template <int kCapacity>
+__device__ void ListToken(BoundedList<kCapacity>& first, float x, int id) {
+  if (!(x < INFINITY)) first.is_spoilt = 1;
+  if (x == 0.0f) first.has_zero = 1;
+  const uint32_t place = atomicAdd(&first.count, 1u);
+  if (place < kCapacity) first.tokens[place] = KeyOfToken(x, id);
+}
+
 // Behind a barrier behind the last Note: lists the tokens of this block's eights for which
 // is_wanted(x, id), in the first block; a Sync makes them visible there. Where it is false for +inf
-// or NaN, the caller learns of them from the mass. threshold: of this block.
+// or NaN, the caller learns of them from the mass. threshold: of this block. Patches are for the
+// caller to list.
 template <DType kDType, bool kPatched, int kCapacity, typename IsWanted>
 __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                           BoundedList<kCapacity>& list, uint32_t threshold, IsWanted is_wanted) {
@@ -111,11 +121,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
     const float x = eight < static_cast<int>(BoundedList<kCapacity>::kMostSaved)
                         ? reinterpret_cast<const float*>(list.saved)[i]
                         : slice.ValueOf(id);
-    if (!is_wanted(x, id)) continue;
-    if (!(x < INFINITY)) first.is_spoilt = 1;
-    if (x == 0.0f) first.has_zero = 1;
-    const uint32_t place = atomicAdd(&first.count, 1u);
-    if (place < kCapacity) first.tokens[place] = KeyOfToken(x, id);
+    if (is_wanted(x, id) && !slice.IsPatched(id)) ListToken(first, x, id);
   }
 }
 

@@ -1,7 +1,9 @@
 // A row in vectors of 16 bytes, for kernels that stream it. Every warp of a team has a stretch of
 // the row to itself, so the first vectors of all warps are a sample of the whole row: vocabularies
-// are not shuffled. What lies behind the end of the row is masked. A row may be patched, eight by
-// eight as it passes (backend/row_patch.cuh).
+// are not shuffled. What lies behind the end of the row is masked.
+//
+// Of a patched row (backend/row_patch.cuh) what streams by is masked; what its patches change is
+// for who streams it to put right, by ForEachPatch.
 #pragma once
 
 #include "backend/ptx.cuh"
@@ -78,19 +80,16 @@ struct Eight {
   int first;
 };
 
-// The patches of a warp's stretch, as it goes up.
+// The mask of a warp's stretch, as it goes up.
 template <DType kDType>
-class PatchWalk {
+class MaskWalk {
  public:
   static constexpr int kInARow = Eight<kDType>::kInARow;
   static constexpr int kTokensOfVector = kInARow * kWarpSize;  // of a warp
-  static constexpr int kWordsOfVector = kInARow;               // of the mask
+  static constexpr int kWordsOfVector = kInARow;
 
-  // From an id on, before another one.
-  __device__ PatchWalk(const PatchOfRow& patch, int first_id, int end_id)
-      : patch_(patch), cursor_(patch.Seek(first_id, end_id)), end_id_(end_id) {
-    if (patch_.HasMask()) next_words_ = WordOfLane(first_id);
-  }
+  __device__ MaskWalk(const PatchOfRow& patch, int first_id)
+      : patch_(patch), next_words_(patch.HasMask() ? WordOfLane(first_id) : 0) {}
 
   // The next kVectorsAtOnce vectors, whose words are on the way. first_id: of the warp.
   __device__ void BeginStep(int first_id) {
@@ -99,29 +98,19 @@ class PatchWalk {
     next_words_ = WordOfLane(first_id + kVectorsAtOnce * kTokensOfVector);
   }
 
-  // The eight of this lane. first_id: of the warp; vector: of the step.
-  __device__ void Apply(Eight<kDType>& eight, int first_id, int vector) {
+  // By all lanes. vector: of the step.
+  __device__ void Apply(Eight<kDType>& eight, int vector) const {
+    if (!patch_.HasMask()) return;
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    if (patch_.HasMask()) {
 #pragma unroll
-      for (int j = 0; j < Eight<kDType>::kVectors; ++j) {
-        const int word = (vector + j) * kWordsOfVector + lane * kInARow / 32;
-        const uint32_t allowed = __shfl_sync(~0u, words_, word) >> (lane * kInARow % 32);
+    for (int j = 0; j < Eight<kDType>::kVectors; ++j) {
+      const int word = (vector + j) * kWordsOfVector + lane * kInARow / 32;
+      const uint32_t allowed = __shfl_sync(~0u, words_, word) >> (lane * kInARow % 32);
 #pragma unroll
-        for (int e = 0; e < kInARow; ++e) {
-          float& x = eight.x[j * kInARow + e];
-          x = allowed >> e & 1u ? x : -INFINITY;
-        }
+      for (int e = 0; e < kInARow; ++e) {
+        float& x = eight.x[j * kInARow + e];
+        x = allowed >> e & 1u ? x : -INFINITY;
       }
-    }
-#pragma unroll 1
-    while (cursor_.id < first_id + Eight<kDType>::kVectors * kTokensOfVector) {
-      const int place = cursor_.id - eight.first;
-#pragma unroll
-      for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
-        if (place == Eight<kDType>::Id(0, e)) eight.x[e] = cursor_.value;
-      }
-      cursor_ = patch_.Next(cursor_, end_id_);
     }
   }
 
@@ -132,15 +121,13 @@ class PatchWalk {
   }
 
   const PatchOfRow& patch_;
-  PatchCursor cursor_;
-  int end_id_;
-  uint32_t words_ = 0;       // of the mask, one a lane, for a step
-  uint32_t next_words_ = 0;  // for the next one
+  uint32_t words_ = 0;   // one a lane, for a step
+  uint32_t next_words_;  // for the next one
 };
 
-// No patches.
+// No mask.
 struct NoWalk {
-  __device__ NoWalk(const NoPatch&, int, int) {}
+  __device__ NoWalk(const NoPatch&, int) {}
 };
 
 template <DType kDType, bool kPatched = false>
@@ -187,34 +174,84 @@ class VectorSlice {
   __device__ void PatchFirst(FirstVectors& loaded) const {
     if constexpr (kPatched) {
       if (patch_.IsEmpty()) return;
-      Walk walk = WalkFrom();
-      walk.BeginStep(first_ * kTokensOfVector);
+      const int first_id = first_ * kTokensOfVector;
+      const int end_id = min(end_ * kTokensOfVector, vocab_);
+      MaskWalk<kDType> mask(patch_, first_id);
+      mask.BeginStep(first_id);
+      PatchCursor cursor = patch_.Seek(first_id, end_id);
 #pragma unroll
       for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
         Eight<kDType> eight = Unpack(loaded + i, first_ + i);
-        walk.Apply(eight, (first_ + i) * kTokensOfVector, i);
+        mask.Apply(eight, i);
+#pragma unroll 1
+        while (cursor.id < first_id + (i + kTogether) * kTokensOfVector) {
+#pragma unroll
+          for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
+            if (cursor.id == Eight<kDType>::Id(eight.first, e)) eight.x[e] = cursor.value;
+          }
+          cursor = patch_.Next(cursor, end_id);
+        }
 #pragma unroll
         for (int j = 0; j < kTogether; ++j) loaded[i + j] = Packed(eight.x + j * kElements);
       }
     }
   }
 
+  // And back.
+  __device__ void UnpatchFirst(FirstVectors& loaded) const {
+    if constexpr (kPatched) {
+      if (patch_.Count() > 0) LoadFirst(loaded);
+    }
+  }
+
   __device__ int vocab() const { return vocab_; }
   // Whether an eight is of this warp's stretch: Stream visits some behind it, masked.
   __device__ bool Has(int first_id) const { return first_id < end_ * kWarpSize * kElements; }
+  // As it is streamed.
   __device__ float ValueOf(int id) const {
     const float logit = Widen<kDType>(row_[id]);
     if constexpr (kPatched) {
-      return patch_.ValueOf(id, logit);
+      return patch_.Masked(id, logit);
     } else {
       return logit;
     }
   }
 
-  // visit(Eight) for the tokens of this thread, the lanes of a warp together.
+  // Whether a token's value is not the one that is streamed.
+  __device__ bool IsPatched(int id) const {
+    if constexpr (kPatched) {
+      return patch_.PatchOf(id) >= 0;
+    } else {
+      return false;
+    }
+  }
+  __device__ int Patches() const {
+    if constexpr (kPatched) {
+      return min(patch_.Count(), vocab_);
+    } else {
+      return 0;
+    }
+  }
+  // visit(streamed value, value, id) for the patches that are this thread's: each is one thread's.
+  template <typename Visit>
+  __device__ void ForEachPatch(const Team& team, Visit visit) const {
+    if constexpr (kPatched) {
+      const int count = Patches();
+      const int step = team.threads() * team.blocks();
+#pragma unroll 1
+      for (int i = team.rank() * team.threads() + team.thread(); i < count; i += step) {
+        const int32_t id = patch_.IdAt(i);
+        const float x = patch_.ValueAt(i);
+        if (id >= 0 && id < vocab_) visit(ValueOf(id), x, id);
+      }
+    }
+  }
+
+  // visit(Eight) for the tokens of this thread, masked but not patched, the lanes of a warp
+  // together.
   template <typename Visit>
   __device__ void Stream(FirstVectors& loaded, Visit visit) const {
-    Walk walk = WalkFrom();
+    Walk walk(patch_, first_ * kTokensOfVector);
     int piece = first_;
     const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
     const uint4* next =
@@ -263,12 +300,8 @@ class VectorSlice {
   }
 
  private:
-  using Walk = std::conditional_t<kPatched, PatchWalk<kDType>, NoWalk>;
+  using Walk = std::conditional_t<kPatched, MaskWalk<kDType>, NoWalk>;
   static constexpr int kTokensOfVector = kElements * kWarpSize;  // of a warp
-
-  __device__ Walk WalkFrom() const {
-    return Walk(patch_, first_ * kTokensOfVector, min(end_ * kTokensOfVector, vocab_));
-  }
 
   // Two vectors of four, or one, of a piece and the next one.
   __device__ Eight<kDType> Unpack(const uint4* loaded, int piece) const {
@@ -305,7 +338,7 @@ class VectorSlice {
 #pragma unroll
     for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
       Eight<kDType> eight = Unpack(loaded + i, piece + i);
-      if constexpr (kPatched) walk.Apply(eight, (piece + i) * kTokensOfVector, i);
+      if constexpr (kPatched) walk.Apply(eight, i);
       visit(eight);
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) loaded[i + j] = load(i + j);

@@ -161,7 +161,13 @@ __global__ void __launch_bounds__(kMostThreads)
   int32_t rank = 0;
   uint64_t kept_mass = 0;
   if (has_token) {
-    const VectorSlice<kDType, kPatched> slice(team, argument.rows, TeamIndex(team));
+    const auto slice = [&] {
+      if constexpr (kPatched) {
+        return row.slice;
+      } else {
+        return VectorSlice<kDType>(team, argument.rows, TeamIndex(team));
+      }
+    }();
     const SelectParams& params = row.params;
     const bool is_processed = IsProcessed(argument.mode);
     const bool is_whole = !is_processed || semantics::IsGreedy(params);

@@ -178,15 +178,16 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
                          octaves, unit)) {
     return result;
   }
+  const float sampled = LargestOfFirst(team, memory.start);
   if (has_top_p) {
-    FirstRead<true, true>(team, slice, loaded, unit, key, memory.first);
+    FirstRead<true, true>(team, slice, loaded, unit, key, sampled, memory.first);
   } else {
-    FirstRead<false, true>(team, slice, loaded, unit, key, memory.first);
+    FirstRead<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
   }
   team.Sync();
   // The first block leaves alone: from here on nobody reads its memory.
   if (!has_top_p && !argument.WantsCuts() && team.rank() != 0) return result;
-  const RowTotals totals = TotalsOf(team, memory.first);
+  const RowTotals totals = TotalsOf(team, slice, memory.first);
   if (has_top_p) {
     SumBins(team, memory.first);
     team.Sync();
@@ -211,10 +212,10 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   if (team.rank() == 0) {
     const Team block = team.Block();
     ListAboveBins(block, memory.first, contenders, bins, memory.boundary);
-    const bool is_known =
-        contenders > 0 && memory.boundary.top_count <= kMostAboveBins && totals.mass < INFINITY;
+    const bool is_known = contenders > 0 && memory.boundary.top_count <= kMostAboveBins &&
+                          totals.read.mass < INFINITY && totals.read.IsKnown();
     const KnownMasses masses =
-        MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
+        MassesOf(team, memory.boundary, unit, totals.read, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
     const int32_t id = !is_known || argument.WantsCuts() ? -1 : draw([&](uint64_t token) {
       return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
@@ -238,6 +239,8 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
       return result;
     }
   }
+  // The largest value of a patched row is not known where contenders are missing: there is no band.
+  if (kPatched && team.IsFirstThread() && contenders < 0) memory.band = {INFINITY, -INFINITY};
   team.Sync();
   const Band band = *team.Of(0, &memory.band);
   result.id = kUndecided;
@@ -263,10 +266,9 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   Verdict verdict(team, memory.verdict);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
-  slice.PatchFirst(loaded);
   const SelectParams& params = memory.start.params;
-  StartRow<kDType>(team, argument.rows, row, loaded, memory.start,
-                   [&] { memory.plan = PlanOfTop(params); });
+  StartRow(team, argument.rows, row, slice, loaded, memory.start,
+           [&] { memory.plan = PlanOfTop(params); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);

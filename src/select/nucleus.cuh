@@ -63,7 +63,8 @@ __device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& m
 }
 
 __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundary,
-                                       const WeightUnit& unit, double total, float p, int vocab) {
+                                       const WeightUnit& unit, const ReadMass& read, float p,
+                                       int vocab) {
   KnownMasses masses;
   masses.top = 0.0;
   for (uint32_t i = static_cast<uint32_t>(team.lane()); i < boundary.TopCount(); i += kWarpSize) {
@@ -74,8 +75,8 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
   // share of them up in fp32.
   const double doubt =
       1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
-  masses.least_total = total * (1.0 - doubt);
-  masses.most_total = total * (1.0 + doubt);
+  masses.least_total = read.mass * (1.0 - doubt) - read.doubt;
+  masses.most_total = read.mass * (1.0 + doubt) + read.doubt;
   const double share = semantics::Fixed32(p) * 0x1p-32;
   masses.least_target = share * masses.least_total;
   masses.most_target = share * masses.most_total;
@@ -193,6 +194,9 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType, kPat
   Clear(team, list);
   if (team.thread() == 0) shared.last_at_lower = -1;
   team.Sync();
+  // What a patch replaces may be larger than all that the row has: it is taken out as it was put
+  // in.
+  auto addend_of = [&](float x) { return MassSum::Of(kPatched ? fminf(x, max) : x, max, scale); };
   MassSum all, heavier;
   uint32_t seen = 0, seen_heavier = 0;
   FirstVectors loaded;
@@ -202,7 +206,7 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType, kPat
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) {
       const float x = tokens.x[e];
-      const MassSum::Addend addend = MassSum::Of(x, max, scale);
+      const MassSum::Addend addend = addend_of(x);
       all.Add(addend);
       if (x >= band.high) {
         heavier.Add(addend);
@@ -213,11 +217,22 @@ __device__ Nucleus SelectInBand(const Team& team, const VectorSlice<kDType, kPat
     seen += Tokens::kTokens;
     if (has_any) Note(list, tokens);
   });
+  uint64_t my_total = all.Total(seen);
+  uint64_t my_mass_above = heavier.Total(seen_heavier);
+  uint64_t my_count_above = seen_heavier;
+  slice.ForEachPatch(team, [&](float before, float x, int id) {
+    const uint64_t added = semantics::Weight(x, max, scale);
+    const uint64_t replaced = semantics::Weight(fminf(before, max), max, scale);
+    my_total += added - replaced;
+    my_mass_above += (x >= band.high ? added : 0) - (before >= band.high ? replaced : 0);
+    my_count_above += (x >= band.high ? 1 : 0) - (before >= band.high ? 1 : 0);
+    if (x >= band.low && x < band.high) ListToken(*team.Of(0, &list), x, id);
+  });
   team.SyncBlock();
   ListNoted(team, slice, list, 0, [&](float x, int) { return x >= band.low && x < band.high; });
-  const uint64_t total = team.Sum(all.Total(seen));
-  const uint64_t mass_above = team.Sum(heavier.Total(seen_heavier));
-  const uint64_t count_above = team.Sum(seen_heavier);
+  const uint64_t total = team.Sum(my_total);
+  const uint64_t mass_above = team.Sum(my_mass_above);
+  const uint64_t count_above = team.Sum(my_count_above);
   team.SyncBlock();  // the first threads go on to other sums in the same memory
   const int size = team.rank() == 0 && list.IsComplete() ? static_cast<int>(list.count) : 0;
   const uint64_t target =

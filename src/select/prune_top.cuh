@@ -34,13 +34,15 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
   const float unit = top.unit.WeightOf(max);
   // A largest value far above the sample would be known too badly, and of huge values rounding may
   // leave no unit at all; false for a NaN.
-  const bool is_known = unit > 0x1p-100f && unit < 0x1p64f && top.mass < 0x1p100;
+  const double mass = top.read.mass;
+  const bool is_known = unit > 0x1p-100f && unit < 0x1p64f && mass < 0x1p100 && top.read.IsKnown();
   if (!is_known) return {0, UINT64_MAX, top.has_all};
   // Weights are known to 1e-5, but for the unit in which they are integers, and a thread adds up
   // its eights in fp32.
-  const double doubt =
-      1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16);
-  const double total = top.mass * (0x1p40 / static_cast<double>(unit));  // a float overflows
+  const double doubt = 1e-5 + 0x1p-40 * vocab +
+                       0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16) +
+                       (mass > 0.0 ? top.read.doubt / mass : 0.0);
+  const double total = mass * (0x1p40 / static_cast<double>(unit));  // a float overflows
   return {static_cast<uint64_t>(total * (1.0 - doubt)),
           static_cast<uint64_t>(total * (1.0 + doubt)), top.has_all};
 }

@@ -152,9 +152,10 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
                          OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
-  FirstRead<true, false>(team, slice, loaded, unit, memory.start.key, memory.first);
+  FirstRead<true, false>(team, slice, loaded, unit, memory.start.key,
+                         LargestOfFirst(team, memory.start), memory.first);
   team.Sync();
-  const RowTotals totals = TotalsOf(team, memory.first);
+  const RowTotals totals = TotalsOf(team, slice, memory.first);
   SumBins(team, memory.first);
   team.Sync();
   const int above_bins = ContendersOf(memory.first);
@@ -163,13 +164,13 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
     const WeightBins bins(unit);
     ListAboveBins(block, memory.first, above_bins, bins, memory.boundary);
     const KnownMasses masses =
-        MassesOf(team, memory.boundary, unit, totals.mass, params.top_p, vocab);
+        MassesOf(team, memory.boundary, unit, totals.read, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
     const Band band = FindBand(block, memory.first, bins, memory.boundary);
     if (team.thread() == 0) {
       memory.band = band;
-      memory.has_band =
-          above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins && totals.mass < INFINITY;
+      memory.has_band = above_bins >= 0 && memory.boundary.top_count <= kMostAboveBins &&
+                        totals.read.mass < INFINITY && totals.read.IsKnown();
     }
   }
   team.Sync();
@@ -194,10 +195,9 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   Verdict verdict(team, memory.verdict);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
-  slice.PatchFirst(loaded);
   const SelectParams& params = memory.start.params;
-  StartRow<kDType>(team, argument.rows, index, loaded, memory.start,
-                   [&] { memory.plan = PlanOfTop(params); });
+  StartRow(team, argument.rows, index, slice, loaded, memory.start,
+           [&] { memory.plan = PlanOfTop(params); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);

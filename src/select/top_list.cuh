@@ -171,22 +171,36 @@ struct ListedTop {
   int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
                   // logit is NaN or +inf; 0: a row without support
   bool has_all = false;  // of the support
-  double mass =
-      0.0;  // if the rules look at the whole row: of all of it, in the unit of the weights
+  ReadMass read = {};    // of the whole row, if the rules look at it
   WeightUnit unit = {};
 };
 
 template <bool kWeighs, DType kDType, bool kPatched>
-__device__ void NoteTop(const VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
-                        float threshold, const WeightUnit& unit, TokenList& list, float& mass) {
+__device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                        FirstVectors& loaded, float threshold, const WeightUnit& unit,
+                        FirstReadMemory& memory) {
   using Tokens = Eight<kDType>;
+  float mass = 0.0f;
+  slice.UnpatchFirst(loaded);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     if constexpr (kWeighs) mass += unit.WeightOf(tokens);
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
-    if (!all_below) Note(list, tokens);
+    if (!all_below) Note(memory.list, tokens);
   });
+  float replaced = 0.0f;
+  slice.ForEachPatch(team, [&](float before, float x, int id) {
+    if constexpr (kWeighs) {
+      const float weight_before = unit.WeightOf(before);
+      mass += unit.WeightOf(x);
+      mass -= weight_before;
+      replaced += weight_before;
+    }
+    if (!(x < threshold)) ListToken(*team.Of(0, &memory.list), x, id);
+  });
+  if constexpr (kWeighs) ShareOfWarp(team, mass, memory.mass);
+  if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
 // Only the first block gets the answer. The list was cleared before StartRow.
@@ -202,15 +216,15 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   if (plan.is_whole) {
     const float scale = start.scales.filter;
     top.unit = {scale, -LargestOfFirst(team, start) * scale};
-    float mass = 0.0f;
-    NoteTop<true>(slice, loaded, threshold, top.unit, list, mass);
-    ShareOfWarp(team, mass, memory.mass);
+    NoteTop<true>(team, slice, loaded, threshold, top.unit, memory);
   } else {
-    float mass = 0.0f;
-    NoteTop<false>(slice, loaded, threshold, top.unit, list, mass);
+    NoteTop<false>(team, slice, loaded, threshold, top.unit, memory);
   }
   team.SyncBlock();
-  if (plan.is_whole) ShareMass(team, memory);
+  if (plan.is_whole) {
+    ShareOfBlock(team, memory.mass, memory.mass_of_blocks);
+    if constexpr (kPatched) ShareOfBlock(team, memory.replaced, memory.replaced_of_blocks);
+  }
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
@@ -218,7 +232,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
   if (plan.is_whole) {
-    top.mass = MassOfTeam(team, memory);
+    top.read = MassOfTeam(team, slice, memory);
   } else if (!top.has_all) {
     const int reached = guess.is_of_team ? size : CountFrom(team, list, size);
     if (reached < plan.needed) return top;
