@@ -38,8 +38,8 @@ template <typename Slice, typename Visit>
 __device__ void ForEachToken(const Slice& slice, Visit visit) {
   slice.ForEach(visit);
 }
-template <DType kDType, bool kPatched, typename Visit>
-__device__ void ForEachToken(const VectorSlice<kDType, kPatched>& slice, Visit visit) {
+template <DType kDType, typename Visit>
+__device__ void ForEachToken(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   slice.Stream(loaded, [&](const Eight<kDType>& eight) {
