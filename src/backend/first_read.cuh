@@ -157,6 +157,15 @@ struct FirstReadMemory {
   double replaced_of_blocks[kMostBlocks];
 };
 
+// What is free while a list is made of the row, and while a FirstRead is.
+__device__ inline MarkRoom RoomBesideList(FirstReadMemory& memory) {
+  return {&memory.find, sizeof memory.find};
+}
+__device__ inline MarkRoom RoomBesideBins(FirstReadMemory& memory) {
+  static_assert(sizeof memory.list > sizeof memory.bins);
+  return {memory.bins + WeightBins::kBins + 4, sizeof memory.list - sizeof memory.bins};
+}
+
 // The sum of a warp's lanes, to where each warp has a place.
 __device__ inline void ShareOfWarp(const Team& team, float value, float* of_warps) {
   value = Team::ReduceWarp(value, [](float a, float b) { return a + b; });
@@ -223,7 +232,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>&
   const semantics::Stream stream = semantics::GumbelStream(key);
   float largest = kPatched ? sampled : -INFINITY;
   float mass = 0.0f;
-  slice.UnpatchFirst(loaded);
+  if constexpr (kWeighs) slice.UnpatchFirst(loaded);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     float weight[Tokens::kTokens];
 #pragma unroll

@@ -43,16 +43,6 @@ __device__ typename ElementOf<kDType>::Type Narrow(float x) {
   }
 }
 
-// Of any value, rounded down, to a type of 16 bits.
-template <DType kDType>
-__device__ uint16_t NarrowDown(float x) {
-  if constexpr (kDType == DType::kBf16) {
-    return __bfloat16_as_ushort(__float2bfloat16_rd(x));
-  } else {
-    return __half_as_ushort(__float2half_rd(x));
-  }
-}
-
 // -inf
 template <DType kDType>
 __device__ typename ElementOf<kDType>::Type MaskedElement() {

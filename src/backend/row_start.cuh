@@ -95,18 +95,25 @@ __device__ void StoreWord(T& target, int word, uint32_t value) {
   }
 }
 
+// Shared memory for the marks of patches.
+struct MarkRoom {
+  void* data;
+  size_t bytes;
+};
+
 // Behind BeginRow. prepare(): called by the first warp when the parameters are there, while the
 // blocks tell each other their values. The first vectors become those of the patched row.
 template <DType kDType, bool kPatched, typename Prepare>
 __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
-                         const VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
-                         RowStart& start, Prepare prepare) {
+                         VectorSlice<kDType, kPatched>& slice, const MarkRoom& room,
+                         FirstVectors& loaded, RowStart& start, Prepare prepare) {
   const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
   const NoiseKey& key =
       rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];
   const uint32_t word_of_params = LoadWord(params, team.thread());
   const uint32_t word_of_key = LoadWord(key, team.thread());
 
+  slice.MarkPatches(team, room.data, room.bytes);
   slice.PatchFirst(loaded);
   float largest = -INFINITY;
 #pragma unroll

@@ -169,8 +169,37 @@ class VectorSlice {
     for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = Load(first_ + i);
   }
 
-  // Makes of the first vectors a sample of the patched row; values that the type of the logits does
-  // not have are rounded down.
+  // Notes in shared memory, a bit a token, which tokens of this block have patches, if there is
+  // room; else they are searched for, which takes a dozen loads one after the other.
+  __device__ void MarkPatches(const Team& team, void* room, size_t bytes) {
+    if constexpr (kPatched) {
+      const int warps = team.threads() / kWarpSize;
+      const int eights = pieces_ / kTogether;
+      const int shift = 31 - __clz(warps_);
+      marks_.first = ((eights * team.rank() * warps) >> shift) * kTokensOfEights;
+      marks_.end = ((eights * (team.rank() + 1) * warps) >> shift) * kTokensOfEights;
+      marks_.words = nullptr;
+      const int words = (marks_.end - marks_.first) / 32;
+      const int count = Patches();
+      if (count == 0 || words * sizeof(uint32_t) > bytes) return;
+      marks_.words = static_cast<uint32_t*>(room);
+      for (int i = team.thread(); i < words; i += team.threads()) marks_.words[i] = 0;
+      team.SyncBlock();
+#pragma unroll 1
+      for (int i = team.thread(); i < count; i += team.threads()) {
+        const int at = patch_.IdAt(i) - marks_.first;
+        if (at >= 0 && at < words * 32) atomicOr(marks_.words + at / 32, 1u << (at % 32));
+      }
+      team.SyncBlock();
+    }
+  }
+  // The memory is needed for something else.
+  __device__ void DropMarks() {
+    if constexpr (kPatched) marks_.words = nullptr;
+  }
+
+  // Makes of the first vectors a sample of the row as it is masked, without the tokens that have
+  // patches.
   __device__ void PatchFirst(FirstVectors& loaded) const {
     if constexpr (kPatched) {
       if (patch_.IsEmpty()) return;
@@ -178,16 +207,29 @@ class VectorSlice {
       const int end_id = min(end_ * kTokensOfVector, vocab_);
       MaskWalk<kDType> mask(patch_, first_id);
       mask.BeginStep(first_id);
-      PatchCursor cursor = patch_.Seek(first_id, end_id);
+      PatchCursor cursor{0, kNoPatch, 0.0f};
+      if (marks_.words == nullptr && Patches() > 0) cursor = patch_.Seek(first_id, end_id);
 #pragma unroll
       for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
         Eight<kDType> eight = Unpack(loaded + i, first_ + i);
         mask.Apply(eight, i);
+        if (marks_.words != nullptr && first_ + i < end_) {
+#pragma unroll
+          for (int j = 0; j < kTogether; ++j) {
+            const int at = Eight<kDType>::IdOfFirst(eight.first, j) - marks_.first;
+            const uint32_t marks = marks_.words[at / 32] >> (at % 32);
+#pragma unroll
+            for (int e = 0; e < kElements; ++e) {
+              float& x = eight.x[j * kElements + e];
+              x = marks >> e & 1u ? -INFINITY : x;
+            }
+          }
+        }
 #pragma unroll 1
         while (cursor.id < first_id + (i + kTogether) * kTokensOfVector) {
 #pragma unroll
           for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
-            if (cursor.id == Eight<kDType>::Id(eight.first, e)) eight.x[e] = cursor.value;
+            if (cursor.id == Eight<kDType>::Id(eight.first, e)) eight.x[e] = -INFINITY;
           }
           cursor = patch_.Next(cursor, end_id);
         }
@@ -220,7 +262,11 @@ class VectorSlice {
   // Whether a token's value is not the one that is streamed.
   __device__ bool IsPatched(int id) const {
     if constexpr (kPatched) {
-      return patch_.PatchOf(id) >= 0;
+      if (marks_.words != nullptr && id >= marks_.first && id < marks_.end) {
+        const int at = id - marks_.first;
+        return (marks_.words[at / 32] >> (at % 32) & 1u) != 0;
+      }
+      return patch_.Count() > 0 && patch_.PatchOf(id) >= 0;
     } else {
       return false;
     }
@@ -322,8 +368,8 @@ class VectorSlice {
       if constexpr (kDType == DType::kF32) {
         words[w] = __float_as_uint(x[w]);
       } else {
-        words[w] = static_cast<uint32_t>(NarrowDown<kDType>(x[2 * w])) |
-                   static_cast<uint32_t>(NarrowDown<kDType>(x[2 * w + 1])) << 16;
+        words[w] = static_cast<uint32_t>(Narrow<kDType>(x[2 * w])) |
+                   static_cast<uint32_t>(Narrow<kDType>(x[2 * w + 1])) << 16;
       }
     }
     return {words[0], words[1], words[2], words[3]};
@@ -385,6 +431,14 @@ class VectorSlice {
   int end_;
   int lane_;
   [[no_unique_address]] PatchIf<kPatched> patch_;
+
+  struct Marks {
+    uint32_t* words = nullptr;
+    int first;
+    int end;
+  };
+  struct NoMarks {};
+  [[no_unique_address]] std::conditional_t<kPatched, Marks, NoMarks> marks_;
 };
 
 }  // namespace sluice::cuda

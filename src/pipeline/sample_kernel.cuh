@@ -161,14 +161,15 @@ __device__ Cut CutOfAll(const Team& team, const Slice& slice) {
 // From everything, or from the nucleus. The first thread has the result.
 template <DType kDType, bool kPatched>
 __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
-                                     const VectorSlice<kDType, kPatched>& slice,
-                                     FirstVectors& loaded, const SampleArgument& argument, int row,
-                                     bool has_top_p) {
+                                     VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
+                                     const SampleArgument& argument, int row, bool has_top_p) {
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   const int vocab = argument.rows.vocab;
   TokenResult result;
   result.id = kUndecided;
+  const MarkRoom room = RoomBesideBins(memory.first);
+  slice.MarkPatches(team, room.data, room.bytes);
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
@@ -244,6 +245,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   team.Sync();
   const Band band = *team.Of(0, &memory.band);
   result.id = kUndecided;
+  slice.DropMarks();
   const Nucleus nucleus =
       SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
   if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
@@ -260,14 +262,14 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 template <DType kDType, bool kPatched>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                               const SampleArgument& argument, int row) {
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
+  VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   Verdict verdict(team, memory.verdict);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
-  StartRow(team, argument.rows, row, slice, loaded, memory.start,
+  StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
            [&] { memory.plan = PlanOfTop(params); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =

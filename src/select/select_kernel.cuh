@@ -140,11 +140,13 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
 // The first thread has the Cut.
 template <DType kDType, bool kPatched>
 __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row,
-                               const VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
+                               VectorSlice<kDType, kPatched>& slice, FirstVectors& loaded,
                                int vocab, bool masks) {
   const SelectParams& params = memory.start.params;
   Cut undecided;
   undecided.count = kUndecided;
+  const MarkRoom room = RoomBesideBins(memory.first);
+  slice.MarkPatches(team, room.data, room.bytes);
   Clear(team, memory.first);
   Clear(team, memory.boundary);
   WeightUnit unit;
@@ -178,6 +180,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
   const Band band = *team.Of(0, &memory.band);
   team.Sync();
   if (!has_band) return undecided;
+  slice.DropMarks();
   const Nucleus nucleus =
       SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
   if (nucleus.last_at_lower < 0) return undecided;
@@ -189,14 +192,14 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
 template <DType kDType, bool kPatched>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
                               const SelectArgument& argument, int index) {
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
+  VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   Verdict verdict(team, memory.verdict);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
-  StartRow(team, argument.rows, index, slice, loaded, memory.start,
+  StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,
            [&] { memory.plan = PlanOfTop(params); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =

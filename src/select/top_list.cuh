@@ -181,7 +181,7 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
                         FirstReadMemory& memory) {
   using Tokens = Eight<kDType>;
   float mass = 0.0f;
-  slice.UnpatchFirst(loaded);
+  if constexpr (kWeighs) slice.UnpatchFirst(loaded);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     if constexpr (kWeighs) mass += unit.WeightOf(tokens);
     bool all_below = true;  // false for a NaN
