@@ -9,14 +9,23 @@
 
 namespace sluice::cuda {
 
+// As LogprobLists of logprobs.hpp, in device memory: `width` entries a row. At most 1 + 128.
+struct DeviceLogprobLists {
+  int32_t width = 0;  // 0: no lists
+  DeviceArray<int32_t> ids = {};
+  DeviceArray<float> values = {};
+};
+
 // Reads id, status and cut of each result and fills logprob and rank. A result without a token, or
 // with an id outside of the vocabulary, gets NaN and 0.
 //
 // logits: in raw modes as the model gave them, in processed modes the adjusted ones. kept_masses:
 // empty, or one a row: what CutMass::kept says of the result's Cut; 0 where the row has a status.
 //
-// Reads the row once for what ranks alone need, and once more for a mass.
+// Reads the row once for what ranks alone need, once more for a mass, and twice more for lists, but
+// some hundred times where thousands of tokens tie with the last one of a list.
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
-              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream);
+              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,
+              const DeviceLogprobLists& lists = {});
 
 }  // namespace sluice::cuda

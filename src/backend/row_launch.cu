@@ -1,28 +1,20 @@
-#include <cuda_runtime.h>
-
 #include <string>
 
+#include "backend/cuda_check.h"
 #include "backend/row_launch.h"
 
 namespace sluice::cuda {
 namespace {
 
-void Require(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  cudaGetLastError();  // the error belongs to this call, not to the next one
-  throw Error(ErrorCode::kUnavailable, what, cudaGetErrorString(result),
-              "a device of compute capability 8.0 or higher that works");
-}
-
 int CurrentDevice() {
   int device = 0;
-  Require(cudaGetDevice(&device), "device");
+  RequireCuda(cudaGetDevice(&device), "device");
   return device;
 }
 
 int Attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
-  Require(cudaDeviceGetAttribute(&value, attribute, device), "device");
+  RequireCuda(cudaDeviceGetAttribute(&value, attribute, device), "device");
   return value;
 }
 
@@ -72,14 +64,14 @@ void CheckHasNoPatches(const RowParams& params) { CheckSize("patches", params.pa
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream) {
   if (rows == 0) return;
   if (kernel.shared_bytes > 48 * 1024) {
-    Require(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(kernel.shared_bytes)),
-            "kernel");
+    RequireCuda(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(kernel.shared_bytes)),
+                "kernel");
   }
   // Code that was compiled for a device before Hopper, and translated for this one, has no
   // clusters.
   cudaFuncAttributes attributes;
-  Require(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
+  RequireCuda(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
   const int blocks = attributes.ptxVersion >= 90 ? kernel.shape.blocks : 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
@@ -91,7 +83,7 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   config.attrs = &cluster;
   config.numAttrs = blocks > 1 ? 1 : 0;
-  Require(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
+  RequireCuda(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 
 DeviceShape CurrentDeviceShape() {

@@ -3,6 +3,7 @@
 #include "backend/long_mass_sum.cuh"
 #include "backend/row_status.cuh"
 #include "backend/rows.cuh"
+#include "draw/likely_tokens.cuh"
 #include "draw/mode_value.h"
 #include "sluice/cuda_logprobs.hpp"
 
@@ -14,7 +15,48 @@ struct LogprobsArgument {
   LogprobMode mode;
   TokenResult* results;
   uint64_t* kept_masses;  // null: not wanted
+  RowList lists;          // of all rows; width 0: not wanted
 };
+
+// In shared memory.
+struct LogprobsMemory {
+  TeamMemory team;
+  LikelyMemory likely;
+};
+
+__device__ void PutNoList(const Team& team, const RowList& lists, int row) {
+  const int64_t first = int64_t{row} * lists.width;
+  for (int n = team.thread(); n < lists.width; n += team.threads()) {
+    lists.ids[first + n] = -1;
+    lists.values[first + n] = semantics::QuietNan();
+  }
+}
+
+// The entries of a row, by its team.
+template <typename Slice>
+__device__ void PutList(const Team& team, const Slice& slice, int vocab, const RowList& lists,
+                        int row, const TokenResult& result, bool is_whole, float logprob,
+                        const ModeValue& value, LikelyMemory& memory) {
+  int32_t* ids = lists.ids + int64_t{row} * lists.width;
+  float* values = lists.values + int64_t{row} * lists.width;
+  if (team.rank() == 0) {
+    for (int n = team.thread(); n < lists.width; n += team.threads()) {
+      ids[n] = n == 0 ? result.id : -1;
+      values[n] = n == 0 ? logprob : -INFINITY;
+    }
+  }
+  if (lists.width == 1) return;
+  const LikelyRange range{is_whole ? INFINITY : result.cut.upper,
+                          is_whole ? semantics::kLowestValue : result.cut.lower,
+                          is_whole ? 0 : result.cut.ties_dropped,
+                          is_whole ? INT32_MAX : result.cut.count, lists.width - 1};
+  ListLikely(team, slice, vocab, range, memory, [&](int n, int32_t id) {
+    float of_mode = value(slice.ValueOf(id));
+    if (semantics::IsNan(of_mode)) of_mode = semantics::QuietNan();
+    ids[1 + n] = id;
+    values[1 + n] = of_mode;
+  });
+}
 
 // What lies between the boundaries of a Cut, without the ties at them.
 struct Inside {
@@ -109,8 +151,8 @@ __device__ uint64_t MassOfKept(const Team& team, const Slice& slice, const Cut& 
 template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     LogprobsKernel(const __grid_constant__ LogprobsArgument argument) {
-  __shared__ TeamMemory memory;
-  const Team team(memory);
+  __shared__ LogprobsMemory memory;
+  const Team team(memory.team);
   const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
   const TokenResult result = argument.results[row.index];
   const bool has_token =
@@ -171,6 +213,12 @@ __global__ void __launch_bounds__(kMostThreads)
       if (result.cut.upper >= sampled) rank += static_cast<int32_t>(ties.upper);
       if (result.cut.lower >= sampled) rank += static_cast<int32_t>(ties.lower);
     }
+    if (argument.lists.width > 0) {
+      PutList(team, slice, argument.rows.vocab, argument.lists, row.index, result, is_whole,
+              logprob, value, memory.likely);
+    }
+  } else if (argument.lists.width > 0 && team.rank() == 0) {
+    PutNoList(team, argument.lists, row.index);
   }
   team.Sync();  // everybody has read the result
   if (!team.IsFirstThread()) return;
@@ -182,14 +230,23 @@ __global__ void __launch_bounds__(kMostThreads)
 }  // namespace
 
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
-              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream) {
+              DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,
+              const DeviceLogprobLists& lists) {
   CheckRows(logits);
   CheckRowParams(params, logits.rows, false);
   CheckInRange("mode", static_cast<int64_t>(mode), 0, 3);
   CheckOneARow("results", results, logits.rows);
   CheckOneARow("kept_masses", kept_masses, logits.rows, true);
-  LogprobsArgument argument{ArgumentOf(logits, params), mode, results.data,
-                            kept_masses.size == 0 ? nullptr : kept_masses.data};
+  CheckInRange("lists.width", lists.width, 0, 1 + 128);
+  if (lists.width > 0) {
+    CheckOneARow("lists.ids", lists.ids, logits.rows * lists.width);
+    CheckOneARow("lists.values", lists.values, logits.rows * lists.width);
+  }
+  LogprobsArgument argument{ArgumentOf(logits, params),
+                            mode,
+                            results.data,
+                            kept_masses.size == 0 ? nullptr : kept_masses.data,
+                            {lists.ids.data, lists.values.data, lists.width}};
   const void* kernel =
       argument.rows.patches != nullptr
           ? ForDType(logits.dtype, LogprobsKernel<DType::kF32, true>,

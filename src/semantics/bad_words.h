@@ -20,11 +20,13 @@ struct BadWords {
   }
 };
 
-SLUICE_HD inline bool EndsWith(std::span<const int32_t> output, std::span<const int32_t> prefix) {
+// output: tokens that may lie in more than one place.
+template <typename Tokens>
+SLUICE_HD inline bool EndsWith(const Tokens& output, std::span<const int32_t> prefix) {
   if (prefix.size() > output.size()) return false;
-  const auto tail = output.last(prefix.size());
+  const size_t first = output.size() - prefix.size();
   for (size_t i = 0; i < prefix.size(); ++i) {
-    if (tail[i] != prefix[i]) return false;
+    if (output[first + i] != prefix[i]) return false;
   }
   return true;
 }

@@ -1,0 +1,131 @@
+// The Sampler of sampler.hpp with its requests and its whole step on a GPU: the same tokens, bit
+// for bit. Link Sluice::cuda.
+//
+// A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
+// on a stream of its own. No call waits for the device but StepHandle::Get. What changes requests
+// (Add, Update, Accept, Rollback, and the tokens of a step) goes to the device in small
+// asynchronous copies and kernels on another stream, beside whatever the caller's does; a step
+// waits for it there, and it waits for the step before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "sluice/cuda.hpp"
+#include "sluice/sampler.hpp"
+
+namespace sluice::cuda {
+
+// What there is room for. All memory is taken at construction.
+struct DeviceSamplerOptions {
+  int64_t vocab = 0;
+  int32_t max_requests = 256;
+  int32_t max_drafts = 0;     // of a request in a step, at most 64
+  int32_t max_rows = 0;       // of a step; 0: 1 + max_drafts for every request
+  int32_t max_tokens = 4096;  // of a request, prompt and output
+  // How many ids a request may name in logit_bias, allowed_token_ids, bad_words, stop_token_ids and
+  // dry_sequence_breakers, every mention counted.
+  int32_t max_listed_ids = 256;
+  int32_t max_logprobs = 0;  // the most likely tokens that a request may ask for, at most 128
+  bool bitmasks = true;      // whether steps may bring some
+  bool cuts = false;         // whether steps report the kept sets
+  Limits limits = {};
+};
+
+// About 48 bytes for each of max_tokens and max_listed_ids a request, and 28 of them again for each
+// of its drafts; a bit a token for each row where there are bitmasks.
+size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
+
+// What a step gave, in pinned memory: one element a row, but for `emitted`, which has one a
+// request. The first emitted[r] rows of request r hold its tokens, in order; rows behind them have
+// id -1. What nobody asked for is empty.
+struct DeviceStepResult {
+  std::span<const int32_t> ids = {};
+  std::span<const RowStatus> statuses = {};
+  std::span<const int32_t> emitted = {};
+  std::span<const Cut> cuts = {};
+
+  // As TokenResult and LogprobLists: of the rows whose requests ask for them.
+  std::span<const float> logprobs = {};
+  std::span<const int32_t> ranks = {};
+  int32_t width = 0;
+  std::span<const int32_t> list_ids = {};
+  std::span<const float> list_values = {};
+};
+
+class DeviceSampler;
+
+// A step that was enqueued. It names the step and owns nothing: the DeviceSampler outlives it.
+class StepHandle {
+ public:
+  // In device memory, one a row, for what comes next on the step's stream: valid until the next
+  // step. emitted: one a request; empty when no request has drafts.
+  DeviceArray<const int32_t> ids() const { return ids_; }
+  DeviceArray<const RowStatus> statuses() const { return statuses_; }
+  DeviceArray<const int32_t> emitted() const { return emitted_; }
+  // The cudaEvent_t behind which they are there.
+  void* event() const { return event_; }
+
+  // Waits for the copy of this step and for nothing else. What it answers is valid for the next
+  // DeviceSampler::kStepsKept - 1 steps; throws Error when more have come.
+  DeviceStepResult Get() const;
+
+ private:
+  friend class DeviceSampler;
+
+  DeviceSampler* sampler_ = nullptr;
+  uint64_t step_ = 0;
+  DeviceArray<const int32_t> ids_ = {};
+  DeviceArray<const RowStatus> statuses_ = {};
+  DeviceArray<const int32_t> emitted_ = {};
+  void* event_ = nullptr;
+};
+
+// One thread at a time may call a DeviceSampler, with the device current that it was made on.
+class DeviceSampler {
+ public:
+  static constexpr int kStepsKept = 4;
+
+  // memory: at least DeviceSamplerBytes(options), aligned to 256, of the caller; empty: taken here.
+  explicit DeviceSampler(const DeviceSamplerOptions& options, DeviceArray<std::byte> memory = {});
+  ~DeviceSampler();  // waits for what was enqueued
+  DeviceSampler(const DeviceSampler&) = delete;
+  DeviceSampler& operator=(const DeviceSampler&) = delete;
+
+  // As Sampler::Add. Processors run on the host: a request with some is an Error, and so is one
+  // that does not fit into what was planned.
+  RequestHandle Add(const Request& request);
+  void Remove(RequestHandle request);
+  int32_t FreeSlots() const;
+  uint64_t Seed(RequestHandle request) const;
+
+  // Other numbers for a request, from its next step on. Its lists of ids, its seed and what it asks
+  // for beside its token stay as they are: they are Errors when they differ, as is a penalty or DRY
+  // for a request that had none of them.
+  void Update(RequestHandle request, const SamplingParams& params);
+
+  // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
+  // before the call returns. Draft probabilities lie on the device; a draft model's logits are an
+  // Error. stream: the cudaStream_t that the logits are computed on.
+  //
+  // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
+  // a step that Get has not answered counts as if all of its rows gave a token.
+  StepHandle Step(const StepInput& input, void* stream);
+
+  // As those of Sampler. Rollback: behind a Get of the last step of the request.
+  void Accept(RequestHandle request, std::span<const int32_t> tokens);
+  void Rollback(RequestHandle request, int64_t count);
+
+  // How often a call waited for the device outside of Get: when more was changed at once than there
+  // is pinned memory for.
+  int64_t Waits() const;
+
+ private:
+  friend class StepHandle;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::cuda

@@ -1,0 +1,17 @@
+// What a call of the CUDA run-time library answered, as an Error.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "sluice/error.hpp"
+
+namespace sluice::cuda {
+
+inline void RequireCuda(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) return;
+  cudaGetLastError();  // the error belongs to this call, not to the next one
+  throw Error(ErrorCode::kUnavailable, what, cudaGetErrorString(result),
+              "a device of compute capability 8.0 or higher that works");
+}
+
+}  // namespace sluice::cuda

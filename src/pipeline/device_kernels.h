@@ -1,0 +1,119 @@
+// The kernels of a DeviceSampler, from the host's side. Each call enqueues one kernel and can be
+// captured; what its argument points to is device memory.
+#pragma once
+
+#include "pipeline/device_state.h"
+#include "semantics/logprob.h"
+#include "sluice/cuda.hpp"
+
+namespace sluice::cuda {
+
+inline constexpr int kMostDrafts = 64;
+
+// What the adjustments make of each row of a step, and the parameters and keys of its draw.
+struct PatchArgument {
+  RequestStore store;
+  const StepRow* rows;
+  const int32_t* drafts;
+  const int32_t* bitmasks;
+  int32_t bitmask_words;
+
+  SelectParams* params;
+  NoiseKey* keys;
+  RowPatch* patches;
+  // For each row as many as a slot has room to watch, and its drafts.
+  int32_t max_patch;
+  int32_t* ids;
+  PatchItem* items;
+  uint32_t* repeats;
+
+  // Of Apply alone.
+  float* values;
+  const void* logits;
+  int64_t stride_bytes;
+  DType dtype;
+};
+// All but the values of the patches, before there are logits; and the values.
+void LaunchPrepare(const PatchArgument& argument, int64_t rows, void* stream);
+void LaunchApply(const PatchArgument& argument, int64_t rows, void* stream);
+
+// Rejection sampling of the rows that have drafts to reject: `results` have their Cuts.
+struct RejectArgument {
+  RequestStore store;
+  const StepRow* rows;
+  const void* logits;
+  int64_t stride_bytes;
+  DType dtype;
+  int32_t vocab;
+  const SelectParams* params;
+  const NoiseKey* keys;
+  const RowPatch* patches;
+  const float* const* probabilities;  // one a row; null: nothing is known of the draft
+  TokenResult* results;
+  int32_t* accepted;  // one a row; left alone where the draft must match
+};
+void LaunchReject(const RejectArgument& argument, int64_t rows, void* stream);
+
+// Which rows stand: those up to the first whose token its draft is not. The others become as if
+// they had not been sampled.
+struct VerdictArgument {
+  RequestStore store;
+  const StepRow* rows;
+  const StepSpan* spans;
+  int32_t requests;
+  const int32_t* accepted;         // null: every draft must match
+  const TokenResult* results;      // null: ids and statuses are there
+  const TokenResult* cdf_results;  // null: no request draws by cdf, or all do
+  const int32_t* cdf_ids;
+  const RowStatus* cdf_statuses;
+  int32_t* ids;
+  RowStatus* statuses;
+  Cut* cuts;  // null: not wanted
+  int32_t* emitted;
+};
+void LaunchVerdict(const VerdictArgument& argument, void* stream);
+
+// Before and behind the log-probabilities of a mode.
+struct ReportArgument {
+  RequestStore store;
+  const StepRow* rows;
+  int32_t row_count;
+  LogprobMode mode;
+  const int32_t* ids;
+  const TokenResult* results;  // null: nobody needs a Cut
+  int32_t width;               // 0: no lists
+  // What the function for log-probabilities is asked, and answers: no token where a row wants none.
+  TokenResult* asked;
+  const int32_t* asked_ids;
+  const float* asked_values;
+
+  float* logprobs;
+  int32_t* ranks;
+  int32_t* list_ids;
+  float* list_values;
+};
+void LaunchAsk(const ReportArgument& argument, void* stream);
+// Of the rows of the mode, and of those that want none.
+void LaunchAnswer(const ReportArgument& argument, void* stream);
+
+// The tokens of a step behind the histories of its requests.
+struct AcceptArgument {
+  RequestStore store;
+  const StepSpan* spans;
+  const int32_t* ids;  // one a row; the first -1 ends those of a request
+};
+void LaunchAccept(const AcceptArgument& argument, int64_t requests, void* stream);
+
+// Tokens that came from elsewhere, so many that they fit into an argument; and back again.
+struct AppendArgument {
+  static constexpr int kMost = 64;
+
+  RequestStore store;
+  int32_t slot;
+  int32_t count;
+  int32_t ids[kMost];
+};
+void LaunchAppend(const AppendArgument& argument, void* stream);
+void LaunchRollback(const RequestStore& store, int32_t slot, int32_t count, void* stream);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,138 @@
+// The DeviceSampler from the host's side.
+//
+//   device_sampler.cc   admission, and what changes a request between steps
+//   device_step.cc      what a step may be given, its tables, its graph, its answer
+//   device_*.cu         the kernels
+//
+// Three streams: the caller's, on which the graph of a step runs; `changes_`, on which all that
+// changes requests and tables follows each other, the tokens of a step behind it; and `copies_`.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "pipeline/device_buffers.h"
+#include "pipeline/device_resources.h"
+#include "sluice/device_sampler.hpp"
+
+namespace sluice::cuda {
+
+// Which kernels a step needs, and of what shape.
+struct StepShape {
+  OutputShape output;
+  LogitsView logits;
+  bool has_patches = false;
+  bool is_greedy = false;    // all of it, and nothing is adjusted
+  bool has_verdict = false;  // drafts, Cuts or two ways to draw
+  bool has_results = false;  // Cuts are needed
+  bool rejects = false;
+  bool draws_gumbel = false;
+  bool draws_cdf = false;
+  uint8_t modes = 0;  // of log-probabilities, a bit a mode
+
+  friend bool operator==(const StepShape& a, const StepShape& b) {
+    auto members = [](const StepShape& s) {
+      return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
+                        s.has_patches, s.is_greedy, s.has_verdict, s.has_results, s.rejects,
+                        s.draws_gumbel, s.draws_cdf, s.modes);
+    };
+    return members(a) == members(b);
+  }
+};
+
+// What a step needs before its logits are there.
+void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
+// Enqueues the kernels of a step from its logits to its ids and what else it reports.
+void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
+                 void* stream);
+
+class DeviceSampler::Impl {
+ public:
+  Impl(const DeviceSamplerOptions& options, DeviceArray<std::byte> memory);
+  ~Impl();
+
+  RequestHandle Add(const Request& request);
+  void Remove(RequestHandle request);
+  void Update(RequestHandle request, const SamplingParams& params);
+  void Accept(RequestHandle request, std::span<const int32_t> tokens);
+  void Rollback(RequestHandle request, int64_t count);
+  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream);
+  DeviceStepResult Get(uint64_t step);
+
+  int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }
+  uint64_t Seed(RequestHandle request) const { return SlotOf(request).record.seed; }
+  int64_t Waits() const { return ring_.waits() + waits_; }
+
+ private:
+  struct Slot {
+    uint32_t generation = 0;
+    bool is_live = false;
+    uint64_t last_check = 0;  // a request may take part in a step once
+    RequestRecord record = {};
+    SamplingParams params = {};
+    int64_t tokens = 0;  // that the host knows of
+    int64_t unread = 0;  // rows of steps that Get has not answered
+  };
+  // A request of a step, for when its answer comes.
+  struct Member {
+    int32_t slot;
+    uint32_t generation;
+    int32_t rows;
+  };
+  struct StepRecord {
+    uint64_t step = 0;
+    StepShape shape;
+    std::vector<Member> members;
+    bool is_read = true;
+    Event done;
+    Event copied;
+  };
+  // Something for the device.
+  struct Piece {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  struct StepGraph {
+    StepShape shape;
+    cudaGraphExec_t executable;
+  };
+
+  const Slot& SlotOf(RequestHandle request) const;
+  Slot& SlotOf(RequestHandle request) {
+    return const_cast<Slot&>(static_cast<const Impl*>(this)->SlotOf(request));
+  }
+  void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
+  RequestRecord RecordOf(const SamplingParams& params) const;
+  void Send(std::span<const Piece> pieces);
+  StepShape CheckStep(const StepInput& input);
+  void CheckRequest(const StepRequest& request, const Slot& slot) const;
+  void SendTables(const StepInput& input, const StepShape& shape);
+  cudaGraphExec_t GraphOf(const StepShape& shape);
+
+  DeviceSamplerOptions options_;
+  std::optional<CudaBlock> own_memory_;
+  DeviceBuffers buffers_;
+  PinnedRing ring_;
+  CudaBlock answers_;
+  size_t answer_bytes_;
+  Stream changes_;
+  Stream copies_;
+  Stream captures_;
+  Event changed_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> free_slots_;
+  std::array<StepRecord, kStepsKept> steps_kept_;
+  std::vector<StepGraph> graphs_;
+  std::vector<std::byte> tables_;  // as they are on the device, or will be
+  std::vector<std::byte> new_tables_;
+  std::vector<Piece> bitmasks_;
+  uint64_t steps_ = 0;
+  uint64_t checks_ = 0;
+  int64_t waits_ = 0;
+};
+
+}  // namespace sluice::cuda

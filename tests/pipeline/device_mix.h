@@ -1,0 +1,236 @@
+// A Sampler and a DeviceSampler that are told the same, step by step: random requests join, leave,
+// are rolled back and go on, with drafts, bitmasks and forced tokens.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "sluice/device_sampler.hpp"
+#include "tests/pipeline/stepping.h"
+#include "tests/support/device.h"
+#include "tests/support/first_difference.h"
+
+namespace sluice::test {
+
+struct MixOptions {
+  int64_t vocab = 40;  // at least max_logprobs
+  DType dtype = DType::kF32;
+  int32_t max_requests = 8;
+  int32_t max_drafts = 3;
+  int32_t max_tokens = 48;
+  int32_t max_logprobs = 5;
+  bool cuts = false;
+  bool only_match = false;
+  bool logprobs = true;
+};
+
+class Mix {
+ public:
+  Mix(const MixOptions& options, uint64_t seed)
+      : options_(options),
+        random_(seed),
+        host_({.vocab = options.vocab, .max_requests = options.max_requests}),
+        device_({.vocab = options.vocab,
+                 .max_requests = options.max_requests,
+                 .max_drafts = options.max_drafts,
+                 .max_tokens = options.max_tokens,
+                 .max_listed_ids = 32,
+                 .max_logprobs = options.max_logprobs,
+                 .cuts = options.cuts}),
+        logits_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4 + 64),
+        probabilities_(MostRows() * static_cast<size_t>(options.vocab)) {}
+
+  // One step of both, and the same answers.
+  void Step() {
+    JoinAndLeave();
+    std::vector<size_t> chosen;
+    for (size_t i = 0; i < live_.size(); ++i) {
+      if (random_.Coin(0.8)) chosen.push_back(i);
+    }
+    for (size_t i = chosen.size(); i > 1; --i) {
+      std::swap(chosen[i - 1], chosen[static_cast<size_t>(random_.Below(static_cast<int64_t>(i)))]);
+    }
+    if (chosen.empty()) return;
+
+    std::vector<std::vector<float>> rows;
+    std::vector<std::vector<int32_t>> drafts(chosen.size());
+    std::vector<std::vector<int32_t>> bitmasks(chosen.size());
+    std::vector<std::vector<float>> probabilities(chosen.size());
+    std::vector<StepRequest> for_host(chosen.size());
+    std::vector<StepRequest> for_device(chosen.size());
+    size_t first_probability = 0;
+    for (size_t c = 0; c < chosen.size(); ++c) {
+      const Live& live = live_[chosen[c]];
+      const int64_t room = options_.max_tokens - Length(live) - 1;
+      const int64_t most = std::min<int64_t>(options_.max_drafts, room);
+      if (most > 0 && random_.Coin(0.4)) {
+        for (int64_t n = random_.Between(1, most); n > 0; --n) drafts[c].push_back(Id());
+      }
+      const int64_t count = static_cast<int64_t>(drafts[c].size());
+      for (int64_t d = 0; d <= count; ++d)
+        rows.push_back(Row(d < count ? drafts[c][static_cast<size_t>(d)] : -1));
+      if (random_.Coin(0.3)) bitmasks[c] = Bitmask(count + 1);
+      const int32_t forced = random_.Coin(0.1) ? Id() : -1;
+      for_host[c] = {
+          .request = live.host, .drafts = drafts[c], .bitmask = bitmasks[c], .forced = forced};
+      for_device[c] = for_host[c];
+      for_device[c].request = live.device;
+      if (count > 0 && random_.Coin(0.5)) {
+        for (int64_t i = 0; i < count * options_.vocab; ++i) {
+          probabilities[c].push_back(static_cast<float>(random_.Uniform() * random_.Uniform()));
+        }
+        if (random_.Coin(0.05)) random_.Pick(probabilities[c]) = 1.5f;
+        MatrixView view{probabilities[c].data(), count,       options_.vocab,
+                        options_.vocab,          DType::kF32, {}};
+        for_host[c].draft_probabilities = view;
+        float* there = probabilities_.data() + first_probability;
+        Require(cudaMemcpy(there, view.data, probabilities[c].size() * sizeof(float),
+                           cudaMemcpyHostToDevice));
+        view.data = there;
+        view.device = {DeviceKind::kCuda, 0};
+        for_device[c].draft_probabilities = view;
+        first_probability += probabilities[c].size();
+      }
+    }
+    const Batch batch(rows, options_.dtype);
+    LogitsView on_device = batch.view();
+    std::byte* data = logits_.data() + (random_.Coin(0.1) ? SizeOf(options_.dtype) : 0);
+    Require(cudaMemcpy(data, batch.row_bytes().data(), batch.row_bytes().size(),
+                       cudaMemcpyHostToDevice));
+    on_device.data = data;
+    on_device.device = {DeviceKind::kCuda, 0};
+    const int64_t width = 1 + options_.max_logprobs;
+    const Stepped expected = StepAll(host_, batch.view(), for_host, width);
+    const cuda::DeviceStepResult actual = device_.Step({on_device, for_device}, nullptr).Get();
+    Compare(actual, expected, width);
+    steps_ += static_cast<int64_t>(chosen.size());
+    tokens_ +=
+        std::count_if(actual.ids.begin(), actual.ids.end(), [](int32_t id) { return id >= 0; });
+  }
+
+  // Of requests, and what they got.
+  int64_t steps() const { return steps_; }
+  int64_t tokens() const { return tokens_; }
+  cuda::DeviceSampler& device() { return device_; }
+
+ private:
+  struct Live {
+    RequestHandle host;
+    RequestHandle device;
+  };
+
+  size_t MostRows() const {
+    return static_cast<size_t>(options_.max_requests * (1 + options_.max_drafts));
+  }
+  int32_t Id() { return static_cast<int32_t>(random_.Below(options_.vocab)); }
+  int64_t Length(const Live& live) const { return std::ssize(host_.Tokens(live.host)); }
+
+  // Any row; often one that has its draft on top, so that drafts are accepted.
+  std::vector<float> Row(int32_t draft) {
+    std::vector<float> row = MakeRow(kAllRowKinds[random_.Below(8)], options_.vocab, random_);
+    if (draft >= 0 && random_.Coin(0.7)) row[static_cast<size_t>(draft)] = 30.0f;
+    if (random_.Coin(0.03)) random_.Pick(row) = std::numeric_limits<float>::quiet_NaN();
+    if (random_.Coin(0.03)) random_.Pick(row) = std::numeric_limits<float>::infinity();
+    if (random_.Coin(0.02))
+      std::fill(row.begin(), row.end(), -std::numeric_limits<float>::infinity());
+    return row;
+  }
+  std::vector<int32_t> Bitmask(int64_t rows) {
+    std::vector<int32_t> words = RandomBitmask(options_.vocab, rows, random_);
+    if (random_.Coin(0.1)) std::fill(words.begin(), words.end(), 0);
+    return words;
+  }
+
+  void JoinAndLeave() {
+    for (size_t i = 0; i < live_.size();) {
+      const Live live = live_[i];
+      const int64_t output = Length(live) - host_.PromptLength(live.host);
+      if (output > 0 && random_.Coin(0.1)) {
+        const int64_t count = random_.Between(0, output);
+        host_.Rollback(live.host, count);
+        device_.Rollback(live.device, count);
+      }
+      if (Length(live) < options_.max_tokens && random_.Coin(0.1)) {
+        std::vector<int32_t> more;
+        for (int64_t n =
+                 random_.Between(1, std::min<int64_t>(5, options_.max_tokens - Length(live)));
+             n > 0; --n) {
+          more.push_back(Id());
+        }
+        host_.Accept(live.host, more);
+        device_.Accept(live.device, more);
+      }
+      if (Length(live) == options_.max_tokens || random_.Coin(0.04)) {
+        host_.Remove(live.host);
+        device_.Remove(live.device);
+        live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    while (host_.FreeSlots() > 0 && random_.Coin(0.7)) {
+      LiteralRequest request = RandomLiteralRequest(options_.vocab, random_);
+      SamplingParams& params = request.params;
+      if (!options_.logprobs) params.logprobs.reset();
+      if (params.logprobs.has_value()) {
+        params.logprobs = static_cast<int32_t>(random_.Below(options_.max_logprobs + 1));
+      }
+      if (!options_.only_match && random_.Coin()) params.draft_mode = DraftMode::kReject;
+      if (random_.Coin(0.2)) params = Plain(params);
+      Live live;
+      live.device = AddTo(device_, request);
+      params.seed = device_.Seed(live.device);
+      live.host = AddTo(host_, request);
+      live_.push_back(live);
+    }
+  }
+  // Without adjustments, and without a seed.
+  static SamplingParams Plain(const SamplingParams& params) {
+    SamplingParams plain;
+    plain.temperature = params.temperature;
+    plain.top_k = params.top_k;
+    plain.top_p = params.top_p;
+    return plain;
+  }
+
+  void Compare(const cuda::DeviceStepResult& actual, const Stepped& expected, int64_t width) {
+    std::vector<int32_t> ids;
+    std::vector<RowStatus> statuses;
+    std::vector<Cut> cuts;
+    std::vector<float> logprobs;
+    std::vector<int32_t> ranks;
+    for (const TokenResult& token : expected.tokens) {
+      ids.push_back(token.id);
+      statuses.push_back(token.status);
+      cuts.push_back(token.cut);
+      logprobs.push_back(token.logprob);
+      ranks.push_back(token.rank);
+    }
+    ASSERT_TRUE(SameSequence(actual.ids, ids));
+    ASSERT_TRUE(SameSequence(actual.statuses, statuses));
+    ASSERT_TRUE(SameSequence(actual.emitted, expected.emitted));
+    if (options_.cuts) ASSERT_TRUE(SameSequence(actual.cuts, cuts));
+    if (!actual.logprobs.empty()) {
+      ASSERT_TRUE(SameSequence(actual.logprobs, logprobs));
+      ASSERT_TRUE(SameSequence(actual.ranks, ranks));
+    }
+    if (actual.width > 0) {
+      ASSERT_EQ(actual.width, width);
+      ASSERT_TRUE(SameSequence(actual.list_ids, expected.ids));
+      ASSERT_TRUE(SameSequence(actual.list_values, expected.values));
+    }
+  }
+
+  MixOptions options_;
+  Random random_;
+  Sampler host_;
+  cuda::DeviceSampler device_;
+  OnDevice<std::byte> logits_;
+  OnDevice<float> probabilities_;
+  std::vector<Live> live_;
+  int64_t steps_ = 0;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace sluice::test
