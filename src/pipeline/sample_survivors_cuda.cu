@@ -1,9 +1,8 @@
 // The last steps of a certified draw: from the few rows of the head that survived, and from the
 // logits of the rows that the planes did not answer.
-#include "pipeline/sample_survivors.h"
-
 #include "head/device_course.cuh"
 #include "pipeline/sample_kernel.cuh"
+#include "pipeline/sample_survivors.h"
 
 namespace sluice::cuda {
 namespace {
