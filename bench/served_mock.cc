@@ -15,6 +15,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <stop_token>
+#include <thread>
 
 #include "bench/engine_harness.h"
 #include "sluice/server.hpp"
@@ -32,14 +33,17 @@ cpu_set_t Only(int processor) {
 // Writes what a script's runner does to the log.
 class LoggedRunner final : public StepRunner {
  public:
-  LoggedRunner(ScriptOptions script, StepLog& log)
+  // first_wait: before its first step, so that engines take theirs at different times.
+  LoggedRunner(ScriptOptions script, StepLog& log, std::chrono::nanoseconds first_wait)
       : runner_(std::move(script)),
         log_(log),
+        first_wait_(first_wait),
         request_of_slot_(static_cast<size_t>(runner_.info().max_requests), -1) {}
 
   const RunnerInfo& info() const override { return runner_.info(); }
 
   void Launch(const StepPlan& plan) override {
+    if (launched_ == 0) std::this_thread::sleep_for(first_wait_);
     for (const int32_t slot : plan.ended) request_of_slot_[static_cast<size_t>(slot)] = -1;
     for (const RunnerRequest& request : plan.begun) {
       const int64_t number = request.prompt[0] % StepLog::kRequests;
@@ -68,6 +72,7 @@ class LoggedRunner final : public StepRunner {
  private:
   ScriptRunner runner_;
   StepLog& log_;
+  std::chrono::nanoseconds first_wait_;
   std::vector<int64_t> request_of_slot_;
   int64_t launched_ = 0;
   int64_t running_ = 0;
@@ -163,7 +168,8 @@ void ServedMock::StartEngine(size_t number) {
   log.running = 0;
   engines_[number] = Fork(kClientProcessor, [this, number, &log] {
     const Tokenizer& tokenizer = options_.text.tokenizer();
-    LoggedRunner runner(Script(tokenizer, options_.requests, options_.step_time), log);
+    LoggedRunner runner(Script(tokenizer, options_.requests, options_.step_time), log,
+                        options_.step_time * number / options_.engines);
     Engine engine(runner, tokenizer, {.steps_in_flight = 1});
     EngineServer server(engine,
                         {.model = "script",

@@ -52,7 +52,7 @@ struct StepLog {
 
 struct MockOptions {
   ModelText text;
-  int32_t engines = 1;
+  int32_t engines = 1;      // their steps begin evenly apart
   int32_t requests = 4096;  // slots of each
   std::chrono::nanoseconds step_time{};
   int32_t threads = 1;  // of the server
