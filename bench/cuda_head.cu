@@ -3,7 +3,7 @@
 // sluice_cuda_head [--head VOCABxDIM]... [--batch B]... [--kind dither4|strict]; prints a JSON
 // object.
 //
-// A call's time is what 24 more of them add to a graph; the median of nine replays. Calls take
+// A call's time is what 32 more of them add to a graph; the median of nine replays. Calls take
 // turns at 64 hidden states. The heads are larger than L2 or nearly so, and a call leaves little of
 // them there for the next one.
 #include <cuda_runtime.h>
@@ -20,6 +20,7 @@
 #include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
+#include "bench/replay_timer.cuh"
 #include "cli/thread_pool.h"
 #include "head/device_call.h"
 #include "sluice/cuda_head.hpp"
@@ -29,51 +30,6 @@ namespace sluice::bench {
 namespace {
 
 constexpr int64_t kStates = 64;
-
-class ReplayTimer {
- public:
-  ReplayTimer() { RequireCuda(cudaStreamCreate(&stream_)); }
-  ~ReplayTimer() { cudaStreamDestroy(stream_); }
-  ReplayTimer(const ReplayTimer&) = delete;
-  ReplayTimer& operator=(const ReplayTimer&) = delete;
-
-  // call(i, stream) enqueues call number i.
-  double Microseconds(const std::function<void(int, cudaStream_t)>& call) const {
-    constexpr int kFew = 8, kMany = 32;
-    return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
-  }
-
- private:
-  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) call(i, stream_);
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -2; replay < 9; ++replay) {
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms));
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
-  }
-
-  cudaStream_t stream_ = nullptr;
-};
 
 struct Task {
   const char* name;

@@ -8,56 +8,12 @@
 
 #include "bench/cuda_topk_cells.h"
 #include "bench/graph_timer.cuh"
+#include "bench/replay_timer.cuh"
 #include "bench/rows.h"
 #include "sluice/error.hpp"
 
 namespace sluice::bench {
 namespace {
-
-class ReplayTimer {
- public:
-  ReplayTimer() { RequireCuda(cudaStreamCreate(&stream_)); }
-  ~ReplayTimer() { cudaStreamDestroy(stream_); }
-  ReplayTimer(const ReplayTimer&) = delete;
-  ReplayTimer& operator=(const ReplayTimer&) = delete;
-
-  // call(i, stream) enqueues call number i.
-  double Microseconds(const std::function<void(int, cudaStream_t)>& call) const {
-    constexpr int kFew = 8, kMany = 40;
-    return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
-  }
-
- private:
-  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) call(i, stream_);
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -3; replay < 9; ++replay) {
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms));
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
-  }
-
-  cudaStream_t stream_ = nullptr;
-};
 
 // Rows in device memory, up to four times; the ninth row is the first one again.
 class DeviceRows {
