@@ -2,10 +2,11 @@
 // for bit. Link Sluice::cuda.
 //
 // A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. No call waits for the device but StepHandle::Get. What changes requests
-// (Add, Update, Accept, Rollback, and the tokens of a step) goes to the device in small
-// asynchronous copies and kernels on another stream, beside whatever the caller's does; a step
-// waits for it there, and it waits for the step before.
+// on a stream of its own. No call waits for the device but StepHandle::Get, but for a batch of a
+// shape that is the 65th: the graph captured first is given up then, when the steps behind it are
+// done. What changes requests (Add, Update, Accept, Rollback, and the tokens of a step) goes to the
+// device in small asynchronous copies and kernels on another stream, beside whatever the caller's
+// does; a step waits for it there, and it waits for the step before.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@
 
 namespace sluice::cuda {
 
-// What there is room for. All memory is taken at construction.
+// What there is room for. All memory is taken at construction, but for what the driver takes for a
+// graph.
 struct DeviceSamplerOptions {
   int64_t vocab = 0;
   int32_t max_requests = 256;
@@ -61,7 +63,7 @@ class DeviceSampler;
 class StepHandle {
  public:
   // In device memory, one a row, for what comes next on the step's stream: valid until the next
-  // step. emitted: one a request; empty when no request has drafts.
+  // step. emitted: one a request; may be empty when no request has drafts.
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
@@ -106,6 +108,9 @@ class DeviceSampler {
   // for a request that had none of them.
   void Update(RequestHandle request, const SamplingParams& params);
 
+  // Each step is to be read by Get within the next kStepsKept - 1: one that never is counts for
+  // good as rows that may have given tokens.
+  //
   // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
   // before the call returns. Draft probabilities lie on the device; a draft model's logits are an
   // Error. stream: the cudaStream_t that the logits are computed on.
@@ -119,7 +124,7 @@ class DeviceSampler {
   void Rollback(RequestHandle request, int64_t count);
 
   // How often a call waited for the device outside of Get: when more was changed at once than there
-  // is pinned memory for.
+  // is pinned memory for, and when a graph is given up.
   int64_t Waits() const;
 
  private:

@@ -294,13 +294,14 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
   const StepShape shape = CheckStep(input);
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
-  ++steps_;
+  // The number counts, and the record is this step's, only when all of it is enqueued.
+  const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);
-  StepRecord& record = steps_kept_[steps_ % kStepsKept];
+  StepRecord& record = steps_kept_[step % kStepsKept];
   const StepOutputs outputs = OutputsOf(buffers_.outputs, shape.output);
   StepHandle handle;
   handle.sampler_ = sampler;
-  handle.step_ = steps_;
+  handle.step_ = step;
   handle.ids_ = {outputs.ids, shape.output.rows};
   handle.statuses_ = {outputs.statuses, shape.output.rows};
   if (shape.has_verdict) handle.emitted_ = {outputs.emitted, shape.output.requests};
@@ -311,7 +312,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   changed_.Record(changes_);
   changed_.HoldBack(own);
   // What the step before gave lies where this one writes.
-  const StepRecord& before = steps_kept_[(steps_ - 1) % kStepsKept];
+  const StepRecord& before = steps_kept_[steps_ % kStepsKept];
   if (before.step != 0) before.copied.HoldBack(own);
   if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
   record.done.Record(own);
@@ -324,7 +325,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
         shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
   record.done.HoldBack(copies_);
-  std::byte* answer = answers_.data() + (steps_ % kStepsKept) * answer_bytes_;
+  std::byte* answer = answers_.data() + (step % kStepsKept) * answer_bytes_;
   if (outputs.bytes > 0) {
     RequireCuda(
         cudaMemcpyAsync(answer, buffers_.outputs, outputs.bytes, cudaMemcpyDeviceToHost, copies_),
@@ -332,7 +333,8 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   }
   record.copied.Record(copies_);
 
-  record.step = steps_;
+  steps_ = step;
+  record.step = step;
   record.shape = shape;
   record.is_read = false;
   record.members.clear();
