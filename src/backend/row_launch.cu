@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 
 #include "backend/cuda_check.h"
@@ -19,6 +20,18 @@ int Attribute(cudaDeviceAttr attribute, int device) {
 }
 
 constexpr int64_t kRowsOfEightBlocks = 30;  // for the definition
+
+// A shape is taken where the blocks of all rows fit the processors at one a processor. Clusters do
+// not cross the groups of processors (of 16 or 18 on an H200), hence those that stay idle: 15 of 8
+// blocks fit there, 32 of 4, 66 of 2. `sluice_cuda_bench --teams all` prints the time of every
+// shape.
+struct Policy {
+  TeamShape shape;
+  int64_t idle;
+};
+constexpr Policy kPolicies[] = {{{8, 512}, 12}, {{4, 512}, 4}, {{2, 512}, 0}, {{1, 1024}, 0}};
+
+thread_local std::optional<TeamShape> fixed_shape;
 
 }  // namespace
 
@@ -94,14 +107,17 @@ DeviceShape CurrentDeviceShape() {
 }
 
 TeamShape ShapeForRows(int64_t rows) {
+  if (fixed_shape) return *fixed_shape;
   const auto [processors, has_clusters, shared_bytes] = CurrentDeviceShape();
-  // Clusters do not cross the groups of processors (of 16 or 18 on an H200), hence the slack: 15 of
-  // 8 blocks fit at one block a processor, 32 of 4, 66 of 2.
-  if (has_clusters && rows * 8 <= processors - 12) return {8, 512};
-  if (has_clusters && rows * 4 <= processors - 4) return {4, 512};
-  if (has_clusters && rows * 2 <= processors) return {2, 512};
-  return {1, rows <= processors ? 1024 : 512};
+  for (const Policy& policy : kPolicies) {
+    const bool has_blocks = has_clusters || policy.shape.blocks == 1;
+    if (has_blocks && rows * policy.shape.blocks <= processors - policy.idle) return policy.shape;
+  }
+  return {1, 512};
 }
+
+FixedShape::FixedShape(TeamShape shape) { fixed_shape = shape; }
+FixedShape::~FixedShape() { fixed_shape.reset(); }
 
 TeamShape WideShapeForRows(int64_t rows) {
   if (!CurrentDeviceShape().has_clusters) return {1, 512};

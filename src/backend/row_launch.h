@@ -41,7 +41,7 @@ void CheckOneARow(std::string_view name, const DeviceArray<T>& array, int64_t ro
   }
 }
 
-// The team of a row.
+// The team of a row: 1, 2, 4 or 8 blocks of 512 or 1024 threads.
 struct TeamShape {
   int blocks;
   int threads;  // of a block
@@ -73,6 +73,14 @@ DeviceShape CurrentDeviceShape();
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
+// While one lives, its thread's ShapeForRows is `shape`: for who measures what is best.
+class FixedShape {
+ public:
+  explicit FixedShape(TeamShape shape);
+  ~FixedShape();
+  FixedShape(const FixedShape&) = delete;
+  FixedShape& operator=(const FixedShape&) = delete;
+};
 // For kernels that go by the definition, which reads rows often.
 TeamShape WideShapeForRows(int64_t rows);
 inline constexpr int kMostThreads = 1024;

@@ -19,11 +19,13 @@ __device__ inline uint32_t ScoreKey(float x, int32_t id, float max, float scale,
   return semantics::OrderKey(semantics::LogWeight(x, max, scale) + g);
 }
 
-// The thread whose token the Gumbel draw takes. score: of this thread's token, if it is kept.
-__device__ inline int WinnerByScore(const FirstThreads& team, const KeptToken& token,
-                                    uint32_t score) {
-  const uint32_t place = ~static_cast<uint32_t>(team.thread());  // the first of equals is largest
-  const uint64_t mine = token.is_kept ? static_cast<uint64_t>(score) << 32 | place : 0;
+// A score with the place of its token among the kept: of equal scores the first place is largest.
+__device__ inline uint64_t ScoredPlace(uint32_t score, int place) {
+  return static_cast<uint64_t>(score) << 32 | ~static_cast<uint32_t>(place);
+}
+// The place of the token that the Gumbel draw takes. mine: the best of this thread, or 0.
+template <class TeamOfRow>
+__device__ int PlaceOfBest(const TeamOfRow& team, uint64_t mine) {
   return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(mine)));
 }
 

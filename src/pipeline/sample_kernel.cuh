@@ -8,6 +8,7 @@
 #include "draw/draw_kept.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
+#include "select/sort_many.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -78,8 +79,8 @@ __device__ inline SampleMemory& MemoryOfBlock() {
   return *reinterpret_cast<SampleMemory*>(shared);
 }
 
-// From the listed top, which is too long for a token a thread. By the first block; not inline: what
-// it needs is not in the way of shorter lists.
+// From a list, by any rules. By the first block; not inline: what it needs is not in the way of
+// what is the rule.
 __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int size,
                                                    DrawMethod method) {
   SampleMemory& memory = MemoryOfBlock();
@@ -87,6 +88,29 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
   const TokenSlice slice(block, tokens, size);
   return SampleSlice(block, memory.first.find, slice, ScanRow(block, slice), memory.start.params,
                      memory.start.key, method);
+}
+
+// The Gumbel draw from the listed top, which is too long for a token a thread. The same.
+__device__ __noinline__ TokenResult SampleFromMany(const ListedTokens& from) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team block = Team(memory.team).Block();
+  return WithSorted(block, from, [&](const ListedTokens& sorted, auto tokens_of_thread) {
+    constexpr int kTokens = tokens_of_thread();
+    const KeptTop<kTokens> kept = SelectFromTop<kTokens>(block, sorted, memory.start, nullptr);
+    uint64_t best = 0;
+#pragma unroll
+    for (int e = 0; e < kTokens; ++e) {
+      const int place = kept.Place(e);
+      if (!kept.Keeps(place)) continue;
+      const uint32_t score =
+          ScoreKey(kept.x[e], kept.id[e], kept.max, memory.start.scales.draw, memory.start.key);
+      best = max(best, ScoredPlace(score, place));
+    }
+    TokenResult result;
+    result.id = IdOf(sorted.tokens[PlaceOfBest(block, best)]);
+    result.cut = CutOfTop(block, sorted, kept);
+    return result;
+  });
 }
 
 // By the first block alone; its first thread has the result.
@@ -99,11 +123,13 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const ListedTokens pruned =
       PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
   const int size = pruned.size;
-  if (size > block.threads()) {
-    return plan.is_whole ? result : SampleFromList(pruned.tokens, size, argument.method);
-  }
   const float scale = memory.start.scales.draw;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
+  if (size > block.threads()) {
+    if (plan.is_whole) return result;
+    if (is_gumbel && size <= kMostSorted) return SampleFromMany(pruned);
+    return SampleFromList(pruned.tokens, size, argument.method);
+  }
   auto score = [&](uint64_t token, float max) {
     return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
   };
@@ -115,19 +141,22 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
+  const KeptTop<1> kept =
+      SelectFromTop<1>(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
-  const KeptToken mine{kept.MayBeMine(), kept.x, kept.id};
+  const KeptToken mine{kept.MayBeKept(first.thread()), kept.x[0], kept.id[0]};
   int winner;
   if (is_gumbel) {
-    uint32_t of_mine = 0;
+    uint64_t scored_place = 0;
     if (mine.is_kept) {
-      of_mine = scored.has_scores ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
-                                  : score(sorted.tokens[first.thread()], kept.max);
+      const uint32_t of_mine = scored.has_scores
+                                   ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
+                                   : score(sorted.tokens[first.thread()], kept.max);
+      scored_place = ScoredPlace(of_mine, first.thread());
     }
-    winner = WinnerByScore(first, mine, of_mine);
+    winner = PlaceOfBest(first, scored_place);
   } else {
     uint64_t* weights = sorted.room;  // what was there is sorted
     int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());

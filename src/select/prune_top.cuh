@@ -20,6 +20,8 @@ struct ListedTokens {
 inline constexpr int kMostRanked = 8 * kWarpSize;
 // Of more than that, those of a nucleus are looked for first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
+// Up to this many are sorted by a block, several a thread.
+inline constexpr int kMostSorted = 2048;
 
 // The mass of a whole row, as far as one read knows it.
 struct WholeMass {
@@ -96,7 +98,7 @@ __device__ inline void PruneByMass(const Team& team, TokenList& list, const List
 
 template <int kKeys>
 __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTokens& from,
-                             int needed) {
+                             int needed, int most) {
   uint64_t mine[kKeys];
   uint32_t keys[kKeys];
 #pragma unroll
@@ -111,7 +113,7 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
   block.SyncBlock();
   const uint32_t least =
-      max(1u, KeyOfRank(block, list, keys, needed, min(needed + needed / 16 + 4, block.threads())));
+      max(1u, KeyOfRank(block, list, keys, needed, min(needed + needed / 16 + 4, most)));
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
     if (keys[i] < least) continue;
@@ -119,27 +121,29 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
 }
 
-// Leaves those that can be kept by what needs the list. More than the block has threads when so
-// many are needed, or too many are equal.
+// Leaves those that can be kept by what needs the list: no more than the block has threads, or else
+// than it sorts, unless so many are needed or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
                                         const TopPlan& plan, const RowStart& start, int vocab) {
   const SelectParams& params = start.params;
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
+  const bool fits = plan.needed <= block.threads() - 16;  // a token a thread
+  const int most = fits ? block.threads() : kMostSorted;
   if (plan.is_whole) {
     const bool min_p_first =
         params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
     const bool by_mass = params.top_p < 1 && !min_p_first && !top.has_all;
     if (!by_mass || from.size <= kMostOfNucleus) return from;
     PruneByMass(team, list, from, top, start, vocab);
-  } else if (from.size <= kMostRanked || plan.needed > block.threads() - 16) {
+  } else if (from.size <= (fits ? kMostRanked : most)) {
     return from;
   } else if (from.size <= block.threads()) {
-    PruneInBlock<1>(block, list, from, plan.needed);
+    PruneInBlock<1>(block, list, from, plan.needed, most);
   } else if (from.size <= 3 * block.threads()) {
-    PruneInBlock<3>(block, list, from, plan.needed);
+    PruneInBlock<3>(block, list, from, plan.needed, most);
   } else {
-    return from;
+    PruneInBlock<kListCapacity / 512>(block, list, from, plan.needed, most);
   }
   block.SyncBlock();
   return from.Moved(static_cast<int>(list.pruned));

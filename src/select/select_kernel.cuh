@@ -8,6 +8,7 @@
 #include "backend/verdict.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
+#include "select/sort_many.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -57,6 +58,19 @@ __device__ inline SelectMemory& MemoryOfBlock() {
 
 // From the listed top, which is too long for a token a thread. By the first block; not inline: what
 // it needs is not in the way of shorter lists.
+__device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
+  SelectMemory& memory = MemoryOfBlock();
+  const Team block = Team(memory.team).Block();
+  return WithSorted(block, from, [&](const ListedTokens& sorted, auto tokens_of_thread) {
+    constexpr int kTokens = tokens_of_thread();
+    const KeptTop<kTokens> kept = SelectFromTop<kTokens>(block, sorted, memory.start, nullptr);
+    const Cut cut = CutOfTop(block, sorted, kept);
+    if (block.thread() == 0) memory.ids = IdsOfTop(sorted, kept, cut);
+    return cut;
+  });
+}
+
+// From one that is too long to be sorted. The same.
 __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -111,7 +125,8 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
-      const Cut cut = SelectFromList(pruned.tokens, pruned.size);
+      const Cut cut = pruned.size <= kMostSorted ? SelectFromMany(pruned)
+                                                 : SelectFromList(pruned.tokens, pruned.size);
       if (block.thread() == 0) argument.cuts[index] = cut;
       told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
@@ -128,9 +143,9 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       if (is_early) select();
       slice.MaskAll(row);
       team.Sync();
-      if (selection.kept.IsMine()) {
-        static_cast<typename ElementOf<kDType>::Type*>(row)[selection.kept.id] =
-            Narrow<kDType>(selection.kept.x);
+      if (selection.kept.Keeps(team.thread())) {
+        static_cast<typename ElementOf<kDType>::Type*>(row)[selection.kept.id[0]] =
+            Narrow<kDType>(selection.kept.x[0]);
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/row_launch.h"
 #include "sluice/cuda.hpp"
 #include "tests/support/any_cut.h"
 #include "tests/support/device.h"
@@ -112,6 +113,30 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
       }
     }
     for (const RowStartAt start : kStarts) ExpectReference(rows, GetParam(), start);
+  }
+}
+
+// Blocks sort several tokens a thread where top-k leaves more than they have threads.
+TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
+  Random random(14);
+  Rows rows;
+  for (const int32_t top_k : {497, 600, 1009, 1024, 1030, 1536}) {
+    for (const NamedProfile& named : kProfiles) {
+      for (SelectParams params :
+           {SelectParams{.top_k = top_k}, SelectParams{.top_k = top_k, .top_p = 0.95f},
+            SelectParams{.top_k = top_k, .top_p = 0.6f, .min_p = 1e-4f},
+            SelectParams{.top_k = top_k, .xtc_probability = 1.0f, .xtc_threshold = 1e-3f}}) {
+        params.profile = named.profile;
+        const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
+        rows.Add(MakeRow(kind, 20000, random), params, random);
+      }
+    }
+  }
+  for (const cuda::TeamShape shape : {cuda::TeamShape{1, 512}, cuda::TeamShape{1, 1024},
+                                      cuda::TeamShape{2, 512}, cuda::TeamShape{8, 512}}) {
+    SCOPED_TRACE(testing::Message() << shape.blocks << " x " << shape.threads);
+    const cuda::FixedShape fixed(shape);
+    ExpectReference(rows, GetParam(), RowStartAt::kAligned);
   }
 }
 
