@@ -1,6 +1,7 @@
 // Times the CUDA backend by graph replay on rows like a model's, beside the floors: one read of the
-// rows, and one read and write of them. Usage: sluice_cuda_bench [--quick] [--vocab N] [--dtype
-// float32|bfloat16] [--batch N]... [--task NAME]... ; prints a JSON object.
+// rows, and one read and write of them. Usage: sluice_cuda_bench [--vocab N] [--dtype
+// float32|bfloat16] [--batch N]... [--task NAME]... [--distribution NAME] [--teams all]; prints a
+// JSON object. --teams all: every shape of the team of a row beside the chosen one.
 //
 // Hot, as in decoding: in the graph a kernel rewrites the logits before each call, and the time of
 // a graph of rewrites alone is taken off. Medians of nine replays.
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/row_launch.h"
 #include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/rows.h"
@@ -187,6 +189,21 @@ class Bench {
 
 enum class Output { kIds, kCuts, kMask };
 
+// Those whose blocks are not more than a device has room for twice over.
+std::vector<cuda::TeamShape> TeamsFor(int64_t rows, bool wants_all) {
+  std::vector<cuda::TeamShape> teams = {cuda::ShapeForRows(rows)};
+  if (!wants_all) return teams;
+  const cuda::DeviceShape device = cuda::CurrentDeviceShape();
+  for (const int blocks : {1, 2, 4, 8}) {
+    for (const int threads : {512, 1024}) {
+      const cuda::TeamShape shape{blocks, threads};
+      if (blocks > 1 && (!device.has_clusters || rows * blocks > 2 * device.processors)) continue;
+      if (!(shape == teams.front())) teams.push_back(shape);
+    }
+  }
+  return teams;
+}
+
 struct Task {
   const char* name;
   Output output;
@@ -215,26 +232,69 @@ std::vector<Task> Tasks() {
   };
 }
 
-void Run(int argc, char** argv) {
+struct Flags {
   int64_t vocab = 128256;
   DType dtype = DType::kF32;
   Distribution distribution = Distribution::kMid;
   std::vector<int64_t> batches;
   std::vector<std::string> only;
+  bool wants_all_teams = false;
+};
+
+Flags Parse(int argc, char** argv) {
+  Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
-    if (flag == "--vocab") vocab = std::atoll(argv[i + 1]);
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--task") only.push_back(argv[i + 1]);
-    if (flag == "--dtype")
-      dtype = std::string(argv[i + 1]) == "bfloat16" ? DType::kBf16 : DType::kF32;
+    const std::string value = argv[i + 1];
+    if (flag == "--vocab") flags.vocab = std::atoll(argv[i + 1]);
+    if (flag == "--batch") flags.batches.push_back(std::atoll(argv[i + 1]));
+    if (flag == "--task") flags.only.push_back(value);
+    if (flag == "--teams") flags.wants_all_teams = value == "all";
+    if (flag == "--dtype") flags.dtype = value == "bfloat16" ? DType::kBf16 : DType::kF32;
     if (flag == "--distribution") {
       for (const Distribution d : kDistributions) {
-        if (Name(d) == argv[i + 1]) distribution = d;
+        if (Name(d) == value) flags.distribution = d;
       }
     }
   }
-  if (batches.empty()) batches = {1, 8, 32, 128, 256, 512};
+  if (flags.batches.empty()) flags.batches = {1, 8, 32, 128, 256, 512};
+  return flags;
+}
+
+struct Floors {
+  double read;
+  double read_write;
+};
+
+// One row of the output, with the team that is fixed.
+void Measure(Bench& bench, const Task& task, const Flags& flags, int64_t rows, const Floors& floors,
+             cuda::TeamShape team) {
+  std::vector<SelectParams> params;
+  for (int64_t r = 0; r < rows; ++r) params.push_back(task.params(r));
+  const bool masks = task.output == Output::kMask;
+  const double us = masks                          ? bench.MaskTime(params)
+                    : task.output == Output::kCuts ? bench.SampleCutsTime(params)
+                                                   : bench.SampleTime(params);
+  const int wrong = masks ? 0 : bench.WrongRows(params, 16);
+  const int left = masks ? 0 : bench.RowsByDefinition(params);
+  const double floor = masks ? floors.read_write : floors.read;
+  std::printf(
+      "{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
+      "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
+      "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"left_to_definition\": %d, "
+      "\"team\": \"%dx%d\"}",
+      task.name, std::string(Name(flags.dtype)).c_str(), static_cast<long long>(flags.vocab),
+      static_cast<long long>(rows), std::string(Name(flags.distribution)).c_str(), us * 1e3,
+      floor * 1e3, us / floor, wrong == 0 ? "true" : "false", left, team.blocks, team.threads);
+  std::fprintf(
+      stderr,
+      "%-16s %-9s V=%-7lld B=%-4lld %dx%-4d %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
+      task.name, std::string(Name(flags.dtype)).c_str(), static_cast<long long>(flags.vocab),
+      static_cast<long long>(rows), team.blocks, team.threads, us, floor, us / floor, wrong, left);
+}
+
+void Run(int argc, char** argv) {
+  const Flags flags = Parse(argc, argv);
   const Environment environment = ThisEnvironment();
   cudaDeviceProp device;
   RequireCuda(cudaGetDeviceProperties(&device, 0));
@@ -244,33 +304,18 @@ void Run(int argc, char** argv) {
       device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
       environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
   const char* separator = "\n";
-  for (const int64_t rows : batches) {
-    Bench bench(vocab, dtype, rows, distribution);
-    const double read = bench.ReadFloor();
-    const double read_write = bench.ReadWriteFloor();
+  for (const int64_t rows : flags.batches) {
+    Bench bench(flags.vocab, flags.dtype, rows, flags.distribution);
+    const Floors floors{bench.ReadFloor(), bench.ReadWriteFloor()};
     for (const Task& task : Tasks()) {
+      const auto& only = flags.only;
       if (!only.empty() && std::find(only.begin(), only.end(), task.name) == only.end()) continue;
-      std::vector<SelectParams> params;
-      for (int64_t r = 0; r < rows; ++r) params.push_back(task.params(r));
-      const bool masks = task.output == Output::kMask;
-      const double us = masks                          ? bench.MaskTime(params)
-                        : task.output == Output::kCuts ? bench.SampleCutsTime(params)
-                                                       : bench.SampleTime(params);
-      const int wrong = masks ? 0 : bench.WrongRows(params, 16);
-      const int left = masks ? 0 : bench.RowsByDefinition(params);
-      const double floor = masks ? read_write : read;
-      std::printf(
-          "%s{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
-          "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
-          "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"left_to_definition\": %d}",
-          separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
-          static_cast<long long>(rows), std::string(Name(distribution)).c_str(), us * 1e3,
-          floor * 1e3, us / floor, wrong == 0 ? "true" : "false", left);
-      std::fprintf(
-          stderr, "%-16s %-9s V=%-7lld B=%-4lld %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
-          task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
-          static_cast<long long>(rows), us, floor, us / floor, wrong, left);
-      separator = ",\n";
+      for (const cuda::TeamShape team : TeamsFor(rows, flags.wants_all_teams)) {
+        const cuda::FixedShape fixed(team);
+        std::printf("%s", separator);
+        Measure(bench, task, flags, rows, floors, team);
+        separator = ",\n";
+      }
     }
   }
   std::printf("\n]}\n");
