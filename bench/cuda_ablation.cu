@@ -3,12 +3,15 @@
 // learned and without. And the time of candidates and log-probabilities beside one read of the
 // rows.
 //
-// Usage: sluice_cuda_ablation [--vocab N] [--batch N]... ; prints a JSON object.
+// Usage: sluice_cuda_ablation [--vocab N] [--batch N]... ; prints a JSON object. With --rows FILE
+// of 512 rows of fp32, --vocab each, it asks of these alone how often truncation decides.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -249,11 +252,11 @@ PapersGuess GuessOfThePaper(const HostRows& rows, float p) {
   return guess;
 }
 
+constexpr size_t kBatch = 128, kCalls = 4;
+
 // Four calls on rows of their own with one table: truncation knows nothing in the first, and what
 // it has learned from the others in the last.
-void HitRates(Report& report, int64_t vocab, std::string_view kind) {
-  constexpr size_t kBatch = 128, kCalls = 4;
-  const HostRows rows = MakeRows(kind, vocab, kBatch * kCalls);
+void HitRates(Report& report, int64_t vocab, std::string_view kind, const HostRows& rows) {
   for (const float p : {0.5f, 0.7f, 0.9f, 0.95f}) {
     const SelectParams asked{.top_p = p};
     const DeviceMemory<SelectParams> params(std::vector<SelectParams>{asked});
@@ -298,20 +301,38 @@ void HitRates(Report& report, int64_t vocab, std::string_view kind) {
   }
 }
 
+HostRows ReadRows(const char* path, int64_t vocab) {
+  HostRows rows(kBatch * kCalls, std::vector<float>(static_cast<size_t>(vocab)));
+  std::ifstream file(path, std::ios::binary);
+  for (std::vector<float>& row : rows) {
+    const auto bytes = static_cast<std::streamsize>(row.size() * sizeof(float));
+    if (!file.read(reinterpret_cast<char*>(row.data()), bytes)) {
+      throw std::runtime_error(std::string(path) + " has fewer than 512 rows");
+    }
+  }
+  return rows;
+}
+
 void Run(int argc, char** argv) {
   int64_t vocab = 128256;
   std::vector<int64_t> batches;
+  const char* rows_path = nullptr;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--vocab") == 0) vocab = std::atoll(argv[i + 1]);
     if (std::strcmp(argv[i], "--batch") == 0) batches.push_back(std::atoll(argv[i + 1]));
+    if (std::strcmp(argv[i], "--rows") == 0) rows_path = argv[i + 1];
   }
   if (batches.empty()) batches = {1, 32, 128};
   Report report(ThisEnvironment());
+  if (rows_path != nullptr) {
+    HitRates(report, vocab, "trace", ReadRows(rows_path, vocab));
+    return;
+  }
   const HostRows rows = MakeRows("mid", vocab, *std::max_element(batches.begin(), batches.end()));
   for (const int64_t batch : batches) Ablation(report, vocab, batch, rows);
   for (const std::string_view kind : {Name(Distribution::kPeaked), Name(Distribution::kMid),
                                       Name(Distribution::kFlat), kHalfUnused}) {
-    HitRates(report, vocab, kind);
+    HitRates(report, vocab, kind, MakeRows(kind, vocab, kBatch * kCalls));
   }
 }
 
