@@ -50,16 +50,17 @@ struct Body {
   __device__ float SigmaOf(float x) const { return (x - mean) / deviation; }
 };
 
+// Beyond a short row the first vectors have -inf.
 template <DType kDType>
-__device__ Body BodyOf(const Team& team, const FirstVectors& loaded) {
+__device__ Body BodyOf(const Team& team, const VectorSlice<kDType>& slice,
+                       const FirstVectors& loaded) {
   float sum = 0.0f, squares = 0.0f;
-  uint32_t finite = 0, seen = 0;
+  uint64_t finite = 0;
 #pragma unroll
   for (int i = 0; i < kVectorsAtOnce; ++i) {
     const Vector<kDType> vector(loaded[i]);
 #pragma unroll
     for (int e = 0; e < Vector<kDType>::kElements; ++e) {
-      ++seen;
       if (!(fabsf(vector.x[e]) < INFINITY)) continue;
       ++finite;
       sum += vector.x[e];
@@ -76,14 +77,13 @@ __device__ Body BodyOf(const Team& team, const FirstVectors& loaded) {
                     })));
     return static_cast<float>(total);
   };
-  const uint64_t counts = team.Sum(static_cast<uint64_t>(finite) << 32 | seen);
-  const float n = static_cast<float>(counts >> 32);
+  const float n = static_cast<float>(team.Sum(finite));
   Body body;
   body.mean = sum_of(sum) / n;
   const float variance = sum_of(squares) / n - body.mean * body.mean;
   const bool is_known = n >= 32.0f && variance > 0.0f && variance < 1e30f;
   body.deviation = is_known ? sqrtf(variance) : 0.0f;
-  body.finite_share = n / static_cast<float>(counts & 0xffffffffu);
+  body.finite_share = fminf(n / (slice.SampledShare() * static_cast<float>(slice.vocab())), 1.0f);
   return body;
 }
 

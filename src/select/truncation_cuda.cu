@@ -121,7 +121,7 @@ __device__ Cut SelectByTruncation(const Team& team, TruncationMemory<Finish>& me
                                   FirstVectors& loaded, const Truncation& truncation,
                                   const QritaArgument& argument) {
   if (team.thread() == 0) memory.gather = {0, 0};
-  const Body body = BodyOf<kDType>(team, loaded);
+  const Body body = BodyOf<kDType>(team, slice, loaded);
   const bool is_by_mass = truncation.certificate == Certificate::kMass;
   float* entry = nullptr;
   float learned = 0.0f;
