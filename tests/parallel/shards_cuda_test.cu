@@ -70,8 +70,8 @@ void Exchange(std::vector<std::unique_ptr<DeviceRank>>& ranks, size_t bytes,
   for (const auto& to : ranks) {
     for (size_t from = 0; from < ranks.size(); ++from) {
       Require(cudaMemcpyAsync(all(to->argument().memory) + from * bytes,
-                              own(ranks[from]->argument().memory), bytes,
-                              cudaMemcpyDeviceToDevice, nullptr));
+                              own(ranks[from]->argument().memory), bytes, cudaMemcpyDeviceToDevice,
+                              nullptr));
     }
   }
 }
@@ -138,8 +138,9 @@ TEST_F(ShardsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
     const int64_t vocab = random.Between(8, i % 4 == 0 ? 5000 : 300);
     const RequestRows rows = RandomRequestRows(40, vocab, random);
     const auto count = static_cast<int32_t>(random.Between(1, 4));
-    const auto candidates = static_cast<int32_t>(
-        random.Coin() ? random.Between(1, 12) : random.Coin() ? 64 : 1024 / count);
+    const auto candidates = static_cast<int32_t>(random.Coin()   ? random.Between(1, 12)
+                                                 : random.Coin() ? 64
+                                                                 : 1024 / count);
     ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], Slices(vocab, count, random), candidates,
                             random.Coin() ? DrawMethod::kGumbel : DrawMethod::kCdf);
     ASSERT_FALSE(HasFailure()) << "case " << i << ", " << count << " ranks";
