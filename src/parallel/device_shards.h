@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/row_launch.h"
+#include "semantics/host_device.h"
 #include "sluice/cuda_shards.hpp"
 #include "sluice/cuda_topk.hpp"
 
@@ -52,7 +53,7 @@ struct ShardMemory {
   size_t bytes;
 };
 
-inline size_t NewsBytes(int32_t candidates) {
+SLUICE_HD inline size_t NewsBytes(int32_t candidates) {
   return sizeof(DeviceNews) + static_cast<size_t>(candidates) * sizeof(uint64_t);
 }
 
