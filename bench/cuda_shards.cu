@@ -75,14 +75,14 @@ struct Mode {
   const char* name;
   SelectParams params;
   cuda::ShardExchanges exchanges;
-  int32_t candidates;  // of two ranks
+  int32_t candidates;
 };
 
 const Mode kModes[] = {
     {"greedy", {.temperature = 0.0f}, cuda::ShardExchanges::kOne, 1},
     {"k50", {.top_k = 50}, cuda::ShardExchanges::kOne, 50},
     {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, cuda::ShardExchanges::kOne, 50},
-    {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 512},
+    {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 256},
     {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kTwo, 64},
     {"softmax", {}, cuda::ShardExchanges::kTwo, 1},
 };
@@ -250,8 +250,7 @@ class Rank {
       call.slice = slice;
       call.params = row_params;
       call.exchanges = mode.exchanges;
-      call.candidates =
-          std::max(1, mode.candidates == 512 ? 1024 / group_.ranks() : mode.candidates);
+      call.candidates = std::min(mode.candidates, cuda::kMostDeviceCandidates / group_.ranks());
       const DeviceMemory<std::byte> workspace(
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));
       call.workspace = {workspace.data(), workspace.size()};

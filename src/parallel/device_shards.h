@@ -38,6 +38,7 @@ enum class DeviceNeed : uint32_t { kNothing, kMass, kSlice };
 // What a rank knows of a row behind the first exchange.
 struct ShardCourse {
   float max;
+  float floor;  // the score of the row's first token, which the draw's winner reaches
   DeviceNeed need;
 };
 

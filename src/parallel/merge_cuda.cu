@@ -243,7 +243,11 @@ __global__ void __launch_bounds__(kMostThreads)
     if (!kHasSums) NeedOf(params, key, argument.method, argument.vocab, need);
     set(TokenResult{}, ShardWay::kGathered);
   }
-  if (!kHasSums) course = {ValueOf(merged.first), need};
+  if (!kHasSums) {
+    const float g = semantics::Gumbel(
+        semantics::NoiseBits(key, semantics::GumbelStream(key), IdOf(merged.first)));
+    course = {ValueOf(merged.first), g, need};
+  }
 }
 
 void Launch(const void* kernel, const ShardArgument& argument, void* stream) {

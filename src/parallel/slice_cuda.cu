@@ -95,24 +95,30 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     const semantics::Stream stream = semantics::GumbelStream(memory.key);
     FieldsOfNoise fields(memory.key, stream);
     BestToken best;
-    float best_score = -INFINITY;
+    // Of the warp, or of a token that is kept for certain: the fewer tokens are scored.
+    uint32_t best_score = semantics::OrderKey(course.floor);
     uint32_t count = 0, lowest = 0, ties = 0;
     ForEachToken(slice, [&](float x, int local) {
-      if (!(x >= least)) return;
-      ++count;
-      const uint32_t complement = ~semantics::OrderKey(x);
+      const bool is_kept = x >= least;
+      const uint32_t complement = is_kept ? ~semantics::OrderKey(x) : 0;
+      count += is_kept ? 1 : 0;
       if (complement > lowest) {
         lowest = complement;
         ties = 0;
       }
-      ties += complement == lowest ? 1 : 0;
+      ties += is_kept && complement == lowest ? 1 : 0;
       const int32_t id = argument.first_id + local;
       const float t = semantics::LogWeight(x, max, scales.draw);
       const uint32_t field = fields.Of(id);
-      if (MostOfScore(t, field) < best_score) return;
-      const uint64_t bits = uint64_t{field} << 32 | semantics::NoiseLow(memory.key, stream, id);
-      const float score = t + semantics::Gumbel(bits);
-      if (best.See(score, x, id)) best_score = score;
+      const bool may_win = is_kept && MostOfScore(t, field) >= semantics::ValueOfKey(best_score);
+      if (!__any_sync(~0u, may_win)) return;
+      if (may_win) {
+        const uint64_t bits = uint64_t{field} << 32 | semantics::NoiseLow(memory.key, stream, id);
+        const float score = t + semantics::Gumbel(bits);
+        best.See(score, x, id);
+        best_score = umax(best_score, semantics::OrderKey(score));
+      }
+      best_score = __reduce_max_sync(~0u, best_score);
     });
     sums.count = static_cast<int32_t>(team.Sum(count));
     sums.lowest = static_cast<uint32_t>(team.Max(lowest));
