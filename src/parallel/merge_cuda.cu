@@ -230,8 +230,10 @@ __global__ void __launch_bounds__(kMostThreads)
   }
   const int size = ListFirst(block, argument, row, merged.horizon, memory);
   const Rules rules = RulesOf(params, argument.vocab, size, merged.horizon == 0);
+  // A nucleus of the whole row needs its mass.
+  const bool is_early = !kHasSums && rules.is_whole && params.top_p < 1 && !HasMinPFirst(params);
   result.id = kNotDecided;
-  if (rules.is_decidable) {
+  if (rules.is_decidable && !is_early) {
     result =
         SampleFromFirst(block, memory, size, rules.is_whole ? &whole : nullptr, argument.method);
   }
