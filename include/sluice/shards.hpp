@@ -129,7 +129,7 @@ class ShardSampler {
               const Execution& execution, std::span<ShardWay> ways = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
-  // gave. Two exchanges of some 40 bytes a row.
+  // gave. Two exchanges of 36 bytes a row in all.
   void Logprobs(const LogprobInput& own, std::span<TokenResult> results,
                 const Execution& execution);
 
