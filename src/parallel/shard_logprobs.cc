@@ -26,14 +26,6 @@ struct SliceMass {
   int64_t rank;  // tokens with at least the value of the sampled one
 };
 
-struct WholeRow {
-  RowStatus status = RowStatus::kEmptySupport;
-  float max = -semantics::Infinity();
-  float sampled = 0.0f;
-  Cut own_cut = {};  // of this rank's slice
-  float temperature = 1.0f;
-};
-
 bool HasToken(const TokenResult& result) {
   return result.status == RowStatus::kOk && result.id >= 0;
 }
@@ -87,7 +79,7 @@ SliceMass MassOf(const semantics::Row& part, const WholeRow& whole, bool is_proc
 }  // namespace
 
 void MergeLogprobs(ShardRank& rank, const LogprobInput& own, std::span<TokenResult> results,
-                   const Execution& execution) {
+                   const Execution& execution, std::vector<WholeRow>& wholes) {
   const int64_t rows = own.logits.rows;
   rank.CheckOwn("logits", own.logits);
   CheckPerRow("params", own.params.size(), rows);
@@ -108,7 +100,7 @@ void MergeLogprobs(ShardRank& rank, const LogprobInput& own, std::span<TokenResu
     if (HasToken(result)) news[r] = NewsOf(rank, rank.Row(own.logits, r), cut_of(r), result.id);
   });
   rank.Exchange();
-  std::vector<WholeRow> wholes(static_cast<size_t>(rows));
+  wholes.resize(static_cast<size_t>(rows));
   for (int64_t r = 0; r < rows; ++r) {
     const TokenResult& result = results[static_cast<size_t>(r)];
     if (!HasToken(result)) continue;

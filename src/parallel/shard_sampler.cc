@@ -96,9 +96,11 @@ struct ShardSampler::Impl {
   std::vector<RowState> states;
   std::vector<Token> first;  // `candidates` a row
   std::vector<int64_t> places;
+  std::vector<int32_t> next;                // of a merge, one a rank
   std::vector<std::vector<uint64_t>> keys;  // one a worker
   std::vector<Token> by_id;
   std::vector<float> whole_row;
+  std::vector<WholeRow> wholes;  // of Logprobs
   std::vector<std::byte> workspace;
 };
 
@@ -165,7 +167,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid) {
   // The next token of the row is the first of what is left of one of the lists: a list that has
   // less than all of its slice ends behind as many tokens as are wanted.
   state.listed = std::min(candidates, state.support);
-  std::vector<int32_t> next(static_cast<size_t>(rank.ranks()), 0);
+  next.assign(static_cast<size_t>(rank.ranks()), 0);
   Token* merged = first.data() + row * candidates;
   for (int64_t i = 0; i < state.listed; ++i) {
     int32_t from = -1;
@@ -409,7 +411,7 @@ void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<T
 
 void ShardSampler::Logprobs(const LogprobInput& own, std::span<TokenResult> results,
                             const Execution& execution) {
-  MergeLogprobs(impl_->rank, own, results, execution);
+  MergeLogprobs(impl_->rank, own, results, execution, impl_->wholes);
 }
 
 }  // namespace sluice

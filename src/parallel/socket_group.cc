@@ -175,7 +175,8 @@ class SocketGroup final : public ShardGroup {
 
   void Run(std::span<const std::byte> own, std::span<std::byte> all) {
     const auto deadline = Clock::now() + limit_;
-    std::memcpy(all.data() + static_cast<size_t>(rank_) * own.size(), own.data(), own.size());
+    std::copy(own.begin(), own.end(),
+              all.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(rank_) * own.size()));
     cannot_send_.assign(peers_.size(), false);
     for (int32_t r = 0; r < ranks(); ++r) {
       PeerExchange& exchange = exchanges_[static_cast<size_t>(r)];

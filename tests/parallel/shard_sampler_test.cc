@@ -227,6 +227,18 @@ TEST(ShardSampler, SendsAtMostTwoKilobytesARowForFiftyTokens) {
   }));
 }
 
+TEST(ShardSampler, TakesABatchOfNoRows) {
+  ExpectAllWell(AnswersOfGroup(2, [](ShardGroup& group) -> std::string {
+    ShardSampler sampler(group, {8, group.rank() * 4, 4});
+    const SelectParams params;
+    const NoiseKey key;
+    const LogitsView none{nullptr, 0, 4, 4, DType::kF32, {}};
+    sampler.Sample({none, {&params, 1}, {&key, 1}}, DrawMethod::kGumbel, {}, {});
+    sampler.Logprobs({none, LogprobMode::kRawLogprobs, {&params, 1}}, {}, {});
+    return "";
+  }));
+}
+
 TEST(ShardSampler, HasSlicesOfDTypesOfTheirOwn) {
   Random random(6);
   Case c;
