@@ -36,10 +36,9 @@ SLUICE_HD inline int64_t TopPTiesKept(uint64_t mass_before, uint64_t weight, int
   return needed < static_cast<uint64_t>(ties) ? static_cast<int64_t>(needed) : ties;
 }
 
-// p < 1; at p == 1 the rule is off and keeps even tokens of weight 0.
-SLUICE_HD inline Interval TopP(SortedRow row, Interval kept, float p, float scale,
-                               const Profile& profile) {
-  const uint64_t target = TargetMass(p, MassOf(row, kept, scale));
+// The walk, to a target that was measured on a set that `kept` is the first part of.
+SLUICE_HD inline Interval TopPOfTarget(SortedRow row, Interval kept, uint64_t target, float scale,
+                                       const Profile& profile) {
   int64_t end = kept.begin + 1;
   uint64_t mass_before = Weight(row.tokens[kept.begin].x, row.Max(), scale);
   while (end < kept.end && TopPKeeps(mass_before, target, profile.top_p_boundary)) {
@@ -47,6 +46,12 @@ SLUICE_HD inline Interval TopP(SortedRow row, Interval kept, float p, float scal
     ++end;
   }
   return {kept.begin, profile.ties == Ties::kAll ? EndWithTies(row, end, kept.end) : end};
+}
+
+// p < 1; at p == 1 the rule is off and keeps even tokens of weight 0.
+SLUICE_HD inline Interval TopP(SortedRow row, Interval kept, float p, float scale,
+                               const Profile& profile) {
+  return TopPOfTarget(row, kept, TargetMass(p, MassOf(row, kept, scale)), scale, profile);
 }
 
 }  // namespace sluice::semantics

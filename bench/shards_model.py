@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""A model of sharded steps: bytes and latencies, checked against measured steps, then extrapolated.
+
+    shards_model.py bench/results/shards-h200-x2.json
+
+Prints the two tables of docs/scaling.md. What is not from the file is in ASSUMED, by name.
+"""
+
+import json
+import sys
+
+# Of top-k 50 with top-p 0.9, by least squares by hand from the file: microseconds.
+FIXED = 15.7  # the kernels of a sharded draw, whatever the slice
+PER_MILLION = 1.9  # more for a million logits of the slice
+BETWEEN = 5.0  # head and draw in one graph, over the sum of both alone
+COPIES = 14.0  # of gathered logits into rows, 32 of them
+EXCHANGE = 5.1  # of next to nothing, two GPUs
+BANDWIDTH = 140e3  # bytes in a microsecond, of megabytes
+BYTES = 416
+
+# Nobody measured these here.
+ASSUMED = {
+    "hop": 1.0,  # microseconds for each further GPU of a host
+    "hosts": 15.0,  # the first other host, and 5 for each after it
+    "network": 50e3,  # bytes in a microsecond and GPU between hosts
+}
+
+
+def exchange(ranks, own_bytes):
+    latency = EXCHANGE + ASSUMED["hop"] * (min(ranks, 8) - 2)
+    hosts = (ranks + 7) // 8
+    if hosts > 1:
+        latency += ASSUMED["hosts"] + 5 * (hosts - 2)
+    bandwidth = BANDWIDTH if hosts == 1 else ASSUMED["network"]
+    return latency + (ranks - 1) * own_bytes / bandwidth
+
+
+def sharded(head, ranks, batch, vocab):
+    logits = batch * vocab / ranks / 1e6
+    return head / ranks + BETWEEN + FIXED + PER_MILLION * logits + exchange(ranks, batch * BYTES)
+
+
+def gathered(head, sample, ranks, batch, vocab):
+    return (head / ranks + BETWEEN + sample + COPIES * batch / 32 +
+            exchange(ranks, 2 * batch * vocab / ranks))
+
+
+def main():
+    rows = json.load(open(sys.argv[1], encoding="utf-8"))["rows"]
+    steps = {(row["task"], row["batch"], row["ranks"]): row for row in rows if "batch" in row}
+    vocab = 128256
+    print("| rows | sharded: model | measured | gathered: model | measured |\n|---|---|---|---|---|")
+    for batch in (1, 8, 32, 128):
+        one = steps["one-gpu-k50-p0.9", batch, 1]
+        head, sample = one["head_ns"] / 1e3, one["sample_ns"] / 1e3
+        measured = [steps[f"{way}-k50-p0.9", batch, 2]["ns"] / 1e3 for way in ("sharded", "gathered")]
+        print(f"| {batch} | {sharded(head, 2, batch, vocab):.0f} us | {measured[0]:.0f} | "
+              f"{gathered(head, sample, 2, batch, vocab):.0f} | {measured[1]:.0f} |")
+    one = steps["one-gpu-k50-p0.9", 32, 1]
+    head, sample = one["head_ns"] / 1e3, one["sample_ns"] / 1e3
+    print("\n| GPUs | head | sharded | against one GPU | gathered | against sharded |\n"
+          "|---|---|---|---|---|---|")
+    for ranks in (4, 8, 16, 32, 64):
+        mine, theirs = sharded(head, ranks, 32, vocab), gathered(head, sample, ranks, 32, vocab)
+        print(f"| {ranks} | {head / ranks:.0f} us | {mine:.0f} | {one['ns'] / 1e3 / mine:.1f} | "
+              f"{theirs:.0f} | {theirs / mine:.1f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+// Checks of sharded calls, their memory, and the order of their stages.
+#include "parallel/device_shards.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "backend/cuda_check.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Parts of a workspace, one behind the other.
+class Parts {
+ public:
+  explicit Parts(std::byte* start) : start_(start) {}
+
+  template <typename T>
+  T* Take(size_t count) {
+    T* part = start_ == nullptr ? nullptr : reinterpret_cast<T*>(start_ + bytes_);
+    bytes_ += (count * sizeof(T) + 255) / 256 * 256;
+    return part;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* start_;
+  size_t bytes_ = 0;
+};
+
+struct GatheredMemory {
+  std::byte* own;
+  std::byte* all;
+  std::byte* whole;
+  TokenResult* results;
+  size_t bytes;
+};
+
+GatheredMemory GatheredMemoryOf(std::byte* workspace, const ShardCall& call, int32_t ranks,
+                                int64_t widest) {
+  const size_t element = SizeOf(call.logits.dtype);
+  const auto rows = static_cast<size_t>(call.logits.rows);
+  const size_t part = rows * static_cast<size_t>(widest) * element;
+  Parts parts(workspace);
+  GatheredMemory memory{};
+  memory.own = parts.Take<std::byte>(part);
+  memory.all = parts.Take<std::byte>(part * static_cast<size_t>(ranks));
+  memory.whole = parts.Take<std::byte>(rows * static_cast<size_t>(call.slice.vocab) * element);
+  memory.results = parts.Take<TokenResult>(rows);
+  memory.bytes = parts.bytes();
+  return memory;
+}
+
+void CheckWorkspace(const char* name, DeviceArray<std::byte> workspace, size_t bytes) {
+  CheckInRange(std::string(name) + ".size", workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
+  if (bytes > 0 && workspace.data == nullptr) {
+    ThrowInvalid(std::string(name) + ".data", "null", "a pointer to device memory");
+  }
+}
+
+void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
+  CheckRows(call.logits);
+  CheckRowParams(call.params, call.logits.rows, true);
+  CheckHasNoPatches(call.params);
+  CheckMethod(call.method);
+  CheckInRange("group.ranks", group.ranks(), 1, kMostShards);
+  CheckInRange("slice.vocab", call.slice.vocab, 1, kMaxVocab);
+  CheckInRange("slice.tokens", call.slice.tokens, 1, call.slice.vocab);
+  CheckInRange("slice.first_id", call.slice.first_id, 0, call.slice.vocab - call.slice.tokens);
+  CheckInRange("logits.vocab", call.logits.vocab, call.slice.tokens, kMaxVocab);
+  CheckInRange("candidates", call.candidates, 1, kMostDeviceCandidates / group.ranks());
+}
+
+void Copy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+            int64_t rows, void* stream) {
+  RequireCuda(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, static_cast<size_t>(rows),
+                                cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+              "a copy of logits");
+}
+
+}  // namespace
+
+ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates, int32_t ranks) {
+  const auto count = static_cast<size_t>(rows);
+  const auto others = static_cast<size_t>(ranks);
+  const size_t listed = count * static_cast<size_t>(candidates);
+  const size_t news = count * NewsBytes(candidates);
+  Parts parts(workspace);
+  ShardMemory memory{};
+  memory.indices = parts.Take<int32_t>(listed);
+  memory.values = parts.Take<float>(listed);
+  memory.statuses = parts.Take<RowStatus>(count);
+  memory.own_news = parts.Take<std::byte>(news);
+  memory.all_news = parts.Take<std::byte>(news * others);
+  memory.own_sums = parts.Take<DeviceSums>(count);
+  memory.all_sums = parts.Take<DeviceSums>(count * others);
+  memory.courses = parts.Take<ShardCourse>(count);
+  memory.bytes = parts.bytes();
+  return memory;
+}
+
+ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
+                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+  LogitsView own = call.logits;
+  own.vocab = call.slice.tokens;
+  return {.rows = ArgumentOf(own, call.params),
+          .first_id = static_cast<int32_t>(call.slice.first_id),
+          .vocab = static_cast<int32_t>(call.slice.vocab),
+          .candidates = call.candidates,
+          .ranks = ranks,
+          .method = call.method,
+          .memory = ShardMemoryOf(call.workspace.data, call.logits.rows, call.candidates, ranks),
+          .results = results.data,
+          .ways = ways.data};
+}
+
+void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream) {
+  LogitsView own = call.logits;
+  own.vocab = call.slice.tokens;
+  const int64_t listed = call.logits.rows * call.candidates;
+  TopkInput input;
+  input.scores = own;
+  input.k = call.candidates;
+  TopkOutput output;
+  output.indices = {argument.memory.indices, listed};
+  output.values = {argument.memory.values, listed};
+  output.statuses = {argument.memory.statuses, call.logits.rows};
+  Topk(input, output, stream);
+  LaunchNews(argument, stream);
+}
+
+size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks) {
+  CheckInRange("rows", rows, 0, INT32_MAX / 2);
+  CheckInRange("ranks", ranks, 1, kMostShards);
+  CheckInRange("candidates", candidates, 1, kMostDeviceCandidates / ranks);
+  return ShardMemoryOf(nullptr, rows, candidates, ranks).bytes;
+}
+
+int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
+  const bool has_sums = exchanges == ShardExchanges::kTwo;
+  return static_cast<int64_t>(NewsBytes(candidates) + (has_sums ? sizeof(DeviceSums) : 0));
+}
+
+void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
+            DeviceArray<ShardWay> ways, void* stream) {
+  CheckCall(call, group);
+  const int64_t rows = call.logits.rows;
+  CheckOneARow("results", results, rows);
+  CheckOneARow("ways", ways, rows);
+  CheckWorkspace("workspace", call.workspace,
+                 ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
+  if (rows == 0) return;
+  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
+  const ShardMemory& memory = argument.memory;
+  const auto news = static_cast<int64_t>(static_cast<size_t>(rows) * NewsBytes(call.candidates));
+  EnqueueFirst(call, argument, stream);
+  group.AllGather({memory.own_news, news}, {memory.all_news, news * group.ranks()}, stream);
+  LaunchMerge(argument, stream);
+  if (call.exchanges == ShardExchanges::kOne) return;
+  const auto sums = rows * static_cast<int64_t>(sizeof(DeviceSums));
+  LaunchSums(argument, call.logits.dtype, stream);
+  group.AllGather({reinterpret_cast<const std::byte*>(memory.own_sums), sums},
+                  {reinterpret_cast<std::byte*>(memory.all_sums), sums * group.ranks()}, stream);
+  LaunchFinish(argument, stream);
+}
+
+size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t widest) {
+  CheckInRange("ranks", ranks, 1, kMostShards);
+  CheckInRange("widest", widest, 1, kMaxVocab);
+  return GatheredMemoryOf(nullptr, call, ranks, widest).bytes;
+}
+
+void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
+                    std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
+                    void* stream) {
+  CheckCall(call, group);
+  const int64_t rows = call.logits.rows;
+  CheckOneARow("results", results, rows);
+  CheckOneARow("ways", ways, rows, true);
+  CheckSize("slices", slices.size(), group.ranks());
+  int64_t widest = 1;
+  for (const ShardSlice& slice : slices) widest = std::max(widest, slice.tokens);
+  CheckWorkspace("workspace", workspace, GatheredWorkspaceBytes(call, group.ranks(), widest));
+  if (rows == 0) return;
+  const GatheredMemory memory = GatheredMemoryOf(workspace.data, call, group.ranks(), widest);
+  const size_t element = SizeOf(call.logits.dtype);
+  const size_t pitch = static_cast<size_t>(widest) * element;
+  const int64_t part = rows * static_cast<int64_t>(pitch);
+  Copy2D(memory.own, pitch, call.logits.data, static_cast<size_t>(call.logits.stride) * element,
+         static_cast<size_t>(call.slice.tokens) * element, rows, stream);
+  group.AllGather({memory.own, part}, {memory.all, part * group.ranks()}, stream);
+  for (int32_t r = 0; r < group.ranks(); ++r) {
+    const ShardSlice& slice = slices[static_cast<size_t>(r)];
+    Copy2D(memory.whole + static_cast<size_t>(slice.first_id) * element,
+           static_cast<size_t>(call.slice.vocab) * element, memory.all + r * part, pitch,
+           static_cast<size_t>(slice.tokens) * element, rows, stream);
+  }
+  const LogitsView whole{memory.whole,      rows,
+                         call.slice.vocab,  call.slice.vocab,
+                         call.logits.dtype, call.logits.device};
+  if (ways.size == 0) return Sample(whole, call.params, call.method, results, stream);
+  Sample(whole, call.params, call.method, {memory.results, rows}, stream);
+  LaunchTakeGathered(memory.results, ways.data, results.data, rows, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,89 @@
+// The stages of a sharded call on one GPU and what they hand on, in device memory. Between them lie
+// the exchanges: news, then sums (include/sluice/shards.hpp).
+//
+//   Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange) -> LaunchFinish
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/row_launch.h"
+#include "semantics/host_device.h"
+#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda_topk.hpp"
+
+namespace sluice::cuda {
+
+// Exchange 1, a row: this and `candidates` tokens in any order, each as its key
+// (backend/token_list.cuh) with the global id; 0 behind the last.
+struct DeviceNews {
+  uint64_t last;  // the smallest key
+  uint32_t status;
+  uint32_t is_all;  // no other token of the slice is unmasked
+};
+
+// Exchange 2, a row.
+struct DeviceSums {
+  uint64_t mass;             // of the slice
+  uint64_t score_and_value;  // order keys of the best draw; 0: none
+  uint32_t id_complement;
+  int32_t count;    // of kept tokens
+  uint32_t lowest;  // of their values, the complement of the order key
+  int32_t ties;     // that equal it
+};
+static_assert(sizeof(DeviceSums) == 32);
+
+enum class DeviceNeed : uint32_t { kNothing, kMass, kSlice };
+
+// What a rank knows of a row behind the first exchange.
+struct ShardCourse {
+  float max;
+  float floor;  // the score of the row's first token, which the draw's winner reaches
+  DeviceNeed need;
+};
+
+struct ShardMemory {
+  int32_t* indices;  // of the slice's first tokens
+  float* values;
+  RowStatus* statuses;
+  std::byte* own_news;
+  std::byte* all_news;
+  DeviceSums* own_sums;
+  DeviceSums* all_sums;
+  ShardCourse* courses;
+  size_t bytes;
+};
+
+SLUICE_HD inline size_t NewsBytes(int32_t candidates) {
+  return sizeof(DeviceNews) + static_cast<size_t>(candidates) * sizeof(uint64_t);
+}
+
+// By value to kernels.
+struct ShardArgument {
+  RowsArgument rows;  // of the slice
+  int32_t first_id;
+  int32_t vocab;  // of all ranks
+  int32_t candidates;
+  int32_t ranks;
+  DrawMethod method;
+  ShardMemory memory;
+  TokenResult* results;
+  ShardWay* ways;
+};
+
+ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates, int32_t ranks);
+ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
+                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
+
+// The first tokens of the slice.
+void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
+void LaunchNews(const ShardArgument& argument, void* stream);
+void LaunchMerge(const ShardArgument& argument, void* stream);
+void LaunchSums(const ShardArgument& argument, DType dtype, void* stream);
+void LaunchFinish(const ShardArgument& argument, void* stream);
+
+// results[row] = whole[row] where the row's way is kGathered, or everywhere.
+void LaunchTakeGathered(const TokenResult* whole, const ShardWay* ways, TokenResult* results,
+                        int64_t rows, void* stream);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,128 @@
+// What the first tokens of a row decide: the rules of semantics/select.h on the part of a row that
+// ranks list, and where that part says too little.
+//
+// `first` are the first tokens of the whole row in the total order; is_all tells whether there are
+// no others that are not masked. Rules that only look at what a rule before them kept need no more
+// than that. The mass of the rest of the row is an argument.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "semantics/draw.h"
+#include "semantics/select.h"
+
+namespace sluice {
+
+// What a row still needs behind the list.
+enum class RowNeed : uint8_t {
+  kNothing,
+  kMass,   // of the tokens that top-p is measured on
+  kSlice,  // the draw of each rank from its slice: all tokens of a least weight are kept
+  kRow,    // the whole row
+};
+
+inline bool XtcDrops(const SelectParams& params, const NoiseKey& key) {
+  return params.xtc_probability > 0 && semantics::XtcCoinFalls(key, params.xtc_probability);
+}
+
+// The least weight that min-p leaves before top-k, and the one that it leaves at the end.
+inline uint64_t LeastWeightBefore(const SelectParams& params) {
+  const bool is_before = params.profile.min_p_stage == MinPStage::kBeforeTopK;
+  return params.min_p > 0 && is_before ? semantics::Fixed40(params.min_p) : 0;
+}
+inline uint64_t LeastWeight(const SelectParams& params) {
+  return params.min_p > 0 ? semantics::Fixed40(params.min_p) : 0;
+}
+
+// support: how many tokens of the whole row are not masked. Not asked about greedy rows.
+inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t support) {
+  if (params.top_n_sigma > 0 || params.typical_p < 1) return RowNeed::kRow;
+  const bool has_top_k = params.top_k > 0 && params.top_k < support;
+  if (params.top_p < 1) {
+    const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint;
+    return has_top_k && !joint ? RowNeed::kRow : RowNeed::kMass;
+  }
+  return has_top_k || XtcDrops(params, key) ? RowNeed::kRow : RowNeed::kSlice;
+}
+
+// The kept interval, if no token behind the list has a say in it.
+inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow first, bool is_all,
+                                                          const SelectParams& params,
+                                                          const NoiseKey& key) {
+  semantics::SelectTrace trace;
+  const semantics::Interval kept = semantics::SelectInterval(first, params, key, &trace);
+  if (is_all || semantics::IsGreedy(params)) return kept;
+  if (params.top_n_sigma > 0 || params.typical_p < 1) return std::nullopt;
+  const auto after = [&trace](semantics::Filter filter) {
+    return trace.after[static_cast<int>(filter)].end;
+  };
+  // Weights fall along the list, so min-p has dropped every token behind the one it ended at.
+  if (after(semantics::Filter::kMinP) < first.size) return kept;
+  const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
+  const bool is_cut =
+      params.top_k > 0 && params.top_k <= first.size &&
+      (params.profile.ties == Ties::kLowestId || after(semantics::Filter::kTopK) < first.size);
+  if (is_cut && !joint) return kept;
+  return std::nullopt;
+}
+
+// The same for RowNeed::kMass; total: the mass of the row's tokens of LeastWeightBefore.
+inline std::optional<semantics::Interval> SelectByMass(semantics::SortedRow first,
+                                                       const SelectParams& params,
+                                                       const NoiseKey& key, uint64_t total) {
+  const Profile& profile = params.profile;
+  const float scale = semantics::ScalesOf(params).filter;
+  const uint64_t target = semantics::TargetMass(params.top_p, total);
+  const semantics::Interval listed{0, first.size};
+  semantics::Interval kept = semantics::TopPOfTarget(first, listed, target, scale, profile);
+  if (kept.end == first.size) {
+    const uint64_t mass = semantics::MassOf(first, listed, scale);
+    if (profile.ties == Ties::kAll || semantics::TopPKeeps(mass, target, profile.top_p_boundary)) {
+      return std::nullopt;
+    }
+  }
+  if (params.top_k > 0) {  // joint
+    const int64_t end = semantics::TopK(first, listed, params.top_k, profile).end;
+    kept.end = end < kept.end ? end : kept.end;
+  }
+  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) {
+    kept = semantics::MinP(first, kept, params.min_p, scale);
+  }
+  if (XtcDrops(params, key)) kept = semantics::Xtc(first, kept, params.xtc_threshold, scale);
+  return kept;
+}
+
+// One of the kept tokens. `by_id` is memory for them.
+inline int32_t DrawListed(semantics::SortedRow first, semantics::Interval kept, float scale,
+                          DrawMethod method, const NoiseKey& key,
+                          std::vector<semantics::Token>& by_id) {
+  if (method == DrawMethod::kGumbel) {
+    semantics::Winner best{0.0f, {0.0f, -1}};
+    for (int64_t i = kept.begin; i < kept.end; ++i) {
+      const semantics::Token& token = first.tokens[i];
+      const float g =
+          semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), token.id));
+      const semantics::Winner candidate{semantics::LogWeight(token.x, first.Max(), scale) + g,
+                                        token};
+      if (semantics::Beats(candidate, best)) best = candidate;
+    }
+    return best.token.id;
+  }
+  const uint64_t mass = semantics::MassOf(first, kept, scale);
+  if (mass == 0) return first.tokens[kept.begin].id;
+  by_id.assign(first.tokens + kept.begin, first.tokens + kept.end);
+  std::sort(by_id.begin(), by_id.end(),
+            [](const semantics::Token& a, const semantics::Token& b) { return a.id < b.id; });
+  const uint64_t threshold = semantics::CdfThreshold(key, semantics::CdfStream(key), mass);
+  uint64_t running = 0;
+  for (const semantics::Token& token : by_id) {
+    running += semantics::Weight(token.x, first.Max(), scale);
+    if (running > threshold) return token.id;
+  }
+  return -1;  // not reached: the threshold is below the mass
+}
+
+}  // namespace sluice

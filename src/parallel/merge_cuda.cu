@@ -1,0 +1,271 @@
+// What all ranks have listed of a row, and what that decides: the same on every rank.
+//
+// Of the listed tokens, those are the first of the whole row that no unlisted token comes before:
+// from the last one of a slice that has more on. Where all ties of a boundary are kept, those that
+// tie with it are left out, because they may have others that are not listed.
+#include <limits>
+
+#include "draw/draw_kept.cuh"
+#include "draw/draw_row.cuh"
+#include "parallel/device_shards.h"
+#include "select/sorted_rules.cuh"
+#include "semantics/row_status.h"
+#include "semantics/validate.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kRoom = kMostDeviceCandidates + kMostDeviceCandidates / 2;  // WinnerByCdf's, too
+
+struct MergeMemory {
+  TeamMemory team;
+  RowStart start;
+  ScoreMemory scores;
+  uint32_t size;
+  uint64_t tokens[kRoom];
+  uint64_t room[kRoom];
+};
+
+// Of all ranks.
+struct MergedNews {
+  RowStatus status;
+  uint64_t first;    // the largest key; 0: everything is masked
+  uint64_t horizon;  // keys from here on are listed; 0: all are
+};
+
+__device__ const DeviceNews& NewsOf(const ShardArgument& argument, int rank, int row) {
+  const size_t bytes = NewsBytes(argument.candidates);
+  const size_t index = static_cast<size_t>(rank) * static_cast<size_t>(argument.rows.rows) +
+                       static_cast<size_t>(row);
+  return *reinterpret_cast<const DeviceNews*>(argument.memory.all_news + index * bytes);
+}
+
+__device__ uint64_t TokenOf(const ShardArgument& argument, int row, int place) {
+  const DeviceNews& news = NewsOf(argument, place / argument.candidates, row);
+  return reinterpret_cast<const uint64_t*>(&news + 1)[place % argument.candidates];
+}
+
+__device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument, int row) {
+  MergedNews merged{RowStatus::kOk, 0, 0};
+  for (int rank = 0; rank < argument.ranks; ++rank) {
+    const DeviceNews& news = NewsOf(argument, rank, row);
+    merged.status = semantics::Worse(merged.status, static_cast<RowStatus>(news.status));
+    if (news.is_all == 0) merged.horizon = max(merged.horizon, news.last);
+  }
+  const int place = block.thread();
+  const bool is_listed = place < argument.candidates * argument.ranks;
+  merged.first = block.MaxOfBlock(is_listed ? TokenOf(argument, row, place) : 0);
+  if (merged.first == 0) merged.status = semantics::Worse(merged.status, RowStatus::kEmptySupport);
+  return merged;
+}
+
+// The first tokens of the row, in no order; answers how many.
+__device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
+                         uint64_t horizon, MergeMemory& memory) {
+  if (block.thread() == 0) memory.size = 0;
+  block.SyncBlock();
+  const SelectParams& params = memory.start.params;
+  const bool with_ties = params.profile.ties == Ties::kAll && !semantics::IsGreedy(params);
+  if (block.thread() < argument.candidates * argument.ranks) {
+    const uint64_t token = TokenOf(argument, row, block.thread());
+    const bool is_first =
+        with_ties && horizon != 0 ? token >> 32 > horizon >> 32 : token >= horizon;
+    if (token != 0 && is_first) memory.tokens[atomicAdd(&memory.size, 1u)] = token;
+  }
+  block.SyncBlock();
+  return static_cast<int>(memory.size);
+}
+
+struct Rules {
+  bool is_decidable;  // by the list, if it turns out to be long enough
+  bool is_whole;      // the mass of the row has a say
+};
+
+__device__ bool HasTopK(const SelectParams& params, int vocab) {
+  return params.top_k > 0 && params.top_k < vocab;
+}
+__device__ bool IsJoint(const SelectParams& params) {
+  return params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
+}
+__device__ bool HasMinPFirst(const SelectParams& params) {
+  return params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
+}
+
+__device__ Rules RulesOf(const SelectParams& params, int vocab, int size, bool is_all) {
+  if (semantics::IsGreedy(params)) return {size > 0, false};
+  if (params.top_n_sigma > 0 || params.typical_p < 1 || size == 0) return {false, false};
+  if (is_all) return {true, false};
+  const bool has_top_k = HasTopK(params, vocab);
+  if (has_top_k && !IsJoint(params) && params.top_k <= size) return {true, false};
+  if (has_top_k && !IsJoint(params) && params.top_p < 1) return {HasMinPFirst(params), true};
+  return {params.top_p < 1 || params.min_p > 0, true};
+}
+
+// What else is needed; false for what is left to the whole row.
+__device__ bool NeedOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
+                       int vocab, DeviceNeed& need) {
+  need = DeviceNeed::kNothing;
+  if (semantics::IsGreedy(params) || params.top_n_sigma > 0 || params.typical_p < 1) return false;
+  const bool has_top_k = HasTopK(params, vocab);
+  if (params.top_p < 1) {
+    if (HasMinPFirst(params) || (has_top_k && !IsJoint(params))) return false;
+    need = DeviceNeed::kMass;
+    return true;
+  }
+  const bool drops =
+      params.xtc_probability > 0 && semantics::XtcCoinFalls(key, params.xtc_probability);
+  if (has_top_k || drops || method == DrawMethod::kCdf) return false;
+  need = DeviceNeed::kSlice;
+  return true;
+}
+
+constexpr int32_t kNotDecided = -2;
+
+// The first thread has the result; its id is kNotDecided where the list says too little.
+__device__ TokenResult SampleFromFirst(const Team& block, MergeMemory& memory, int size,
+                                       const WholeMass* whole, DrawMethod method) {
+  TokenResult result;
+  result.id = kNotDecided;
+  const NoiseKey& key = memory.start.key;
+  const float scale = memory.start.scales.draw;
+  const bool is_gumbel = method == DrawMethod::kGumbel;
+  auto score = [&](uint64_t token, float max) {
+    return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
+  };
+  const ListedTokens listed{memory.tokens, memory.room, size};
+  const ScoredTop scored = SortAndScore(block, listed, memory.scores, is_gumbel, score);
+  const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
+  if (first.thread() >= first.threads()) return result;
+  const ListedTokens& sorted = scored.sorted;
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, whole);
+  if (!kept.IsCertain()) return result;
+  const KeptToken mine{kept.IsMine(), kept.x, kept.id};
+  int winner;
+  if (is_gumbel) {
+    uint32_t of_mine = 0;
+    if (mine.is_kept) {
+      of_mine = scored.has_scores ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
+                                  : score(sorted.tokens[first.thread()], kept.max);
+    }
+    winner = WinnerByScore(first, mine, of_mine);
+  } else {
+    uint64_t* weights = sorted.room;
+    int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
+    winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
+  }
+  result.cut = CutOfTop(first, sorted, kept);
+  result.id = IdOf(sorted.tokens[winner]);
+  return result;
+}
+
+__device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
+  BestToken best;
+  TokenResult result;
+  uint32_t lowest = 0;
+  for (int rank = 0; rank < argument.ranks; ++rank) {
+    const DeviceSums& sums = argument.memory.all_sums[int64_t{rank} * argument.rows.rows + row];
+    if (sums.count == 0) continue;
+    if (sums.score_and_value > best.score_and_value ||
+        (sums.score_and_value == best.score_and_value && sums.id_complement > best.id_complement)) {
+      best = {sums.score_and_value, sums.id_complement};
+    }
+    if (sums.lowest > lowest) result.cut.ties_kept = 0;
+    lowest = max(lowest, sums.lowest);
+    if (sums.lowest == lowest) result.cut.ties_kept += sums.ties;
+    result.cut.count += sums.count;
+  }
+  result.cut.lower = semantics::ValueOfKey(~lowest);
+  result.id = static_cast<int32_t>(~best.id_complement);
+  return result;
+}
+
+// Behind the first exchange, or behind the second one.
+template <bool kHasSums>
+__global__ void __launch_bounds__(kMostThreads)
+    MergeKernel(const __grid_constant__ ShardArgument argument) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  MergeMemory& memory = *reinterpret_cast<MergeMemory*>(shared);
+  const Team block(memory.team);
+  const int row = static_cast<int>(blockIdx.x);
+  ShardCourse& course = argument.memory.courses[row];
+  const DeviceNeed needed = kHasSums ? course.need : DeviceNeed::kNothing;
+  if (kHasSums && needed == DeviceNeed::kNothing) return;
+  auto set = [&](const TokenResult& result, ShardWay way) {
+    argument.results[row] = result;
+    argument.ways[row] = way;
+  };
+  if (needed == DeviceNeed::kSlice) {
+    if (block.thread() == 0) set(SampleFromSums(argument, row), ShardWay::kSums);
+    return;
+  }
+  if (block.thread() == 0) {
+    memory.start.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
+    memory.start.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
+    memory.start.scales = semantics::ScalesOf(memory.start.params);
+  }
+  MergedNews merged = MergeNews(block, argument, row);
+  const SelectParams& params = memory.start.params;
+  const NoiseKey& key = memory.start.key;
+  block.SyncBlock();
+  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(key)) {
+    merged.status = RowStatus::kBadParam;
+  }
+  TokenResult result;
+  if (merged.status != RowStatus::kOk) {
+    result.status = merged.status;
+    result.cut.status = merged.status;
+    if (block.thread() == 0) {
+      course.need = DeviceNeed::kNothing;
+      set(result, ShardWay::kStatus);
+    }
+    return;
+  }
+  WholeMass whole{0, ~uint64_t{0}, false};
+  if constexpr (kHasSums) {
+    uint64_t mass = 0;
+    for (int rank = 0; rank < argument.ranks; ++rank) {
+      mass += argument.memory.all_sums[int64_t{rank} * argument.rows.rows + row].mass;
+    }
+    whole = {mass, mass, false};
+  }
+  const int size = ListFirst(block, argument, row, merged.horizon, memory);
+  const Rules rules = RulesOf(params, argument.vocab, size, merged.horizon == 0);
+  // A nucleus of the whole row needs its mass.
+  const bool is_early = !kHasSums && rules.is_whole && params.top_p < 1 && !HasMinPFirst(params);
+  result.id = kNotDecided;
+  if (rules.is_decidable && !is_early) {
+    result =
+        SampleFromFirst(block, memory, size, rules.is_whole ? &whole : nullptr, argument.method);
+  }
+  if (block.thread() != 0) return;
+  DeviceNeed need = DeviceNeed::kNothing;
+  if (result.id != kNotDecided) {
+    set(result, ShardWay::kCandidates);
+  } else {
+    if (!kHasSums) NeedOf(params, key, argument.method, argument.vocab, need);
+    set(TokenResult{}, ShardWay::kGathered);
+  }
+  if (!kHasSums) {
+    const float g = semantics::Gumbel(
+        semantics::NoiseBits(key, semantics::GumbelStream(key), IdOf(merged.first)));
+    course = {ValueOf(merged.first), g, need};
+  }
+}
+
+void Launch(const void* kernel, const ShardArgument& argument, void* stream) {
+  ShardArgument copy = argument;
+  const int threads = argument.candidates * argument.ranks <= 512 ? 512 : kMostThreads;
+  LaunchOverRows({kernel, {1, threads}, sizeof(MergeMemory)}, argument.rows.rows, &copy, stream);
+}
+
+}  // namespace
+
+void LaunchMerge(const ShardArgument& argument, void* stream) {
+  Launch(reinterpret_cast<const void*>(MergeKernel<false>), argument, stream);
+}
+
+void LaunchFinish(const ShardArgument& argument, void* stream) {
+  Launch(reinterpret_cast<const void*>(MergeKernel<true>), argument, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,95 @@
+// NCCL between ranks that have met in a ShardGroup.
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda_check.h"
+#include "sluice/nccl_shards.hpp"
+#include "support/check.h"
+
+namespace sluice::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void RequireNccl(ncclResult_t result, const char* what) {
+  if (result == ncclSuccess) return;
+  throw Error(ErrorCode::kUnavailable, what, ncclGetErrorString(result), "what NCCL can do");
+}
+
+class NcclGroup final : public NcclShardGroup {
+ public:
+  NcclGroup(ShardGroup& group, std::chrono::milliseconds limit) : group_(group), limit_(limit) {
+    ncclUniqueId id{};
+    // Rank 0's is what all take; a rank that fails still takes part in the exchange.
+    const ncclResult_t made = rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
+    std::vector<ncclUniqueId> ids(static_cast<size_t>(ranks()));
+    group_.AllGather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)));
+    RequireNccl(made, "an NCCL id");
+    RequireNccl(ncclCommInitRank(&communicator_, ranks(), ids[0], rank()), "an NCCL group");
+  }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  ~NcclGroup() override {
+    if (communicator_ != nullptr) ncclCommAbort(communicator_);
+  }
+
+  int32_t rank() const override { return group_.rank(); }
+  int32_t ranks() const override { return group_.ranks(); }
+
+  void AllGather(DeviceArray<const std::byte> own, DeviceArray<std::byte> all,
+                 void* stream) override {
+    if (communicator_ == nullptr) ThrowGivenUp();
+    CheckInRange("all.size", all.size, own.size * ranks(), own.size * ranks());
+    RequireNccl(ncclAllGather(own.data, all.data, static_cast<size_t>(own.size), ncclInt8,
+                              communicator_, static_cast<cudaStream_t>(stream)),
+                "an exchange through NCCL");
+  }
+
+  void Await(void* stream) override {
+    if (communicator_ == nullptr) ThrowGivenUp();
+    const auto deadline = Clock::now() + limit_;
+    for (;;) {
+      const cudaError_t result = cudaStreamQuery(static_cast<cudaStream_t>(stream));
+      if (result == cudaSuccess) return;
+      if (result != cudaErrorNotReady) RequireCuda(result, "a sharded step");
+      ncclResult_t state = ncclSuccess;
+      ncclCommGetAsyncError(communicator_, &state);
+      if (state != ncclSuccess || Clock::now() > deadline) GiveUp(state);
+    }
+  }
+
+ private:
+  [[noreturn]] static void ThrowGivenUp() {
+    throw Error(ErrorCode::kUnavailable, "group", "given up after an error", "a working group");
+  }
+
+  // The ranks that are well all come here, and the exchange between their processes names one that
+  // does not.
+  [[noreturn]] void GiveUp(ncclResult_t state) {
+    ncclCommAbort(std::exchange(communicator_, nullptr));
+    const std::byte own{};
+    std::vector<std::byte> all(static_cast<size_t>(ranks()));
+    group_.AllGather({&own, 1}, all);
+    throw Error(ErrorCode::kUnavailable, "a sharded step",
+                state == ncclSuccess ? "no end of it" : ncclGetErrorString(state),
+                "an answer within " + std::to_string(limit_.count()) + " ms");
+  }
+
+  ShardGroup& group_;
+  std::chrono::milliseconds limit_;
+  ncclComm_t communicator_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<NcclShardGroup> ConnectNcclGroup(ShardGroup& group,
+                                                 std::chrono::milliseconds limit) {
+  CheckInRange("limit", limit.count(), 1, INT32_MAX);
+  return std::make_unique<NcclGroup>(group, limit);
+}
+
+}  // namespace sluice::cuda

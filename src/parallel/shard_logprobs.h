@@ -1,0 +1,21 @@
+// Log-probabilities and ranks of tokens of a row whose vocabulary is split among ranks.
+#pragma once
+
+#include "parallel/shard_rank.h"
+
+namespace sluice {
+
+// What all ranks know of a row behind the first exchange, and this one's part of its Cut.
+struct WholeRow {
+  RowStatus status = RowStatus::kEmptySupport;
+  float max = -semantics::Infinity();
+  float sampled = 0.0f;
+  Cut own_cut = {};
+  float temperature = 1.0f;
+};
+
+// wholes: memory, which grows to one a row.
+void MergeLogprobs(ShardRank& rank, const LogprobInput& own, std::span<TokenResult> results,
+                   const Execution& execution, std::vector<WholeRow>& wholes);
+
+}  // namespace sluice

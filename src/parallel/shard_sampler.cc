@@ -1,0 +1,417 @@
+// The course of a call on one rank; sluice/shards.hpp says what is exchanged.
+#include <algorithm>
+#include <memory>
+
+#include "parallel/first_tokens.h"
+#include "parallel/row_request.h"
+#include "parallel/shard_logprobs.h"
+#include "parallel/shard_rank.h"
+#include "semantics/select_row.h"
+#include "support/check.h"
+#include "support/rank_keys.h"
+#include "support/rows.h"
+
+namespace sluice {
+namespace {
+
+using semantics::Row;
+using semantics::Token;
+using semantics::Winner;
+
+// Exchange 1, a row: this and the `candidates` first tokens of the slice. Behind the last: id -1.
+struct RowNews {
+  uint64_t fingerprint;
+  uint32_t status;
+  int32_t support;  // tokens of the slice that are not masked
+
+  const Token* tokens() const { return reinterpret_cast<const Token*>(this + 1); }
+  Token* tokens() { return reinterpret_cast<Token*>(this + 1); }
+};
+
+// Exchange 2, a row that needs it: of the slice's tokens that are kept, or that top-p is measured
+// on.
+struct SliceSums {
+  uint64_t mass;
+  int32_t count;
+  int32_t ties;  // that equal `lowest`
+  float lowest;
+  Winner best;  // id -1: none
+};
+static_assert(sizeof(SliceSums) == 32);
+
+// What a rank knows of a row, the same on all of them.
+struct RowState {
+  RowStatus status;
+  RowNeed need;
+  ShardWay way;
+  int64_t support;
+  int64_t listed;  // the first tokens of the row
+  uint64_t cdf_threshold;
+  int32_t cdf_rank;  // where the drawn token lies, -1 when the draw is not of that kind
+};
+
+}  // namespace
+
+struct ShardSampler::Impl {
+  Impl(ShardGroup& group, const ShardSlice& slice, int32_t listed)
+      : rank(group, slice, listed), candidates(listed) {}
+
+  size_t NewsBytes() const {
+    return sizeof(RowNews) + static_cast<size_t>(candidates) * sizeof(Token);
+  }
+  const RowNews& News(int32_t of, int64_t row) const {
+    return *reinterpret_cast<const RowNews*>(rank.MessageOf(of) +
+                                             static_cast<size_t>(row) * NewsBytes());
+  }
+  semantics::SortedRow First(int64_t row) const {
+    return {first.data() + row * candidates, states[static_cast<size_t>(row)].listed};
+  }
+
+  void ListSlice(const Row& part, std::vector<uint64_t>& keys, RowNews& news) const;
+  void RequireSameRequests(const SelectInput& own, DrawMethod method);
+  void MergeRow(int64_t row, bool is_valid);
+  void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
+                    TokenResult& result);
+  SliceSums SumSlice(const Row& part, int64_t row, const SelectParams& params,
+                     const NoiseKey& key) const;
+  void DecideBySums(int64_t row, int64_t place, const SelectParams& params, const NoiseKey& key,
+                    DrawMethod method, TokenResult& result);
+  int32_t CdfToken(const Row& part, int64_t row, const SelectParams& params) const;
+  void Keep(int64_t row, semantics::Interval kept, const SelectParams& params, const NoiseKey& key,
+            DrawMethod method, TokenResult& result);
+  void SampleGathered(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
+                      const Execution& execution);
+
+  // Rows whose need is `need`, or that wait for a cdf's token.
+  template <typename Belongs>
+  void ListRows(int64_t rows, Belongs belongs) {
+    places.clear();
+    for (int64_t r = 0; r < rows; ++r) {
+      if (belongs(states[static_cast<size_t>(r)])) places.push_back(r);
+    }
+  }
+
+  ShardRank rank;
+  int64_t candidates;
+  std::vector<RowState> states;
+  std::vector<Token> first;  // `candidates` a row
+  std::vector<int64_t> places;
+  std::vector<int32_t> next;                // of a merge, one a rank
+  std::vector<std::vector<uint64_t>> keys;  // one a worker
+  std::vector<Token> by_id;
+  std::vector<float> whole_row;
+  std::vector<WholeRow> wholes;  // of Logprobs
+  std::vector<std::byte> workspace;
+};
+
+void ShardSampler::Impl::ListSlice(const Row& part, std::vector<uint64_t>& list,
+                                   RowNews& news) const {
+  const semantics::RowScan scan = semantics::ScanRow(part);
+  news.status = static_cast<uint32_t>(scan.status);
+  news.support = static_cast<int32_t>(scan.support);
+  Token* tokens = news.tokens();
+  std::fill_n(tokens, candidates, Token{0.0f, -1});
+  if (scan.status != RowStatus::kOk) return;
+  list.clear();
+  for (int64_t i = 0; i < part.size; ++i) {
+    if (part[i] != -semantics::Infinity()) {
+      list.push_back(RankKey({part[i], static_cast<int32_t>(i)}));
+    }
+  }
+  const int64_t listed = std::min<int64_t>(candidates, std::ssize(list));
+  std::nth_element(list.begin(), list.begin() + listed, list.end());
+  std::sort(list.begin(), list.begin() + listed);
+  for (int64_t i = 0; i < listed; ++i) {
+    const int32_t local = IdOfRankKey(list[static_cast<size_t>(i)]);
+    tokens[i] = {part[local], static_cast<int32_t>(rank.slice().first_id) + local};
+  }
+}
+
+// Where they differ, all ranks see it, and tell each other what they were asked.
+void ShardSampler::Impl::RequireSameRequests(const SelectInput& own, DrawMethod method) {
+  for (int64_t row = 0; row < own.logits.rows; ++row) {
+    bool differ = false;
+    for (int32_t r = 1; r < rank.ranks(); ++r) {
+      differ = differ || News(r, row).fingerprint != News(0, row).fingerprint;
+    }
+    if (!differ) continue;
+    *rank.Parts<RowRequest>(1) = {PerRow(own.params, row), PerRow(own.keys, row), own.limits,
+                                  method};
+    rank.Exchange();
+    const RowRequest asked = rank.PartOf<RowRequest>(0, 0);
+    for (int32_t r = 1; r < rank.ranks(); ++r) {
+      RequireSameRequest(asked, rank.PartOf<RowRequest>(r, 0), r);
+    }
+  }
+}
+
+void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid) {
+  RowState& state = states[static_cast<size_t>(row)];
+  state = {is_valid ? RowStatus::kOk : RowStatus::kBadParam,
+           RowNeed::kNothing,
+           ShardWay::kStatus,
+           0,
+           0,
+           0,
+           -1};
+  for (int32_t r = 0; r < rank.ranks(); ++r) {
+    const RowNews& news = News(r, row);
+    const auto status = static_cast<RowStatus>(news.status);
+    state.support += news.support;
+    // A slice without support says nothing of the row.
+    if (status != RowStatus::kEmptySupport) state.status = semantics::Worse(state.status, status);
+  }
+  if (state.support == 0) state.status = semantics::Worse(state.status, RowStatus::kEmptySupport);
+  if (state.status != RowStatus::kOk) return;
+
+  // The next token of the row is the first of what is left of one of the lists: a list that has
+  // less than all of its slice ends behind as many tokens as are wanted.
+  state.listed = std::min(candidates, state.support);
+  next.assign(static_cast<size_t>(rank.ranks()), 0);
+  Token* merged = first.data() + row * candidates;
+  for (int64_t i = 0; i < state.listed; ++i) {
+    int32_t from = -1;
+    Token best{0.0f, -1};
+    for (int32_t r = 0; r < rank.ranks(); ++r) {
+      const int32_t at = next[static_cast<size_t>(r)];
+      if (at == candidates) continue;
+      const Token token = News(r, row).tokens()[at];
+      if (token.id < 0 || (from >= 0 && !semantics::Before(token, best))) continue;
+      best = token;
+      from = r;
+    }
+    ++next[static_cast<size_t>(from)];
+    merged[i] = best;
+  }
+}
+
+void ShardSampler::Impl::Keep(int64_t row, semantics::Interval kept, const SelectParams& params,
+                              const NoiseKey& key, DrawMethod method, TokenResult& result) {
+  const semantics::SortedRow list = First(row);
+  states[static_cast<size_t>(row)].way = ShardWay::kCandidates;
+  result.cut = semantics::CutOfInterval(list, kept);
+  result.id = DrawListed(list, kept, semantics::ScalesOf(params).draw, method, key, by_id);
+}
+
+void ShardSampler::Impl::DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key,
+                                      DrawMethod method, TokenResult& result) {
+  RowState& state = states[static_cast<size_t>(row)];
+  result = TokenResult{};
+  if (state.status != RowStatus::kOk) {
+    result.status = state.status;
+    result.cut = semantics::CutOfStatus(state.status);
+    return;
+  }
+  const auto kept = SelectFromFirst(First(row), state.listed == state.support, params, key);
+  if (kept) return Keep(row, *kept, params, key, method, result);
+  state.need = NeedOf(params, key, state.support);
+}
+
+SliceSums ShardSampler::Impl::SumSlice(const Row& part, int64_t row, const SelectParams& params,
+                                       const NoiseKey& key) const {
+  const semantics::Scales scales = semantics::ScalesOf(params);
+  const float max = First(row).Max();
+  const bool is_mass = states[static_cast<size_t>(row)].need == RowNeed::kMass;
+  const uint64_t least = is_mass ? LeastWeightBefore(params) : LeastWeight(params);
+  SliceSums sums{0, 0, 0, semantics::Infinity(), {0.0f, {0.0f, -1}}};
+  for (int64_t i = 0; i < part.size; ++i) {
+    const float x = part[i];
+    if (x == -semantics::Infinity()) continue;
+    const uint64_t weight = semantics::Weight(x, max, scales.filter);
+    if (weight < least) continue;
+    if (is_mass) {
+      sums.mass += weight;
+      continue;
+    }
+    sums.mass += semantics::Weight(x, max, scales.draw);
+    ++sums.count;
+    if (x < sums.lowest) sums.ties = 0;
+    sums.lowest = std::min(sums.lowest, x);
+    sums.ties += x == sums.lowest ? 1 : 0;
+    const int32_t id = static_cast<int32_t>(rank.slice().first_id + i);
+    const float g = semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), id));
+    const Winner winner{semantics::LogWeight(x, max, scales.draw) + g, {x, id}};
+    if (semantics::Beats(winner, sums.best)) sums.best = winner;
+  }
+  return sums;
+}
+
+void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectParams& params,
+                                      const NoiseKey& key, DrawMethod method, TokenResult& result) {
+  RowState& state = states[static_cast<size_t>(row)];
+  uint64_t mass = 0;
+  Cut cut;
+  Winner best{0.0f, {0.0f, -1}};
+  for (int32_t r = 0; r < rank.ranks(); ++r) {
+    const SliceSums& sums = rank.PartOf<SliceSums>(r, place);
+    mass += sums.mass;
+    cut.count += sums.count;
+    if (sums.lowest < cut.lower) cut.ties_kept = 0;
+    cut.lower = std::min(cut.lower, sums.lowest);
+    if (sums.count > 0 && sums.lowest == cut.lower) cut.ties_kept += sums.ties;
+    if (semantics::Beats(sums.best, best)) best = sums.best;
+  }
+  if (state.need == RowNeed::kMass) {
+    const auto kept = SelectByMass(First(row), params, key, mass);
+    state.need = kept ? RowNeed::kNothing : RowNeed::kRow;
+    if (kept) Keep(row, *kept, params, key, method, result);
+    return;
+  }
+  state.way = ShardWay::kSums;
+  cut.lower += 0.0f;  // a zero boundary is +0
+  result.cut = cut;
+  result.id = best.token.id;
+  if (method == DrawMethod::kGumbel) return;
+  // Slices lie in the order of ids, as the running mass of a cdf does.
+  const uint64_t threshold = semantics::CdfThreshold(key, semantics::CdfStream(key), mass);
+  uint64_t before = 0;
+  for (int32_t r = 0; r < rank.ranks(); ++r) {
+    const uint64_t own = rank.PartOf<SliceSums>(r, place).mass;
+    if (before <= threshold && before + own > threshold) {
+      state.cdf_rank = r;
+      state.cdf_threshold = threshold - before;
+    }
+    before += own;
+  }
+}
+
+int32_t ShardSampler::Impl::CdfToken(const Row& part, int64_t row,
+                                     const SelectParams& params) const {
+  const semantics::Scales scales = semantics::ScalesOf(params);
+  const float max = First(row).Max();
+  const uint64_t least = LeastWeight(params);
+  uint64_t running = 0;
+  for (int64_t i = 0; i < part.size; ++i) {
+    const float x = part[i];
+    if (semantics::Weight(x, max, scales.filter) < least) continue;
+    running += semantics::Weight(x, max, scales.draw);
+    if (running > states[static_cast<size_t>(row)].cdf_threshold) {
+      return static_cast<int32_t>(rank.slice().first_id + i);
+    }
+  }
+  return -1;  // not reached: the slice's mass is above the threshold
+}
+
+void ShardSampler::Impl::SampleGathered(const SelectInput& own, DrawMethod method,
+                                        std::span<TokenResult> results,
+                                        const Execution& execution) {
+  int64_t widest = 1;
+  for (int32_t r = 0; r < rank.ranks(); ++r) widest = std::max(widest, rank.slice(r).tokens);
+  float* slices = rank.Parts<float>(widest * std::ssize(places));
+  for (int64_t row : places) {
+    const Row part = rank.Row(own.logits, row);
+    for (int64_t i = 0; i < part.size; ++i) slices[i] = part[i];
+    slices += widest;
+  }
+  rank.Exchange();
+  whole_row.resize(static_cast<size_t>(rank.vocab()));
+  const LogitsView view{whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
+  Execution one{execution.backend, {}, {}, nullptr, execution.algorithm, {}};
+  const size_t bytes = SelectWorkspaceBytes(view, one);
+  workspace.resize(bytes + kWorkspaceAlignment);
+  void* start = workspace.data();
+  size_t space = workspace.size();
+  one.workspace = {static_cast<std::byte*>(std::align(kWorkspaceAlignment, bytes, start, space)),
+                   bytes};
+  for (size_t place = 0; place < places.size(); ++place) {
+    for (int32_t r = 0; r < rank.ranks(); ++r) {
+      const float* part = &rank.PartOf<float>(r, static_cast<int64_t>(place) * widest);
+      std::copy_n(part, rank.slice(r).tokens, whole_row.begin() + rank.slice(r).first_id);
+    }
+    const int64_t row = places[place];
+    states[static_cast<size_t>(row)].way = ShardWay::kGathered;
+    sluice::Sample({view, {&PerRow(own.params, row), 1}, {&PerRow(own.keys, row), 1}, own.limits},
+                   method, results.subspan(static_cast<size_t>(row), 1), one);
+  }
+}
+
+ShardSampler::ShardSampler(ShardGroup& group, const ShardSlice& slice, int32_t candidates)
+    : impl_(std::make_unique<Impl>(group, slice, candidates)) {}
+ShardSampler::~ShardSampler() = default;
+
+const ShardTraffic& ShardSampler::traffic() const { return impl_->rank.traffic(); }
+
+void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
+                          const Execution& execution, std::span<ShardWay> ways) {
+  Impl& impl = *impl_;
+  const int64_t rows = own.logits.rows;
+  impl.rank.CheckOwn("logits", own.logits);
+  CheckPerRow("params", own.params.size(), rows);
+  CheckPerRow("keys", own.keys.size(), rows);
+  CheckMethod(method);
+  CheckSize("results", results.size(), rows);
+  if (!ways.empty()) CheckSize("ways", ways.size(), rows);
+  CheckWorkers(execution);
+  impl.states.resize(static_cast<size_t>(rows));
+  impl.first.resize(static_cast<size_t>(rows * impl.candidates));
+  impl.keys.resize(static_cast<size_t>(execution.parallel.workers));
+  auto result_of = [&results](int64_t r) -> TokenResult& {
+    return results[static_cast<size_t>(r)];
+  };
+  auto params_of = [&own](int64_t r) -> const SelectParams& { return PerRow(own.params, r); };
+  auto key_of = [&own](int64_t r) -> const NoiseKey& { return PerRow(own.keys, r); };
+
+  std::byte* const news = impl.rank.Message(static_cast<size_t>(rows) * impl.NewsBytes());
+  ForEachRow(execution.parallel, rows, [&](int64_t r, int worker) {
+    RowNews& own_news =
+        *reinterpret_cast<RowNews*>(news + static_cast<size_t>(r) * impl.NewsBytes());
+    own_news.fingerprint = Fingerprint({params_of(r), key_of(r), own.limits, method});
+    impl.ListSlice(impl.rank.Row(own.logits, r), impl.keys[static_cast<size_t>(worker)], own_news);
+  });
+  impl.rank.Exchange();
+  impl.RequireSameRequests(own, method);
+  ForEachRow({}, rows, [&](int64_t r, int) {
+    const bool is_valid =
+        semantics::AreValid(params_of(r), own.limits) && semantics::IsValid(key_of(r));
+    impl.MergeRow(r, is_valid);
+    impl.DecideByList(r, params_of(r), key_of(r), method, result_of(r));
+  });
+  impl.ListRows(rows, [](const RowState& state) {
+    return state.need == RowNeed::kMass || state.need == RowNeed::kSlice;
+  });
+  if (!impl.places.empty()) {
+    SliceSums* const sums = impl.rank.Parts<SliceSums>(std::ssize(impl.places));
+    ForEachRow(execution.parallel, std::ssize(impl.places), [&](int64_t place, int) {
+      const int64_t r = impl.places[static_cast<size_t>(place)];
+      sums[place] = impl.SumSlice(impl.rank.Row(own.logits, r), r, params_of(r), key_of(r));
+    });
+    impl.rank.Exchange();
+    ForEachRow({}, std::ssize(impl.places), [&](int64_t place, int) {
+      const int64_t r = impl.places[static_cast<size_t>(place)];
+      impl.DecideBySums(r, place, params_of(r), key_of(r), method, result_of(r));
+    });
+  }
+
+  impl.ListRows(rows, [](const RowState& state) { return state.cdf_rank >= 0; });
+  if (!impl.places.empty()) {
+    int32_t* const ids = impl.rank.Parts<int32_t>(std::ssize(impl.places));
+    ForEachRow(execution.parallel, std::ssize(impl.places), [&](int64_t place, int) {
+      const int64_t r = impl.places[static_cast<size_t>(place)];
+      if (impl.states[static_cast<size_t>(r)].cdf_rank != impl.rank.rank()) return;
+      ids[place] = impl.CdfToken(impl.rank.Row(own.logits, r), r, params_of(r));
+    });
+    impl.rank.Exchange();
+    for (size_t place = 0; place < impl.places.size(); ++place) {
+      const int64_t r = impl.places[place];
+      const int32_t owner = impl.states[static_cast<size_t>(r)].cdf_rank;
+      result_of(r).id = impl.rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
+    }
+  }
+
+  impl.ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
+  if (!impl.places.empty()) {
+    impl.SampleGathered(own, method, results, execution);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const ShardWay way = impl.states[static_cast<size_t>(r)].way;
+    ++impl.rank.traffic().rows[static_cast<int>(way)];
+    if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
+  }
+}
+
+void ShardSampler::Logprobs(const LogprobInput& own, std::span<TokenResult> results,
+                            const Execution& execution) {
+  MergeLogprobs(impl_->rank, own, results, execution, impl_->wholes);
+}
+
+}  // namespace sluice
