@@ -13,6 +13,7 @@ inline constexpr int kFew = kWarpSize;  // candidates that a warp ranks by compa
 // In shared memory.
 struct RefineMemory {
   uint64_t few[kFew];
+  uint64_t least;
   uint32_t few_count;
   uint32_t has_nan;
 
@@ -68,13 +69,15 @@ __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
 __device__ inline uint64_t LeastOfFew(const Team& block, RefineMemory& memory, uint32_t size,
                                       uint32_t wanted) {
   block.SyncBlock();
-  const bool has_one = block.lane() < static_cast<int>(size);
-  const uint64_t mine = has_one ? memory.few[block.lane()] : 0;
-  uint32_t larger = 0;
+  if (block.thread() < static_cast<int>(size)) {
+    const uint64_t mine = memory.few[block.thread()];
+    uint32_t larger = 0;
 #pragma unroll 4
-  for (uint32_t i = 0; i < size; ++i) larger += memory.few[i] > mine ? 1 : 0;
-  const uint32_t found = __ballot_sync(~0u, has_one && larger + 1 == wanted);
-  return __shfl_sync(~0u, mine, __ffs(static_cast<int>(found)) - 1);  // by every warp: no barrier
+    for (uint32_t i = 0; i < size; ++i) larger += memory.few[i] > mine ? 1 : 0;
+    if (larger + 1 == wanted) memory.least = mine;
+  }
+  block.SyncBlock();
+  return memory.least;
 }
 
 // candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size. range:
