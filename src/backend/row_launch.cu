@@ -85,17 +85,23 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
   // clusters.
   cudaFuncAttributes attributes;
   RequireCuda(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
-  const int blocks = attributes.ptxVersion >= 90 ? kernel.shape.blocks : 1;
+  const bool is_for_hopper = attributes.ptxVersion >= 90;
+  const int blocks = is_for_hopper ? kernel.shape.blocks : 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  cudaLaunchAttribute cluster;
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = blocks > 1 ? 1 : 0;
+  cudaLaunchAttribute launch[2];
+  config.attrs = launch;
+  if (blocks > 1) {
+    launch[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    launch[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  }
+  if (kernel.overlaps && is_for_hopper) {
+    launch[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    launch[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
   RequireCuda(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }
 

@@ -57,6 +57,8 @@ struct RowKernel {
   const void* function;
   TeamShape shape;
   size_t shared_bytes;  // dynamic
+  // It may start before the kernel before it has ended, and waits itself (AwaitKernelBefore).
+  bool overlaps = false;
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
