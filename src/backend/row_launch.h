@@ -57,6 +57,8 @@ struct RowKernel {
   const void* function;
   TeamShape shape;
   size_t shared_bytes;  // dynamic
+  // Whether it may start while the kernel before it runs: it waits for that one by itself.
+  bool starts_early = false;
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.

@@ -208,7 +208,10 @@ class VectorSlice {
       MaskWalk<kDType> mask(patch_, first_id);
       mask.BeginStep(first_id);
       PatchCursor cursor{0, kNoPatch, 0.0f};
-      if (marks_.words == nullptr && Patches() > 0) cursor = patch_.Seek(first_id, end_id);
+      if (marks_.words == nullptr && Patches() > 0) {
+        AwaitKernelBefore();  // cursors have values
+        cursor = patch_.Seek(first_id, end_id);
+      }
 #pragma unroll
       for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
         Eight<kDType> eight = Unpack(loaded + i, first_ + i);

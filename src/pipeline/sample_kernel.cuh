@@ -271,7 +271,8 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
            [&] { memory.plan = PlanOfTop(params); });
-  if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
+  if constexpr (kPatched) AwaitKernelBefore();  // from here on, for the values of patches
+  if (team.thread() / kWarpSize == 1) {         // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
   }
@@ -328,6 +329,7 @@ __global__ void __launch_bounds__(kMostThreads)
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
+  LetNextKernelStart();
   if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }
