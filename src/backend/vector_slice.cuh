@@ -282,9 +282,11 @@ class VectorSlice {
     }
   }
   // visit(streamed value, value, id) for the patches that are this thread's: each is one thread's.
+  // Waits for the kernel before, which may be the one that fills in the values.
   template <typename Visit>
   __device__ void ForEachPatch(const Team& team, Visit visit) const {
     if constexpr (kPatched) {
+      AwaitKernelBefore();
       const int count = Patches();
       const int step = team.threads() * team.blocks();
 #pragma unroll 1

@@ -271,8 +271,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
            [&] { memory.plan = PlanOfTop(params); });
-  if constexpr (kPatched) AwaitKernelBefore();  // from here on, for the values of patches
-  if (team.thread() / kWarpSize == 1) {         // while the first one guesses a threshold
+  if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
   }
@@ -314,6 +313,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
 // Not inline: what it needs is not in the way of the guesses, which are the rule.
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, int index) {
+  if constexpr (kPatched) AwaitKernelBefore();  // as ForEachPatch does
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const TeamRow<kDType, kPatched> row(team, argument.rows, index);
