@@ -115,7 +115,11 @@ class MetadataSampler:
     def __call__(self, logits, metadata):
         self._take_answers()
         if metadata is not self._metadata:
-            self._change_batch(rows_of(metadata, self.sampler.vocab))
+            rows = rows_of(metadata, self.sampler.vocab)
+            if len(rows) != logits.shape[0]:  # some engines leave the lists out when nobody needs them
+                raise Error("output_token_ids", f"{len(rows)} lists",
+                            f"one for each row of the logits, {logits.shape[0]}")
+            self._change_batch(rows)
             self._metadata = metadata
         for request in self._requests:
             self._follow(request)

@@ -127,6 +127,11 @@ def test_tokens_that_the_engine_replaces_are_replaced():
     assert host.tokens(request).tolist()[:3] == [11, 12, 13]
 
 
+def test_every_row_needs_a_history():
+    with pytest.raises(sluice.Error, match="output_token_ids = 1 lists"):
+        MetadataSampler(HostSampler())(logits_of(2), metadata_of([[]]))
+
+
 def test_all_logprobs_are_refused():
     with pytest.raises(sluice.Error, match="max_num_logprobs"):
         rows_of(metadata_of([[]], max_num_logprobs=-1), VOCAB)
