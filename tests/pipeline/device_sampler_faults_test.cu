@@ -182,9 +182,21 @@ TEST(PinnedRing, KeepsWhatMayBeOnItsWay) {
 
 TEST_F(DeviceSamplerFaults, AcceptsNothingOfAStepThatFails) {
   const RequestHandle request = Add();
-  FailEverywhere([&] { Step(1).Get(); });
-  EXPECT_THROW(sampler_->Rollback(request, 2), Error);
-  sampler_->Rollback(request, 1);
+  Step(1).Get();  // its graph is there from now on
+  int64_t launches = 0;
+  const int64_t failures = FailEverywhere([&] {
+    launches = FakeCuda().launches;
+    try {
+      Step(1).Get();
+    } catch (const Error&) {
+      EXPECT_LE(FakeCuda().launches - launches, 1);  // what prepares, and not what accepts
+      throw;
+    }
+  });
+  EXPECT_GT(failures, 5);
+  EXPECT_EQ(FakeCuda().launches - launches, 2);
+  EXPECT_THROW(sampler_->Rollback(request, 3), Error);
+  sampler_->Rollback(request, 2);
 }
 
 TEST_F(DeviceSamplerFaults, AnswersNoStepWhosePlaceAFailedOneTook) {

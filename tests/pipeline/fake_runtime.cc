@@ -24,6 +24,12 @@ cudaError_t Answer() {
   return last_error;
 }
 
+cudaError_t Launch() {
+  const cudaError_t answer = Answer();
+  if (answer == cudaSuccess) ++FakeCuda().launches;
+  return answer;
+}
+
 // A handle, or memory.
 template <typename Handle>
 cudaError_t Give(Handle* handle, size_t bytes = 1) {
@@ -49,6 +55,7 @@ using sluice::test::Answer;
 using sluice::test::FakeCuda;
 using sluice::test::Give;
 using sluice::test::last_error;
+using sluice::test::Launch;
 using sluice::test::TakeBack;
 
 // What the linker calls in place of each function (--wrap).
@@ -117,18 +124,15 @@ cudaError_t __wrap_cudaFuncGetAttributes(cudaFuncAttributes* attributes, const v
   return Answer();
 }
 cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
-  ++FakeCuda().launches;
-  return Answer();
+  return Launch();
 }
 // What <<< >>> becomes, in CUDA 13 and before.
 cudaError_t __wrap___cudaGetKernel(cudaKernel_t*, const void*) { return cudaSuccess; }
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t) {
-  ++FakeCuda().launches;
-  return Answer();
+  return Launch();
 }
 cudaError_t __wrap_cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, cudaStream_t) {
-  ++FakeCuda().launches;
-  return Answer();
+  return Launch();
 }
 
 }  // extern "C"

@@ -20,9 +20,9 @@ struct FakeRuntime {
   int64_t failing = 0;
   bool are_events_over = true;
 
-  int64_t calls = 0;  // of those that can fail
-  int64_t launches = 0;
-  int64_t graphs = 0;  // that were instantiated
+  int64_t calls = 0;     // of those that can fail
+  int64_t launches = 0;  // of kernels, outside of graphs and in them
+  int64_t graphs = 0;    // that were instantiated
   int64_t device_waits = 0;
   int64_t event_waits = 0;
   int64_t held = 0;  // streams, events, graphs and blocks of memory that nobody has given back
