@@ -16,6 +16,7 @@ void BindSampler(nanobind::module_& module);
 void BindDeviceFields(nanobind::module_& module);
 void BindCuda(nanobind::module_& module);
 void BindCudaTopk(nanobind::module_& module);
+void BindDeviceSampler(nanobind::module_& module);
 void BindText(nanobind::module_& module);
 void BindEngine(nanobind::module_& module);
 

@@ -28,6 +28,7 @@ NB_MODULE(_sluice, module) {
   BindDeviceFields(module);
   BindCuda(module);
   BindCudaTopk(module);
+  BindDeviceSampler(module);
 #ifdef SLUICE_HAS_TEXT
   BindText(module);
 #endif

@@ -1,4 +1,4 @@
-// The calls of cuda.cc and cuda_topk.cc in a build without CUDA.
+// The calls of cuda.cc, cuda_topk.cc and device_sampler.cc in a build without CUDA.
 #include "python/calls.h"
 #include "python/errors.h"
 
@@ -21,6 +21,13 @@ void BindCudaTopk(nb::module_& module) {
                   "cpu: this build of Sluice has no CUDA");
     });
   }
+}
+
+void BindDeviceSampler(nb::module_& module) {
+  module.def("CudaSampler", [](nb::args, nb::kwargs) {
+    throw Error(ErrorCode::kUnavailable, "device", "cuda",
+                "sluice.Sampler: this build of Sluice has no CUDA");
+  });
 }
 
 }  // namespace sluice::python

@@ -2,11 +2,11 @@
 // for bit. Link Sluice::cuda.
 //
 // A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. No call waits for the device but StepHandle::Get, but for a batch of a
-// shape that is the 65th: the graph captured first is given up then, when the steps behind it are
-// done. What changes requests (Add, Update, Accept, Rollback, and the tokens of a step) goes to the
-// device in small asynchronous copies and kernels on another stream, beside whatever the caller's
-// does; a step waits for it there, and it waits for the step before.
+// on a stream of its own. No call waits for the device but StepHandle::Get, and Step for the answer
+// of the step kStepsKept before it if that was never read. What changes requests (Add, Update,
+// Accept, Rollback, and the tokens of a step) goes to the device in small asynchronous copies and
+// kernels on another stream, beside whatever the caller's does; a step waits for it there, and it
+// waits for the step before.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,12 @@ struct DeviceSamplerOptions {
   // dry_sequence_breakers, every mention counted.
   int32_t max_listed_ids = 256;
   int32_t max_logprobs = 0;  // the most likely tokens that a request may ask for, at most 128
-  bool bitmasks = true;      // whether steps may bring some
-  bool cuts = false;         // whether steps report the kept sets
+  // How many shapes of batches keep their graphs, from kStepsKept on; the one used the longest ago
+  // makes room. The driver takes some 120 KB of the device's memory for each, and 40 KB of the
+  // host's.
+  int32_t max_graphs = 64;
+  bool bitmasks = true;  // whether steps may bring some
+  bool cuts = false;     // whether steps report the kept sets
   Limits limits = {};
 };
 
@@ -108,15 +112,14 @@ class DeviceSampler {
   // for a request that had none of them.
   void Update(RequestHandle request, const SamplingParams& params);
 
-  // Each step is to be read by Get within the next kStepsKept - 1: one that never is counts for
-  // good as rows that may have given tokens.
-  //
   // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
   // before the call returns. Draft probabilities lie on the device; a draft model's logits are an
   // Error. stream: the cudaStream_t that the logits are computed on.
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
-  // a step that Get has not answered counts as if all of its rows gave a token.
+  // a step that Get has not answered counts as if all of its rows gave a token, until it is
+  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, none of its
+  // tokens are accepted.
   StepHandle Step(const StepInput& input, void* stream);
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.
@@ -124,7 +127,7 @@ class DeviceSampler {
   void Rollback(RequestHandle request, int64_t count);
 
   // How often a call waited for the device outside of Get: when more was changed at once than there
-  // is pinned memory for, and when a graph is given up.
+  // is pinned memory for, and when a step that was never read is not over kStepsKept steps later.
   int64_t Waits() const;
 
  private:

@@ -127,6 +127,10 @@ def __getattr__(name: str) -> object:
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":
         return import_module("sluice.tensors").DeviceParams
+    if name == "DeviceSampler":
+        return import_module("sluice.device_sampler").DeviceSampler
+    if name == "MetadataSampler":
+        return import_module("sluice.metadata_sampler").MetadataSampler
     if name in ("AsyncEngineClient", "AsyncOutputStream") and hasattr(_sluice, "EngineClient"):
         return getattr(import_module("sluice.async_engine"), name)
     raise AttributeError(f"module 'sluice' has no attribute {name!r}")

@@ -40,6 +40,20 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
+// For what the kernel before this one has written, if it let this one start early. Every thread
+// calls it: a kernel that ends without would let the next one past that kernel.
+__device__ __forceinline__ void AwaitKernelBefore() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next kernel may start, and wait.
+__device__ __forceinline__ void LetNextKernelStart() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // A barrier of so many threads of a block, whole warps. Number 0 is __syncthreads, 1 CountThreads.
 inline constexpr int kSortingBarrier = 1;
 inline constexpr int kRankingBarrier = 2;
@@ -58,7 +72,7 @@ __device__ __forceinline__ int CountThreads(int threads, bool predicate) {
   return count;
 }
 
-// Of a kernel that overlaps (row_launch.h): until the kernel before it in the stream has ended and
+// Of a kernel that starts early (row_launch.h): until the kernel before it in the stream has ended and
 // its writes are known; and from here on the one behind it may start, up to the same place.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -82,25 +82,27 @@ void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void*
                 "kernel");
   }
   // Code that was compiled for a device before Hopper, and translated for this one, has no
-  // clusters.
+  // clusters and no early start.
   cudaFuncAttributes attributes;
   RequireCuda(cudaFuncGetAttributes(&attributes, kernel.function), "kernel");
-  const bool is_for_hopper = attributes.ptxVersion >= 90;
-  const int blocks = is_for_hopper ? kernel.shape.blocks : 1;
+  const bool is_for_clusters = attributes.ptxVersion >= 90;
+  const int blocks = is_for_clusters ? kernel.shape.blocks : 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.shape.threads));
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  cudaLaunchAttribute launch[2];
-  config.attrs = launch;
+  cudaLaunchAttribute attrs[2];
+  config.attrs = attrs;
   if (blocks > 1) {
-    launch[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-    launch[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+    cudaLaunchAttribute& cluster = attrs[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   }
-  if (kernel.overlaps && is_for_hopper) {
-    launch[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    launch[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  if (kernel.starts_early && is_for_clusters) {  // older code does not wait
+    cudaLaunchAttribute& early = attrs[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
   }
   RequireCuda(cudaLaunchKernelExC(&config, kernel.function, &argument), "kernel");
 }

@@ -57,8 +57,9 @@ struct RowKernel {
   const void* function;
   TeamShape shape;
   size_t shared_bytes;  // dynamic
-  // It may start before the kernel before it has ended, and waits itself (AwaitKernelBefore).
-  bool overlaps = false;
+  // Whether it may start while the kernel before it runs: it waits for that one by itself
+  // (AwaitKernelBefore).
+  bool starts_early = false;
 };
 
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.

@@ -208,7 +208,10 @@ class VectorSlice {
       MaskWalk<kDType> mask(patch_, first_id);
       mask.BeginStep(first_id);
       PatchCursor cursor{0, kNoPatch, 0.0f};
-      if (marks_.words == nullptr && Patches() > 0) cursor = patch_.Seek(first_id, end_id);
+      if (marks_.words == nullptr && Patches() > 0) {
+        AwaitKernelBefore();  // cursors have values
+        cursor = patch_.Seek(first_id, end_id);
+      }
 #pragma unroll
       for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
         Eight<kDType> eight = Unpack(loaded + i, first_ + i);
@@ -279,9 +282,11 @@ class VectorSlice {
     }
   }
   // visit(streamed value, value, id) for the patches that are this thread's: each is one thread's.
+  // Waits for the kernel before, which may be the one that fills in the values.
   template <typename Visit>
   __device__ void ForEachPatch(const Team& team, Visit visit) const {
     if constexpr (kPatched) {
+      AwaitKernelBefore();
       const int count = Patches();
       const int step = team.threads() * team.blocks();
 #pragma unroll 1

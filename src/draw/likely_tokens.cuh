@@ -85,16 +85,12 @@ __device__ void ListOneByOne(const Team& team, const Slice& slice, int vocab,
   }
 }
 
-// put(n, id), in the first block, for the n-th of the tokens.
-template <typename Slice, typename Put>
-__device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
-                           const LikelyRange& range, LikelyMemory& memory, Put put) {
+// The order key of a value that at least so many tokens reach, if there are so many; else of one
+// that all do. largest: of the values of this thread that count; -inf: none. Clears the list.
+__device__ inline uint32_t LikelyThreshold(const Team& team, float largest, int needed,
+                                           LikelyMemory& memory) {
   LikelyMemory& first = *team.Of(0, &memory);
   if (team.thread() == 0) memory.threshold = memory.count = 0;
-  float largest = -INFINITY;
-  ForEachToken(slice, [&](float x, int) {
-    if (range.Has(x)) largest = fmaxf(largest, x);
-  });
   uint32_t key = largest > -INFINITY ? semantics::OrderKey(largest) : 0;
   const int threads = team.threads() * team.blocks() / kLikelyGroups;  // of a group
   for (int step = threads / 2; step > 0; step /= 2) {
@@ -105,7 +101,6 @@ __device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
     first.largest[(team.rank() * team.threads() + team.thread()) / threads] = key;
   }
   team.Sync();
-  const int needed = range.wanted + range.dropped;
   if (team.rank() == 0 && team.thread() < kLikelyGroups) {
     const uint32_t mine = memory.largest[team.thread()];
     int rank = 0;
@@ -116,17 +111,19 @@ __device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
     if (rank == needed - 1) memory.threshold = mine;
   }
   team.Sync();
-  const uint32_t threshold = first.threshold;
-  ForEachToken(slice, [&](float x, int id) {
-    if (!range.Has(x) || semantics::OrderKey(x) < threshold) return;
-    const uint32_t place = atomicAdd(&first.count, 1u);
-    if (place < kMostLikely) first.tokens[place] = KeyOfToken(x, id);
-  });
-  team.Sync();
-  const int count = static_cast<int>(first.count);
-  team.Sync();  // everybody has read it
-  if (count > kMostLikely) return ListOneByOne(team, slice, vocab, range, put);
-  if (team.rank() != 0) return;
+  return first.threshold;
+}
+
+// Behind LikelyThreshold.
+__device__ inline void NoteLikely(LikelyMemory& first, float x, int id) {
+  const uint32_t place = atomicAdd(&first.count, 1u);
+  if (place < kMostLikely) first.tokens[place] = KeyOfToken(x, id);
+}
+
+// put(n, id) for the n-th of what was noted, by the first block.
+template <typename Put>
+__device__ void PutLikely(const Team& team, const LikelyMemory& memory, int count,
+                          const LikelyRange& range, Put put) {
   const int most = min(range.wanted, range.kept);
   for (int i = team.thread(); i < count; i += team.threads()) {
     const uint64_t token = memory.tokens[i];
@@ -135,6 +132,26 @@ __device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
     const int n = rank - range.dropped;
     if (n >= 0 && n < most) put(n, IdOf(token));
   }
+}
+
+// put(n, id), in the first block, for the n-th of the tokens.
+template <typename Slice, typename Put>
+__device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
+                           const LikelyRange& range, LikelyMemory& memory, Put put) {
+  LikelyMemory& first = *team.Of(0, &memory);
+  float largest = -INFINITY;
+  ForEachToken(slice, [&](float x, int) {
+    if (range.Has(x)) largest = fmaxf(largest, x);
+  });
+  const uint32_t threshold = LikelyThreshold(team, largest, range.wanted + range.dropped, memory);
+  ForEachToken(slice, [&](float x, int id) {
+    if (range.Has(x) && semantics::OrderKey(x) >= threshold) NoteLikely(first, x, id);
+  });
+  team.Sync();
+  const int count = static_cast<int>(first.count);
+  team.Sync();  // everybody has read it
+  if (count > kMostLikely) return ListOneByOne(team, slice, vocab, range, put);
+  if (team.rank() == 0) PutLikely(team, memory, count, range, put);
 }
 
 }  // namespace sluice::cuda

@@ -4,19 +4,10 @@
 #include "backend/row_status.cuh"
 #include "backend/rows.cuh"
 #include "draw/likely_tokens.cuh"
-#include "draw/mode_value.h"
-#include "sluice/cuda_logprobs.hpp"
+#include "draw/row_report.cuh"
 
 namespace sluice::cuda {
 namespace {
-
-struct LogprobsArgument {
-  RowsArgument rows;
-  LogprobMode mode;
-  TokenResult* results;
-  uint64_t* kept_masses;  // null: not wanted
-  RowList lists;          // of all rows; width 0: not wanted
-};
 
 // In shared memory.
 struct LogprobsMemory {
@@ -24,38 +15,19 @@ struct LogprobsMemory {
   LikelyMemory likely;
 };
 
-__device__ void PutNoList(const Team& team, const RowList& lists, int row) {
-  const int64_t first = int64_t{row} * lists.width;
-  for (int n = team.thread(); n < lists.width; n += team.threads()) {
-    lists.ids[first + n] = -1;
-    lists.values[first + n] = semantics::QuietNan();
-  }
-}
-
 // The entries of a row, by its team.
 template <typename Slice>
-__device__ void PutList(const Team& team, const Slice& slice, int vocab, const RowList& lists,
-                        int row, const TokenResult& result, bool is_whole, float logprob,
+__device__ void PutList(const Team& team, const Slice& slice, int vocab, const RowReport& report,
+                        const TokenResult& result, bool is_whole, float logprob,
                         const ModeValue& value, LikelyMemory& memory) {
-  int32_t* ids = lists.ids + int64_t{row} * lists.width;
-  float* values = lists.values + int64_t{row} * lists.width;
-  if (team.rank() == 0) {
-    for (int n = team.thread(); n < lists.width; n += team.threads()) {
-      ids[n] = n == 0 ? result.id : -1;
-      values[n] = n == 0 ? logprob : -INFINITY;
-    }
-  }
-  if (lists.width == 1) return;
+  if (team.rank() == 0) report.BeginList(team, result.id, logprob);
+  if (report.listed() <= 1) return;
   const LikelyRange range{is_whole ? INFINITY : result.cut.upper,
                           is_whole ? semantics::kLowestValue : result.cut.lower,
                           is_whole ? 0 : result.cut.ties_dropped,
-                          is_whole ? INT32_MAX : result.cut.count, lists.width - 1};
-  ListLikely(team, slice, vocab, range, memory, [&](int n, int32_t id) {
-    float of_mode = value(slice.ValueOf(id));
-    if (semantics::IsNan(of_mode)) of_mode = semantics::QuietNan();
-    ids[1 + n] = id;
-    values[1 + n] = of_mode;
-  });
+                          is_whole ? INT32_MAX : result.cut.count, report.listed() - 1};
+  ListLikely(team, slice, vocab, range, memory,
+             [&](int n, int32_t id) { report.PutListed(1 + n, id, value(slice.ValueOf(id))); });
 }
 
 // What lies between the boundaries of a Cut, without the ties at them.
@@ -154,9 +126,13 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ LogprobsMemory memory;
   const Team team(memory.team);
   const TeamRow<kDType, kPatched> row(team, argument.rows, TeamIndex(team));
-  const TokenResult result = argument.results[row.index];
-  const bool has_token =
-      result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.rows.vocab;
+  const RowReport report(argument, row.index);
+  if (!report.is_wanted()) {
+    if (team.rank() == 0) report.PutNothing(team);
+    return;
+  }
+  const TokenResult result = report.Drawn();
+  const bool has_token = result.id >= 0;
   float logprob = semantics::QuietNan();
   int32_t rank = 0;
   uint64_t kept_mass = 0;
@@ -213,21 +189,40 @@ __global__ void __launch_bounds__(kMostThreads)
       if (result.cut.upper >= sampled) rank += static_cast<int32_t>(ties.upper);
       if (result.cut.lower >= sampled) rank += static_cast<int32_t>(ties.lower);
     }
-    if (argument.lists.width > 0) {
-      PutList(team, slice, argument.rows.vocab, argument.lists, row.index, result, is_whole,
-              logprob, value, memory.likely);
+    if (report.listed() > 0) {
+      PutList(team, slice, argument.rows.vocab, report, result, is_whole, logprob, value,
+              memory.likely);
     }
-  } else if (argument.lists.width > 0 && team.rank() == 0) {
-    PutNoList(team, argument.lists, row.index);
+  } else if (team.rank() == 0) {
+    report.BeginList(team, -1, logprob);
   }
   team.Sync();  // everybody has read the result
   if (!team.IsFirstThread()) return;
-  argument.results[row.index].logprob = logprob;
-  argument.results[row.index].rank = rank;
+  report.Put(logprob, rank);
   if (argument.kept_masses != nullptr) argument.kept_masses[row.index] = kept_mass;
 }
 
 }  // namespace
+
+void LaunchLogprobs(const LogprobsArgument& argument, DType dtype, void* stream,
+                    bool starts_early) {
+  LogprobsArgument passed = argument;
+  const int64_t rows = argument.rows.rows;
+  RowKernel kernel{nullptr, ShapeForRows(rows), 0};
+  if (argument.rows.patches != nullptr) {
+    kernel.function =
+        ForDType(dtype, LogprobsKernel<DType::kF32, true>, LogprobsKernel<DType::kBf16, true>,
+                 LogprobsKernel<DType::kF16, true>);
+  } else if (IsProcessed(argument.mode) || argument.kept_masses != nullptr) {
+    kernel.function =
+        ForDType(dtype, LogprobsKernel<DType::kF32, false>, LogprobsKernel<DType::kBf16, false>,
+                 LogprobsKernel<DType::kF16, false>);
+  } else {
+    kernel.function = RawLogprobsKernelFor(dtype);
+    kernel.starts_early = starts_early;
+  }
+  LaunchOverRows(kernel, rows, &passed, stream);
+}
 
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
               DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,
@@ -242,18 +237,13 @@ void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mod
     CheckOneARow("lists.ids", lists.ids, logits.rows * lists.width);
     CheckOneARow("lists.values", lists.values, logits.rows * lists.width);
   }
-  LogprobsArgument argument{ArgumentOf(logits, params),
-                            mode,
-                            results.data,
-                            kept_masses.size == 0 ? nullptr : kept_masses.data,
-                            {lists.ids.data, lists.values.data, lists.width}};
-  const void* kernel =
-      argument.rows.patches != nullptr
-          ? ForDType(logits.dtype, LogprobsKernel<DType::kF32, true>,
-                     LogprobsKernel<DType::kBf16, true>, LogprobsKernel<DType::kF16, true>)
-          : ForDType(logits.dtype, LogprobsKernel<DType::kF32, false>,
-                     LogprobsKernel<DType::kBf16, false>, LogprobsKernel<DType::kF16, false>);
-  LaunchOverRows({kernel, ShapeForRows(logits.rows), 0}, logits.rows, &argument, stream);
+  LaunchLogprobs({ArgumentOf(logits, params),
+                  mode,
+                  results.data,
+                  kept_masses.size == 0 ? nullptr : kept_masses.data,
+                  {lists.ids.data, lists.values.data, lists.width},
+                  {}},
+                 logits.dtype, stream);
 }
 
 }  // namespace sluice::cuda

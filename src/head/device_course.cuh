@@ -3,26 +3,13 @@
 
 #include <cuda_runtime.h>
 
+#include "backend/ptx.cuh"
 #include "backend/team.cuh"
 #include "head/device_call.h"
 #include "semantics/mask.h"
 #include "semantics/order.h"
 
 namespace sluice::cuda {
-
-// For what the kernel before this one has written. Every thread calls it: a kernel that ends
-// without would let the next one past that kernel.
-__device__ inline void AwaitKernelBefore() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// The next kernel may start, and wait.
-__device__ inline void LetNextKernelStart() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 
 __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
   if (call.bitmask == nullptr) return false;

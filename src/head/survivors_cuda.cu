@@ -1,4 +1,5 @@
 // From intervals to the exact logits of the tokens that may matter.
+#include "backend/cuda_check.h"
 #include "head/device_course.cuh"
 #include "head/dot_lanes.cuh"
 #include "semantics/min_p.h"
@@ -336,9 +337,11 @@ void LaunchCompute(const CallArgument& call, void* stream) {
 
 void LaunchBehind(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned threads,
                   size_t shared_bytes, void* argument, void* stream) {
+  constexpr const char* kWhat = "certified head";
   if (shared_bytes > 48 * 1024) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
+    RequireCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shared_bytes)),
+                kWhat);
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(blocks_x, blocks_y);
@@ -350,12 +353,10 @@ void LaunchBehind(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsi
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
   cudaFuncAttributes attributes;
+  RequireCuda(cudaFuncGetAttributes(&attributes, kernel), kWhat);
   // Code of before Hopper does not wait, so it must not start early.
-  const bool waits =
-      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
-  config.numAttrs = waits ? 1 : 0;
-  cudaLaunchKernelExC(&config, kernel, &argument);
-  RequireLaunched("certified head");
+  config.numAttrs = attributes.ptxVersion >= 90 ? 1 : 0;
+  RequireCuda(cudaLaunchKernelExC(&config, kernel, &argument), kWhat);
 }
 
 void LaunchSurvivors(const CallArgument& call, void* stream) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "draw/step_logprobs.h"
 #include "pipeline/device_kernels.h"
 #include "sluice/device_sampler.hpp"
 
@@ -34,6 +35,7 @@ struct StepTables {
   StepSpan* spans;
   int32_t* drafts;
   const float** probabilities;
+  LogprobWish* wishes;
   size_t bytes;
 };
 
@@ -44,6 +46,7 @@ inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests) {
   tables.spans = carver.Take<StepSpan>(requests);
   tables.drafts = carver.Take<int32_t>(rows);
   tables.probabilities = carver.Take<const float*>(rows);
+  tables.wishes = carver.Take<LogprobWish>(rows);
   tables.bytes = carver.used();
   return tables;
 }
@@ -98,15 +101,12 @@ struct DeviceBuffers {
   int32_t* patch_ids;
   float* patch_values;
   PatchItem* patch_items;
-  uint32_t* patch_repeats;
+  uint32_t* patch_endings;
   TokenResult* results;
   TokenResult* cdf_results;
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
-  TokenResult* asked;
-  int32_t* asked_ids;
-  float* asked_values;
   std::byte* outputs;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;
@@ -145,15 +145,12 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.patch_ids = carver.Take<int32_t>(rows * buffers.max_patch);
   buffers.patch_values = carver.Take<float>(rows * buffers.max_patch);
   buffers.patch_items = carver.Take<PatchItem>(rows * buffers.max_patch);
-  buffers.patch_repeats = carver.Take<uint32_t>(rows * buffers.max_patch);
+  buffers.patch_endings = carver.Take<uint32_t>(rows * buffers.max_patch);
   buffers.results = carver.Take<TokenResult>(rows);
   buffers.cdf_results = carver.Take<TokenResult>(rows);
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
-  buffers.asked = carver.Take<TokenResult>(rows);
-  buffers.asked_ids = carver.Take<int32_t>(rows * (1 + options.max_logprobs));
-  buffers.asked_values = carver.Take<float>(rows * (1 + options.max_logprobs));
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.greedy_params = carver.Take<SelectParams>(1);

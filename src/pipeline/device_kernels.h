@@ -3,7 +3,6 @@
 #pragma once
 
 #include "pipeline/device_state.h"
-#include "semantics/logprob.h"
 #include "sluice/cuda.hpp"
 
 namespace sluice::cuda {
@@ -25,10 +24,10 @@ struct PatchArgument {
   int32_t max_patch;
   int32_t* ids;
   PatchItem* items;
-  uint32_t* repeats;
+  uint32_t* endings;  // of what is watched: the repeat that it extends, and whether a bad word
+  float* values;
 
   // Of Apply alone.
-  float* values;
   const void* logits;
   int64_t stride_bytes;
   DType dtype;
@@ -72,29 +71,6 @@ struct VerdictArgument {
   int32_t* emitted;
 };
 void LaunchVerdict(const VerdictArgument& argument, void* stream);
-
-// Before and behind the log-probabilities of a mode.
-struct ReportArgument {
-  RequestStore store;
-  const StepRow* rows;
-  int32_t row_count;
-  LogprobMode mode;
-  const int32_t* ids;
-  const TokenResult* results;  // null: nobody needs a Cut
-  int32_t width;               // 0: no lists
-  // What the function for log-probabilities is asked, and answers: no token where a row wants none.
-  TokenResult* asked;
-  const int32_t* asked_ids;
-  const float* asked_values;
-
-  float* logprobs;
-  int32_t* ranks;
-  int32_t* list_ids;
-  float* list_values;
-};
-void LaunchAsk(const ReportArgument& argument, void* stream);
-// Of the rows of the mode, and of those that want none.
-void LaunchAnswer(const ReportArgument& argument, void* stream);
 
 // The tokens of a step behind the histories of its requests.
 struct AcceptArgument {

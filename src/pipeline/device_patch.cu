@@ -3,6 +3,7 @@
 // that the request watches are adjusted, and by what. The second one reads the row at those ids
 // alone.
 #include "backend/cuda_check.h"
+#include "backend/ptx.cuh"
 #include "pipeline/device_kernels.h"
 #include "semantics/adjust.h"
 #include "semantics/widen.h"
@@ -13,8 +14,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kApplyThreads = 512;
 constexpr int kWarp = 32;
-constexpr uint32_t kEndsBadWord =
-    1u << 31;  // beside the longest repeat of a token, while it is sought
+constexpr uint32_t kEndsBadWord = 1u << 31;  // beside the longest repeat that a token extends
+// Of a repeat by each thread for itself; to find the longer ones takes one thread, and time that
+// grows with the tokens.
+constexpr int32_t kMostCompared = 256;
 
 __device__ int Thread() { return static_cast<int>(threadIdx.x); }
 
@@ -109,10 +112,11 @@ __device__ void AddDrafts(PatchMemory& memory, const WatchedToken* tokens, int32
 }
 
 // The longest repeat that each watched token would extend, as far as its length matters. By all
-// threads, with barriers in front and behind. A thread looks at some of the places before the end;
-// repeats are compared no further than the penalty grows, which bounds the work.
+// threads, with barriers in front and behind. A thread looks at some of the places before the end.
+// room: as many words as there are tokens.
 __device__ void FindRepeats(const RequestRecord& record, const int32_t* lists, Tokens tokens,
-                            const Watched& watched, PatchMemory& memory, uint32_t* repeats) {
+                            const Watched& watched, PatchMemory& memory, uint32_t* endings,
+                            uint32_t* room) {
   if (record.dry_range >= 0 && tokens.count > record.dry_range) {
     tokens = tokens.From(tokens.count - record.dry_range);
   }
@@ -131,21 +135,34 @@ __device__ void FindRepeats(const RequestRecord& record, const int32_t* lists, T
     __syncthreads();
   }
   const int32_t longest =
-      min(min(n, memory.last_breaker), static_cast<int32_t>(record.dry_longest));
+      min(min(n - 1, memory.last_breaker), static_cast<int32_t>(record.dry_longest));
+  if (longest < record.dry_allowed_length) return;
+  auto note = [&](int32_t d, int32_t length) {
+    if (length < record.dry_allowed_length) return;
+    atomicMax(endings + watched.PlaceOf(tokens.FromEnd(d - 1)), static_cast<uint32_t>(length));
+  };
+  const int32_t compared = min(longest, kMostCompared);
+  bool is_longer = false;
   for (int32_t d = 1 + Thread(); d < n; d += kThreads) {
     int32_t length = 0;
-    while (length < longest && d + length < n &&
+    while (length < compared && d + length < n &&
            tokens.FromEnd(length) == tokens.FromEnd(d + length)) {
       ++length;
     }
-    if (length < record.dry_allowed_length) continue;
-    atomicMax(repeats + watched.PlaceOf(tokens.FromEnd(d - 1)), static_cast<uint32_t>(length));
+    is_longer |= length == compared;
+    note(d, length);
+  }
+  if (__syncthreads_or(is_longer && compared < longest) == 0) return;
+  if (Thread() == 0) semantics::FindRepeats(tokens, {room, static_cast<size_t>(n)});
+  __syncthreads();
+  for (int32_t d = 1 + Thread(); d < n; d += kThreads) {
+    note(d, min(static_cast<int32_t>(room[d]), longest));
   }
   __syncthreads();
 }
 
 __device__ void FindBadWords(const RequestRecord& record, const int32_t* lists,
-                             const Tokens& output, const Watched& watched, uint32_t* repeats) {
+                             const Tokens& output, const Watched& watched, uint32_t* endings) {
   const int32_t* ids = lists + 2 * record.bias_entries;
   const int32_t* offsets = ids + record.bad_word_ids;
   const semantics::BadWords words{{ids, static_cast<size_t>(record.bad_word_ids)},
@@ -153,7 +170,7 @@ __device__ void FindBadWords(const RequestRecord& record, const int32_t* lists,
   for (int32_t w = Thread(); w < record.bad_words; w += kThreads) {
     const auto word = words[static_cast<size_t>(w)];
     if (semantics::EndsWith(output, word.first(word.size() - 1))) {
-      atomicOr(repeats + watched.PlaceOf(word.back()), kEndsBadWord);
+      atomicOr(endings + watched.PlaceOf(word.back()), kEndsBadWord);
     }
   }
   __syncthreads();
@@ -175,19 +192,25 @@ __device__ int32_t CountBefore(bool yes, PatchMemory& memory, int32_t& all) {
   return before;
 }
 
-// What becomes of a watched token; no marks: nothing. repeat: with the bit of bad words.
-__device__ PatchItem ItemOf(const RequestRecord& record, const WatchedToken& token, uint32_t repeat,
+// What becomes of a watched token; no marks: nothing.
+__device__ PatchItem ItemOf(const RequestRecord& record, const WatchedToken& token, uint32_t ending,
                             int32_t generated) {
-  PatchItem item{token.id, token.in_prompt, token.in_output, 0};
+  PatchItem item{token.id, 0, token.in_output, 0.0f};
+  if (record.penalty_scope == PenaltyScope::kPromptAndOutput) item.counted += token.in_prompt;
   const bool is_stopped = (token.marks & kStopMark) != 0 && generated < record.min_tokens;
-  if (is_stopped || (repeat & kEndsBadWord) != 0) item.marks |= kMaskedMark;
+  if (is_stopped || (ending & kEndsBadWord) != 0) item.marks |= kMaskedMark;
   item.marks |= token.marks & (kBiasMark | kAllowedMark);
   const bool is_seen = token.in_prompt + token.in_output > 0 && record.counts_tokens;
-  const bool is_counted =
-      token.in_output > 0 ||
-      (record.penalty_scope == PenaltyScope::kPromptAndOutput && token.in_prompt > 0);
-  if (is_seen && (is_counted || record.penalties.repetition != 1.0f)) item.marks |= kSeenMark;
-  item.marks |= (repeat & ~kEndsBadWord) << kRepeatShift;
+  if (is_seen && (item.counted > 0 || record.penalties.repetition != 1.0f)) {
+    item.marks |= kSeenMark;
+  }
+  const uint32_t repeat = ending & ~kEndsBadWord;
+  if (repeat > 0) {  // noted where it is long enough
+    item.marks |= kRepeatMark;
+    item.dry_penalty = semantics::DryPenalty(
+        {record.dry_multiplier, record.dry_base, record.dry_allowed_length, record.dry_range, {}},
+        repeat);
+  }
   return item;
 }
 
@@ -203,7 +226,7 @@ __global__ void __launch_bounds__(kThreads)
   int32_t* ids = argument.ids + int64_t{r} * argument.max_patch;
   float* values = argument.values + int64_t{r} * argument.max_patch;
   PatchItem* items = argument.items + int64_t{r} * argument.max_patch;
-  uint32_t* repeats = argument.repeats + int64_t{r} * argument.max_patch;
+  uint32_t* endings = argument.endings + int64_t{r} * argument.max_patch;
   const int32_t size = progress.tokens + row.depth;
   if (Thread() == 0) {
     argument.params[r] = record.select;
@@ -212,7 +235,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row.forced >= 0) {
     if (Thread() == 0) {
       ids[0] = row.forced;
-      items[0] = {row.forced, 0, 0, kForcedMark};
+      items[0] = {row.forced, kForcedMark, 0, 0.0f};
       argument.patches[r] = {ids, values, 1, true, nullptr};
     }
     return;
@@ -236,13 +259,16 @@ __global__ void __launch_bounds__(kThreads)
   const Tokens tokens{argument.store.TokensOf(row.slot), progress.tokens, memory.drafts, 0, size};
   const Tokens output = tokens.From(record.prompt_length);
   const bool has_dry = record.dry_multiplier != 0.0f;
-  const bool has_repeats = has_dry || record.bad_words > 0;
-  if (has_repeats) {
-    for (int32_t place = Thread(); place < count; place += kThreads) repeats[place] = 0;
+  const bool has_endings = has_dry || record.bad_words > 0;
+  if (has_endings) {
+    for (int32_t place = Thread(); place < count; place += kThreads) endings[place] = 0;
     __syncthreads();
   }
-  if (has_dry) FindRepeats(record, lists, tokens, watched, memory, repeats);
-  if (record.bad_words > 0) FindBadWords(record, lists, output, watched, repeats);
+  if (has_dry) {  // the ids of the patch come later
+    uint32_t* const room = reinterpret_cast<uint32_t*>(ids);
+    FindRepeats(record, lists, tokens, watched, memory, endings, room);
+  }
+  if (record.bad_words > 0) FindBadWords(record, lists, output, watched, endings);
 
   int32_t kept = 0;
 #pragma unroll 1
@@ -250,7 +276,7 @@ __global__ void __launch_bounds__(kThreads)
     const int32_t place = first + Thread();
     PatchItem item = {};
     if (place < count) {
-      item = ItemOf(record, watched[place], has_repeats ? repeats[place] : 0, output.count);
+      item = ItemOf(record, watched[place], has_endings ? endings[place] : 0, output.count);
     }
     const bool is_kept =
         record.has_allowed_ids ? (item.marks & kAllowedMark) != 0 : item.marks != 0;
@@ -285,6 +311,7 @@ __device__ float WithBias(const BiasEntry* bias, int32_t size, int32_t id, float
 
 __global__ void __launch_bounds__(kApplyThreads)
     ApplyKernel(const __grid_constant__ PatchArgument argument) {
+  LetNextKernelStart();
   const int r = static_cast<int>(blockIdx.x);
   const int32_t count = argument.patches[r].count;
   const int32_t slot = argument.rows[r].slot;
@@ -306,18 +333,10 @@ __global__ void __launch_bounds__(kApplyThreads)
                    record.bias_entries, item.id, x);
     }
     if ((item.marks & kSeenMark) != 0) {
-      x = semantics::Penalized(x, record.penalties, {item.id, item.in_prompt, item.in_output, 0},
-                               record.penalty_scope);
+      x = semantics::Penalized(x, record.penalties, {item.id, 0, item.counted, 0},
+                               PenaltyScope::kOutput);
     }
-    const uint32_t repeat = item.marks >> kRepeatShift;
-    if (repeat > 0) {  // noted where it is long enough
-      x = x - semantics::DryPenalty({record.dry_multiplier,
-                                     record.dry_base,
-                                     record.dry_allowed_length,
-                                     record.dry_range,
-                                     {}},
-                                    repeat);
-    }
+    if ((item.marks & kRepeatMark) != 0) x = x - item.dry_penalty;
     values[i] = (item.marks & kForcedMark) != 0 ? 0.0f : x;
   }
 }

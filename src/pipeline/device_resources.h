@@ -46,6 +46,26 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// A graph that can be launched. The driver keeps one that runs until it has run.
+class Graph {
+ public:
+  explicit Graph(cudaGraph_t graph) {
+    RequireCuda(cudaGraphInstantiate(&executable_, graph, 0), "graph");
+  }
+  ~Graph() {
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+  }
+  Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(executable_, other.executable_);
+    return *this;
+  }
+  operator cudaGraphExec_t() const { return executable_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
 // Memory on the device, or pinned memory.
 class CudaBlock {
  public:
@@ -73,7 +93,7 @@ class PinnedRing {
  public:
   explicit PinnedRing(size_t bytes) : block_(CudaBlock::Kind::kPinned, bytes), bytes_(bytes) {}
 
-  // At most the bytes of the ring. Sent ends it.
+  // At most the bytes of the ring. Sent or NotSent ends it.
   std::byte* Take(size_t bytes) {
     if (live_ == kEvents) Retire();
     if (end_ + bytes > bytes_) {  // what is left at the end is left out
@@ -90,6 +110,16 @@ class PinnedRing {
   void Sent(cudaStream_t stream) {
     entries_[(first_ + live_) % kEvents].arrived.Record(stream);
     ++live_;
+  }
+  // Of what was taken last, some may be on its way, and something failed. Does not throw.
+  void NotSent(cudaStream_t stream) {
+    if (cudaEventRecord(entries_[(first_ + live_) % kEvents].arrived, stream) == cudaSuccess) {
+      ++live_;
+    } else {
+      ++waits_;
+      cudaStreamSynchronize(stream);
+    }
+    cudaGetLastError();
   }
   int64_t waits() const { return waits_; }
 

@@ -1,11 +1,12 @@
 #include "sluice/device_sampler.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "pipeline/device_sampler_impl.h"
-#include "semantics/dry.h"
 #include "support/check.h"
 #include "support/random_seed.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
 constexpr int32_t kMostLogprobs = 128;
+constexpr int32_t kMostGraphs = 4096;
 
 void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("vocab", options.vocab, 1, kMaxVocab);
@@ -23,6 +25,7 @@ void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("max_tokens", options.max_tokens, 1, kMostTokens);
   CheckInRange("max_listed_ids", options.max_listed_ids, 0, 1 << 24);
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMostLogprobs);
+  CheckInRange("max_graphs", options.max_graphs, DeviceSampler::kStepsKept, kMostGraphs);
   if (!(options.limits.max_temperature > 0)) {
     ThrowInvalid("limits.max_temperature",
                  ToText(static_cast<double>(options.limits.max_temperature)), "above 0");
@@ -51,19 +54,14 @@ size_t RingBytes(const DeviceSamplerOptions& options) {
                   std::min(size_t{16} << 20, request * static_cast<size_t>(options.max_requests)));
 }
 
-// The longest repeat that changes DRY's penalty: the power is 1 throughout, or it is at its cap.
+// Longer repeats get the same penalty: its power is 1 throughout, or at its cap of 1e30, whose
+// logarithm is 69.1.
 uint32_t LongestRepeat(const SamplingParams& params, int32_t max_tokens) {
-  const semantics::Dry dry{
-      params.dry_multiplier, params.dry_base, params.dry_allowed_length, params.dry_range, {}};
-  constexpr double kLargestPower = 1e30;
-  uint32_t length = static_cast<uint32_t>(params.dry_allowed_length);
-  double power = 1.0;
-  while (length < static_cast<uint32_t>(max_tokens) && power < kLargestPower) {
-    power *= static_cast<double>(dry.base);
-    if (power == 1.0) break;
-    ++length;
-  }
-  return length;
+  const int32_t allowed = params.dry_allowed_length;
+  const double growth = std::log(static_cast<double>(params.dry_base));
+  if (growth == 0.0 || allowed >= max_tokens) return static_cast<uint32_t>(allowed);
+  const double growing = std::min(70.0 / growth + 2.0, static_cast<double>(max_tokens - allowed));
+  return static_cast<uint32_t>(allowed) + static_cast<uint32_t>(growing);
 }
 
 bool HasPenalties(const SamplingParams& params) {
@@ -167,7 +165,8 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
       ring_(RingBytes(options)),
       answers_(CudaBlock::Kind::kPinned,
                kStepsKept * OutputsOf(nullptr, LargestOutput(options)).bytes),
-      answer_bytes_(OutputsOf(nullptr, LargestOutput(options)).bytes) {
+      answer_bytes_(OutputsOf(nullptr, LargestOutput(options)).bytes),
+      graphs_(static_cast<size_t>(options.max_graphs)) {
   slots_.resize(static_cast<size_t>(options.max_requests));
   for (int32_t slot = options.max_requests - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   for (StepRecord& step : steps_kept_) step.members.reserve(slots_.size());
@@ -188,7 +187,7 @@ DeviceSampler::Impl::~Impl() {
   }
   cudaStreamSynchronize(changes_);
   cudaStreamSynchronize(copies_);
-  for (const StepGraph& graph : graphs_) cudaGraphExecDestroy(graph.executable);
+  if (has_failed_) cudaDeviceSynchronize();  // nobody knows how much of a step was enqueued
 }
 
 RequestRecord DeviceSampler::Impl::RecordOf(const SamplingParams& params) const {
@@ -248,13 +247,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   record.seed = params.seed.has_value() ? *params.seed : RandomSeed();
   record.choice = request.choice;
   record.prompt_length = static_cast<int32_t>(request.prompt.size());
-  slot.params = params;
-  slot.record = record;
-  slot.tokens = record.prompt_length;
-  slot.unread = 0;
-  slot.is_live = true;
-  free_slots_.pop_back();
-
+  SamplingParams kept = params;
   const RequestProgress progress{record.prompt_length, static_cast<int32_t>(watched.size())};
   const RequestStore& store = buffers_.store;
   const Piece pieces[] = {
@@ -264,6 +257,12 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
       {store.WatchedOf(index), watched.data(), watched.size() * sizeof watched[0]},
       {store.ListsOf(index), lists.data(), lists.size() * sizeof lists[0]}};
   Send(pieces);
+  slot.params = std::move(kept);
+  slot.record = record;
+  slot.tokens = record.prompt_length;
+  slot.unread = 0;
+  slot.is_live = true;
+  free_slots_.pop_back();
   return {index, slot.generation};
 }
 
@@ -274,18 +273,23 @@ void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
   for (const Piece& piece : pieces) bytes += piece.bytes;
   if (bytes == 0) return;
   std::byte* from = ring_.Take(bytes);
-  for (size_t i = 0; i < pieces.size();) {
-    std::byte* const to = static_cast<std::byte*>(pieces[i].to);
-    size_t size = 0;
-    for (; i < pieces.size() && pieces[i].to == to + size; ++i) {
-      if (pieces[i].bytes > 0) std::memcpy(from + size, pieces[i].from, pieces[i].bytes);
-      size += pieces[i].bytes;
+  try {
+    for (size_t i = 0; i < pieces.size();) {
+      std::byte* const to = static_cast<std::byte*>(pieces[i].to);
+      size_t size = 0;
+      for (; i < pieces.size() && pieces[i].to == to + size; ++i) {
+        if (pieces[i].bytes > 0) std::memcpy(from + size, pieces[i].from, pieces[i].bytes);
+        size += pieces[i].bytes;
+      }
+      if (size == 0) continue;
+      RequireCuda(cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, changes_), "copy");
+      from += size;
     }
-    if (size == 0) continue;
-    RequireCuda(cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, changes_), "copy");
-    from += size;
+    ring_.Sent(changes_);
+  } catch (...) {
+    ring_.NotSent(changes_);
+    throw;
   }
-  ring_.Sent(changes_);
 }
 
 void DeviceSampler::Impl::Remove(RequestHandle request) {
@@ -334,10 +338,11 @@ void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& pa
   record.bad_word_ids = slot.record.bad_word_ids;
   record.bad_words = slot.record.bad_words;
   record.breakers = slot.record.breakers;
-  slot.record = record;
-  slot.params = params;
+  SamplingParams kept = params;
   const Piece piece{buffers_.store.records + request.slot, &record, sizeof record};
   Send({&piece, 1});
+  slot.record = record;
+  slot.params = std::move(kept);
 }
 
 void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
@@ -352,13 +357,13 @@ void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t>
   Slot& slot = SlotOf(request);
   for (const int32_t token : tokens) CheckInRange("tokens", token, 0, options_.vocab - 1);
   CheckRoom(slot, static_cast<int64_t>(tokens.size()), "tokens.size()");
-  slot.tokens += static_cast<int64_t>(tokens.size());
   while (!tokens.empty()) {
     AppendArgument argument{.store = buffers_.store, .slot = request.slot, .count = 0, .ids = {}};
     const size_t count = std::min(tokens.size(), size_t{AppendArgument::kMost});
     std::copy_n(tokens.begin(), count, argument.ids);
     argument.count = static_cast<int32_t>(count);
     LaunchAppend(argument, changes_);
+    slot.tokens += static_cast<int64_t>(count);
     tokens = tokens.subspan(count);
   }
 }
@@ -371,8 +376,8 @@ void DeviceSampler::Impl::Rollback(RequestHandle request, int64_t count) {
   }
   CheckInRange("count", count, 0, slot.tokens - slot.record.prompt_length);
   if (count == 0) return;
-  slot.tokens -= count;
   LaunchRollback(buffers_.store, request.slot, static_cast<int32_t>(count), changes_);
+  slot.tokens -= count;
 }
 
 DeviceSampler::DeviceSampler(const DeviceSamplerOptions& options, DeviceArray<std::byte> memory) {

@@ -16,6 +16,7 @@
 
 #include "pipeline/device_buffers.h"
 #include "pipeline/device_resources.h"
+#include "pipeline/recently_used.h"
 #include "sluice/device_sampler.hpp"
 
 namespace sluice::cuda {
@@ -24,7 +25,8 @@ namespace sluice::cuda {
 struct StepShape {
   OutputShape output;
   LogitsView logits;
-  bool has_patches = false;
+  bool has_patches = false;  // masks or values
+  bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
   bool has_verdict = false;  // drafts, Cuts or two ways to draw
   bool has_results = false;  // Cuts are needed
@@ -36,8 +38,8 @@ struct StepShape {
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
-                        s.has_patches, s.is_greedy, s.has_verdict, s.has_results, s.rejects,
-                        s.draws_gumbel, s.draws_cdf, s.modes);
+                        s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
+                        s.rejects, s.draws_gumbel, s.draws_cdf, s.modes);
     };
     return members(a) == members(b);
   }
@@ -96,10 +98,6 @@ class DeviceSampler::Impl {
     const void* from;
     size_t bytes;
   };
-  struct StepGraph {
-    StepShape shape;
-    cudaGraphExec_t executable;
-  };
 
   const Slot& SlotOf(RequestHandle request) const;
   Slot& SlotOf(RequestHandle request) {
@@ -109,9 +107,10 @@ class DeviceSampler::Impl {
   RequestRecord RecordOf(const SamplingParams& params) const;
   void Send(std::span<const Piece> pieces);
   StepShape CheckStep(const StepInput& input);
-  void CheckRequest(const StepRequest& request, const Slot& slot) const;
+  void CheckRequest(const StepRequest& request, const Slot& slot, int device) const;
   void SendTables(const StepInput& input, const StepShape& shape);
   cudaGraphExec_t GraphOf(const StepShape& shape);
+  void CountTokens(StepRecord& record);
 
   DeviceSamplerOptions options_;
   std::optional<CudaBlock> own_memory_;
@@ -126,12 +125,13 @@ class DeviceSampler::Impl {
   std::vector<Slot> slots_;
   std::vector<int32_t> free_slots_;
   std::array<StepRecord, kStepsKept> steps_kept_;
-  std::vector<StepGraph> graphs_;
+  RecentlyUsed<StepShape, Graph> graphs_;
   std::vector<std::byte> tables_;  // as they are on the device, or will be
   std::vector<std::byte> new_tables_;
   std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
+  bool has_failed_ = false;  // a step, when some of it was enqueued
   int64_t waits_ = 0;
 };
 

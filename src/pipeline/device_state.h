@@ -27,18 +27,19 @@ struct WatchedToken {
   uint32_t marks;
 };
 
-// A token of a row's patch, before its logit is known: which stages change it.
+// A token of a row's patch, before its logit is known: which stages change it, and what of them
+// needs no logit.
 struct PatchItem {
   int32_t id;
-  uint32_t in_prompt;
-  uint32_t in_output;
-  uint32_t marks;  // and from kRepeatShift on the length of the repeat that DRY looks at
+  uint32_t marks;
+  uint32_t counted;   // how often penalties count it
+  float dry_penalty;  // of what has kRepeatMark
 };
 inline constexpr uint32_t kMaskedMark = 16;  // by bad words or min-tokens
-inline constexpr uint32_t kSeenMark = 32;    // penalties count it
+inline constexpr uint32_t kSeenMark = 32;    // penalties change it
 inline constexpr uint32_t kForcedMark = 64;
-inline constexpr int kRepeatShift = 8;
-inline constexpr int32_t kMostTokens = (1 << 24) - 1;  // so that repeats fit
+inline constexpr uint32_t kRepeatMark = 128;  // DRY changes it
+inline constexpr int32_t kMostTokens = (1 << 24) - 1;
 
 // What the host writes.
 struct RequestRecord {

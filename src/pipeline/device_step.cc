@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <cstring>
-#include <tuple>
+#include <utility>
 
 #include "backend/row_launch.h"
 #include "pipeline/device_sampler_impl.h"
-#include "sluice/cuda_logprobs.hpp"
+#include "pipeline/sample_adjusted.h"
 #include "support/check.h"
 
 namespace sluice::cuda {
@@ -14,12 +13,10 @@ int32_t RowsOf(const StepRequest& request) {
   return 1 + static_cast<int32_t>(request.drafts.size());
 }
 
-bool IsProcessed(uint8_t modes) {
+bool HasProcessed(uint8_t modes) {
   return (modes & (1u << static_cast<int>(LogprobMode::kProcessedLogprobs) |
                    1u << static_cast<int>(LogprobMode::kProcessedLogits))) != 0;
 }
-
-constexpr size_t kMostGraphs = 64;
 
 PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
   const LogitsView& logits = shape.logits;
@@ -35,7 +32,7 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
           .max_patch = buffers.max_patch,
           .ids = buffers.patch_ids,
           .items = buffers.patch_items,
-          .repeats = buffers.patch_repeats,
+          .endings = buffers.patch_endings,
           .values = buffers.patch_values,
           .logits = logits.data,
           .stride_bytes = logits.stride * static_cast<int64_t>(SizeOf(logits.dtype)),
@@ -44,38 +41,29 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
 
 // The log-probabilities of the rows whose requests want them in a mode.
 void EnqueueReport(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
-                   const Limits& limits, void* stream) {
+                   const Limits& limits, bool is_behind_draw, void* stream) {
   const int64_t rows = shape.output.rows;
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
-  const int32_t width = shape.output.width;
-  const ReportArgument report{.store = buffers.store,
-                              .rows = TablesOf(buffers.tables, rows, shape.output.requests).rows,
-                              .row_count = static_cast<int32_t>(rows),
-                              .mode = mode,
-                              .ids = outputs.ids,
-                              .results = shape.has_results ? buffers.results : nullptr,
-                              .width = width,
-                              .asked = buffers.asked,
-                              .asked_ids = buffers.asked_ids,
-                              .asked_values = buffers.asked_values,
-                              .logprobs = outputs.logprobs,
-                              .ranks = outputs.ranks,
-                              .list_ids = outputs.list_ids,
-                              .list_values = outputs.list_values};
   RowParams params{{buffers.params, rows}, {}, limits};
   if (shape.is_greedy) params.params = {buffers.greedy_params, 1};
-  const bool is_processed =
-      mode == LogprobMode::kProcessedLogprobs || mode == LogprobMode::kProcessedLogits;
+  const bool is_processed = IsProcessed(mode);
   if (is_processed && shape.has_patches) params.patches = {buffers.patches, rows};
-  LaunchAsk(report, stream);
-  Logprobs(shape.logits, params, mode, {buffers.asked, rows}, {}, stream,
-           {width, {buffers.asked_ids, rows * width}, {buffers.asked_values, rows * width}});
-  LaunchAnswer(report, stream);
+  LaunchLogprobs({.rows = ArgumentOf(shape.logits, params),
+                  .mode = mode,
+                  .results = is_processed ? buffers.results : nullptr,
+                  .kept_masses = nullptr,
+                  .lists = {outputs.list_ids, outputs.list_values, shape.output.width},
+                  .step = {.wishes = TablesOf(buffers.tables, rows, shape.output.requests).wishes,
+                           .ids = outputs.ids,
+                           .logprobs = outputs.logprobs,
+                           .ranks = outputs.ranks}},
+                 shape.logits.dtype, stream, is_behind_draw);
 }
 
 }  // namespace
 
-void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& slot) const {
+void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& slot,
+                                       int device) const {
   const int64_t vocab = options_.vocab;
   const int64_t drafts = static_cast<int64_t>(request.drafts.size());
   CheckInRange("drafts.size()", drafts, 0, options_.max_drafts);
@@ -92,6 +80,8 @@ void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& s
   if (request.draft_probabilities.data != nullptr) {
     CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab,
                 DeviceKind::kCuda);
+    CheckInRange("draft_probabilities.device.index", request.draft_probabilities.device.index,
+                 device, device);
     CheckDType("draft_probabilities", request.draft_probabilities.dtype, DType::kF32);
     CheckInRange("draft_probabilities.rows", request.draft_probabilities.rows, drafts, drafts);
     CheckInRange("draft_probabilities.columns", request.draft_probabilities.columns, vocab, vocab);
@@ -116,11 +106,11 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
       ThrowInvalid("requests", "a request that appears twice", "each request once a step");
     }
     slot.last_check = check;
-    CheckRequest(request, slot);
+    CheckRequest(request, slot, input.logits.device.index);
     const RequestRecord& record = slot.record;
     const bool greedy = record.select.temperature == 0.0f;
-    shape.has_patches =
-        shape.has_patches || record.has_patch || request.forced >= 0 || !request.bitmask.empty();
+    shape.has_values = shape.has_values || record.has_patch || request.forced >= 0;
+    shape.has_patches = shape.has_patches || shape.has_values || !request.bitmask.empty();
     is_greedy = is_greedy && greedy;
     has_drafts = has_drafts || !request.drafts.empty();
     shape.rejects = shape.rejects ||
@@ -141,7 +131,7 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
   shape.output.requests = static_cast<int64_t>(input.requests.size());
   shape.output.has_logprobs = shape.modes != 0;
   shape.output.has_cuts = options_.cuts;
-  shape.has_results = options_.cuts || shape.rejects || IsProcessed(shape.modes);
+  shape.has_results = options_.cuts || shape.rejects || HasProcessed(shape.modes);
   shape.has_verdict = has_drafts || shape.has_results || (shape.draws_cdf && shape.draws_gumbel);
   shape.is_greedy = is_greedy && !shape.has_patches && !shape.has_results;
   return shape;
@@ -160,7 +150,11 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
     const StepRequest& request = input.requests[q];
     const int32_t slot = request.request.slot;
     tables.spans[q] = {slot, r, RowsOf(request)};
+    const RequestRecord& record = slots_[static_cast<size_t>(slot)].record;
+    const LogprobWish wish{record.has_logprobs, record.logprob_mode,
+                           static_cast<int16_t>(record.listed_logprobs)};
     for (int32_t d = 0; d < RowsOf(request); ++d, ++r) {
+      tables.wishes[r] = wish;
       const bool is_last = d + 1 == RowsOf(request);
       const int32_t draft = is_last ? -1 : request.drafts[static_cast<size_t>(d)];
       const bool has_bitmask = !request.bitmask.empty();
@@ -174,6 +168,7 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   }
   if (new_tables_ != tables_) {
     const Piece piece{buffers_.tables, new_tables_.data(), bytes};
+    tables_.clear();  // nobody knows what is there when Send fails
     Send({&piece, 1});
     tables_.swap(new_tables_);
   }
@@ -201,20 +196,26 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
     SampleIds(shape.logits, {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits},
               DrawMethod::kGumbel, ids, statuses, stream);
   }
-  if (shape.has_patches) LaunchApply(PatchOf(buffers, shape), rows, stream);
+  if (shape.has_values) LaunchApply(PatchOf(buffers, shape), rows, stream);
   RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
   if (shape.has_patches) params.patches = {buffers.patches, rows};
   const bool has_both = shape.draws_cdf && shape.draws_gumbel;
   const DrawMethod method = shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
+  const bool has_results = shape.has_results;
   if (shape.is_greedy) {
-  } else if (shape.has_results) {
+  } else if (shape.has_values) {
+    SampleAdjusted(shape.logits, params, method,
+                   {has_results ? buffers.results : nullptr, outputs.ids, outputs.statuses},
+                   stream);
+  } else if (has_results) {
     Sample(shape.logits, params, method, {buffers.results, rows}, stream);
-    if (has_both) {
-      Sample(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_results, rows}, stream);
-    }
   } else {
     SampleIds(shape.logits, params, method, ids, statuses, stream);
-    if (has_both) {
+  }
+  if (has_both) {
+    if (has_results) {
+      Sample(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_results, rows}, stream);
+    } else {
       SampleIds(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_ids, rows},
                 {buffers.cdf_statuses, rows}, stream);
     }
@@ -236,7 +237,6 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
         rows, stream);
   }
   if (shape.has_verdict) {
-    const bool has_results = shape.has_results;
     LaunchVerdict({.store = buffers.store,
                    .rows = tables.rows,
                    .spans = tables.spans,
@@ -252,26 +252,17 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
                    .emitted = outputs.emitted},
                   stream);
   }
+  bool is_behind_draw = !shape.has_verdict && !has_both;
   for (int mode = 0; mode < 4; ++mode) {
     if ((shape.modes >> mode & 1) == 0) continue;
-    EnqueueReport(buffers, shape, static_cast<LogprobMode>(mode), limits, stream);
+    EnqueueReport(buffers, shape, static_cast<LogprobMode>(mode), limits, is_behind_draw, stream);
+    is_behind_draw = false;
   }
 }
 
-// Captured once for each shape. (The oldest one goes when there are many; it may be running.)
+// Captured once for each shape, while it is in use.
 cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
-  for (const StepGraph& graph : graphs_) {
-    if (graph.shape == shape) return graph.executable;
-  }
-  if (graphs_.size() == kMostGraphs) {
-    for (const StepRecord& step : steps_kept_) {
-      if (step.step == 0 || step.done.IsOver()) continue;
-      ++waits_;
-      step.done.Await();
-    }
-    cudaGraphExecDestroy(graphs_.front().executable);
-    graphs_.erase(graphs_.begin());
-  }
+  if (const Graph* graph = graphs_.Find(shape)) return *graph;
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
@@ -283,21 +274,24 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
     throw;
   }
   RequireCuda(cudaStreamEndCapture(captures_, &graph), "graph");
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t result = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  RequireCuda(result, "graph");
-  graphs_.push_back({shape, executable});
-  return executable;
+  const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(
+      graph, [](cudaGraph_t captured) { cudaGraphDestroy(captured); });
+  return graphs_.Add(shape, Graph(graph));
 }
 
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
+  StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
+  if (!record.is_read) {  // and never will be
+    if (!record.copied.IsOver()) {
+      ++waits_;
+      record.copied.Await();
+    }
+    CountTokens(record);
+  }
   const StepShape shape = CheckStep(input);
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
-  // The number counts, and the record is this step's, only when all of it is enqueued.
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);
-  StepRecord& record = steps_kept_[step % kStepsKept];
   const StepOutputs outputs = OutputsOf(buffers_.outputs, shape.output);
   StepHandle handle;
   handle.sampler_ = sampler;
@@ -307,6 +301,9 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   if (shape.has_verdict) handle.emitted_ = {outputs.emitted, shape.output.requests};
   handle.event_ = static_cast<cudaEvent_t>(record.done);
 
+  // The number counts, and the record is this step's, only when all of it is enqueued.
+  const bool had_failed = std::exchange(has_failed_, true);
+  record.step = 0;
   SendTables(input, shape);
   PrepareStep(buffers_, shape, static_cast<cudaStream_t>(changes_));
   changed_.Record(changes_);
@@ -316,14 +313,6 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   if (before.step != 0) before.copied.HoldBack(own);
   if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
   record.done.Record(own);
-  record.done.HoldBack(changes_);
-  if (graph != nullptr) {
-    LaunchAccept(
-        {.store = buffers_.store,
-         .spans = TablesOf(buffers_.tables, shape.output.rows, shape.output.requests).spans,
-         .ids = outputs.ids},
-        shape.output.requests, static_cast<cudaStream_t>(changes_));
-  }
   record.done.HoldBack(copies_);
   std::byte* answer = answers_.data() + (step % kStepsKept) * answer_bytes_;
   if (outputs.bytes > 0) {
@@ -332,7 +321,16 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
         "copy");
   }
   record.copied.Record(copies_);
+  record.done.HoldBack(changes_);
+  if (graph != nullptr) {  // last: nothing is accepted of a step that fails
+    LaunchAccept(
+        {.store = buffers_.store,
+         .spans = TablesOf(buffers_.tables, shape.output.rows, shape.output.requests).spans,
+         .ids = outputs.ids},
+        shape.output.requests, static_cast<cudaStream_t>(changes_));
+  }
 
+  has_failed_ = had_failed;
   steps_ = step;
   record.step = step;
   record.shape = shape;
@@ -347,6 +345,25 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   return handle;
 }
 
+// Behind its copy.
+void DeviceSampler::Impl::CountTokens(StepRecord& record) {
+  const StepOutputs outputs =
+      OutputsOf(answers_.data() + (record.step % kStepsKept) * answer_bytes_, record.shape.output);
+  record.is_read = true;
+  int32_t r = 0;
+  for (size_t q = 0; q < record.members.size(); ++q) {
+    const Member& member = record.members[q];
+    int32_t emitted = 0;
+    while (emitted < member.rows && outputs.ids[r + emitted] >= 0) ++emitted;
+    outputs.emitted[q] = emitted;
+    r += member.rows;
+    Slot& slot = slots_[static_cast<size_t>(member.slot)];
+    if (slot.generation != member.generation) continue;
+    slot.unread -= member.rows;
+    slot.tokens += emitted;
+  }
+}
+
 DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
   StepRecord& record = steps_kept_[step % kStepsKept];
   if (record.step != step) {
@@ -358,21 +375,7 @@ DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
   const OutputShape& shape = record.shape.output;
   const StepOutputs outputs =
       OutputsOf(answers_.data() + (step % kStepsKept) * answer_bytes_, shape);
-  if (!record.is_read) {
-    record.is_read = true;
-    int32_t r = 0;
-    for (size_t q = 0; q < record.members.size(); ++q) {
-      const Member& member = record.members[q];
-      int32_t emitted = 0;
-      while (emitted < member.rows && outputs.ids[r + emitted] >= 0) ++emitted;
-      outputs.emitted[q] = emitted;
-      r += member.rows;
-      Slot& slot = slots_[static_cast<size_t>(member.slot)];
-      if (slot.generation != member.generation) continue;
-      slot.unread -= member.rows;
-      slot.tokens += emitted;
-    }
-  }
+  if (!record.is_read) CountTokens(record);
   auto part = [](const auto* data, int64_t size) {
     return std::span(data, static_cast<size_t>(size));
   };

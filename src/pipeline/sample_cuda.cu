@@ -1,17 +1,31 @@
 // Sample and SampleIds.
+#include "pipeline/sample_adjusted.h"
 #include "pipeline/sample_kernel.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-void Launch(const LogitsView& logits, SampleArgument argument, void* stream) {
+void Launch(const LogitsView& logits, SampleArgument argument, void* stream,
+            bool starts_early = false) {
   const void* kernel = argument.rows.patches != nullptr ? PatchedSampleKernelFor(logits.dtype)
                                                         : SampleKernelFor<false>(logits.dtype);
-  LaunchOverRows({kernel, ShapeForRows(logits.rows), sizeof(SampleMemory)}, logits.rows, &argument,
-                 stream);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), sizeof(SampleMemory), starts_early},
+                 logits.rows, &argument, stream);
 }
 
 }  // namespace
+
+void SampleAdjusted(const LogitsView& logits, const RowParams& params, DrawMethod method,
+                    const AdjustedSamples& samples, void* stream) {
+  Launch(logits,
+         {.rows = ArgumentOf(logits, params),
+          .method = method,
+          .results = samples.results,
+          .ids = samples.ids,
+          .statuses = samples.statuses,
+          .ways = nullptr},
+         stream, true);
+}
 
 void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method,
             DeviceArray<TokenResult> results, void* stream) {

@@ -342,6 +342,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
 // Not inline: what it needs is not in the way of the guesses, which are the rule.
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, int index) {
+  if constexpr (kPatched) AwaitKernelBefore();  // as ForEachPatch does
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const TeamRow<kDType, kPatched> row(team, argument.rows, index);
@@ -357,6 +358,7 @@ __global__ void __launch_bounds__(kMostThreads)
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
+  LetNextKernelStart();
   if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }

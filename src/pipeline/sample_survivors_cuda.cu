@@ -59,7 +59,7 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
     const int needed = course.decides == Decides::kFirst ? course.k : size;
     result = SampleFromTop(block, memory, top, {needed, false}, argument.sample);
   }
-  return true;
+  return result.id != kUndecided;
 }
 
 constexpr int kSurvivorThreads = 512;

@@ -47,7 +47,9 @@ SLUICE_HD inline bool IsBreaker(const Dry& dry, int32_t id) {
 
 // repeats[d] = how many tokens before and with the d-th from the end equal the last tokens, for d
 // from 1 on. The Z function of the tokens read backwards: linear, however repetitive they are.
-SLUICE_HD inline void FindRepeats(std::span<const int32_t> tokens, std::span<uint32_t> repeats) {
+// Tokens: a span, or whatever has its size() and its elements.
+template <typename Tokens>
+SLUICE_HD inline void FindRepeats(const Tokens& tokens, std::span<uint32_t> repeats) {
   const size_t n = tokens.size();
   auto from_end = [&](size_t d) { return tokens[n - 1 - d]; };
   size_t begin = 0;  // the known match that reaches furthest is [begin, end)

@@ -243,8 +243,9 @@ def test_the_first_call_of_a_process_may_be_captured():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_example_runs():
-    example = Path(__file__).parents[2] / "examples" / "python" / "sample_cuda.py"
+@pytest.mark.parametrize("name", ["sample_cuda.py", "step_cuda.py"])
+def test_the_example_runs(name):
+    example = Path(__file__).parents[2] / "examples" / "python" / name
     if not example.exists():
         pytest.skip("the sources are not at hand")
     subprocess.run([sys.executable, example], check=True)

@@ -1,0 +1,103 @@
+"""sluice.DeviceSampler: requests and their whole step on a CUDA device, for engines on torch.
+
+    sampler = sluice.DeviceSampler(vocab=128256, max_requests=64)
+    request = sampler.add(top_k=50, repetition_penalty=1.1, seed=42, prompt=tokens)
+    step = sampler.step(logits, [request])  # enqueued on the current stream
+    model(step.ids)  # a tensor on the device
+    step.get().ids  # waits for one copy
+"""
+
+import torch
+
+from sluice import _sluice, tensor_ops
+from sluice.device_params import text_of
+from sluice.errors import ArgumentTypeError
+
+OPTIONS = ("max_requests", "max_drafts", "max_rows", "max_tokens", "max_listed_ids", "max_logprobs",
+           "max_graphs", "max_temperature")
+
+
+class DeviceStep:
+    """A step that was enqueued. ``ids``: int32 on the device, one a row, -1 where there is none."""
+
+    def __init__(self, sampler, step, ids):
+        self.ids = ids
+        self._sampler, self._step = sampler, step
+        self._answer = None
+
+    def get(self):
+        """Waits for the copy of this step and for nothing else: a TokenResults, as Sampler.step
+        gives. Within the next three steps of its sampler, or never."""
+        if self._answer is None:
+            self._answer = self._sampler.get(self._step)
+        return self._answer
+
+
+class DeviceSampler:
+    """As sluice.Sampler, on a CUDA device: the same tokens, bit for bit.
+
+    ``max_requests``, ``max_tokens``, ``max_drafts``, ``max_listed_ids``, ``max_logprobs``,
+    ``max_rows``, ``max_graphs`` and ``max_temperature`` say what there is room for. A build without
+    CUDA raises UnavailableError.
+    """
+
+    def __init__(self, *, vocab, device=None, **options):
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise ArgumentTypeError(name, text_of(value),
+                                        f"one of the keywords {', '.join(OPTIONS)}")
+        device = torch.device("cuda" if device is None else device)
+        if device.type != "cuda":
+            raise ArgumentTypeError("device", str(device), "a CUDA device")
+        if _sluice.build()["cuda"] and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        self._sampler = _sluice.CudaSampler(device.index or 0, {"vocab": vocab, **options})
+        self.device = device
+        self.vocab = vocab
+
+    def add(self, params=None, *, prompt=(), choice=0, **fields):
+        """A request: SamplingParams, or their fields as keywords. Returns its handle."""
+        if params is not None and fields:
+            name, value = next(iter(fields.items()))
+            raise ArgumentTypeError(name, text_of(value), "nothing beside params")
+        return self._sampler.add(_sluice.SamplingParams(**fields) if params is None else params,
+                                 prompt, choice)
+
+    def remove(self, request):
+        self._sampler.remove(request)
+
+    def update(self, request, params):
+        """Other numbers for a request, from its next step on."""
+        self._sampler.update(request, params)
+
+    def accept(self, request, tokens):
+        """Appends tokens that came from elsewhere."""
+        self._sampler.accept(request, tokens)
+
+    def rollback(self, request, count):
+        """Takes back the last output tokens; behind ``get`` of the request's last step."""
+        self._sampler.rollback(request, count)
+
+    def seed(self, request):
+        return self._sampler.seed(request)
+
+    @property
+    def free_slots(self):
+        return self._sampler.free_slots
+
+    @property
+    def waits(self):
+        """How often a call waited for the device outside of ``get``."""
+        return self._sampler.waits
+
+    def step(self, logits, requests):
+        """Enqueues the step of these requests on the current stream and returns at once.
+
+        ``logits``: a tensor on the device, a row a request, or 1 + n for n drafts. ``requests``:
+        handles, or sluice.StepRequest for those with drafts, a bitmask or a forced token.
+        """
+        if logits.device != self.device:
+            raise ArgumentTypeError("logits.device", str(logits.device), str(self.device))
+        rows = tensor_ops.rows_of(logits)
+        ids = torch.empty(logits.shape[0], dtype=torch.int32, device=self.device)
+        return DeviceStep(self._sampler, self._sampler.step(rows, requests, ids.data_ptr()), ids)

@@ -1,0 +1,168 @@
+"""A sampler that is told of its requests as vLLM tells its own: a batch's metadata at every step.
+
+    step = sluice.MetadataSampler(sluice.DeviceSampler(vocab=vocab))(logits, sampling_metadata)
+
+A request is known again by its list in ``output_token_ids``, which an engine keeps for as long as
+the request lives. The tensors of a metadata object are read when it is a new one, which waits for
+the device; engines make one when their batch changes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sluice._sluice import SamplingParams, StepRequest
+from sluice.errors import Error
+
+# Of the metadata, one a row, to fields of SamplingParams.
+_COLUMNS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
+_PENALTIES = {"frequency_penalties": "frequency_penalty",
+              "presence_penalties": "presence_penalty",
+              "repetition_penalties": "repetition_penalty"}
+
+
+class _Request:
+    def __init__(self, handle, output, fields):
+        self.handle, self.output, self.fields = handle, output, fields
+        self.known = []  # of the output, what the sampler has
+
+
+class _Row(NamedTuple):
+    output: list
+    fields: dict
+    prompt: list
+    bitmask: object
+
+
+def _host(tensor):
+    return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
+
+
+def _bitmasks(metadata):
+    """One a row, where tokens are forbidden; in the metadata True is a token that is not allowed."""
+    mask = getattr(metadata, "allowed_token_ids_mask", None)
+    if mask is None:
+        return None
+    forbidden = _host(mask).astype(bool)
+    rows, vocab = forbidden.shape
+    allowed = np.zeros((rows, (vocab + 31) // 32 * 32), bool)
+    allowed[:, :vocab] = ~forbidden
+    words = np.packbits(allowed, axis=1, bitorder="little").view("<i4")
+    return [words[row] if forbidden[row].any() else None for row in range(rows)]
+
+
+def _logprobs(metadata):
+    most = getattr(metadata, "max_num_logprobs", None)
+    if most is not None and most < 0:
+        raise Error("max_num_logprobs", str(most), "None, or from 0 to 128")
+    return most
+
+
+def rows_of(metadata, vocab):
+    """What the metadata says of each row."""
+    outputs = metadata.output_token_ids
+    count = len(outputs)
+    fields = [{} for _ in range(count)]
+    columns = dict(_COLUMNS)
+    if not getattr(metadata, "no_penalties", False):
+        columns |= _PENALTIES
+    for name, field in columns.items():
+        values = getattr(metadata, name, None)
+        for row, value in enumerate([] if values is None else values.tolist()):
+            fields[row][field] = value
+    logprobs = _logprobs(metadata)
+    for row, of_row in enumerate(fields):
+        if getattr(metadata, "all_greedy", False) or "temperature" not in of_row:
+            of_row["temperature"] = 0.0
+        if of_row.get("top_k", 0) >= vocab:
+            of_row["top_k"] = 0
+        if logprobs is not None:
+            of_row["logprobs"] = logprobs
+        if (bias := _of_row(metadata, "logit_bias", row)) is not None:
+            of_row["logit_bias"] = dict(bias)
+        if (words := _of_row(metadata, "bad_words_token_ids", row)) is not None:
+            of_row["bad_words"] = [list(word) for word in words]
+        if (least := _of_row(metadata, "min_tokens", row)) is not None:
+            of_row["min_tokens"], of_row["stop_token_ids"] = least[0], sorted(least[-1])
+        if (generator := _of_row(metadata, "generators", row)) is not None:
+            of_row["seed"] = generator.initial_seed() % 2**64
+    prompts = getattr(metadata, "prompt_token_ids", None)
+    prompts = [[]] * count if prompts is None else prompts.tolist()
+    bitmasks = _bitmasks(metadata) or [None] * count
+    return [_Row(outputs[row], fields[row],
+                 [token for token in prompts[row] if 0 <= token < vocab],  # filled up with vocab
+                 bitmasks[row]) for row in range(count)]
+
+
+def _of_row(metadata, name, row):
+    """Of a list, or of a dictionary of the rows that have one; None when there is none."""
+    values = getattr(metadata, name, None)
+    if not values:
+        return None
+    return (values.get(row) if isinstance(values, dict) else values[row]) or None
+
+
+class MetadataSampler:
+    """Wraps a DeviceSampler, which nobody else uses then; a call is a step of all rows."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+        self._requests = []
+        self._rows = []
+        self._metadata = None
+        self._step = None  # the last one
+
+    def __call__(self, logits, metadata):
+        self._take_answers()
+        if metadata is not self._metadata:
+            rows = rows_of(metadata, self.sampler.vocab)
+            if len(rows) != logits.shape[0]:  # some engines leave the lists out when nobody needs them
+                raise Error("output_token_ids", f"{len(rows)} lists",
+                            f"one for each row of the logits, {logits.shape[0]}")
+            self._change_batch(rows)
+            self._metadata = metadata
+        for request in self._requests:
+            self._follow(request)
+        step_requests = [request.handle if row.bitmask is None else
+                         StepRequest(request.handle, bitmask=row.bitmask)
+                         for request, row in zip(self._requests, self._rows)]
+        self._step = self.sampler.step(logits, step_requests)
+        return self._step
+
+    def _take_answers(self):
+        """What the last step gave: the engine has read it, or else does now."""
+        if self._step is None:
+            return
+        for request, token in zip(self._requests, self._step.get().ids.tolist()):
+            if token >= 0:
+                request.known.append(token)
+        self._step = None
+
+    def _change_batch(self, rows):
+        before = {id(request.output): request for request in self._requests}
+        kept = [before.get(id(row.output)) for row in rows]
+        kept = [request if request is not None and request.fields == row.fields else None
+                for request, row in zip(kept, rows)]
+        for request in self._requests:
+            if request not in kept:
+                self.sampler.remove(request.handle)
+        self._requests, self._rows = [], rows
+        for request, row in zip(kept, rows):
+            if request is None:
+                handle = self.sampler.add(SamplingParams(**row.fields), prompt=row.prompt)
+                request = _Request(handle, row.output, row.fields)
+            self._requests.append(request)
+
+    def _follow(self, request):
+        """Makes the sampler's history that of the engine, which may have replaced tokens."""
+        output, known = request.output, request.known
+        if len(output) == len(known) and output[-1:] == known[-1:]:
+            return
+        same = 0
+        while same < min(len(output), len(known)) and output[same] == known[same]:
+            same += 1
+        if len(known) > same:
+            self.sampler.rollback(request.handle, len(known) - same)
+        if len(output) > same:
+            self.sampler.accept(request.handle, output[same:])
+        request.known = list(output)

@@ -1,0 +1,43 @@
+// Log-probabilities on the device, from the host's side: of the results of a call, or of the rows
+// of a step whose requests want them.
+#pragma once
+
+#include "backend/row_launch.h"
+#include "draw/mode_value.h"
+#include "sluice/cuda_logprobs.hpp"
+
+namespace sluice::cuda {
+
+// What the request of a row wants.
+struct LogprobWish {
+  bool is_wanted;
+  LogprobMode mode;
+  int16_t listed;  // of the most likely tokens
+};
+
+// Of all rows. Rows that want another mode are left alone; those that want none, or have no token,
+// get NaN and 0.
+struct StepLogprobs {
+  const LogprobWish* wishes = nullptr;
+  const int32_t* ids = nullptr;  // -1: no token
+  float* logprobs = nullptr;
+  int32_t* ranks = nullptr;
+};
+
+struct LogprobsArgument {
+  RowsArgument rows;
+  LogprobMode mode;
+  TokenResult* results;   // read and written; of a step read for its Cuts, or null
+  uint64_t* kept_masses;  // null: not wanted
+  RowList lists;          // of all rows; width 0: not wanted
+  StepLogprobs step;      // of a step
+};
+
+// starts_early: directly behind the kernel that draws the ids, from logits that were there before.
+void LaunchLogprobs(const LogprobsArgument& argument, DType dtype, void* stream,
+                    bool starts_early = false);
+
+// In raw modes, of rows without patches or masses of Cuts.
+const void* RawLogprobsKernelFor(DType dtype);
+
+}  // namespace sluice::cuda
