@@ -108,9 +108,6 @@ struct ClusterAnswer {
   int64_t clusters_opened = 0;
   int64_t rows_opened = 0;
   double epsilon = 0.0;  // kSoftmax: the total variation at most
-  // The mean over opened clusters of their largest logit over their bound, both above the mean
-  // centroid's: 1 is a bound that is reached.
-  double tightness = 0.0;
 };
 
 // How many rows are worth computing. It follows the share of answers that took all rows.
@@ -135,13 +132,12 @@ class ClusterSearch {
   ClusterAnswer Ask(const MatrixView& hidden, const ClusterQuestion& question);
 
   // The upper bound of each cluster's logits for a hidden state, as Ask has it.
+  // Takes memory, unlike Ask.
   void Bounds(const MatrixView& hidden, std::span<double> bounds) const;
 
   double budget_rows() const { return rows_; }
 
  private:
-  struct Course;
-
   bool OpenUpTo(double rows, const ClusterQuestion& question, ClusterAnswer& answer);
   bool Holds(const ClusterQuestion& question, double epsilon, ClusterAnswer& answer);
   void Open(int32_t cluster, ClusterAnswer& answer);
