@@ -4,7 +4,8 @@
 //
 // A hidden state is normal noise and, along a row of the head that is drawn for it, a share of its
 // norm that leaves the first logits about as far from the rest as a model's. All logits by
-// definition are at hand, so every interval of every row is looked at, and three draws are compared.
+// definition are at hand, so every interval of every row is looked at, and three draws are
+// compared.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -39,9 +40,8 @@ __global__ void StatesKernel(const uint16_t* weights, int64_t vocab, int dim, ui
     float noise = -2.0f;  // the sum of four uniform numbers, a variance of 1/3
     for (const uint32_t word : bits.word) noise += static_cast<float>(word >> 8) * 0x1p-24f;
     const float scale = 120.0f * 0.98f * sqrtf(3.0f / static_cast<float>(dim));
-    const float w =
-        __uint_as_float(uint32_t{weights[row * static_cast<uint64_t>(dim) + static_cast<uint64_t>(j)]}
-                        << 16);
+    const float w = __uint_as_float(
+        uint32_t{weights[row * static_cast<uint64_t>(dim) + static_cast<uint64_t>(j)]} << 16);
     const float x = noise * scale + 120.0f * 0.2f * w;
     hidden[int64_t{blockIdx.x} * dim + j] =
         static_cast<uint16_t>((__float_as_uint(x) + 0x8000u) >> 16);
@@ -49,9 +49,9 @@ __global__ void StatesKernel(const uint16_t* weights, int64_t vocab, int dim, ui
 }
 
 struct Found {
-  unsigned long long wrong;   // intervals
-  unsigned long long other;   // tokens
-  unsigned int most;          // the bits of the largest error over its half width
+  unsigned long long wrong;  // intervals
+  unsigned long long other;  // tokens
+  unsigned int most;         // the bits of the largest error over its half width
 };
 
 __global__ void IntervalsKernel(cuda::CallMemory memory, int64_t tiles, int64_t vocab,
@@ -62,7 +62,8 @@ __global__ void IntervalsKernel(cuda::CallMemory memory, int64_t tiles, int64_t 
   unsigned int wrong = 0;
   for (int64_t v = int64_t{blockIdx.x} * kThreads + threadIdx.x; v < vocab;
        v += int64_t{gridDim.x} * kThreads) {
-    const double error = fabs(static_cast<double>(exact[v]) - static_cast<double>(memory.scores[at + v]));
+    const double error =
+        fabs(static_cast<double>(exact[v]) - static_cast<double>(memory.scores[at + v]));
     const double width = static_cast<double>(memory.widths[at + v]);
     if (!(error <= width)) ++wrong;
     most = fmaxf(most, static_cast<float>(error / width));
@@ -110,7 +111,7 @@ int Run(int argc, char** argv) {
   const std::vector<SelectParams> tasks = {
       {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, {}};
   const DeviceMemory<SelectParams> params(tasks);
-  const MutableLogitsView all = {logits.data(), kBatch,       vocab,
+  const MutableLogitsView all = {logits.data(), kBatch,      vocab,
                                  vocab,         DType::kF32, {DeviceKind::kCuda, 0}};
   const cuda::CertifiedCall call = {
       .head = head,

@@ -35,7 +35,8 @@ struct ClusterOptions {
   // The bias as one more element of a row, beside an element 1 of the hidden state. Otherwise a
   // cluster's largest bias is added to its bound.
   bool folds_bias = false;
-  // Called on a thread of the parallel-for, now and then, with the share of the rounds that is done.
+  // Called on a thread of the parallel-for, now and then, with the share of the rounds that is
+  // done.
   void (*progress)(void* context, double share) = nullptr;
   void* progress_context = nullptr;
 };
@@ -112,12 +113,12 @@ struct ClusterAnswer {
 
 // How many rows are worth computing. It follows the share of answers that took all rows.
 struct ClusterBudget {
-  double rows = 0.0;         // 0: an eighth of the vocabulary
-  double first_rows = 0.0;   // of the first `first_steps` questions; 0: twice `rows`
+  double rows = 0.0;        // 0: an eighth of the vocabulary
+  double first_rows = 0.0;  // of the first `first_steps` questions; 0: twice `rows`
   int32_t first_steps = 4;
-  double gain = 0.01;        // each answer: rows *= 1 + gain (dense share - target)
+  double gain = 0.01;  // each answer: rows *= 1 + gain (dense share - target)
   double target = 0.02;
-  bool relaxes = false;      // whether kSoftmax may answer for twice epsilon
+  bool relaxes = false;  // whether kSoftmax may answer for twice epsilon
 };
 
 // One sequence's questions. It holds all memory that they need; the head and its weights are the
@@ -151,11 +152,11 @@ class ClusterSearch {
   double dense_share_ = 0.0;
   int64_t steps_ = 0;
   std::vector<float> hidden_;
-  std::vector<double> bounds_;   // of clusters
-  std::vector<int32_t> heap_;    // of clusters that are not open, the largest bound first
-  std::vector<int32_t> ids_;     // of opened rows
+  std::vector<double> bounds_;  // of clusters
+  std::vector<int32_t> heap_;   // of clusters that are not open, the largest bound first
+  std::vector<int32_t> ids_;    // of opened rows
   std::vector<float> logits_;
-  std::vector<int32_t> order_;   // of opened rows, sorted as far as it was needed
+  std::vector<int32_t> order_;  // of opened rows, sorted as far as it was needed
   std::vector<int32_t> answer_ids_;
   std::vector<float> answer_logits_;
 };

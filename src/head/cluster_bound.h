@@ -5,9 +5,9 @@
 // Ball: w = mu + r, ||r|| <= R, so w.h <= mu.h + R ||h|| (Cauchy-Schwarz).
 //
 // Cone: let theta be the largest angle of a row and mu, phi that of h and mu. Angles are distances
-// on the sphere, so no row's angle with h is below phi - theta, and the cosine falls with the angle:
-// w.h = ||w|| ||h|| cos(angle) <= ||w|| ||h|| cos(max(0, phi - theta)), with the largest norm of the
-// cluster where that cosine is positive and the least where it is not.
+// on the sphere, so no row's angle with h is below phi - theta, and the cosine falls with the
+// angle: w.h = ||w|| ||h|| cos(angle) <= ||w|| ||h|| cos(max(0, phi - theta)), with the largest
+// norm of the cluster where that cosine is positive and the least where it is not.
 //
 // Both hold of real numbers. The defined logit is off by at most gamma ||w|| ||h|| (c additions
 // deep, c = ceil(d / 128) + 7), and adding the bias rounds once more. What is computed here in fp64

@@ -56,7 +56,9 @@ struct Points {
   size_t width;
   std::vector<float> values;
 
-  const float* At(int32_t token) const { return values.data() + static_cast<size_t>(token) * width; }
+  const float* At(int32_t token) const {
+    return values.data() + static_cast<size_t>(token) * width;
+  }
 };
 
 class Means {
@@ -186,11 +188,13 @@ void CheckOptions(const DenseHead& head, const ClusterOptions& options) {
   }
   Name(options.metric);  // throws for one that there is not
   const int64_t fine = std::ssize(options.fine_tokens);
-  CheckInRange("options.clusters", options.clusters, 1, std::max<int64_t>(1, head.weight.rows - fine));
+  CheckInRange("options.clusters", options.clusters, 1,
+               std::max<int64_t>(1, head.weight.rows - fine));
   CheckInRange("options.fine_clusters", options.fine_clusters, fine > 0 ? 1 : 0, fine);
   CheckInRange("options.rounds", options.rounds, 0, 1000);
   if (options.folds_bias && options.metric == ClusterMetric::kSpherical) {
-    ThrowInvalid("options.folds_bias", "true", "false for kSpherical: a cone has no room for a bias");
+    ThrowInvalid("options.folds_bias", "true",
+                 "false for kSpherical: a cone has no room for a bias");
   }
 }
 
@@ -213,7 +217,8 @@ Points PointsOf(const DenseHead& head, bool folds_bias, const ParallelFor& paral
   });
   if (first_bad < head.weight.rows) {
     const float* const point = points.At(static_cast<int32_t>(first_bad));
-    const auto* const bad = std::find_if(point, point + dim, [](float x) { return !std::isfinite(x); });
+    const auto* const bad =
+        std::find_if(point, point + dim, [](float x) { return !std::isfinite(x); });
     ThrowInvalid("weight[" + ToText(first_bad) + "][" + ToText(int64_t{bad - point}) + "]",
                  ToText(static_cast<double>(*bad)), "a finite number");
   }
@@ -300,9 +305,9 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     }
     if (tokens.empty()) continue;
     const int64_t wanted = fine ? options.fine_clusters : options.clusters;
-    Means& means = parts.emplace_back(is_spherical ? directions : points, tokens,
-                                      std::min<int64_t>(wanted, std::ssize(tokens)), is_spherical,
-                                      parallel);
+    Means& means =
+        parts.emplace_back(is_spherical ? directions : points, tokens,
+                           std::min<int64_t>(wanted, std::ssize(tokens)), is_spherical, parallel);
     means.Start(options.seed + (fine ? 1 : 0));
     means.Assign();
     for (int32_t round = 0; round < options.rounds; ++round) {

@@ -22,8 +22,7 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 
 class MappedClusters : public HeadClusters::Impl {
  public:
-  explicit MappedClusters(const std::string& path)
-      : file_(path, "clusters", "a file of clusters") {
+  explicit MappedClusters(const std::string& path) : file_(path, "clusters", "a file of clusters") {
     bytes_ = file_.bytes();
     if (bytes_.size() < sizeof(ClusterHeader)) {
       Refuse(path, "truncated: " + std::to_string(bytes_.size()) + " bytes",

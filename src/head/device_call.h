@@ -3,7 +3,8 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   survivors  what the wanted tokens reach for certain; the logits of the tokens that do, which say
+//   survivors  what the wanted tokens reach for certain; the logits of the tokens that do, which
+//   say
 //              more; and those of the other tokens that may matter by what is known then
 //   answer     from the exact logits, by who asked
 //   dense      all logits of the rows that this leaves without an answer
@@ -111,11 +112,11 @@ struct CallMemory {
   RowCourse* courses;
   CallCounters* counters;
   int32_t* dense_rows;
-  float* hidden;              // [rows][dim]
-  QuadGroup* quads;           // [quads][groups]
-  float* tile_least;          // [rows][tiles]: the largest lower end of a tile
-  float* tile_most;           //                and the largest upper end
-  float* tile_least_scores;   // the same of the scores of a draw from the whole softmax
+  float* hidden;             // [rows][dim]
+  QuadGroup* quads;          // [quads][groups]
+  float* tile_least;         // [rows][tiles]: the largest lower end of a tile
+  float* tile_most;          //                and the largest upper end
+  float* tile_least_scores;  // the same of the scores of a draw from the whole softmax
   float* tile_most_scores;
   Survivor* survivors;  // [rows][budget]
   float* scores;        // [rows][tiles * 16]; of dense rows the logits

@@ -1,7 +1,7 @@
 // Planes on their way to a device: the bytes of planes.h, in each group of a tile in the order of a
 // matrix product's operands. Thread 4 g + t of a warp has, of the rows g and g + 8 of a tile, the
-// steps t, t + 4 (first 16 bytes) and t + 8, t + 12 (second). Codes are q as two's complement there,
-// so that in the high half of a byte they are 16 q.
+// steps t, t + 4 (first 16 bytes) and t + 8, t + 12 (second). Codes are q as two's complement
+// there, so that in the high half of a byte they are 16 q.
 #include <cuda_runtime.h>
 
 #include "head/device_call.h"

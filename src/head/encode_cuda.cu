@@ -1,5 +1,6 @@
 // Hidden states as integers (head/hidden_codes.h) in the order in which tensor cores take them, and
-// what each row is after. A warp has a group of a hidden state, a thread four neighbouring elements.
+// what each row is after. A warp has a group of a hidden state, a thread four neighbouring
+// elements.
 #include "backend/row_slice.cuh"
 #include "head/device_course.cuh"
 #include "head/quantise.h"
@@ -205,7 +206,8 @@ void LaunchEncode(const CallArgument& call, void* stream) {
                            : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   CallArgument argument = call;
-  LaunchBehind(kernel, {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
+  LaunchBehind(kernel,
+               {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
                &argument, stream);
 }
 

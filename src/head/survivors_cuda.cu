@@ -1,8 +1,8 @@
 // From intervals to the exact logits of the tokens that may matter, by a team of blocks a row.
 //
-// Each block finds the same threshold by itself, and has a stretch of the tiles. When several tokens
-// are wanted it computes first those of its stretch that reach the threshold for certain, and the
-// blocks tell each other what that says. Then each computes what may matter beside them.
+// Each block finds the same threshold by itself, and has a stretch of the tiles. When several
+// tokens are wanted it computes first those of its stretch that reach the threshold for certain,
+// and the blocks tell each other what that says. Then each computes what may matter beside them.
 #include <algorithm>
 
 #include "head/device_course.cuh"
@@ -37,8 +37,8 @@ struct SurvivorsMemory {
   TeamMemory team;
   uint32_t most;
   uint32_t least;
-  Exact exact;   // of this block
-  Exact of_all;  // of the team
+  Exact exact;     // of this block
+  Exact of_all;    // of the team
   uint32_t first;  // how many they are
   uint32_t count;
   uint32_t finite;
@@ -117,8 +117,7 @@ __device__ uint32_t KeyOfRank(const TileKeys& keys, int k, SurvivorsMemory& memo
     const uint32_t middle = high - (high - low) / 2;
     uint32_t of_thread = 0;
     keys.ForEach([&](uint32_t key) { of_thread += key >= middle ? 1 : 0; });
-    const auto count = static_cast<int>(
-        Team(memory.team).Block().SumOfBlock(uint64_t{of_thread}));
+    const auto count = static_cast<int>(Team(memory.team).Block().SumOfBlock(uint64_t{of_thread}));
     if (count < k) {
       high = middle - 1;
       continue;
@@ -229,8 +228,10 @@ class RowTokens {
       __syncthreads();  // all know the count
 #pragma unroll 1
       for (int turn = 0; turn < kTurns; ++turn) {
-        const uint32_t of_turn = turn == 0 ? tokens[0] : turn == 1 ? tokens[1]
-                                 : turn == 2 ? tokens[2] : tokens[3];
+        const uint32_t of_turn = turn == 0   ? tokens[0]
+                                 : turn == 1 ? tokens[1]
+                                 : turn == 2 ? tokens[2]
+                                             : tokens[3];
         if (threadIdx.x == 0) memory_.count = 0;
         __syncthreads();
         place = atomicAdd(&memory_.count, static_cast<uint32_t>(__popc(of_turn)));
@@ -275,8 +276,10 @@ class RowTokens {
       const float x = LogitOf<kWeight, kIsAligned>(call_, row_, id);
       if (threadIdx.x % kWarpSize != 0) continue;
       memory_.list[i].x = x;
-      call_.memory.scores[int64_t{row_} * call_.planes.tiles * kTileRows + id] = x;
-      if constexpr (kIsFirst) {  // whose intervals have ends, so they are finite
+      const int64_t at = int64_t{row_} * call_.planes.tiles * kTileRows + id;
+      call_.memory.scores[at] = x;
+      call_.memory.widths[at] = 0.0f;  // and it is not listed again
+      if constexpr (kIsFirst) {        // whose intervals have ends, so they are finite
         atomicMin(&memory_.exact.least, semantics::OrderKey(x));
         atomicMax(&memory_.exact.most, semantics::OrderKey(x));
       }
@@ -344,8 +347,7 @@ __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
     const bool is_there = team.lane() < team.blocks();
     const Exact exact = is_there ? *team.Of(team.lane(), &memory.exact) : Exact{~0u, 0};
     const uint32_t first = is_there ? *team.Of(team.lane(), &memory.first) : 0;
-    const Exact of_all = {__reduce_min_sync(~0u, exact.least),
-                          __reduce_max_sync(~0u, exact.most)};
+    const Exact of_all = {__reduce_min_sync(~0u, exact.least), __reduce_max_sync(~0u, exact.most)};
     const uint32_t firsts = __reduce_add_sync(~0u, first);
     if (threadIdx.x == 0) {
       memory.of_all = of_all;
@@ -408,7 +410,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   tokens.template Compute<false>([&](int tile) {
     if (!(tops[tile] >= near.least) && !(has_best && top_scores[tile] >= near.best)) return 0u;
     return TokensOf(call, row, tile, [&](const Ends& of, int32_t id) {
-      if (is_in_turns && of.lower >= sure.least) return false;  // is computed
       return of.upper >= near.least ||
              (has_best && __fmaf_rn(of.upper, course.draw_scale, kMostNoise) >= near.best &&
               __fmaf_rn(of.upper, course.draw_scale, NoiseOf(course, id)) >= near.best);

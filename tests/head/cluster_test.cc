@@ -86,7 +86,8 @@ TEST_F(Clusters, BoundsHoldOverAllRowsOfEveryKindOfHeadAndState) {
       const std::vector<float> bias = MakeBias(vocab, random_);
       const DenseHead head = {Matrix(weight), bias};
       const HeadClusters clusters = HeadClusters::Build(
-          head, {.metric = metric, .clusters = random_.Between(1, vocab), .folds_bias = folds_bias});
+          head,
+          {.metric = metric, .clusters = random_.Between(1, vocab), .folds_bias = folds_bias});
       const ClusterSearch search(head, clusters);
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
@@ -136,12 +137,14 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
       const std::vector<float> bias = MakeBias(vocab, random_);
       const DenseHead head = {Matrix(weight), bias};
       ClusterSearch search(
-          head, HeadClusters::Build(head, {.metric = metric, .clusters = 20, .folds_bias = folds_bias}));
+          head,
+          HeadClusters::Build(head, {.metric = metric, .clusters = 20, .folds_bias = folds_bias}));
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
         for (const int32_t k : {1, 10, 50}) {
           ExpectFirst(search.Ask(Matrix(hidden), {.k = k}), DenseOf(head, hidden),
-                      static_cast<size_t>(k), std::string(Name(metric)) + " k " + std::to_string(k));
+                      static_cast<size_t>(k),
+                      std::string(Name(metric)) + " k " + std::to_string(k));
         }
       }
     }
@@ -178,12 +181,14 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
     const std::vector<float> logits = DenseOf(head, hidden);
     const std::vector<int32_t> ids = Sorted(logits);
     double mass = 0.0;
-    for (const float x : logits) mass += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
+    for (const float x : logits)
+      mass += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
 
-    const ClusterAnswer softmax = search.Ask(
-        Matrix(hidden), {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.05});
+    const ClusterAnswer softmax =
+        search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.05});
     double kept = 0.0;
-    for (const float x : softmax.logits) kept += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
+    for (const float x : softmax.logits)
+      kept += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
     EXPECT_LE(1.0 - kept / mass, softmax.epsilon + 1e-12);  // the variation: all that is left out
     EXPECT_LE(softmax.epsilon, 0.05);
 
@@ -192,7 +197,8 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
     size_t count = 0;
     double sum = 0.0;
     while (sum < 0.9 * mass) {
-      sum += std::exp(static_cast<double>(logits[static_cast<size_t>(ids[count])] - logits[static_cast<size_t>(ids[0])]));
+      sum += std::exp(static_cast<double>(logits[static_cast<size_t>(ids[count])] -
+                                          logits[static_cast<size_t>(ids[0])]));
       ++count;
     }
     ExpectFirst(top_p, logits, count, "top-p");

@@ -32,8 +32,8 @@ inline PlantedHead DecidedByANibble(Random& random) {
 }
 inline constexpr int64_t kDecidingElement = 5;
 
-// Of strict planes: the hidden state is the error of the first row, so its logit is at the upper end
-// of its interval, and that of the row behind it a twentieth of the half width below.
+// Of strict planes: the hidden state is the error of the first row, so its logit is at the upper
+// end of its interval, and that of the row behind it a twentieth of the half width below.
 inline PlantedHead DecidedByATenthOfABound(Random& random) {
   constexpr size_t kDim = 128;
   PlantedHead planted = {Rows(6000, std::vector<float>(kDim, 0.0f)), {}, 100};
@@ -45,8 +45,7 @@ inline PlantedHead DecidedByATenthOfABound(Random& random) {
       w = static_cast<float>(random.Normal());
       largest = std::max(largest, std::abs(static_cast<double>(w)));
     }
-    const double scale =
-        static_cast<double>(semantics::FloatOf(uint32_t{ScaleFor(largest)} << 16));
+    const double scale = static_cast<double>(semantics::FloatOf(uint32_t{ScaleFor(largest)} << 16));
     double product = 0.0, squares = 0.0;
     for (size_t j = 0; j < kDim; ++j) {
       kept[j] = scale * StrictCodes(static_cast<double>(first[j]), scale).high;
@@ -65,8 +64,7 @@ inline PlantedHead DecidedByATenthOfABound(Random& random) {
       if (std::abs(rest[j]) > std::abs(rest[most])) most = j;
     }
     const float seventh = static_cast<float>(target / rest[most] / 7.0);
-    planted.rows[200][most] =
-        7.0f * semantics::FloatOf(semantics::BitsOf(seventh) & 0xffff0000u);
+    planted.rows[200][most] = 7.0f * semantics::FloatOf(semantics::BitsOf(seventh) & 0xffff0000u);
     return planted;
   }
 }
@@ -88,8 +86,8 @@ class ChangedPlanes : public HeadPlanes::Impl {
   void FlipNibble(int64_t row, int64_t element) {
     const PlaneView planes = view();
     auto* const codes = const_cast<std::byte*>(planes.Codes(row / kTileRows));
-    codes[CodeByte(row % kTileRows, element)] ^= IsHighHalf(element) ? std::byte{0x80}
-                                                                      : std::byte{0x08};
+    codes[CodeByte(row % kTileRows, element)] ^=
+        IsHighHalf(element) ? std::byte{0x80} : std::byte{0x08};
   }
   void ShrinkBounds(float factor) {
     const PlaneView planes = view();

@@ -1,5 +1,5 @@
-// That equality with the dense head is more than luck: one wrong nibble, or a bound a tenth smaller,
-// and the token is another.
+// That equality with the dense head is more than luck: one wrong nibble, or a bound a tenth
+// smaller, and the token is another.
 #include <gtest/gtest.h>
 
 #include <algorithm>
