@@ -11,29 +11,6 @@ constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kSlots = 8;  // groups of a warp
 
-// What a warp has of a group of a tile, each thread what it will need itself.
-struct StagedGroup {
-  uint4 codes[2][kWarpSize];
-  uint32_t scales[kWarpSize];
-};
-
-template <int kBytes>
-__device__ __forceinline__ void CopyBehind(void* to, const void* from) {
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
-  }
-}
-__device__ __forceinline__ void EndOfCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
 using Ring = StagedGroup[kWarps][kSlots];
 
 struct StreamArgument {
@@ -69,13 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t end = int64_t{end_tile} * groups;
   StagedGroup(&ring)[kSlots] = (*reinterpret_cast<Ring*>(shared))[warp];
   auto stage = [&](int64_t group) {
-    if (group < end) {
-      StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
-      const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
-      CopyBehind<16>(&to.codes[0][lane], from);
-      CopyBehind<16>(&to.codes[1][lane], from + kWarpSize);
-      CopyBehind<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
-    }
+    if (group < end) ring[static_cast<uint32_t>(group) % kSlots].CopyAhead(planes, group);
     EndOfCopies();
   };
 #pragma unroll
@@ -98,8 +69,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
     for (int group = 0; group < groups; ++group, ++next) {
       AwaitCopies<kSlots - 2>();
-      const StagedGroup& staged = ring[static_cast<uint32_t>(next) % kSlots];
-      const CodeOperands codes(staged.codes[0][lane], staged.codes[1][lane], staged.scales[lane]);
+      const CodeOperands codes(ring[static_cast<uint32_t>(next) % kSlots]);
       stage(next + kSlots - 1);
 #pragma unroll
       for (int q = 0; q < kQuads; ++q) {

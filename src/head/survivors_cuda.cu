@@ -1,8 +1,8 @@
 // From intervals to the exact logits of the tokens that may matter, by a team of blocks a row.
 //
-// Each block finds the same threshold by itself, and has a stretch of the tiles. When several
-// tokens are wanted it computes first those of its stretch that reach the threshold for certain,
-// and the blocks tell each other what that says. Then each computes what may matter beside them.
+// Each block finds the same threshold by itself, and has a stretch of the tiles: of the tokens
+// there it computes first those that reach the threshold for certain. The blocks tell each other
+// what that says, and each computes what may matter beside it in its stretch.
 #include <algorithm>
 
 #include "head/device_course.cuh"
@@ -20,16 +20,17 @@ constexpr int kWarps = kThreads / kWarpSize;
 constexpr float kMostNoise = 50.0f;
 constexpr int kKeysOfThread = 32;  // kept in registers; those of larger heads are read again
 
-constexpr int kTurns = 4;  // tiles of a thread that it looks at together
-// Room for the tokens of one turn, whatever they are.
-constexpr uint32_t kMostListed = kThreads * kTileRows;
-// More are not computed before it is known that the row's budget has room for them.
+// The tokens of a stretch are computed when there are that many, or no more tiles.
+constexpr uint32_t kEnough = 1024;
+constexpr uint32_t kOfTurn = kThreads * kTileRows;
+// So many are not computed before it is known that the row's budget has room for them.
 constexpr uint32_t kFew = 512;
 
-// What exact logits say: order keys of the least and the largest.
+// What exact logits say: order keys of the least, the largest and the best score for a draw.
 struct Exact {
   uint32_t least;
   uint32_t most;
+  uint32_t best;
 };
 
 struct SurvivorsMemory {
@@ -37,14 +38,14 @@ struct SurvivorsMemory {
   TeamMemory team;
   uint32_t most;
   uint32_t least;
-  Exact exact;     // of this block
-  Exact of_all;    // of the team
-  uint32_t first;  // how many they are
+  Exact exact;   // of this block
+  Exact of_all;  // of the team
+  uint32_t first;
   uint32_t count;
   uint32_t finite;
   uint32_t place;
   bool has_room;
-  Survivor list[kMostListed];
+  Survivor list[kEnough + kOfTurn];
 };
 
 // --- threshold ---
@@ -203,85 +204,67 @@ class RowTokens {
   // logits say, in the memory.
   template <bool kIsFirst, typename TokensOfTile>
   __device__ void Compute(TokensOfTile tokens_of) const {
+    if (threadIdx.x == 0) memory_.count = 0;
+    __syncthreads();
 #pragma unroll 1
-    for (int base = begin_; base < end_; base += kTurns * kThreads) {
-      uint32_t tokens[kTurns];
-      uint32_t mine = 0;
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int tile = TileOf(base, turn);
-        tokens[turn] = tile < end_ ? tokens_of(tile) : 0;
-        mine += static_cast<uint32_t>(__popc(tokens[turn]));
+    for (int base = begin_; base < end_; base += kThreads) {
+      const int tile = base + static_cast<int>(threadIdx.x);
+      uint32_t tokens = tile < end_ ? tokens_of(tile) : 0;
+      if (tokens != 0) {
+        uint32_t place = atomicAdd(&memory_.count, static_cast<uint32_t>(__popc(tokens)));
+        for (; tokens != 0; tokens &= tokens - 1) {
+          memory_.list[place++].id = tile * kTileRows + __ffs(static_cast<int>(tokens)) - 1;
+        }
       }
-      if (threadIdx.x == 0) memory_.count = 0;
-      __syncthreads();
-      uint32_t place = mine == 0 ? 0 : atomicAdd(&memory_.count, mine);
       __syncthreads();
       const uint32_t count = memory_.count;
-      if (count == 0) continue;
-      if (count <= kMostListed) {
-#pragma unroll
-        for (int turn = 0; turn < kTurns; ++turn) List(tokens[turn], TileOf(base, turn), place);
-        ComputeListed<kIsFirst>(count);
+      if (count <= kEnough && (base + kThreads < end_ || count == 0)) {
+        __syncthreads();
         continue;
       }
-      __syncthreads();  // all know the count
-#pragma unroll 1
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const uint32_t of_turn = turn == 0   ? tokens[0]
-                                 : turn == 1 ? tokens[1]
-                                 : turn == 2 ? tokens[2]
-                                             : tokens[3];
-        if (threadIdx.x == 0) memory_.count = 0;
-        __syncthreads();
-        place = atomicAdd(&memory_.count, static_cast<uint32_t>(__popc(of_turn)));
-        List(of_turn, TileOf(base, turn), place);
-        __syncthreads();
-        ComputeListed<kIsFirst>(memory_.count);
-      }
+      ComputeListed<kIsFirst>(count);
     }
   }
 
  private:
-  __device__ int TileOf(int base, int turn) const {
-    return base + turn * kThreads + static_cast<int>(threadIdx.x);
-  }
-
-  __device__ void List(uint32_t tokens, int tile, uint32_t& place) const {
-    for (; tokens != 0; tokens &= tokens - 1) {
-      memory_.list[place++].id = tile * kTileRows + __ffs(static_cast<int>(tokens)) - 1;
-    }
-  }
-
-  // What is listed. By all threads, which need not have met since.
   template <bool kIsFirst>
   __device__ void ComputeListed(uint32_t count) const {
-    const bool is_many = count > kFew;
-    if (threadIdx.x == kThreads - 1) {  // of the last warp, which has the least to do
+    const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+    if (threadIdx.x == 0) {
       const auto listed = static_cast<int32_t>(count);
-      if (is_many) {
-        memory_.has_room = atomicAdd(&course_.listed, listed) + listed <= call_.memory.budget;
-      } else {
-        atomicAdd(&course_.listed, listed);  // nobody waits for that
-      }
+      memory_.has_room = atomicAdd(&course_.listed, listed) + listed <= call_.memory.budget;
       memory_.finite = 0;
       if (kIsFirst) memory_.first += count;
     }
-    __syncthreads();
-    if (is_many && !memory_.has_room) return;
-    const auto warp = threadIdx.x / kWarpSize;
+    if (count > kFew) {
+      __syncthreads();
+      if (!memory_.has_room) return Clear();
+    }
 #pragma unroll 1
-    for (uint32_t i = warp; i < count; i += kWarps) {
-      const int32_t id = memory_.list[i].id;
-      const float x = LogitOf<kWeight, kIsAligned>(call_, row_, id);
-      if (threadIdx.x % kWarpSize != 0) continue;
-      memory_.list[i].x = x;
-      const int64_t at = int64_t{row_} * call_.planes.tiles * kTileRows + id;
-      call_.memory.scores[at] = x;
-      call_.memory.widths[at] = 0.0f;  // and it is not listed again
-      if constexpr (kIsFirst) {        // whose intervals have ends, so they are finite
+    for (uint32_t i = static_cast<uint32_t>(warp); i < count; i += kWarps) {
+      const float x = LogitOf<kWeight, kIsAligned>(call_, row_, memory_.list[i].id);
+      if (threadIdx.x % kWarpSize == 0) memory_.list[i].x = x;
+    }
+    __syncthreads();
+    if (memory_.has_room) Keep<kIsFirst>(count);
+    Clear();
+  }
+
+  template <bool kIsFirst>
+  __device__ void Keep(uint32_t count) const {
+    const int64_t row_at = int64_t{row_} * call_.planes.tiles * kTileRows;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+      const auto [x, id] = memory_.list[i];
+      call_.memory.scores[row_at + id] = x;
+      call_.memory.widths[row_at + id] = 0.0f;
+      if constexpr (kIsFirst) {  // whose intervals have ends, so they are finite
         atomicMin(&memory_.exact.least, semantics::OrderKey(x));
         atomicMax(&memory_.exact.most, semantics::OrderKey(x));
+        if (course_.decides == Decides::kSoftmax) {
+          const float score = __fmaf_rn(x, course_.draw_scale, NoiseOf(course_, id));
+          atomicMax(&memory_.exact.best, semantics::OrderKey(score));
+        }
       }
       if (semantics::IsNan(x)) {
         course_.has_nan = 1;
@@ -293,18 +276,21 @@ class RowTokens {
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-      memory_.place = static_cast<uint32_t>(
-          atomicAdd(&course_.survivors, static_cast<int32_t>(memory_.finite)));
+      const auto finite = static_cast<int32_t>(memory_.finite);
+      memory_.place = static_cast<uint32_t>(atomicAdd(&course_.survivors, finite));
     }
     __syncthreads();
     Survivor* const to = call_.memory.survivors + int64_t{row_} * call_.memory.budget;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
       const Survivor survivor = memory_.list[i];
-      if (!(fabsf(survivor.x) < INFINITY)) continue;
-      const uint32_t place = atomicAdd(&memory_.place, 1u);
-      if (place < static_cast<uint32_t>(call_.memory.budget)) to[place] = survivor;
+      if (fabsf(survivor.x) < INFINITY) to[atomicAdd(&memory_.place, 1u)] = survivor;
     }
+  }
+
+  __device__ void Clear() const {
+    __syncthreads();
+    if (threadIdx.x == 0) memory_.count = 0;
     __syncthreads();
   }
 
@@ -331,23 +317,25 @@ __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& co
   return sure;
 }
 
-// What the others must reach, by the least and the largest logit that is known.
-__device__ Threshold NearThreshold(const RowCourse& course, float least, float most, float best) {
-  if (course.decides == Decides::kFirst) return {least};
+// What the exact logits of the first tokens say that the others must reach.
+__device__ Threshold NearThreshold(const RowCourse& course, const Exact& exact) {
+  const float most = semantics::ValueOfKey(exact.most);
+  if (course.decides == Decides::kFirst) return {semantics::ValueOfKey(exact.least)};
   if (course.decides == Decides::kLikely) {
     // The threshold never falls as the maximum rises, which is at least that.
     return {semantics::MinPThreshold(course.min_p, most, course.filter_scale)};
   }
-  return {most, SurelyBelow(best)};
+  return {most, SurelyBelow(semantics::ValueOfKey(exact.best))};
 }
 
 // Of the blocks of the team, behind its Sync.
 __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
   if (threadIdx.x < kWarpSize) {
     const bool is_there = team.lane() < team.blocks();
-    const Exact exact = is_there ? *team.Of(team.lane(), &memory.exact) : Exact{~0u, 0};
+    const Exact exact = is_there ? *team.Of(team.lane(), &memory.exact) : Exact{~0u, 0, 0};
     const uint32_t first = is_there ? *team.Of(team.lane(), &memory.first) : 0;
-    const Exact of_all = {__reduce_min_sync(~0u, exact.least), __reduce_max_sync(~0u, exact.most)};
+    const Exact of_all = {__reduce_min_sync(~0u, exact.least), __reduce_max_sync(~0u, exact.most),
+                          __reduce_max_sync(~0u, exact.best)};
     const uint32_t firsts = __reduce_add_sync(~0u, first);
     if (threadIdx.x == 0) {
       memory.of_all = of_all;
@@ -370,43 +358,40 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Way way = course.way;
   if (way != Way::kPlanes && way != Way::kAllowed) return;
   if (threadIdx.x == 0) {
-    memory.exact = {~0u, 0};
+    memory.exact = {~0u, 0, 0};
     memory.first = 0;
   }
   const RowTokens<kWeight, kIsAligned> tokens(call, team, memory, row);
-  const int64_t at = int64_t{row} * call.planes.tiles;
-  const float* const ends = call.memory.tile_least + at;
-  const float* const tops = call.memory.tile_most + at;
-  const float* const top_scores = call.memory.tile_most_scores + at;
-  Threshold sure;
+  const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
+  const float* const tops = call.memory.tile_most + int64_t{row} * call.planes.tiles;
+  const float* const end_scores = call.memory.tile_least_scores + int64_t{row} * call.planes.tiles;
+  const float* const top_scores = call.memory.tile_most_scores + int64_t{row} * call.planes.tiles;
+  const bool is_draw = way == Way::kPlanes && course.decides == Decides::kSoftmax;
   Threshold near;
-  bool is_in_turns = false;
+  bool has_first = false;
   if (way == Way::kPlanes) {
-    sure = SureThreshold(call, course, row, memory);
-    const bool is_known = sure.least > -INFINITY;  // else fewer tokens than are wanted have an end
-    // Of one token, to know its logit before the others are sought takes longer than to compute
-    // those that it would have spared.
-    is_in_turns = is_known && course.k > 1;
-    if (is_known) near = NearThreshold(course, sure.least, sure.least, sure.best);
-  }
-  if (is_in_turns) {
-    tokens.template Compute<true>([&](int tile) {
-      if (!(ends[tile] >= sure.least)) return 0u;
-      return TokensOf(call, row, tile,
-                      [&](const Ends& of, int32_t) { return of.lower >= sure.least; });
-    });
-    team.Sync();
-    Gather(team, memory);
-    team.ArriveStarted();  // and has read what the others have in their memory
-    near = NearThreshold(course, semantics::ValueOfKey(memory.of_all.least),
-                         semantics::ValueOfKey(memory.of_all.most), INFINITY);
-    if (team.IsFirstThread()) {
-      course.first = static_cast<int32_t>(memory.place);
-      course.least_first = memory.of_all.least;
+    const Threshold sure = SureThreshold(call, course, row, memory);
+    has_first = sure.least > -INFINITY;  // else fewer tokens than are wanted have an end
+    if (has_first) {
+      tokens.template Compute<true>([&](int tile) {
+        if (!(ends[tile] >= sure.least) && !(is_draw && end_scores[tile] >= sure.best)) return 0u;
+        return TokensOf(call, row, tile, [&](const Ends& of, int32_t id) {
+          return of.lower >= sure.least || (is_draw && __fmaf_rn(of.lower, course.draw_scale,
+                                                                 NoiseOf(course, id)) >= sure.best);
+        });
+      });
+      team.Sync();
+      Gather(team, memory);
+      team.ArriveStarted();  // and has read what the others have in their memory
+      if (memory.place > 0) near = NearThreshold(course, memory.of_all);
+      if (team.IsFirstThread()) {
+        course.first = static_cast<int32_t>(memory.place);
+        course.least_first = memory.of_all.least;
+      }
+      __syncthreads();
     }
-    __syncthreads();
   }
-  const bool has_best = near.best < INFINITY;
+  const bool has_best = is_draw && near.best < INFINITY;
   tokens.template Compute<false>([&](int tile) {
     if (!(tops[tile] >= near.least) && !(has_best && top_scores[tile] >= near.best)) return 0u;
     return TokensOf(call, row, tile, [&](const Ends& of, int32_t id) {
@@ -415,7 +400,7 @@ __global__ void __launch_bounds__(kThreads, 1)
               __fmaf_rn(of.upper, course.draw_scale, NoiseOf(course, id)) >= near.best);
     });
   });
-  if (is_in_turns) team.AwaitStarted();
+  if (has_first) team.AwaitStarted();
 }
 
 template <bool kIsAligned>

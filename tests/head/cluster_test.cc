@@ -206,14 +206,16 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
 }
 
 TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
-  const Rows rows = MakeHead(HeadKind::kNormal, 1000, 32, random_);
+  const Rows rows = PlantedHead(4000, 32, 200, 0.004, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 50});
-  const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
+  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 300});
+  std::vector<float> state = MakeHidden(HiddenKind::kPeaked, rows, random_);
+  for (float& h : state) h *= 4.0f;
+  const Batch hidden({state}, DType::kF32);
   // What the certificate needs, by a search that may open all.
   auto needed = [&](const ClusterQuestion& question) {
-    ClusterSearch search(head, clusters, {.rows = 1000, .first_steps = 0});
+    ClusterSearch search(head, clusters, {.rows = 4000, .first_steps = 0});
     return static_cast<double>(search.Ask(Matrix(hidden), question).rows_opened);
   };
   auto path = [&](double budget, const ClusterQuestion& question, bool relaxes = false) {
@@ -222,15 +224,21 @@ TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
     EXPECT_EQ(answer.reason == ClusterReason::kNone, answer.path != ClusterPath::kDense);
     return answer.path;
   };
-  const ClusterQuestion top = {.k = 3};
+  const ClusterQuestion top = {.k = 50};
   EXPECT_EQ(path(needed(top), top), ClusterPath::kBudget);
   EXPECT_EQ(path(needed(top) * 0.7, top), ClusterPath::kExpanded);
   EXPECT_EQ(path(needed(top) * 0.2, top), ClusterPath::kDense);
-  const ClusterQuestion softmax = {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.1};
-  ClusterQuestion looser = softmax;
-  looser.epsilon = 0.2;
-  ASSERT_LT(needed(looser), needed(softmax));
-  const double between = (needed(looser) + needed(softmax)) / 4.0;
+  // An epsilon that needs far more rows than twice as much does, for a budget between them.
+  ClusterQuestion softmax = {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.2};
+  double between = 0.0;
+  for (; between == 0.0 && softmax.epsilon > 1e-12; softmax.epsilon *= 0.5) {
+    ClusterQuestion looser = softmax;
+    looser.epsilon *= 2.0;
+    const double middle = (needed(looser) + needed(softmax)) / 2.0;
+    if (middle + 60.0 < needed(softmax) / 1.1) between = middle / 2.0;
+    if (between > 0.0) break;
+  }
+  ASSERT_GT(between, 0.0);
   EXPECT_EQ(path(between, softmax, true), ClusterPath::kRelaxed);
   EXPECT_EQ(path(between, softmax, false), ClusterPath::kDense);
 
