@@ -40,14 +40,15 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
-// For what the kernel before this one has written, if it let this one start early. Every thread
-// calls it: a kernel that ends without would let the next one past that kernel.
+// Of a kernel that starts early (row_launch.h): until the kernel before it in the stream has ended
+// and its writes are known. Every thread calls it: a kernel that ends without would let the next
+// one past that kernel.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// The next kernel may start, and wait.
+// The next kernel may start, up to where it waits.
 __device__ __forceinline__ void LetNextKernelStart() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -70,19 +71,6 @@ __device__ __forceinline__ int CountThreads(int threads, bool predicate) {
                : "r"(threads), "r"(static_cast<int>(predicate))
                : "memory");
   return count;
-}
-
-// Of a kernel that starts early (row_launch.h): until the kernel before it in the stream has ended and
-// its writes are known; and from here on the one behind it may start, up to the same place.
-__device__ __forceinline__ void AwaitKernelBefore() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void LetNextKernelStart() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -60,15 +60,11 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   take(memory.counters, 1);
   take(memory.dense_rows, count);
   take(memory.hidden, count * static_cast<size_t>(planes.dim));
-  take(memory.fragments, quad_groups * 64);
-  take(memory.constants, quad_groups * kStatesOfQuad);
-  take(memory.squares, quad_groups * kStatesOfQuad);
+  take(memory.quads, quad_groups);
   take(memory.tile_least, count * tiles);
   take(memory.tile_most, count * tiles);
   take(memory.tile_least_scores, count * tiles);
   take(memory.tile_most_scores, count * tiles);
-  take(memory.first, listed);
-  take(memory.rest, listed);
   take(memory.survivors, listed);
   take(memory.scores, count * tiles * kTileRows);
   take(memory.widths, count * tiles * kTileRows);

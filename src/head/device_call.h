@@ -3,10 +3,9 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   threshold  what the wanted tokens reach for certain, and the first tokens: those that do
-//   compute    their exact logits, which say more
-//   list       the other tokens that may matter by what is known then
-//   compute    theirs
+//   survivors  what the wanted tokens reach for certain; the logits of the tokens that do, which
+//   say
+//              more; and those of the other tokens that may matter by what is known then
 //   answer     from the exact logits, by who asked
 //   dense      all logits of the rows that this leaves without an answer
 //
@@ -44,11 +43,9 @@ struct RowCourse {
   NoiseKey key;
 
   int32_t first;         // tokens that are computed first
-  uint32_t least_first;  // order keys: of their least exact logit, the largest one,
-  uint32_t most_first;
-  uint32_t best_first;  // and for a draw from the whole softmax the best score
-  int32_t listed;       // tokens that are computed
-  int32_t survivors;    // of them those that are neither NaN nor infinite
+  uint32_t least_first;  // the order key of their least exact logit
+  int32_t listed;        // tokens that are to be computed; above the budget not all of them are
+  int32_t survivors;     // of them those that are neither NaN nor infinite
   uint32_t has_nan;
   uint32_t has_pos_inf;
 };
@@ -59,31 +56,31 @@ struct Survivor {
   int32_t id;
 };
 
-struct ListedToken {
-  int32_t row;
-  int32_t id;
-};
-
 // Of the call.
 struct CallCounters {
-  uint32_t first;  // listed tokens of all rows
-  uint32_t rest;
   int32_t dense;  // rows
 };
 
-// Of a group, the hidden states of a quad one after the other.
-struct GroupConstants {
-  int32_t start_high;  // what the sums of integers start from, and the magic number
-  int32_t start_low;
-  float scale;
-  float dither;
+// A group of the hidden states of a quad. A matrix product takes 32 elements of 16 rows of the head
+// and 8 columns: the high and the low bytes of four hidden states. Sixteen elements of all columns
+// lie together, as warps and the tensor cores themselves read them.
+struct QuadGroup {
+  struct Constants {
+    float scale;  // a sixteenth of it: codes come as 16 q
+    float dither;
+    float square;  // n_g^2
+    float padding;
+  };
+  uint32_t elements[kPlaneGroup / 16][2 * kStatesOfQuad][4];
+  Constants constants[kStatesOfQuad];
 };
+static_assert(sizeof(QuadGroup) == 1088);
 
 // The planes as kernels take them.
 struct PlanesArgument {
   const float* dither;     // [groups][128]
   const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
-  const uint4* codes;      // [tiles][groups][2][32]
+  const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
   const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
   int32_t vocab;
   int32_t dim;
@@ -115,16 +112,12 @@ struct CallMemory {
   RowCourse* courses;
   CallCounters* counters;
   int32_t* dense_rows;
-  float* hidden;              // [rows][dim]
-  uint4* fragments;           // [quads][groups][2][32]
-  GroupConstants* constants;  // [quads][groups][4]
-  float* squares;             // likewise: n_g^2
-  float* tile_least;          // [rows][tiles]: the largest lower end of a tile
-  float* tile_most;           //                and the largest upper end
-  float* tile_least_scores;   // the same of the scores of a draw from the whole softmax
+  float* hidden;             // [rows][dim]
+  QuadGroup* quads;          // [quads][groups]
+  float* tile_least;         // [rows][tiles]: the largest lower end of a tile
+  float* tile_most;          //                and the largest upper end
+  float* tile_least_scores;  // the same of the scores of a draw from the whole softmax
   float* tile_most_scores;
-  ListedToken* first;   // [rows * budget]
-  ListedToken* rest;    // likewise
   Survivor* survivors;  // [rows][budget]
   float* scores;        // [rows][tiles * 16]; of dense rows the logits
   float* widths;        // likewise
@@ -167,11 +160,21 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
 void LaunchSurvivors(const CallArgument& call, void* stream);
 void LaunchEncode(const CallArgument& call, void* stream);
 void LaunchScore(const CallArgument& call, void* stream);
+// That of more than eight hidden states; where the device has the code for it.
+bool CanScoreMany();
+void LaunchScoreMany(const CallArgument& call, void* stream);
 // The logits of the rows of memory.dense_rows.
 void LaunchDense(const CallArgument& call, void* stream);
 
+struct LaunchShape {
+  unsigned blocks = 1;
+  unsigned blocks_y = 1;
+  unsigned threads = 1;
+  size_t shared_bytes = 0;
+  unsigned cluster = 1;  // blocks; before Hopper each is one
+};
+
 // As <<<>>>, but that the kernel may start while the one before it ends.
-void LaunchBehind(const void* kernel, unsigned blocks_x, unsigned blocks_y, unsigned threads,
-                  size_t shared_bytes, void* argument, void* stream);
+void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream);
 
 }  // namespace sluice::cuda

@@ -17,6 +17,11 @@ __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
   return !semantics::BitmaskAllows(call.bitmask + row * words, id);
 }
 
+// Too many tokens may matter to be computed one by one. Behind the computation.
+__device__ inline bool HasTooMany(const CallArgument& call, const RowCourse& course) {
+  return course.listed > call.memory.budget;
+}
+
 // The row is left to the dense head. By one thread.
 __device__ inline void LeaveToDense(RowCourse& course, DenseReason reason) {
   course.way = RowCourse::Way::kDense;
@@ -29,7 +34,7 @@ __device__ inline float SurelyBelow(float score) {
   return score - (0.01f + fabsf(score) * 0x1p-20f);
 }
 
-// What the exact logits reach that may be among the first k. Behind the first computation.
+// What the exact logits reach that may be among the first k. Behind the computation.
 __device__ inline float LeastOfFirstK(const RowCourse& course) {
   const bool is_known = course.decides == Decides::kFirst && course.first > 0;
   return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;

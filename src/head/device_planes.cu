@@ -1,6 +1,7 @@
 // Planes on their way to a device: the bytes of planes.h, in each group of a tile in the order of a
 // matrix product's operands. Thread 4 g + t of a warp has, of the rows g and g + 8 of a tile, the
-// steps t, t + 4 (first 16 bytes) and t + 8, t + 12 (second).
+// steps t, t + 4 (first 16 bytes) and t + 8, t + 12 (second). Codes are q as two's complement
+// there, so that in the high half of a byte they are 16 q.
 #include <cuda_runtime.h>
 
 #include "head/device_call.h"
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kCodeWords) ReorderKernel(uint32_t* codes, uin
   const int word = i % 4;  // rows g, g + 8 of a step, then of that four steps on
   const int row = thread / 4 + word % 2 * 8;
   const int step = part * 8 + thread % 4 + word / 2 * 4;
-  codes[i] = words[step * kTileRows + row];
+  codes[i] = words[step * kTileRows + row] ^ 0x88888888u;
   if (i < kScaleWords) {
     auto scale_of = [&](int r) { return scale_words[r / 2] >> (r % 2 * 16) & 0xffffu; };
     scales[i] = scale_of(i) | scale_of(i + 8) << 16;

@@ -93,6 +93,19 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   for (; first + kStep <= whole; first += kStep) {
     add_block(first, std::integral_constant<int, kAtOnce>{});
   }
+  // Of a short row, or its end.
+  if constexpr (kAtOnce > 8) {
+#pragma unroll 1
+    for (; first + 8 * semantics::kDotLanes <= whole; first += 8 * semantics::kDotLanes) {
+      add_block(first, std::integral_constant<int, 8>{});
+    }
+  }
+  if constexpr (kAtOnce > 4) {
+#pragma unroll 1
+    for (; first + 4 * semantics::kDotLanes <= whole; first += 4 * semantics::kDotLanes) {
+      add_block(first, std::integral_constant<int, 4>{});
+    }
+  }
 #pragma unroll 1
   for (; first < whole; first += semantics::kDotLanes) {
     add_block(first, std::integral_constant<int, 1>{});

@@ -1,9 +1,6 @@
 // Hidden states as integers (head/hidden_codes.h) in the order in which tensor cores take them, and
-// what each row is after.
-//
-// A matrix product takes 32 elements of 16 rows of the head and 8 columns: the high and the low
-// bytes of four hidden states, a quad. A thread of a warp has four neighbouring elements of a
-// group, and has them together.
+// what each row is after. A warp has a group of a hidden state, a thread four neighbouring
+// elements.
 #include "backend/row_slice.cuh"
 #include "head/device_course.cuh"
 #include "head/quantise.h"
@@ -14,13 +11,11 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr double kLargest = 127 * 128;  // these three as in hidden_codes.cc
 constexpr double kLeastNorm = 0x1p-60;
 constexpr double kLeastStep = 0x1p-90;
-// 1.5 * 2^23 as bits: added to an integer of less than 2^22 it is the float of their sum.
-constexpr int32_t kMagicBits = 0x4B400000;
 
 struct EncodeMemory {
   double rho[kWarps];
@@ -58,7 +53,6 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
   const float4 u = reinterpret_cast<const float4*>(call.planes.dither + group * kPlaneGroup)[lane];
   const float dither_of[4] = {u.x, u.y, u.z, u.w};
   double squares = 0.0, rest_squares = 0.0, dither = 0.0;
-  int32_t high_sum = 0, low_sum = 0;
   uint32_t high_word = 0, low_word = 0;
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
@@ -68,8 +62,6 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
     const int low = element - 128 * high;
     high_word |= static_cast<uint32_t>(high & 0xff) << 8 * e;
     low_word |= static_cast<uint32_t>(low & 0xff) << 8 * e;
-    high_sum += high;
-    low_sum += low;
     dither += static_cast<double>(dither_of[e]) * element;
     const double rest = value - scale * element;
     squares += value * value;
@@ -78,27 +70,15 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
   squares = SumOfWarp(squares);
   rest_squares = SumOfWarp(rest_squares);
   dither = SumOfWarp(dither);
-  high_sum = SumOfWarp(high_sum);
-  low_sum = SumOfWarp(low_sum);
 
-  // Four elements are step (lane % 16) of the low half (lanes below 16) or the high half of codes.
-  const CallMemory& memory = call.memory;
+  QuadGroup& quad = call.memory.quads[int64_t{row / kStatesOfQuad} * call.planes.groups + group];
   const int state = row % kStatesOfQuad;
-  const int64_t at = int64_t{row / kStatesOfQuad} * call.planes.groups + group;
-  const int step = lane % 16;
-  const int word = lane / 16 * 2 + step / 4 % 2;
-  uint32_t* const words = reinterpret_cast<uint32_t*>(memory.fragments + at * 64);
-  auto place = [&](int column) {
-    return ((step / 8 * kWarpSize + column * 4 + step % 4) * 4) + word;
-  };
-  words[place(2 * state)] = high_word;
-  words[place(2 * state + 1)] = low_word;
+  quad.elements[lane / 4][2 * state][lane % 4] = high_word;
+  quad.elements[lane / 4][2 * state + 1][lane % 4] = low_word;
   const double norm = largest == 0.0f ? 0.0 : fmax(sqrt(squares), kLeastNorm);
   if (lane == 0) {
-    memory.constants[at * kStatesOfQuad + state] = {kMagicBits - 8 * high_sum,
-                                                    kMagicBits - 8 * low_sum, scale_of_group,
-                                                    static_cast<float>(scale * dither)};
-    memory.squares[at * kStatesOfQuad + state] = RoundedUp(norm * norm * (1.0 + 1e-9));
+    quad.constants[state] = {scale_of_group * 0x1p-4f, static_cast<float>(scale * dither),
+                             RoundedUp(norm * norm * (1.0 + 1e-9)), 0.0f};
   }
   return {squares, largest == 0.0f ? 0.0 : sqrt(rest_squares) / norm * (1.0 + 1e-9)};
 }
@@ -226,10 +206,9 @@ void LaunchEncode(const CallArgument& call, void* stream) {
                            : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   CallArgument argument = call;
-  void* arguments[] = {&argument};
-  cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(quads * kStatesOfQuad)), dim3(kThreads),
-                   arguments, 0, static_cast<cudaStream_t>(stream));
-  RequireLaunched("certified head");
+  LaunchBehind(kernel,
+               {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
+               &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -138,8 +138,9 @@ HeadPlanes HeadPlanes::Load(const std::string& path, const MatrixView& weight,
   return PlaneAccess::Make(std::move(mapped));
 }
 
-void HeadPlanes::Save(const std::string& path) const {
-  const std::span<const std::byte> bytes = impl_->bytes();
+void HeadPlanes::Save(const std::string& path) const { WriteWhole(path, impl_->bytes()); }
+
+void WriteWhole(const std::string& path, std::span<const std::byte> bytes) {
   // Whole or not at all: a reader never finds half a file under the name.
   const std::string partial = path + ".partial";
   std::FILE* const file = std::fopen(partial.c_str(), "wb");

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstring>
+#include <span>
+#include <string>
 
 #include "head/plane_hash.h"
 #include "head/planes.h"
@@ -29,5 +31,8 @@ inline PlaneHeader HeaderOf(CertificateKind kind, const MatrixView& weight) {
   header.file_bytes = PlaneLayout(kind, weight.rows, weight.columns).end;
   return header;
 }
+
+// Whole or not at all. Throws Error naming `path`.
+void WriteWhole(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace sluice

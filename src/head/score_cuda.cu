@@ -1,267 +1,117 @@
-// The intervals of all rows of the head: what score_table.h says, bit for bit, by the matrix
-// product of bytes. A warp has a tile of 16 rows, or two, and up to eight quads of hidden states.
-// Everything is copied ahead into shared memory: codes by the thread that will need them, hidden
-// states by the block, whose warps go from group to group together.
-#include "head/device_course.cuh"
-#include "semantics/noise.h"
-#include "semantics/widen.h"
+// The intervals of all rows of the head for up to eight hidden states: what score_table.h says, bit
+// for bit, by matrix products of bytes. A warp reads tile after tile as one stream that it copies
+// ahead into shared memory, and waits for no other warp; the hidden states lie in shared memory for
+// all of them, where there is room.
+#include "head/score_ends.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int kWarpsOfBlock = 8;
-constexpr int kThreads = kWarpsOfBlock * kWarpSize;
-constexpr float kMagic = 0x1.8p23f;
+constexpr int kWarps = 16;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int kSlots = 8;  // groups of a warp
 
-// What a warp has of a group of a tile.
-struct StagedGroup {
-  uint4 codes[2][kWarpSize];
-  uint32_t scales[kWarpSize];
+using Ring = StagedGroup[kWarps][kSlots];
+
+struct StreamArgument {
+  CallArgument call;
+  bool has_room;  // for hidden states
 };
-
-// And what the block has of a group of a quad, in pieces of 16 bytes.
-struct StagedQuad {
-  uint4 fragments[2][kWarpSize];
-  uint4 constants[kStatesOfQuad];
-  float squares[kStatesOfQuad];
-};
-constexpr int kPiecesOfQuad = sizeof(StagedQuad) / 16;
-
-template <int kTiles, int kQuads>
-struct Stage {
-  StagedQuad quads[kQuads];
-  StagedGroup groups[kWarpsOfBlock][kTiles];
-};
-
-__device__ __forceinline__ void CopyAhead(void* to, const void* from, int bytes) {
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if (bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
-  }
-}
-__device__ __forceinline__ void EndOfCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
 
 // 16 rows of codes times 8 columns, over 32 elements.
-__device__ __forceinline__ void AddProducts(int32_t (&sum)[4], uint32_t a0, uint32_t a1,
-                                            uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+__device__ __forceinline__ void AddProducts(int32_t (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A sum of high bytes and one of low bytes, each a float with the magic number in it.
-__device__ __forceinline__ float SumOf(int32_t high, int32_t low) {
-  const float h = __int_as_float(high) - kMagic;
-  const float l = __int_as_float(low) - kMagic;
-  return __fmaf_rn(h, 128.0f, l);  // below 2^24: exact
-}
-
-template <int kBit>
-__device__ float LargerOfLanes(float x) {
-  return fmaxf(x, __shfl_xor_sync(~0u, x, kBit));
-}
-// Of the threads that share a column.
-__device__ float LargestOfTile(float x) {
-  return LargerOfLanes<16>(LargerOfLanes<8>(LargerOfLanes<4>(x)));
-}
-
-// The interval of a token for a hidden state, kept; and what it adds to those of its tile.
-struct TileEnds {
-  float least = -INFINITY;
-  float most = -INFINITY;
-  float least_score = -INFINITY;
-  float most_score = -INFINITY;
-
-  __device__ void Add(const CallArgument& call, const RowCourse& course, int row, int id,
-                      float score, float square) {
-    const PlanesArgument& planes = call.planes;
-    float width = 0.0f;
-    if (id >= planes.vocab || IsMasked(call, row, id)) {
-      score = -INFINITY;
-    } else {
-      if (call.head.bias != nullptr) score += call.head.bias[id];
-      width = HalfWidth(score, square, planes.errors == nullptr ? 0.0f : planes.errors[id],
-                        course.bound);
-      float lower = -INFINITY, upper = INFINITY;  // of a width that is not finite
-      if (width < INFINITY) {
-        lower = score - width;
-        upper = score + width;
-      }
-      least = fmaxf(least, lower);
-      most = fmaxf(most, upper);
-      if (course.decides == Decides::kSoftmax) {
-        const float g = semantics::Gumbel(
-            semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
-        least_score = fmaxf(least_score, __fmaf_rn(lower, course.draw_scale, g));
-        most_score = fmaxf(most_score, __fmaf_rn(upper, course.draw_scale, g));
-      }
-    }
-    const int64_t at = int64_t{row} * planes.tiles * kTileRows + id;
-    call.memory.scores[at] = score;
-    call.memory.widths[at] = width;
-  }
-};
-
-template <int kTiles, int kQuads, int kStages, int kBlocks>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    ScoreKernel(const __grid_constant__ CallArgument call) {
+template <int kQuads>
+__global__ void __launch_bounds__(kThreads, 1)
+    StreamKernel(const __grid_constant__ StreamArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   LetNextKernelStart();
+  const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  auto* const stages = reinterpret_cast<Stage<kTiles, kQuads>*>(shared);
-  const int first_tile = (static_cast<int>(blockIdx.x) * kWarpsOfBlock + warp) * kTiles;
-  const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
-  const int row_of_thread = lane / 4;  // of the tile, and 8 behind it
   const int groups = planes.groups;
-
-  auto stage_codes = [&](int group) {
-    if (group >= groups) return;
-    StagedGroup* const to = stages[group % kStages].groups[warp];
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const int64_t tile = min(first_tile + n, planes.tiles - 1);
-      const uint4* const codes = planes.codes + (tile * groups + group) * 2 * kWarpSize;
-      CopyAhead(&to[n].codes[0][lane], codes + lane, 16);
-      CopyAhead(&to[n].codes[1][lane], codes + kWarpSize + lane, 16);
-      CopyAhead(&to[n].scales[lane], planes.scales + (tile * groups + group) * 8 + row_of_thread,
-                4);
-    }
-  };
-  auto stage_states = [&](int group) {
-    if (group < groups) {
-      StagedQuad* const quads = stages[group % kStages].quads;
-      for (int i = static_cast<int>(threadIdx.x); i < kQuads * kPiecesOfQuad; i += kThreads) {
-        const int q = i / kPiecesOfQuad;
-        const int piece = i % kPiecesOfQuad;
-        const int64_t at = int64_t{first_quad + q} * groups + group;
-        const uint4* from = piece < 64   ? call.memory.fragments + at * 64 + piece
-                            : piece < 68 ? reinterpret_cast<const uint4*>(call.memory.constants) +
-                                               at * 4 + piece - 64
-                                         : reinterpret_cast<const uint4*>(call.memory.squares) + at;
-        CopyAhead(reinterpret_cast<uint4*>(quads + q) + piece, from, 16);
-      }
-    }
+  // Whole tiles, as many of each warp but for one.
+  const int64_t warps = int64_t{gridDim.x} * kWarps;
+  const int64_t of_all = int64_t{warp} * gridDim.x + blockIdx.x;
+  const int first_tile = static_cast<int>(of_all * planes.tiles / warps);
+  const int end_tile = static_cast<int>((of_all + 1) * planes.tiles / warps);
+  const int64_t first = int64_t{first_tile} * groups;
+  const int64_t end = int64_t{end_tile} * groups;
+  StagedGroup(&ring)[kSlots] = (*reinterpret_cast<Ring*>(shared))[warp];
+  auto stage = [&](int64_t group) {
+    if (group < end) ring[static_cast<uint32_t>(group) % kSlots].CopyAhead(planes, group);
     EndOfCopies();
   };
 #pragma unroll
-  for (int group = 0; group < kStages - 1; ++group) stage_codes(group);
+  for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
   AwaitKernelBefore();
-#pragma unroll
-  for (int group = 0; group < kStages - 1; ++group) stage_states(group);
-
-  float score[kTiles][kQuads][2] = {};
-  float square[kTiles][kQuads][2] = {};
-#pragma unroll 1
-  for (int group = 0; group < groups; ++group) {
-    AwaitCopies<kStages - 2>();
-    __syncthreads();  // and nobody reads the stage before this one any more
-    stage_codes(group + kStages - 1);
-    stage_states(group + kStages - 1);
-    const StagedGroup* const staged = stages[group % kStages].groups[warp];
-    const StagedQuad* const quads = stages[group % kStages].quads;
-    uint32_t low[kTiles][8], high[kTiles][8];
-    float scale[kTiles][2];
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const uint4 a = staged[n].codes[0][lane];
-      const uint4 b = staged[n].codes[1][lane];
-      const uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        low[n][i] = words[i] & 0x0f0f0f0fu;
-        high[n][i] = words[i] >> 4 & 0x0f0f0f0fu;
-      }
-      const uint32_t scales = staged[n].scales[lane];
-      scale[n][0] = __uint_as_float(scales << 16);
-      scale[n][1] = __uint_as_float(scales & 0xffff0000u);
-    }
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      const uint4 first = quads[q].fragments[0][lane];
-      const uint4 second = quads[q].fragments[1][lane];
-      const uint4 of_state = quads[q].constants[lane % 4];
-      const float norm = quads[q].squares[lane % 4];
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        int32_t sum[4] = {static_cast<int32_t>(of_state.x), static_cast<int32_t>(of_state.y),
-                          static_cast<int32_t>(of_state.x), static_cast<int32_t>(of_state.y)};
-        const auto& l = low[n];
-        const auto& h = high[n];
-        AddProducts(sum, l[0], l[1], l[2], l[3], first.x, first.y);
-        AddProducts(sum, h[0], h[1], h[2], h[3], first.z, first.w);
-        AddProducts(sum, l[4], l[5], l[6], l[7], second.x, second.y);
-        AddProducts(sum, h[4], h[5], h[6], h[7], second.z, second.w);
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const float y = __fmaf_rn(SumOf(sum[2 * r], sum[2 * r + 1]), __uint_as_float(of_state.z),
-                                    __uint_as_float(of_state.w));
-          score[n][q][r] = __fmaf_rn(scale[n][r], y, score[n][q][r]);
-          square[n][q][r] = __fmaf_rn(scale[n][r] * scale[n][r], norm, square[n][q][r]);
-        }
-      }
-    }
+  const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
+  const QuadGroup* quads = call.memory.quads + int64_t{first_quad} * groups;
+  if (argument.has_room) {
+    auto* const copy = reinterpret_cast<uint4*>(shared + sizeof(Ring));
+    const auto* const from = reinterpret_cast<const uint4*>(quads);
+    const int count = kQuads * groups * static_cast<int>(sizeof(QuadGroup) / sizeof(uint4));
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) copy[i] = from[i];
+    __syncthreads();
+    quads = reinterpret_cast<const QuadGroup*>(copy);
   }
-
+  int64_t next = first;
+#pragma unroll 1
+  for (int tile = first_tile; tile < end_tile; ++tile) {
+    RowScore rows[kQuads][2];
+#pragma unroll 1
+    for (int group = 0; group < groups; ++group, ++next) {
+      AwaitCopies<kSlots - 2>();
+      const CodeOperands codes(ring[static_cast<uint32_t>(next) % kSlots]);
+      stage(next + kSlots - 1);
 #pragma unroll
-  for (int q = 0; q < kQuads; ++q) {
-    const int row = (first_quad + q) * kStatesOfQuad + lane % 4;
-    const bool is_there = row < call.memory.rows;
-    const RowCourse& course = call.memory.courses[is_there ? row : 0];
-    const bool is_asked = is_there && (course.way == RowCourse::Way::kPlanes ||
-                                       course.way == RowCourse::Way::kAllowed);
+      for (int q = 0; q < kQuads; ++q) {
+        const QuadGroup& quad = quads[q * groups + group];
+        const auto* const words = &quad.elements[0][0][0] + lane;
+        int32_t sum[4] = {};
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const int tile = first_tile + n;
-      TileEnds ends;
-      if (is_asked && tile < planes.tiles) {
-        const int id = tile * kTileRows + row_of_thread;
-        ends.Add(call, course, row, id, score[n][q][0], square[n][q][0]);
-        ends.Add(call, course, row, id + 8, score[n][q][1], square[n][q][1]);
+        for (int step = 0; step < 4; ++step) {
+          AddProducts(sum, codes.of_step[step], words[2 * step * kWarpSize],
+                      words[(2 * step + 1) * kWarpSize]);
+        }
+        const float4 packed = reinterpret_cast<const float4*>(quad.constants)[lane % 4];
+        const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
+        rows[q][0].Add(sum[0], sum[1], codes.scale[0], state);
+        rows[q][1].Add(sum[2], sum[3], codes.scale[1], state);
       }
-      ends.least = LargestOfTile(ends.least);
-      ends.most = LargestOfTile(ends.most);
-      ends.least_score = LargestOfTile(ends.least_score);
-      ends.most_score = LargestOfTile(ends.most_score);
-      if (row_of_thread != 0 || !is_asked || tile >= planes.tiles) continue;
-      const int64_t at = int64_t{row} * planes.tiles + tile;
-      call.memory.tile_least[at] = ends.least;
-      call.memory.tile_most[at] = ends.most;
-      call.memory.tile_least_scores[at] = ends.least_score;
-      call.memory.tile_most_scores[at] = ends.most_score;
     }
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) KeepTile(call, first_quad + q, tile, rows[q]);
   }
 }
 
-template <int kTiles, int kQuads, int kStages, int kBlocks>
+template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
-  const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
-  constexpr int kTilesOfBlock = kWarpsOfBlock * kTiles;
-  CallArgument argument = call;
-  LaunchBehind(reinterpret_cast<const void*>(ScoreKernel<kTiles, kQuads, kStages, kBlocks>),
-               static_cast<unsigned>((call.planes.tiles + kTilesOfBlock - 1) / kTilesOfBlock),
-               static_cast<unsigned>((quads + kQuads - 1) / kQuads), kThreads,
-               sizeof(Stage<kTiles, kQuads>) * kStages, &argument, stream);
+  const DeviceShape device = CurrentDeviceShape();
+  const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
+  StreamArgument argument = {call, sizeof(Ring) + states <= device.most_shared_bytes};
+  const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
+  LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
+               {.blocks = static_cast<unsigned>(device.processors),
+                .blocks_y = (quads + kQuads - 1) / kQuads,
+                .threads = kThreads,
+                .shared_bytes = sizeof(Ring) + (argument.has_room ? states : 0)},
+               &argument, stream);
 }
 
 }  // namespace
 
 void LaunchScore(const CallArgument& call, void* stream) {
-  const int rows = call.memory.rows;
-  if (rows <= 4) return Launch<1, 1, 4, 4>(call, stream);
-  if (rows <= 8) return Launch<1, 2, 4, 3>(call, stream);
-  if (rows <= 16) return Launch<1, 4, 4, 2>(call, stream);
-  Launch<2, 8, 4, 1>(call, stream);
+  if (call.memory.rows <= kStatesOfQuad) return Launch<1>(call, stream);
+  if (call.memory.rows > 2 * kStatesOfQuad && CanScoreMany()) return LaunchScoreMany(call, stream);
+  Launch<2>(call, stream);
 }
 
 }  // namespace sluice::cuda

@@ -84,7 +84,9 @@ __global__ void __launch_bounds__(kThreads)
   const bool is_first = threadIdx.x == 0;
   if (is_first) memory.count = 0;
   __syncthreads();
-  if (course.way != RowCourse::Way::kDense) {
+  if (HasTooMany(call, course)) {
+    if (is_first) LeaveToDense(course, DenseReason::kSurvivors);
+  } else if (course.way != RowCourse::Way::kDense) {
     const RowStatus status = StatusOf(course);
     if (status != RowStatus::kOk) {
       Fail(top, row, status);
@@ -171,11 +173,10 @@ void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream) {
   CheckOneARow("status", top.status, rows);
   if (rows == 0) return;
   LaunchSurvivors(argument.call, stream);
-  LaunchBehind(reinterpret_cast<const void*>(TopOfSurvivorsKernel), static_cast<unsigned>(rows), 1,
-               kThreads, 0, &argument, stream);
+  const LaunchShape shape = {.blocks = static_cast<unsigned>(rows), .threads = kThreads};
+  LaunchBehind(reinterpret_cast<const void*>(TopOfSurvivorsKernel), shape, &argument, stream);
   LaunchDense(argument.call, stream);
-  LaunchBehind(reinterpret_cast<const void*>(TopOfDenseKernel), static_cast<unsigned>(rows), 1,
-               kThreads, 0, &argument, stream);
+  LaunchBehind(reinterpret_cast<const void*>(TopOfDenseKernel), shape, &argument, stream);
 }
 
 }  // namespace sluice::cuda

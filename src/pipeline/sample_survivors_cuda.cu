@@ -72,7 +72,9 @@ __global__ void __launch_bounds__(kSurvivorThreads)
   const Team block(memory.team);
   const int row = static_cast<int>(blockIdx.x);
   RowCourse& course = argument.call.memory.courses[row];
-  if (course.way != RowCourse::Way::kDense) {
+  if (HasTooMany(argument.call, course)) {
+    if (block.IsFirstThread()) LeaveToDense(course, DenseReason::kSurvivors);
+  } else if (course.way != RowCourse::Way::kDense) {
     TokenResult result;
     result.id = -1;
     result.status = StatusOf(course);
@@ -91,6 +93,8 @@ __global__ void __launch_bounds__(kSurvivorThreads)
 
 __global__ void __launch_bounds__(kMostThreads)
     SampleDenseKernel(const __grid_constant__ SurvivorsArgument argument) {
+  LetNextKernelStart();
+  AwaitKernelBefore();
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   if (TeamIndex(team) >= argument.call.memory.counters->dense) return;
@@ -120,16 +124,22 @@ void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMeth
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
   LaunchBehind(reinterpret_cast<const void*>(SampleSurvivorsKernel),
-               static_cast<unsigned>(call.memory.rows), 1, kSurvivorThreads, sizeof(SampleMemory),
+               {.blocks = static_cast<unsigned>(call.memory.rows),
+                .threads = kSurvivorThreads,
+                .shared_bytes = sizeof(SampleMemory)},
                &argument, stream);
 }
 
 void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
-  LaunchOverRows({reinterpret_cast<const void*>(SampleDenseKernel), ShapeForRows(call.memory.rows),
-                  sizeof(SampleMemory)},
-                 call.memory.rows, &argument, stream);
+  const TeamShape shape = ShapeForRows(call.memory.rows);
+  LaunchBehind(reinterpret_cast<const void*>(SampleDenseKernel),
+               {.blocks = static_cast<unsigned>(call.memory.rows),
+                .threads = static_cast<unsigned>(shape.threads),
+                .shared_bytes = sizeof(SampleMemory),
+                .cluster = static_cast<unsigned>(shape.blocks)},
+               &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -269,8 +269,8 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team block = Team(memory.team).Block();
   ZeroBins(block, memory.bins);
   if (block.thread() == 0) memory.refine.Clear();
-  LetNextKernelStart();
   AwaitKernelBefore();
+  LetNextKernelStart();
   const RowCall<kDType> call(argument, static_cast<int>(blockIdx.x));
   const RowAnswer<kDType> answer(argument, call.scores, call.index);
   TopkWork work{TopkWay::kCandidates, 0, 0, 0};
@@ -301,8 +301,8 @@ __global__ void __launch_bounds__(kMostThreads)
   BeginVerify(team, memory.verify);
   ZeroBins(block, memory.bins);
   if (block.thread() == 0) memory.refine.Clear();
-  if (argument.lets_next_start) LetNextKernelStart();
   AwaitKernelBefore();
+  if (argument.lets_next_start) LetNextKernelStart();
 
   const int index = static_cast<int>(blockIdx.x) >> ShiftOf(team.blocks());
   const int request = argument.next_n == 1 ? index : index / argument.next_n;

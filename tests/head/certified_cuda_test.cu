@@ -8,6 +8,7 @@
 
 #include "head/device_call.h"
 #include "tests/head/device_head.h"
+#include "tests/head/planted.h"
 #include "tests/support/params.h"
 
 namespace sluice::test {
@@ -48,6 +49,8 @@ class CertifiedCuda : public DeviceTest, public ::testing::WithParamInterface<DT
     ASSERT_TRUE(SameSequence(actual, expected)) << what;
   }
 };
+
+class PlantedFaultCuda : public DeviceTest {};
 
 // Scores and widths of hidden states, from the device's own encoding of them.
 std::vector<ScoredRow> ScoredOnDevice(DeviceHead& device, const Batch& hidden) {
@@ -139,6 +142,34 @@ TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
   Require(cudaMemcpy(device.planes() + layout.codes, codes.data(), codes.size(),
                      cudaMemcpyHostToDevice));
   EXPECT_GT(worst(), 1.0);
+}
+
+int32_t FirstTokenOnDevice(const PlantedHead& planted, const HeadPlanes& planes) {
+  const Batch weight(planted.rows, DType::kF32);
+  DeviceHead device(weight, {}, planes);
+  device.Ask(Batch({planted.hidden}, DType::kF32), {});
+  const int32_t id = device.TopK(1).ids[0];
+  EXPECT_EQ(device.rows()[0].path, CertifiedPath::kPlanes);
+  return id;
+}
+
+TEST_F(PlantedFaultCuda, OneFlippedNibbleOrABoundATenthSmallerGivesAnotherToken) {
+  Random random(41);
+  for (const CertificateKind kind : kCertificateKinds) {
+    const bool is_dither = kind == CertificateKind::kDither4;
+    const PlantedHead planted =
+        is_dither ? DecidedByANibble(random) : DecidedByATenthOfABound(random);
+    const Batch weight(planted.rows, DType::kF32);
+    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 3});
+    EXPECT_EQ(FirstTokenOnDevice(planted, planes), planted.first) << Name(kind);
+    const auto changed = std::make_shared<ChangedPlanes>(planes);
+    if (is_dither) {
+      changed->FlipNibble(planted.first, kDecidingElement);
+    } else {
+      changed->ShrinkBounds(0.9f);
+    }
+    EXPECT_NE(FirstTokenOnDevice(planted, PlaneAccess::Make(changed)), planted.first) << Name(kind);
+  }
 }
 
 TEST_P(CertifiedCuda, TopIsTheDenseHeadsForEveryKindOfHeadAndState) {
