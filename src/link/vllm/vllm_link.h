@@ -1,0 +1,106 @@
+// A frontend's connection to one vLLM engine, which comes by itself: it is told this address, and
+// says hello there when it starts, and again whenever it is started again.
+//
+//   listening --HELLO--> starting --READY--> ready      and from each of them back to listening
+//
+// Each life of an engine has sockets of its own, so nothing of an earlier one can be on its way in
+// them. An engine says nothing of an abort: a request's place is free as soon as it is sent, and
+// what still comes for it is of an address that is not known any more.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include <zmq.hpp>
+
+#include "link/engine_connection.h"
+#include "link/request_table.h"
+#include "link/vllm/engine_core_outputs.h"
+#include "link/vllm/output_translation.h"
+
+namespace sluice::link {
+
+struct VllmLinkOptions {
+  std::string endpoint;  // vllm+tcp://ADDRESS:PORT
+  int32_t engine = 0;    // in the table
+  std::chrono::milliseconds stall_timeout = {};
+  std::vector<int32_t> end_tokens;  // of the model, which the engine does not tell
+  int epoll_fd = -1;                // gets what becomes readable when something has come
+};
+
+class VllmLink final : public EngineConnection {
+ public:
+  // Begins to listen. Throws Error for an endpoint that is none, or is taken.
+  VllmLink(zmq::context_t& context, VllmLinkOptions options, RequestTable& table);
+  ~VllmLink() override;  // aborts what the engine still has
+
+  const std::string& endpoint() const override { return options_.endpoint; }
+  EngineHealth health() const override;
+  const std::string& reason() const override { return reason_; }
+
+  bool Turn(Clock::time_point now) override;
+  Clock::time_point Deadline() const override;
+  void SendRequest(const EngineRequest& request, Clock::time_point now) override;
+  void SendAborts() override;
+  bool HasInput() override;
+  void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
+
+ private:
+  // Of one engine process.
+  struct Life {
+    zmq::socket_t input;  // from here to there
+    zmq::socket_t monitor;
+    zmq::socket_t output;
+    bool is_ready = false;
+    int connection = -1;  // the input's file descriptor, once that is known
+  };
+
+  zmq::socket_t Bind(zmq::socket_type type, const std::string& address) const;
+  void Listen();
+  void ReadGreetings(Clock::time_point now);
+  void BeginLife();
+  void EndLife(std::string_view reason);
+  bool HasDisconnected();
+  void ReadInput(Clock::time_point now);
+  void TakeFacts(std::string_view bytes, Clock::time_point now);
+  bool ReadOutputs(Clock::time_point now);
+  void TakeMessage(Clock::time_point now);
+  void TakeOutputs();
+  void TakeOutput(const vllm::EngineCoreOutput& output);
+  void Hear(Clock::time_point now);
+  bool Waits() const;
+  void CheckSilence(Clock::time_point now);
+  Clock::time_point SilenceDeadline() const;
+  // A message of the kind, with out_.
+  void Send(std::string_view kind);
+
+  zmq::context_t& context_;
+  VllmLinkOptions options_;
+  RequestTable& table_;
+  std::string host_;  // "tcp://ADDRESS"
+
+  zmq::socket_t handshake_;
+  std::optional<Life> life_;
+  int64_t lives_ = 0;
+  std::string reason_;
+
+  vllm::OutputTranslation translation_;
+  std::vector<RequestAddress> left_there_;  // that ended here for what the engine sent
+  std::vector<zmq::message_t> frames_;      // of a message that is not taken yet
+  bool has_message_ = false;
+  size_t taken_outputs_ = 0;  // of it
+  vllm::EngineCoreOutputs outputs_;
+  std::string out_;
+
+  // Time when nobody called does not count as silence.
+  Clock::time_point quiet_since_ = {};
+  Clock::time_point last_turn_ = {};
+  int pings_ = 0;  // since then
+  int64_t calls_ = 0;
+  bool is_stalled_ = false;
+};
+
+}  // namespace sluice::link
