@@ -179,10 +179,10 @@ void SayHowToStart(const ServeOptions& options) {
     const std::string_view address = std::string_view(endpoint).substr(endpoint.find("//") + 2);
     const size_t colon = address.rfind(':');
     const std::string& directory = options.setup.source.directory;
-    Say("waits for an engine: vllm serve " + (directory.empty() ? "MODEL" : directory) +
-        " --headless --data-parallel-size 1 --data-parallel-address " +
-        std::string(address.substr(0, colon)) + " --data-parallel-rpc-port " +
-        std::string(address.substr(colon + 1)));
+    // With one rank vLLM takes the address from the variable alone.
+    Say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
+        " vllm serve " + (directory.empty() ? "MODEL" : directory) +
+        " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
     if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
       Say("other machines may reach " + endpoint + ", and nobody is asked who he is");
     }

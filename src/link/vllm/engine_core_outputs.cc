@@ -65,14 +65,13 @@ class OutputsReader {
     outputs_.outputs.clear();
     outputs_.numbers.clear();
     outputs_.reals.clear();
-    outputs_.has_answer = false;
+    outputs_.answered.reset();
     const size_t fields = reader_.Array();
     for (size_t field = 0; field < fields && !reader_.failed(); ++field) {
       if (field == kOutputs) {
         ReadAll();
       } else if (field == kUtilityOutput && !reader_.TakeNil()) {
-        outputs_.has_answer = true;
-        reader_.Skip();
+        ReadAnswer();
       } else if (field != kUtilityOutput) {
         reader_.Skip();
       }
@@ -88,6 +87,13 @@ class OutputsReader {
     const size_t size = reader_.Array(3);
     if (size > kMostOutputs) reader_.Fail("a list that is too long");
     for (size_t i = 0; i < size && !reader_.failed(); ++i) ReadOne();
+  }
+
+  void ReadAnswer() {
+    const size_t fields = reader_.Array();
+    if (fields < 1) reader_.Fail("an answer without its number");
+    outputs_.answered = reader_.Integer<int64_t>();
+    for (size_t field = 1; field < fields && !reader_.failed(); ++field) reader_.Skip();
   }
 
   void ReadOne() {

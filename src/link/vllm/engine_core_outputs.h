@@ -49,7 +49,7 @@ struct EngineCoreOutput {
 // Its text points into the frames, its lists into memory that is used again.
 struct EngineCoreOutputs {
   std::vector<EngineCoreOutput> outputs = {};
-  bool has_answer = false;  // to a ping
+  std::optional<int64_t> answered = {};  // the number of a ping
 
   std::vector<int32_t> numbers = {};
   std::vector<float> reals = {};

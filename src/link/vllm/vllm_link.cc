@@ -18,6 +18,7 @@ constexpr int64_t kMostMessageBytes = int64_t{1} << 30;  // more end the connect
 constexpr size_t kMostFrames = 1 << 16;
 constexpr int kMessagesAtOnce = 256;
 constexpr int kPingsBeforeStall = 4;
+constexpr std::chrono::milliseconds kPingLostEvery{250};
 constexpr int kAbortsLinger = 200;  // milliseconds
 constexpr size_t kAbortsAtOnce = 256;
 constexpr size_t kSmallFrame = 16384;  // of so many aborts
@@ -87,7 +88,7 @@ VllmLink::~VllmLink() {
 }
 
 EngineHealth VllmLink::health() const {
-  if (!life_.has_value() || !life_->is_ready) return EngineHealth::kConnecting;
+  if (!IsIn(Phase::kReady)) return EngineHealth::kConnecting;
   return is_stalled_ ? EngineHealth::kStalled : EngineHealth::kReady;
 }
 
@@ -125,17 +126,8 @@ bool VllmLink::Turn(Clock::time_point now) {
   }
   last_turn_ = now;
   ReadGreetings(now);
-  if (!life_.has_value()) return false;
-  const bool has_disconnected = HasDisconnected();
-  ReadInput(now);
-  // What an engine said before its end is read before its end is noticed.
-  bool has_more = ReadOutputs(now);
-  if (has_disconnected && life_.has_value()) {
-    while (ReadOutputs(now)) {
-    }
-    EndLife("the connection was lost");
-    has_more = false;
-  }
+  ReadEvents(now);
+  const bool has_more = ReadOutputs(now);
   CheckSilence(now);
   return has_more && life_.has_value();
 }
@@ -170,7 +162,7 @@ void VllmLink::BeginLife() {
     zmq::socket_t monitor = OpenMonitor(
         context_, input,
         "inproc://vllm-" + std::to_string(options_.engine) + "-" + std::to_string(++lives_),
-        ZMQ_EVENT_DISCONNECTED);
+        ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
     zmq::socket_t output = Bind(zmq::socket_type::pull, host_ + ":*");
     vllm::WriteAddresses(input.get(zmq::sockopt::last_endpoint),
                          output.get(zmq::sockopt::last_endpoint), out_);
@@ -203,21 +195,45 @@ void VllmLink::EndLife(std::string_view reason) {
   table_.Lose(options_.engine, lost);
 }
 
-// Of all that may connect there it is the engine.
-bool VllmLink::HasDisconnected() {
-  bool has_disconnected = false;
-  ReadMonitor(life_->monitor, [&](uint16_t, int32_t connection) {
-    const bool is_its = life_->is_ready && connection == life_->connection;
-    has_disconnected = has_disconnected || is_its;
+// The engine's requests end, and it is to abort them where it is there all the same.
+void VllmLink::LoseConnection(Clock::time_point now) {
+  reason_ = "the connection was lost";
+  table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
+  life_->is_gone = false;
+  life_->phase = Phase::kLost;
+  life_->lost_at = pinged_;
+  ping_at_ = now;
+  is_stalled_ = false;
+}
+
+// Of all that may connect to the input it is the engine that counts.
+void VllmLink::ReadEvents(Clock::time_point now) {
+  if (!life_.has_value()) return;
+  std::vector<int32_t> gone;
+  ReadMonitor(life_->monitor, [&](uint16_t event, int32_t connection) {
+    std::erase(gone, connection);
+    if (event == ZMQ_EVENT_ACCEPTED) {
+      life_->accepted = connection;
+    } else {
+      gone.push_back(connection);
+    }
   });
-  return has_disconnected;
+  ReadInput(now);  // what it said before that
+  if (!IsIn(Phase::kReady)) return;
+  life_->is_gone = life_->is_gone || std::ranges::find(gone, life_->connection) != gone.end();
+  if (!life_->is_gone) return;
+  // What an engine said before its end is read before its end is noticed.
+  while (ReadOutputs(now)) {
+  }
+  if (IsIn(Phase::kReady)) LoseConnection(now);
 }
 
 // The engine says one thing there, when it has loaded its model.
 void VllmLink::ReadInput(Clock::time_point now) {
   std::vector<zmq::message_t> parts;
   while (life_.has_value() && ReceiveAll(life_->input, parts)) {
-    if (parts.size() != 2 || BytesOf(parts[0]) != vllm::kIdentity || life_->is_ready) {
+    const bool is_its = parts.size() == 2 && BytesOf(parts[0]) == vllm::kIdentity;
+    if (!is_its || !IsIn(Phase::kLoading)) {
       ++table_.counters.foreign_frames;
       continue;
     }
@@ -249,7 +265,7 @@ void VllmLink::TakeFacts(std::string_view bytes, Clock::time_point now) {
                                    .max_logprobs = kMostLogprobs,
                                    .end_tokens = options_.end_tokens,
                                    .max_frame_bytes = kMostMessageBytes});
-  life_->is_ready = true;
+  life_->phase = Phase::kReady;
   reason_.clear();
   Hear(now);
 }
@@ -281,10 +297,14 @@ void VllmLink::TakeMessage(Clock::time_point now) {
     return;
   }
   Hear(now);
+  if (IsIn(Phase::kLost) && outputs_.answered > life_->lost_at) {
+    life_->phase = Phase::kReady;
+    life_->connection = life_->accepted;
+    reason_.clear();
+  }
   TakeOutputs();
 }
 
-// An engine does not number its steps: each message counts as one.
 void VllmLink::TakeOutputs() {
   for (; taken_outputs_ < outputs_.outputs.size(); ++taken_outputs_) {
     TakeOutput(outputs_.outputs[taken_outputs_]);
@@ -312,18 +332,25 @@ void VllmLink::Hear(Clock::time_point now) {
 
 // Whether the engine owes something.
 bool VllmLink::Waits() const {
-  return life_.has_value() && life_->is_ready &&
-         (is_stalled_ || table_.taken_slots(options_.engine) > 0);
+  return IsIn(Phase::kReady) && (is_stalled_ || table_.taken_slots(options_.engine) > 0);
 }
 
 void VllmLink::CheckSilence(Clock::time_point now) {
+  if (IsIn(Phase::kLost) && now >= ping_at_) {
+    ping_at_ = now + kPingLostEvery;
+    Ping();
+  }
   if (!Waits() || now < SilenceDeadline()) return;
   if (++pings_ >= kPingsBeforeStall && !is_stalled_) {
     is_stalled_ = true;
     reason_ = "it has said nothing for " + std::to_string(options_.stall_timeout.count()) + " ms";
     table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
   }
-  vllm::WritePing(++calls_, out_);
+  Ping();
+}
+
+void VllmLink::Ping() {
+  vllm::WritePing(++pinged_, out_);
   Send(vllm::kUtility);
 }
 
@@ -332,6 +359,7 @@ EngineConnection::Clock::time_point VllmLink::SilenceDeadline() const {
 }
 
 EngineConnection::Clock::time_point VllmLink::Deadline() const {
+  if (IsIn(Phase::kLost)) return ping_at_;
   return Waits() ? SilenceDeadline() : Clock::time_point::max();
 }
 
@@ -350,7 +378,8 @@ void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) 
 
 void VllmLink::SendAborts() {
   const std::span<const RequestAddress> aborts = table_.TakeAborts(options_.engine);
-  if (!life_.has_value() || !life_->is_ready) return;
+  if (IsIn(Phase::kLost)) return LeaveThere(aborts);
+  if (!IsIn(Phase::kReady)) return;
   for (size_t begin = 0; begin < aborts.size(); begin += kAbortsAtOnce) {
     const size_t count = std::min(aborts.size() - begin, kAbortsAtOnce);
     try {
@@ -359,15 +388,27 @@ void VllmLink::SendAborts() {
     } catch (const std::bad_alloc&) {
       return table_.KeepAborts(options_.engine, aborts.subspan(begin));
     }
-    for (const RequestAddress& address : aborts.subspan(begin, count)) {
-      if (!translation_.End(address)) continue;
-      table_.Take(options_.engine, {.address = address, .end = GenerationEnd::kCancelled});
-    }
+    for (const RequestAddress& address : aborts.subspan(begin, count)) EndThere(address);
   }
   if (left_there_.empty()) return;
   vllm::WriteAbort(left_there_, out_);
   Send(vllm::kAbort);
   left_there_.clear();
+}
+
+// They are aborted when the engine is there again, if it is the same one.
+void VllmLink::LeaveThere(std::span<const RequestAddress> aborts) {
+  try {
+    left_there_.insert(left_there_.end(), aborts.begin(), aborts.end());
+  } catch (const std::bad_alloc&) {
+    return table_.KeepAborts(options_.engine, aborts);
+  }
+  for (const RequestAddress& address : aborts) EndThere(address);
+}
+
+void VllmLink::EndThere(const RequestAddress& address) {
+  if (!translation_.End(address)) return;
+  table_.Take(options_.engine, {.address = address, .end = GenerationEnd::kCancelled});
 }
 
 // Without a high-water mark nothing has to wait. What goes to an engine that is gone is lost with

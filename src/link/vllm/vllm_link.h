@@ -1,9 +1,11 @@
 // A frontend's connection to one vLLM engine, which comes by itself: it is told this address, and
 // says hello there when it starts, and again whenever it is started again.
 //
-//   listening --HELLO--> starting --READY--> ready      and from each of them back to listening
+//   listening --HELLO--> loading --READY--> ready <--> lost      and from each of them to listening
 //
-// Each life of an engine has sockets of its own, so nothing of an earlier one can be on its way in
+// A connection that ends is most often an engine that has: its requests end at once. Where it was
+// the network, the engine connects again by itself, and is in use when it has answered a ping. Each
+// life of an engine has sockets of its own, so nothing of an earlier one can be on its way in
 // them. An engine says nothing of an abort: a request's place is free as soon as it is sent, and
 // what still comes for it is of an address that is not known any more.
 #pragma once
@@ -11,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,13 +52,18 @@ class VllmLink final : public EngineConnection {
   void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
 
  private:
+  enum class Phase : uint8_t { kLoading, kReady, kLost };
+
   // Of one engine process.
   struct Life {
     zmq::socket_t input;  // from here to there
     zmq::socket_t monitor;
     zmq::socket_t output;
-    bool is_ready = false;
-    int connection = -1;  // the input's file descriptor, once that is known
+    Phase phase = Phase::kLoading;
+    int connection = -1;   // the input's file descriptor, once that is known
+    int accepted = -1;     // the same of whoever came last
+    bool is_gone = false;  // that one has ended, and it was not acted upon
+    int64_t lost_at = 0;   // the number of the last ping then
   };
 
   zmq::socket_t Bind(zmq::socket_type type, const std::string& address) const;
@@ -63,7 +71,8 @@ class VllmLink final : public EngineConnection {
   void ReadGreetings(Clock::time_point now);
   void BeginLife();
   void EndLife(std::string_view reason);
-  bool HasDisconnected();
+  void LoseConnection(Clock::time_point now);
+  void ReadEvents(Clock::time_point now);
   void ReadInput(Clock::time_point now);
   void TakeFacts(std::string_view bytes, Clock::time_point now);
   bool ReadOutputs(Clock::time_point now);
@@ -71,9 +80,13 @@ class VllmLink final : public EngineConnection {
   void TakeOutputs();
   void TakeOutput(const vllm::EngineCoreOutput& output);
   void Hear(Clock::time_point now);
+  bool IsIn(Phase phase) const { return life_.has_value() && life_->phase == phase; }
   bool Waits() const;
+  void Ping();
   void CheckSilence(Clock::time_point now);
   Clock::time_point SilenceDeadline() const;
+  void LeaveThere(std::span<const RequestAddress> aborts);
+  void EndThere(const RequestAddress& address);
   // A message of the kind, with out_.
   void Send(std::string_view kind);
 
@@ -88,7 +101,7 @@ class VllmLink final : public EngineConnection {
   std::string reason_;
 
   vllm::OutputTranslation translation_;
-  std::vector<RequestAddress> left_there_;  // that ended here for what the engine sent
+  std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there
   std::vector<zmq::message_t> frames_;      // of a message that is not taken yet
   bool has_message_ = false;
   size_t taken_outputs_ = 0;  // of it
@@ -98,8 +111,9 @@ class VllmLink final : public EngineConnection {
   // Time when nobody called does not count as silence.
   Clock::time_point quiet_since_ = {};
   Clock::time_point last_turn_ = {};
-  int pings_ = 0;  // since then
-  int64_t calls_ = 0;
+  int pings_ = 0;                   // since then
+  int64_t pinged_ = 0;              // pings ever
+  Clock::time_point ping_at_ = {};  // of Phase::kLost
   bool is_stalled_ = false;
 };
 

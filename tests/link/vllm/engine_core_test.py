@@ -62,7 +62,7 @@ class Engine(threading.Thread):
     def kill(self):
         self.is_over.set()
         self.join()
-        self.context.destroy(linger=0)
+        self.context.destroy(linger=0)  # and every socket of it
 
     def run(self):
         addresses = self.vllm.EngineCoreProc.startup_handshake(self.handshake, False, True)

@@ -58,6 +58,20 @@ class FakeVllm {
     Say(*handshake_, VllmMessage("handshake.hello"));
   }
 
+  // As where the network is away for a moment: the sockets connect again, and say nothing.
+  void Disconnect() {
+    for (zmq::socket_t* const socket : {input_.get(), output_.get()}) {
+      addresses_.push_back(socket->get(zmq::sockopt::last_endpoint));
+      socket->disconnect(addresses_.back());
+    }
+  }
+  void Reconnect() {
+    output_->connect(addresses_.back());
+    addresses_.pop_back();
+    input_->connect(addresses_.back());
+    addresses_.pop_back();
+  }
+
   // Takes what has come, loads its model, and answers pings, unless it shall not.
   void Pump() {
     Frames frames;
@@ -165,8 +179,16 @@ class FakeVllm {
     } else {
       ASSERT_EQ(frames[0], "\x03");
       ++pings;
-      if (answers_ping) Send(VllmMessage("outputs.answer"));
+      if (answers_ping) Answer(fields.at(1).as<int64_t>());
     }
+  }
+
+  void Answer(int64_t call) {
+    msgpack::sbuffer bytes;
+    msgpack::packer packer(bytes);
+    packer.pack_array(5).pack(0).pack_array(0).pack_nil().pack(2.5).pack_array(3).pack(call);
+    packer.pack_nil().pack_array(2).pack_nil().pack(false);
+    Send({{bytes.data(), bytes.size()}});
   }
 
   static void Nil(Packer& packer) { packer.pack_nil(); }
@@ -201,6 +223,7 @@ class FakeVllm {
   std::unique_ptr<zmq::socket_t> handshake_;
   std::unique_ptr<zmq::socket_t> input_;
   std::unique_ptr<zmq::socket_t> output_;
+  std::vector<std::string> addresses_;  // while these two are not connected
 };
 
 using VllmFrontend = FrontendOf<FakeVllm>;

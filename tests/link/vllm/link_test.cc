@@ -209,6 +209,25 @@ TEST(VllmLink, EndsTheRequestsOfAnEngineThatSaysItIsDead) {
   EXPECT_EQ(pair.frontend->health(), EngineHealth::kConnecting);
 }
 
+TEST(VllmLink, TakesUpAnEngineAgainWhoseConnectionWasLost) {
+  Pair pair;
+  for (int round = 0; round < 3; ++round) {
+    const RequestId id = HalfWay(pair);
+    const std::string half = pair.last();
+    pair.engine.Disconnect();
+    ExpectLost(pair, id, "lost");
+    EXPECT_EQ(pair.frontend->health(), EngineHealth::kConnecting);
+    pair.engine.Reconnect();
+    ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
+    ASSERT_TRUE(pair.frontend.Until([&] { return !pair.engine.aborted.empty(); }));
+    EXPECT_EQ(pair.engine.aborted.back(), half);  // it computed it all the time
+    pair.engine.aborted.clear();
+    pair.engine.SendLetters(half, "late");
+    pair.ExpectWorks();
+  }
+  EXPECT_EQ(pair.engine.lives, 1);
+}
+
 // The end of the one before is seen late, or never: of a machine that vanished, say.
 TEST(VllmLink, TakesAnEngineThatIsStartedInThePlaceOfAnother) {
   Pair pair;

@@ -38,7 +38,7 @@ TEST(VllmOutputs, HaveTheirTokens) {
   EXPECT_TRUE(ReadFixture("outputs.none").outputs.empty());
   const EngineCoreOutputs& read = ReadFixture("outputs.tokens");
   ASSERT_EQ(read.outputs.size(), 2u);
-  EXPECT_FALSE(read.has_answer);
+  EXPECT_FALSE(read.answered.has_value());
   EXPECT_EQ(read.outputs[0].request_id, "sluice-1-2");
   EXPECT_EQ(List(read.outputs[0].ids), std::vector<int32_t>{5});
   EXPECT_EQ(read.outputs[1].request_id, "sluice-0-1");
@@ -91,8 +91,8 @@ TEST(VllmOutputs, SayWhyTheyEnd) {
 TEST(VllmOutputs, MayHaveWhatNobodyAskedFor) {
   const EngineCoreOutputs& read = ReadFixture("outputs.everything");
   EXPECT_EQ(List(read.outputs.at(0).ids), std::vector<int32_t>{5});
-  EXPECT_FALSE(read.has_answer);
-  EXPECT_TRUE(ReadFixture("outputs.answer").has_answer);
+  EXPECT_FALSE(read.answered.has_value());
+  EXPECT_EQ(ReadFixture("outputs.answer").answered, 7);
 }
 
 // From memory of exactly that size, so that a sanitizer sees what is read behind it.
