@@ -182,6 +182,11 @@ TEST(VllmOutputs, ThatSayTheyAreHugeTakeNoMemory) {
     EXPECT_NE(ReadExact({FromHex(bytes)}, outputs), "") << digits;
     EXPECT_LT(outputs.outputs.capacity(), 100u);
   }
+  // An output takes more than its three bytes.
+  std::string many = FromHex("9200dd00011170");
+  for (int i = 0; i < 70'000; ++i) many += FromHex("92a090");
+  EXPECT_NE(ReadExact({many}, outputs), "");
+  EXPECT_LT(outputs.outputs.capacity(), 100u);
   std::string deep(1'000'000, '\x91');
   deep[0] = '\x99';
   EXPECT_NE(ReadExact({deep}, outputs), "");
