@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -28,6 +29,9 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kKeyVariable = "SLUICE_API_KEY";
+
+// An engine of vLLM reads its model, and compiles for it, before it can be reached.
+constexpr std::chrono::milliseconds kVllmStart = std::chrono::minutes(20);
 
 // Of the engine of its own: the flag here, and the same of sluice engine.
 constexpr std::pair<const char*, const char*> kEngineFlags[] = {
@@ -59,7 +63,8 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
   CLI::Option* const engine =
       command
           .add_option("--engine", options.server.engines,
-                      "an engine elsewhere, instead of one of its own; may be given many times")
+                      "an engine elsewhere, instead of one of its own; may be given many times. "
+                      "vllm+tcp://ADDRESS:PORT waits there for one of vLLM")
           ->type_name("ENDPOINT")
           ->allow_extra_args(false);
   command
@@ -165,9 +170,30 @@ std::unique_ptr<OwnEngine> StartEngine(const ServeOptions& options, const std::s
   }
 }
 
+constexpr std::string_view kVllm = "vllm+";
+
+// How the engines of vLLM are started that this server waits for.
+void SayHowToStart(const ServeOptions& options) {
+  for (const std::string& endpoint : options.server.engines) {
+    if (!IsVllmEndpoint(endpoint)) continue;
+    const std::string_view address = std::string_view(endpoint).substr(endpoint.find("//") + 2);
+    const size_t colon = address.rfind(':');
+    const std::string& directory = options.setup.source.directory;
+    // With one rank vLLM takes the address from the variable alone.
+    Say("waits for an engine: VLLM_DP_MASTER_IP=" + std::string(address.substr(0, colon)) +
+        " vllm serve " + (directory.empty() ? "MODEL" : directory) +
+        " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
+    if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
+      Say("other machines may reach " + endpoint + ", and nobody is asked who he is");
+    }
+  }
+}
+
 // Before anything is loaded.
 void CheckOptions(ServerOptions options) {
-  for (const std::string& endpoint : options.engines) CheckEndpoint("engine", endpoint);
+  for (const std::string& endpoint : options.engines) {
+    CheckEndpoint("engine", IsVllmEndpoint(endpoint) ? endpoint.substr(kVllm.size()) : endpoint);
+  }
   if (options.engines.empty()) options.engines = {"its own"};
   server::CheckServerOptions(options);
 }
@@ -231,6 +257,10 @@ bool IsLocal(const ServerOptions& server) {
   return !server.unix_socket.empty() || IsLocal("tcp://" + AddressText(server));
 }
 
+bool HasVllmEngine(const ServerOptions& server) {
+  return std::ranges::any_of(server.engines, IsVllmEndpoint);
+}
+
 ModelText OpenServedText(const ServeOptions& options) {
   const ModelText text = OpenModelText(options.setup.source);
   if (options.chat_template_path.empty()) return text;
@@ -262,6 +292,11 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
     server.engines = {own->endpoint()};
   }
   if (!options.setup.is_quiet) server.log = Say;
+  if (HasVllmEngine(server)) {
+    if (server.model_names.empty()) server.model_names = {options.setup.source.ShortName()};
+    server.connect_timeout = kVllmStart;
+    if (!options.setup.is_quiet) SayHowToStart(options);
+  }
   server.stop = stop.token();
   std::optional<Server> connected;
   try {

@@ -37,6 +37,9 @@ void RunServe(const ServeOptions& options, std::ostream& out);
 std::string AddressText(const ServerOptions& server);
 bool IsLocal(const ServerOptions& server);
 
+// Whether it is to wait for an engine of vLLM, which has no other frontend then.
+bool HasVllmEngine(const ServerOptions& server);
+
 // The model's text, with another template where one is asked for.
 ModelText OpenServedText(const ServeOptions& options);
 

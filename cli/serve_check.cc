@@ -73,6 +73,8 @@ class ServeCheck {
     const std::vector<std::string>& endpoints = options_.server.engines;
     if (endpoints.empty()) return "a child of this process";
     if (!text_.has_value()) return "not looked at";
+    // An engine of vLLM that found somebody here would look for nobody else.
+    if (HasVllmEngine(options_.server)) return "comes by itself when this server runs";
     const std::unique_ptr<Client> client = ConnectClient(
         endpoints, text_->tokenizer(),
         {.stop_at = options_.server.stop_at, .connect_timeout = options_.server.connect_timeout});

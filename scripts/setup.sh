@@ -131,7 +131,9 @@ python_clients() {
 plugin_environment() {
   local venv=build/plugin-venv wheels=build/plugin-wheels
   local packages=(torch==2.15.0 transformers==5.23.0 numpy pytest ml_dtypes)
-  if [[ -d "$wheels" ]] && "$venv/bin/python" -c 'import torch, transformers' 2>/dev/null; then
+  # What vLLM's files of messages import.
+  packages+=(msgspec pyzmq pydantic cloudpickle)
+  if [[ -d "$wheels" ]] && "$venv/bin/python" -c 'import torch, transformers, msgspec' 2>/dev/null; then
     return 0
   fi
   say "making $venv with pip: ${packages[*]}"

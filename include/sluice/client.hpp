@@ -187,7 +187,13 @@ struct RemoteClientOptions {
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
+  std::vector<int32_t> end_tokens = {};  // of the model, for engines of vLLM, which do not tell
 };
+
+// "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is told the
+// address and comes by itself. One client alone can wait there. docs/plugins/vllm-engine.md has
+// what such an engine does not take, and refuses with kInvalidValue in Submit.
+bool IsVllmEndpoint(std::string_view endpoint);
 
 // Waits until every engine is ready; throws Error with kUnavailable naming the one that was not in
 // time, and what it said. A request goes to the engine with the fewest. Starts the threads of one

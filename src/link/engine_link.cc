@@ -1,14 +1,12 @@
 #include "link/engine_link.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 
+#include "link/sockets.h"
 #include "support/check.h"
 
 namespace sluice::link {
@@ -31,11 +29,6 @@ EngineLink::Clock::duration BackOff(int failures) {
   return std::min(kFirstBackOff * (1 << std::min(failures - 2, 10)), kLongestBackOff);
 }
 
-// The next part of a message. False: there is none.
-bool Receive(zmq::socket_t& socket, zmq::message_t& message) {
-  return zmq_msg_recv(message.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
-}
-
 }  // namespace
 
 EngineLink::EngineLink(zmq::context_t& context, EngineLinkOptions options, RequestTable& table)
@@ -56,13 +49,6 @@ EngineHealth EngineLink::health() const {
   return is_stalled_ ? EngineHealth::kStalled : EngineHealth::kReady;
 }
 
-void EngineLink::Watch(zmq::socket_t& socket, bool is_watched) const {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  epoll_ctl(options_.epoll_fd, is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
-            socket.get(zmq::sockopt::fd), &event);
-}
-
 void EngineLink::Open() {
   zmq::socket_t socket(context_, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::sndhwm, 0);
@@ -78,20 +64,14 @@ void EngineLink::Open() {
 
   const std::string address =
       "inproc://monitor-" + std::to_string(options_.engine) + "-" + std::to_string(++tries_);
-  if (zmq_socket_monitor(socket.handle(), address.c_str(),
-                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) != 0) {
-    throw zmq::error_t();
-  }
-  zmq::socket_t monitor(context_, zmq::socket_type::pair);
-  monitor.set(zmq::sockopt::linger, 0);
-  monitor.set(zmq::sockopt::rcvhwm, 0);
-  monitor.connect(address);
+  zmq::socket_t monitor = OpenMonitor(context_, socket, address,
+                                      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
   if (zmq_connect(socket.handle(), options_.endpoint.c_str()) != 0) {
     throw Error(ErrorCode::kInvalidValue, "endpoint", ToText(std::string_view(options_.endpoint)),
                 std::string("ipc://PATH or tcp://HOST:PORT: ").append(zmq_strerror(zmq_errno())));
   }
-  Watch(socket, true);
-  Watch(monitor, true);
+  Watch(options_.epoll_fd, socket, true);
+  Watch(options_.epoll_fd, monitor, true);
   connection_ = Connection{std::move(socket), std::move(monitor)};
   phase_ = Phase::kConnecting;
 }
@@ -103,8 +83,8 @@ void EngineLink::Close(bool says_bye) {
     WriteEmpty(NextHead(FrameType::kBye), out_);
     Send();
   }
-  Watch(connection_->socket, false);
-  Watch(connection_->monitor, false);
+  Watch(options_.epoll_fd, connection_->socket, false);
+  Watch(options_.epoll_fd, connection_->monitor, false);
   zmq_socket_monitor(connection_->socket.handle(), nullptr, 0);
   connection_.reset();
   has_message_ = has_disconnected_ = false;
@@ -149,7 +129,7 @@ bool EngineLink::Turn(Clock::time_point now) {
   if (phase_ == Phase::kClosed && now >= retry_at_) Reopen(now);
   if (!connection_.has_value()) return false;
 
-  const Events events = ReadMonitor();
+  const Events events = ReadEvents();
   if (events.has_connected && phase_ == Phase::kConnecting) {
     phase_ = Phase::kGreeting;
     greeted_at_ = now;
@@ -174,17 +154,12 @@ bool EngineLink::Turn(Clock::time_point now) {
   return has_more && connection_.has_value();
 }
 
-EngineLink::Events EngineLink::ReadMonitor() {
+EngineLink::Events EngineLink::ReadEvents() {
   Events events;
-  zmq::message_t message;
-  while (Receive(connection_->monitor, message)) {
-    uint16_t event = 0;
-    std::memcpy(&event, message.data(), std::min(message.size(), sizeof(event)));
+  ReadMonitor(connection_->monitor, [&](uint16_t event, int32_t) {
     events.has_connected = events.has_connected || event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     events.has_disconnected = events.has_disconnected || event == ZMQ_EVENT_DISCONNECTED;
-    while (message.more() && Receive(connection_->monitor, message)) {  // the endpoint
-    }
-  }
+  });
   return events;
 }
 
@@ -385,20 +360,16 @@ FrameHead EngineLink::NextHead(FrameType type) const {
 // Without a high-water mark nothing has to wait. What goes to an engine that is gone is lost with
 // its requests. A frame that was not written, or that there is no memory for, has taken no number.
 void EngineLink::Send() {
-  int size = -1;
-  do {
-    size = zmq_send(connection_->socket.handle(), out_.data(), out_.size(), ZMQ_DONTWAIT);
-  } while (size < 0 && zmq_errno() == EINTR);
-  if (size < 0 && zmq_errno() == ENOMEM) throw std::bad_alloc();
+  link::Send(connection_->socket, out_);
   ++number_out_;
 }
 
 bool EngineLink::HasInput() {
   if (!connection_.has_value()) return false;
   if (has_message_) return true;
-  return ((connection_->socket.get(zmq::sockopt::events) |
-           connection_->monitor.get(zmq::sockopt::events)) &
-          ZMQ_POLLIN) != 0;
+  // Both are asked, whatever the first one says.
+  const bool has_frame = link::HasInput(connection_->socket);
+  return link::HasInput(connection_->monitor) || has_frame;
 }
 
 void EngineLink::AppendPollItems(std::vector<zmq_pollitem_t>& items) {

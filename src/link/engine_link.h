@@ -14,6 +14,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "link/engine_connection.h"
 #include "link/request_table.h"
 #include "link/wire.h"
 #include "sluice/client.hpp"
@@ -30,35 +31,22 @@ struct EngineLinkOptions {
   int epoll_fd = -1;  // gets what becomes readable when something has come
 };
 
-class EngineLink {
+class EngineLink final : public EngineConnection {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // Begins to connect. Throws Error for an endpoint that is none.
   EngineLink(zmq::context_t& context, EngineLinkOptions options, RequestTable& table);
-  ~EngineLink();  // says BYE
-  EngineLink(const EngineLink&) = delete;
-  EngineLink& operator=(const EngineLink&) = delete;
+  ~EngineLink() override;  // says BYE
 
-  const std::string& endpoint() const { return options_.endpoint; }
-  EngineHealth health() const;
-  // Why it is not ready, if that is known.
-  const std::string& reason() const { return reason_; }
+  const std::string& endpoint() const override { return options_.endpoint; }
+  EngineHealth health() const override;
+  const std::string& reason() const override { return reason_; }
 
-  // Takes what has come into the table, and does what is due. True: there is more. Where it throws
-  // std::bad_alloc, nothing is lost: the next one goes on.
-  bool Turn(Clock::time_point now);
-  // When Turn has something to do although nothing comes.
-  Clock::time_point Deadline() const;
-
-  void SendRequest(const EngineRequest& request, Clock::time_point now);
-  // What there is no memory for waits for the next call.
-  void SendAborts();
-
-  // Whether something can be read now; asks ZeroMQ, so that its file descriptors tell of what comes
-  // from here on.
-  bool HasInput();
-  void AppendPollItems(std::vector<zmq_pollitem_t>& items);
+  bool Turn(Clock::time_point now) override;
+  Clock::time_point Deadline() const override;
+  void SendRequest(const EngineRequest& request, Clock::time_point now) override;
+  void SendAborts() override;
+  bool HasInput() override;
+  void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
 
  private:
   enum class Phase : uint8_t { kClosed, kConnecting, kGreeting, kReady, kGivenUp };
@@ -71,7 +59,6 @@ class EngineLink {
   void Open();
   void Reopen(Clock::time_point now);
   void Close(bool says_bye);
-  void Watch(zmq::socket_t& socket, bool is_watched) const;
   // What ended a connection: its requests are lost, and it is tried again.
   void Restart(std::string_view reason, bool says_bye, Clock::time_point now);
   void Reset(std::string_view reason, Clock::time_point now);
@@ -81,7 +68,7 @@ class EngineLink {
     bool has_connected = false;
     bool has_disconnected = false;
   };
-  Events ReadMonitor();
+  Events ReadEvents();
   bool ReadFrames(Clock::time_point now);
   void TakeFrame(std::string_view bytes, Clock::time_point now);
   void TakeNumbered(Clock::time_point now);

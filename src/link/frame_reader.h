@@ -130,10 +130,77 @@ class FrameReader {
     } else {
       Fail("no string");
     }
-    if (size > rest()) return Fail("a string that is longer than the frame"), std::string_view();
-    const std::string_view text(at_, size);
-    at_ += size;
-    return text;
+    return Take(size);
+  }
+
+  // The rest is of the formats of others, which leave more open than frames do.
+
+  // A number of either precision, or a whole one; any but NaN.
+  double Real() {
+    if (rest() == 0) return Fail("too few bytes"), 0.0;
+    const auto code = static_cast<uint8_t>(*at_);
+    if (code == 0xca) return Float();
+    if (code != 0xcb) return static_cast<double>(Integer<int64_t>());
+    ++at_;
+    const auto value = std::bit_cast<double>(Load<uint64_t>());
+    if (std::isnan(value)) return Fail("NaN"), 0.0;
+    return value;
+  }
+
+  // The number of entries, each of which is a key and a value.
+  size_t Map() {
+    const uint8_t code = Byte();
+    size_t size = 0;
+    if ((code & 0xf0) == 0x80) {
+      size = code & 0x0f;
+    } else if (code == 0xde) {
+      size = Load<uint16_t>();
+    } else if (code == 0xdf) {
+      size = Load<uint32_t>();
+    } else {
+      Fail("no map");
+    }
+    if (size > rest() / 2) return Fail("a map that is longer than the frame"), 0;
+    return size;
+  }
+
+  bool IsArray() const {
+    if (rest() == 0) return false;
+    const auto code = static_cast<uint8_t>(*at_);
+    return (code & 0xf0) == 0x90 || code == 0xdc || code == 0xdd;
+  }
+  bool IsInteger() const {
+    if (rest() == 0) return false;
+    const auto code = static_cast<uint8_t>(*at_);
+    return code <= 0x7f || code >= 0xe0 || (code >= 0xcc && code <= 0xd3);
+  }
+
+  // The bytes of an extension of that type.
+  std::string_view Extension(int8_t type) {
+    const uint8_t code = Byte();
+    size_t size = 0;
+    if (code >= 0xd4 && code <= 0xd8) {
+      size = size_t{1} << (code - 0xd4);
+    } else if (code == 0xc7) {
+      size = Load<uint8_t>();
+    } else if (code == 0xc8) {
+      size = Load<uint16_t>();
+    } else if (code == 0xc9) {
+      size = Load<uint32_t>();
+    } else {
+      Fail("no extension");
+    }
+    if (static_cast<int8_t>(Byte()) != type) Fail("an extension of another type");
+    return Take(size);
+  }
+
+  // One element with all that is in it, whatever it is.
+  void Skip() {
+    for (uint64_t left = 1; left > 0 && !failed(); --left) {
+      left += SkipHead();
+      // Each of them has a byte.
+      if (left - 1 > rest()) Fail("an element that is longer than the frame");
+    }
   }
 
   void End() {
@@ -148,6 +215,39 @@ class FrameReader {
     for (size_t i = 0; i < sizeof(T); ++i) value = value << 8 | static_cast<uint8_t>(at_[i]);
     at_ += sizeof(T);
     return static_cast<T>(value);
+  }
+
+  std::string_view Take(size_t size) {
+    if (size > rest()) return Fail("bytes that are longer than the frame"), std::string_view();
+    const std::string_view bytes(at_, size);
+    at_ += size;
+    return bytes;
+  }
+
+  // Goes behind an element, but for the elements in it, of which it gives the number.
+  uint64_t SkipHead() {
+    const uint8_t code = Byte();
+    if (code <= 0x7f || code >= 0xe0) return 0;
+    if (code <= 0x8f) return 2 * uint64_t{code & 0x0fU};
+    if (code <= 0x9f) return code & 0x0fU;
+    if (code <= 0xbf) return Take(code & 0x1fU), 0;
+    if (code <= 0xc3) {
+      if (code == 0xc1) Fail("a byte that begins nothing");
+      return 0;
+    }
+    if (code <= 0xc6) return Take(LoadSize(code - 0xc4)), 0;
+    if (code <= 0xc9) return Take(LoadSize(code - 0xc7) + 1), 0;
+    if (code <= 0xcb) return Take(code == 0xca ? 4 : 8), 0;
+    if (code <= 0xd3) return Take(size_t{1} << ((code - 0xcc) & 3)), 0;
+    if (code <= 0xd8) return Take((size_t{1} << (code - 0xd4)) + 1), 0;
+    if (code <= 0xdb) return Take(LoadSize(code - 0xd9)), 0;
+    if (code <= 0xdd) return LoadSize(code - 0xdc + 1);
+    return 2 * LoadSize(code - 0xde + 1);
+  }
+  // Of one, two or four bytes.
+  uint64_t LoadSize(int bytes_log2) {
+    if (bytes_log2 == 0) return Load<uint8_t>();
+    return bytes_log2 == 1 ? Load<uint16_t>() : Load<uint32_t>();
   }
 
   template <typename T, typename Value>

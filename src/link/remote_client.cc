@@ -7,6 +7,7 @@
 #include "link/engine_link.h"
 #include "link/event_set.h"
 #include "link/request_table.h"
+#include "link/vllm/vllm_link.h"
 #include "sluice/client.hpp"
 #include "support/check.h"
 
@@ -40,7 +41,7 @@ class RemoteClient final : public Client {
  private:
   void AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop);
   // The ready engine with the fewest requests that has a place for one more.
-  link::EngineLink& Choose(int32_t& engine);
+  link::EngineConnection& Choose(int32_t& engine);
   Clock::time_point Turn();
   void Wait(Clock::time_point until);
   void WakeForRest(Clock::time_point now);
@@ -50,7 +51,7 @@ class RemoteClient final : public Client {
   zmq::context_t context_;
   link::EventSet events_;
   link::RequestTable table_;
-  std::vector<std::unique_ptr<link::EngineLink>> links_;
+  std::vector<std::unique_ptr<link::EngineConnection>> links_;
   std::vector<zmq_pollitem_t> poll_items_;
   bool has_more_ = false;  // that was not read yet
 };
@@ -60,6 +61,17 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
     : observer_(options.observer), table_(std::move(tokenizer), options.stop_at) {
   const uint64_t tokenizer_hash = TokenizerHash(table_.tokenizer());
   for (const std::string& endpoint : endpoints) {
+    if (IsVllmEndpoint(endpoint)) {
+      links_.push_back(std::make_unique<link::VllmLink>(
+          context_,
+          link::VllmLinkOptions{.endpoint = endpoint,
+                                .engine = table_.AddEngine(),
+                                .stall_timeout = options.stall_timeout,
+                                .end_tokens = options.end_tokens,
+                                .epoll_fd = events_.fd()},
+          table_));
+      continue;
+    }
     links_.push_back(std::make_unique<link::EngineLink>(
         context_,
         link::EngineLinkOptions{.endpoint = endpoint,
@@ -90,7 +102,7 @@ void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout, const std::st
       return link->health() != EngineHealth::kReady;
     });
     if (unready == links_.end()) return WakeForRest(now);
-    const link::EngineLink& link = **unready;
+    const link::EngineConnection& link = **unready;
     if (stop.stop_requested() || link.health() == EngineHealth::kDead || now >= deadline) {
       throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link.endpoint())),
                   "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
@@ -151,8 +163,8 @@ std::span<const ClientOutput> RemoteClient::Poll(std::chrono::nanoseconds timeou
   return outputs;
 }
 
-link::EngineLink& RemoteClient::Choose(int32_t& engine) {
-  link::EngineLink* chosen = nullptr;
+link::EngineConnection& RemoteClient::Choose(int32_t& engine) {
+  link::EngineConnection* chosen = nullptr;
   bool has_ready = false;
   for (size_t i = 0; i < links_.size(); ++i) {
     if (links_[i]->health() != EngineHealth::kReady) continue;
@@ -176,7 +188,7 @@ link::EngineLink& RemoteClient::Choose(int32_t& engine) {
 RequestId RemoteClient::Submit(ClientRequest request) {
   table_.Release();
   int32_t engine = 0;
-  link::EngineLink& link = Choose(engine);
+  link::EngineConnection& link = Choose(engine);
   const RequestId id = table_.Add(engine, std::move(request));
   const Clock::time_point now = Clock::now();
   try {
@@ -209,6 +221,8 @@ EngineHealth RemoteClient::health() const {
 }
 
 }  // namespace
+
+bool IsVllmEndpoint(std::string_view endpoint) { return endpoint.starts_with("vllm+tcp://"); }
 
 std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
                                       const RemoteClientOptions& options) {

@@ -74,7 +74,8 @@ class Server::Impl {
                          {.stop_at = options.stop_at,
                           .connect_timeout = options.connect_timeout,
                           .stall_timeout = options.stall_timeout,
-                          .stop = options.stop});
+                          .stop = options.stop,
+                          .end_tokens = {text.end_tokens().begin(), text.end_tokens().end()}});
   }
   void RunLoop(Loop& loop);
   void EndAll(const std::string& why) {

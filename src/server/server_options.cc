@@ -65,6 +65,10 @@ void CheckServerOptions(const ServerOptions& options) {
   CheckTime("connect_timeout", options.connect_timeout, 0);
   CheckTime("stall_timeout", options.stall_timeout, 1);
   CheckInRange("threads", options.threads, 1, 1024);
+  if (options.threads > 1 && std::ranges::any_of(options.engines, IsVllmEndpoint)) {
+    ThrowInvalid("threads", ToText(int64_t{options.threads}),
+                 "1 in front of an engine of vLLM, which has one frontend");
+  }
   CheckInRange("encode_threads", options.encode_threads, 1, 1024);
   CheckInRange("max_requests", options.max_requests, 1, INT32_MAX);
   CheckInRange("max_requests_per_key", options.max_requests_per_key, 0, INT32_MAX);

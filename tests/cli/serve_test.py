@@ -273,6 +273,9 @@ class Starts(unittest.TestCase):
                     (("--unix-socket", "x" * 108), 1, "of at most 107 bytes"),
                     (("--unix-socket", "s", "--port", "1"), 2, "--port excludes --unix-socket"),
                     (("--engine", "80"), 2, 'engine = "80" is not allowed: ipc://PATH'),
+                    (("--engine", "vllm+tcp://80"), 2, 'engine = "tcp://80" is not allowed'),
+                    (("--engine", "vllm+tcp://0.0.0.0:1"), 2, "vllm+tcp://ADDRESS:PORT"),
+                    (("--engine", "vllm+tcp://127.0.0.1:1", "--threads", "2"), 2, "threads = 2"),
                     (("--engine", "ipc://@x", "--head", "dense"), 2, "--engine excludes --head"),
                     (("--threads", "0"), 2, "--threads: Value 0 not in range"),
                     (("--max-requests", "0"), 2, "--max-requests: Value 0 not in range"),
@@ -351,6 +354,11 @@ class Check(unittest.TestCase):
             result = run("--check", "--model", MODEL, "--port", "0", "--engine", mock.endpoint)
             self.assertEqual(result.returncode, 0, result.stderr.decode())
             self.assertIn("mock of 1 engine", result.stdout.decode())
+
+    def test_an_engine_of_vllm_is_left_alone(self):
+        result = run("--check", "--model", MODEL, "--port", "0", "--engine", "vllm+tcp://127.0.0.1:1")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.assertIn("comes by itself", result.stdout.decode())
 
     def test_it_leaves_the_port_alone(self):
         with serve() as server:

@@ -5,10 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
-#include <functional>
-#include <future>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,14 +12,10 @@
 #include <zmq.hpp>
 
 #include "link/wire.h"
-#include "tests/link/collected.h"
-#include "tests/link/letters.h"
+#include "tests/link/frontend.h"
 #include "tests/link/row_script.h"
 
 namespace sluice::test {
-
-using std::chrono::milliseconds;
-inline constexpr milliseconds kPatience{60'000};  // of tests with what must come
 
 // One link of a frontend.
 struct Peer {
@@ -173,63 +165,6 @@ class FakeEngine {
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 
-// A client and its engines, each of which gets its turn until something is so.
-class Frontend {
- public:
-  Frontend(std::vector<FakeEngine*> fake_engines, const RemoteClientOptions& options = {})
-      : engines_(std::move(fake_engines)) {
-    std::vector<std::string> endpoints;
-    for (const FakeEngine* engine : engines_) endpoints.push_back(engine->endpoint());
-    auto connecting = std::async(std::launch::async,
-                                 [&] { return ConnectClient(endpoints, Letters(), options); });
-    while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) PumpEngines();
-    client_ = connecting.get();
-  }
-
-  Client& operator*() { return *client_; }
-  Client* operator->() { return client_.get(); }
-  void Close() { client_.reset(); }
-
-  RequestId Submit(ClientRequest request = Asks()) {
-    const OutputMode mode = request.mode;
-    const RequestId id = client_->Submit(std::move(request));
-    got.Expect(id, mode);
-    return id;
-  }
-  size_t Poll(milliseconds timeout = milliseconds(0)) {
-    const auto outputs = client_->Poll(timeout);
-    got.Add(outputs);
-    return outputs.size();
-  }
-  // False: it has not become so in time.
-  bool Until(const std::function<bool()>& is_so) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!is_so()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      PumpEngines();
-      Poll(milliseconds(1));
-    }
-    return true;
-  }
-  bool UntilEnded(RequestId id) {
-    return Until([&] { return got.HasEnded(id); });
-  }
-  bool UntilText(RequestId id, std::string_view text) {
-    return Until([&] { return got[id].text == text; });
-  }
-  bool UntilHealth(EngineHealth health) {
-    return Until([&] { return client_->health() == health; });
-  }
-
-  Collectors got;
-
- private:
-  void PumpEngines() {
-    for (FakeEngine* engine : engines_) engine->Pump();
-  }
-
-  std::vector<FakeEngine*> engines_;
-  std::unique_ptr<Client> client_;
-};
+using Frontend = FrontendOf<FakeEngine>;
 
 }  // namespace sluice::test

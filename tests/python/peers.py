@@ -26,11 +26,14 @@ class Sources:
         return f"{self.name}-{self.version}"
 
     def read(self, module):
-        path = module.replace(".", "/") + ".py"
+        path = module.replace(".", "/")
         if self.location.is_dir():
-            return (self.location / path).read_text(encoding="utf-8")
+            file = self.location / f"{path}.py"
+            package = self.location / path / "__init__.py"
+            return (file if file.exists() else package).read_text(encoding="utf-8")
         with zipfile.ZipFile(self.location) as wheel:
-            return wheel.read(path).decode()
+            file = f"{path}.py" if f"{path}.py" in wheel.namelist() else f"{path}/__init__.py"
+            return wheel.read(file).decode()
 
 
 def sources_of(name):

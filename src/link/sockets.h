@@ -1,0 +1,72 @@
+// What several users of ZeroMQ's sockets do with them.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <zmq.hpp>
+
+namespace sluice::link {
+
+// The next part of a message. False: there is none.
+inline bool Receive(zmq::socket_t& socket, zmq::message_t& message) {
+  return zmq_msg_recv(message.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
+}
+
+// False: it could not be sent, as where nobody is at the other end. Throws std::bad_alloc.
+inline bool Send(zmq::socket_t& socket, std::string_view bytes, int flags = 0) {
+  int size = -1;
+  do {
+    size = zmq_send(socket.handle(), bytes.data(), bytes.size(), ZMQ_DONTWAIT | flags);
+  } while (size < 0 && zmq_errno() == EINTR);
+  if (size < 0 && zmq_errno() == ENOMEM) throw std::bad_alloc();
+  return size >= 0;
+}
+
+// The file descriptor of `epoll_fd` tells of what the socket has.
+inline void Watch(int epoll_fd, zmq::socket_t& socket, bool is_watched) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  epoll_ctl(epoll_fd, is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, socket.get(zmq::sockopt::fd),
+            &event);
+}
+
+inline bool HasInput(zmq::socket_t& socket) {
+  return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+}
+
+// A socket that tells of these events of another one; ReadMonitor reads it.
+inline zmq::socket_t OpenMonitor(zmq::context_t& context, zmq::socket_t& socket,
+                                 const std::string& address, int events) {
+  if (zmq_socket_monitor(socket.handle(), address.c_str(), events) != 0) throw zmq::error_t();
+  zmq::socket_t monitor(context, zmq::socket_type::pair);
+  monitor.set(zmq::sockopt::linger, 0);
+  monitor.set(zmq::sockopt::rcvhwm, 0);
+  monitor.connect(address);
+  return monitor;
+}
+
+// Calls take(event, value) for everything that has happened.
+template <typename TakeEvent>
+void ReadMonitor(zmq::socket_t& monitor, TakeEvent take) {
+  zmq::message_t message;
+  while (Receive(monitor, message)) {
+    uint16_t event = 0;
+    int32_t value = 0;
+    const char* const bytes = static_cast<const char*>(message.data());
+    if (message.size() >= sizeof event + sizeof value) {
+      std::memcpy(&event, bytes, sizeof event);
+      std::memcpy(&value, bytes + sizeof event, sizeof value);
+    }
+    while (message.more() && Receive(monitor, message)) {  // the endpoint
+    }
+    take(event, value);
+  }
+}
+
+}  // namespace sluice::link

@@ -1,0 +1,41 @@
+// What goes to vLLM's EngineCore: requests and aborts, as MessagePack in the layout of the version
+// that docs/plugins/vllm-engine.md names.
+//
+//   ADD      an EngineCoreRequest: an array of its fields; the SamplingParams in it are a map, from
+//            which what has its default is left out
+//   ABORT    the ids of requests
+//   UTILITY  client, number of the call, a method, its arguments
+//
+// A request's id is its address as text, so that what comes back needs no table of names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sluice/engine_messages.hpp"
+
+namespace sluice::link::vllm {
+
+// The frame in front of each.
+inline constexpr std::string_view kAdd("\x00", 1);
+inline constexpr std::string_view kAbort("\x01", 1);
+inline constexpr std::string_view kUtility("\x03", 1);
+
+std::string RequestIdOf(const RequestAddress& address);  // "sluice-SLOT-GENERATION"
+// An address with slot -1 for everything else.
+RequestAddress AddressOf(std::string_view request_id);
+
+// Throws Error naming the first parameter that the engine has not, or means otherwise, or would
+// fail by itself. It is to be called in front of WriteAdd: an EngineCore takes what it reads for
+// checked, and a request that it cannot read ends its process.
+void CheckRequest(const EngineRequest& request);
+
+// Each replaces what `frame` had. `arrival` is in seconds since 1970.
+void WriteAdd(const EngineRequest& request, double arrival, std::string& frame);
+void WriteAbort(std::span<const RequestAddress> addresses, std::string& frame);
+// A question that the step loop answers between two steps, and that changes nothing.
+void WritePing(int64_t call, std::string& frame);
+
+}  // namespace sluice::link::vllm

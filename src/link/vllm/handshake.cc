@@ -1,0 +1,99 @@
+#include "link/vllm/handshake.h"
+
+#include <limits>
+#include <msgpack.hpp>
+
+#include "link/frame_reader.h"
+
+namespace sluice::link::vllm {
+namespace {
+
+constexpr size_t kMostEntries = 256;
+
+// Calls take(key) for each entry, which reads the value or returns false.
+template <typename TakeValue>
+void ReadMap(FrameReader& reader, TakeValue take) {
+  const size_t size = reader.Map();
+  if (size > kMostEntries) reader.Fail("a map that is too long");
+  for (size_t i = 0; i < size && !reader.failed(); ++i) {
+    if (!take(reader.String())) reader.Skip();
+  }
+  reader.End();
+}
+
+}  // namespace
+
+std::string ReadGreeting(std::string_view bytes, Greeting& greeting) {
+  FrameReader reader(bytes);
+  std::string_view status;
+  greeting = {};
+  ReadMap(reader, [&](std::string_view key) {
+    if (key == "status") return status = reader.String(), true;
+    if (key == "headless") return greeting.is_headless = reader.Bool(), true;
+    return false;
+  });
+  if (reader.failed()) return reader.Failure();
+  greeting.is_hello = status == "HELLO";
+  return greeting.is_hello || status == "READY" ? std::string() : "an unknown status";
+}
+
+void WriteAddresses(std::string_view input, std::string_view output, std::string& frame) {
+  struct Sink {
+    void write(const char* data, size_t size) { frame.append(data, size); }
+    std::string& frame;
+  };
+  frame.clear();
+  Sink sink{frame};
+  msgpack::packer<Sink> packer(sink);
+  const auto put = [&](std::string_view text) {
+    packer.pack_str(static_cast<uint32_t>(text.size()));
+    packer.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+  };
+  const auto put_list = [&](std::string_view key, std::string_view address) {
+    put(key);
+    packer.pack_array(1);
+    put(address);
+  };
+  const auto put_none = [&](std::string_view key) {
+    put(key);
+    packer.pack_nil();
+  };
+  packer.pack_map(2);
+  put("addresses");
+  packer.pack_map(5);
+  put_list("inputs", input);
+  put_list("outputs", output);
+  // Engines that compute together have a coordinator; this one computes alone.
+  put_none("coordinator_input");
+  put_none("coordinator_output");
+  put_none("frontend_stats_publish_address");
+  put("parallel_config");
+  packer.pack_map(0);
+}
+
+std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts) {
+  FrameReader reader(bytes);
+  facts = {};
+  ReadMap(reader, [&](std::string_view key) {
+    if (key == "vllm_version") return facts.version = reader.String(), true;
+    if (key == "max_model_len") {
+      return facts.context = reader.Integer<int64_t>(2, INT32_MAX), true;
+    }
+    if (key == "max_num_seqs") {
+      return facts.max_requests = reader.Integer<int32_t>(1), true;
+    }
+    if (key == "data_parallel_size") {
+      return facts.data_parallel_size = reader.Integer<int64_t>(1), true;
+    }
+    return false;
+  });
+  if (reader.failed()) return reader.Failure();
+  const bool is_whole = !facts.version.empty() && facts.context > 0 && facts.max_requests > 0;
+  return is_whole ? std::string() : "a part of it is missing";
+}
+
+bool IsKnownVersion(std::string_view version) {
+  return version.starts_with("0.33.") && version.size() > 5;
+}
+
+}  // namespace sluice::link::vllm

@@ -1,0 +1,44 @@
+// How an EngineCore and its frontend find each other.
+//
+//   engine                                          frontend
+//   HELLO, its identity: to the handshake address ->
+//                                                 <-  addresses of two more sockets
+//   READY of its input: what the engine is        ->     (when the model is loaded)
+//   READY: to the handshake address               ->
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice::link::vllm {
+
+// The identity of the engine with rank 0, the only one that a link takes.
+inline constexpr std::string_view kIdentity("\x00\x00", 2);
+// Whole, in place of outputs.
+inline constexpr std::string_view kDead = "ENGINE_CORE_DEAD";
+
+struct Greeting {
+  bool is_hello = false;  // else it is ready
+  bool is_headless = false;
+};
+// Empty, or why the bytes are not one.
+std::string ReadGreeting(std::string_view bytes, Greeting& greeting);
+
+// EngineHandshakeMetadata: where requests are sent from, and outputs go.
+void WriteAddresses(std::string_view input, std::string_view output, std::string& frame);
+
+// What is of use here of an EngineCoreReadyResponse.
+struct EngineFacts {
+  std::string version = {};
+  int64_t context = 0;
+  int32_t max_requests = 0;
+  int64_t data_parallel_size = 1;
+};
+// Empty, or why the bytes are none.
+std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts);
+
+// Whether messages have the layout of these files.
+bool IsKnownVersion(std::string_view version);
+
+}  // namespace sluice::link::vllm

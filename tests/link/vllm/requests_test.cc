@@ -1,0 +1,178 @@
+// What goes to a vLLM engine: the bytes of vLLM's own encoder, and nothing that the engine would
+// fail at.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "link/vllm/engine_core_request.h"
+#include "link/vllm/handshake.h"
+#include "sluice/error.hpp"
+#include "tests/link/vllm/fixtures.h"
+
+namespace sluice::test {
+namespace {
+
+std::string Written(const EngineRequest& request) {
+  std::string frame;
+  link::vllm::WriteAdd(request, 1.5, frame);
+  return frame;
+}
+
+void ExpectAsVllm(const EngineRequest& request, const std::string& name) {
+  EXPECT_EQ(testing::PrintToString(Written(request)),
+            testing::PrintToString(VllmMessage(name).at(0)));
+}
+
+EngineRequest FullRequest() {
+  EngineRequest request = PlainVllmRequest();
+  request.address = {(1 << 24) - 1, std::numeric_limits<uint32_t>::max()};
+  SamplingParams& params = request.params;
+  params.presence_penalty = 0.5f;
+  params.frequency_penalty = -0.25f;
+  params.repetition_penalty = 1.25f;
+  params.temperature = 0.75f;
+  params.top_p = 0.5f;
+  params.top_k = 40;
+  params.min_p = 0.125f;
+  params.stop_token_ids = {2, 7};
+  params.min_tokens = 3;
+  params.logprobs = 5;
+  params.logit_bias = {{3, -200.0f}, {70000, 1.5f}};
+  params.allowed_token_ids = {1, 2, 3, 70000};
+  params.bad_words = {{4}, {5, 6}};
+  params.seed = UINT64_MAX - 3;
+  request.choice = 3;
+  request.max_tokens = 20;
+  request.prompt_logprobs = 0;
+  request.text.stops = {"not for the engine"};
+  return request;
+}
+
+TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
+  EngineRequest request = PlainVllmRequest();
+  ExpectAsVllm(request, "request.plain");
+  request.params.top_k = -1;  // all, as 0
+  ExpectAsVllm(request, "request.plain");
+  ExpectAsVllm(FullRequest(), "request.everything");
+}
+
+TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
+  EngineRequest request = PlainVllmRequest();
+  request.params.temperature = 0;
+  request.params.top_p = 0.5f;
+  request.params.top_k = 3;
+  request.params.min_p = 0.5f;
+  request.max_tokens = 1000;
+  ExpectAsVllm(request, "request.greedy");
+}
+
+TEST(VllmRequest, ForThePromptAloneAsksForOneToken) {
+  EngineRequest request = PlainVllmRequest();
+  request.params.seed = 0;
+  request.max_tokens = 0;
+  request.prompt_logprobs = 3;
+  request.params.min_tokens = 9;
+  std::string more = Written(request);
+  EXPECT_NE(more, VllmMessage("request.prompt_alone").at(0));  // as many as there will be
+  request.params.min_tokens = 0;
+  ExpectAsVllm(request, "request.prompt_alone");
+}
+
+TEST(VllmRequest, HasItsAddressAsItsId) {
+  for (const RequestAddress address :
+       {RequestAddress{0, 1}, RequestAddress{(1 << 24) - 1, UINT32_MAX}}) {
+    EXPECT_EQ(link::vllm::AddressOf(link::vllm::RequestIdOf(address)), address);
+  }
+  for (const char* const id : {"", "sluice-", "sluice-1", "sluice-1-", "sluice-1-2-3", "sluice--2",
+                               "sluice-1-4294967296", "sluice-99999999999-1", "other-1-2"}) {
+    EXPECT_LT(link::vllm::AddressOf(id).slot, 0) << id;
+  }
+}
+
+TEST(VllmRequest, AbortsAndPingsHaveTheBytesOfMsgspec) {
+  std::string frame;
+  const RequestAddress addresses[] = {{1, 2}, {0, 1}};
+  link::vllm::WriteAbort(addresses, frame);
+  EXPECT_EQ(frame, VllmMessage("abort").at(0));
+  link::vllm::WritePing(7, frame);
+  EXPECT_EQ(frame, VllmMessage("ping").at(0));
+}
+
+// What a client is told: a 400 that names the parameter.
+void ExpectRefused(const char* parameter, const std::function<void(SamplingParams&)>& set) {
+  EngineRequest request = PlainVllmRequest();
+  link::vllm::CheckRequest(request);
+  set(request.params);
+  try {
+    link::vllm::CheckRequest(request);
+    ADD_FAILURE() << parameter << " is taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidValue);
+    EXPECT_EQ(error.parameter(), parameter);
+    EXPECT_FALSE(error.allowed().empty());
+  }
+}
+
+TEST(VllmRequest, RefusesByNameWhatTheEngineHasNot) {
+  ExpectRefused("top_n_sigma", [](auto& params) { params.top_n_sigma = 1; });
+  ExpectRefused("typical_p", [](auto& params) { params.typical_p = 0.5f; });
+  ExpectRefused("xtc_probability", [](auto& params) { params.xtc_probability = 0.5f; });
+  ExpectRefused("dry_multiplier", [](auto& params) { params.dry_multiplier = 0.8f; });
+  ExpectRefused("temperature", [](auto& params) { params.temperature = 2.5f; });
+  ExpectRefused("profile", [](auto& params) { params.profile.ties = Ties::kAll; });
+  ExpectRefused("draw_method", [](auto& params) { params.draw_method = DrawMethod::kCdf; });
+  ExpectRefused("draft_mode", [](auto& params) { params.draft_mode = DraftMode::kReject; });
+  ExpectRefused("logprobs_mode",
+                [](auto& params) { params.logprob_mode = LogprobMode::kProcessedLogits; });
+}
+
+// Each of these would end the engine's process.
+TEST(VllmRequest, RefusesByNameWhatTheEngineHasNoRoomFor) {
+  ExpectRefused("logit_bias", [](auto& params) { params.logit_bias = {{1, 1}, {1, 2}}; });
+  ExpectRefused("logit_bias", [](auto& params) {
+    for (int32_t id = 0; id < 1025; ++id) params.logit_bias.push_back({id, 1});
+  });
+  ExpectRefused("allowed_token_ids",
+                [](auto& params) { params.allowed_token_ids = TokenIds(1025, 1); });
+  ExpectRefused("stop_token_ids", [](auto& params) { params.stop_token_ids = TokenIds(129, 1); });
+  ExpectRefused("bad_words", [](auto& params) { params.bad_words = TokenSequences(129, {1}); });
+  ExpectRefused("bad_words", [](auto& params) { params.bad_words = {TokenIds(1025, 1)}; });
+}
+
+TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
+  link::vllm::Greeting greeting;
+  EXPECT_EQ(link::vllm::ReadGreeting(VllmMessage("handshake.hello").at(0), greeting), "");
+  EXPECT_TRUE(greeting.is_hello && greeting.is_headless);
+  EXPECT_EQ(link::vllm::ReadGreeting(VllmMessage("handshake.ready").at(0), greeting), "");
+  EXPECT_FALSE(greeting.is_hello);
+
+  std::string frame;
+  link::vllm::WriteAddresses("tcp://127.0.0.1:1", "tcp://127.0.0.1:2", frame);
+  EXPECT_EQ(frame, VllmMessage("handshake.addresses").at(0));
+
+  link::vllm::EngineFacts facts;
+  EXPECT_EQ(link::vllm::ReadEngineFacts(VllmMessage("handshake.facts").at(0), facts), "");
+  EXPECT_EQ(facts.version, "0.33.0");
+  EXPECT_EQ(facts.context, 4096);
+  EXPECT_EQ(facts.max_requests, 256);
+  EXPECT_TRUE(link::vllm::IsKnownVersion(facts.version));
+  for (const char* const other : {"", "0.33", "0.3", "0.32.0", "0.330.1", "1.33.0"}) {
+    EXPECT_FALSE(link::vllm::IsKnownVersion(other)) << other;
+  }
+}
+
+TEST(VllmHandshake, RefusesWhatIsCut) {
+  for (const char* const name : {"handshake.hello", "handshake.facts"}) {
+    const std::string whole = VllmMessage(name).at(0);
+    for (size_t size = 0; size < whole.size(); ++size) {
+      link::vllm::Greeting greeting;
+      link::vllm::EngineFacts facts;
+      EXPECT_NE(link::vllm::ReadGreeting(whole.substr(0, size), greeting), "");
+      EXPECT_NE(link::vllm::ReadEngineFacts(whole.substr(0, size), facts), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
