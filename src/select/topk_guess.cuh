@@ -176,8 +176,7 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
   return guess;
 }
 
-// The score of that rank in the sample, or one that leaves some more. room: as above. memory: bins
-// that are zero behind the next SyncBlock.
+// The score of that rank in the sample, or one that leaves some more. room: as above.
 template <DType kDType>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
                                  Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
@@ -190,7 +189,7 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
   WideBin first{false, {}, {0.0f, 1.0f}};
   if (range.IsFinite() && range.lowest < range.highest) {
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
-    const RankBin found = FindInZeroBins(block, scan, memory, rank, [&](auto add) {
+    const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
       sample.ForEach([&](float x) { add(bins.Of(x)); });
     });
     if (found.bin >= 0 && IsNarrow(found, rank)) {

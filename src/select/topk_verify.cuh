@@ -74,21 +74,6 @@ __device__ inline void AddBlocks(const Team& team, const uint32_t* counts, TeamC
   count.before = static_cast<int>(__reduce_add_sync(~0u, team.lane() < team.rank() ? of_block : 0));
 }
 
-// The indices of what this block has marked, in their order.
-template <DType kDType>
-__device__ void ListMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
-                           const uint32_t* words, uint64_t* list) {
-  const WordRange range(team, row.words());
-  int place = count.before_thread;
-#pragma unroll 4
-  for (int w = range.first; w < range.end; ++w) {
-    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
-      const int bit = w * 32 + __ffs(static_cast<int>(left)) - 1;
-      list[place++] = static_cast<uint64_t>(row.IndexAt(bit));
-    }
-  }
-}
-
 // Before ArriveStarted.
 __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -270,7 +255,6 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       const auto rank = static_cast<float>(
           RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
       block.SyncBlock();
-      ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
                               RoomInSample(sample.scores(), row.Scores(), wish.capacity));
@@ -296,7 +280,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first. bins: zero behind the next SyncBlock.
+// what is marked in the end is in the first.
 template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
@@ -306,19 +290,17 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
-  const RowSample<kDType> sample(block, row);
-  team.ArriveStarted();  // while that is on its way
   Guess guess{NAN, false};
   if (hint.indices != nullptr) {
     guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
   }
   const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
   if (!is_hinted) {
+    const RowSample<kDType> sample(block, row);
     guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                             RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
                             RoomInSample(sample.scores(), row.Scores(), wish.capacity));
   }
-  team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
   row.MarkReaching(team, guess.threshold, plane);

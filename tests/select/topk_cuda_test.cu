@@ -327,43 +327,6 @@ TEST_P(CudaTopk, AHintNeverChangesTheAnswer) {
   }
 }
 
-// The mean of two hinted scores is the threshold, so it leaves as many scores as its rank says.
-// What is counted decides, to the last of them, whatever was guessed.
-TEST_P(CudaTopk, AThresholdIsBelievedExactlyWhenItsCountFits) {
-  if (GetParam() != DType::kF32) GTEST_SKIP() << "rounding makes ties";
-  const int32_t columns = 50000, k = 1024;
-  std::vector<float> row(static_cast<size_t>(columns));
-  std::vector<int32_t> index_of_rank(static_cast<size_t>(columns) + 1);
-  for (int32_t i = 0; i < columns; ++i) {
-    const auto place = static_cast<int32_t>(int64_t{i} * 7919 % columns);  // all different
-    row[static_cast<size_t>(i)] = static_cast<float>(place);
-    index_of_rank[static_cast<size_t>(columns - place)] = i;
-  }
-  const Batch batch({row});
-  const DeviceBatch on_device(batch);
-  Request request{.k = k, .hint_columns = 2};
-  const Answer expected = Reference(batch.view(), {.k = k});
-  for (const int32_t capacity : {4096, 8192}) {
-    // 4096: what the registers of 512 threads hold.
-    for (const int32_t rank : {1, k - 1, k, k + 1, 4095, 4096, 4097, 4300, capacity - 1, capacity,
-                               capacity + 1, columns}) {
-      const bool has_mean = 2 * rank - 1 <= columns;
-      request.hint = {index_of_rank[static_cast<size_t>(has_mean ? 1 : rank)],
-                      index_of_rank[static_cast<size_t>(has_mean ? 2 * rank - 1 : rank)]};
-      for (const int32_t blocks : {1, 2, 4, 8}) {
-        SCOPED_TRACE(testing::Message()
-                     << "rank " << rank << ", " << blocks << " blocks, room for " << capacity);
-        const TopkPlan plan{TopkGuess::kHint, blocks, 512, capacity};
-        const Answer answer = OnGpu(on_device.view(), request, &plan);
-        ExpectSame(answer, expected);
-        const bool fits = rank >= k && rank <= capacity;
-        EXPECT_EQ(answer.work[0].reads, fits ? 1 : 2);
-        if (fits) EXPECT_EQ(answer.work[0].candidates, rank);
-      }
-    }
-  }
-}
-
 TEST_P(CudaTopk, ANanBeforeTheLengthIsAStatusAndOneBehindItIsNot) {
   for (const int64_t columns : {40, 30000}) {
     std::vector<std::vector<float>> rows = RowsOf(bench::Scores::kNormal, 4, columns);
