@@ -19,7 +19,7 @@ struct ClusterBenchOptions {
   std::vector<double> epsilons = {0.01, 0.05, 0.1, 0.2};
   std::vector<int32_t> ks = {1, 10, 50};
   int64_t states = 32;
-  int32_t rounds = 5;
+  int32_t rounds = 3;
   int threads = 1;
 };
 
