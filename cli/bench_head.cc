@@ -1,6 +1,5 @@
 #include <vector>
 
-#include "bench/cluster_bench.h"
 #include "bench/head_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
@@ -9,62 +8,7 @@
 
 namespace sluice::cli {
 
-using bench::ClusterRow;
 using bench::HeadTiming;
-
-namespace {
-
-// The method of centroids and radii beside it, on a head small enough for its k-means.
-std::vector<ClusterRow> RunClusters(const BenchHeadOptions& options, std::ostream& out,
-                                    const Terminal& terminal, const Progress& progress) {
-  bench::ClusterBenchOptions run;
-  run.threads = options.threads;
-  if (options.is_quick) {
-    run.vocab = 1024;
-    run.dim = 32;
-    run.clusters = {64};
-    run.states = 3;
-  }
-  std::vector<ClusterRow> rows;
-  bench::RunClusterBench(
-      run, [&](const ClusterRow& row) { rows.push_back(row); },
-      [&](const std::string& next) { progress.Show(next); });
-  progress.Clear();
-  out << "\nClusters of rows, " << Number(run.vocab) << " x " << Number(run.dim)
-      << ". Opened: rows, of all, until the certificate held. Certified: within a\nquarter of the "
-         "rows. Tightness: a cluster's largest logit over its bound.\n\n";
-  Table table("lllrrrrr");
-  table.Add({"head", "metric", "certificate", "clusters", "opened", "certified", "tightness",
-             "variation"},
-            Style::kHeading);
-  for (const ClusterRow& row : rows) {
-    table.Add({std::string(row.head), std::string(Name(row.metric)),
-               row.k > 0 ? "k = " + Number(int64_t{row.k}) : "eps = " + Fixed(row.epsilon, 2),
-               Number(row.clusters), Fixed(row.rows_opened, 3), Fixed(row.certified, 2),
-               Fixed(row.tightness, 3), row.k > 0 ? "" : Fixed(row.variation, 4)});
-  }
-  table.Print(out, terminal);
-  return rows;
-}
-
-void WriteCluster(JsonWriter& json, const ClusterRow& row) {
-  json.Object([&] {
-    json.Key("bench").Value("head-clusters");
-    json.Key("head").Value(row.head);
-    json.Key("metric").Value(Name(row.metric));
-    json.Key("clusters").Value(row.clusters);
-    json.Key("k").Value(int64_t{row.k});
-    json.Key("epsilon").Value(row.epsilon);
-    json.Key("rows_opened").Value(row.rows_opened);
-    json.Key("certified").Value(row.certified);
-    json.Key("tightness").Value(row.tightness);
-    json.Key("variation").Value(row.variation);
-    json.Key("violations").Value(row.violations);
-    json.Key("exact").Value(row.is_exact);
-  });
-}
-
-}  // namespace
 
 void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Terminal& terminal) {
   bench::HeadOptions run;
@@ -109,15 +53,7 @@ void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Term
                Fixed(t.survivors, 1), Fixed(t.dense_rows, 2)});
   }
   table.Print(out, terminal);
-  const std::vector<ClusterRow> clusters = RunClusters(options, out, terminal, progress);
-  for (const ClusterRow& row : clusters) {
-    is_exact = is_exact && row.is_exact && row.violations == 0.0;
-  }
   file.Write([&](JsonWriter& json) {
-    for (const ClusterRow& row : clusters) {
-      file.NewLine();
-      WriteCluster(json, row);
-    }
     for (const HeadTiming& t : timings) {
       file.NewLine();
       json.Object([&] {
