@@ -8,6 +8,8 @@
 namespace sluice::test {
 namespace {
 
+using link::RequestTable;
+
 // These cannot be made good: the request is lost, the others are not.
 TEST(RequestTable, RowsThatCannotBeBelievedEndTheirRequestAlone) {
   const Tokenizer letters = Letters();
