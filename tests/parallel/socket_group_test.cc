@@ -24,6 +24,16 @@ std::string Gather(ShardGroup& group, size_t bytes) {
   return "";
 }
 
+TEST(AnswersOfRanks, SayWithWhichStatusOrSignalARankEnded) {
+  const auto answers = AnswersOfRanks(3, [](const std::string&, int32_t rank) -> std::string {
+    if (rank == 1) _exit(66);
+    if (rank == 2) raise(SIGKILL);
+    return "";
+  });
+  EXPECT_EQ(answers,
+            (std::vector<std::string>{"", "ended with status 66", "killed by signal 9"}));
+}
+
 TEST(SocketGroup, GathersWhatEveryRankSendsUpToSizesThatNoSocketHolds) {
   for (const int32_t ranks : {1, 2, 3, 5}) {
     ExpectAllWell(AnswersOfGroup(ranks, [](ShardGroup& group) -> std::string {
