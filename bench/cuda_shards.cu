@@ -110,11 +110,14 @@ class Rank {
     DeviceMemory<TokenResult> expected(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> results(static_cast<size_t>(kBatch));
     DeviceMemory<ShardWay> ways(static_cast<size_t>(kBatch));
-    const int32_t candidates = 256;
+    const int32_t candidates = std::min(256, cuda::kMostDeviceCandidates / group_.ranks());
     const DeviceMemory<std::byte> workspace(
         cuda::ShardWorkspaceBytes(kBatch, candidates, group_.ranks()));
-    const DeviceMemory<std::byte> gathered(static_cast<size_t>(4) * kBatch * kVocab * 4 +
-                                           (1 << 20));
+    cuda::ShardCall widest;
+    widest.logits = {nullptr, kBatch, kVocab, kVocab, DType::kF32, Here()};
+    widest.slice = {kVocab, 0, kVocab};
+    const DeviceMemory<std::byte> gathered(
+        cuda::GatheredWorkspaceBytes(widest, group_.ranks(), kVocab));
     int64_t differ = 0, differ_exchanged = 0, of_way[kShardWays] = {};
     for (int64_t i = 0; i < TimesToCheck(rows, kBatch); ++i) {
       const bool is_narrow = i % 2 == 1;

@@ -28,7 +28,7 @@ class DeviceShardGroup {
 };
 
 // How many exchanges a call makes: rows that need the second one are kGathered without it. Greedy
-// rows and top-k up to `candidates` need one.
+// rows need one, and so does top-k up to `candidates` (with Ties::kAll, below `candidates`).
 enum class ShardExchanges : uint8_t { kOne = 1, kTwo = 2 };
 
 // candidates * ranks is at most this.
@@ -50,8 +50,9 @@ size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks);
 // What a rank sends to each of the others for a row.
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 
-// As Sample of cuda.hpp on the whole rows. ways: one a row. Typical, top-n-sigma, and cdf draws
-// from more tokens than are listed are left to SampleGathered.
+// As Sample of cuda.hpp on the whole rows. ways: one a row. Left to SampleGathered are typical and
+// top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p behind a min-p that
+// does not end within the list; and cdf draws from more tokens than are listed.
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
 
@@ -61,7 +62,8 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 // The definition on the whole rows: all of the logits go to every rank. slices: of all ranks, in
 // host memory; logits have one dtype on all of them. workspace: GatheredWorkspaceBytes, aligned to
 // 256. The results of rows with another way than kGathered stay as they are; without ways all rows
-// are decided.
+// are decided. Its memory grows with rows times vocabulary: a call may be on a range of the rows
+// alone, the same one on all ranks.
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
                     DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,

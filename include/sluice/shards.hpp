@@ -9,16 +9,18 @@
 //   1  for each row: status, number of unmasked tokens, and the first `candidates` tokens of the
 //      slice in the total order (global id, logit). The first `candidates` of the whole row are
 //      among them, and with them its largest value: no token of a slice comes before one that its
-//      rank has listed first. This decides greedy rows, top-k up to `candidates` with whatever
-//      follows it, and rows that have no more unmasked tokens than that.
+//      rank has listed first. This decides greedy rows, top-k up to `candidates` (where all ties
+//      are kept: below it) with whatever follows it, and rows that have no more unmasked tokens
+//      than that.
 //   2  where the rest of the row counts: the slice's mass, which is an integer against the largest
 //      value of the row (top-p); or, where all of the row or all above a weight is kept (no filter,
 //      min-p), mass, count, lowest value and the best draw of the slice. The largest of the best
 //      draws is that of the row.
 //   3  for cdf draws of such rows: the token, from the rank in whose slice it lies.
-//   4  the slices of the rows that nothing of it decides (a nucleus of more tokens than are listed;
-//      typical, top-n-sigma and joint rules on long rows): the definition on the whole row.
-//      ShardWay says which rows were.
+//   4  the slices of the rows that nothing of it decides (a larger k or a nucleus of more tokens
+//   than
+//      are listed; typical, top-n-sigma, and XTC on all of a long row): the definition on the whole
+//      row, a few rows at a time. ShardWay says which rows were.
 //
 // Every rank does the same arithmetic on the same bytes, so all end with the same token.
 #pragma once
@@ -70,16 +72,18 @@ class ShardGroup {
   virtual int32_t ranks() const = 0;
 
   // own: as many bytes on every rank. all: those of every rank, by rank. Throws Error naming a rank
-  // that has ended, that does not answer in time or that sends another number of bytes; the group
-  // is of no more use then, and says so.
+  // that has ended, that does not answer in time or that sends another number of bytes (or one that
+  // has given up because of it); the group is of no more use then, and says so.
   virtual void AllGather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
 };
 
-// Processes of one machine, which meet at Unix sockets in `directory`. `limit` is for all of them
-// to come, and for every exchange after that. Throws Error when not all come in time.
+// Processes of one machine, which meet at Unix sockets in `directory`: one of this group alone,
+// since a second group in it would take the first one's places. `limit` is for all of them to come,
+// and for every exchange after that. Throws Error when not all come in time.
 std::unique_ptr<ShardGroup> ConnectShardGroup(std::string_view directory, int32_t rank,
                                               int32_t ranks, std::chrono::milliseconds limit);
 
+// A rank of ConnectShardGroup needs a file descriptor for each.
 inline constexpr int32_t kMostShards = 1024;
 
 // The tokens [first_id, first_id + tokens) of the vocabulary. Slices adjoin in the order of ranks
@@ -112,7 +116,8 @@ struct ShardTraffic {
 //
 // All ranks make the same calls with the same parameters. A call with wrong arguments throws on
 // its own rank before anything is sent, and the others hear nothing from it; rows whose parameters
-// differ between ranks throw on all of them, naming the rank and the value.
+// differ between ranks throw on all of them, naming the rank and the value, and so do ranks that
+// make different calls.
 class ShardSampler {
  public:
   // candidates: how many tokens of a row a rank lists, the same on all ranks. Throws Error, on all
@@ -129,7 +134,7 @@ class ShardSampler {
               const Execution& execution, std::span<ShardWay> ways = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
-  // gave. Two exchanges of 36 bytes a row in all.
+  // gave. Two exchanges of 48 bytes a row in all.
   void Logprobs(const LogprobInput& own, std::span<TokenResult> results,
                 const Execution& execution);
 

@@ -4,11 +4,14 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <string>
 
 #include "backend/cuda_check.h"
 
 namespace sluice::cuda {
 namespace {
+
+constexpr size_t kPartAlignment = 256;
 
 // Parts of a workspace, one behind the other.
 class Parts {
@@ -18,7 +21,7 @@ class Parts {
   template <typename T>
   T* Take(size_t count) {
     T* part = start_ == nullptr ? nullptr : reinterpret_cast<T*>(start_ + bytes_);
-    bytes_ += (count * sizeof(T) + 255) / 256 * 256;
+    bytes_ += (count * sizeof(T) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
     return part;
   }
   size_t bytes() const { return bytes_; }
@@ -56,6 +59,13 @@ void CheckWorkspace(const char* name, DeviceArray<std::byte> workspace, size_t b
   if (bytes > 0 && workspace.data == nullptr) {
     ThrowInvalid(std::string(name) + ".data", "null", "a pointer to device memory");
   }
+  const auto address = reinterpret_cast<uintptr_t>(workspace.data);
+  if (address % kPartAlignment != 0) {
+    ThrowInvalid(std::string(name) + ".data",
+                 "an address of " + std::to_string(address % kPartAlignment) + " modulo " +
+                     std::to_string(kPartAlignment),
+                 "an address aligned to " + std::to_string(kPartAlignment));
+  }
 }
 
 void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
@@ -63,12 +73,32 @@ void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
   CheckRowParams(call.params, call.logits.rows, true);
   CheckHasNoPatches(call.params);
   CheckMethod(call.method);
+  CheckInRange("exchanges", static_cast<int64_t>(call.exchanges), 1, 2);
   CheckInRange("group.ranks", group.ranks(), 1, kMostShards);
   CheckInRange("slice.vocab", call.slice.vocab, 1, kMaxVocab);
   CheckInRange("slice.tokens", call.slice.tokens, 1, call.slice.vocab);
   CheckInRange("slice.first_id", call.slice.first_id, 0, call.slice.vocab - call.slice.tokens);
   CheckInRange("logits.vocab", call.logits.vocab, call.slice.tokens, kMaxVocab);
   CheckInRange("candidates", call.candidates, 1, kMostDeviceCandidates / group.ranks());
+}
+
+// They say where the logits of each rank go.
+void CheckSlices(std::span<const ShardSlice> slices, const ShardCall& call,
+                 const DeviceShardGroup& group) {
+  CheckSize("slices", slices.size(), group.ranks());
+  CheckInRange("group.rank", group.rank(), 0, group.ranks() - 1);
+  const int64_t vocab = call.slice.vocab;
+  int64_t next_id = 0;
+  for (const ShardSlice& slice : slices) {
+    CheckInRange("slices.vocab", slice.vocab, vocab, vocab);
+    CheckInRange("slices.first_id", slice.first_id, next_id, next_id);
+    CheckInRange("slices.tokens", slice.tokens, 1, vocab - next_id);
+    next_id += slice.tokens;
+  }
+  CheckInRange("the tokens of all slices", next_id, vocab, vocab);
+  const ShardSlice& own = slices[static_cast<size_t>(group.rank())];
+  CheckInRange("slice.first_id", call.slice.first_id, own.first_id, own.first_id);
+  CheckInRange("slice.tokens", call.slice.tokens, own.tokens, own.tokens);
 }
 
 void Copy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -178,7 +208,7 @@ void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
   CheckOneARow("ways", ways, rows, true);
-  CheckSize("slices", slices.size(), group.ranks());
+  CheckSlices(slices, call, group);
   int64_t widest = 1;
   for (const ShardSlice& slice : slices) widest = std::max(widest, slice.tokens);
   CheckWorkspace("workspace", workspace, GatheredWorkspaceBytes(call, group.ranks(), widest));

@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,13 +24,17 @@ void RequireNccl(ncclResult_t result, const char* what) {
 class NcclGroup final : public NcclShardGroup {
  public:
   NcclGroup(ShardGroup& group, std::chrono::milliseconds limit) : group_(group), limit_(limit) {
-    ncclUniqueId id{};
-    // Rank 0's is what all take; a rank that fails still takes part in the exchange.
-    const ncclResult_t made = rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
-    std::vector<ncclUniqueId> ids(static_cast<size_t>(ranks()));
-    group_.AllGather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)));
-    RequireNccl(made, "an NCCL id");
-    RequireNccl(ncclCommInitRank(&communicator_, ranks(), ids[0], rank()), "an NCCL group");
+    struct Meeting {
+      ncclResult_t made;
+      ncclUniqueId id;
+    };
+    // Rank 0's is what all take. Where it has none, all throw: nobody may wait for it in NCCL.
+    Meeting own{ncclSuccess, {}};
+    if (rank() == 0) own.made = ncclGetUniqueId(&own.id);
+    std::vector<Meeting> all(static_cast<size_t>(ranks()));
+    group_.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    RequireNccl(all[0].made, "an NCCL id");
+    RequireNccl(ncclCommInitRank(&communicator_, ranks(), all[0].id, rank()), "an NCCL group");
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -55,10 +60,16 @@ class NcclGroup final : public NcclShardGroup {
     for (;;) {
       const cudaError_t result = cudaStreamQuery(static_cast<cudaStream_t>(stream));
       if (result == cudaSuccess) return;
-      if (result != cudaErrorNotReady) RequireCuda(result, "a sharded step");
+      if (result != cudaErrorNotReady) {
+        // Nothing that is on this device ends any more; the others give up at their limits.
+        ncclCommAbort(std::exchange(communicator_, nullptr));
+        RequireCuda(result, "a sharded step");
+      }
       ncclResult_t state = ncclSuccess;
-      ncclCommGetAsyncError(communicator_, &state);
+      const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
+      if (asked != ncclSuccess) state = asked;
       if (state != ncclSuccess || Clock::now() > deadline) GiveUp(state);
+      std::this_thread::yield();
     }
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "draw/mode_value.h"
+#include "parallel/row_request.h"
 #include "semantics/logprob.h"
 #include "support/check.h"
 #include "support/rows.h"
@@ -14,12 +15,15 @@ namespace sluice {
 namespace {
 
 struct SliceNews {
+  uint64_t fingerprint;
   uint32_t status;
   float max;
   float sampled;       // on the rank that has the token
   int32_t upper_ties;  // tokens of the slice that equal a boundary of the Cut
   int32_t lower_ties;
+  uint32_t zero;  // where padding would be
 };
+static_assert(sizeof(SliceNews) == 32);
 
 struct SliceMass {
   uint64_t mass;
@@ -30,15 +34,16 @@ bool HasToken(const TokenResult& result) {
   return result.status == RowStatus::kOk && result.id >= 0;
 }
 
-SliceNews NewsOf(const ShardRank& rank, const semantics::Row& part, const Cut& cut, int32_t id) {
+void FillNews(const ShardRank& rank, const semantics::Row& part, const Cut& cut, int32_t id,
+              SliceNews& news) {
   const semantics::RowScan scan = semantics::ScanRow(part);
-  SliceNews news{static_cast<uint32_t>(scan.status), scan.max, 0.0f, 0, 0};
+  news.status = static_cast<uint32_t>(scan.status);
+  news.max = scan.max;
   for (int64_t i = 0; i < part.size; ++i) {
     news.upper_ties += part[i] == cut.upper ? 1 : 0;
     news.lower_ties += part[i] == cut.lower ? 1 : 0;
   }
   if (rank.Owns(id)) news.sampled = part[id - rank.slice().first_id];
-  return news;
 }
 
 WholeRow Merge(const ShardRank& rank, int64_t row, const Cut& cut, int32_t id) {
@@ -94,23 +99,36 @@ void MergeLogprobs(ShardRank& rank, const LogprobInput& own, std::span<TokenResu
     return semantics::ProcessedCut(results[static_cast<size_t>(r)].cut, PerRow(own.params, r));
   };
 
+  auto request_of = [&](int64_t r) {
+    const TokenResult& result = results[static_cast<size_t>(r)];
+    return LogprobRequest{PerRow(own.params, r), own.mode, result.id, result.status,
+                          is_processed ? result.cut : Cut{}};
+  };
+
+  rank.Begin(ShardTask::kLogprobs);
   SliceNews* const news = rank.Parts<SliceNews>(rows);
   ForEachRow(execution.parallel, rows, [&](int64_t r, int) {
     const TokenResult& result = results[static_cast<size_t>(r)];
-    if (HasToken(result)) news[r] = NewsOf(rank, rank.Row(own.logits, r), cut_of(r), result.id);
+    news[r].fingerprint = Fingerprint(request_of(r));
+    if (HasToken(result)) {
+      FillNews(rank, rank.Row(own.logits, r), cut_of(r), result.id, news[r]);
+    }
   });
   rank.Exchange();
+  RequireSameRequests(
+      rank, rows, [&](int32_t of, int64_t r) { return rank.PartOf<SliceNews>(of, r).fingerprint; },
+      request_of);
   wholes.resize(static_cast<size_t>(rows));
-  for (int64_t r = 0; r < rows; ++r) {
+  ForEachRow({}, rows, [&](int64_t r, int) {
     const TokenResult& result = results[static_cast<size_t>(r)];
-    if (!HasToken(result)) continue;
+    if (!HasToken(result)) return;
     WholeRow& whole = wholes[static_cast<size_t>(r)];
     whole = Merge(rank, r, cut_of(r), result.id);
     const SelectParams& params = PerRow(own.params, r);
     if (is_processed && !semantics::IsGreedy(params)) {
       whole.temperature = semantics::EffectiveTemperature(params.temperature);
     }
-  }
+  });
 
   SliceMass* const masses = rank.Parts<SliceMass>(rows);
   ForEachRow(execution.parallel, rows, [&](int64_t r, int) {

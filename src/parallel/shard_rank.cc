@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Trivially copyable and without padding, as everything that travels.
+// Trivially copyable and without padding, as all that travels: no byte of it is undefined.
 struct SetUp {
   ShardSlice slice;
   int64_t candidates;
@@ -23,17 +23,27 @@ void RequireSame(const char* name, int64_t value, int64_t first, int32_t rank) {
   ThrowInvalid(name, OnRank(value, rank), ToText(first) + ", as on rank 0");
 }
 
+std::string TextOf(const ShardHeading& heading) {
+  static constexpr const char* kTasks[] = {"the constructor", "Sample", "Logprobs"};
+  const auto task = static_cast<size_t>(heading.task);
+  return "exchange " + std::to_string(heading.exchange) + " of " +
+         (task < std::size(kTasks) ? kTasks[task] : "something else");
+}
+
 }  // namespace
 
 ShardRank::ShardRank(ShardGroup& group, const ShardSlice& slice, int32_t candidates)
-    : group_(group), slices_(static_cast<size_t>(group.ranks()), slice) {
+    : group_(group) {
   CheckInRange("group.ranks", ranks(), 1, kMostShards);
   CheckInRange("group.rank", rank(), 0, ranks() - 1);
+  slices_.assign(static_cast<size_t>(ranks()), slice);
   *Parts<SetUp>(1) = {slice, candidates};
   Exchange();
   // Every rank checks what all have sent, so all throw the same Error.
   int64_t next_id = 0;
   const SetUp first = PartOf<SetUp>(0, 0);
+  CheckInRange("slice.vocab", first.slice.vocab, 1, kMaxVocab);
+  CheckInRange("candidates", first.candidates, 1, kMaxVocab);
   for (int32_t r = 0; r < ranks(); ++r) {
     const SetUp& other = PartOf<SetUp>(r, 0);
     RequireSame("slice.vocab", other.slice.vocab, first.slice.vocab, r);
@@ -50,8 +60,6 @@ ShardRank::ShardRank(ShardGroup& group, const ShardSlice& slice, int32_t candida
     next_id += other.slice.tokens;
     slices_[static_cast<size_t>(r)] = other.slice;
   }
-  CheckInRange("slice.vocab", first.slice.vocab, 1, kMaxVocab);
-  CheckInRange("candidates", first.candidates, 1, kMaxVocab);
   if (next_id != first.slice.vocab) {
     ThrowInvalid("slice.tokens", OnRank(slices_.back().tokens, ranks() - 1),
                  ToText(slices_.back().tokens + first.slice.vocab - next_id) +
@@ -66,15 +74,26 @@ void ShardRank::CheckOwn(std::string_view parameter, const LogitsView& own) cons
 }
 
 std::byte* ShardRank::Message(size_t bytes) {
-  message_.assign(bytes, std::byte{0});
-  received_.resize(bytes * static_cast<size_t>(ranks()));
-  return message_.data();
+  message_.assign(sizeof(ShardHeading) + bytes, std::byte{0});
+  received_.resize(message_.size() * static_cast<size_t>(ranks()));
+  return message_.data() + sizeof(ShardHeading);
 }
 
 void ShardRank::Exchange() {
+  ++heading_.exchange;
+  std::memcpy(message_.data(), &heading_, sizeof heading_);
   group_.AllGather(message_, received_);
   ++traffic_.exchanges;
   traffic_.bytes_sent += static_cast<int64_t>(message_.size());
+  ShardHeading first{};
+  std::memcpy(&first, received_.data(), sizeof first);
+  for (int32_t r = 1; r < ranks(); ++r) {
+    ShardHeading other{};
+    std::memcpy(&other, MessageOf(r) - sizeof other, sizeof other);
+    if (other.task == first.task && other.exchange == first.exchange) continue;
+    ThrowInvalid("call", TextOf(other) + " on rank " + std::to_string(r),
+                 TextOf(first) + ", as on rank 0");
+  }
 }
 
 }  // namespace sluice

@@ -12,6 +12,15 @@
 
 namespace sluice {
 
+// What a rank is asked to do.
+enum class ShardTask : uint32_t { kSetUp, kSample, kLogprobs };
+
+// In front of every message of a rank.
+struct ShardHeading {
+  ShardTask task;
+  uint32_t exchange;  // of the task, from 1
+};
+
 class ShardRank {
  public:
   // Exchanges the slices and checks them, as ShardSampler says.
@@ -31,12 +40,15 @@ class ShardRank {
   // Of a call on this rank's logits.
   void CheckOwn(std::string_view parameter, const LogitsView& own) const;
 
+  void Begin(ShardTask task) { heading_ = {task, 0}; }
+
   // This rank's message in the next exchange: `bytes` zeros. Its memory, like that of messages
   // received, is good until the next call of this function.
   std::byte* Message(size_t bytes);
+  // Throws Error, on all ranks, where one is at another exchange: sizes alone may coincide.
   void Exchange();
   const std::byte* MessageOf(int32_t rank) const {
-    return received_.data() + static_cast<size_t>(rank) * message_.size();
+    return received_.data() + static_cast<size_t>(rank) * message_.size() + sizeof(ShardHeading);
   }
 
   template <typename Part>
@@ -54,6 +66,7 @@ class ShardRank {
  private:
   ShardGroup& group_;
   std::vector<ShardSlice> slices_;
+  ShardHeading heading_ = {ShardTask::kSetUp, 0};
   std::vector<std::byte> message_;
   std::vector<std::byte> received_;
   ShardTraffic traffic_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "backend/registry.h"
 #include "parallel/first_tokens.h"
 #include "parallel/row_request.h"
 #include "parallel/shard_logprobs.h"
@@ -13,6 +14,9 @@
 
 namespace sluice {
 namespace {
+
+// Slices of as many rows are gathered at once as fit: 32 rows of 131072 tokens.
+constexpr int64_t kMostGatheredBytes = int64_t{16} << 20;
 
 using semantics::Row;
 using semantics::Token;
@@ -68,7 +72,6 @@ struct ShardSampler::Impl {
   }
 
   void ListSlice(const Row& part, std::vector<uint64_t>& keys, RowNews& news) const;
-  void RequireSameRequests(const SelectInput& own, DrawMethod method);
   void MergeRow(int64_t row, bool is_valid);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
@@ -79,8 +82,14 @@ struct ShardSampler::Impl {
   int32_t CdfToken(const Row& part, int64_t row, const SelectParams& params) const;
   void Keep(int64_t row, semantics::Interval kept, const SelectParams& params, const NoiseKey& key,
             DrawMethod method, TokenResult& result);
+  // `one`: of a row at a time, without its workspace.
   void SampleGathered(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-                      const Execution& execution);
+                      Execution one);
+  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SelectInput& own,
+                          DrawMethod method, std::span<TokenResult> results, const Execution& one);
+  LogitsView WholeRowView() const {
+    return {whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
+  }
 
   // Rows whose need is `need`, or that wait for a cdf's token.
   template <typename Belongs>
@@ -124,24 +133,6 @@ void ShardSampler::Impl::ListSlice(const Row& part, std::vector<uint64_t>& list,
   for (int64_t i = 0; i < listed; ++i) {
     const int32_t local = IdOfRankKey(list[static_cast<size_t>(i)]);
     tokens[i] = {part[local], static_cast<int32_t>(rank.slice().first_id) + local};
-  }
-}
-
-// Where they differ, all ranks see it, and tell each other what they were asked.
-void ShardSampler::Impl::RequireSameRequests(const SelectInput& own, DrawMethod method) {
-  for (int64_t row = 0; row < own.logits.rows; ++row) {
-    bool differ = false;
-    for (int32_t r = 1; r < rank.ranks(); ++r) {
-      differ = differ || News(r, row).fingerprint != News(0, row).fingerprint;
-    }
-    if (!differ) continue;
-    *rank.Parts<RowRequest>(1) = {PerRow(own.params, row), PerRow(own.keys, row), own.limits,
-                                  method};
-    rank.Exchange();
-    const RowRequest asked = rank.PartOf<RowRequest>(0, 0);
-    for (int32_t r = 1; r < rank.ranks(); ++r) {
-      RequireSameRequest(asked, rank.PartOf<RowRequest>(r, 0), r);
-    }
   }
 }
 
@@ -293,35 +284,46 @@ int32_t ShardSampler::Impl::CdfToken(const Row& part, int64_t row,
 }
 
 void ShardSampler::Impl::SampleGathered(const SelectInput& own, DrawMethod method,
-                                        std::span<TokenResult> results,
-                                        const Execution& execution) {
+                                        std::span<TokenResult> results, Execution one) {
   int64_t widest = 1;
   for (int32_t r = 0; r < rank.ranks(); ++r) widest = std::max(widest, rank.slice(r).tokens);
-  float* slices = rank.Parts<float>(widest * std::ssize(places));
-  for (int64_t row : places) {
-    const Row part = rank.Row(own.logits, row);
-    for (int64_t i = 0; i < part.size; ++i) slices[i] = part[i];
-    slices += widest;
-  }
-  rank.Exchange();
   whole_row.resize(static_cast<size_t>(rank.vocab()));
-  const LogitsView view{whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
-  Execution one{execution.backend, {}, {}, nullptr, execution.algorithm, {}};
-  const size_t bytes = SelectWorkspaceBytes(view, one);
+  const size_t bytes = SelectWorkspaceBytes(WholeRowView(), one);
   workspace.resize(bytes + kWorkspaceAlignment);
   void* start = workspace.data();
   size_t space = workspace.size();
   one.workspace = {static_cast<std::byte*>(std::align(kWorkspaceAlignment, bytes, start, space)),
                    bytes};
-  for (size_t place = 0; place < places.size(); ++place) {
+  const int64_t row_bytes = widest * static_cast<int64_t>(sizeof(float)) * rank.ranks();
+  const int64_t most = std::max<int64_t>(1, kMostGatheredBytes / row_bytes);
+  for (int64_t begin = 0; begin < std::ssize(places); begin += most) {
+    const int64_t count = std::min(most, std::ssize(places) - begin);
+    const auto rows =
+        std::span(places).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+    SampleGatheredRows(rows, widest, own, method, results, one);
+  }
+}
+
+void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64_t widest,
+                                            const SelectInput& own, DrawMethod method,
+                                            std::span<TokenResult> results, const Execution& one) {
+  float* slices = rank.Parts<float>(widest * std::ssize(rows));
+  for (const int64_t row : rows) {
+    const Row part = rank.Row(own.logits, row);
+    for (int64_t i = 0; i < part.size; ++i) slices[i] = part[i];
+    slices += widest;
+  }
+  rank.Exchange();
+  for (size_t place = 0; place < rows.size(); ++place) {
     for (int32_t r = 0; r < rank.ranks(); ++r) {
       const float* part = &rank.PartOf<float>(r, static_cast<int64_t>(place) * widest);
       std::copy_n(part, rank.slice(r).tokens, whole_row.begin() + rank.slice(r).first_id);
     }
-    const int64_t row = places[place];
+    const int64_t row = rows[place];
     states[static_cast<size_t>(row)].way = ShardWay::kGathered;
-    sluice::Sample({view, {&PerRow(own.params, row), 1}, {&PerRow(own.keys, row), 1}, own.limits},
-                   method, results.subspan(static_cast<size_t>(row), 1), one);
+    sluice::Sample(
+        {WholeRowView(), {&PerRow(own.params, row), 1}, {&PerRow(own.keys, row), 1}, own.limits},
+        method, results.subspan(static_cast<size_t>(row), 1), one);
   }
 }
 
@@ -342,24 +344,32 @@ void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<T
   CheckSize("results", results.size(), rows);
   if (!ways.empty()) CheckSize("ways", ways.size(), rows);
   CheckWorkers(execution);
+  const Backend backend = ResolveBackend(execution.backend);
   impl.states.resize(static_cast<size_t>(rows));
   impl.first.resize(static_cast<size_t>(rows * impl.candidates));
-  impl.keys.resize(static_cast<size_t>(execution.parallel.workers));
+  // Never fewer: a worker's list keeps its memory.
+  impl.keys.resize(std::max(impl.keys.size(), static_cast<size_t>(execution.parallel.workers)));
   auto result_of = [&results](int64_t r) -> TokenResult& {
     return results[static_cast<size_t>(r)];
   };
   auto params_of = [&own](int64_t r) -> const SelectParams& { return PerRow(own.params, r); };
   auto key_of = [&own](int64_t r) -> const NoiseKey& { return PerRow(own.keys, r); };
+  auto request_of = [&](int64_t r) {
+    return SampleRequest{params_of(r), key_of(r), own.limits, method};
+  };
 
+  impl.rank.Begin(ShardTask::kSample);
   std::byte* const news = impl.rank.Message(static_cast<size_t>(rows) * impl.NewsBytes());
   ForEachRow(execution.parallel, rows, [&](int64_t r, int worker) {
     RowNews& own_news =
         *reinterpret_cast<RowNews*>(news + static_cast<size_t>(r) * impl.NewsBytes());
-    own_news.fingerprint = Fingerprint({params_of(r), key_of(r), own.limits, method});
+    own_news.fingerprint = Fingerprint(request_of(r));
     impl.ListSlice(impl.rank.Row(own.logits, r), impl.keys[static_cast<size_t>(worker)], own_news);
   });
   impl.rank.Exchange();
-  impl.RequireSameRequests(own, method);
+  RequireSameRequests(
+      impl.rank, rows, [&](int32_t of, int64_t r) { return impl.News(of, r).fingerprint; },
+      request_of);
   ForEachRow({}, rows, [&](int64_t r, int) {
     const bool is_valid =
         semantics::AreValid(params_of(r), own.limits) && semantics::IsValid(key_of(r));
@@ -400,7 +410,7 @@ void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<T
 
   impl.ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
   if (!impl.places.empty()) {
-    impl.SampleGathered(own, method, results, execution);
+    impl.SampleGathered(own, method, results, {backend, {}, {}, nullptr, execution.algorithm, {}});
   }
   for (int64_t r = 0; r < rows; ++r) {
     const ShardWay way = impl.states[static_cast<size_t>(r)].way;

@@ -1,4 +1,5 @@
 // What a rank tells the others of its slice: its first tokens; then its mass, or its best draw.
+#include "backend/cuda_check.h"
 #include "backend/rows.cuh"
 #include "draw/draw_row.cuh"
 #include "draw/likely_tokens.cuh"
@@ -174,6 +175,7 @@ void LaunchTakeGathered(const TokenResult* whole, const ShardWay* ways, TokenRes
   const auto blocks = static_cast<unsigned>((rows + kTakingThreads - 1) / kTakingThreads);
   TakeKernel<<<blocks, kTakingThreads, 0, static_cast<cudaStream_t>(stream)>>>(whole, ways, results,
                                                                                rows);
+  RequireCuda(cudaGetLastError(), "kernel");
 }
 
 }  // namespace sluice::cuda

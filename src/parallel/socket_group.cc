@@ -1,18 +1,20 @@
 // A group of processes on one machine, each with a Unix socket to each of the others.
 //
 // A socket tells at once when its other end is gone; who is there and silent is told by the limit.
-// A rank that gives up tells the others because of whom, so that all name the same rank: they
-// might else see it go before the one that it lost.
+// A rank that gives up tells the others because of whom, and hangs up: they might else see it go
+// before the one that it lost. Where it is in the middle of a message, which only one larger than a
+// socket's buffer can be, it cannot tell, and is itself the one that they name.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,17 @@ struct FrameHead {
   int32_t ranks;
 };
 
+int MillisecondsTo(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT32_MAX));
+}
+
+// Of a call that may be made again.
+bool IsPassing(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS ||
+         error == ENOMEM;
+}
+
 [[noreturn]] void ThrowLost(int32_t rank, const std::string& how, std::chrono::milliseconds limit) {
   throw Error(ErrorCode::kUnavailable, "rank", std::to_string(rank) + ", which " + how,
               "a rank that answers within " + std::to_string(limit.count()) + " ms");
@@ -72,18 +85,22 @@ struct Transfer {
 class SocketGroup final : public ShardGroup {
  public:
   SocketGroup(std::vector<Socket> peers, int32_t rank, std::chrono::milliseconds limit)
-      : peers_(std::move(peers)), rank_(rank), limit_(limit), exchanges_(peers_.size()) {}
+      : peers_(std::move(peers)), rank_(rank), limit_(limit), exchanges_(peers_.size()) {
+    waits_.reserve(peers_.size());
+  }
 
   int32_t rank() const override { return rank_; }
   int32_t ranks() const override { return static_cast<int32_t>(peers_.size()); }
 
   void AllGather(std::span<const std::byte> own, std::span<std::byte> all) override {
     CheckSize("all", all.size(), static_cast<int64_t>(own.size() * peers_.size()));
-    if (failure_) throw Error(*failure_);
+    if (failure_) std::rethrow_exception(failure_);
     try {
       Run(own, all);
-    } catch (const Error& error) {
-      failure_ = error;
+    } catch (...) {
+      failure_ = std::current_exception();
+      // Nothing of this rank comes any more: nobody need wait for it.
+      for (const Socket& peer : peers_) shutdown(peer.fd(), SHUT_RDWR);
       throw;
     }
   }
@@ -112,6 +129,8 @@ class SocketGroup final : public ShardGroup {
     ThrowLost(lost, how, limit_);
   }
 
+  static std::string Name(int32_t rank) { return "rank " + std::to_string(rank); }
+
   // False when the socket takes or has nothing now.
   bool Send(int32_t to, Transfer& transfer) {
     const ssize_t sent = send(peers_[static_cast<size_t>(to)].fd(), transfer.data, transfer.left,
@@ -120,7 +139,8 @@ class SocketGroup final : public ShardGroup {
       transfer.Advance(static_cast<size_t>(sent));
       return true;
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
+    if (IsPassing(errno)) return false;
+    if (errno != EPIPE && errno != ECONNRESET) ThrowSystemError("a message to " + Name(to));
     cannot_send_[static_cast<size_t>(to)] = true;  // its last words may still be there to read
     return false;
   }
@@ -132,7 +152,8 @@ class SocketGroup final : public ShardGroup {
       transfer.Advance(static_cast<size_t>(got));
       return true;
     }
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (got < 0 && IsPassing(errno)) return false;
+    if (got < 0 && errno != ECONNRESET) ThrowSystemError("a message from " + Name(from));
     Lose(from, "has ended");
   }
 
@@ -203,10 +224,9 @@ class SocketGroup final : public ShardGroup {
         waits_.push_back({peers_[static_cast<size_t>(r)].fd(), static_cast<short>(wanted), 0});
       }
       if (waits_.empty()) return;
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      if (left.count() <= 0) Lose(waited_for, "did not answer");
-      poll(waits_.data(), waits_.size(),
-           static_cast<int>(std::min<int64_t>(left.count(), 1 << 20)));
+      const int left = MillisecondsTo(deadline);
+      if (left == 0) Lose(waited_for, "did not answer");
+      poll(waits_.data(), waits_.size(), left);
     }
   }
 
@@ -216,28 +236,33 @@ class SocketGroup final : public ShardGroup {
   std::vector<PeerExchange> exchanges_;
   std::vector<bool> cannot_send_;
   std::vector<pollfd> waits_;
-  std::optional<Error> failure_;
+  std::exception_ptr failure_;
 };
+
+// The same on all ranks, whatever their numbers are: "/rank1023" and the zero behind it fit.
+constexpr size_t kLongestDirectory = sizeof(sockaddr_un::sun_path) - 12;
+
+void CheckDirectory(std::string_view directory) {
+  if (directory.size() <= kLongestDirectory) return;
+  ThrowInvalid("directory", std::string(directory),
+               "a path of at most " + std::to_string(kLongestDirectory) + " bytes");
+}
 
 sockaddr_un AddressOf(std::string_view directory, int32_t rank) {
   const std::string path = std::string(directory) + "/rank" + std::to_string(rank);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    ThrowInvalid("directory", std::string(directory),
-                 "a path of at most " + std::to_string(sizeof address.sun_path - 12) + " bytes");
-  }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
 
 Socket NewSocket() {
-  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) ThrowSystemError("a socket between ranks");
   return socket;
 }
 
-// The name of a listening socket, gone when everybody has come.
+// The name of a listening socket, gone when everybody has come, unless another has taken its place.
 class ListeningSocket {
  public:
   ListeningSocket(const sockaddr_un& address, int32_t ranks)
@@ -247,38 +272,68 @@ class ListeningSocket {
         listen(socket_.fd(), ranks) != 0) {
       ThrowSystemError(std::string("the socket ") + address_.sun_path);
     }
+    if (stat(address_.sun_path, &bound_) != 0) bound_ = {};
   }
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
-  ~ListeningSocket() { unlink(address_.sun_path); }
+  ~ListeningSocket() {
+    struct stat now{};
+    if (stat(address_.sun_path, &now) != 0) return;
+    if (now.st_ino == bound_.st_ino && now.st_dev == bound_.st_dev) unlink(address_.sun_path);
+  }
 
   int fd() const { return socket_.fd(); }
 
+  // Not open where whoever came has gone again.
+  Socket Accept() const {
+    Socket socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open() && errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
+      ThrowSystemError("a rank's connection");
+    }
+    return socket;
+  }
+
  private:
   sockaddr_un address_;
+  struct stat bound_{};
   Socket socket_;
 };
 
-int MillisecondsTo(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1 << 20));
-}
+// Connections from ranks above this one, of which some have not said yet who they are. One that
+// stays silent holds nobody up.
+class Newcomers {
+ public:
+  explicit Newcomers(const ListeningSocket& listening) : listening_(listening) {}
 
-// Reads a whole hello, or answers false when the deadline comes or the other end goes.
-bool ReadHello(int fd, FrameHead& hello, Clock::time_point deadline) {
-  Transfer transfer{reinterpret_cast<std::byte*>(&hello), sizeof hello};
-  while (transfer.left > 0) {
-    pollfd wait{fd, POLLIN, 0};
-    if (poll(&wait, 1, MillisecondsTo(deadline)) == 0) return false;
-    const ssize_t got = recv(fd, transfer.data, transfer.left, MSG_DONTWAIT);
-    if (got > 0) {
-      transfer.Advance(static_cast<size_t>(got));
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      return false;
+  // A rank's hello, and its connection; not open when there is none before the deadline.
+  Socket Next(FrameHead& hello, Clock::time_point deadline) {
+    for (;;) {
+      waits_.assign(1, {listening_.fd(), POLLIN, 0});
+      for (const Socket& socket : silent_) waits_.push_back({socket.fd(), POLLIN, 0});
+      const int left = MillisecondsTo(deadline);
+      if (poll(waits_.data(), waits_.size(), left) <= 0) {
+        if (left == 0) return {};
+        continue;
+      }
+      for (size_t i = 0; i < silent_.size(); ++i) {
+        if (waits_[i + 1].revents == 0) continue;
+        Socket socket = std::move(silent_[i]);
+        silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
+        // So short a message comes in one piece. Whoever says something else is no rank.
+        if (recv(socket.fd(), &hello, sizeof hello, 0) == sizeof hello) return socket;
+        break;
+      }
+      if (waits_[0].revents == 0) continue;
+      Socket socket = listening_.Accept();
+      if (socket.is_open()) silent_.push_back(std::move(socket));
     }
   }
-  return true;
-}
+
+ private:
+  const ListeningSocket& listening_;
+  std::vector<Socket> silent_;
+  std::vector<pollfd> waits_;
+};
 
 }  // namespace
 
@@ -287,6 +342,7 @@ std::unique_ptr<ShardGroup> ConnectShardGroup(std::string_view directory, int32_
   CheckInRange("ranks", ranks, 1, kMostShards);
   CheckInRange("rank", rank, 0, ranks - 1);
   CheckInRange("limit", limit.count(), 1, INT32_MAX);
+  CheckDirectory(directory);
   const auto deadline = Clock::now() + limit;
   std::vector<Socket> peers(static_cast<size_t>(ranks));
   const ListeningSocket listening(AddressOf(directory, rank), ranks);
@@ -307,22 +363,14 @@ std::unique_ptr<ShardGroup> ConnectShardGroup(std::string_view directory, int32_
     }
     peers[static_cast<size_t>(r)] = std::move(socket);
   }
+  Newcomers newcomers(listening);
   for (int32_t missing = ranks - 1 - rank; missing > 0; --missing) {
-    auto first_missing = [&] {
-      int32_t r = rank + 1;
-      while (peers[static_cast<size_t>(r)].is_open()) ++r;
-      return r;
-    };
-    pollfd wait{listening.fd(), POLLIN, 0};
-    if (poll(&wait, 1, MillisecondsTo(deadline)) == 0) {
-      ThrowLost(first_missing(), "did not come", limit);
-    }
-    Socket socket(accept4(listening.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     FrameHead other{};
-    if (!socket.is_open() || !ReadHello(socket.fd(), other, deadline)) {
-      ++missing;  // whoever it was has gone again
-      if (MillisecondsTo(deadline) == 0) ThrowLost(first_missing(), "did not come", limit);
-      continue;
+    Socket socket = newcomers.Next(other, deadline);
+    if (!socket.is_open()) {
+      int32_t first_missing = rank + 1;
+      while (peers[static_cast<size_t>(first_missing)].is_open()) ++first_missing;
+      ThrowLost(first_missing, "did not come", limit);
     }
     const auto from = static_cast<int32_t>(other.bytes);
     if (other.ranks != ranks) {

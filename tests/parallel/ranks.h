@@ -74,6 +74,10 @@ inline std::vector<std::string> AnswersOfRanks(
     int status = 0;
     waitpid(processes[r], &status, 0);
     if (!WIFEXITED(status)) text += "killed by signal " + std::to_string(WTERMSIG(status));
+    // What a sanitizer that stops it ends with.
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
+      text += "ended with status " + std::to_string(WEXITSTATUS(status));
+    }
     texts.push_back(text);
   }
   return texts;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "tests/parallel/ranks.h"
 #include "tests/support/batch.h"
@@ -227,6 +230,49 @@ TEST(ShardSampler, SendsAtMostTwoKilobytesARowForFiftyTokens) {
   }));
 }
 
+TEST(ShardSampler, GathersLongRowsAFewAtATime) {
+  Random random(8);
+  constexpr int64_t kVocab = int64_t{1} << 19;  // 2 MiB a row from two ranks: eight rows at once
+  Case c;
+  for (int r = 0; r < 10; ++r) c.rows.push_back(MakeRow(RowKind::kNormal, kVocab, random));
+  c.params = {{.top_k = 100}};
+  c.keys = {RandomKey(random)};
+  const Batch whole(c.rows, c.dtype);
+  const auto expected = Sampled({whole.view(), c.params, c.keys}, c.method);
+  ExpectAllWell(AnswersOfGroup(2, [&](ShardGroup& group) -> std::string {
+    const ShardSlice slice{kVocab, group.rank() * kVocab / 2, kVocab / 2};
+    const Batch own = OwnRows(c, slice, 0);
+    ShardSampler sampler(group, slice);
+    std::vector<TokenResult> results(c.rows.size());
+    const int64_t before = sampler.traffic().exchanges;
+    sampler.Sample({own.view(), c.params, c.keys}, c.method, results, {});
+    const int64_t exchanges = sampler.traffic().exchanges - before;
+    if (exchanges != 3) return std::to_string(exchanges) + " exchanges";
+    return Difference(results, expected);
+  }));
+}
+
+#if defined(__x86_64__)
+TEST(ShardSampler, IsTheSameWhereTheCallerTakesDenormalsForZero) {
+  Random random(9);
+  Case c;
+  for (int r = 0; r < 4; ++r) c.rows.push_back(MakeRow(RowKind::kMid, 200, random));
+  c.params = {{.temperature = 1e-40f, .top_k = 20}};
+  c.keys = {RandomKey(random)};
+  c.mode = LogprobMode::kProcessedLogprobs;
+  const auto expected = OfTheWholeRows(c);
+  ExpectAllWell(AnswersOfGroup(2, [&](ShardGroup& group) {
+    const ShardSlice slice{200, group.rank() * 100, 100};
+    ShardSampler sampler(group, slice);
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040);  // flush to zero, denormals are zero
+    const FromShards answer = SampleOn(sampler, c, slice);
+    _mm_setcsr(saved);
+    return Difference(answer.results, expected);
+  }));
+}
+#endif
+
 TEST(ShardSampler, TakesABatchOfNoRows) {
   ExpectAllWell(AnswersOfGroup(2, [](ShardGroup& group) -> std::string {
     ShardSampler sampler(group, {8, group.rank() * 4, 4});
@@ -340,6 +386,8 @@ TEST(ShardSampler, RefusesRowsWhoseParametersDifferOnEveryRank) {
   const Bad cases[] = {
       {[](SelectInput&, SelectParams& p, NoiseKey&) { p.top_p = 0.5f; },
        "params.top_p = 0.5 on rank 1 is not allowed: 1, as on rank 0"},
+      {[](SelectInput&, SelectParams& p, NoiseKey&) { p.top_k = -1; },
+       "params.top_k = -1 on rank 1 is not allowed: 0, as on rank 0"},
       {[](SelectInput&, SelectParams& p, NoiseKey&) { p.profile.ties = Ties::kAll; },
        "params.profile.ties = 1 on rank 1 is not allowed: 0, as on rank 0"},
       {[](SelectInput&, SelectParams&, NoiseKey& key) { key.seed = 4; },
@@ -361,6 +409,84 @@ TEST(ShardSampler, RefusesRowsWhoseParametersDifferOnEveryRank) {
     });
     EXPECT_EQ(answers, std::vector<std::string>(2, bad.error));
   }
+}
+
+TEST(ShardSampler, RefusesLogprobsOfOtherTokensOrParametersOnEveryRank) {
+  struct Bad {
+    std::function<void(LogprobInput&, SelectParams&, TokenResult&)> spoil;
+    std::string error;
+  };
+  const Bad cases[] = {
+      {[](LogprobInput&, SelectParams& p, TokenResult&) { p.temperature = 0.5f; },
+       "params.temperature = 0.5 on rank 1 is not allowed: 1, as on rank 0"},
+      {[](LogprobInput& input, SelectParams&, TokenResult&) {
+         input.mode = LogprobMode::kRawLogits;
+       },
+       "mode = 1 on rank 1 is not allowed: 2, as on rank 0"},
+      {[](LogprobInput&, SelectParams&, TokenResult& result) { result.id = 5; },
+       "results.id = 5 on rank 1 is not allowed: 3, as on rank 0"},
+      {[](LogprobInput&, SelectParams&, TokenResult& result) { result.id = -1; },
+       "results.id = -1 on rank 1 is not allowed: 3, as on rank 0"},
+      {[](LogprobInput&, SelectParams&, TokenResult& result) { result.cut.lower = 2.0f; },
+       "results.cut.lower = 2 on rank 1 is not allowed: 0, as on rank 0"},
+  };
+  for (const Bad& bad : cases) {
+    const auto answers = AnswersOfGroup(2, [&](ShardGroup& group) -> std::string {
+      ShardSampler sampler(group, {8, group.rank() * 4, 4});
+      const Batch own({{0, 1, 2, 3}, {3, 2, 1, 0}});
+      std::vector<SelectParams> params(2);
+      std::vector<TokenResult> results(2);
+      for (TokenResult& result : results) {
+        result.id = 3;
+        result.cut.lower = 0.0f;
+        result.cut.ties_kept = 2;
+        result.cut.count = 8;
+      }
+      LogprobInput input{own.view(), LogprobMode::kProcessedLogprobs, params};
+      if (group.rank() == 1) bad.spoil(input, params[1], results[1]);
+      sampler.Logprobs(input, results, {});
+      return "";
+    });
+    EXPECT_EQ(answers, std::vector<std::string>(2, bad.error));
+  }
+}
+
+TEST(ShardSampler, RefusesRanksThatMakeDifferentCallsOnEveryRank) {
+  const auto answers = AnswersOfGroup(3, [&](ShardGroup& group) -> std::string {
+    // With two candidates a row's first message has 32 bytes in both calls.
+    ShardSampler sampler(group, {12, group.rank() * 4, 4}, 2);
+    const Batch own({{0, 1, 2, 3}});
+    const SelectParams params;
+    const NoiseKey key;
+    std::vector<TokenResult> results(1);
+    if (group.rank() == 2) {
+      sampler.Logprobs({own.view(), LogprobMode::kRawLogprobs, {&params, 1}}, results, {});
+    } else {
+      sampler.Sample({own.view(), {&params, 1}, {&key, 1}}, DrawMethod::kGumbel, results, {});
+    }
+    return "";
+  });
+  EXPECT_EQ(answers, std::vector<std::string>(3,
+                                              "call = exchange 1 of Logprobs on rank 2 is not "
+                                              "allowed: exchange 1 of Sample, as on rank 0"));
+}
+
+TEST(ShardSampler, RefusesABackendThatIsNotThereBeforeItSends) {
+  ExpectAllWell(AnswersOfGroup(1, [](ShardGroup& group) -> std::string {
+    ShardSampler sampler(group, {4, 0, 4});
+    const Batch own({{0, 1, 2, 3}});
+    const SelectParams params;
+    const NoiseKey key;
+    std::vector<TokenResult> results(1);
+    const int64_t before = sampler.traffic().exchanges;
+    try {
+      sampler.Sample({own.view(), {&params, 1}, {&key, 1}}, DrawMethod::kGumbel, results,
+                     {static_cast<Backend>(99)});
+    } catch (const Error&) {
+      return sampler.traffic().exchanges == before ? "" : "sent something";
+    }
+    return "no Error";
+  }));
 }
 
 TEST(ShardSampler, RefusesArgumentsThatDoNotFit) {
