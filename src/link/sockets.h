@@ -15,7 +15,20 @@ namespace sluice::link {
 
 // The next part of a message. False: there is none.
 inline bool Receive(zmq::socket_t& socket, zmq::message_t& message) {
-  return zmq_msg_recv(message.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
+  int size = -1;
+  do {
+    size = zmq_msg_recv(message.handle(), socket.handle(), ZMQ_DONTWAIT);
+  } while (size < 0 && zmq_errno() == EINTR);
+  return size >= 0;
+}
+
+// The last part of a message. False: it could not be sent, and is the caller's still.
+inline bool Send(zmq::socket_t& socket, zmq_msg_t& message) {
+  int size = -1;
+  do {
+    size = zmq_msg_send(&message, socket.handle(), ZMQ_DONTWAIT);
+  } while (size < 0 && zmq_errno() == EINTR);
+  return size >= 0;
 }
 
 // False: it could not be sent, as where nobody is at the other end. Throws std::bad_alloc.

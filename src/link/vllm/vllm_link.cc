@@ -78,6 +78,8 @@ VllmLink::VllmLink(zmq::context_t& context, VllmLinkOptions options, RequestTabl
 }
 
 VllmLink::~VllmLink() {
+  // Its reader goes first, and an event without one would keep the context from ending.
+  if (life_.has_value()) zmq_socket_monitor(life_->input.handle(), nullptr, 0);
   if (health() != EngineHealth::kReady) return;
   try {
     life_->input.set(zmq::sockopt::linger, kAbortsLinger);
@@ -391,9 +393,12 @@ void VllmLink::SendAborts() {
     for (const RequestAddress& address : aborts.subspan(begin, count)) EndThere(address);
   }
   if (left_there_.empty()) return;
-  vllm::WriteAbort(left_there_, out_);
-  Send(vllm::kAbort);
-  left_there_.clear();
+  try {
+    vllm::WriteAbort(left_there_, out_);
+    Send(vllm::kAbort);
+    left_there_.clear();
+  } catch (const std::bad_alloc&) {  // with the next ones
+  }
 }
 
 // They are aborted when the engine is there again, if it is the same one.
@@ -419,7 +424,7 @@ void VllmLink::Send(std::string_view kind) {
   std::memcpy(zmq_msg_data(&message), out_.data(), out_.size());
   const bool is_there = link::Send(life_->input, vllm::kIdentity, ZMQ_SNDMORE) &&
                         link::Send(life_->input, kind, ZMQ_SNDMORE) &&
-                        zmq_msg_send(&message, life_->input.handle(), ZMQ_DONTWAIT) >= 0;
+                        link::Send(life_->input, message);
   if (!is_there) zmq_msg_close(&message);
 }
 
