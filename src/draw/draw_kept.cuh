@@ -1,4 +1,4 @@
-// One token from a kept set whose tokens stand in the order, one a thread.
+// One token from a kept set whose tokens stand in the order; for a cdf draw one a thread.
 #pragma once
 
 #include "backend/team.cuh"

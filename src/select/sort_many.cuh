@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cub/block/block_merge_sort.cuh>
+#include <type_traits>
 
 #include "backend/row_launch.h"
 #include "select/sorted_rules.cuh"
