@@ -16,9 +16,11 @@ from sluice.errors import Error
 
 # Of the metadata, one a row, to fields of SamplingParams.
 _COLUMNS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
-_PENALTIES = {"frequency_penalties": "frequency_penalty",
-              "presence_penalties": "presence_penalty",
-              "repetition_penalties": "repetition_penalty"}
+# A batch has these columns, and prompts, as soon as one of its rows wants them: what they say of the
+# others changes nothing, and is left out, so that a row does not depend on its company.
+_PENALTIES = {"frequency_penalties": ("frequency_penalty", 0),
+              "presence_penalties": ("presence_penalty", 0),
+              "repetition_penalties": ("repetition_penalty", 1)}
 
 
 class _Request:
@@ -63,13 +65,14 @@ def rows_of(metadata, vocab):
     outputs = metadata.output_token_ids
     count = len(outputs)
     fields = [{} for _ in range(count)]
-    columns = dict(_COLUMNS)
+    columns = {name: (field, None) for name, field in _COLUMNS.items()}
     if not getattr(metadata, "no_penalties", False):
         columns |= _PENALTIES
-    for name, field in columns.items():
+    for name, (field, neutral) in columns.items():
         values = getattr(metadata, name, None)
         for row, value in enumerate([] if values is None else values.tolist()):
-            fields[row][field] = value
+            if value != neutral:
+                fields[row][field] = value
     logprobs = _logprobs(metadata)
     for row, of_row in enumerate(fields):
         if getattr(metadata, "all_greedy", False) or "temperature" not in of_row:
@@ -88,6 +91,9 @@ def rows_of(metadata, vocab):
             of_row["seed"] = generator.initial_seed() % 2**64
     prompts = getattr(metadata, "prompt_token_ids", None)
     prompts = [[]] * count if prompts is None else prompts.tolist()
+    penalized = {field for field, _ in _PENALTIES.values()}
+    prompts = [prompt if penalized & of_row.keys() else []
+               for prompt, of_row in zip(prompts, fields)]
     bitmasks = _bitmasks(metadata) or [None] * count
     return [_Row(outputs[row], fields[row],
                  [token for token in prompts[row] if 0 <= token < vocab],  # filled up with vocab
@@ -146,15 +152,20 @@ class MetadataSampler:
         for request in self._requests:
             if request not in kept:
                 self.sampler.remove(request.handle)
-        self._requests, self._rows = [], rows
-        for request, row in zip(kept, rows):
-            if request is None:
-                handle = self.sampler.add(SamplingParams(**row.fields), prompt=row.prompt)
-                request = _Request(handle, row.output, row.fields)
-            self._requests.append(request)
+        self._requests, self._rows, self._metadata = [], rows, None
+        try:
+            for request, row in zip(kept, rows):
+                if request is None:
+                    handle = self.sampler.add(SamplingParams(**row.fields), prompt=row.prompt)
+                    request = _Request(handle, row.output, row.fields)
+                self._requests.append(request)
+        except Exception:  # those behind it are live: the next call finds them here
+            self._requests += [request for request in kept[len(self._requests):] if request]
+            raise
 
     def _follow(self, request):
-        """Makes the sampler's history that of the engine, which may have replaced tokens."""
+        """Makes the sampler's history that of the engine, which may have replaced tokens, the last
+        one among them."""
         output, known = request.output, request.known
         if len(output) == len(known) and output[-1:] == known[-1:]:
             return
@@ -163,6 +174,7 @@ class MetadataSampler:
             same += 1
         if len(known) > same:
             self.sampler.rollback(request.handle, len(known) - same)
+            del known[same:]
         if len(output) > same:
             self.sampler.accept(request.handle, output[same:])
         request.known = list(output)

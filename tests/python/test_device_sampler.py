@@ -127,6 +127,45 @@ def test_tokens_that_the_engine_replaces_are_replaced():
     assert host.tokens(request).tolist()[:3] == [11, 12, 13]
 
 
+def test_a_refused_request_leaves_the_others_as_they_are():
+    a, b = [], []
+    host = HostSampler(max_requests=3)
+    sampler = MetadataSampler(host)
+
+    def step(batch, top_p):
+        metadata = metadata_of(batch, top_p=np.array(top_p, np.float32))
+        ids = sampler(logits_of(len(batch)), metadata).get().ids
+        for output, token in zip(batch, ids.tolist()):
+            output.append(token)
+
+    step([a, b], [0.5, 0.5])
+    for _ in range(3):
+        with pytest.raises(sluice.Error, match="top_p"):
+            step([[], a, b], [2, 0.5, 0.5])
+    step([b, a], [0.5, 0.5])
+    assert host.added == 2 + 3
+    assert [len(a), len(b)] == [2, 2]
+
+
+def test_a_row_does_not_depend_on_who_else_has_penalties():
+    alone, joined, other = [], [], []
+    neutral = {"no_penalties": False, "frequency_penalties": np.array([0, 0.5], np.float32),
+               "presence_penalties": np.zeros(2, np.float32),
+               "repetition_penalties": np.array([1, 1.5], np.float32),
+               "prompt_token_ids": np.array([[4, 5], [6, 7]])}
+    for output, joins_at in ((alone, 9), (joined, 3)):
+        sampler = MetadataSampler(HostSampler(max_requests=2))
+        for position in range(6):
+            batch = [output, other] if position >= joins_at else [output]
+            fields = neutral if position >= joins_at else {}
+            metadata = metadata_of(batch, generators={0: Generator(7)}, **fields)
+            logits = np.stack([logits_of(1, position)[0]] * len(batch))
+            ids = sampler(logits, metadata).get().ids
+            for one, token in zip(batch, ids.tolist()):
+                one.append(token)
+    assert alone == joined
+
+
 def test_every_row_needs_a_history():
     with pytest.raises(sluice.Error, match="output_token_ids = 1 lists"):
         MetadataSampler(HostSampler())(logits_of(2), metadata_of([[]]))
