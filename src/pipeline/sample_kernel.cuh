@@ -127,7 +127,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   if (size > block.threads()) {
     if (plan.is_whole) return result;
-    if (is_gumbel && size <= kMostSorted) return SampleFromMany(pruned);
+    if (is_gumbel && size <= kMostSortedTop) return SampleFromMany(pruned);
     return SampleFromList(pruned.tokens, size, argument.method);
   }
   auto score = [&](uint64_t token, float max) {

@@ -21,7 +21,7 @@ inline constexpr int kMostRanked = 8 * kWarpSize;
 // Of more than that, those of a nucleus are looked for first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
 // Up to this many are sorted by a block, several a thread.
-inline constexpr int kMostSorted = 2048;
+inline constexpr int kMostSortedTop = 2048;
 
 // The mass of a whole row, as far as one read knows it.
 struct WholeMass {
@@ -129,7 +129,7 @@ __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
   const bool fits = plan.needed <= block.threads() - 16;  // a token a thread
-  const int most = fits ? block.threads() : kMostSorted;
+  const int most = fits ? block.threads() : kMostSortedTop;
   if (plan.is_whole) {
     const bool min_p_first =
         params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;

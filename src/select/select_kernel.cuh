@@ -125,8 +125,8 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
-      const Cut cut = pruned.size <= kMostSorted ? SelectFromMany(pruned)
-                                                 : SelectFromList(pruned.tokens, pruned.size);
+      const Cut cut = pruned.size <= kMostSortedTop ? SelectFromMany(pruned)
+                                                    : SelectFromList(pruned.tokens, pruned.size);
       if (block.thread() == 0) argument.cuts[index] = cut;
       told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }

@@ -34,12 +34,12 @@ __device__ ListedTokens SortMany(const ListedTokens& from) {
 }
 
 // visit(the sorted tokens, how many of them a thread has: an integral constant). from: of at most
-// kMostSorted tokens.
+// kMostSortedTop tokens.
 template <typename Visit>
 __device__ auto WithSorted(const Team& block, const ListedTokens& from, Visit visit) {
   using Two = std::integral_constant<int, 2>;
   using Four = std::integral_constant<int, 4>;
-  static_assert(kMostSorted == Two() * kMostThreads && kMostSorted == Four() * kFewThreads);
+  static_assert(kMostSortedTop == Two() * kMostThreads && kMostSortedTop == Four() * kFewThreads);
   if (block.threads() == kMostThreads) return visit(SortMany<kMostThreads, 2>(from), Two());
   if (from.size <= Two() * kFewThreads) return visit(SortMany<kFewThreads, 2>(from), Two());
   return visit(SortMany<kFewThreads, 4>(from), Four());
