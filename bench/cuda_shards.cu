@@ -352,32 +352,10 @@ class Rank {
     constexpr int kCalls = 20;
     if (!call()) return 1e30;
     RequireCuda(cudaStreamSynchronize(stream_));
-    cudaGraph_t graph;
-    cudaGraphExec_t executable;
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < kCalls; ++i) call();
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -2; replay < 7; ++replay) {
-      Largest(0);  // all ranks begin together
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms) / kCalls);
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 3, times.end());
-    return Largest(times[3]);
+    GraphReplay replay(stream_, cudaStreamCaptureModeThreadLocal, [&] {
+      for (int i = 0; i < kCalls; ++i) call();
+    });
+    return Largest(replay.Microseconds([this] { Largest(0); }) / kCalls);  // all begin together
   }
 
   ShardGroup& group_;

@@ -4,11 +4,9 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <functional>
-#include <vector>
 
-#include "bench/graph_timer.cuh"
+#include "bench/graph_replay.cuh"
 
 namespace sluice::bench {
 
@@ -27,31 +25,10 @@ class ReplayTimer {
 
  private:
   double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) call(i, stream_);
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -3; replay < 9; ++replay) {
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms));
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
+    GraphReplay replay(stream_, cudaStreamCaptureModeGlobal, [&] {
+      for (int i = 0; i < calls; ++i) call(i, stream_);
+    });
+    return replay.Microseconds();
   }
 
   cudaStream_t stream_ = nullptr;

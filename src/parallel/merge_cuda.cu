@@ -137,24 +137,12 @@ __device__ TokenResult SampleFromFirst(const Team& block, MergeMemory& memory, i
   const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
   if (first.thread() >= first.threads()) return result;
   const ListedTokens& sorted = scored.sorted;
-  const KeptTop<1> kept = SelectFromTop<1>(first, sorted, memory.start, whole);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, whole);
   if (!kept.IsCertain()) return result;
-  const KeptToken mine{kept.Keeps(first.thread()), kept.x[0], kept.id[0]};
-  int winner;
-  if (is_gumbel) {
-    uint64_t scored_place = 0;
-    if (mine.is_kept) {
-      const uint32_t of_mine = scored.has_scores
-                                   ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
-                                   : score(sorted.tokens[first.thread()], kept.max);
-      scored_place = ScoredPlace(of_mine, first.thread());
-    }
-    winner = PlaceOfBest(first, scored_place);
-  } else {
-    uint64_t* weights = sorted.room;
-    int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
-    winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
-  }
+  const KeptToken mine{kept.Keeps(first.thread()), kept.x, kept.id};
+  const int winner = WinnerOfKept(first, mine, method, kept.max, scale, key, sorted.room, [&] {
+    return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score);
+  });
   result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
   return result;
