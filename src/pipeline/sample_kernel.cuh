@@ -145,16 +145,14 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept =
-      SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
   const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
-  const int winner =
-      WinnerOfKept(first, mine, argument.method, kept.max, scale, key, sorted.room, [&] {
-        return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score);
-      });
+  const int winner = WinnerOfKept(
+      first, mine, argument.method, kept.max, scale, key, sorted.room,
+      [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
   if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);

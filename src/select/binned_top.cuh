@@ -170,9 +170,9 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
   uint64_t last = bins.last;
   if (has_top_p) {
     // At least one is kept.
-    const uint64_t target =
-        ::max(uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, bins.mass),
-                                                      params.profile.top_p_boundary));
+    const uint64_t target = ::max(
+        uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, bins.mass),
+                                                params.profile.top_p_boundary));
     find_bin(bins.of_top_p, [&](uint64_t before, uint64_t through) {
       return (before & kMassMask) < target && (through & kMassMask) >= target;
     });
@@ -197,7 +197,8 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
   return {last, max};
 }
 
-__device__ inline Cut CutOfBins(const Team& block, const ListedTokens& from, const BinnedTop& kept) {
+__device__ inline Cut CutOfBins(const Team& block, const ListedTokens& from,
+                                const BinnedTop& kept) {
   const float lower = ValueOf(kept.last);
   uint64_t counts = 0;  // of what is kept, and of the ties among it
   for (int i = block.thread(); i < from.size; i += block.threads()) {

@@ -220,8 +220,7 @@ __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const
 }
 
 // The first and the last kept token, for who looks at ids.
-__device__ inline CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop& kept,
-                                  const Cut& cut) {
+__device__ inline CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop& kept, const Cut& cut) {
   const uint64_t last = sorted.tokens[kept.end - 1];
   const uint64_t begin = sorted.tokens[kept.begin];
   return {cut.upper, ValueOf(last), kept.begin == 0 ? 0 : IdOf(begin), IdOf(last)};
