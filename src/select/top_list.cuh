@@ -37,10 +37,11 @@ __device__ inline TopPlan PlanOfTop(const SelectParams& params) {
   return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
 }
 
+inline constexpr int kProbesAtOnce = 3;
+
 // The largest key from `low` to `high` that `rank` of some keys reach, or one that no more than
 // `enough` of them reach; `rank` reach `low`. Three probes at a time, because most of a count is a
 // wait for its sum: count(probes, their counts, number of the three).
-inline constexpr int kProbesAtOnce = 3;
 template <typename Count>
 __device__ uint32_t SearchKeys(uint32_t low, uint32_t high, int rank, int enough, Count count) {
 #pragma unroll 1
