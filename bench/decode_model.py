@@ -159,7 +159,18 @@ class Decoder:
         return round(total)
 
 
+def mean_entropy(logits):
+    """Of the softmax of rows, in nats."""
+    logs = logits.float().log_softmax(dim=-1)
+    return float(-(logs.exp() * logs.clamp_min(-1e4)).sum(-1).mean())
+
+
 def head_deviation(vocab, width, entropy):
-    """Of a head's elements, for logits N(0, s): their softmax has about ln V - s^2 / 2 nats while
-    s^2 < 2 ln V, and hidden states behind the norm have length sqrt(width)."""
-    return math.sqrt(2 * (math.log(vocab) - min(entropy, math.log(vocab))) / width)
+    """Of a head's elements: hidden states behind the norm have length sqrt(width), so logits are
+    N(0, s) with s = deviation * sqrt(width), and their softmax has fewer nats the larger s is."""
+    logits = torch.randn((8, vocab), generator=torch.Generator().manual_seed(3))
+    low, high = 0.0, 2 * math.sqrt(2 * math.log(vocab))
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_entropy(logits * middle) > entropy else (low, middle)
+    return high / math.sqrt(width)

@@ -28,7 +28,7 @@ from pathlib import Path
 
 try:
     import torch
-    from decode_model import SHAPES, Decoder, Plain
+    from decode_model import SHAPES, Decoder, Plain, mean_entropy
     from decode_tails import TASKS, Batch, load_peers, skipped, tails_of, without_head
 except ImportError as error:
     sys.exit(f"end_to_end: {error.name} is missing; pip install torch numpy")
@@ -124,10 +124,8 @@ def timed(steps, clock, rounds, count):
 
 def spread_of_softmax(logits):
     """Means over the rows: nats, and how many tokens have p = 0.9."""
-    probabilities = logits.float().softmax(dim=-1)
-    nats = -(probabilities * probabilities.clamp_min(1e-30).log()).sum(-1)
-    mass = probabilities.sort(dim=-1, descending=True).values.cumsum(-1)
-    return {"entropy": round(float(nats.mean()), 2),
+    mass = logits.float().softmax(dim=-1).sort(dim=-1, descending=True).values.cumsum(-1)
+    return {"entropy": round(mean_entropy(logits), 2),
             "nucleus": round(float((mass < 0.9).sum(-1).float().mean() + 1), 1)}
 
 
