@@ -14,8 +14,8 @@ import sluice
 from cuda_peer_calls import PEERS, Setting, load_peers
 
 TASKS = {"k50-p0.9": {"top_k": 50, "top_p": 0.9}, "no-filter": {}, "greedy": {"temperature": 0.0}}
-PEER_NAMES = ("flashinfer-k-first", "flashinfer-k-first-rows", "flashinfer-logits", "vllm-triton",
-              "torch-topk", "torch-noise")
+PEER_NAMES = ("flashinfer-k-first", "flashinfer-k-first-rows", "flashinfer-joint",
+              "flashinfer-logits", "vllm-triton", "torch-noise")
 SEED = 7
 
 
