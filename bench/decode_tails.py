@@ -24,7 +24,7 @@ class Tail:
     name: str
     draw: callable                     # of hidden states and logits: ids
     needs_logits: bool = True
-    prepare: callable = lambda: None   # enqueued in front of the layers
+    prepare: callable = None           # what needs no logits: enqueued beside the layers
     captured: bool = True              # in the graph of the step, or called behind it
     expected: callable = None          # of hidden, logits, ids: wrong rows
     facts: callable = lambda hidden: {}
@@ -64,7 +64,7 @@ def sampled(batch):
         def draw(hidden, logits):
             return tokens_of(sluice.sample(logits, **batch.filters, seed=SEED,
                                            position=batch.positions.numpy()))
-        return draw, lambda: None
+        return draw, None
     params = sluice.DeviceParams(rows=batch.rows, **batch.filters, seed=SEED,
                                  position=batch.positions)
     return (lambda hidden, logits: sluice.sample(logits, params).ids,

@@ -78,11 +78,22 @@ class Step:
 
     def _front(self):
         self.decoder.advance()
-        self.tail.prepare()
+        prepared = self._beside(self.tail.prepare) if self.tail.prepare else None
         self.hidden = self.decoder.hidden(self.rows)
         if self.tail.needs_logits:
             torch.mm(self.hidden, self.decoder.head.T, out=self.logits)
+        if prepared is not None:
+            torch.cuda.current_stream().wait_stream(prepared)
         return self.hidden
+
+    @staticmethod
+    def _beside(work):
+        """Enqueues on a stream of its own, a branch of a captured graph."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            work()
+        return side
 
     def _behind(self, hidden):
         self.ids = self.tail.draw(hidden, self.logits)

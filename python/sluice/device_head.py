@@ -141,4 +141,5 @@ class DeviceCertifiedHead:
         bitmask = _beside("bitmask", bitmask, torch.int32, shape, self.device)
         reports = _beside("reports", reports, torch.int32, (rows, 2), self.device)
         self.reserve(rows)
-        return matrix, _array(bitmask), _array(self._workspace), _array(reports)
+        places = (0, 0) if reports is None else (reports.data_ptr(), rows)  # a report a row
+        return matrix, _array(bitmask), _array(self._workspace), places
