@@ -77,8 +77,8 @@ class Plain:
 
 
 class Decoder:
-    """A step is `advance`, `hidden`, which takes the embedded tokens x to hidden states, and `feed`,
-    which makes x the embeddings of new ids. The memory of up to `rows` rows is taken here."""
+    """A step is `advance`; `hidden`, from the embedded tokens x to hidden states; and `feed`, which
+    makes x the embeddings of new ids. The memory of up to `rows` rows is taken here."""
 
     def __init__(self, shape, rows, context, device, entropy, ops=Plain, seed=0):
         generator = torch.Generator(device).manual_seed(seed)

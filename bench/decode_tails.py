@@ -163,8 +163,9 @@ def without_head(ids):
 
 
 def tails_of(task, batch, shape, head, weight):
-    """Those of a task, as functions that make them: what cannot be made is left out and named."""
-    made = {"sluice": lambda: ours(batch), "sluice-certified": lambda: certified(batch, head, weight)}
+    """Those of a task by name, as functions that make them."""
+    made = {"sluice": lambda: ours(batch),
+            "sluice-certified": lambda: certified(batch, head, weight)}
     if task == "k50-p0.9":
         made["sluice-requests"] = lambda: our_step(batch, shape.vocab)
         made["torch-sort"] = lambda: torch_sort(batch)

@@ -10,7 +10,8 @@ bfloat16, the sampler, and the embedding of what it chose; the certified head ta
 head and sampler; requests of a DeviceSampler are a second graph behind the first. `skipped` feeds
 set ids instead of sampling, and still computes the logits; `no-head` does not. Times are of
 replays, medians of rounds in which all tails take turns; the gap is that to `skipped` in the same
-round, and the tail that to `no-head`, medians too: the chip's clock moves from round to round. The head's weights are scaled until the softmax has about --entropy nats.
+round, and the tail that to `no-head`, medians too: the chip's clock moves from round to round. The
+head's weights are scaled until the softmax has about --entropy nats.
 
 After its rounds a tail's last tokens are compared for up to 16 rows: Sluice's and argmax with the
 reference for the same logits (of the certified head: of the dense head's), others' with the exact

@@ -98,7 +98,7 @@ class DeviceCertifiedHead:
             self._workspace = torch.empty(wanted, dtype=torch.uint8, device=self.device)
 
     def topk(self, hidden, k, *, bitmask=None, reports=None):
-        """The k largest logits of each hidden state and their tokens: sluice.tensors.TopkTensors."""
+        """The k largest logits of each hidden state and their tokens: a TopkTensors."""
         if not isinstance(k, int):
             raise ArgumentTypeError("k", text_of(k), "a whole number")
         if not 1 <= k <= min(MOST_K, self._weight.shape[0]):
@@ -116,9 +116,9 @@ class DeviceCertifiedHead:
     def sample(self, hidden, params=None, *, bitmask=None, reports=None, **keywords):
         """One token a hidden state: sluice.tensors.TokenTensors.
 
-        ``reports``: int32 [rows, 2] to write to; the low byte of the first column is 0 where nothing
-        was read, 1 where the planes decided, 2 where few tokens were allowed, 3 for the dense head,
-        and the second column counts the rows of the head that were computed.
+        ``reports``: int32 [rows, 2] to write to. The low byte of the first column is 0 where
+        nothing was read, 1 where the planes decided, 2 where few tokens were allowed, 3 for the
+        dense head; the second column counts the rows of the head that were computed.
         """
         arguments = self._arguments(hidden, bitmask, reports)
         states = hidden[None] if hidden.dim() == 1 else hidden
