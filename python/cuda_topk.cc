@@ -9,13 +9,6 @@ namespace {
 
 static_assert(sizeof(cuda::TopkWork) == 2 * sizeof(int32_t));  // as tensors have it
 
-// (address, elements)
-template <typename T>
-cuda::DeviceArray<T> ArrayFrom(nb::handle array) {
-  const auto parts = nb::cast<nb::tuple>(array);
-  return {AddressFrom<T>(parts[0]), nb::cast<int64_t>(parts[1])};
-}
-
 int32_t NumberFrom(std::string_view name, nb::handle number) {
   const auto value = nb::cast<int64_t>(number);
   if (value != static_cast<int32_t>(value)) {
