@@ -23,6 +23,10 @@ _PENALTIES = {"frequency_penalties": ("frequency_penalty", 0),
               "repetition_penalties": ("repetition_penalty", 1)}
 
 
+# Of the metadata, what DeviceSampler has no word for yet.
+_REFUSED = ("logprob_token_ids", "spec_token_ids")
+
+
 class _Request:
     def __init__(self, handle, output, fields):
         self.handle, self.output, self.fields = handle, output, fields
@@ -60,11 +64,44 @@ def _logprobs(metadata):
     return most
 
 
+def _processor_fields(metadata, rows):
+    """What the built-in processors of the batch do to each row: newer versions have no columns for
+    it. They are known by the names of their classes and fields."""
+    fields = [{} for _ in range(rows)]
+    processors = getattr(metadata, "logitsprocs", None)
+    for processor in processors.all if processors is not None else ():
+        name = type(processor).__name__
+        if name == "MinPLogitsProcessor":
+            for row in range(rows if processor.min_p_count else 0):
+                if (least := processor.get_min_p_by_index(row)) != 0:
+                    fields[row]["min_p"] = least
+        elif name == "LogitBiasLogitsProcessor":
+            for row, bias in processor.biases.items():
+                fields[row]["logit_bias"] = dict(bias)
+        elif name == "MinTokensLogitsProcessor":
+            for row, (least, _, stops, *_) in processor.min_toks.items():
+                fields[row] |= {"min_tokens": least, "stop_token_ids": sorted(stops)}
+        else:
+            raise Error("logitsprocs", name, "the built-in min-p, logit bias and min-tokens")
+    return fields
+
+
+def _check_known(metadata):
+    for name in _REFUSED:
+        values = getattr(metadata, name, None)
+        if values and any(values.values() if isinstance(values, dict) else values):
+            raise Error(name, "given", "none")
+    holder = getattr(metadata, "thinking_budget_state_holder", None)
+    if holder is not None and holder.has_tracked_requests():
+        raise Error("thinking_budget_state_holder", "requests with a budget", "none")
+
+
 def rows_of(metadata, vocab):
     """What the metadata says of each row."""
+    _check_known(metadata)
     outputs = metadata.output_token_ids
     count = len(outputs)
-    fields = [{} for _ in range(count)]
+    fields = _processor_fields(metadata, count)
     columns = {name: (field, None) for name, field in _COLUMNS.items()}
     if not getattr(metadata, "no_penalties", False):
         columns |= _PENALTIES
