@@ -164,7 +164,7 @@ __device__ __noinline__ TypicalBound TypicalOfRow(const SampleArgument& argument
 // By the first block alone; its first thread has the result. typical: null, or its bound.
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
                                      const TopPlan& plan, const SampleArgument& argument,
-                                     const TypicalBound* typical) {
+                                     const TypicalBound* typical = nullptr) {
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;

@@ -1,5 +1,6 @@
 // The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
 // models give, of rows that break samplers, and of parameters at the ends of their ranges.
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <vector>
@@ -231,6 +232,30 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
   }
 }
 
+// Typical before a top-k, where the bound is found by the mass of each surprise: rows with gaps of
+// any width between their surprises, and shares that drop the top.
+TEST_P(Cuda, EqualsTheReferenceAtTypicalBeforeTopK) {
+  Random random(13);
+  for (int i = 0; i < 12 && !HasFailure(); ++i) {
+    const int64_t vocab = i % 3 == 2 ? 128256 : 200 + random.Below(3000);
+    SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
+    Rows rows;
+    for (int r = 0; r < 12; ++r) {
+      std::vector<float> row =
+          MakeRow(kAllRowKinds[random.Below(std::size(kAllRowKinds))], vocab, random);
+      const float step = random.Pick(std::vector<float>{0.0f, 0.25f, 7.0f});
+      for (float& x : row) x = step == 0.0f ? x : step * std::round(x / step);
+      SelectParams params = RandomSwitchedParams(vocab, random);
+      params.top_n_sigma = 0.0f;
+      params.top_k = static_cast<int32_t>(random.Pick(std::vector<int64_t>{1, 5, 50, 400}));
+      params.typical_p = random.Pick(std::vector<float>{0.95f, 0.5f, 0.9f, 0.2f, 0.999f, 1e-6f});
+      if (random.Coin()) params.min_p = 0.0f;
+      rows.Add(std::move(row), params, random);
+    }
+    ExpectReference(rows, GetParam(), RowStartAt::kAligned);
+  }
+}
+
 // What is guessed of a row like a model's is certified at the parameters that people use, in teams
 // of every shape: else the kernels are right, and many times too slow.
 TEST_P(Cuda, CertifiesRowsLikeAModels) {
@@ -252,8 +277,9 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
     for (const SelectParams& params :
          {SelectParams{.temperature = 0.0f}, SelectParams{}, SelectParams{.temperature = 0.7f},
           SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_k = 1000},
-          SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.95f},
-          SelectParams{.min_p = 0.05f}}) {
+          SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.95f}, SelectParams{.min_p = 0.05f},
+          SelectParams{.top_k = 50, .typical_p = 0.95f},
+          SelectParams{.top_k = 200, .top_p = 0.9f, .typical_p = 0.9f}}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, top_k " << params.top_k << ", top_p "
                                       << params.top_p << ", temperature " << params.temperature);
       const OnDevice<int32_t> ids(rows);

@@ -9,10 +9,7 @@ logits, or `Comparison.unexplained` names it.
 """
 
 import argparse
-import ast
 import collections
-import contextlib
-import logging
 import sys
 import types
 from pathlib import Path
@@ -21,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np  # noqa: E402
 import peers  # noqa: E402
 import torch  # noqa: E402
+from vllm_modules import loaded  # noqa: E402
 
 import sluice  # noqa: E402
 from sluice.metadata_sampler import MetadataSampler, rows_of  # noqa: E402
@@ -28,78 +26,10 @@ from sluice.reference import noise  # noqa: E402
 from sluice.reference.params import NoiseKey  # noqa: E402
 
 VOCAB = 120
-SAMPLER, METADATA = "vllm.v1.sample.sampler", "vllm.v1.sample.metadata"
-FILTERS, BUILTIN = "vllm.v1.sample.ops.topk_topp_sampler", "vllm.v1.sample.logits_processor.builtin"
-STATE = "vllm.v1.sample.logits_processor.state"
-INTERFACE = "vllm.v1.sample.logits_processor.interface"
-OPS = ("vllm.v1.sample.ops.penalties", "vllm.v1.sample.ops.bad_words", "vllm.v1.sample.ops.logprobs")
-REAL = (SAMPLER, METADATA, FILTERS, BUILTIN, STATE, INTERFACE, *OPS)
-
 # Of fp32: a relative error of one rounding, and what a sum of VOCAB probabilities may be off by.
 ROUNDING, OF_SUM = 2.0**-24, 2e-6
 # Of scores, in octaves: a probability, its noise and their quotient are rounded.
 OF_SCORE = 2e-6
-
-
-def functions_of(sources, module, names, **space):
-    """Functions of a file that need nothing but `space`: the rest of it needs all of vLLM."""
-    tree = ast.parse(sources.read(module))
-    tree.body = [node for node in tree.body
-                 if isinstance(node, ast.FunctionDef) and node.name in names]
-    for function in tree.body:  # of the annotations' names some are not there
-        function.returns = None
-        for argument in function.args.args + function.args.kwonlyargs:
-            argument.annotation = None
-    exec(compile(tree, f"{sources}/{module}", "exec"), space)
-    return {name: space[name] for name in names}
-
-
-class Platform:
-    """Neither a GPU nor vLLM's own kernels for CPUs: its native path."""
-
-    simple_compile_backend = "eager"
-
-    def __getattr__(self, question):
-        return lambda *args: False
-
-
-def given(sources):
-    utils = functions_of(sources, "vllm.utils.torch_utils",
-                         ("make_ndarray_with_pad", "make_tensor_with_pad", "async_tensor_h2d"),
-                         np=np, torch=torch, PIN_MEMORY=False,
-                         TORCH_DTYPE_TO_NUMPY_DTYPE={torch.int64: np.int64})
-    penalties = functions_of(sources, "vllm.model_executor.layers.utils",
-                             ("get_token_bin_counts_and_mask", "apply_penalties"), torch=torch)
-    repetition = functions_of(sources, "vllm._custom_ops", ("apply_repetition_penalties_torch",),
-                              torch=torch)["apply_repetition_penalties_torch"]
-    return {
-        "vllm._aiter_ops": {"rocm_aiter_ops": types.SimpleNamespace(is_enabled=lambda: False)},
-        "vllm._custom_ops": {"apply_repetition_penalties": repetition},
-        "vllm.config.model": {
-            "PROCESSED_LOGPROBS_MODES": ("processed_logits", "processed_logprobs")},
-        "vllm.logger": {"init_logger": logging.getLogger},
-        "vllm.model_executor.layers.utils": penalties,
-        "vllm.platforms": {"current_platform": Platform()},
-        "vllm.triton_utils": {"HAS_TRITON": False},
-        "vllm.utils.gpu_sync_debug": {
-            "gpu_sync_allowed": lambda **keywords: contextlib.nullcontext()},
-        "vllm.utils.torch_utils": {"PIN_MEMORY": False, **utils},
-        "vllm.v1.outputs": {
-            "SamplerOutput": types.SimpleNamespace,
-            "LogprobsTensors": collections.namedtuple("LogprobsTensors", "ids values ranks")},
-    }
-
-
-@contextlib.contextmanager
-def loaded(sources):
-    """vLLM's modules by their last names."""
-    compiles, torch.compile = torch.compile, lambda **keywords: lambda function: function
-    try:
-        with peers.Engine(sources, REAL, given(sources)):
-            yield types.SimpleNamespace(
-                **{name.rpartition(".")[2]: __import__(name, fromlist=["_"]) for name in REAL})
-    finally:
-        torch.compile = compiles
 
 
 class HostSampler:
@@ -316,18 +246,21 @@ class Comparison:
         min_p = fields.get("min_p", 0)
         if min_p > 0:
             threshold = p.max() * min_p
-            if np.any(np.abs(p - threshold) <= 8 * ROUNDING * np.abs(t).max() * threshold):
+            most = np.abs(t[np.isfinite(t)]).max()
+            if np.any(np.abs(p - threshold) <= 8 * ROUNDING * (1 + most) * threshold):
                 return "rounding at min-p"
             left[p < threshold] = -np.inf
         k = fields.get("top_k", 0)
         values = np.sort(left)[::-1]
-        if 0 < k < VOCAB and values[k - 1] == values[k] > -np.inf:
-            return "ties at top-k"  # vLLM keeps all of them
+        top_p = fields.get("top_p", 1)
+        if 0 < k < VOCAB and values[k - 1] == values[k] > -np.inf:  # vLLM keeps all of them
+            others = {left[token] for token in ours ^ theirs}
+            is_that = top_p < 1 or (ours < theirs and others == {values[k]})
+            return "ties at top-k" if is_that else None
         if 0 < k < VOCAB:
             left[left < values[k - 1]] = -np.inf
         of_left = np.exp(left - left.max())
         of_left /= of_left.sum()
-        top_p = fields.get("top_p", 1)
         order = np.argsort(left, kind="stable")
         below = of_left[order].cumsum()  # with itself; dropped where it is at most 1 - p
         if np.any(np.abs(below - (1 - top_p)) <= OF_SUM):
