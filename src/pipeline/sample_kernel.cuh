@@ -113,58 +113,9 @@ __device__ __noinline__ TokenResult SampleFromMany(const ListedTokens& from) {
   });
 }
 
-// Typical sampling before a top-k: the rule looks at the whole row, but few tokens are kept of it.
-inline constexpr int kMostDropped = 14;  // from the top, as long as the list holds k more
-
-__device__ bool IsTypicalOfTop(const SelectParams& params) {
-  const Profile& profile = params.profile;
-  return !semantics::IsGreedy(params) && params.typical_p < 1 && params.top_n_sigma == 0 &&
-         params.top_k > 0 && params.top_k <= kMostTopK - kMostDropped &&
-         !(profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1) &&
-         !(profile.min_p_stage == MinPStage::kBeforeTopK && params.min_p > 0);
-}
-__device__ TopPlan PlanOfSample(const SelectParams& params) {
-  if (IsTypicalOfTop(params)) return {params.top_k + kMostDropped, false};
-  return PlanOfTop(params);
-}
-
-// What typical keeps of a row whose top was listed. Not inline, as SampleFromList.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ TypicalBound TypicalOfRow(const SampleArgument& argument, int row,
-                                                  int listed) {
-  SampleMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  static_assert(sizeof(TypicalMemory) <= sizeof memory.first.find);
-  TypicalMemory& typical = *reinterpret_cast<TypicalMemory*>(&memory.first.find);
-  if (team.rank() == 0) {
-    uint32_t largest = 0;
-    for (int i = team.thread(); i < listed; i += team.threads()) {
-      largest = max(largest, static_cast<uint32_t>(memory.first.list.tokens[i] >> 32));
-    }
-    largest = static_cast<uint32_t>(team.MaxOfBlock(largest));
-    if (team.thread() == 0) typical.largest = largest;
-  }
-  team.Sync();
-  const uint32_t largest = *team.Of(0, &typical.largest);
-  if (largest == 0) return {-1, 0};
-  const float scale = memory.start.scales.filter;
-  const float p = memory.start.params.typical_p;
-  const auto slice = [&] {
-    if constexpr (kPatched) {
-      return TeamRow<kDType, true>::SliceOf(team, argument.rows, row);
-    } else {
-      return VectorSlice<kDType>(team, argument.rows, row);
-    }
-  }();
-  return BoundTypical(
-      team, typical, [&](auto visit) { ForEachValue(slice, visit); },
-      semantics::ValueOfKey(largest), scale, p);
-}
-
-// By the first block alone; its first thread has the result. typical: null, or its bound.
+// By the first block alone; its first thread has the result.
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
-                                     const TopPlan& plan, const SampleArgument& argument,
-                                     const TypicalBound* typical = nullptr) {
+                                     const TopPlan& plan, const SampleArgument& argument) {
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;
@@ -175,7 +126,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const float scale = memory.start.scales.draw;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   if (size > block.threads()) {
-    if (plan.is_whole || typical != nullptr) return result;
+    if (plan.is_whole) return result;
     if (is_gumbel && size <= kMostSortedTop) return SampleFromMany(pruned);
     return SampleFromList(pruned.tokens, size, argument.method);
   }
@@ -191,7 +142,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
   const KeptTop<1> kept =
-      SelectFromTop<1>(first, sorted, memory.start, plan.is_whole ? &whole : nullptr, typical);
+      SelectFromTop<1>(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -348,7 +299,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfSample(params); });
+           [&] { memory.plan = PlanOfTop(params); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -375,17 +326,10 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
-    const bool is_typical = IsTypicalOfTop(params);
-    TypicalBound typical;
-    if (is_typical) {
-      slice.DropMarks();  // they lie where the bound is found
-      typical = TypicalOfRow<kDType, kPatched>(argument, row, top.size);
-    }
     if (team.rank() == 0 && top.size > 0) {
-      result = SampleFromTop(team, memory, top, plan, argument, is_typical ? &typical : nullptr);
+      result = SampleFromTop(team, memory, top, plan, argument);
     }
     if (is_decided(result)) return true;
-    if (is_typical) return false;
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }

@@ -4,7 +4,6 @@
 
 #include "backend/cut_ids.cuh"
 #include "select/prune_top.cuh"
-#include "select/typical_bound.cuh"
 #include "semantics/min_p.h"
 #include "semantics/noise.h"
 #include "semantics/top_p.h"
@@ -136,11 +135,10 @@ __device__ int CountTokens(const TeamOfRow& team, Predicate predicate) {
 }
 
 // Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
-// whole row. typical: null, or what that rule keeps, with a top-k behind it.
+// whole row.
 template <int kTokens, class TeamOfRow>
 __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
-                                          const RowStart& start, const WholeMass* whole,
-                                          const TypicalBound* typical = nullptr) {
+                                          const RowStart& start, const WholeMass* whole) {
   const SelectParams& params = start.params;
   const int size = sorted.size;
   KeptTop<kTokens> kept;
@@ -176,19 +174,9 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
     for (int e = 0; e < kTokens; ++e) mine += kept.Place(e) < limit ? weight[e] : 0;
     return mine;
   };
-  int first = 0;  // tokens before it are dropped, and have no weight from here on
-  if (typical != nullptr) {
-    auto t_of = [&](int e) { return semantics::LogWeight(kept.x[e], kept.max, scale); };
-    first = count_before(size, [&](int e) { return typical->DropsFromTheTop(t_of(e)); });
-    kept.begin = first;
-    kept.end = count_before(size, [&](int e) { return !typical->DropsFromTheBottom(t_of(e)); });
-    kept.is_known = first < kept.end && (kept.end < size || first + params.top_k <= kept.end);
-#pragma unroll
-    for (int e = 0; e < kTokens; ++e) weight[e] = kept.Place(e) < first ? 0 : weight[e];
-  }
   auto end_of_min_p = [&] {
     const uint64_t least = semantics::Fixed40(params.min_p);
-    return first + max(1, count_before(size, [&](int e) { return weight[e] >= least; }));
+    return max(1, count_before(size, [&](int e) { return weight[e] >= least; }));
   };
   auto end_with_ties = [&](int end, int limit) {
     const float last = ValueOf(sorted.tokens[end - 1]);
@@ -202,9 +190,8 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
     is_whole = false;  // the other rules look at what is left, which is listed
   }
   const int before_top_k = kept.end;
-  if (params.top_k > 0 && params.top_k < kept.end - first) {
-    const int end = first + params.top_k;
-    kept.end = with_ties ? end_with_ties(end, kept.end) : end;
+  if (params.top_k > 0 && params.top_k < kept.end) {
+    kept.end = with_ties ? end_with_ties(params.top_k, kept.end) : params.top_k;
   }
   kept.most_end = kept.end;
   if (params.top_p < 1) {
@@ -220,7 +207,7 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
     auto end_of = [&](uint64_t total) {
       const uint64_t target = semantics::TargetMass(params.top_p, total);
       const int end =
-          max(first + 1, count_before(measured, [&](int e) {
+          max(1, count_before(measured, [&](int e) {
                 return semantics::TopPKeeps(mass_above[e], target, profile.top_p_boundary);
               }));
       return with_ties ? end_with_ties(end, measured) : end;
@@ -244,10 +231,9 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
     kept.is_known &= kept.end == kept.most_end;
     const uint64_t mass = team.SumOfBlock(mass_before(kept.end));
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
-    const int above = count_before(kept.end, [&](int e) {
-      return kept.Place(e) >= first && semantics::XtcCounts(weight[e], least);
-    });
-    if (above >= 2) kept.begin = first + above - 1;
+    const int above =
+        count_before(kept.end, [&](int e) { return semantics::XtcCounts(weight[e], least); });
+    if (above >= 2) kept.begin = above - 1;
   }
   return kept;
 }
