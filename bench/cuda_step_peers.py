@@ -63,7 +63,7 @@ class Vllm:
     """vLLM's files, loaded for one path of its sampler."""
 
     def __init__(self, folder, path, triton):
-        sources = peers.Sources("vllm", "0.33.0", folder)
+        sources = peers.Sources("vllm", vllm_modules.VERSION, folder)
         given = vllm_modules.given(sources)
         platform = types.SimpleNamespace(
             is_cuda=lambda: True, is_cpu=lambda: False, is_xpu=lambda: False,
@@ -250,7 +250,7 @@ def main():
 
 def write(path, head, rows):
     """After each row: what is there when the time is over is complete."""
-    env = {**head["env"], "torch": torch.__version__, "vllm": "0.33.0"}
+    env = {**head["env"], "torch": torch.__version__, "vllm": vllm_modules.VERSION}
     text = json.dumps({"env": env, "commit": head["commit"], "rows": rows})
     text = text.replace('{"bench"', '\n{"bench"')
     Path(path).write_text(text + "\n", encoding="utf-8")

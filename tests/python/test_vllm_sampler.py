@@ -15,13 +15,14 @@ import vllm_sampler  # noqa: E402
 
 from sluice.metadata_sampler import rows_of  # noqa: E402
 
-VERSIONS = [sources for sources in peers.sources_of("vllm") if sources.version == "0.33.0"]
+VERSIONS = [sources for sources in peers.sources_of("vllm") if sources.version == vllm_modules.VERSION]
 
 
 @pytest.fixture(scope="module")
 def vllm():
     if not VERSIONS:
-        pytest.skip("vLLM 0.33.0 is not there: SLUICE_PEER_WHEELS names no folder with its wheel")
+        pytest.skip(f"vLLM {vllm_modules.VERSION} is not there: SLUICE_PEER_WHEELS names no folder "
+                    "with its wheel")
     with vllm_modules.loaded(VERSIONS[0]) as modules:
         yield modules
 

@@ -13,6 +13,7 @@ import numpy as np
 import peers
 import torch
 
+VERSION = "0.33.0"
 SAMPLER, METADATA = "vllm.v1.sample.sampler", "vllm.v1.sample.metadata"
 FILTERS, BUILTIN = "vllm.v1.sample.ops.topk_topp_sampler", "vllm.v1.sample.logits_processor.builtin"
 STATE = "vllm.v1.sample.logits_processor.state"

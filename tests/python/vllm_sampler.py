@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import numpy as np  # noqa: E402
 import peers  # noqa: E402
 import torch  # noqa: E402
-from vllm_modules import loaded  # noqa: E402
+from vllm_modules import VERSION, loaded  # noqa: E402
 
 import sluice  # noqa: E402
 from sluice.metadata_sampler import MetadataSampler, rows_of  # noqa: E402
@@ -312,14 +312,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--batches", type=int, default=200)
     options = parser.parse_args()
-    for sources in peers.sources_of("vllm"):
-        with loaded(sources) as vllm:
-            comparison = compare(vllm, options.batches)
-        print(sources)
-        for (what, reason), count in sorted(comparison.counts.items()):
-            print(f"| {what} | {reason} | {count} |")
-        for what, where in comparison.unexplained[:5]:
-            print(what, where)
+    versions = [one for one in peers.sources_of("vllm") if one.version == VERSION]
+    if not versions:
+        sys.exit(f"vllm_sampler: SLUICE_PEER_WHEELS names no folder with the wheel of vLLM {VERSION}")
+    with loaded(versions[0]) as vllm:
+        comparison = compare(vllm, options.batches)
+    for (what, reason), count in sorted(comparison.counts.items()):
+        print(f"| {what} | {reason} | {count} |")
+    for what, where in comparison.unexplained[:5]:
+        print(what, where)
 
 
 if __name__ == "__main__":
