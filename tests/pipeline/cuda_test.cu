@@ -268,6 +268,33 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
   }
 }
 
+// Typical before a top-k: rows with gaps of any width between their surprises, and shares that drop
+// the top.
+TEST_P(Cuda, EqualsTheReferenceAtTypicalBeforeTopK) {
+  const std::vector<float> steps = {0.0f, 0.25f, 7.0f};
+  const std::vector<int32_t> ks = {1, 5, 50, 400};
+  const std::vector<float> shares = {0.95f, 0.5f, 0.9f, 0.2f, 0.999f, 1e-6f};
+  Random random(13);
+  for (int i = 0; i < 12 && !HasFailure(); ++i) {
+    const int64_t vocab = i % 3 == 2 ? 128256 : 200 + random.Below(3000);
+    SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
+    Rows rows;
+    for (int r = 0; r < 12; ++r) {
+      std::vector<float> row =
+          MakeRow(kAllRowKinds[random.Below(std::size(kAllRowKinds))], vocab, random);
+      const float step = random.Pick(steps);
+      for (float& x : row) x = step == 0.0f ? x : step * std::round(x / step);
+      SelectParams params = RandomSwitchedParams(vocab, random);
+      params.top_n_sigma = 0.0f;
+      params.top_k = random.Pick(ks);
+      params.typical_p = random.Pick(shares);
+      if (random.Coin()) params.min_p = 0.0f;
+      rows.Add(std::move(row), params, random);
+    }
+    ExpectReference(rows, GetParam(), RowStartAt::kAligned);
+  }
+}
+
 // What is guessed of a row like a model's is certified at the parameters that people use, in teams
 // of every shape: else the kernels are right, and many times too slow.
 TEST_P(Cuda, CertifiesRowsLikeAModels) {
