@@ -40,11 +40,21 @@ struct TeamCount {
 struct Verified {
   bool is_done;  // else the definition is to decide
   bool has_nan;
-  KeyRange range;  // about that of the scores that are marked
+  KeyRange range;  // about that of the scores that are marked, if it is known
   TeamCount count;
   TopkWay way;
   int reads;
+  float threshold;  // that left what is marked; of a plateau, no matter what
 };
+
+// What the next call with the next scores of this row is told: a count that is close to what is not
+// believed would often leave it with two reads.
+__device__ inline float ThresholdForNext(const Verified& verified, const RowWish& wish) {
+  const int count = verified.count.total;
+  const bool is_amid =
+      count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
+  return verified.way == TopkWay::kCandidates && is_amid ? verified.threshold : NAN;
+}
 
 // This thread's words of a block: neighbours, in the order of threads.
 struct WordRange {
@@ -72,6 +82,21 @@ __device__ inline void AddBlocks(const Team& team, const uint32_t* counts, TeamC
   const uint32_t of_block = team.lane() < team.blocks() ? counts[team.lane()] : 0;
   count.total = static_cast<int>(__reduce_add_sync(~0u, of_block));
   count.before = static_cast<int>(__reduce_add_sync(~0u, team.lane() < team.rank() ? of_block : 0));
+}
+
+// The indices of what this block has marked, in their order.
+template <DType kDType>
+__device__ void ListMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
+                           const uint32_t* words, uint64_t* list) {
+  const WordRange range(team, row.words());
+  int place = count.before_thread;
+#pragma unroll 4
+  for (int w = range.first; w < range.end; ++w) {
+    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
+      const int bit = w * 32 + __ffs(static_cast<int>(left)) - 1;
+      list[place++] = static_cast<uint64_t>(row.IndexAt(bit));
+    }
+  }
 }
 
 // Before ArriveStarted.
@@ -255,6 +280,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       const auto rank = static_cast<float>(
           RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
       block.SyncBlock();
+      ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
                               RoomInSample(sample.scores(), row.Scores(), wish.capacity));
@@ -270,6 +296,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     if (count.IsEnough(wish)) {
       verified.is_done = true;
       verified.range = guess.range;
+      verified.threshold = guess.threshold;
       verified.count = count;
       ++verified.reads;
       break;
@@ -280,7 +307,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first.
+// what is marked in the end is in the first. bins: zero behind the next SyncBlock.
 template <DType kDType>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
@@ -290,17 +317,25 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
-  Guess guess{NAN, false};
-  if (hint.indices != nullptr) {
-    guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
-  }
-  const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
-  if (!is_hinted) {
+  Guess guess{hint.threshold, false};
+  bool is_hinted = !semantics::IsNan(guess.threshold);
+  if (is_hinted) {
+    team.ArriveStarted();
+  } else {
     const RowSample<kDType> sample(block, row);
-    guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
-                            RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-                            RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    team.ArriveStarted();  // while that is on its way
+    if (hint.indices != nullptr) {
+      guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
+    }
+    is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
+    if (!is_hinted) {
+      guess =
+          GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
+                          RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    }
   }
+  team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
   row.MarkReaching(team, guess.threshold, plane);
@@ -317,6 +352,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   }
   verified.is_done = true;
   verified.range = guess.range;
+  verified.threshold = guess.threshold;
   verified.count = count;
   verified.reads = 1;
   return verified;
