@@ -11,6 +11,7 @@
 
 #include "backend/row_launch.h"
 #include "select/topk_definition.cuh"
+#include "select/topk_exchange.cuh"
 #include "select/topk_plan.h"
 #include "select/topk_refine.cuh"
 #include "select/topk_short.cuh"
@@ -48,6 +49,7 @@ struct TopkShared {
   ScanMemory scan;
   uint64_t listed;  // the barrier of the list, of the first block
   VerifyMemory verify;
+  ExchangeMemory exchange;
   RefineMemory refine;
   BinMemory bins;
   alignas(16) unsigned char end[16];
@@ -293,6 +295,9 @@ __global__ void __launch_bounds__(kMostThreads)
          work, NAN);
 }
 
+// With two blocks a row, one that gathers is as fast.
+constexpr int kLeastBlocksToExchange = 4;
+
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     TopkKernel(const __grid_constant__ TopkArgument argument) {
@@ -305,6 +310,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (team.thread() == 0 && team.blocks() > 1) StartBarrier(&memory.listed);
 #endif
   BeginVerify(team, memory.verify);
+  BeginExchange(team, memory.exchange);
   ZeroBins(block, memory.bins);
   if (block.thread() == 0) memory.refine.Clear();
   AwaitKernelBefore();
@@ -342,16 +348,28 @@ __global__ void __launch_bounds__(kMostThreads)
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
     const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
-    const Verified verified = Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint,
-                                     planes, argument.words);
+    const Verified verified =
+        Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes,
+               argument.words, [&](const KeyRange& range, const TeamCount& count) {
+                 return kDType != DType::kBf16 && !argument.sorted &&
+                        team.blocks() >= kLeastBlocksToExchange &&
+                        KeepByExchange(team, memory.scan, memory.exchange, memory.verify, row,
+                                       planes, count, range, wish, list,
+                                       [&](int place, int id) { answer.PutIndex(place, id); });
+               });
     LetNextKernelStart();
     work.reads = static_cast<uint8_t>(verified.reads);
     if (verified.has_nan) {
       if (team.rank() != 0) return;
       status = RowStatus::kNanInput;
+    } else if (verified.is_kept) {
+      if (team.rank() != 0) return;
+      work.rounds = 1;
+      work.candidates = memory.exchange.total;
+      threshold = ThresholdForNext(verified, work.candidates, wish);
     } else if (verified.is_done) {
       work.way = verified.way;
-      threshold = ThresholdForNext(verified, wish);
+      threshold = ThresholdForNext(verified, verified.count.total, wish);
       if (team.rank() == 0) ZeroBins(block, memory.bins);
       SendMarked(team, row, verified.count, planes, list, &memory.listed);
       if (team.rank() != 0) return;

@@ -38,6 +38,7 @@ struct TeamCount {
 };
 
 struct Verified {
+  bool is_kept;  // the answer is written
   bool is_done;  // else the definition is to decide
   bool has_nan;
   KeyRange range;  // about that of the scores that are marked, if it is known
@@ -47,10 +48,16 @@ struct Verified {
   float threshold;  // that left what is marked; of a plateau, no matter what
 };
 
+// For bins of the scores from a threshold on that nobody has looked for the largest of. Where the
+// wanted-th is beyond, it is in the last bin, with too many others.
+__device__ inline KeyRange RangeFrom(float threshold) {
+  const float high = threshold + 0.5f * fabsf(threshold);
+  return {semantics::OrderKey(threshold), semantics::OrderKey(high)};
+}
+
 // What the next call with the next scores of this row is told: a count that is close to what is not
 // believed would often leave it with two reads.
-__device__ inline float ThresholdForNext(const Verified& verified, const RowWish& wish) {
-  const int count = verified.count.total;
+__device__ inline float ThresholdForNext(const Verified& verified, int count, const RowWish& wish) {
   const bool is_amid =
       count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
   return verified.way == TopkWay::kCandidates && is_amid ? verified.threshold : NAN;
@@ -109,15 +116,19 @@ __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #endif
 }
 
-// Adds what the other blocks have counted, in the first read: words that are sent with their own
-// arrival take half the time of a Sync.
-__device__ inline void AddBlocksOnce(const Team& team, VerifyMemory& memory, TeamCount& count) {
+// Tells the other blocks what this one has counted in the first read, and adds what they have:
+// words that are sent with their own arrival take half the time of a Sync.
+__device__ inline void SendCount(const Team& team, VerifyMemory& memory, const TeamCount& count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (team.blocks() == 1) return;
-  if (team.thread() < team.blocks()) {
+  if (team.thread() < team.blocks() && team.blocks() > 1) {
     SendWord(team.thread(), &memory.first_counts[team.rank()], static_cast<uint32_t>(count.mine),
              &memory.counted);
   }
+#endif
+}
+__device__ inline void AddSentCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() == 1) return;
   AwaitBarrier(&memory.counted, 0);
   AddBlocks(team, memory.first_counts, count);
 #endif
@@ -308,10 +319,12 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
 // what is marked in the end is in the first. bins: zero behind the next SyncBlock.
-template <DType kDType>
+// keep(range, count): what follows the first read, with the count of this block alone; whether that
+// was all.
+template <DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
-                           const RowHint& hint, uint32_t* plane, int words) {
+                           const RowHint& hint, uint32_t* plane, int words, Keep keep) {
   constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
@@ -341,9 +354,16 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   row.MarkReaching(team, guess.threshold, plane);
   block.SyncBlock();
   BlockScan scan(block, scan_memory);
+  const TeamCount of_block = CountOverBlock(scan, plane, WordRange(team, row.words()));
+  SendCount(team, memory, of_block);
+  verified.reads = 1;
+  verified.threshold = guess.threshold;
+  verified.is_kept = keep(
+      is_hinted && !guess.range.IsKnown() ? RangeFrom(guess.threshold) : guess.range, of_block);
+  if (verified.is_kept) return verified;
   const TeamCount count = [&] {
-    TeamCount counted = CountOverBlock(scan, plane, WordRange(team, row.words()));
-    AddBlocksOnce(team, memory, counted);
+    TeamCount counted = of_block;
+    AddSentCounts(team, memory, counted);
     return counted;
   }();
   if (!count.IsEnough(wish)) {
@@ -352,9 +372,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   }
   verified.is_done = true;
   verified.range = guess.range;
-  verified.threshold = guess.threshold;
   verified.count = count;
-  verified.reads = 1;
   return verified;
 }
 

@@ -187,7 +187,7 @@ TEST_P(TopkScores, AThresholdNeverChangesTheAnswer) {
     std::vector<std::vector<float>> rows(thresholds.size(), row);
     rows.push_back(with_nan);
     const Batch batch(rows, dtype());
-    for (const int32_t k : {1, 600, 9001}) {
+    for (const int32_t k : {1, 600}) {
       TopkInput input{.scores = batch.view(), .k = k, .sorted = k == 600};
       const Answer plain = Answered(input, {backend()});
       std::vector<float> told = thresholds;
