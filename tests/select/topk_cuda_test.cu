@@ -275,6 +275,23 @@ TEST_P(CudaTopk, AThresholdIsBelievedExactlyWhenItsCountFits) {
   }
 }
 
+// More of them than its threads can hold for an exchange with the other blocks.
+TEST_P(CudaTopk, OneBlockMayHaveAllCandidates) {
+  const int64_t columns = 60000;
+  std::vector<float> row(static_cast<size_t>(columns), -1.0f);
+  for (int64_t i = columns - 7000; i < columns; ++i) {
+    row[static_cast<size_t>(i)] = static_cast<float>(i * 7919 % 7000);
+  }
+  const Batch batch({row}, GetParam());
+  const DeviceBatch on_device(batch);
+  const Request request{.k = 4500};
+  const Answer expected = Reference(batch.view(), request);
+  for (const int32_t blocks : {1, 2, 4, 8}) {
+    const TopkPlan plan{TopkGuess::kSample, blocks, 512, 8192};
+    ExpectSame(OnGpu(on_device.view(), request, &plan), expected);
+  }
+}
+
 TEST_P(CudaTopk, ANanBeforeTheLengthIsAStatusAndOneBehindItIsNot) {
   for (const int64_t columns : {40, 30000}) {
     std::vector<std::vector<float>> rows = RowsOf(bench::Scores::kNormal, 4, columns);
