@@ -8,8 +8,9 @@ One layer and one request, with random weights. The indexer scores every token o
 (bfloat16, 64 heads of 128, ReLU, weighted sum, in one kernel) for 1, 2 or 4 rows, a token and its
 drafts; topk keeps 2048; the attention gathers their latents (576 bfloat16) for 128 heads. Queries,
 keys and hints are those of indexer_trace.py, so the hint is worth what it is there; the threshold
-that is carried is the one that the same scores have left. Each step is a CUDA graph; the share is what the step loses when the indices are there already. A token's time is
-that of the layer over the rows: all drafts accepted.
+that is carried is the one that the same scores have left. Each step is a CUDA graph; the share is
+what the step loses when the indices are there already. A token's time is that of the layer over the
+rows: all drafts accepted.
 """
 
 import argparse

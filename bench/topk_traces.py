@@ -55,7 +55,7 @@ def call_of(scores, lengths, k, guess, hint):
 
 
 def carried(scores, lengths, k, expected, rows):
-    """The last two steps of `rows` rows by turns, each with the threshold that the other has left."""
+    """The last two steps of `rows` rows by turns, each with the threshold that the other left."""
     thresholds = torch.full((rows,), torch.nan, device="cuda")
     out = outputs(rows, k)
     steps = [(scores[-rows - back:len(scores) - back], lengths[-rows - back:len(scores) - back])

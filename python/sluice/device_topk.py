@@ -242,8 +242,8 @@ def plan_topk(scores, k):
     return TopkPlan(GUESSES[guess], *shape)
 
 
-def topk(scores, k, *, lengths=None, hint=None, hint_shift=0, thresholds=None, next_n=1, sorted=False,
-         values=True, out=None, plan=None, **others):
+def topk(scores, k, *, lengths=None, hint=None, hint_shift=0, thresholds=None, next_n=1,
+         sorted=False, values=True, out=None, plan=None, **others):
     only_known(others, ("lengths", "hint", "hint_shift", "thresholds", "next_n", "sorted", "values",
                         "out", "plan"))
     is_row = scores.dim() == 1

@@ -61,7 +61,8 @@ def test_topk_has_its_types_and_shapes():
         sluice.topk(scores, 3, values=False).values
 
     def attend(scores, lengths, thresholds):
-        return sluice.topk(scores * 2, 7, lengths=lengths, thresholds=thresholds, next_n=2).indices + 1
+        top = sluice.topk(scores * 2, 7, lengths=lengths, thresholds=thresholds, next_n=2)
+        return top.indices + 1
 
     compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
     assert looks(compiled(scores, lengths, thresholds)) == (I32, (4, 7), "cuda")
@@ -116,9 +117,10 @@ def test_schemas_say_what_is_written():
 
     assert written("mask_") == written("mask_cuts_") == ["logits"]
     assert written("write_fields_") == ["params", "keys"]
-    assert written("topk_into") == ["indices", "values", "statuses", "work"]
+    assert written("topk") == ["thresholds"]
+    assert written("topk_into") == ["thresholds", "indices", "values", "statuses", "work"]
     assert written("indexer_topk_decode") == ["indices"]
-    for name in ("select", "sample", "sample_results", "draw", "topk"):
+    for name in ("select", "sample", "sample_results", "draw"):
         assert written(name) == []
 
 
