@@ -75,7 +75,7 @@ def plugins(root, work):
     must(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", package,
          *sorted((work / "dist").glob("*.whl")), cwd=work)
     tests = [root / "tests/python" / f"test_{name}.py"
-             for name in ("torch", "hf", "plugins", "plugin_vllm", "plugin_sglang")]
+             for name in ("torch", "hf", "plugins", "plugin_vllm", "plugin_sglang", "engine_vllm")]
     must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *tests, cwd=work,
          PYTHONPATH=str(package), SLUICE_PEER_WHEELS=str(root / "build/plugin-wheels"))
 

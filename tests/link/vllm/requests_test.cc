@@ -13,14 +13,15 @@
 namespace sluice::test {
 namespace {
 
-std::string Written(const EngineRequest& request) {
+std::string Written(const EngineRequest& request, uint64_t life = kVllmLife) {
   std::string frame;
-  link::vllm::WriteAdd(request, 1.5, frame);
+  link::vllm::WriteAdd(request, life, 1.5, frame);
   return frame;
 }
 
-void ExpectAsVllm(const EngineRequest& request, const std::string& name) {
-  EXPECT_EQ(testing::PrintToString(Written(request)),
+void ExpectAsVllm(const EngineRequest& request, const std::string& name,
+                  uint64_t life = kVllmLife) {
+  EXPECT_EQ(testing::PrintToString(Written(request, life)),
             testing::PrintToString(VllmMessage(name).at(0)));
 }
 
@@ -54,7 +55,7 @@ TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
   ExpectAsVllm(request, "request.plain");
   request.params.top_k = -1;  // all, as 0
   ExpectAsVllm(request, "request.plain");
-  ExpectAsVllm(FullRequest(), "request.everything");
+  ExpectAsVllm(FullRequest(), "request.everything", UINT64_MAX);
 }
 
 TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
@@ -82,18 +83,27 @@ TEST(VllmRequest, ForThePromptAloneAsksForOneToken) {
 TEST(VllmRequest, HasItsAddressAsItsId) {
   for (const RequestAddress address :
        {RequestAddress{0, 1}, RequestAddress{(1 << 24) - 1, UINT32_MAX}}) {
-    EXPECT_EQ(link::vllm::AddressOf(link::vllm::RequestIdOf(address)), address);
+    const std::string id = link::vllm::RequestIdOf(UINT64_MAX, address);
+    EXPECT_EQ(link::vllm::AddressOf(UINT64_MAX, id), address);
+    EXPECT_LT(link::vllm::AddressOf(1, id).slot, 0);  // of another life
+    EXPECT_LE(id.size(), link::vllm::kMostIdBytes);
   }
-  for (const char* const id : {"", "sluice-", "sluice-1", "sluice-1-", "sluice-1-2-3", "sluice--2",
-                               "sluice-1-4294967296", "sluice-99999999999-1", "other-1-2"}) {
-    EXPECT_LT(link::vllm::AddressOf(id).slot, 0) << id;
+  EXPECT_EQ(link::vllm::AddressOf(7, "sluice-7-1-2"), (RequestAddress{1, 2}));
+  for (const char* const id :
+       {"", "sluice-", "sluice-7", "sluice-7-1", "sluice-7-1-", "sluice-7-1-2-3", "sluice-7--2",
+        "sluice-7-1-4294967296", "sluice-7-99999999999-1", "sluice-77777777777777777777-1-2",
+        "sluice--1-2", "sluice-1-2", "other-7-1-2"}) {
+    EXPECT_LT(link::vllm::AddressOf(7, id).slot, 0) << id;
   }
 }
 
 TEST(VllmRequest, AbortsAndPingsHaveTheBytesOfMsgspec) {
   std::string frame;
   const RequestAddress addresses[] = {{1, 2}, {0, 1}};
-  link::vllm::WriteAbort(addresses, frame);
+  link::vllm::WriteAbort(addresses, kVllmLife, frame);
+  EXPECT_EQ(frame, VllmMessage("abort").at(0));
+  const std::string ids[] = {"sluice-77-1-2", "sluice-77-0-1"};
+  link::vllm::WriteAbort(ids, frame);
   EXPECT_EQ(frame, VllmMessage("abort").at(0));
   link::vllm::WritePing(7, frame);
   EXPECT_EQ(frame, VllmMessage("ping").at(0));
