@@ -206,7 +206,7 @@ TEST(VllmLink, TokensOfTheModelThatTheTokenizerHasNotAreTaken) {
   VllmPair pair(options);
   EXPECT_EQ(pair.frontend->info().vocab, options.vocab);
   const auto last = static_cast<int32_t>(options.vocab - 1);
-  ClientRequest asked = Asks();
+  ClientRequest asked = Asks(3);
   asked.prompt = {last};
   asked.params.logit_bias = {{last, 1.0f}};
   const RequestId id = pair.Ask(asked);

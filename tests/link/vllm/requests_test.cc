@@ -166,8 +166,10 @@ TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   EXPECT_EQ(facts.version, "0.33.0");
   EXPECT_EQ(facts.context, 4096);
   EXPECT_EQ(facts.max_requests, 256);
-  EXPECT_TRUE(link::vllm::IsKnownVersion(facts.version));
-  for (const char* const other : {"", "0.33", "0.3", "0.32.0", "0.330.1", "1.33.0"}) {
+  for (const char* const known : {"0.33.0", "0.32.0", "0.33.1+cpu"}) {
+    EXPECT_TRUE(link::vllm::IsKnownVersion(known)) << known;
+  }
+  for (const char* const other : {"", "0.33", "0.3", "0.31.0", "0.34.0", "0.330.1", "1.33.0"}) {
     EXPECT_FALSE(link::vllm::IsKnownVersion(other)) << other;
   }
 }
