@@ -139,8 +139,8 @@ ModelText ModelText::Make(Tokenizer tokenizer, const ModelTextFiles& files) {
   }
   model::ConfigTokens tokens;
   if (!files.config.empty()) tokens = model::ParseConfigTokens(files.config);
-  parts.end_tokens = EndTokens(parts.tokenizer, parts.generation_config.end_tokens, tokens,
-                               config.eos_token);
+  parts.end_tokens =
+      EndTokens(parts.tokenizer, parts.generation_config.end_tokens, tokens, config.eos_token);
   parts.vocab = tokens.vocab > 0 ? tokens.vocab : parts.tokenizer.size();
   return ModelText(std::make_shared<const Parts>(std::move(parts)));
 }

@@ -22,9 +22,8 @@ struct LoopMetrics {
   std::vector<EngineState> engines = {};
 
   bool has_engine() const {  // one that is ready
-    return std::ranges::any_of(engines, [](const EngineState& engine) {
-      return engine.health == EngineHealth::kReady;
-    });
+    return std::ranges::any_of(
+        engines, [](const EngineState& engine) { return engine.health == EngineHealth::kReady; });
   }
 };
 

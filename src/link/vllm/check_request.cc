@@ -68,17 +68,18 @@ void CheckSomethingIsLeft(const SamplingParams& params) {
   if (!params.allowed_token_ids.has_value()) return;
   const bool are_stops_masked = params.min_tokens > 0;
   const auto is_left = [&](int32_t id) {
-    const bool is_stop = std::ranges::find(params.stop_token_ids, id) != params.stop_token_ids.end();
-    const bool is_bad = std::ranges::any_of(params.bad_words, [id](const TokenIds& word) {
-      return word.size() == 1 && word[0] == id;
-    });
+    const bool is_stop =
+        std::ranges::find(params.stop_token_ids, id) != params.stop_token_ids.end();
+    const bool is_bad = std::ranges::any_of(
+        params.bad_words, [id](const TokenIds& word) { return word.size() == 1 && word[0] == id; });
     return !is_bad && !(is_stop && are_stops_masked);
   };
   if (std::ranges::any_of(*params.allowed_token_ids, is_left)) return;
-  ThrowInvalid("allowed_token_ids",
-               ToText(std::ssize(*params.allowed_token_ids)) + " that are all kept from being drawn",
-               "one at least that is no bad word and, where min_tokens is above 0, no stop token: "
-               "a vLLM engine cannot be left without any");
+  ThrowInvalid(
+      "allowed_token_ids",
+      ToText(std::ssize(*params.allowed_token_ids)) + " that are all kept from being drawn",
+      "one at least that is no bad word and, where min_tokens is above 0, no stop token: "
+      "a vLLM engine cannot be left without any");
 }
 
 void CheckLists(const SamplingParams& params) {

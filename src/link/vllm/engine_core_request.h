@@ -27,7 +27,8 @@ inline constexpr std::string_view kUtility("\x03", 1);
 inline constexpr std::string_view kIdPrefix = "sluice-";
 inline constexpr size_t kMostIdBytes = 64;
 
-std::string RequestIdOf(uint64_t life, const RequestAddress& address);  // sluice-LIFE-SLOT-GENERATION
+std::string RequestIdOf(uint64_t life,
+                        const RequestAddress& address);  // sluice-LIFE-SLOT-GENERATION
 // An address with slot -1 for everything else.
 RequestAddress AddressOf(uint64_t life, std::string_view request_id);
 

@@ -91,8 +91,9 @@ std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts) {
   });
   if (reader.failed()) return reader.Failure();
   // It is said again in logs and answers.
-  const bool is_text = facts.version.size() <= kMostVersionBytes &&
-                       std::ranges::all_of(facts.version, [](char c) { return c > ' ' && c <= '~'; });
+  const bool is_text =
+      facts.version.size() <= kMostVersionBytes &&
+      std::ranges::all_of(facts.version, [](char c) { return c > ' ' && c <= '~'; });
   if (!is_text) return "a version that is none";
   const bool is_whole = !facts.version.empty() && facts.context > 0 && facts.max_requests > 0;
   return is_whole ? std::string() : "a part of it is missing";

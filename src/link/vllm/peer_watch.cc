@@ -7,9 +7,9 @@ namespace sluice::link {
 
 PeerWatch::PeerWatch(zmq::context_t& context, zmq::socket_t& socket, const std::string& name,
                      Peers peers)
-    : monitor_(OpenMonitor(
-          context, socket, name,
-          ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED)),
+    : monitor_(
+          OpenMonitor(context, socket, name,
+                      ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED)),
       watched_(socket.handle()),
       peers_(peers) {}
 

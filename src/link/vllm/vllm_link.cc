@@ -29,7 +29,7 @@ constexpr milliseconds kGreetAgainEvery{250};
 // What an engine said before its end is in this machine's buffers, and read at once where the
 // machine has time. Its clients wait so much longer for the error.
 constexpr milliseconds kLastOutputs{200};
-constexpr int kAbortsLinger = 200;  // milliseconds
+constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
 // vLLM keeps as many as come, in the order in which they did.
 constexpr int32_t kMostRequests = 1 << 16;
@@ -125,8 +125,7 @@ void VllmLink::Listen() {
   } catch (const zmq::error_t& error) {
     ThrowEndpoint(options_.endpoint, error.what());
   }
-  handshake_watch_.emplace(context_, handshake_,
-                           "inproc://vllm-" + std::to_string(options_.engine),
+  handshake_watch_.emplace(context_, handshake_, "inproc://vllm-" + std::to_string(options_.engine),
                            PeerWatch::Peers::kMany);
   Watch(options_.epoll_fd, handshake_, true);
   Watch(options_.epoll_fd, handshake_watch_->monitor(), true);
@@ -210,11 +209,10 @@ void VllmLink::BeginLife(Clock::time_point now) {
 }
 
 void VllmLink::OpenLife() {
-  zmq::socket_t input =
-      Bind({.type = zmq::socket_type::router, .is_small = true}, host_ + ":*");
+  zmq::socket_t input = Bind({.type = zmq::socket_type::router, .is_small = true}, host_ + ":*");
   zmq::socket_t output = Bind({.type = zmq::socket_type::pull}, host_ + ":*");
-  const std::string name = "inproc://vllm-" + std::to_string(options_.engine) + "-" +
-                           std::to_string(++lives_);
+  const std::string name =
+      "inproc://vllm-" + std::to_string(options_.engine) + "-" + std::to_string(++lives_);
   PeerWatch input_watch(context_, input, name + "-input", PeerWatch::Peers::kOne);
   PeerWatch output_watch(context_, output, name + "-output", PeerWatch::Peers::kOne);
   vllm::WriteAddresses(input.get(zmq::sockopt::last_endpoint),

@@ -66,9 +66,9 @@ class VllmLink final : public EngineConnection {
     PeerWatch input_watch;
     PeerWatch output_watch;
     Phase phase = Phase::kLoading;
-    bool is_unreachable = false;      // as a message could not be sent
-    int64_t asked_from = 0;           // answers to pings behind this one count
-    Clock::time_point ends_at = {};   // of kEnding
+    bool is_unreachable = false;     // as a message could not be sent
+    int64_t asked_from = 0;          // answers to pings behind this one count
+    Clock::time_point ends_at = {};  // of kEnding
   };
 
   struct SocketKind {

@@ -1,6 +1,4 @@
 // What goes to an engine and comes from it while there is one: vllm_link.cc has when that is.
-#include "link/vllm/vllm_link.h"
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -10,6 +8,7 @@
 #include "link/vllm/engine_core_request.h"
 #include "link/vllm/handshake.h"
 #include "link/vllm/messages.h"
+#include "link/vllm/vllm_link.h"
 #include "support/check.h"
 
 namespace sluice::link {

@@ -53,6 +53,13 @@ class FakeVllm {
     half_open_.reset();
     has_outputs_ = true;
   }
+  // As one that says so. What it says hello with stays.
+  void EndOnItsOwn() {
+    Send({"ENGINE_CORE_DEAD"});
+    output_->set(zmq::sockopt::linger, -1);
+    input_.reset();
+    output_.reset();
+  }
   // As a process that is started: it says hello.
   void Start() {
     Kill();
@@ -118,8 +125,8 @@ class FakeVllm {
     finish < 0 ? packer.pack_nil() : packer.pack(finish);
     Send({{bytes.data(), bytes.size()}});
   }
-  // The same with lists of log-probabilities, of `width` a row: `first`, one less, ... of ids from 0
-  // on.
+  // The same with lists of log-probabilities, of `width` a row: `first`, one less, ... of ids from
+  // 0 on.
   void SendWithLogprobs(const std::string& id, std::string_view letters, int width,
                         int prompt_rows = 0, float first = -1) {
     msgpack::sbuffer bytes;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sluice/error.hpp"
 #include "tests/link/vllm/vllm_pair.h"
@@ -189,19 +190,33 @@ TEST(VllmFailures, AHelloIsNotForgottenWhereThereAreNoSocketsForIt) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit few = before;
   few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 512);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<int> all;
-  for (int file = dup(0); file >= 0; file = dup(0)) all.push_back(file);
-  pair.engine.SayHello();
-  const bool is_noticed = pair.frontend.Until([&] {
+  const auto is_noticed = [&] {
     return pair.frontend->engines().at(0).reason.find("no sockets") != std::string::npos;
-  });
+  };
+  std::vector<int> all;
+  int lives = 0;
+  // Sockets that are closed go a little later: where that made room, it is done again.
+  for (int tries = 0; tries < 20 && !is_noticed(); ++tries) {
+    lives = pair.engine.lives;
+    pair.engine.EndOnItsOwn();
+    ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kConnecting));
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int file = dup(0); file >= 0; file = dup(0)) all.push_back(file);
+    pair.engine.SayHello();
+    const bool is_over = pair.frontend.Until(
+        [&] { return is_noticed() || pair.frontend->health() == EngineHealth::kReady; });
+    if (!is_noticed()) {
+      for (const int file : std::exchange(all, {})) close(file);
+      ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    }
+    ASSERT_TRUE(is_over);
+  }
+  EXPECT_TRUE(is_noticed());
+  EXPECT_EQ(pair.engine.lives, lives);
   for (const int file : all) close(file);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_TRUE(is_noticed) << pair.frontend->engines().at(0).reason;
-  EXPECT_EQ(pair.engine.lives, 1);
   ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
-  EXPECT_EQ(pair.engine.lives, 2);
+  EXPECT_EQ(pair.engine.lives, lives + 1);
   EXPECT_EQ(pair.frontend->engines().at(0).reason, "");
   pair.ExpectWorks();
 }
@@ -232,8 +247,8 @@ TEST(VllmFailures, OfSeveralEnginesTheOthersGoOn) {
   ASSERT_TRUE(frontend.Until(
       [&] { return engines[0].requests.size() == 2 && engines[1].requests.size() == 2; }));
   engines[0].Kill();
-  ASSERT_TRUE(
-      frontend.Until([&] { return frontend.got.HasEnded(ids[0]) && frontend.got.HasEnded(ids[2]); }));
+  ASSERT_TRUE(frontend.Until(
+      [&] { return frontend.got.HasEnded(ids[0]) && frontend.got.HasEnded(ids[2]); }));
   EXPECT_EQ(frontend->health(), EngineHealth::kReady);
   const std::vector<EngineState> states = frontend->engines();
   ASSERT_EQ(states.size(), 2u);

@@ -107,8 +107,7 @@ TEST(VllmLink, GivesLogprobsAsWideAsAskedFor) {
 TEST(VllmLink, EndsWithTheWordsOfAnEngineThatRefuses) {
   VllmPair pair;
   const RequestId id = pair.Ask();
-  pair.engine.Send(
-      {Renamed(VllmMessage("outputs.refused").at(0), "sluice-77-1-2", pair.last())});
+  pair.engine.Send({Renamed(VllmMessage("outputs.refused").at(0), "sluice-77-1-2", pair.last())});
   ASSERT_TRUE(pair.frontend.UntilEnded(id));
   EXPECT_EQ(pair.frontend.got[id].end, GenerationEnd::kRejected);
   EXPECT_EQ(pair.frontend.got[id].message, "no such thing");
@@ -399,9 +398,8 @@ TEST(VllmLink, SaysWhatIsWrongWithAnEngineWhenItKnows) {
         said, [&](const std::string& line) { return line.find(what) != std::string::npos; });
   };
   const std::string endpoint = engine.endpoint();
-  auto connecting = std::async(std::launch::async, [&] {
-    return ConnectClient({&endpoint, 1}, Letters(), options);
-  });
+  auto connecting = std::async(std::launch::async,
+                               [&] { return ConnectClient({&endpoint, 1}, Letters(), options); });
   while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) {
     engine.Pump();
     if (engine.facts["vllm_version"] == "0.32.1" || !has_said("it is vLLM 0.99.1")) continue;

@@ -26,8 +26,7 @@ bool Until(const std::function<bool()>& is_so) {
 }
 
 struct Bound {
-  explicit Bound(PeerWatch::Peers peers)
-      : watch(context, Listening(), "inproc://watch", peers) {}
+  explicit Bound(PeerWatch::Peers peers) : watch(context, Listening(), "inproc://watch", peers) {}
 
   zmq::socket_t& Listening() {
     socket.bind("tcp://127.0.0.1:*");
