@@ -216,7 +216,7 @@ class RealEngine(unittest.TestCase):
                 {"stop_token_ids": list(range(128))}, {"min_tokens": 8},
                 {"bad_words_token_ids": [[i] for i in range(128)]},
                 {"bad_words_token_ids": [[1] * 200, [2, 3]]},
-                {"prompt_logprobs": 20, "max_tokens": 0, "echo": True}, {"prompt": [vocab - 1] * (CONTEXT - 9)},
+                {"logprobs": 20, "max_tokens": 0, "echo": True}, {"prompt": [vocab - 1] * (CONTEXT - 9)},
                 {"prompt": [0]}, {"ignore_eos": True}):
             with self.subTest(**{name: str(value)[:40] for name, value in fields.items()}):
                 self.ask(**{"max_tokens": 8, **fields})
