@@ -20,9 +20,9 @@
 namespace sluice::link::vllm {
 
 // The frame in front of each.
-inline constexpr std::string_view kAdd("\x00", 1);
-inline constexpr std::string_view kAbort("\x01", 1);
-inline constexpr std::string_view kUtility("\x03", 1);
+inline constexpr std::string_view kAddFrame("\x00", 1);
+inline constexpr std::string_view kAbortFrame("\x01", 1);
+inline constexpr std::string_view kUtilityFrame("\x03", 1);
 
 inline constexpr std::string_view kIdPrefix = "sluice-";
 inline constexpr size_t kMostIdBytes = 64;

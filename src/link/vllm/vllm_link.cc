@@ -348,7 +348,7 @@ void VllmLink::CheckSilence(Clock::time_point now) {
 
 void VllmLink::Ping() {
   vllm::WritePing(++pinged_, out_);
-  Send(vllm::kUtility);
+  Send(vllm::kUtilityFrame);
 }
 
 // The engine answers a ping that was sent over connections that are there still.

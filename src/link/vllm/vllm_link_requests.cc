@@ -90,7 +90,7 @@ void VllmLink::SendRequest(const EngineRequest& request, Clock::time_point now) 
       std::chrono::system_clock::now().time_since_epoch();
   vllm::WriteAdd(request, translation_.life(), since_1970.count(), out_);
   translation_.Begin(request);
-  if (!Send(vllm::kAdd)) {
+  if (!Send(vllm::kAddFrame)) {
     translation_.End(request.address);
     life_->is_unreachable = true;
     throw Error(ErrorCode::kUnavailable, "engine", ToText(std::string_view(options_.endpoint)),
@@ -110,7 +110,7 @@ void VllmLink::SendAborts() {
     const size_t count = std::min(aborts.size() - begin, kAbortsAtOnce);
     try {
       vllm::WriteAbort(aborts.subspan(begin, count), translation_.life(), out_);
-      if (!Send(vllm::kAbort)) return LeaveThere(aborts.subspan(begin));
+      if (!Send(vllm::kAbortFrame)) return LeaveThere(aborts.subspan(begin));
     } catch (const std::bad_alloc&) {
       return table_.KeepAborts(options_.engine, aborts.subspan(begin));
     }
@@ -126,11 +126,11 @@ void VllmLink::SendAborts() {
 void VllmLink::SendOrphans() {
   if (!left_there_.empty()) {
     vllm::WriteAbort(left_there_, translation_.life(), out_);
-    if (Send(vllm::kAbort)) left_there_.clear();
+    if (Send(vllm::kAbortFrame)) left_there_.clear();
   }
   if (!orphans_.empty()) {
     vllm::WriteAbort(orphans_, out_);
-    if (!Send(vllm::kAbort)) return;
+    if (!Send(vllm::kAbortFrame)) return;
     orphans_.clear();
     orphans_from_ = {};
   }

@@ -150,6 +150,29 @@ TEST(VllmRequest, RefusesByNameWhatTheEngineHasNoRoomFor) {
   ExpectRefused("bad_words", [](auto& params) { params.bad_words = {TokenIds(1025, 1)}; });
 }
 
+// It would draw from NaN.
+TEST(VllmRequest, RefusesThatNothingIsLeftToDraw) {
+  ExpectRefused("allowed_token_ids", [](auto& params) {
+    params.allowed_token_ids = {5, 6};
+    params.stop_token_ids = {6, 5};
+    params.min_tokens = 1;
+  });
+  ExpectRefused("allowed_token_ids", [](auto& params) {
+    params.allowed_token_ids = {5, 6};
+    params.stop_token_ids = {6};
+    params.bad_words = {{5}, {7, 5}};
+    params.min_tokens = 1;
+  });
+  EngineRequest request = PlainVllmRequest();
+  request.params.allowed_token_ids = {5, 6};
+  request.params.stop_token_ids = {5, 6};
+  link::vllm::CheckRequest(request);  // the first token is a stop, and may be
+  request.params.min_tokens = 1;
+  request.params.stop_token_ids = {5};
+  request.params.bad_words = {{6, 6}};
+  link::vllm::CheckRequest(request);
+}
+
 TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   link::vllm::Greeting greeting;
   EXPECT_EQ(link::vllm::ReadGreeting(VllmMessage("handshake.hello").at(0), greeting), "");
