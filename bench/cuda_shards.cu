@@ -76,6 +76,7 @@ struct Mode {
   SelectParams params;
   cuda::ShardExchanges exchanges;
   int32_t candidates;
+  cuda::ShardRows kind = cuda::ShardRows::kListed;
 };
 
 const Mode kModes[] = {
@@ -84,7 +85,8 @@ const Mode kModes[] = {
     {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, cuda::ShardExchanges::kOne, 50},
     {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 256},
     {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kTwo, 64},
-    {"softmax", {}, cuda::ShardExchanges::kTwo, 1},
+    {"softmax", {}, cuda::ShardExchanges::kOne, 16, cuda::ShardRows::kDrawn},
+    {"softmax-any", {}, cuda::ShardExchanges::kTwo, 16, cuda::ShardRows::kAny},
 };
 
 int64_t TimesToCheck(int64_t rows, int64_t batch) { return (rows + batch - 1) / batch; }
@@ -253,6 +255,7 @@ class Rank {
       call.slice = slice;
       call.params = row_params;
       call.exchanges = mode.exchanges;
+      call.kind = mode.kind;
       call.candidates = std::min(mode.candidates, cuda::kMostDeviceCandidates / group_.ranks());
       const DeviceMemory<std::byte> workspace(
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));

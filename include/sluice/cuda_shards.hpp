@@ -12,6 +12,7 @@
 #include <span>
 
 #include "sluice/cuda.hpp"
+#include "sluice/cuda_head.hpp"
 #include "sluice/shards.hpp"
 
 namespace sluice::cuda {
@@ -28,8 +29,19 @@ class DeviceShardGroup {
 };
 
 // How many exchanges a call makes: rows that need the second one are kGathered without it. Greedy
-// rows need one, and so does top-k up to `candidates` (with Ties::kAll, below `candidates`).
+// rows need one, and so do top-k up to `candidates` (with Ties::kAll, below `candidates`) and,
+// unless more than `candidates` tokens of a slice may win, Gumbel draws from everything: with 16 of
+// them next to none needs another.
 enum class ShardExchanges : uint8_t { kOne = 1, kTwo = 2 };
+
+// What the rows of a call are: what is not there is not looked for, which takes 3 us a step.
+enum class ShardRows : uint8_t {
+  kAny,
+  // Rows that are drawn from everything by Gumbel need the second exchange: for calls without such.
+  kListed,
+  // All are drawn from everything by Gumbel, without a filter; other rows are kGathered.
+  kDrawn,
+};
 
 // candidates * ranks is at most this.
 inline constexpr int32_t kMostDeviceCandidates = 1024;
@@ -41,6 +53,7 @@ struct ShardCall {
   RowParams params = {};   // without patches
   DrawMethod method = DrawMethod::kGumbel;
   int32_t candidates = 64;
+  ShardRows kind = ShardRows::kAny;
   ShardExchanges exchanges = ShardExchanges::kTwo;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
 };
@@ -55,6 +68,31 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 // does not end within the list; and cdf draws from more tokens than are listed.
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
+
+// A rank's rows of a certified head in place of its logits.
+struct ShardHeadCall {
+  // Of the slice's rows of the weights, `candidates` or more of them. hidden: the same on all
+  // ranks; bitmask: of the slice's tokens.
+  CertifiedCall head = {};
+  ShardSlice slice = {};
+  RowParams params = {};  // without patches
+  DrawMethod method = DrawMethod::kGumbel;
+  int32_t candidates = 64;
+  ShardExchanges exchanges = ShardExchanges::kTwo;
+  DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
+  // fp32, a row for each hidden state: those of rows that planes do not decide are written to it.
+  MutableLogitsView logits = {};
+};
+
+// As Sample of a ShardCall on the logits of the whole head. First tokens are listed from planes,
+// which decide greedy rows and top-k up to `candidates`; other rows take the dense head of the
+// slice, on the device, before the second exchange.
+void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
+            DeviceArray<ShardWay> ways, void* stream);
+
+// The same call on `logits`: what SampleGathered takes behind it, and GatheredWorkspaceBytes. The
+// logits of rows that are kGathered are there.
+ShardCall OnLogits(const ShardHeadCall& call);
 
 // For slices of at most `widest` tokens.
 size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t widest);
