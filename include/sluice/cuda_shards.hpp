@@ -13,6 +13,7 @@
 
 #include "sluice/cuda.hpp"
 #include "sluice/cuda_head.hpp"
+#include "sluice/cuda_logprobs.hpp"
 #include "sluice/shards.hpp"
 
 namespace sluice::cuda {
@@ -106,5 +107,24 @@ void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
                     DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
                     void* stream);
+
+// The same on all ranks, but for slice and logits.
+struct ShardLogprobCall {
+  LogitsView logits = {};  // of the slice; columns behind its tokens are padding, never read
+  ShardSlice slice = {};   // of at least one token
+  RowParams params = {};   // without patches; keys are not read
+  LogprobMode mode = LogprobMode::kRawLogprobs;
+  DeviceArray<uint64_t> kept_masses = {};  // empty, or one a row
+  DeviceLogprobLists lists = {};
+  DeviceArray<std::byte> workspace = {};  // ShardLogprobWorkspaceBytes, aligned to 256
+};
+
+size_t ShardLogprobWorkspaceBytes(int64_t rows, int32_t width, int32_t ranks);
+
+// As Logprobs of cuda_logprobs.hpp on the whole rows, with lists, of results that all ranks have:
+// two exchanges on the stream, of 24 bytes a row each, the second one with 8 more for each most
+// likely token that is wanted. Can be captured.
+void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
+              DeviceArray<TokenResult> results, void* stream);
 
 }  // namespace sluice::cuda

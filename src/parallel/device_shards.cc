@@ -4,33 +4,13 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <string>
 
 #include "backend/cuda_check.h"
 #include "head/device_call.h"
+#include "parallel/device_memory.h"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr size_t kPartAlignment = 256;
-
-// Parts of a workspace, one behind the other.
-class Parts {
- public:
-  explicit Parts(std::byte* start) : start_(start) {}
-
-  template <typename T>
-  T* Take(size_t count) {
-    T* part = start_ == nullptr ? nullptr : reinterpret_cast<T*>(start_ + bytes_);
-    bytes_ += (count * sizeof(T) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return part;
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* start_;
-  size_t bytes_ = 0;
-};
 
 struct GatheredMemory {
   std::byte* own;
@@ -45,7 +25,7 @@ GatheredMemory GatheredMemoryOf(std::byte* workspace, const ShardCall& call, int
   const size_t element = SizeOf(call.logits.dtype);
   const auto rows = static_cast<size_t>(call.logits.rows);
   const size_t part = rows * static_cast<size_t>(widest) * element;
-  Parts parts(workspace);
+  MemoryParts parts(workspace);
   GatheredMemory memory{};
   memory.own = parts.Take<std::byte>(part);
   memory.all = parts.Take<std::byte>(part * static_cast<size_t>(ranks));
@@ -53,20 +33,6 @@ GatheredMemory GatheredMemoryOf(std::byte* workspace, const ShardCall& call, int
   memory.results = parts.Take<TokenResult>(rows);
   memory.bytes = parts.bytes();
   return memory;
-}
-
-void CheckWorkspace(const char* name, DeviceArray<std::byte> workspace, size_t bytes) {
-  CheckInRange(std::string(name) + ".size", workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
-  if (bytes > 0 && workspace.data == nullptr) {
-    ThrowInvalid(std::string(name) + ".data", "null", "a pointer to device memory");
-  }
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data);
-  if (address % kPartAlignment != 0) {
-    ThrowInvalid(std::string(name) + ".data",
-                 "an address of " + std::to_string(address % kPartAlignment) + " modulo " +
-                     std::to_string(kPartAlignment),
-                 "an address aligned to " + std::to_string(kPartAlignment));
-  }
 }
 
 void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
@@ -77,10 +43,7 @@ void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
   CheckInRange("kind", static_cast<int64_t>(call.kind), 0, 2);
   CheckInRange("exchanges", static_cast<int64_t>(call.exchanges), 1, 2);
   CheckInRange("group.ranks", group.ranks(), 1, kMostShards);
-  CheckInRange("slice.vocab", call.slice.vocab, 1, kMaxVocab);
-  CheckInRange("slice.tokens", call.slice.tokens, 1, call.slice.vocab);
-  CheckInRange("slice.first_id", call.slice.first_id, 0, call.slice.vocab - call.slice.tokens);
-  CheckInRange("logits.vocab", call.logits.vocab, call.slice.tokens, kMaxVocab);
+  CheckSlice(call.slice, call.logits);
   CheckInRange("candidates", call.candidates, 1, kMostDeviceCandidates / group.ranks());
 }
 
@@ -141,7 +104,7 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
   const auto others = static_cast<size_t>(ranks);
   const size_t listed = count * static_cast<size_t>(candidates);
   const size_t news = count * NewsBytes(candidates);
-  Parts parts(workspace);
+  MemoryParts parts(workspace);
   ShardMemory memory{};
   memory.indices = parts.Take<int32_t>(listed);
   memory.values = parts.Take<float>(listed);
