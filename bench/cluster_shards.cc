@@ -254,7 +254,8 @@ void Compare(const Head& head, int64_t k) {
 
   std::printf("\n%s, the first %lld tokens\n\n", head.name.c_str(), static_cast<long long>(k));
   std::printf(
-      "| split | ranks | rows read | slowest rank, of its share | slowest, of the mean | ranks that "
+      "| split | ranks | rows read | slowest rank, of its share | slowest, of the mean | ranks "
+      "that "
       "read |\n|---|---|---|---|---|---|\n");
   for (const int64_t ranks : {2, 4, 8}) {
     auto measure = [&](const char* name, const Owners& owners) {
@@ -293,9 +294,8 @@ void Compare(const Head& head, int64_t k) {
       const auto begin = logits[static_cast<size_t>(s)].begin() + r * share;
       return Kth(std::vector<float>(begin, begin + share), k);
     });
-    measure_rows("rows, the first of all", [&](int64_t s, int64_t) {
-      return least[static_cast<size_t>(s)];
-    });
+    measure_rows("rows, the first of all",
+                 [&](int64_t s, int64_t) { return least[static_cast<size_t>(s)]; });
     Owners in_turn(costs.size());
     for (size_t c = 0; c < in_turn.size(); ++c) in_turn[c] = static_cast<int64_t>(c) % ranks;
     measure("clusters in turn", in_turn);

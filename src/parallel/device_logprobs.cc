@@ -29,18 +29,19 @@ ShardLogprobArgument ArgumentOf(const ShardLogprobCall& call, int32_t rank, int3
   LogitsView own = call.logits;
   own.vocab = call.slice.tokens;
   const bool has_lists = call.lists.width > 0;
-  return {.rows = ArgumentOf(own, call.params),
-          .first_id = static_cast<int32_t>(call.slice.first_id),
-          .vocab = static_cast<int32_t>(call.slice.vocab),
-          .rank = rank,
-          .ranks = ranks,
-          .mode = call.mode,
-          .listed = ListedOf(call.lists.width),
-          .results = results.data,
-          .kept_masses = call.kept_masses.size == 0 ? nullptr : call.kept_masses.data,
-          .list_ids = has_lists ? call.lists.ids.data : nullptr,
-          .list_values = has_lists ? call.lists.values.data : nullptr,
-          .memory = LogprobMemoryOf(call.workspace.data, call.logits.rows, call.lists.width, ranks)};
+  return {
+      .rows = ArgumentOf(own, call.params),
+      .first_id = static_cast<int32_t>(call.slice.first_id),
+      .vocab = static_cast<int32_t>(call.slice.vocab),
+      .rank = rank,
+      .ranks = ranks,
+      .mode = call.mode,
+      .listed = ListedOf(call.lists.width),
+      .results = results.data,
+      .kept_masses = call.kept_masses.size == 0 ? nullptr : call.kept_masses.data,
+      .list_ids = has_lists ? call.lists.ids.data : nullptr,
+      .list_values = has_lists ? call.lists.values.data : nullptr,
+      .memory = LogprobMemoryOf(call.workspace.data, call.logits.rows, call.lists.width, ranks)};
 }
 
 size_t ShardLogprobWorkspaceBytes(int64_t rows, int32_t width, int32_t ranks) {

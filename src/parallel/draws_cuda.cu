@@ -240,7 +240,8 @@ __device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& sl
     tokens[0] = KeyOfToken(largest, static_cast<int32_t>(~memory.first));
   }
   *reinterpret_cast<DeviceDrawNews*>(message) = {
-      is_there ? slice.count : 0, is_there && !is_complete ? DeviceDrawNews::kIncomplete : slice.ties,
+      is_there ? slice.count : 0,
+      is_there && !is_complete ? DeviceDrawNews::kIncomplete : slice.ties,
       static_cast<uint32_t>(status), slice.least};
 }
 
@@ -260,8 +261,8 @@ __global__ void __launch_bounds__(kMostThreads)
     memory.first = memory.scored = memory.told = 0;
   }
   team.SyncBlock();
-  const bool is_drawn = IsDrawn(memory.params, memory.key, argument.rows.limits, argument.method,
-                                argument.vocab);
+  const bool is_drawn =
+      IsDrawn(memory.params, memory.key, argument.rows.limits, argument.method, argument.vocab);
   if (team.IsFirstThread()) argument.memory.lengths[row] = is_drawn ? 0 : argument.rows.vocab;
   if (!is_drawn) return;
   team.ArriveStarted();

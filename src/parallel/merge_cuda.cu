@@ -241,9 +241,8 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(key)) {
     merged.status = RowStatus::kBadParam;
   }
-  const bool is_drawn =
-      argument.kind != ShardRows::kListed &&
-      IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
+  const bool is_drawn = argument.kind != ShardRows::kListed &&
+                        IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
   // Nobody has told anything of it.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && merged.status != RowStatus::kBadParam) {
@@ -282,8 +281,8 @@ __global__ void __launch_bounds__(kMostThreads)
   result = TokenResult{};
   // Rows that are drawn have told no first tokens but one.
   const int size = is_drawn ? 0 : ListFirst(block, argument, row, merged.horizon, memory);
-  const Rules rules = is_drawn ? Rules{false, false}
-                               : RulesOf(params, argument.vocab, size, merged.horizon == 0);
+  const Rules rules =
+      is_drawn ? Rules{false, false} : RulesOf(params, argument.vocab, size, merged.horizon == 0);
   // A nucleus of the whole row needs its mass.
   const bool is_early = !kHasSums && rules.is_whole && params.top_p < 1 && !HasMinPFirst(params);
   result.id = kNotDecided;

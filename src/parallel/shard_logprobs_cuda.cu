@@ -160,14 +160,12 @@ __global__ void __launch_bounds__(kMostThreads)
     for (int i = team.thread(); i < argument.listed; i += team.threads()) tokens[i] = {0.0f, -1};
   }
   team.Sync();
-  const LikelyRange range{is_whole ? INFINITY : cut.upper,
-                          is_whole ? semantics::kLowestValue : cut.lower,
-                          is_whole ? 0 : whole.dropped,
-                          is_whole ? INT32_MAX : all_inside + whole.kept_upper + whole.kept_lower,
-                          argument.listed};
-  ListLikely(team, slice, argument.rows.vocab, range, memory.likely, [&](int n, int32_t id) {
-    tokens[n] = {slice.ValueOf(id), argument.first_id + id};
-  });
+  const LikelyRange range{
+      is_whole ? INFINITY : cut.upper, is_whole ? semantics::kLowestValue : cut.lower,
+      is_whole ? 0 : whole.dropped,
+      is_whole ? INT32_MAX : all_inside + whole.kept_upper + whole.kept_lower, argument.listed};
+  ListLikely(team, slice, argument.rows.vocab, range, memory.likely,
+             [&](int n, int32_t id) { tokens[n] = {slice.ValueOf(id), argument.first_id + id}; });
 }
 
 constexpr int kFinishThreads = 256;

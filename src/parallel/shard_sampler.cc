@@ -68,9 +68,7 @@ struct SampledRows {
   const SelectParams& ParamsOf(int64_t row) const { return PerRow(params, row); }
   const NoiseKey& KeyOf(int64_t row) const { return PerRow(keys, row); }
   TokenResult& ResultOf(int64_t row) const { return results[static_cast<size_t>(row)]; }
-  SampleRequest RequestOf(int64_t row) const {
-    return {ParamsOf(row), KeyOf(row), limits, method};
-  }
+  SampleRequest RequestOf(int64_t row) const { return {ParamsOf(row), KeyOf(row), limits, method}; }
 
   int64_t rows;
   std::span<const SelectParams> params;
@@ -153,7 +151,7 @@ struct ShardSampler::Impl {
   std::vector<RowState> states;
   std::vector<Token> first;  // `candidates` a row
   std::vector<int64_t> places;
-  std::vector<int32_t> next;                // of a merge, one a rank
+  std::vector<int32_t> next;                 // of a merge, one a rank
   std::vector<std::vector<uint64_t>> lists;  // one a worker
   SliceHeadMemory head;
   std::vector<Token> by_id;
@@ -384,8 +382,8 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
       rank, rows, [&](int32_t of, int64_t r) { return News(of, r).fingerprint; },
       [&](int64_t r) { return asked.RequestOf(r); });
   ForEachRow({}, rows, [&](int64_t r, int) {
-    const bool is_valid = semantics::AreValid(asked.ParamsOf(r), asked.limits) &&
-                          semantics::IsValid(asked.KeyOf(r));
+    const bool is_valid =
+        semantics::AreValid(asked.ParamsOf(r), asked.limits) && semantics::IsValid(asked.KeyOf(r));
     MergeRow(r, is_valid, source.Wanted(r));
     DecideByList(r, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
   });

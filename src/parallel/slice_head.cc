@@ -171,8 +171,8 @@ void SliceHead::Fail(int64_t row, RowStatus status) {
 float SliceHead::ScoreOf(int64_t row, float x, int32_t local, float max) const {
   const NoiseKey& key = PerRow(call_.keys, row);
   const float scale = semantics::ScalesOf(PerRow(call_.params, row)).draw;
-  const float g = semantics::Gumbel(
-      semantics::NoiseBits(key, semantics::GumbelStream(key), first_id_ + local));
+  const float g =
+      semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), first_id_ + local));
   return semantics::LogWeight(x, max, scale) + g;
 }
 

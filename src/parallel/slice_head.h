@@ -14,10 +14,10 @@ namespace sluice {
 // Of calls, the largest so far.
 struct SliceHeadMemory {
   std::vector<std::byte> workspace;
-  std::vector<float> logits;      // of opened rows
-  std::vector<int64_t> places;    // of a row among them, -1
-  std::vector<SliceDraw> draws;   // one a row
-  std::vector<uint8_t> is_drawn;  // whether it says anything
+  std::vector<float> logits;                 // of opened rows
+  std::vector<int64_t> places;               // of a row among them, -1
+  std::vector<SliceDraw> draws;              // one a row
+  std::vector<uint8_t> is_drawn;             // whether it says anything
   std::vector<std::vector<uint64_t>> lists;  // one a worker
 };
 

@@ -88,9 +88,8 @@ FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slic
   const OwnHead own(c, slice.first_id, slice.tokens);
   const Batch hidden(c.hidden, c.dtype);
   const CertifiedHead head = own.Certified(c.kind);
-  FromShards answer{std::vector<TokenResult>(c.hidden.size()),
-                    std::vector<ShardWay>(c.hidden.size()),
-                    {}};
+  FromShards answer{
+      std::vector<TokenResult>(c.hidden.size()), std::vector<ShardWay>(c.hidden.size()), {}};
   answer.stats = sampler.Sample(head, {Matrix(hidden), own.bitmask()}, c.params, c.keys, {},
                                 c.method, answer.results, {}, answer.ways);
   return answer;

@@ -77,8 +77,8 @@ class DeviceRank {
 using Ranks = std::vector<std::unique_ptr<DeviceRank>>;
 
 template <typename Part>
-void Exchange(const Ranks& ranks, size_t bytes, Part* cuda::LogprobMemory::*own,
-              Part* cuda::LogprobMemory::*all) {
+void Exchange(const Ranks& ranks, size_t bytes, Part* cuda::LogprobMemory::* own,
+              Part* cuda::LogprobMemory::* all) {
   for (const auto& to : ranks) {
     for (size_t from = 0; from < ranks.size(); ++from) {
       Require(cudaMemcpyAsync(
@@ -108,9 +108,8 @@ Answer OfTheWholeRows(const RequestRows& rows, const std::vector<TokenResult>& d
   const ShardSlice slice{std::ssize(rows.values[0]), 0, std::ssize(rows.values[0])};
   const DeviceRank whole(rows, drawn, dtype, mode, width, slice, 0, 1);
   const cuda::ShardLogprobCall& call = whole.call();
-  cuda::Logprobs(call.logits, call.params, mode,
-                 {whole.argument().results, std::ssize(drawn)}, call.kept_masses, nullptr,
-                 call.lists);
+  cuda::Logprobs(call.logits, call.params, mode, {whole.argument().results, std::ssize(drawn)},
+                 call.kept_masses, nullptr, call.lists);
   Require(cudaDeviceSynchronize());
   return whole.Get();
 }
@@ -155,7 +154,9 @@ TEST_F(ShardLogprobsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
   for (int i = 0; i < 60; ++i) {
     const int64_t vocab = random.Between(8, i % 4 == 0 ? 5000 : 300);
     const RequestRows rows = RandomRequestRows(30, vocab, random);
-    const int32_t width = i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : static_cast<int32_t>(random.Between(2, 129));
+    const int32_t width = i % 3 == 0   ? 0
+                          : i % 3 == 1 ? 1
+                                       : static_cast<int32_t>(random.Between(2, 129));
     ExpectEqualToTheWholeRows(rows, kAllDTypes[i % 3], kModes[i % 4], width,
                               Slices(vocab, static_cast<int32_t>(random.Between(1, 4)), random));
     ASSERT_FALSE(HasFailure()) << "case " << i;

@@ -68,8 +68,7 @@ class DeviceRank {
 };
 
 template <typename Ranks>
-void Exchange(Ranks& ranks, size_t bytes,
-              const std::byte* (*own)(const cuda::ShardMemory&),
+void Exchange(Ranks& ranks, size_t bytes, const std::byte* (*own)(const cuda::ShardMemory&),
               std::byte* (*all)(const cuda::ShardMemory&)) {
   for (const auto& to : ranks) {
     for (size_t from = 0; from < ranks.size(); ++from) {
@@ -280,9 +279,9 @@ class HeadRank {
   HeadRank(const Rows& weights, const std::vector<float>& bias, const Batch& hidden, DType dtype,
            const RequestRows& rows, const ShardSlice& slice, int32_t candidates, int32_t ranks,
            DrawMethod method)
-      : weight_(Rows(weights.begin() + slice.first_id,
-                     weights.begin() + slice.first_id + slice.tokens),
-                dtype),
+      : weight_(
+            Rows(weights.begin() + slice.first_id, weights.begin() + slice.first_id + slice.tokens),
+            dtype),
         bias_(bias.empty() ? bias
                            : std::vector<float>(bias.begin() + slice.first_id,
                                                 bias.begin() + slice.first_id + slice.tokens)),
@@ -300,8 +299,9 @@ class HeadRank {
     call_.method = method;
     call_.candidates = candidates;
     call_.workspace = workspace_;
-    call_.logits = {logits_.data(), static_cast<int64_t>(rows.size()), slice.tokens, slice.tokens,
-                    DType::kF32, {DeviceKind::kCuda, 0}};
+    call_.logits = {logits_.data(), static_cast<int64_t>(rows.size()),
+                    slice.tokens,   slice.tokens,
+                    DType::kF32,    {DeviceKind::kCuda, 0}};
     argument_ = cuda::ShardArgumentOf(cuda::OnLogits(call_), ranks, results_, ways_);
   }
 
@@ -449,16 +449,16 @@ TEST_F(ShardsCuda, SampleACertifiedHeadInOneGraph) {
   cudaGraph_t graph;
   Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   cuda::Sample(rank.call(), group, rank.result_array(), rank.way_array(), stream);
-  cuda::SampleGathered(on_logits, group, {&slice, 1}, memory, rank.result_array(),
-                       rank.way_array(), stream);
+  cuda::SampleGathered(on_logits, group, {&slice, 1}, memory, rank.result_array(), rank.way_array(),
+                       stream);
   Require(cudaStreamEndCapture(stream, &graph));
   cudaGraphExec_t executable;
   Require(cudaGraphInstantiate(&executable, graph, 0));
   for (int i = 0; i < 3; ++i) Require(cudaGraphLaunch(executable, stream));
   Require(cudaStreamSynchronize(stream));
   const Batch whole(head.rows.values);
-  EXPECT_TRUE(SameSequence(rank.Results(),
-                           Sampled({whole.view(), head.rows.params, head.rows.keys})));
+  EXPECT_TRUE(
+      SameSequence(rank.Results(), Sampled({whole.view(), head.rows.params, head.rows.keys})));
   Require(cudaGraphExecDestroy(executable));
   Require(cudaGraphDestroy(graph));
   Require(cudaStreamDestroy(stream));
