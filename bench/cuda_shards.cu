@@ -84,7 +84,7 @@ const Mode kModes[] = {
     {"k50", {.top_k = 50}, cuda::ShardExchanges::kOne, 50},
     {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, cuda::ShardExchanges::kOne, 50},
     {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 256},
-    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kTwo, 64},
+    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kOne, 64},
     {"softmax", {}, cuda::ShardExchanges::kOne, 16, cuda::ShardRows::kDrawn},
     {"softmax-any", {}, cuda::ShardExchanges::kTwo, 16, cuda::ShardRows::kAny},
 };
