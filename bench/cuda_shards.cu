@@ -143,6 +143,7 @@ class Rank {
       call.logits.vocab = call.slice.tokens;
       call.params = {{device_params.data(), kBatch}, {keys.data(), kBatch}};
       call.candidates = candidates;
+      call.kind = i / 2 % 2 == 0 ? cuda::ShardRows::kAny : cuda::ShardRows::kListed;
       call.method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       call.workspace = {workspace.data(), workspace.size()};
       cuda::Sample(whole, call.params, call.method, {expected.data(), kBatch}, stream_);

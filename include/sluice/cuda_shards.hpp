@@ -30,18 +30,20 @@ class DeviceShardGroup {
 };
 
 // How many exchanges a call makes: rows that need the second one are kGathered without it. Greedy
-// rows need one, and so do top-k up to `candidates` (with Ties::kAll, below `candidates`) and,
-// unless more than `candidates` tokens of a slice may win, Gumbel draws from everything: with 16 of
-// them next to none needs another.
+// rows need one, and so does top-k up to `candidates` (with Ties::kAll, below `candidates`). Draws
+// from everything that are told as such (ShardRows) need one where no more than `candidates` tokens
+// of a slice may win: a few do, next to always fewer than 16.
 enum class ShardExchanges : uint8_t { kOne = 1, kTwo = 2 };
 
-// What the rows of a call are: what is not there is not looked for, which takes 3 us a step.
+// What the rows of a call are. What is not there is not looked for.
 enum class ShardRows : uint8_t {
-  kAny,
-  // Rows that are drawn from everything by Gumbel need the second exchange: for calls without such.
+  // First tokens are listed of all rows. Draws from everything take the second exchange.
   kListed,
-  // All are drawn from everything by Gumbel, without a filter; other rows are kGathered.
+  // All are drawn from everything by Gumbel, without a filter: the tokens of a slice that may win
+  // are told in their place. Other rows are kGathered.
   kDrawn,
+  // Both kinds, each by its own message.
+  kAny,
 };
 
 // candidates * ranks is at most this.
@@ -54,7 +56,7 @@ struct ShardCall {
   RowParams params = {};   // without patches
   DrawMethod method = DrawMethod::kGumbel;
   int32_t candidates = 64;
-  ShardRows kind = ShardRows::kAny;
+  ShardRows kind = ShardRows::kListed;
   ShardExchanges exchanges = ShardExchanges::kTwo;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
 };
