@@ -270,18 +270,20 @@ void Compare(const Head& head, int64_t k) {
       }
       reads.Print(name, ranks);
     };
-    std::vector<Clusters> slices;
+    std::vector<Clusters> slices, fine_slices;
     const int64_t share = kVocab / ranks;
     for (int64_t r = 0; r < ranks; ++r) {
       slices.emplace_back(head, r * share, share, kClusters / ranks);
+      fine_slices.emplace_back(head, r * share, share, kClusters);
     }
     // least_of(state, rank)
-    auto measure_rows = [&](const char* name, auto least_of) {
+    auto measure_rows = [&](const char* name, const std::vector<Clusters>& of_ranks,
+                            auto least_of) {
       Reads reads;
       for (int64_t s = 0; s < kStates; ++s) {
         std::vector<int64_t> rows(static_cast<size_t>(ranks), 0);
         for (int64_t r = 0; r < ranks; ++r) {
-          const Clusters& own = slices[static_cast<size_t>(r)];
+          const Clusters& own = of_ranks[static_cast<size_t>(r)];
           for (int64_t c = 0; c < own.count(); ++c) {
             if (own.IsOpened(s, c, least_of(s, r))) rows[static_cast<size_t>(r)] += own.Rows(c);
           }
@@ -290,12 +292,14 @@ void Compare(const Head& head, int64_t k) {
       }
       reads.Print(name, ranks);
     };
-    measure_rows("rows, each rank its own first tokens", [&](int64_t s, int64_t r) {
+    auto own_first = [&](int64_t s, int64_t r) {
       const auto begin = logits[static_cast<size_t>(s)].begin() + r * share;
       return Kth(std::vector<float>(begin, begin + share), k);
-    });
-    measure_rows("rows, the first of all",
-                 [&](int64_t s, int64_t) { return least[static_cast<size_t>(s)]; });
+    };
+    auto first_of_all = [&](int64_t s, int64_t) { return least[static_cast<size_t>(s)]; };
+    measure_rows("rows, a share of the clusters each", slices, own_first);
+    measure_rows("rows, as many clusters each", fine_slices, own_first);
+    measure_rows("the same, the first of all known", fine_slices, first_of_all);
     Owners in_turn(costs.size());
     for (size_t c = 0; c < in_turn.size(); ++c) in_turn[c] = static_cast<int64_t>(c) % ranks;
     measure("clusters in turn", in_turn);
