@@ -76,6 +76,7 @@ struct Mode {
   SelectParams params;
   cuda::ShardExchanges exchanges;
   int32_t candidates;
+  cuda::ShardRows kind = cuda::ShardRows::kListed;
 };
 
 const Mode kModes[] = {
@@ -83,8 +84,9 @@ const Mode kModes[] = {
     {"k50", {.top_k = 50}, cuda::ShardExchanges::kOne, 50},
     {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, cuda::ShardExchanges::kOne, 50},
     {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 256},
-    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kTwo, 64},
-    {"softmax", {}, cuda::ShardExchanges::kTwo, 1},
+    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kOne, 64},
+    {"softmax", {}, cuda::ShardExchanges::kOne, 16, cuda::ShardRows::kDrawn},
+    {"softmax-any", {}, cuda::ShardExchanges::kTwo, 16, cuda::ShardRows::kAny},
 };
 
 int64_t TimesToCheck(int64_t rows, int64_t batch) { return (rows + batch - 1) / batch; }
@@ -141,6 +143,7 @@ class Rank {
       call.logits.vocab = call.slice.tokens;
       call.params = {{device_params.data(), kBatch}, {keys.data(), kBatch}};
       call.candidates = candidates;
+      call.kind = i / 2 % 2 == 0 ? cuda::ShardRows::kAny : cuda::ShardRows::kListed;
       call.method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       call.workspace = {workspace.data(), workspace.size()};
       cuda::Sample(whole, call.params, call.method, {expected.data(), kBatch}, stream_);
@@ -253,6 +256,7 @@ class Rank {
       call.slice = slice;
       call.params = row_params;
       call.exchanges = mode.exchanges;
+      call.kind = mode.kind;
       call.candidates = std::min(mode.candidates, cuda::kMostDeviceCandidates / group_.ranks());
       const DeviceMemory<std::byte> workspace(
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));
