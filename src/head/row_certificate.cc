@@ -47,7 +47,11 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       score_(score),
       memory_(memory) {}
 
-int64_t RowCertificate::Budget(int64_t vocab) { return std::max<int64_t>(vocab / 16, 256); }
+// A sixteenth of a large vocabulary is thousands of rows, more than a trained head leaves open; of
+// a small one it is not, and a quarter costs less than the planes and then the whole head.
+int64_t RowCertificate::Budget(int64_t vocab) {
+  return std::max({vocab / 16, std::min<int64_t>(vocab / 4, 2048), int64_t{256}});
+}
 
 int64_t RowCertificate::AllowedCount(const int32_t* bitmask, int64_t vocab) {
   int64_t count = 0;

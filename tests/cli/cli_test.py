@@ -345,7 +345,7 @@ class Bench(unittest.TestCase):
         if run("inspect", "model").returncode != 0:
             self.skipTest("no model inside")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
-        rows, printed = bench_json("trained-head", text, "--states", "5")
+        rows, printed = bench_json("trained-head", text, "--states", "12")
         self.assertTrue(all(r["exact"] for r in rows))
         self.assertEqual({r["source"] for r in rows}, {"text", "own"})
         answers = [r for r in rows if r["task"] == "answers"]
@@ -353,18 +353,19 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(asked), len(answers))
         self.assertEqual(len(asked), 2 * 2 * 10)
         for r in answers:
-            self.assertEqual(r["states"], 5)
+            self.assertEqual(r["states"], 12)
             self.assertIn(r["question"], printed)
             reasons = r["dense_survivors"] + r["dense_parameters"] + r["dense_hidden"]
             self.assertEqual(r["dense"], reasons)
             # Pure top-p is measured on all tokens.
-            self.assertEqual(r["dense_parameters"], 5 if r["question"] == "p=0.9" else 0)
+            self.assertEqual(r["dense_parameters"], 12 if r["question"] == "p=0.9" else 0)
+            self.assertEqual(r["dense_survivors"], 0, r)
         for r in rows:
             if r["task"] == "intervals":
-                self.assertEqual(r["row_steps"], 5 * r["vocab"])
+                self.assertEqual(r["row_steps"], 12 * r["vocab"])
                 self.assertTrue(0.05 < r["largest"] <= 1, r)  # they hold logits, and not by far
             if r["task"] == "clusters":
-                self.assertEqual(r["states"], 1)  # the first of each source
+                self.assertIn(r["states"], (1, 2))  # one in eight
                 self.assertTrue(0 < r["opened_k1"] <= r["opened_k50"] <= 1, r)
 
     def test_trained_head_refuses_a_text_without_a_beginning(self):
