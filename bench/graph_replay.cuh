@@ -22,17 +22,14 @@ class GraphReplay {
     enqueue();
     cudaGraph_t graph;
     RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    const cudaError_t result = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaError_t result = cudaGraphInstantiate(&executable_, graph, 0);
     cudaGraphDestroy(graph);
+    if (result == cudaSuccess) result = cudaEventCreate(&start_);
+    if (result == cudaSuccess) result = cudaEventCreate(&stop_);
+    if (result != cudaSuccess) Destroy();  // no destructor runs for who throws here
     RequireCuda(result);
-    RequireCuda(cudaEventCreate(&start_));
-    RequireCuda(cudaEventCreate(&stop_));
   }
-  ~GraphReplay() {
-    cudaEventDestroy(start_);
-    cudaEventDestroy(stop_);
-    cudaGraphExecDestroy(executable_);
-  }
+  ~GraphReplay() { Destroy(); }
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
 
@@ -59,6 +56,12 @@ class GraphReplay {
   }
 
  private:
+  void Destroy() {
+    if (stop_ != nullptr) cudaEventDestroy(stop_);
+    if (start_ != nullptr) cudaEventDestroy(start_);
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+  }
+
   cudaStream_t stream_;
   cudaGraphExec_t executable_ = nullptr;
   cudaEvent_t start_ = nullptr;

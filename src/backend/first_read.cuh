@@ -192,7 +192,8 @@ __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
 // The mass of a row, summed up in fp32 by threads. A patched row's sum had the mass in it that
 // patches replace, and was rounded as such.
 struct ReadMass {
-  // Whether anything is known: false for a NaN.
+  // Whether patches leave anything to know, which of a row without them is always so; false where
+  // their doubt is a NaN. Whether the mass is finite is for the caller to see.
   __device__ bool IsKnown() const { return doubt <= 0.25; }
 
   double mass;   // in the unit of the weights; not finite when a logit is NaN or +inf

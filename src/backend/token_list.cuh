@@ -8,7 +8,7 @@
 
 namespace sluice::cuda {
 
-inline constexpr int kMostProbes = 64;  // of a search among order keys: three for two bits
+inline constexpr int kMostProbes = 64;  // of a search among order keys: three for two bits are 48
 inline constexpr int kMassBins = 2 * kWarpSize;
 
 // In shared memory.
@@ -20,9 +20,9 @@ struct BoundedList {
 
   union {
     int32_t noted[kMostNoted];             // of this block: the first ids of eights
-    alignas(16) uint64_t room[kCapacity];  // for who sorts, when the tokens are listed
+    alignas(16) uint64_t room[kCapacity];  // for who looks at the tokens when they are listed
   };
-  uint32_t noted_count;         // above the capacity: not all of them
+  uint32_t noted_count;         // above kMostNoted: not all of them
   float4 saved[kMostSaved][2];  // the tokens of the first ones
 
   // Of the first block: from all of the team.
@@ -32,7 +32,7 @@ struct BoundedList {
   uint32_t is_spoilt;  // NaN or +inf was seen, or too much was noted
   uint32_t has_zero;   // whose sign its order key does not tell
 
-  // Of who sorts.
+  // Of who prunes.
   uint32_t pruned;  // tokens that are left
   uint32_t bin_mass[kMassBins];
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/cut_ids.cuh"
+#include "backend/row_start.cuh"
 #include "select/prune_top.cuh"
 #include "semantics/min_p.h"
 #include "semantics/top_p.h"
@@ -14,7 +15,8 @@ namespace sluice::cuda {
 // In shared memory: in the room beside the list.
 struct TopBins {
   static constexpr int kBins = 1024;
-  static constexpr int kMostInBin = 256;  // of a bin with a boundary
+  static constexpr int kMostBinsAThread = 2;
+  static constexpr int kMostInBin = 256;  // of a bin with a boundary: a token a thread
   static constexpr int kLowBits = 20;     // of a weight, which has 41
 
   // Where a boundary is, and what lies above its bin.
@@ -38,6 +40,9 @@ struct TopBins {
 };
 static_assert(sizeof(TopBins) <= sizeof(TokenList::room));
 static_assert(kListCapacity < (1 << 12), "a count and a mass share a word, and sums of low bits");
+static_assert(TopBins::kBins == TopBins::kMostBinsAThread * 512 && TopBins::kBins % 1024 == 0,
+              "blocks have 512 or 1024 threads");
+static_assert(TopBins::kMostInBin <= 512);
 
 // Tokens that do not come before `last`, in the order of their keys.
 struct BinnedTop {
@@ -45,7 +50,9 @@ struct BinnedTop {
   float max;
 };
 
-// Of a list that is certified by its count.
+// Of a list that holds all that can be kept, of parameters that do not test top-k and top-p
+// jointly: PlanOfTop bets on those, and a head lists what they keep only behind a min-p before
+// top-k.
 __device__ inline bool BinsDecide(const SelectParams& params) {
   const Profile& profile = params.profile;
   return !semantics::IsGreedy(params) && params.top_k > 0 && params.xtc_probability == 0 &&
@@ -58,7 +65,6 @@ __device__ inline bool BinsDecide(const SelectParams& params) {
 __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from, float lowest,
                                          const RowStart& start) {
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
-  constexpr int kMostBinsAThread = 2;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;
   const bool has_top_p = params.top_p < 1;
@@ -103,10 +109,10 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
 
   // Counts above masses: what this thread's bins have, and what lies above them.
   const int share = TopBins::kBins / block.threads();
-  uint64_t of_bins[kMostBinsAThread] = {};
+  uint64_t of_bins[TopBins::kMostBinsAThread] = {};
   uint64_t mine = 0;
 #pragma unroll
-  for (int b = 0; b < kMostBinsAThread; ++b) {
+  for (int b = 0; b < TopBins::kMostBinsAThread; ++b) {
     if (b >= share) break;
     const int bin = thread * share + b;
     of_bins[b] = (uint64_t{bins.counts[bin]} << 52) + bins.low[bin] +
@@ -118,7 +124,7 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
   auto find_bin = [&](TopBins::Place& place, auto holds_boundary) {
     uint64_t before = above;
 #pragma unroll
-    for (int b = 0; b < kMostBinsAThread; ++b) {
+    for (int b = 0; b < TopBins::kMostBinsAThread; ++b) {
       if (b >= share) break;
       if (holds_boundary(before, before + of_bins[b])) {
         place.bin = thread * share + b;

@@ -120,7 +120,7 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
 
 constexpr cuda::TeamShape kTeams[] = {{1, 512}, {1, 1024}, {2, 512}, {8, 512}};
 
-// Bins of value decide where top-k lists more than warps sort.
+// Bins of value decide most of them; a Cut is sorted for where the list has a token a thread.
 TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
   Random random(14);
   Rows rows;
@@ -145,10 +145,12 @@ TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
 
 TEST_P(Cuda, EqualsTheReferenceOnLongListsThatCrowdInFewBins) {
   constexpr int64_t kVocab = 20000;
+  const Profile min_p_last{.min_p_stage = MinPStage::kLast};
   Random random(15);
   Rows rows;
   // What becomes of a token from [0, 1), by its place: one far above all others, more and fewer
-  // distinct values than a bin has room for tokens, neighbours in fp32, a boundary among ties.
+  // distinct values than a bin has room for tokens, neighbours in fp32, a boundary among ties,
+  // fewer tokens than top-k wants.
   const std::vector<std::function<float(double, int64_t)>> values = {
       [](double u, int64_t i) { return i == 777 ? 1e9f : static_cast<float>(u); },
       [](double u, int64_t) { return std::floor(static_cast<float>(u) * 512.0f); },
@@ -157,11 +159,14 @@ TEST_P(Cuda, EqualsTheReferenceOnLongListsThatCrowdInFewBins) {
       [](double u, int64_t i) { return i % 40 == 3   ? 2.0f
                                        : i % 10 == 3 ? 1.0f
                                                      : float(u) - 1.0f; },
+      [](double u, int64_t i) { return i % 26 == 5 ? static_cast<float>(u) : -INFINITY; },
   };
   for (const auto& value : values) {
     for (const SelectParams& params :
          {SelectParams{.top_k = 400}, SelectParams{.top_k = 400, .top_p = 0.5f},
           SelectParams{.temperature = 0.1f, .top_k = 900, .top_p = 0.99f, .min_p = 0.3f},
+          SelectParams{.top_k = 900, .min_p = 0.3f, .profile = min_p_last},
+          SelectParams{.top_k = 900, .top_p = 0.9f, .min_p = 1.0f, .profile = min_p_last},
           SelectParams{.top_k = 700, .top_p = 1e-6f}}) {
       std::vector<float> row(kVocab);
       for (int64_t i = 0; i < kVocab; ++i) {
