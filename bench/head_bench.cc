@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 
+#include "bench/aligned_workspace.h"
 #include "bench/heads.h"
 #include "bench/stopwatch.h"
 #include "cli/thread_pool.h"
@@ -12,24 +12,6 @@ namespace sluice::bench {
 namespace {
 
 constexpr int64_t kStates = 64;
-
-class Workspace {
- public:
-  explicit Workspace(size_t size)
-      : size_(size),
-        memory_(static_cast<std::byte*>(
-            ::operator new(size + 1, std::align_val_t{kWorkspaceAlignment}))) {}
-  std::span<std::byte> span() const { return {memory_.get(), size_}; }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const {
-      ::operator delete(memory, std::align_val_t{kWorkspaceAlignment});
-    }
-  };
-  size_t size_;
-  std::unique_ptr<std::byte, Free> memory_;
-};
 
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
@@ -51,8 +33,8 @@ class Measurement {
     execution_.backend = backend;
     execution_.parallel = parallel;
     workspace_ =
-        std::make_unique<Workspace>(std::max(head.SampleWorkspaceBytes(batch, execution_),
-                                             SelectWorkspaceBytes(LogitsOf(), execution_)));
+        std::make_unique<AlignedWorkspace>(std::max(head.SampleWorkspaceBytes(batch, execution_),
+                                                    SelectWorkspaceBytes(LogitsOf(), execution_)));
     execution_.workspace = workspace_->span();
   }
 
@@ -131,7 +113,7 @@ class Measurement {
   std::vector<TokenResult> dense_results_;
   std::vector<NoiseKey> keys_;
   Execution execution_;
-  std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<AlignedWorkspace> workspace_;
 };
 
 }  // namespace

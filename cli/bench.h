@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#ifdef SLUICE_HAS_ENGINE
+#include "cli/model_source.h"
+#endif
 #include "cli/terminal.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
@@ -80,6 +83,20 @@ struct BenchHeadOptions {
   bool is_quick = false;
 };
 void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Terminal& terminal);
+
+#ifdef SLUICE_HAS_ENGINE
+// sluice bench trained-head: a model's own head and hidden states. Throws as RunBenchHead does, and
+// when an interval or a bound of a cluster was violated.
+struct BenchTrainedHeadOptions {
+  ModelSource source;
+  std::string text_path;
+  int64_t states = 0;  // 0: 25000, or 40 when is_quick
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchTrainedHead(const BenchTrainedHeadOptions& options, std::ostream& out,
+                         const Terminal& terminal);
+#endif
 
 // sluice bench topk: topk for scores on the CPU, and on a GPU where there is one. Throws as
 // RunBenchSelect does.

@@ -149,6 +149,28 @@ void AddHead(CLI::App& bench, std::function<void()>& action) {
   AddCommon(*command, *options);
 }
 
+#ifdef SLUICE_HAS_ENGINE
+void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchTrainedHeadOptions>(
+      bench, "trained-head", "the certified head of a model on its own hidden states", action,
+      [](const BenchTrainedHeadOptions& o) {
+        RunBenchTrainedHead(o, std::cout, Terminal::Detect());
+      });
+  command->footer("A full run takes some minutes.");
+  AddModelFlags(*command, options->source);
+  command
+      ->add_option("TEXT", options->text_path,
+                   "what the model reads, and continues; - is standard input")
+      ->required();
+  command
+      ->add_option("--states", options->states,
+                   "hidden states of the text, and as many of continuations; 25000 unless --quick")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  AddJsonFile(*command, options->json_path);
+  command->add_flag("--quick", options->is_quick, "a run of seconds, whose figures mean nothing");
+}
+#endif
+
 void AddTopk(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchTopkOptions>(
       bench, "topk",
@@ -287,6 +309,9 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddAlgorithms(*bench, action);
   AddPipeline(*bench, action);
   AddHead(*bench, action);
+#ifdef SLUICE_HAS_ENGINE
+  AddTrainedHead(*bench, action);
+#endif
   AddTune(*bench, action);
   AddRows(*bench, action);
   AddTopk(*bench, action);

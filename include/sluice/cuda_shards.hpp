@@ -74,8 +74,9 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
 
 // A rank's rows of a certified head in place of its logits.
 struct ShardHeadCall {
-  // Of the slice's rows of the weights, `candidates` or more of them. hidden: the same on all
-  // ranks; bitmask: of the slice's tokens.
+  // Of the slice's rows of the weights, `candidates` or more of them: a rank with fewer throws by
+  // itself, so compare with the smallest slice. hidden: the same on all ranks; bitmask: of the
+  // slice's tokens.
   CertifiedCall head = {};
   ShardSlice slice = {};
   RowParams params = {};  // without patches

@@ -26,28 +26,37 @@ def _matrix(name, tensor, device):
     return tensor_ops.rows_of(tensor, name)
 
 
-def _beside(name, tensor, dtype, shape, device):
-    """A tensor whose elements lie one behind the other, or None."""
+def _checked(name, tensor, dtype, shape, device):
+    """The tensor, if its elements lie one behind the other. A copy would be another's memory by the
+    time a kernel reads it, and nobody's when one has written it."""
     if tensor is None:
         return None
     if not isinstance(tensor, torch.Tensor) or tensor.device != device or tensor.dtype != dtype:
         raise ArgumentTypeError(name, text_of(tensor), f"a tensor of {dtype} on {device}")
     if tuple(tensor.shape) != shape:
         raise Error(f"{name}.shape", str(list(tensor.shape)), str(list(shape)))
-    return tensor.contiguous()
+    if not tensor.is_contiguous():
+        raise Error(f"{name}.strides", str(list(tensor.stride())), "contiguous")
+    return tensor
+
+
+def _states(name, tensor):
+    if not isinstance(tensor, torch.Tensor):
+        raise ArgumentTypeError(name, type(tensor).__name__, "a tensor")
+    return tensor[None] if tensor.dim() == 1 else tensor
 
 
 def dense_head(weight, hidden, *, bias=None, out=None):
     """Logits in float32, the bits of the dense head on every other backend."""
     device = weight.device
     rows = _matrix("weight", weight, device)
-    states = hidden[None] if hidden.dim() == 1 else hidden
+    states = _states("hidden", hidden)
     shape = (states.shape[0], weight.shape[0])
-    bias = _beside("bias", bias, torch.float32, shape[1:], device)
+    bias = _checked("bias", bias, torch.float32, shape[1:], device)
     if out is None:
         logits = torch.empty(shape, device=device)
     else:
-        logits = out[None] if out.dim() == 1 else out
+        logits = _states("out", out)
         if logits.dtype != torch.float32 or tuple(logits.shape) != shape:
             raise ArgumentTypeError("out", str(list(logits.shape)), f"float32, {list(shape)}")
     _sluice.cuda_project(rows, _array(bias), _matrix("hidden", states, device),
@@ -60,24 +69,26 @@ def dense_head(weight, hidden, *, bias=None, out=None):
 class DeviceCertifiedHead:
     """As sluice.CertifiedHead, on a CUDA device: the tokens of ``dense_head`` and ``sample`` there.
 
-    The planes are made on the host, by ``threads``, and copied to the device once. ``weight`` and
-    ``bias`` are kept, not copied, and must not change. Calls with more rows than ``reserve`` was
-    given take more memory, which a captured graph forbids; calls on different streams take turns.
+    The planes are made on the host, by ``threads``, and copied to the device once; the host keeps a
+    copy of the weights beside them. ``weight`` and ``bias`` are kept on the device and must not
+    change. Calls with more rows than ``reserve`` was given take more memory: reserve before a graph
+    is captured. Memory that a call has used stays until the head goes, since a graph may hold its
+    address. Calls on different streams take turns.
     """
 
     def __init__(self, weight, bias=None, *, kind=None, seed=None, planes=None, check=True,
                  threads=None):
         self.device = weight.device
         rows = _matrix("weight", weight, self.device)
-        bias = _beside("bias", bias, torch.float32, (weight.shape[0],), self.device)
+        bias = _checked("bias", bias, torch.float32, (weight.shape[0],), self.device)
         self._host = _sluice.CertifiedHead(
-            weight.detach().cpu(), None if bias is None else bias.cpu(), kind=kind, seed=seed,
+            weight.detach().cpu(), None if bias is None else bias.detach().cpu(), kind=kind, seed=seed,
             planes=planes, check=check, threads=threads)
         self._memory = torch.empty(_sluice.CudaHead.plane_bytes(self._host), dtype=torch.uint8,
                                    device=self.device)
         self._head = _sluice.CudaHead(self._host, rows, _array(bias), _array(self._memory))
         self._weight, self._bias = weight, bias
-        self._workspace = torch.empty(0, dtype=torch.uint8, device=self.device)
+        self._workspaces = [torch.empty(0, dtype=torch.uint8, device=self.device)]
 
     @property
     def kind(self):
@@ -94,8 +105,8 @@ class DeviceCertifiedHead:
     def reserve(self, rows):
         """Memory for calls with as many rows or fewer, which ``nbytes`` does not count."""
         wanted = self._head.workspace_bytes(rows)
-        if self._workspace.numel() < wanted:
-            self._workspace = torch.empty(wanted, dtype=torch.uint8, device=self.device)
+        if self._workspaces[-1].numel() < wanted:
+            self._workspaces.append(torch.empty(wanted, dtype=torch.uint8, device=self.device))
 
     def topk(self, hidden, k, *, bitmask=None, reports=None):
         """The k largest logits of each hidden state and their tokens: a TopkTensors."""
@@ -121,7 +132,7 @@ class DeviceCertifiedHead:
         dense head; the second column counts the rows of the head that were computed.
         """
         arguments = self._arguments(hidden, bitmask, reports)
-        states = hidden[None] if hidden.dim() == 1 else hidden
+        states = _states("hidden", hidden)
         packed, seeds = tensors.packed(states, params, keywords, draws=True)
         rows = states.shape[0]
         ids = torch.empty(rows, dtype=torch.int32, device=self.device)
@@ -134,12 +145,12 @@ class DeviceCertifiedHead:
         return tensors.TokenTensors(ids, statuses, None, seeds)
 
     def _arguments(self, hidden, bitmask, reports):
-        states = hidden[None] if hidden.dim() == 1 else hidden
+        states = _states("hidden", hidden)
         matrix = _matrix("hidden", states, self.device)
         rows, words = states.shape[0], (self._weight.shape[0] + 31) // 32
         shape = (words,) if hidden.dim() == 1 else (rows, words)
-        bitmask = _beside("bitmask", bitmask, torch.int32, shape, self.device)
-        reports = _beside("reports", reports, torch.int32, (rows, 2), self.device)
+        bitmask = _checked("bitmask", bitmask, torch.int32, shape, self.device)
+        reports = _checked("reports", reports, torch.int32, (rows, 2), self.device)
         self.reserve(rows)
         places = (0, 0) if reports is None else (reports.data_ptr(), rows)  # a report a row
-        return matrix, _array(bitmask), _array(self._workspace), places
+        return matrix, _array(bitmask), _array(self._workspaces[-1]), places

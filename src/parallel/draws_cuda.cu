@@ -178,14 +178,22 @@ __device__ void ScoreSlice(const VectorSlice<kDType>& slice,
     float field[Tokens::kTokens];
     noise.Fields(tokens, field);
     uint32_t wanted = 0;
+    bool has_largest = false;
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) {
       const float x = tokens.x[e];
-      const bool may_win = UpperEnd(x * scale, field[e]) >= floor;
-      wanted |= x > -INFINITY && (may_win || x == largest) ? 1u << e : 0;
+      wanted |= x > -INFINITY && UpperEnd(x * scale, field[e]) >= floor ? 1u << e : 0;
+      has_largest |= x == largest;
     }
-    // A warp's last eights may be the next one's.
-    if (wanted == 0 || !slice.Has(tokens.first)) return;
+    if (has_largest) {
+      // Ids rise with e and along the slice: the first is the one of the largest value in the row.
+      int first = Tokens::kTokens - 1;
+#pragma unroll
+      for (int e = Tokens::kTokens - 1; e >= 0; --e) first = tokens.x[e] == largest ? e : first;
+      const int32_t id = first_id + Tokens::Id(tokens.first, first);
+      atomicMax(&first_block.first, ~static_cast<uint32_t>(id));
+    }
+    if (wanted == 0) return;
 #pragma unroll 1
     for (; wanted != 0; wanted &= wanted - 1) {
       const int e = __ffs(static_cast<int>(wanted)) - 1;
@@ -193,7 +201,6 @@ __device__ void ScoreSlice(const VectorSlice<kDType>& slice,
 #pragma unroll
       for (int i = 1; i < Tokens::kTokens; ++i) x = i == e ? tokens.x[i] : x;
       const int32_t id = first_id + Tokens::Id(tokens.first, e);
-      if (x == largest) atomicMax(&first_block.first, ~static_cast<uint32_t>(id));
       const uint32_t place = atomicAdd(&first_block.scored, 1u);
       if (place >= kMostScored) continue;
       first_block.tokens[place] = KeyOfToken(x, id);

@@ -226,14 +226,14 @@ __global__ void __launch_bounds__(kMostThreads)
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   block.SyncBlock();
-  if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(key)) {
-    merged.status = RowStatus::kBadParam;
-  }
+  const bool is_valid =
+      semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(key);
+  if (!is_valid) merged.status = RowStatus::kBadParam;
   const bool is_drawn = argument.kind != ShardRows::kListed &&
                         IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
-  // Nobody has told anything of it.
+  // Nobody has told anything of it: what lies in its message, a status too, is another call's.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
-  if (is_unknown && merged.status != RowStatus::kBadParam) {
+  if (is_unknown && is_valid) {
     if (block.thread() == 0) {
       course.need = DeviceNeed::kNothing;
       set(TokenResult{}, ShardWay::kGathered);

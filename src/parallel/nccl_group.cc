@@ -82,22 +82,33 @@ class NcclGroup final : public NcclShardGroup {
     config.blocking = 0;
     ncclComm_t meeting = nullptr;
     ncclResult_t state = ncclCommInitRankConfig(&meeting, ranks(), id, rank(), &config);
-    const auto deadline = Clock::now() + limit_;
-    while (state == ncclInProgress && Clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      const ncclResult_t asked = ncclCommGetAsyncError(meeting, &state);
-      if (asked != ncclSuccess) state = asked;
-    }
     try {
-      RequireAllWell(state);
+      RequireAllWell(Settled(meeting, state));
       config.blocking = 1;
-      RequireAllWell(ncclCommSplit(meeting, 0, rank(), &communicator_, &config));
+      // Of a communicator that does not block this does not either, and may still say that all is
+      // well: its own state tells when it is done.
+      state = ncclCommSplit(meeting, 0, rank(), &communicator_, &config);
+      if (state == ncclSuccess) state = ncclInProgress;
+      state = Settled(meeting, state);
+      if (state == ncclSuccess && communicator_ == nullptr) state = ncclInternalError;
+      RequireAllWell(state);
     } catch (...) {
       if (communicator_ != nullptr) ncclCommAbort(communicator_);
       if (meeting != nullptr) ncclCommAbort(meeting);
       throw;
     }
     ncclCommAbort(meeting);
+  }
+
+  // What a call on `meeting` came to; ncclInProgress where it takes longer than the limit.
+  ncclResult_t Settled(ncclComm_t meeting, ncclResult_t state) const {
+    const auto deadline = Clock::now() + limit_;
+    while (state == ncclInProgress && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const ncclResult_t asked = ncclCommGetAsyncError(meeting, &state);
+      if (asked != ncclSuccess) state = asked;
+    }
+    return state;
   }
 
   // Throws on every rank, naming the first that has an error or is gone.

@@ -339,6 +339,46 @@ class Bench(unittest.TestCase):
         self.assertTrue(all(r["exact"] for r in rows))
         self.assertEqual({r["threads"] for r in rows}, {2})
 
+    def test_trained_head_compares_answers_and_intervals_with_the_dense_heads(self):
+        if "trained-head" not in run("bench", "--help").stdout:
+            self.skipTest("built without models")
+        if run("inspect", "model").returncode != 0:
+            self.skipTest("no model inside")
+        text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
+        rows, printed = bench_json("trained-head", text, "--states", "12")
+        self.assertTrue(all(r["exact"] for r in rows))
+        self.assertEqual({r["source"] for r in rows}, {"text", "own"})
+        answers = [r for r in rows if r["task"] == "answers"]
+        asked = {(r["source"], r["kind"], r["question"]) for r in answers}
+        self.assertEqual(len(asked), len(answers))
+        self.assertEqual(len(asked), 2 * 2 * 10)
+        for r in answers:
+            self.assertEqual(r["states"], 12)
+            self.assertIn(r["question"], printed)
+            reasons = r["dense_survivors"] + r["dense_parameters"] + r["dense_hidden"]
+            self.assertEqual(r["dense"], reasons)
+            # Pure top-p is measured on all tokens.
+            self.assertEqual(r["dense_parameters"], 12 if r["question"] == "p=0.9" else 0)
+            self.assertEqual(r["dense_survivors"], 0, r)
+        for r in rows:
+            if r["task"] == "intervals":
+                self.assertEqual(r["row_steps"], 12 * r["vocab"])
+                self.assertTrue(0.05 < r["largest"] <= 1, r)  # they hold logits, and not by far
+            if r["task"] == "clusters":
+                self.assertIn(r["states"], (1, 2))  # one in eight
+                self.assertTrue(0 < r["opened_k1"] <= r["opened_k50"] <= 1, r)
+
+    def test_trained_head_refuses_a_text_without_a_beginning(self):
+        if "trained-head" not in run("bench", "--help").stdout:
+            self.skipTest("built without models")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "short.txt")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("Once upon a time")
+            result = run("bench", "trained-head", path, "--quick")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("text", result.stderr)
+
     def test_tune_writes_a_table(self):
         self.vector_backends()
         with tempfile.TemporaryDirectory() as folder:

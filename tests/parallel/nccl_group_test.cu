@@ -40,6 +40,33 @@ std::vector<std::string> AnswersWhereTheSecondRank(
   });
 }
 
+TEST(NcclGroup, ExchangesOnceAllHaveMet) {
+  // One rank a GPU, on as many as are here: already one goes through the whole meeting.
+  const auto devices = AnswersOfRanks(1, [](const std::string&, int32_t) {
+    int count = 0;
+    return std::to_string(cudaGetDeviceCount(&count) == cudaSuccess ? count : 0);
+  });
+  const int ranks = std::stoi(devices[0]);
+  if (ranks == 0) GTEST_SKIP() << "no GPU";
+  ExpectAllWell(AnswersOfGroup(ranks, [](ShardGroup& group) -> std::string {
+    cudaSetDevice(group.rank());
+    const auto nccl = cuda::ConnectNcclGroup(group, kLimit);
+    cudaStream_t stream = nullptr;
+    cudaStreamCreate(&stream);
+    std::vector<std::byte> all(static_cast<size_t>(group.ranks()) * 100);
+    std::byte* memory = nullptr;
+    cudaMalloc(&memory, all.size() + 100);
+    cudaMemsetAsync(memory, group.rank() + 1, 100, stream);
+    nccl->AllGather({memory, 100}, {memory + 100, std::ssize(all)}, stream);
+    nccl->Await(stream);
+    cudaMemcpy(all.data(), memory + 100, all.size(), cudaMemcpyDeviceToHost);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i] != static_cast<std::byte>(i / 100 + 1)) return "wrong byte " + std::to_string(i);
+    }
+    return "";
+  }));
+}
+
 TEST(NcclGroup, NamesARankThatEndsBeforeNcclMeets) {
   const auto answers = AnswersWhereTheSecondRank([](ShardGroup& group) -> std::string {
     MeetOnly(group);

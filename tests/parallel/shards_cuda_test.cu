@@ -35,6 +35,10 @@ class DeviceRank {
     call_.candidates = candidates;
     call_.kind = kind;
     call_.workspace = workspace_;
+    // What is not written must not be read: as a status this is kBadParam.
+    workspace_.Set(std::vector<std::byte>(
+        cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks),
+        std::byte{64}));
     argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
   }
 

@@ -95,10 +95,40 @@ def test_a_captured_graph_draws_anew(heads):
         np.testing.assert_array_equal(tokens.ids.cpu().numpy(), expected.ids)
 
 
+def test_a_captured_graph_outlives_larger_calls(heads):
+    here, weight, bias, hidden = heads
+    states = hidden.cuda()
+    more = torch.cat([states] * 40)
+    here.reserve(ROWS)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tokens = here.sample(states, top_k=20, seed=9)
+    expected = here.sample(states, top_k=20, seed=9).ids
+    here.sample(more, top_k=20, seed=9)  # takes memory of its own
+    filled = [torch.full((1 << 20,), 255, dtype=torch.uint8, device="cuda") for _ in range(8)]
+    graph.replay()
+    assert torch.equal(tokens.ids, expected)
+    assert all((tensor == 255).all() for tensor in filled)
+
+
+def test_parameters_of_a_module_are_taken():
+    weight, bias, hidden = made(torch.float32)
+    linear = torch.nn.Linear(weight.shape[1], weight.shape[0]).cuda()
+    head = sluice.CertifiedHead(linear.weight, linear.bias)
+    tokens = head.sample(hidden.cuda(), temperature=0.0, seed=1)
+    logits = sluice.dense_head(linear.weight.detach(), hidden.cuda(), bias=linear.bias.detach())
+    assert torch.equal(tokens.ids, sluice.sample(logits, temperature=0.0, seed=1).ids)
+
+
 def test_wrong_arguments_are_named():
     weight, bias, hidden = (tensor.cuda() for tensor in made(torch.bfloat16))
     head = sluice.CertifiedHead(weight)
+    words = (VOCAB + 31) // 32
+    wide = torch.zeros((ROWS, 2 * words), dtype=torch.int32, device="cuda")
     for call, said in [
+            (lambda: head.sample(hidden, seed=1, bitmask=wide[:, :words]), "bitmask.strides"),
+            (lambda: head.sample(hidden, seed=1, reports=wide[:, :2]), "reports.strides"),
+            (lambda: head.sample(hidden.float().cpu().numpy(), seed=1), "hidden"),
             (lambda: head.topk(hidden.cpu(), 3), "hidden"),
             (lambda: head.topk(hidden, 0), "k = 0"),
             (lambda: head.topk(hidden[:, :8].contiguous(), 1), "hidden"),
