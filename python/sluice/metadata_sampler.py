@@ -3,10 +3,11 @@
     step = sluice.MetadataSampler(sluice.DeviceSampler(vocab=vocab))(logits, sampling_metadata)
 
 A request is known again by its list in ``output_token_ids``, which an engine keeps for as long as
-the request lives. Where nobody in the batch needs them an engine gives no lists: then a request with
-a seed is known by its generator, and its position is the number of tokens that were drawn with it
-here; the others begin anew whenever the batch changes, with seeds of their own. The tensors of a metadata object are read when it is a new one, which waits for
-the device; engines make one when their batch changes.
+the request lives. Where nobody in the batch needs them an engine gives no lists: then a request
+with a seed is known by its generator, and its position is the number of tokens that were drawn with
+it here; the others begin anew whenever the batch changes, with seeds of their own. The tensors of a
+metadata object are read when it is a new one, which waits for the device; engines make one when
+their batch changes.
 """
 
 from typing import NamedTuple
