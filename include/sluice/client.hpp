@@ -202,6 +202,9 @@ struct RemoteClientOptions {
   // Of the model, for engines of vLLM, which do not tell. 0: as many as the tokenizer has.
   std::vector<int32_t> end_tokens = {};
   int64_t vocab = 0;
+  // What an engine of vLLM said before its connection ended is in this machine's buffers, and is
+  // read for so long; the errors of its requests come behind.
+  std::chrono::milliseconds last_outputs{200};
   // Called in ConnectClient and Poll, when there is something new to say.
   EngineObserver engine_observer = {};
 };
@@ -211,9 +214,9 @@ struct RemoteClientOptions {
 // what such an engine does not take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 
-// Waits until every engine is ready; throws Error with kUnavailable naming the one that was not in
-// time, and what it said. A request goes to the engine with the fewest. Starts the threads of one
-// ZeroMQ context; an engine that comes back is taken up again.
+// Waits until every engine has been ready; throws Error with kUnavailable naming the one that was
+// not in time, and what it said. A request goes to the engine with the fewest. Starts the threads
+// of one ZeroMQ context; an engine that comes back is taken up again.
 std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
                                       const RemoteClientOptions& options = {});
 

@@ -3,8 +3,11 @@
     step = sluice.MetadataSampler(sluice.DeviceSampler(vocab=vocab))(logits, sampling_metadata)
 
 A request is known again by its list in ``output_token_ids``, which an engine keeps for as long as
-the request lives. The tensors of a metadata object are read when it is a new one, which waits for
-the device; engines make one when their batch changes.
+the request lives. Where nobody in the batch needs them an engine gives no lists: then a request
+with a seed is known by its generator, and its position is the number of tokens that were drawn with
+it here; the others begin anew whenever the batch changes, with seeds of their own. The tensors of a
+metadata object are read when it is a new one, which waits for the device; engines make one when
+their batch changes.
 """
 
 from typing import NamedTuple
@@ -23,17 +26,23 @@ _PENALTIES = {"frequency_penalties": ("frequency_penalty", 0),
               "repetition_penalties": ("repetition_penalty", 1)}
 
 
+# Of SamplingParams, what is decided by the tokens before.
+_OF_HISTORY = {field for field, _ in _PENALTIES.values()} | {"bad_words", "min_tokens"}
+
+
 class _Request:
-    def __init__(self, handle, output, fields):
-        self.handle, self.output, self.fields = handle, output, fields
+    def __init__(self, handle, row):
+        self.handle, self.output, self.fields = handle, row.output, row.fields
+        self.generator = row.generator
         self.known = []  # of the output, what the sampler has
 
 
 class _Row(NamedTuple):
-    output: list
+    output: list  # None: the engine does not say it
     fields: dict
     prompt: list
     bitmask: object
+    generator: object
 
 
 def _host(tensor):
@@ -60,9 +69,11 @@ def _logprobs(metadata):
     return most
 
 
-def _processor_fields(metadata, rows):
+def _processor_fields(metadata, outputs):
     """What the built-in processors of the batch do to each row: newer versions have no columns for
-    it. They are known by the names of their classes and fields."""
+    it. They are known by the names of their classes and fields. One that looks at the output of a
+    row has its list, which may be missing in ``outputs``."""
+    rows = len(outputs)
     fields = [{} for _ in range(rows)]
     processors = getattr(metadata, "logitsprocs", None)
     for processor in processors.all if processors is not None else ():
@@ -75,7 +86,11 @@ def _processor_fields(metadata, rows):
             for row, bias in processor.biases.items():
                 fields[row]["logit_bias"] = dict(bias)
         elif name == "MinTokensLogitsProcessor":
-            for row, (least, _, stops, *_) in processor.min_toks.items():
+            for row, (least, output, stops, *grammar) in processor.min_toks.items():
+                if any(grammar):  # which may take the stops' mask back
+                    raise Error("min_tokens", f"{least} with structured outputs", "one of the two")
+                if outputs[row] is None:
+                    outputs[row] = output
                 fields[row] |= {"min_tokens": least, "stop_token_ids": sorted(stops)}
         else:
             raise Error("logitsprocs", name, "the built-in min-p, logit bias and min-tokens")
@@ -93,12 +108,12 @@ def _check_known(metadata, has_drafts):
         raise Error("thinking_budget_state_holder", "requests with a budget", "none")
 
 
-def rows_of(metadata, vocab, has_drafts=False):
-    """What the metadata says of each row."""
+def rows_of(metadata, vocab, has_drafts=False, rows=0):
+    """What the metadata says of each row, of ``rows`` where it does not say how many it has."""
     _check_known(metadata, has_drafts)
-    outputs = metadata.output_token_ids
+    outputs = list(metadata.output_token_ids) or [None] * rows
     count = len(outputs)
-    fields = _processor_fields(metadata, count)
+    fields = _processor_fields(metadata, outputs)
     columns = {name: (field, None) for name, field in _COLUMNS.items()}
     if not getattr(metadata, "no_penalties", False):
         columns |= _PENALTIES
@@ -108,6 +123,7 @@ def rows_of(metadata, vocab, has_drafts=False):
             if value != neutral:
                 fields[row][field] = value
     logprobs = _logprobs(metadata)
+    generators = []
     for row, of_row in enumerate(fields):
         if getattr(metadata, "all_greedy", False) or "temperature" not in of_row:
             of_row["temperature"] = 0.0
@@ -121,8 +137,11 @@ def rows_of(metadata, vocab, has_drafts=False):
             of_row["bad_words"] = [list(word) for word in words]
         if (least := _of_row(metadata, "min_tokens", row)) is not None:
             of_row["min_tokens"], of_row["stop_token_ids"] = least[0], sorted(least[-1])
-        if (generator := _of_row(metadata, "generators", row)) is not None:
-            of_row["seed"] = generator.initial_seed() % 2**64
+        generators.append(_of_row(metadata, "generators", row))
+        if generators[row] is not None:
+            of_row["seed"] = generators[row].initial_seed() % 2**64
+        if outputs[row] is None and (needs := sorted(_OF_HISTORY & of_row.keys())):
+            raise Error("output_token_ids", "no lists", f"one for row {row}, for its {needs[0]}")
     prompts = getattr(metadata, "prompt_token_ids", None)
     prompts = [[]] * count if prompts is None else prompts.tolist()
     penalized = {field for field, _ in _PENALTIES.values()}
@@ -131,7 +150,7 @@ def rows_of(metadata, vocab, has_drafts=False):
     bitmasks = _bitmasks(metadata) or [None] * count
     return [_Row(outputs[row], fields[row],
                  [token for token in prompts[row] if 0 <= token < vocab],  # filled up with vocab
-                 bitmasks[row]) for row in range(count)]
+                 bitmasks[row], generators[row]) for row in range(count)]
 
 
 def _of_row(metadata, name, row):
@@ -162,19 +181,23 @@ class MetadataSampler:
         each draft and one more."""
         self._take_answers()
         rows = self._rows
-        if metadata is not self._metadata:
-            rows = rows_of(metadata, self.sampler.vocab, drafts is not None)
+        if metadata is self._metadata:
+            _check_known(metadata, drafts is not None)
+        else:
+            rows = rows_of(metadata, self.sampler.vocab, drafts is not None,
+                           logits.shape[0] if drafts is None else len(drafts))
         if drafts is not None and len(drafts) != len(rows):
             raise Error("drafts", f"{len(drafts)} lists", f"one for each request, {len(rows)}")
         counts = [1] * len(rows) if drafts is None else [1 + len(some) for some in drafts]
-        if sum(counts) != logits.shape[0]:  # some engines leave the lists out when nobody needs them
+        if sum(counts) != logits.shape[0]:
             raise Error("output_token_ids", f"{len(rows)} lists",
                         f"one for each row of the logits, {logits.shape[0]}, that is no draft's")
         if metadata is not self._metadata:
             self._change_batch(rows)
             self._metadata = metadata
-        for request in self._requests:
-            self._follow(request)
+        for request, row in zip(self._requests, rows):
+            if row.output is not None:
+                self._follow(request)
         drafts = [()] * len(rows) if drafts is None else drafts
         step_requests = [self._step_request(request, row, list(some))
                          for request, row, some in zip(self._requests, self._rows, drafts)]
@@ -205,24 +228,37 @@ class MetadataSampler:
         self._step = None
 
     def _change_batch(self, rows):
-        before = {id(request.output): request for request in self._requests}
-        kept = [before.get(id(row.output)) for row in rows]
+        same = self._same_requests(rows)
         kept = [request if request is not None and request.fields == row.fields else None
-                for request, row in zip(kept, rows)]
+                for request, row in zip(same, rows)]
         for request in self._requests:
             if request not in kept:
                 self.sampler.remove(request.handle)
         self._requests, self._rows, self._metadata = [], rows, None
         try:
-            for request, row in zip(kept, rows):
+            for request, row, earlier in zip(kept, rows, same):
                 if request is None:
                     params = SamplingParams(draft_mode=self._draft_mode, **row.fields)
                     handle = self.sampler.add(params, prompt=row.prompt)
-                    request = _Request(handle, row.output, row.fields)
+                    request = _Request(handle, row)
                 self._requests.append(request)
+                if request is not earlier and earlier is not None and row.output is None:
+                    request.output = earlier.output
+                    if earlier.known:  # its position, as nobody else says it
+                        self.sampler.accept(request.handle, earlier.known)
+                        request.known = earlier.known
         except Exception:  # those behind it are live: the next call finds them here
             self._requests += [request for request in kept[len(self._requests):] if request]
             raise
+
+    def _same_requests(self, rows):
+        """Of each row the request that it was until now, or None."""
+        by_list = {id(request.output): request for request in self._requests
+                   if request.output is not None}
+        by_generator = {id(request.generator): request for request in self._requests
+                        if request.generator is not None}
+        return [by_list.get(id(row.output)) if row.output is not None
+                else by_generator.pop(id(row.generator), None) for row in rows]
 
     def _follow(self, request):
         """Makes the sampler's history that of the engine, which may have replaced tokens, the last

@@ -18,6 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStopSlice{50};   // so long a stop may take
 constexpr std::chrono::milliseconds kAbortRetry{10};  // where there was no memory to send some
+// Of an engine, those that are closing included: one of vLLM has 9. ZeroMQ's own limit of 1023 is
+// fewer than the most engines take.
+constexpr int kSocketsOfEngine = 16;
 
 class RemoteClient final : public Client {
  public:
@@ -65,6 +68,9 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
     : observer_(options.observer),
       engine_observer_(options.engine_observer),
       table_(std::move(tokenizer), options.stop_at) {
+  const int most_sockets =
+      kSocketsOfEngine * static_cast<int>(std::max<size_t>(endpoints.size(), 64));
+  zmq_ctx_set(context_.handle(), ZMQ_MAX_SOCKETS, most_sockets);
   const uint64_t tokenizer_hash = TokenizerHash(table_.tokenizer());
   for (const std::string& endpoint : endpoints) {
     if (IsVllmEndpoint(endpoint)) {
@@ -73,6 +79,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
           link::VllmLinkOptions{.endpoint = endpoint,
                                 .engine = table_.AddEngine(),
                                 .stall_timeout = options.stall_timeout,
+                                .last_outputs = options.last_outputs,
                                 .end_tokens = options.end_tokens,
                                 .vocab = options.vocab,
                                 .epoll_fd = events_.fd()},
@@ -104,14 +111,18 @@ RemoteClient::~RemoteClient() {
 
 void RemoteClient::AwaitEngines(const RemoteClientOptions& options) {
   const Clock::time_point start = Clock::now();
+  // One that was ready and is not, while others still come, is a lost engine as at any later time.
+  std::vector<bool> was_ready(links_.size());
   const auto timeout_of = [&](const link::EngineConnection& link) {
     return IsVllmEndpoint(link.endpoint()) ? options.start_timeout : options.connect_timeout;
   };
   while (true) {
     const Clock::time_point now = Turn();
     Clock::time_point until = Clock::time_point::max();
-    for (const auto& link : links_) {
-      if (link->health() == EngineHealth::kReady) continue;
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const auto& link = links_[i];
+      if (link->health() == EngineHealth::kReady) was_ready[i] = true;
+      if (was_ready[i]) continue;
       const std::chrono::milliseconds timeout = timeout_of(*link);
       const bool is_over = options.stop.stop_requested() || now >= start + timeout;
       if (is_over || link->health() == EngineHealth::kDead) {
@@ -267,6 +278,11 @@ std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, To
   CheckInRange("start_timeout", options.start_timeout.count(), 0, INT32_MAX / 4);
   CheckInRange("vocab", options.vocab, 0, INT32_MAX);
   CheckInRange("stall_timeout", options.stall_timeout.count(), 1, INT32_MAX / 4);
+  CheckInRange("last_outputs", options.last_outputs.count(), 0, INT32_MAX / 4);
+  if (std::ranges::any_of(endpoints, IsVllmEndpoint)) {
+    const int64_t vocab = options.vocab > 0 ? options.vocab : tokenizer.size();
+    for (const int32_t id : options.end_tokens) CheckInRange("end_tokens", id, 0, vocab - 1);
+  }
   try {
     return std::make_unique<RemoteClient>(endpoints, std::move(tokenizer), options);
   } catch (const zmq::error_t& error) {

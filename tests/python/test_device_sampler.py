@@ -220,6 +220,77 @@ def test_every_row_needs_a_history():
         MetadataSampler(HostSampler())(logits_of(2), metadata_of([[]]))
 
 
+def processor(name, **fields):
+    return type(name, (), fields)()
+
+
+# As an engine does where no row of its batch has penalties or the like.
+def test_without_lists_a_batch_has_a_row_for_each_of_the_logits():
+    sampler = MetadataSampler(HostSampler())
+    generator = Generator(5)
+    same = sluice.Sampler(vocab=VOCAB)
+    handle = same.add(sluice.SamplingParams(temperature=0.8, seed=5))
+    seeded = []
+    for step in range(12):  # the batch changes twice, and the request is in another row then
+        row = step // 4
+        metadata = metadata_of([[]] * 3, generators={row: generator})
+        metadata.output_token_ids = []
+        if step % 4 == 0:
+            batch = metadata
+        logits = logits_of(3, step)
+        logits[:] = logits[0]
+        seeded.append(int(sampler(logits, batch).get().ids[row]))
+        assert seeded[-1] == same.step(logits[:1], [handle]).ids[0]
+    # Another one wants lists from here on: its position is that of its list.
+    for outputs in ([list(seeded), []], []):
+        metadata = metadata_of([[]] * 2, generators={0: generator})
+        metadata.output_token_ids = outputs
+        logits = logits_of(2, 20)
+        logits[:] = logits[0]
+        token = sampler(logits, metadata).get().ids[0]
+        assert token == same.step(logits[:1], [handle]).ids[0]
+
+
+def test_what_looks_at_the_output_needs_the_lists():
+    for fields, name in (({"bad_words_token_ids": {1: [[3]]}}, "bad_words"),
+                         ({"no_penalties": False, "presence_penalties": np.array([0, 0.5])},
+                          "presence_penalty"),
+                         ({"min_tokens": {1: (4, {2})}}, "min_tokens")):
+        metadata = metadata_of([[], []], **fields)
+        metadata.output_token_ids = []
+        with pytest.raises(sluice.Error, match=f"output_token_ids.*{name}"):
+            MetadataSampler(HostSampler())(logits_of(2), metadata)
+
+
+def test_min_tokens_of_a_processor_bring_their_own_list():
+    output = [1, 2]
+    minimum = processor("MinTokensLogitsProcessor", min_toks={1: (3, output, {7}, False)})
+    metadata = metadata_of([[], []], logitsprocs=types.SimpleNamespace(all=[minimum]))
+    metadata.output_token_ids = []
+    sampler = MetadataSampler(HostSampler())
+    logits = np.full((2, VOCAB), -np.inf, np.float32)
+    logits[:, 7], logits[:, 9] = 50, 0
+    for expected in ([7, 9], [7, 7]):  # the third token is its last without 7
+        assert sampler(logits, metadata).get().ids.tolist() == expected
+        output.append(9)
+
+
+def test_min_tokens_with_structured_outputs_are_refused():
+    minimum = processor("MinTokensLogitsProcessor", min_toks={0: (3, [], {7}, True)})
+    metadata = metadata_of([[]], logitsprocs=types.SimpleNamespace(all=[minimum]))
+    with pytest.raises(sluice.Error, match="min_tokens = 3 with structured outputs"):
+        MetadataSampler(HostSampler())(logits_of(1), metadata)
+
+
+def test_what_a_batch_gets_later_is_looked_at_as_well():
+    sampler = MetadataSampler(HostSampler())
+    metadata = metadata_of([[]])
+    sampler(logits_of(1), metadata)
+    metadata.logprob_token_ids = {0: [3]}
+    with pytest.raises(sluice.Error, match="logprob_token_ids"):
+        sampler(logits_of(1), metadata)
+
+
 def test_all_logprobs_are_refused():
     with pytest.raises(sluice.Error, match="max_num_logprobs"):
         rows_of(metadata_of([[]], max_num_logprobs=-1), VOCAB)

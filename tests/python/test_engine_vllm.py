@@ -102,6 +102,8 @@ def test_without_a_folder_nothing_ends_a_text(engine):
 
 def test_what_cannot_be_is_refused():
     for keywords, name in (({"vocab": -1}, "vocab"), ({"start_timeout": -1}, "start_timeout"),
-                           ({"end_tokens": 1.5}, "end_tokens")):
+                           ({"end_tokens": 1.5}, "end_tokens"),
+                           ({"end_tokens": [-1]}, "end_tokens"),
+                           ({"end_tokens": [VOCAB]}, "end_tokens")):
         with pytest.raises((sluice.Error, sluice.ArgumentTypeError), match=name):
             sluice.EngineClient.connect("vllm+tcp://127.0.0.1:1", MODEL, **keywords)

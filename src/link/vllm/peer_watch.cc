@@ -18,6 +18,7 @@ PeerWatch::PeerWatch(PeerWatch&& other) noexcept
       watched_(std::exchange(other.watched_, nullptr)),
       peers_(other.peers_),
       open_(std::move(other.open_)),
+      named_(other.named_),
       connection_(other.connection_),
       has_changed_(other.has_changed_) {}
 
@@ -36,8 +37,9 @@ void PeerWatch::Take(uint16_t event, int32_t value) {
     open_.push_back(value);
   } else if (event == ZMQ_EVENT_DISCONNECTED) {
     std::erase(open_, value);
+    if (value == named_) named_ = -1;
     if (value != connection_) return;
-    connection_ = -1;
+    connection_ = peers_ == Peers::kOne ? OneThatStands() : -1;
     has_changed_ = true;
   } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED && peers_ == Peers::kOne && !open_.empty()) {
     // Which one it is of is not told; a peer connects and says its name in one go.
@@ -46,10 +48,17 @@ void PeerWatch::Take(uint16_t event, int32_t value) {
   }
 }
 
+// A stranger that came and left took the place of an engine that is there all the time.
+int32_t PeerWatch::OneThatStands() const {
+  if (named_ >= 0) return named_;
+  return open_.empty() ? -1 : open_.back();
+}
+
 bool PeerWatch::Use(int32_t connection) {
   Read();  // its beginning was told before it could say something
   if (std::ranges::find(open_, connection) == open_.end()) return false;
-  connection_ = connection;
+  connection_ = named_ = connection;
+  has_changed_ = false;
   return true;
 }
 

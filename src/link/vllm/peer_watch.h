@@ -18,7 +18,7 @@ namespace sluice::link {
 class PeerWatch {
  public:
   enum class Peers : uint8_t {
-    kOne,   // a peer that comes takes the place of the one before
+    kOne,   // a peer that comes takes the place of the one before, until it goes
     kMany,  // the engine is the one that was named with Use
   };
 
@@ -28,7 +28,8 @@ class PeerWatch {
   PeerWatch(PeerWatch&& other) noexcept;
   PeerWatch& operator=(PeerWatch&&) = delete;
 
-  // A message of the engine came from this file descriptor. False: that one has ended.
+  // A message of the engine came from this file descriptor. False: that one has ended. Else what
+  // was before does not count as a change any more.
   bool Use(int32_t connection);
   bool has_connection() const { return connection_ >= 0; }
 
@@ -40,12 +41,14 @@ class PeerWatch {
  private:
   void Read();
   void Take(uint16_t event, int32_t value);
+  int32_t OneThatStands() const;
   void Close();
 
   zmq::socket_t monitor_;
   void* watched_;
   Peers peers_;
   std::vector<int32_t> open_;  // the last one to come at the end
+  int32_t named_ = -1;         // with Use, while it stands
   int32_t connection_ = -1;
   bool has_changed_ = false;
 };

@@ -26,9 +26,6 @@ constexpr int kGreetingsAtOnce = 64;
 constexpr int kPingsBeforeStall = 4;
 constexpr milliseconds kPingAskedEvery{250};
 constexpr milliseconds kGreetAgainEvery{250};
-// What an engine said before its end is in this machine's buffers, and read at once where the
-// machine has time. Its clients wait so much longer for the error.
-constexpr milliseconds kLastOutputs{200};
 constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
 // vLLM keeps as many as come, in the order in which they did.
@@ -184,7 +181,8 @@ void VllmLink::TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_poin
 // Whoever started it waits for an answer, and does not get one: it is said here.
 void VllmLink::RefuseHello(std::string_view identity, bool is_headless) {
   if (!is_headless) {
-    reason_ = "an engine that said hello there is not headless: start it with --headless";
+    reason_ = refused_ =
+        "an engine that said hello there is not headless: start it with --headless";
     return;
   }
   const bool is_rank = identity.size() == vllm::kIdentity.size();
@@ -192,6 +190,7 @@ void VllmLink::RefuseHello(std::string_view identity, bool is_headless) {
   reason_ = "an engine that said hello there is " +
             (is_rank ? "of rank " + ToText(byte(0) + 256 * byte(1)) : "of no rank that is known") +
             ": each has a --data-parallel-size of 1, and an --engine of its own";
+  refused_ = reason_;
 }
 
 // An engine says hello once, so where this fails it is tried again.
@@ -270,7 +269,7 @@ void VllmLink::ReadEvents(Clock::time_point now) {
 void VllmLink::BeginEnding(Clock::time_point now) {
   reason_ = "the connection was lost";
   life_->phase = Phase::kEnding;
-  life_->ends_at = now + kLastOutputs;
+  life_->ends_at = now + options_.last_outputs;
   is_stalled_ = false;
 }
 
@@ -324,7 +323,7 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
 void VllmLink::Hear(Clock::time_point now) {
   quiet_since_ = now;
   pings_ = 0;
-  if (std::exchange(is_stalled_, false)) reason_.clear();
+  if (std::exchange(is_stalled_, false)) reason_ = refused_;
 }
 
 // Whether the engine owes something.
@@ -351,13 +350,13 @@ void VllmLink::Ping() {
   Send(vllm::kUtilityFrame);
 }
 
-// The engine answers a ping that was sent over connections that are there still.
+// The engine answers a ping that was sent over connections that are there still: over none it gets
+// no answer.
 void VllmLink::TakeAnswer() {
   if (!IsIn(Phase::kAsked) || !(outputs_.answered > life_->asked_from)) return;
   if (!life_->output_watch.Use(ConnectionOf(frames_[0]))) return;
-  if (!life_->input_watch.has_connection()) return;
   life_->phase = Phase::kReady;
-  reason_.clear();
+  reason_ = refused_;
 }
 
 EngineConnection::Clock::time_point VllmLink::SilenceDeadline() const {

@@ -34,9 +34,10 @@ struct VllmLinkOptions {
   std::string endpoint;  // vllm+tcp://ADDRESS:PORT
   int32_t engine = 0;    // in the table
   std::chrono::milliseconds stall_timeout = {};
-  std::vector<int32_t> end_tokens;  // of the model, which the engine does not tell
-  int64_t vocab = 0;                // the same: it has so many tokens
-  int epoll_fd = -1;                // gets what becomes readable when something has come
+  std::chrono::milliseconds last_outputs = {};  // as RemoteClientOptions has it
+  std::vector<int32_t> end_tokens;              // of the model, which the engine does not tell
+  int64_t vocab = 0;                            // the same: it has so many tokens
+  int epoll_fd = -1;  // gets what becomes readable when something has come
 };
 
 class VllmLink final : public EngineConnection {
@@ -120,11 +121,13 @@ class VllmLink final : public EngineConnection {
   std::optional<Life> life_;
   int64_t lives_ = 0;
   std::string reason_;
+  std::string refused_;  // of the last one that said hello in vain, beside one that is ready
 
   vllm::OutputTranslation translation_{0};
   std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there
   std::vector<std::string> orphans_;        // ids that nobody here knows, the same
   Clock::time_point orphans_from_ = {};     // when they are taken for such
+  Clock::time_point orphan_at_ = {};        // when the last output of one came
   std::vector<zmq::message_t> frames_;      // of a message that is not taken yet
   bool has_message_ = false;
   size_t taken_outputs_ = 0;  // of it

@@ -21,6 +21,8 @@ constexpr size_t kAbortsAtOnce = 256;
 // What is on its way when an abort is sent comes within so long; an engine that goes on behind it
 // has not got the abort.
 constexpr milliseconds kOrphanPatience{250};
+// Slower than this no engine computes a token: one that comes behind is the first of another abort.
+constexpr milliseconds kOrphansForgotten{10'000};
 
 }  // namespace
 
@@ -79,7 +81,11 @@ void VllmLink::TakeOutput(const vllm::EngineCoreOutput& output) {
 // what still comes behind it is aborted.
 void VllmLink::NoteOrphan(std::string_view request_id) {
   if (!request_id.starts_with(vllm::kIdPrefix) || request_id.size() > vllm::kMostIdBytes) return;
-  if (orphans_from_ == Clock::time_point{}) orphans_from_ = last_turn_ + kOrphanPatience;
+  const bool is_first = orphans_from_ == Clock::time_point{};
+  if (is_first || last_turn_ > orphan_at_ + kOrphansForgotten) {
+    orphans_from_ = last_turn_ + kOrphanPatience;
+  }
+  orphan_at_ = last_turn_;
   if (last_turn_ < orphans_from_ || orphans_.size() >= kAbortsAtOnce) return;
   if (std::ranges::find(orphans_, request_id) == orphans_.end()) orphans_.emplace_back(request_id);
 }

@@ -44,6 +44,7 @@ class FakeVllm {
   }
 
   const std::string& endpoint() const { return endpoint_; }
+  const std::string& input_address() const { return input_address_; }
 
   // As a process that is killed: at once, and silent.
   void Kill() {

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "sluice/error.hpp"
+#include "tests/link/fake_engine.h"
 #include "tests/link/vllm/vllm_pair.h"
 
 namespace sluice::test {
@@ -72,7 +74,7 @@ TEST(VllmFailures, TakesAnEngineThatIsStartedInThePlaceOfAnother) {
 }
 
 TEST(VllmFailures, AnEngineThatIsSilentIsAskedAndThenGivenUp) {
-  VllmPair pair(VllmOptions(milliseconds(400)));
+  VllmPair pair(VllmOptions(milliseconds(2'000)));
   const RequestId first = HalfWay(pair);
   ASSERT_TRUE(pair.frontend.Until([&] { return pair.engine.pings >= 6; }));
   EXPECT_FALSE(pair.frontend.got.HasEnded(first));  // it computes, and answers
@@ -131,6 +133,24 @@ TEST(VllmFailures, NoticesThatANewConnectionTakesThePlaceOfOneThatStands) {
   pair.ExpectWorks();
 }
 
+// It takes the engine's place, which stands all the time and need not come again.
+TEST(VllmFailures, AStrangerThatComesAndGoesLeavesTheEngineInUse) {
+  VllmPair pair;
+  const RequestId id = HalfWay(pair);
+  zmq::context_t context;
+  zmq::socket_t stranger(context, zmq::socket_type::dealer);
+  stranger.set(zmq::sockopt::linger, 0);
+  stranger.connect(pair.engine.input_address());
+  ExpectLost(pair, id, "lost");
+  ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
+  const int64_t before = pair.frontend->counters().resets;
+  stranger.close();
+  ASSERT_TRUE(pair.frontend.Until([&] { return pair.frontend->counters().resets > before; }));
+  ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
+  pair.ExpectWorks();
+  EXPECT_EQ(pair.engine.lives, 1);
+}
+
 TEST(VllmFailures, AnEngineThatIsBackIsNotInUseBeforeItAnswers) {
   VllmPair pair;
   const RequestId id = HalfWay(pair);
@@ -170,7 +190,9 @@ TEST(VllmFailures, ANewRequestForAConnectionThatHasJustEndedIsRefused) {
 
 // The last tokens of an engine may be behind the news of its end.
 TEST(VllmFailures, ReadsWhatWasSaidBeforeTheEnd) {
-  VllmPair pair;
+  RemoteClientOptions options = VllmOptions();
+  options.last_outputs = kPatience;  // it ends when the request has
+  VllmPair pair(options);
   const RequestId whole = HalfWay(pair);
   pair.engine.DisconnectInput();
   ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kConnecting));
@@ -268,14 +290,53 @@ TEST(VllmFailures, OfSeveralEnginesTheOthersGoOn) {
   }
 }
 
+// An engine of Sluice has less time to come, and need not stay ready until one of vLLM comes.
+TEST(VllmFailures, AnEngineThatIsLostWhileAnotherComesDoesNotEndTheWait) {
+  FakeEngine soon(InfoOf(Letters(), 4));
+  FakeVllm late;
+  late.Kill();
+  std::atomic<bool> was_ready = false, was_lost = false;
+  RemoteClientOptions options = VllmOptions();
+  options.connect_timeout = milliseconds(4'000);
+  options.engine_observer = [&](const EngineState& state) {
+    if (state.endpoint != soon.endpoint()) return;
+    if (state.health == EngineHealth::kReady) was_ready = true;
+    if (state.health != EngineHealth::kReady && was_ready) was_lost = true;
+  };
+  const std::vector<std::string> endpoints = {soon.endpoint(), late.endpoint()};
+  auto connecting =
+      std::async(std::launch::async, [&] { return ConnectClient(endpoints, Letters(), options); });
+  const auto is_over = [&] {
+    soon.Pump();
+    late.Pump();
+    return connecting.wait_for(milliseconds(1)) == std::future_status::ready;
+  };
+  while (!was_ready && !is_over()) continue;
+  const auto its_time_is_over = std::chrono::steady_clock::now() + options.connect_timeout;
+  soon.Kill();
+  while (!was_lost && !is_over()) continue;
+  while (std::chrono::steady_clock::now() < its_time_is_over && !is_over()) continue;
+  EXPECT_TRUE(was_lost);
+  late.Start();
+  while (!is_over()) continue;
+  const std::vector<EngineState> states = connecting.get()->engines();
+  EXPECT_EQ(states[0].health, EngineHealth::kConnecting);
+  EXPECT_EQ(states[1].health, EngineHealth::kReady);
+}
+
 // A rank of several that share one address is not answered; that is said although another serves.
 TEST(VllmFailures, SaysThatAnotherRankIsNotTaken) {
   VllmPair pair;
   const FakeVllm rank(pair.engine.endpoint(), std::string("\1\0", 2));
-  ASSERT_TRUE(pair.frontend.Until([&] {
+  const auto is_said = [&] {
     return pair.frontend->engines().at(0).reason.find("of rank 1") != std::string::npos;
-  }));
+  };
+  ASSERT_TRUE(pair.frontend.Until(is_said));
   EXPECT_EQ(pair.frontend->health(), EngineHealth::kReady);
+  pair.engine.Start();  // it says it once, so it waits in vain in the next life as well
+  ASSERT_TRUE(pair.frontend.Until([&] { return pair.engine.lives == 2; }));
+  ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
+  EXPECT_TRUE(is_said());
   pair.ExpectWorks();
 }
 

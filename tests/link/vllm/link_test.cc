@@ -25,6 +25,25 @@ TEST(VllmLink, TakesTheEngineThatSaysHello) {
   EXPECT_EQ(pair.frontend->health(), EngineHealth::kReady);
 }
 
+// They are said here, and go into every request: nobody behind it would know whose they are.
+TEST(VllmLink, EndTokensAreOfTheVocabulary) {
+  const std::vector<std::string> endpoints = {FreeVllmEndpoint()};
+  const auto expect_refused = [&](int32_t end_token, int64_t vocab) {
+    RemoteClientOptions options = VllmOptions();
+    options.end_tokens = {kEnd, end_token};
+    options.vocab = vocab;
+    try {
+      ConnectClient(endpoints, Letters(), options);
+      ADD_FAILURE() << end_token;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parameter(), "end_tokens");
+    }
+  };
+  expect_refused(-1, 0);
+  expect_refused(Letters().size(), 0);
+  expect_refused(Letters().size() + 5, Letters().size() + 5);
+}
+
 TEST(VllmLink, SendsRequestsAndGivesTheirText) {
   VllmPair pair;
   ClientRequest asked = Asks(50);

@@ -84,7 +84,7 @@ TEST(PeerWatch, TellsOfAnEndThoughAnotherHasItsNumberByNow) {
 
 TEST(PeerWatch, OfOneThePeerThatComesTakesThePlace) {
   Bound bound(PeerWatch::Peers::kOne);
-  const auto first = bound.Connect();
+  auto first = bound.Connect();
   EXPECT_TRUE(bound.watch.Use(bound.Hear(*first)));
   bound.watch.TakeChange();
   auto second = bound.Connect();
@@ -93,7 +93,22 @@ TEST(PeerWatch, OfOneThePeerThatComesTakesThePlace) {
   EXPECT_TRUE(bound.watch.has_connection());
   second.reset();
   ASSERT_TRUE(Until([&] { return bound.watch.TakeChange(); }));
-  EXPECT_FALSE(bound.watch.has_connection());  // the first one's does not count any more
+  EXPECT_TRUE(bound.watch.has_connection());  // the first one stands all the time
+  first.reset();
+  ASSERT_TRUE(Until([&] { return bound.watch.TakeChange(); }));
+  EXPECT_FALSE(bound.watch.has_connection());
+}
+
+TEST(PeerWatch, WhatWasBeforeAConnectionIsUsedIsNoChangeOfIt) {
+  Bound bound(PeerWatch::Peers::kOne);
+  auto first = bound.Connect();
+  EXPECT_TRUE(bound.watch.Use(bound.Hear(*first)));
+  auto second = bound.Connect();
+  const int32_t connection = bound.Hear(*second);  // its beginning waits to be read
+  EXPECT_TRUE(bound.watch.Use(connection));
+  EXPECT_FALSE(bound.watch.TakeChange());
+  second.reset();
+  EXPECT_TRUE(Until([&] { return bound.watch.TakeChange(); }));
 }
 
 TEST(PeerWatch, OfManyOthersMayComeAndGo) {
