@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -25,14 +27,42 @@ class ReplayTimer {
     return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
   }
 
+  // Calls, one behind the other, for so long at least; how many. What is asked of `at_start` is
+  // asked when the device has nothing to do and the graph is ready.
+  int64_t CallsFor(double seconds, const std::function<void(int, cudaStream_t)>& call,
+                   const std::function<void()>& at_start) const {
+    constexpr int kCalls = 40;
+    const cudaGraphExec_t executable = Executable(call, kCalls);
+    RequireCuda(cudaGraphLaunch(executable, stream_));
+    RequireCuda(cudaStreamSynchronize(stream_));
+    at_start();
+    const auto start = std::chrono::steady_clock::now();
+    int64_t calls = 0;
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
+           seconds) {
+      for (int replay = 0; replay < 8; ++replay, calls += kCalls) {
+        RequireCuda(cudaGraphLaunch(executable, stream_));
+      }
+      RequireCuda(cudaStreamSynchronize(stream_));
+    }
+    cudaGraphExecDestroy(executable);
+    return calls;
+  }
+
  private:
-  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+  cudaGraphExec_t Executable(const std::function<void(int, cudaStream_t)>& call, int calls) const {
     RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
     for (int i = 0; i < calls; ++i) call(i, stream_);
     cudaGraph_t graph;
     RequireCuda(cudaStreamEndCapture(stream_, &graph));
     cudaGraphExec_t executable;
     RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
+    cudaGraphDestroy(graph);
+    return executable;
+  }
+
+  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+    const cudaGraphExec_t executable = Executable(call, calls);
     cudaEvent_t start, stop;
     RequireCuda(cudaEventCreate(&start));
     RequireCuda(cudaEventCreate(&stop));
@@ -49,7 +79,6 @@ class ReplayTimer {
     cudaEventDestroy(start);
     cudaEventDestroy(stop);
     cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
     std::nth_element(times.begin(), times.begin() + 4, times.end());
     return times[4];
   }

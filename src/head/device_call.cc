@@ -13,11 +13,9 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 
 DevicePlaneLayout::DevicePlaneLayout(CertificateKind kind, int64_t vocab, int64_t dim)
     : tiles((vocab + kTileRows - 1) / kTileRows), groups((dim + kPlaneGroup - 1) / kPlaneGroup) {
-  const auto tile_groups = static_cast<size_t>(tiles * groups);
   dither = 0;
-  scales = Aligned(static_cast<size_t>(groups) * kPlaneGroup * sizeof(float));
-  codes = Aligned(scales + tile_groups * kTileRows * 2);
-  errors = Aligned(codes + tile_groups * kTileRows * kPlaneGroup / 2);
+  tile_groups = Aligned(static_cast<size_t>(groups) * kPlaneGroup * sizeof(float));
+  errors = Aligned(tile_groups + static_cast<size_t>(tiles * groups) * sizeof(TileGroup));
   const bool is_strict = kind == CertificateKind::kStrict;
   end = errors + (is_strict ? static_cast<size_t>(tiles) * kTileRows * sizeof(float) : 0);
 }
@@ -27,8 +25,7 @@ PlanesArgument ArgumentOf(const DevicePlanes& planes) {
   const std::byte* const data = planes.memory.data;
   PlanesArgument argument = {};
   argument.dither = reinterpret_cast<const float*>(data + layout.dither);
-  argument.scales = reinterpret_cast<const uint32_t*>(data + layout.scales);
-  argument.codes = reinterpret_cast<const uint4*>(data + layout.codes);
+  argument.tile_groups = reinterpret_cast<const TileGroup*>(data + layout.tile_groups);
   if (planes.kind == CertificateKind::kStrict) {
     argument.errors = reinterpret_cast<const float*>(data + layout.errors);
   }
@@ -43,8 +40,8 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
   const auto count = static_cast<size_t>(rows);
   const auto tiles = static_cast<size_t>(layout.tiles);
-  // A kernel takes up to eight quads together.
-  const size_t quads = (count + 8 * kStatesOfQuad - 1) / (8 * kStatesOfQuad) * 8;
+  constexpr size_t kStatesTogether = kQuadsTogether * kStatesOfQuad;
+  const size_t quads = (count + kStatesTogether - 1) / kStatesTogether * kQuadsTogether;
   const size_t quad_groups = quads * static_cast<size_t>(layout.groups);
   CallMemory memory = {};
   memory.rows = static_cast<int32_t>(rows);
@@ -61,9 +58,9 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   take(memory.dense_rows, count);
   take(memory.hidden, count * static_cast<size_t>(planes.dim));
   take(memory.quads, quad_groups);
+  take(memory.sure, count);
   take(memory.tile_least, count * tiles);
   take(memory.tile_most, count * tiles);
-  take(memory.tile_least_scores, count * tiles);
   take(memory.tile_most_scores, count * tiles);
   take(memory.survivors, listed);
   take(memory.scores, count * tiles * kTileRows);

@@ -39,17 +39,28 @@ struct RowCourse {
   float filter_scale;
   float draw_scale;
   float min_p;
+  bool is_nucleus;  // the first k are a bet on where top-p ends
   NoiseKey key;
 
   int32_t first;         // tokens that are computed first
   uint32_t least_first;  // the order key of their least exact logit
   int32_t listed;        // tokens that are to be computed; above the budget not all of them are
-  int32_t survivors;     // of them those that are neither NaN nor infinite
+  float mass_offset;     // of a nucleus: weights are 2^(x filter_scale + mass_offset); NaN: no sums
+  double least_mass;     // their sums over the lower and upper ends of all tokens, or what was
+  double most_mass;      // computed
+  uint32_t has_finite;
   uint32_t has_nan;
   uint32_t has_pos_inf;
 };
 
-// In fp32, as it was computed.
+// Order keys of what a row's tokens reach for certain; 0 while nothing is known. Where one token is
+// wanted.
+struct SureEnds {
+  uint32_t least;  // the largest lower end
+  uint32_t best;   // the same of the scores of a draw from the whole softmax
+};
+
+// In fp32, as it was computed; of the row's listed tokens some may be -inf.
 struct Survivor {
   float x;
   int32_t id;
@@ -75,12 +86,24 @@ struct QuadGroup {
 };
 static_assert(sizeof(QuadGroup) == 1088);
 
+// Quads that lie together in each group, and are taken together.
+inline constexpr int kQuadsTogether = 8;
+SLUICE_HD inline int64_t PlaceOfQuad(int quad, int group, int groups) {
+  return (int64_t{quad / kQuadsTogether} * groups + group) * kQuadsTogether + quad % kQuadsTogether;
+}
+
+// A group of a tile on the device.
+struct TileGroup {
+  uint4 codes[2][32];  // device_planes.cu
+  uint32_t scales[8];  // rows g and g + 8 of the tile, bf16
+};
+static_assert(sizeof(TileGroup) == kTileGroupBytes + kTileRows * 2);
+
 // The planes as kernels take them.
 struct PlanesArgument {
-  const float* dither;     // [groups][128]
-  const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
-  const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
-  const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
+  const float* dither;           // [groups][128]
+  const TileGroup* tile_groups;  // [tiles][groups]
+  const float* errors;           // [tiles][16]: ||E||; null: of dithered planes
   int32_t vocab;
   int32_t dim;
   int32_t tiles;
@@ -93,8 +116,7 @@ struct DevicePlaneLayout {
   int64_t tiles;
   int64_t groups;
   size_t dither;
-  size_t scales;
-  size_t codes;
+  size_t tile_groups;
   size_t errors;
   size_t end;
 };
@@ -111,15 +133,15 @@ struct CallMemory {
   RowCourse* courses;
   CallCounters* counters;
   int32_t* dense_rows;
-  float* hidden;             // [rows][dim]
-  QuadGroup* quads;          // [quads][groups]
-  float* tile_least;         // [rows][tiles]: the largest lower end of a tile
-  float* tile_most;          //                and the largest upper end
-  float* tile_least_scores;  // the same of the scores of a draw from the whole softmax
-  float* tile_most_scores;
-  Survivor* survivors;  // [rows][budget]
-  float* scores;        // [rows][tiles * 16]; of dense rows the logits
-  float* widths;        // likewise
+  float* hidden;     // [rows][dim]
+  QuadGroup* quads;  // PlaceOfQuad
+  SureEnds* sure;
+  float* tile_least;        // [rows][tiles]: the largest lower end; of rows in turns
+  float* tile_most;         //                the largest upper end
+  float* tile_most_scores;  //                and that of scores of a draw from the whole softmax
+  Survivor* survivors;      // [rows][budget]
+  float* scores;            // [rows][tiles * 16]; of dense rows the logits
+  float* widths;            // likewise
   int32_t rows;
   int32_t budget;
 };

@@ -71,7 +71,7 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
   rest_squares = SumOfWarp(rest_squares);
   dither = SumOfWarp(dither);
 
-  QuadGroup& quad = call.memory.quads[int64_t{row / kStatesOfQuad} * call.planes.groups + group];
+  QuadGroup& quad = call.memory.quads[PlaceOfQuad(row / kStatesOfQuad, group, call.planes.groups)];
   const int state = row % kStatesOfQuad;
   quad.elements[lane / 4][2 * state][lane % 4] = high_word;
   quad.elements[lane / 4][2 * state + 1][lane % 4] = low_word;
@@ -105,7 +105,12 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.min_p = params.min_p;
   course.decides = DecidingTokens(params, question.method, call.planes.vocab);
   course.k = semantics::IsGreedy(params) || course.decides != Decides::kFirst ? 1 : params.top_k;
-  if (course.decides == Decides::kMass) LeaveToDense(course, DenseReason::kParameters);
+  if (course.decides != Decides::kMass) return;
+  if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
+  course.decides = Decides::kFirst;
+  course.k = min(kNucleusBet, call.planes.vocab);
+  course.is_nucleus = true;
+  course.mass_offset = NAN;
 }
 
 template <DType kHidden>
@@ -194,6 +199,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   call.memory.courses[row] = course;
+  call.memory.sure[row] = {};
 }
 
 }  // namespace

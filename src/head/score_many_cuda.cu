@@ -1,8 +1,11 @@
 // The intervals of all rows of the head for 32 hidden states at a time, by Hopper's products of
 // warpgroups: 64 rows of the head from registers times 64 columns, the bytes of the hidden states,
-// from shared memory. A warp has a tile; the tiles of a block go from group to group together.
+// from shared memory. A warp has a tile. What it needs of a group is copied ahead by the engine for
+// bulk copies, codes for the warp and the hidden states for the block, whose warps may be a few
+// groups apart.
 #include <algorithm>
 
+#include "backend/ptx.cuh"
 #include "head/score_ends.cuh"
 
 namespace sluice::cuda {
@@ -16,21 +19,52 @@ namespace {
 
 constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kQuads = 8;
+constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
+constexpr int kAhead = 5;            // groups; warps may be kStages - kAhead apart
 constexpr int kSums = kColumns / 2;  // of a thread
 
 struct Stage {
   QuadGroup quads[kQuads];
-  StagedGroup tiles[kWarps];
+  TileGroup tiles[kWarps];
 };
-constexpr int kPiecesOfQuad = sizeof(QuadGroup) / sizeof(uint4);
+struct ManyMemory {
+  Stage stages[kStages];
+  uint64_t full[kStages];   // barriers: the copies have come
+  uint64_t empty[kStages];  // and all warps have done with them
+};
 
 // Code for other devices has no such products, and says so by its number of threads.
 constexpr int kMostThreads = SLUICE_WARPGROUPS == 1 ? kThreads : kWarpSize;
 
 #if SLUICE_WARPGROUPS
+__device__ __forceinline__ uint32_t SharedAddress(const void* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// arrivals: that a phase of the barrier waits for beside the bytes.
+__device__ __forceinline__ void StartBarrier(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n\tfence.mbarrier_init.release.cluster;"
+               :
+               : "r"(SharedAddress(barrier)), "r"(arrivals)
+               : "memory");
+}
+__device__ __forceinline__ void Arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+               :
+               : "r"(SharedAddress(barrier))
+               : "memory");
+}
+// From global memory, sixteens of bytes, which count at the barrier when they are there.
+__device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :
+      : "r"(SharedAddress(to)), "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
 // Where a product of 32 elements finds its columns: in sixteens of elements 128 bytes apart, and in
 // eights of columns a QuadGroup apart.
 __device__ uint64_t ColumnsAt(const void* at) {
@@ -73,75 +107,82 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
 __global__ void __launch_bounds__(kMostThreads, 1)
     ManyKernel(const __grid_constant__ CallArgument call) {
 #if SLUICE_WARPGROUPS
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
+  ManyMemory& memory = *reinterpret_cast<ManyMemory*>(shared);
   LetNextKernelStart();
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   const int groups = planes.groups;
-  Stage* const stages = reinterpret_cast<Stage*>(shared);
+  const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      StartBarrier(&memory.full[s], 1);
+      StartBarrier(&memory.empty[s], kWarps);
+    }
+  }
+  __syncthreads();
   // Sixteen tiles after sixteen tiles; behind the last, the last again.
-  const int of_block = static_cast<int>(gridDim.x) * kWarps;
-  auto tile_of = [&](int turn) {
-    return turn * of_block + static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int first_of_block = static_cast<int>(blockIdx.x) * kWarps;
+  const int of_turn = static_cast<int>(gridDim.x) * kWarps;
+  const int turns = (planes.tiles - first_of_block + of_turn - 1) / of_turn;
+  const uint32_t steps = static_cast<uint32_t>(max(turns, 0) * groups);
+  uint32_t ahead = 0;  // steps whose copies are on their way
+  int turn_ahead = 0, group_ahead = 0;
+  auto copy_codes = [&](uint32_t step, int turn, int group) {
+    TileGroup& to = memory.stages[step % kStages].tiles[warp];
+    uint64_t* const full = &memory.full[step % kStages];
+    const int tile = min(first_of_block + turn * of_turn + warp, planes.tiles - 1);
+    CopyBulk(&to, planes.tile_groups + int64_t{tile} * groups + group, sizeof to, full);
   };
-  auto has_turn = [&](int turn) { return tile_of(turn) - warp < planes.tiles; };
-  struct Place {
-    int turn = 0;
-    int group = 0;
-    int stage = 0;
-    __device__ void Step(int of_turn) {
-      stage = (stage + 1) % kStages;
-      if (++group < of_turn) return;
-      group = 0;
-      ++turn;
+  auto copy_states = [&](uint32_t step, int group) {
+    Stage& to = memory.stages[step % kStages];
+    uint64_t* const full = &memory.full[step % kStages];
+    if (step >= kStages) {
+      AwaitBarrier(&memory.empty[step % kStages], static_cast<int>((step / kStages - 1) % 2));
     }
+    ExpectBytes(full, sizeof(Stage));
+    CopyBulk(to.quads, call.memory.quads + PlaceOfQuad(first_quad, group, groups), sizeof to.quads,
+             full);
   };
-  Place ahead_codes, ahead_states;
-  auto stage_codes = [&] {
-    if (has_turn(ahead_codes.turn)) {
-      const int64_t tile = min(tile_of(ahead_codes.turn), planes.tiles - 1);
-      stages[ahead_codes.stage].tiles[warp].CopyAhead(planes, tile * groups + ahead_codes.group);
+  auto step_ahead = [&] {
+    ++ahead;
+    if (++group_ahead < groups) return;
+    group_ahead = 0;
+    ++turn_ahead;
+  };
+  if (lane == 0) {
+    while (ahead < kAhead && ahead < steps) {
+      copy_codes(ahead, turn_ahead, group_ahead);
+      step_ahead();
     }
-    ahead_codes.Step(groups);
-  };
-  auto stage_states = [&] {
-    if (has_turn(ahead_states.turn)) {
-      auto* const to = reinterpret_cast<uint4*>(stages[ahead_states.stage].quads);
-      for (int i = static_cast<int>(threadIdx.x); i < kQuads * kPiecesOfQuad; i += kThreads) {
-        const QuadGroup* const quad = call.memory.quads +
-                                      int64_t{first_quad + i / kPiecesOfQuad} * groups +
-                                      ahead_states.group;
-        CopyBehind<16>(to + i, reinterpret_cast<const uint4*>(quad) + i % kPiecesOfQuad);
-      }
-    }
-    ahead_states.Step(groups);
-    EndOfCopies();
-  };
-#pragma unroll 1
-  for (int n = 0; n < kStages - 1; ++n) stage_codes();
+  }
   AwaitKernelBefore();
-#pragma unroll 1
-  for (int n = 0; n < kStages - 1; ++n) stage_states();
+  if (threadIdx.x == 0) {
+    for (uint32_t step = 0; step < ahead; ++step) {
+      copy_states(step, static_cast<int>(step % static_cast<uint32_t>(groups)));
+    }
+  }
 
   RowScore rows[kQuads][2];
   int32_t sum[kSums] = {};
-  Place here;
+  int turn = 0, group = 0;
 #pragma unroll 1
-  while (has_turn(here.turn)) {
-    AwaitCopies<kStages - 2>();
-    // What threads have copied, the tensor cores read.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();  // and nobody reads the stage before this one any more
-    stage_codes();
-    stage_states();
-    const Stage& stage = stages[here.stage];
-    const CodeOperands codes(stage.tiles[warp]);
+  for (uint32_t step = 0; step < steps; ++step) {
+    if (lane == 0 && ahead < steps) {
+      copy_codes(ahead, turn_ahead, group_ahead);
+      if (warp == 0) copy_states(ahead, group_ahead);
+      step_ahead();
+    }
+    __syncwarp();
+    AwaitBarrier(&memory.full[step % kStages], static_cast<int>(step / kStages % 2));
+    const Stage& stage = memory.stages[step % kStages];
+    const TileGroup& staged = stage.tiles[warp];
+    const CodeOperands codes(staged.codes[0][lane], staged.codes[1][lane], staged.scales[lane / 4]);
     StartProducts();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      AddProducts(sum, codes.of_step[step], ColumnsAt(stage.quads[0].elements[2 * step]), step);
+    for (int part = 0; part < 4; ++part) {
+      AddProducts(sum, codes.of_step[part], ColumnsAt(stage.quads[0].elements[2 * part]), part);
     }
     EndProducts(sum);
 #pragma unroll
@@ -151,9 +192,12 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       rows[q][0].Add(sum[4 * q], sum[4 * q + 1], codes.scale[0], state);
       rows[q][1].Add(sum[4 * q + 2], sum[4 * q + 3], codes.scale[1], state);
     }
-    const int tile = tile_of(here.turn);
-    here.Step(groups);
-    if (here.group != 0) continue;
+    __syncwarp();
+    if (lane == 0) Arrive(&memory.empty[step % kStages]);
+    if (++group < groups) continue;
+    const int tile = first_of_block + turn * of_turn + warp;
+    group = 0;
+    ++turn;
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {
       if (tile < planes.tiles) KeepTile(call, first_quad + q, tile, rows[q]);
@@ -170,7 +214,7 @@ bool CanScoreMany() {
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(ManyKernel)) ==
              cudaSuccess &&
          attributes.maxThreadsPerBlock >= kThreads &&
-         sizeof(Stage) * kStages <= CurrentDeviceShape().most_shared_bytes;
+         sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 
 void LaunchScoreMany(const CallArgument& call, void* stream) {
@@ -182,7 +226,7 @@ void LaunchScoreMany(const CallArgument& call, void* stream) {
                {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
                 .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
                 .threads = kThreads,
-                .shared_bytes = sizeof(Stage) * kStages},
+                .shared_bytes = sizeof(ManyMemory)},
                &argument, stream);
 }
 

@@ -95,8 +95,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     const float least = LeastOfFirstK(course);
     const Survivor* const survivors = call.memory.survivors + int64_t{row} * call.memory.budget;
-    for (int i = static_cast<int>(threadIdx.x); i < course.survivors; i += kThreads) {
-      if (survivors[i].x < least) continue;
+    for (int i = static_cast<int>(threadIdx.x); i < course.listed; i += kThreads) {
+      if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
       const uint32_t place = atomicAdd(&memory.count, 1u);
       if (place < kCapacity) memory.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
     }

@@ -24,10 +24,26 @@ __device__ int32_t DrawFromSurvivors(const Team& block, const TokenSlice& slice,
   return IdOfBest(block, best);
 }
 
+// Of all survivors of a row that wants one token.
+__device__ int32_t FirstSurvivor(const Team& block, const Survivor* survivors, int count) {
+  uint64_t best = 0;
+  for (int i = block.thread(); i < count; i += block.threads()) {
+    const auto [x, id] = survivors[i];
+    if (x > -INFINITY) best = max(best, KeyOfToken(x, id));
+  }
+  return IdOf(block.Max(best));
+}
+
 // Whether the list of a row's survivors answers it. The first thread has the result.
 __device__ bool SampleListed(const Team& block, SampleMemory& memory,
                              const SurvivorsArgument& argument, int row, TokenResult& result) {
   const RowCourse& course = argument.call.memory.courses[row];
+  const Survivor* const survivors =
+      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
+  if (course.way == RowCourse::Way::kPlanes && course.decides == Decides::kFirst && course.k == 1) {
+    result.id = FirstSurvivor(block, survivors, course.listed);
+    return true;
+  }
   const RowsArgument& rows = argument.sample.rows;
   Clear(block, memory.first.list);
   if (block.thread() == 0) {
@@ -37,12 +53,10 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   }
   block.SyncBlock();
   TokenList& list = memory.first.list;
-  const Survivor* const survivors =
-      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
   const float least = LeastOfFirstK(course);
   const bool is_draw = course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
-  for (int i = block.thread(); i < course.survivors; i += block.threads()) {
-    if (!is_draw && survivors[i].x < least) continue;
+  for (int i = block.thread(); i < course.listed; i += block.threads()) {
+    if (survivors[i].x == -INFINITY || (!is_draw && survivors[i].x < least)) continue;
     const uint32_t place = atomicAdd(&list.count, 1u);
     if (place < kListCapacity) list.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
   }
@@ -56,8 +70,15 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   } else {
     ListedTop top;
     top.size = size;
+    if (course.is_nucleus) {
+      // The sums are off by what WholeMassOf allows, and those of the ends once more.
+      const double sum = course.most_mass + course.least_mass;
+      const double difference = course.most_mass - course.least_mass;
+      top.read = {0.5 * sum, 0.5 * difference + 1e-5 * sum};
+      top.unit = {course.filter_scale, course.mass_offset};
+    }
     const int needed = course.decides == Decides::kFirst ? course.k : size;
-    result = SampleFromTop(block, memory, top, {needed, false}, argument.sample);
+    result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
   }
   return result.id != kUndecided;
 }
@@ -84,7 +105,8 @@ __global__ void __launch_bounds__(kSurvivorThreads)
       if (is_answered) {
         argument.sample.Set(row, result, Way::kCertified);
       } else {
-        LeaveToDense(course, DenseReason::kSurvivors);
+        LeaveToDense(course,
+                     course.is_nucleus ? DenseReason::kParameters : DenseReason::kSurvivors);
       }
     }
   }

@@ -135,11 +135,14 @@ TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
   };
   EXPECT_LT(worst(), 0.9);
   const cuda::DevicePlaneLayout layout(CertificateKind::kDither4, 200, 256);
-  std::vector<std::byte> codes(layout.end - layout.codes);
-  Require(cudaMemcpy(codes.data(), device.planes() + layout.codes, codes.size(),
+  std::vector<std::byte> groups(layout.errors - layout.tile_groups);
+  Require(cudaMemcpy(groups.data(), device.planes() + layout.tile_groups, groups.size(),
                      cudaMemcpyDeviceToHost));
-  for (size_t i = 0; i < codes.size(); i += 31) codes[i] ^= std::byte{0x08};
-  Require(cudaMemcpy(device.planes() + layout.codes, codes.data(), codes.size(),
+  for (size_t i = 0; i < groups.size(); i += 31) {
+    const bool is_code = i % sizeof(cuda::TileGroup) < sizeof(cuda::TileGroup::codes);
+    if (is_code) groups[i] ^= std::byte{0x08};
+  }
+  Require(cudaMemcpy(device.planes() + layout.tile_groups, groups.data(), groups.size(),
                      cudaMemcpyHostToDevice));
   EXPECT_GT(worst(), 1.0);
 }
@@ -343,6 +346,46 @@ TEST_P(CertifiedCuda, DrawsOfUsualParametersNeedNoDenseHead) {
             << of_all.temperature << " " << of_all.top_k << " " << of_all.min_p;
       }
     }
+  }
+}
+
+// A nucleus of few tokens, whose other mass is known well enough, and one of half the vocabulary.
+TEST_P(CertifiedCuda, DrawsFromASmallNucleusNeedNoDenseHead) {
+  Random random(20);
+  const Rows rows = MakeHead(HeadKind::kNormal, 20000, 256, random);
+  const Batch weight(rows, GetParam());
+  Rows states;
+  for (int r = 0; r < 4; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  const Batch hidden(states, GetParam());
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  Profile joint;
+  joint.top_k_top_p = TopKTopP::kJoint;
+  Profile with_ties;
+  with_ties.ties = Ties::kAll;
+  for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+    int dense_rows = 0;
+    for (const float temperature : {0.1f, 0.2f, 0.5f, 1.0f, 2.0f}) {
+      for (const SelectParams& of_all : std::vector<SelectParams>{
+               {.temperature = temperature, .top_p = 0.9f},
+               {.temperature = temperature, .top_p = 0.5f, .profile = with_ties},
+               {.temperature = temperature, .top_k = 5, .top_p = 0.8f, .profile = joint},
+               {.temperature = temperature, .top_p = 0.95f, .xtc_probability = 1.0f}}) {
+        const std::vector<SelectParams> params(4, of_all);
+        std::vector<NoiseKey> keys;
+        for (uint32_t r = 0; r < 4; ++r) keys.push_back({9 + r, r});
+        const std::string what = std::to_string(temperature) + " p " + std::to_string(of_all.top_p);
+        ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, params, keys, method, what);
+        for (const cuda::HeadRow& row : device.rows()) {
+          if (temperature <= 0.2f) {
+            EXPECT_EQ(row.path, CertifiedPath::kPlanes) << what;
+          }
+          if (row.path != CertifiedPath::kDense) continue;
+          ++dense_rows;
+          EXPECT_EQ(row.reason, DenseReason::kParameters) << what;
+        }
+      }
+    }
+    EXPECT_GT(dense_rows, 0);  // flat ones
   }
 }
 
