@@ -4,7 +4,7 @@
 //
 // A hidden state is normal noise and, along a row of the head that is drawn for it, a share of its
 // norm that leaves the first logits about as far from the rest as a model's. All logits by
-// definition are at hand, so every interval of every row is looked at, and three draws are
+// definition are at hand, so every interval of every row is looked at, and four draws are
 // compared.
 #include <cuda_runtime.h>
 
@@ -108,8 +108,10 @@ int Run(int argc, char** argv) {
   const DeviceMemory<int32_t> ids(kBatch), dense_ids(kBatch);
   const DeviceMemory<cuda::HeadRow> how(kBatch);
   const DeviceMemory<Found> found(std::vector<Found>(1));
-  const std::vector<SelectParams> tasks = {
-      {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, {}, {.top_p = 0.9f}};
+  const std::vector<SelectParams> tasks = {{.temperature = 0.0f},
+                                           {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f},
+                                           {},
+                                           {.top_p = 0.9f}};
   const DeviceMemory<SelectParams> params(tasks);
   const MutableLogitsView all = {logits.data(), kBatch,      vocab,
                                  vocab,         DType::kF32, {DeviceKind::kCuda, 0}};
@@ -121,7 +123,7 @@ int Run(int argc, char** argv) {
       .rows = {how.data(), kBatch}};
   cuda::QuestionArgument question = {};
   question.k = 1;
-  int64_t dense = 0;
+  int64_t dense[4] = {};  // of each task
   const int64_t launches = (steps + kBatch - 1) / kBatch;
   for (int64_t n = 0; n < launches; ++n) {
     StatesKernel<<<kBatch, kThreads>>>(weights.data(), vocab, static_cast<int>(dim),
@@ -143,7 +145,7 @@ int Run(int argc, char** argv) {
       cuda::SampleIds(all, of_rows, DrawMethod::kGumbel, {dense_ids.data(), kBatch}, {}, nullptr);
       TokensKernel<<<1, kBatch>>>(ids.data(), dense_ids.data(), found.data());
       for (const cuda::HeadRow& row : how.Get()) {
-        dense += row.path == CertifiedPath::kDense ? 1 : 0;
+        dense[t] += row.path == CertifiedPath::kDense ? 1 : 0;
       }
     }
   }
@@ -156,12 +158,14 @@ int Run(int argc, char** argv) {
   std::printf(
       "{\"commit\": \"%s\", \"bench\": \"cuda-head-soak\", \"planes\": \"%s\", \"n\": %lld, "
       "\"dim\": %lld, \"steps\": %lld, \"intervals\": %lld, \"wrong_intervals\": %llu, "
-      "\"largest_error\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": %lld}\n",
+      "\"largest_error\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": "
+      "{\"greedy\": %lld, \"k50-p0.9\": %lld, \"softmax\": %lld, \"p0.9\": %lld}}\n",
       environment.commit.c_str(), std::string(Name(kind)).c_str(), static_cast<long long>(vocab),
       static_cast<long long>(dim), static_cast<long long>(launches * kBatch),
       static_cast<long long>(launches * kBatch * vocab), result.wrong, static_cast<double>(most),
       static_cast<long long>(launches * kBatch * std::ssize(tasks)), result.other,
-      static_cast<long long>(dense));
+      static_cast<long long>(dense[0]), static_cast<long long>(dense[1]),
+      static_cast<long long>(dense[2]), static_cast<long long>(dense[3]));
   return result.wrong == 0 && result.other == 0 ? 0 : 1;
 }
 
