@@ -88,8 +88,7 @@ enum class DenseReason : uint8_t {
   kHidden,      // the hidden state is not finite
   kSurvivors,   // more rows might matter than are worth reading one by one
   kParameters,  // measured on all tokens: typical, top-n-sigma; and where neither top-k nor min-p
-                // comes first, top-p (also joint with top-k), XTC, a cdf draw. On a device top-p
-                // only where bounds of the mass do not decide it
+                // comes first, top-p (also joint with top-k), XTC, a cdf draw
 };
 
 std::string_view Name(CertifiedPath path);
