@@ -60,14 +60,18 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   auto add = [&](int w, int s, int e, float weight, float state) {
     sum[s][w][e] = __fmaf_rn(weight, state, sum[s][w][e]);
   };
-  // The first `steps` of kCount steps.
-  auto add_block = [&](int first, int steps, auto count_of) {
+  // kCount steps, or the first `steps` of them.
+  auto add_block = [&](int first, auto count_of, auto... fewer_steps) {
     constexpr int kCount = decltype(count_of)::value;
+    auto is_behind = [&](int n) {
+      if constexpr (sizeof...(fewer_steps) == 0) return false;
+      return (... || (n >= fewer_steps));
+    };
     typename FourRaw<kWeight>::Type weight[kCount][kWeights];
     RawState state[kCount][kStates];
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      if (n >= steps) break;
+      if (is_behind(n)) break;
       const int i = first + n * semantics::kDotLanes + lane;
 #pragma unroll
       for (int w = 0; w < kWeights; ++w) {
@@ -82,7 +86,7 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
     }
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      if (n >= steps) break;
+      if (is_behind(n)) break;
       if constexpr (kStatesAreNear) {
         const int i = first + n * semantics::kDotLanes + lane;
 #pragma unroll
@@ -106,15 +110,15 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   int first = 0;
 #pragma unroll 1
   for (; first + kStep <= whole; first += kStep) {
-    add_block(first, kAtOnce, std::integral_constant<int, kAtOnce>{});
+    add_block(first, std::integral_constant<int, kAtOnce>{});
   }
   // Of a short row, or its end.
   if constexpr (kAtOnce > 1) {
     constexpr int kAtOnceOfRest = kAtOnce < 8 ? kAtOnce : 8;
 #pragma unroll 1
     for (; first < whole; first += kAtOnceOfRest * semantics::kDotLanes) {
-      add_block(first, (whole - first) / semantics::kDotLanes,
-                std::integral_constant<int, kAtOnceOfRest>{});
+      add_block(first, std::integral_constant<int, kAtOnceOfRest>{},
+                (whole - first) / semantics::kDotLanes);
     }
   }
   if (whole == dim) return;
