@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   // Who copies leaves registers to those who multiply.
   if (threadIdx.x >= kMultiplying) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x == kMultiplying) CopyAhead(call, tiles, first_quad, memory);
     AwaitKernelBefore();
   } else {
