@@ -122,7 +122,7 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
     }
   }
   if (whole == dim) return;
-    // Lanes behind the end of the rows are not touched: to add a zero would turn -0 into 0.
+  // Lanes behind the end of the rows are not touched: to add a zero would turn -0 into 0.
 #pragma unroll
   for (int e = 0; e < kLanesOfThread; ++e) {
     const int i = whole + lane + e;
