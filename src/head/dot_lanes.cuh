@@ -46,54 +46,35 @@ __device__ float ElementOfFour(const typename FourRaw<kDType>::Type& raw, int e)
 }
 
 // The lanes' sums of kWeights rows of weights times kStates hidden states, which all threads of a
-// warp know; a warp calls it together. kAtOnce: loads of a row in flight. kStatesAreNear: in shared
-// memory.
-template <DType kWeight, DType kHidden, bool kIsAligned, int kAtOnce, bool kStatesAreNear = false,
-          int kWeights, int kStates>
+// warp know; a warp calls it together. kAtOnce: loads of a row in flight.
+template <DType kWeight, DType kHidden, bool kIsAligned, int kAtOnce, int kWeights, int kStates>
 __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weights)[kWeights],
                          const typename ElementOf<kHidden>::Type* const (&states)[kStates], int dim,
                          float (&sum)[kStates][kWeights][kLanesOfThread]) {
-  using RawState = typename FourRaw<kHidden>::Type;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize * kLanesOfThread;
   constexpr int kStep = kAtOnce * semantics::kDotLanes;
   const int whole = dim / semantics::kDotLanes * semantics::kDotLanes;
   auto add = [&](int w, int s, int e, float weight, float state) {
     sum[s][w][e] = __fmaf_rn(weight, state, sum[s][w][e]);
   };
-  // kCount steps, or the first `steps` of them.
-  auto add_block = [&](int first, auto count_of, auto... fewer_steps) {
+  auto add_block = [&](int first, auto count_of) {
     constexpr int kCount = decltype(count_of)::value;
-    auto is_behind = [&](int n) {
-      if constexpr (sizeof...(fewer_steps) == 0) return false;
-      return (... || (n >= fewer_steps));
-    };
     typename FourRaw<kWeight>::Type weight[kCount][kWeights];
-    RawState state[kCount][kStates];
+    typename FourRaw<kHidden>::Type state[kCount][kStates];
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      if (is_behind(n)) break;
       const int i = first + n * semantics::kDotLanes + lane;
 #pragma unroll
       for (int w = 0; w < kWeights; ++w) {
         weight[n][w] = LoadFour<kWeight, kIsAligned>(weights[w] + i);
       }
-      if constexpr (!kStatesAreNear) {
 #pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          state[n][s] = LoadFour<kHidden, kIsAligned>(states[s] + i);
-        }
+      for (int s = 0; s < kStates; ++s) {
+        state[n][s] = LoadFour<kHidden, kIsAligned>(states[s] + i);
       }
     }
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      if (is_behind(n)) break;
-      if constexpr (kStatesAreNear) {
-        const int i = first + n * semantics::kDotLanes + lane;
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          state[n][s] = *reinterpret_cast<const RawState*>(states[s] + i);
-        }
-      }
 #pragma unroll
       for (int e = 0; e < kLanesOfThread; ++e) {
 #pragma unroll
@@ -112,14 +93,9 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   for (; first + kStep <= whole; first += kStep) {
     add_block(first, std::integral_constant<int, kAtOnce>{});
   }
-  // Of a short row, or its end.
-  if constexpr (kAtOnce > 1) {
-    constexpr int kAtOnceOfRest = kAtOnce < 8 ? kAtOnce : 8;
 #pragma unroll 1
-    for (; first < whole; first += kAtOnceOfRest * semantics::kDotLanes) {
-      add_block(first, std::integral_constant<int, kAtOnceOfRest>{},
-                (whole - first) / semantics::kDotLanes);
-    }
+  for (; first < whole; first += semantics::kDotLanes) {
+    add_block(first, std::integral_constant<int, 1>{});
   }
   if (whole == dim) return;
   // Lanes behind the end of the rows are not touched: to add a zero would turn -0 into 0.
@@ -131,10 +107,57 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
     for (int s = 0; s < kStates; ++s) {
 #pragma unroll
       for (int w = 0; w < kWeights; ++w) {
-        add(w, s, e, Widen<kWeight>(__ldg(weights[w] + i)),
-            Widen<kHidden>(kStatesAreNear ? states[s][i] : __ldg(states[s] + i)));
+        add(w, s, e, Widen<kWeight>(__ldg(weights[w] + i)), Widen<kHidden>(__ldg(states[s] + i)));
       }
     }
+  }
+}
+
+// The same of one row and one hidden state in fp32, which lies in shared memory; short rows and the
+// ends of rows are loaded at once as well.
+template <DType kWeight, bool kIsAligned, int kAtOnce>
+__device__ void AddLanesNear(const typename ElementOf<kWeight>::Type* weights, const float* state,
+                             int dim, float (&sum)[kLanesOfThread]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize * kLanesOfThread;
+  const int whole = dim / semantics::kDotLanes * semantics::kDotLanes;
+  // The first `steps` of kCount steps.
+  auto add_block = [&](int first, int steps, auto count_of) {
+    constexpr int kCount = decltype(count_of)::value;
+    typename FourRaw<kWeight>::Type weight[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if (n >= steps) break;
+      weight[n] = LoadFour<kWeight, kIsAligned>(weights + first + n * semantics::kDotLanes + lane);
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if (n >= steps) break;
+      const float4 four =
+          *reinterpret_cast<const float4*>(state + first + n * semantics::kDotLanes + lane);
+      const float state_of[kLanesOfThread] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int e = 0; e < kLanesOfThread; ++e) {
+        sum[e] = __fmaf_rn(ElementOfFour<kWeight>(weight[n], e), state_of[e], sum[e]);
+      }
+    }
+  };
+  constexpr int kStep = kAtOnce * semantics::kDotLanes;
+  constexpr int kAtOnceOfRest = kAtOnce < 8 ? kAtOnce : 8;
+  int first = 0;
+#pragma unroll 1
+  for (; first + kStep <= whole; first += kStep) {
+    add_block(first, kAtOnce, std::integral_constant<int, kAtOnce>{});
+  }
+#pragma unroll 1
+  for (; first < whole; first += kAtOnceOfRest * semantics::kDotLanes) {
+    add_block(first, (whole - first) / semantics::kDotLanes,
+              std::integral_constant<int, kAtOnceOfRest>{});
+  }
+  // As above.
+#pragma unroll
+  for (int e = 0; e < kLanesOfThread; ++e) {
+    const int i = whole + lane + e;
+    if (i < dim) sum[e] = __fmaf_rn(Widen<kWeight>(__ldg(weights + i)), state[i], sum[e]);
   }
 }
 
