@@ -21,8 +21,9 @@ class NcclShardGroup : public DeviceShardGroup {
 };
 
 // On the current device of each rank. `group`: the same ranks, over which they meet and find out
-// who is missing; it must outlive the answer. limit: of Await; a rank that ends between this
-// meeting and the end of NCCL's own is not noticed here.
+// who is missing; it must outlive the answer, and its own limit must be longer than this one.
+// limit: of this meeting and of Await. Throws Error on every rank that is well, naming the first
+// that is not.
 std::unique_ptr<NcclShardGroup> ConnectNcclGroup(ShardGroup& group,
                                                  std::chrono::milliseconds limit);
 

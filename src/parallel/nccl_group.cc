@@ -34,7 +34,7 @@ class NcclGroup final : public NcclShardGroup {
     std::vector<Meeting> all(static_cast<size_t>(ranks()));
     group_.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     RequireNccl(all[0].made, "an NCCL id");
-    RequireNccl(ncclCommInitRank(&communicator_, ranks(), all[0].id, rank()), "an NCCL group");
+    Connect(all[0].id);
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -74,6 +74,44 @@ class NcclGroup final : public NcclShardGroup {
   }
 
  private:
+  // In two steps: who waits in a blocking meeting waits for ever when a rank does not come, and a
+  // communicator that does not block starts a thread at each call. So the ranks meet without
+  // blocking, and split off one that blocks when all are known to be there.
+  void Connect(const ncclUniqueId& id) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t meeting = nullptr;
+    ncclResult_t state = ncclCommInitRankConfig(&meeting, ranks(), id, rank(), &config);
+    const auto deadline = Clock::now() + limit_;
+    while (state == ncclInProgress && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const ncclResult_t asked = ncclCommGetAsyncError(meeting, &state);
+      if (asked != ncclSuccess) state = asked;
+    }
+    try {
+      RequireAllWell(state);
+      config.blocking = 1;
+      RequireAllWell(ncclCommSplit(meeting, 0, rank(), &communicator_, &config));
+    } catch (...) {
+      if (communicator_ != nullptr) ncclCommAbort(communicator_);
+      if (meeting != nullptr) ncclCommAbort(meeting);
+      throw;
+    }
+    ncclCommAbort(meeting);
+  }
+
+  // Throws on every rank, naming the first that has an error or is gone.
+  void RequireAllWell(ncclResult_t own) {
+    std::vector<ncclResult_t> all(static_cast<size_t>(ranks()));
+    group_.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+    for (size_t r = 0; r < all.size(); ++r) {
+      if (all[r] == ncclSuccess) continue;
+      throw Error(ErrorCode::kUnavailable, "an NCCL group, rank " + std::to_string(r),
+                  ncclGetErrorString(all[r]),
+                  "a connection within " + std::to_string(limit_.count()) + " ms");
+    }
+  }
+
   [[noreturn]] static void ThrowGivenUp() {
     throw Error(ErrorCode::kUnavailable, "group", "given up after an error", "a working group");
   }

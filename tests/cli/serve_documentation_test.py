@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""docs/server.md names every flag, field, route and metric of sluice serve, and no other.
+
+Usage: serve_documentation_test.py SLUICE ROOT.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import served
+import tiny_model
+
+SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
+FOLDER = tempfile.TemporaryDirectory()
+MODEL = str(tiny_model.write(Path(FOLDER.name) / "tiny", ROOT, chat_template="{{ messages }}",
+                             context=4096))
+HELP = subprocess.run([SLUICE, "serve", "--help"], capture_output=True, text=True,
+                      timeout=60).stdout
+
+
+def serve(*args):
+    return served.Server(SLUICE, "--model", MODEL, *args)
+
+
+class ServerPage(unittest.TestCase):
+    PAGE = (ROOT / "docs/server.md").read_text()
+
+    def section(self, name):
+        return re.search(rf"^## {name}\n(.*?)^## ", self.PAGE, re.DOTALL | re.MULTILINE)[1]
+
+    def documented_fields(self):
+        """(field, where) of the table, where is "completions", "chats" or both of them."""
+        for names, where in re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", self.section("Parameters"),
+                                       re.MULTILINE):
+            names = re.findall(r"`(\w+)`", names)
+            places = [place.strip() for place in where.split(",")] * len(names)
+            yield from zip(names, places)
+
+    def test_every_flag_is_there_and_no_other(self):
+        flags = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", HELP,
+                               re.MULTILINE)) - {"--help"}
+        self.assertEqual(set(re.findall(r"`(--[\w-]+)", self.section("Flags"))) - {"--max-requests-"},
+                         flags)
+
+    def test_every_field_is_there_and_no_other(self):
+        source = (ROOT / "src/server/api/completion_request.cc").read_text()
+        tables = re.findall(r"^constexpr RequestField<Draft> \w+\[\] = \{$(.*?)^\};$", source,
+                            re.DOTALL | re.MULTILINE)
+        fields = {name for table in tables for name in re.findall(r'^    \{"(\w+)",', table,
+                                                                  re.MULTILINE)}
+        self.assertEqual({name for name, _ in self.documented_fields()} | {"temperature", "seed"},
+                         fields)
+        ignored = re.search(r"kIgnored\[\] = \{(.*?)\}", (
+            ROOT / "src/server/api/unsupported.cc").read_text(), re.DOTALL)[1]
+        paragraph = re.search(r"\n(`user`.*?) are taken and", self.section("Parameters"),
+                              re.DOTALL)[1]
+        self.assertEqual(set(re.findall(r"`(\w+)`", paragraph)), set(re.findall(r'"(\w+)"', ignored)))
+
+    def test_every_field_is_read(self):
+        good = {"completions": ("/v1/completions", {"prompt": "a"}),
+                "chats": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]})}
+        with serve() as server:
+            for name, where in self.documented_fields():
+                for place in good if where == "both" else [where]:
+                    path, body = good[place]
+                    wrong = 7 if name in ("stream_options", "chat_template_kwargs") else {"a": 7}
+                    status, _, answer = server.post(path, {**body, name: wrong})
+                    self.assertEqual((name, place, status), (name, place, 400))
+                    self.assertEqual(answer["error"]["param"], name)
+
+    def test_every_route_is_there(self):
+        with serve("--name", "tiny") as server:
+            for method, path in re.findall(r"`(GET|POST) ([^`]*)`", self.section("Routes")):
+                path = path.replace("{id}", "tiny")
+                status = server.ask(method, path, "{}" if method == "POST" else None,
+                                    {"Content-Type": "application/json"})[0]
+                self.assertIn(status, (200, 400), path)
+
+    def test_every_metric_is_there(self):
+        with serve() as server:
+            metrics = server.get("/metrics")[2].decode()
+        for name in re.findall(r"`(sluice_\w+)", self.section("Metrics") + self.section("Parameters")):
+            self.assertIn(f"# TYPE {name} ", metrics)
+
+
+if __name__ == "__main__":
+    unittest.main()
