@@ -11,6 +11,7 @@
 #include "head/copy_ahead.cuh"
 #include "head/device_course.cuh"
 #include "head/dot_lanes.cuh"
+#include "head/tile_keys.cuh"
 #include "semantics/min_p.h"
 #include "semantics/noise.h"
 
@@ -22,7 +23,6 @@ using Way = RowCourse::Way;
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr float kMostNoise = 50.0f;
-constexpr int kKeysOfThread = 32;  // kept in registers; those of larger heads are read again
 
 constexpr int kTurns = 4;  // tiles of a thread that it looks at together
 // Room for the tokens of one turn, whatever they are.
@@ -43,88 +43,11 @@ struct SurvivorsMemory {
   TeamMemory team;
   FirstTokens first;   // of this block
   FirstTokens of_all;  // of the team
-  uint32_t most;
   uint32_t count;
   uint32_t place;
   bool has_room;
   Survivor list[kMostListed];
 };
-
-// --- threshold ---
-
-// The order keys of a row's tile ends; 0 is no end.
-class TileKeys {
- public:
-  __device__ TileKeys(const float* ends, int tiles) : ends_(ends), tiles_(tiles) {
-#pragma unroll
-    for (int i = 0; i < kKeysOfThread; ++i) {
-      const int place = static_cast<int>(threadIdx.x) + i * kThreads;
-      keys_[i] = place < tiles ? semantics::OrderKey(ends[place]) : 0;
-    }
-  }
-  template <typename Visit>
-  __device__ void ForEach(Visit visit) const {
-#pragma unroll
-    for (int i = 0; i < kKeysOfThread; ++i) visit(keys_[i]);
-#pragma unroll 1
-    for (int place = static_cast<int>(threadIdx.x) + kKeysOfThread * kThreads; place < tiles_;
-         place += kThreads) {
-      visit(semantics::OrderKey(ends_[place]));
-    }
-  }
-
- private:
-  const float* ends_;
-  int tiles_;
-  uint32_t keys_[kKeysOfThread];
-};
-
-__device__ uint32_t LargestKey(const TileKeys& keys, SurvivorsMemory& memory) {
-  __syncthreads();
-  if (threadIdx.x == 0) memory.most = 0;
-  __syncthreads();
-  uint32_t most = 0;
-  keys.ForEach([&](uint32_t key) { most = max(most, key); });
-  most = __reduce_max_sync(~0u, most);
-  if (threadIdx.x % kWarpSize == 0) atomicMax(&memory.most, most);
-  __syncthreads();
-  return memory.most;
-}
-
-// A key that at least k of them reach, and few more; 0 when there are not so many.
-__device__ uint32_t KeyOfRank(const TileKeys& keys, int k, SurvivorsMemory& memory) {
-  if (k <= kThreads / 2) {
-    // By the threads' largest keys, of which few threads have two of the first k; to 2^-11 of it.
-    constexpr int kLeastBit = 12;
-    uint32_t mine = 0;
-    keys.ForEach([&](uint32_t key) { mine = max(mine, key); });
-    uint32_t of_rank = 0;
-#pragma unroll 1
-    for (int bit = 31; bit >= kLeastBit; --bit) {
-      const uint32_t above = of_rank | 1u << bit;
-      if (__syncthreads_count(mine >= above) >= k) of_rank = above;
-    }
-    return of_rank;
-  }
-  uint32_t high = LargestKey(keys, memory);
-  uint32_t low = 0;
-#pragma unroll 1
-  while (low < high) {
-    const uint32_t middle = high - (high - low) / 2;
-    uint32_t of_thread = 0;
-    keys.ForEach([&](uint32_t key) { of_thread += key >= middle ? 1 : 0; });
-    const auto count = static_cast<int>(Team(memory.team).Block().SumOfBlock(uint64_t{of_thread}));
-    if (count < k) {
-      high = middle - 1;
-      continue;
-    }
-    low = middle;
-    if (count <= k + k / 16) break;
-  }
-  return low;
-}
-
-// --- tokens ---
 
 // A token's interval; of one that was computed, or is masked, none.
 struct Ends {
@@ -358,7 +281,8 @@ __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& co
   auto value_of = [](uint32_t key) { return key == 0 ? -INFINITY : semantics::ValueOfKey(key); };
   if (course.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
-    return {value_of(KeyOfRank(TileKeys(ends, call.planes.tiles), course.k, memory))};
+    return {value_of(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
+                               Team(memory.team).Block()))};
   }
   const SureEnds sure = call.memory.sure[row];
   return {value_of(sure.least), value_of(sure.best)};
