@@ -13,9 +13,11 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 
 DevicePlaneLayout::DevicePlaneLayout(CertificateKind kind, int64_t vocab, int64_t dim)
     : tiles((vocab + kTileRows - 1) / kTileRows), groups((dim + kPlaneGroup - 1) / kPlaneGroup) {
+  const auto tile_groups = static_cast<size_t>(tiles * groups);
   dither = 0;
-  tile_groups = Aligned(static_cast<size_t>(groups) * kPlaneGroup * sizeof(float));
-  errors = Aligned(tile_groups + static_cast<size_t>(tiles * groups) * sizeof(TileGroup));
+  scales = Aligned(static_cast<size_t>(groups) * kPlaneGroup * sizeof(float));
+  codes = Aligned(scales + tile_groups * kTileRows * 2);
+  errors = Aligned(codes + tile_groups * kTileRows * kPlaneGroup / 2);
   const bool is_strict = kind == CertificateKind::kStrict;
   end = errors + (is_strict ? static_cast<size_t>(tiles) * kTileRows * sizeof(float) : 0);
 }
@@ -25,7 +27,8 @@ PlanesArgument ArgumentOf(const DevicePlanes& planes) {
   const std::byte* const data = planes.memory.data;
   PlanesArgument argument = {};
   argument.dither = reinterpret_cast<const float*>(data + layout.dither);
-  argument.tile_groups = reinterpret_cast<const TileGroup*>(data + layout.tile_groups);
+  argument.scales = reinterpret_cast<const uint32_t*>(data + layout.scales);
+  argument.codes = reinterpret_cast<const uint4*>(data + layout.codes);
   if (planes.kind == CertificateKind::kStrict) {
     argument.errors = reinterpret_cast<const float*>(data + layout.errors);
   }

@@ -92,18 +92,12 @@ SLUICE_HD inline int64_t PlaceOfQuad(int quad, int group, int groups) {
   return (int64_t{quad / kQuadsTogether} * groups + group) * kQuadsTogether + quad % kQuadsTogether;
 }
 
-// A group of a tile on the device.
-struct TileGroup {
-  uint4 codes[2][32];  // device_planes.cu
-  uint32_t scales[8];  // rows g and g + 8 of the tile, bf16
-};
-static_assert(sizeof(TileGroup) == kTileGroupBytes + kTileRows * 2);
-
 // The planes as kernels take them.
 struct PlanesArgument {
-  const float* dither;           // [groups][128]
-  const TileGroup* tile_groups;  // [tiles][groups]
-  const float* errors;           // [tiles][16]: ||E||; null: of dithered planes
+  const float* dither;     // [groups][128]
+  const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
+  const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
+  const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
   int32_t vocab;
   int32_t dim;
   int32_t tiles;
@@ -116,7 +110,8 @@ struct DevicePlaneLayout {
   int64_t tiles;
   int64_t groups;
   size_t dither;
-  size_t tile_groups;
+  size_t scales;
+  size_t codes;
   size_t errors;
   size_t end;
 };

@@ -17,9 +17,9 @@ __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
   return !semantics::BitmaskAllows(call.bitmask + row * words, id);
 }
 
-// The first tokens that are computed where top-p decides: a nucleus is seldom larger, and more take
-// longer.
-inline constexpr int kNucleusBet = 224;
+// The tokens that are wanted where top-p decides: a nucleus is seldom larger, and more take longer;
+// a sixteenth of the budget, for some ten times as many survive.
+inline constexpr int kMostNucleus = 224;
 
 // Whether the logits of the tokens that are reached for certain are computed before it is known
 // which others are: for one token that takes longer than it spares.

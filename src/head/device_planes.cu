@@ -14,14 +14,14 @@ constexpr int kCodeWords = kTileGroupBytes / 4;
 constexpr int kScaleWords = kTileRows / 2;
 
 // A block has a group of a tile, in place.
-__global__ void __launch_bounds__(kCodeWords) ReorderKernel(TileGroup* tile_groups) {
+__global__ void __launch_bounds__(kCodeWords) ReorderKernel(uint32_t* codes, uint32_t* scales) {
   __shared__ uint32_t words[kCodeWords];
   __shared__ uint32_t scale_words[kScaleWords];
   const int i = static_cast<int>(threadIdx.x);
-  TileGroup& group = tile_groups[blockIdx.x];
-  auto* const codes = reinterpret_cast<uint32_t*>(group.codes);
+  codes += int64_t{blockIdx.x} * kCodeWords;
+  scales += int64_t{blockIdx.x} * kScaleWords;
   words[i] = codes[i];
-  if (i < kScaleWords) scale_words[i] = group.scales[i];
+  if (i < kScaleWords) scale_words[i] = scales[i];
   __syncthreads();
   const int part = i / 128;
   const int thread = i / 4 % 32;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kCodeWords) ReorderKernel(TileGroup* tile_grou
   codes[i] = words[step * kTileRows + row] ^ 0x88888888u;
   if (i < kScaleWords) {
     auto scale_of = [&](int r) { return scale_words[r / 2] >> (r % 2 * 16) & 0xffffu; };
-    group.scales[i] = scale_of(i) | scale_of(i + 8) << 16;
+    scales[i] = scale_of(i) | scale_of(i + 8) << 16;
   }
 }
 
@@ -61,17 +61,14 @@ DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memor
   };
   const auto tile_groups = static_cast<size_t>(layout.tiles * layout.groups);
   copy(layout.dither, view.dither, static_cast<size_t>(layout.groups) * kPlaneGroup * 4);
-  auto copy_groups = [&](size_t offset, const void* from, size_t bytes) {  // of each
-    Require(cudaMemcpy2DAsync(memory.data + layout.tile_groups + offset, sizeof(TileGroup), from,
-                              bytes, bytes, tile_groups, cudaMemcpyHostToDevice, queue));
-  };
-  copy_groups(0, view.codes, kTileGroupBytes);
-  copy_groups(kTileGroupBytes, view.scales, kTileRows * 2);
+  copy(layout.scales, view.scales, tile_groups * kTileRows * 2);
+  copy(layout.codes, view.codes, tile_groups * kTileGroupBytes);
   if (view.errors != nullptr) {
     copy(layout.errors, view.errors, static_cast<size_t>(layout.tiles) * kTileRows * 4);
   }
   ReorderKernel<<<static_cast<unsigned>(tile_groups), kCodeWords, 0, queue>>>(
-      reinterpret_cast<TileGroup*>(memory.data + layout.tile_groups));
+      reinterpret_cast<uint32_t*>(memory.data + layout.codes),
+      reinterpret_cast<uint32_t*>(memory.data + layout.scales));
   Require(cudaGetLastError());
   Require(cudaStreamSynchronize(queue));
   return {planes.kind(),

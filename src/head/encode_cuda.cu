@@ -108,7 +108,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   if (course.decides != Decides::kMass) return;
   if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
   course.decides = Decides::kFirst;
-  course.k = min(kNucleusBet, call.planes.vocab);
+  course.k = min(min(kMostNucleus, call.memory.budget / 16), call.planes.vocab);
   course.is_nucleus = true;
   course.mass_offset = NAN;
 }

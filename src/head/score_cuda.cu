@@ -38,7 +38,9 @@ template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     StreamKernel(const __grid_constant__ StreamArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ SureOfBlock<kQuads * kStatesOfQuad> sure;
   LetNextKernelStart();
+  sure.Clear();
   const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -55,10 +57,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto stage = [&](int64_t group) {
     if (group < end) {
       StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
-      const TileGroup& from = planes.tile_groups[group];
-      CopyBehind<16>(&to.codes[0][lane], &from.codes[0][lane]);
-      CopyBehind<16>(&to.codes[1][lane], &from.codes[1][lane]);
-      CopyBehind<4>(&to.scales[lane], &from.scales[lane / 4]);
+      const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
+      CopyBehind<16>(&to.codes[0][lane], from);
+      CopyBehind<16>(&to.codes[1][lane], from + kWarpSize);
+      CopyBehind<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
     }
     EndOfCopies();
   };
@@ -76,10 +78,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
       copy[i] = from[i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup];
     }
-    __syncthreads();
     quads = reinterpret_cast<const QuadGroup*>(copy);
     quads_of_group = kQuads;
   }
+  __syncthreads();
   int64_t next = first;
 #pragma unroll 1
   for (int tile = first_tile; tile < end_tile; ++tile) {
@@ -107,15 +109,21 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) KeepTile(call, first_quad + q, tile, rows[q]);
+    for (int q = 0; q < kQuads; ++q) {
+      KeepTile(call, first_quad + q, tile, &sure.ends[q * kStatesOfQuad], rows[q]);
+    }
   }
+  __syncthreads();
+  sure.Keep(call, first_quad * kStatesOfQuad);
 }
 
 template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
-  StreamArgument argument = {call, sizeof(Ring) + states <= device.most_shared_bytes};
+  constexpr size_t kStatic = sizeof(SureOfBlock<kQuads * kStatesOfQuad>);
+  const size_t room = device.most_shared_bytes - sizeof(Ring) - kStatic;
+  StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
   LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
                {.blocks = static_cast<unsigned>(device.processors),

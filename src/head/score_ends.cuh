@@ -114,9 +114,28 @@ struct TileEnds {
   }
 };
 
-// By all threads of a warp. rows: those of the thread, lane / 4 of the tile and 8 behind it, for
-// hidden state lane % 4 of the quad.
-__device__ inline void KeepTile(const CallArgument& call, int quad, int tile,
+// What the tiles of a block make sure of, of kStates hidden states. In shared memory, so that
+// blocks and not tiles meet at the row's.
+template <int kStates>
+struct SureOfBlock {
+  SureEnds ends[kStates];
+
+  // Before others add to it there must be a barrier, and one before Keep.
+  __device__ void Clear() {
+    if (threadIdx.x < kStates) ends[threadIdx.x] = {};
+  }
+  __device__ void Keep(const CallArgument& call, int first_row) const {
+    const int row = first_row + static_cast<int>(threadIdx.x);
+    if (threadIdx.x >= kStates || row >= call.memory.rows) return;
+    const SureEnds mine = ends[threadIdx.x];
+    if (mine.least != 0) atomicMax(&call.memory.sure[row].least, mine.least);
+    if (mine.best != 0) atomicMax(&call.memory.sure[row].best, mine.best);
+  }
+};
+
+// By all threads of a warp. sure: of the quad. rows: those of the thread, lane / 4 of the tile and
+// 8 behind it, for hidden state lane % 4 of the quad.
+__device__ inline void KeepTile(const CallArgument& call, int quad, int tile, SureEnds* sure,
                                 const RowScore (&rows)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = quad * kStatesOfQuad + lane % 4;
@@ -144,10 +163,9 @@ __device__ inline void KeepTile(const CallArgument& call, int quad, int tile,
   call.memory.tile_most[at] = ends.most;
   if (IsInTurns(course)) call.memory.tile_least[at] = ends.least;
   if (course.k > 1) return;
-  SureEnds& sure = call.memory.sure[row];
-  atomicMax(&sure.least, semantics::OrderKey(ends.least));
+  atomicMax(&sure[lane].least, semantics::OrderKey(ends.least));
   if (!is_draw) return;
-  atomicMax(&sure.best, semantics::OrderKey(ends.least_score));
+  atomicMax(&sure[lane].best, semantics::OrderKey(ends.least_score));
   call.memory.tile_most_scores[at] = ends.most_score;
 }
 

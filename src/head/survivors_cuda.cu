@@ -67,7 +67,8 @@ __device__ float NoiseOf(const RowCourse& course, int32_t id) {
       semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
 }
 
-// The tokens of a tile for which is_wanted(ends, id) holds, as bits.
+// The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
+// code that runs once comes from far.
 template <typename IsWanted>
 __device__ uint32_t TokensOf(const CallArgument& call, int row, int tile, IsWanted is_wanted) {
   const int64_t at = (int64_t{row} * call.planes.tiles + tile) * kTileRows;
@@ -83,8 +84,7 @@ __device__ uint32_t TokensOf(const CallArgument& call, int row, int tile, IsWant
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const Ends ends = EndsOf(score[e], width[e]);
-      const int place = part * 4 + e;
-      if (ends.is_open && is_wanted(ends, tile * kTileRows + place)) tokens |= 1u << place;
+      tokens |= (ends.is_open && is_wanted(ends) ? 1u : 0u) << (part * 4 + e);
     }
   }
   return tokens;
@@ -98,7 +98,7 @@ __device__ float LogitOf(const WeightsArgument& head, const float* near_hidden,
   const Weight* weight[1] = {static_cast<const Weight*>(head.weight) + id * head.stride};
   float sum[1][1][kLanesOfThread] = {};
   if (near_hidden != nullptr) {
-    constexpr int kAtOnce = !kIsAligned ? 1 : kWeight == DType::kF32 ? 8 : 32;
+    constexpr int kAtOnce = !kIsAligned ? 1 : kWeight == DType::kF32 ? 8 : 24;
     AddLanesNear<kWeight, kIsAligned, kAtOnce>(weight[0], near_hidden, head.dim, sum[0][0]);
   } else {
     const float* hidden[1] = {far_hidden};
@@ -131,49 +131,20 @@ class RowTokens {
   }
 
   // Computes the tokens of this block's tiles for which may_have(tile) holds, tokens_of(tile) as
-  // bits. kIsFirst: keeps the least of their logits, in the memory.
+  // bits. kIsFirst: keeps the ends of their logits, in the memory.
   template <bool kIsFirst, typename MayHave, typename TokensOfTile>
   __device__ void Compute(MayHave may_have, TokensOfTile tokens_of) const {
 #pragma unroll 1
     for (int base = begin_; base < end_; base += kTurns * kThreads) {
-      bool may[kTurns];
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int tile = TileOf(base, turn);
-        may[turn] = tile < end_ && may_have(tile);
-      }
-      uint32_t tokens[kTurns];
-      uint32_t mine = 0;
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        tokens[turn] = may[turn] ? tokens_of(TileOf(base, turn)) : 0;
-        mine += static_cast<uint32_t>(__popc(tokens[turn]));
-      }
-      if (threadIdx.x == 0) memory_.count = 0;
-      __syncthreads();
-      uint32_t place = mine == 0 ? 0 : atomicAdd(&memory_.count, mine);
-      __syncthreads();
-      const uint32_t count = memory_.count;
+      const uint32_t count = ListTurns(base, kTurns, may_have, tokens_of);
       if (count == 0) continue;
       if (count <= kMostListed) {
-#pragma unroll
-        for (int turn = 0; turn < kTurns; ++turn) List(tokens[turn], TileOf(base, turn), place);
         ComputeListed<kIsFirst>(count);
         continue;
       }
-      __syncthreads();  // all know the count
 #pragma unroll 1
       for (int turn = 0; turn < kTurns; ++turn) {
-        const uint32_t of_turn = turn == 0   ? tokens[0]
-                                 : turn == 1 ? tokens[1]
-                                 : turn == 2 ? tokens[2]
-                                             : tokens[3];
-        if (threadIdx.x == 0) memory_.count = 0;
-        __syncthreads();
-        place = atomicAdd(&memory_.count, static_cast<uint32_t>(__popc(of_turn)));
-        List(of_turn, TileOf(base, turn), place);
-        __syncthreads();
-        ComputeListed<kIsFirst>(memory_.count);
+        ComputeListed<kIsFirst>(ListTurns(base + turn * kThreads, 1, may_have, tokens_of));
       }
     }
   }
@@ -207,14 +178,33 @@ class RowTokens {
   }
 
  private:
-  __device__ int TileOf(int base, int turn) const {
-    return base + turn * kThreads + static_cast<int>(threadIdx.x);
-  }
-
-  __device__ void List(uint32_t tokens, int tile, uint32_t& place) const {
-    for (; tokens != 0; tokens &= tokens - 1) {
-      memory_.list[place++].id = tile * kTileRows + __ffs(static_cast<int>(tokens)) - 1;
+  // Lists the tokens of some turns of tiles, as far as there is room; how many they are. To all
+  // threads.
+  template <typename MayHave, typename TokensOfTile>
+  __device__ uint32_t ListTurns(int base, int turns, MayHave may_have,
+                                TokensOfTile tokens_of) const {
+    auto tile_of = [&](int turn) { return base + turn * kThreads + static_cast<int>(threadIdx.x); };
+    uint32_t may = 0;  // turns, as bits: all their loads at once
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int tile = tile_of(turn);
+      if (turn < turns && tile < end_ && may_have(tile)) may |= 1u << turn;
     }
+    __syncthreads();  // nobody looks at the last count any more
+    if (threadIdx.x == 0) memory_.count = 0;
+    __syncthreads();
+#pragma unroll 1
+    for (; may != 0; may &= may - 1) {
+      const int tile = tile_of(__ffs(static_cast<int>(may)) - 1);
+      uint32_t tokens = tokens_of(tile);
+      if (tokens == 0) continue;
+      uint32_t place = atomicAdd(&memory_.count, static_cast<uint32_t>(__popc(tokens)));
+      for (; tokens != 0 && place < kMostListed; tokens &= tokens - 1) {
+        memory_.list[place++].id = tile * kTileRows + __ffs(static_cast<int>(tokens)) - 1;
+      }
+    }
+    __syncthreads();
+    return memory_.count;
   }
 
   // What is listed. By all threads, which need not have met since.
@@ -358,12 +348,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     const bool is_known = sure.least > -INFINITY;  // else fewer tokens than are wanted have an end
     is_in_turns = is_known && IsInTurns(course);
     if (is_in_turns) {
-      tokens.template Compute<true>(
-          [&](int tile) { return ends[tile] >= sure.least; },
-          [&](int tile) {
-            return TokensOf(call, row, tile,
-                            [&](const Ends& of, int32_t) { return of.lower >= sure.least; });
-          });
+      tokens.template Compute<true>([&](int tile) { return ends[tile] >= sure.least; },
+                                    [&](int tile) {
+                                      return TokensOf(call, row, tile, [&](const Ends& of) {
+                                        return of.lower >= sure.least;
+                                      });
+                                    });
       team.Sync();
       Gather(team, memory);
       team.ArriveStarted();  // and has read what the others have in their memory
@@ -385,11 +375,21 @@ __global__ void __launch_bounds__(kThreads, 1)
         return tops[tile] >= near.least || (has_best && top_scores[tile] >= near.best);
       },
       [&](int tile) {
-        return TokensOf(call, row, tile, [&](const Ends& of, int32_t id) {
-          return of.upper >= near.least ||
-                 (has_best && __fmaf_rn(of.upper, course.draw_scale, kMostNoise) >= near.best &&
-                  __fmaf_rn(of.upper, course.draw_scale, NoiseOf(course, id)) >= near.best);
+        uint32_t tokens =
+            TokensOf(call, row, tile, [&](const Ends& of) { return of.upper >= near.least; });
+        if (!has_best) return tokens;
+        uint32_t may_win = TokensOf(call, row, tile, [&](const Ends& of) {
+          return __fmaf_rn(of.upper, course.draw_scale, kMostNoise) >= near.best;
         });
+#pragma unroll 1
+        for (may_win &= ~tokens; may_win != 0; may_win &= may_win - 1) {
+          const int place = __ffs(static_cast<int>(may_win)) - 1;
+          const int64_t here = at * kTileRows + tile * kTileRows + place;
+          const Ends of = EndsOf(call.memory.scores[here], call.memory.widths[here]);
+          const float noise = NoiseOf(course, tile * kTileRows + place);
+          if (__fmaf_rn(of.upper, course.draw_scale, noise) >= near.best) tokens |= 1u << place;
+        }
+        return tokens;
       });
   if (is_in_turns && course.is_nucleus) {
     tokens.AddMass(semantics::ValueOfKey(memory.of_all.most));

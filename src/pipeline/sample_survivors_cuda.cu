@@ -12,15 +12,21 @@ struct SurvivorsArgument {
   CallArgument call;
 };
 
-// The Gumbel draw from everything, of which the list holds all that may win and the maximum.
-__device__ int32_t DrawFromSurvivors(const Team& block, const TokenSlice& slice,
+// The Gumbel draw from everything, of which the survivors hold all that may win and the maximum.
+__device__ int32_t DrawFromSurvivors(const Team& block, const Survivor* survivors,
                                      const RowCourse& course) {
-  const float max = ScanRow(block, slice).max;
+  uint64_t top = 0;
+  for (int i = block.thread(); i < course.listed; i += block.threads()) {
+    top = max(top, uint64_t{semantics::OrderKey(survivors[i].x)});
+  }
+  const float max = semantics::ValueOfKey(static_cast<uint32_t>(block.Max(top)));
   BestToken best;
-  slice.ForEach([&](float x, int id) {
+  for (int i = block.thread(); i < course.listed; i += block.threads()) {
+    const auto [x, id] = survivors[i];
+    if (x == -INFINITY) continue;
     const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
     best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
-  });
+  }
   return IdOfBest(block, best);
 }
 
@@ -40,9 +46,15 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   const RowCourse& course = argument.call.memory.courses[row];
   const Survivor* const survivors =
       argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
-  if (course.way == RowCourse::Way::kPlanes && course.decides == Decides::kFirst && course.k == 1) {
-    result.id = FirstSurvivor(block, survivors, course.listed);
-    return true;
+  if (course.way == RowCourse::Way::kPlanes) {
+    if (course.decides == Decides::kSoftmax) {
+      result.id = DrawFromSurvivors(block, survivors, course);
+      return true;
+    }
+    if (course.decides == Decides::kFirst && course.k == 1) {
+      result.id = FirstSurvivor(block, survivors, course.listed);
+      return true;
+    }
   }
   const RowsArgument& rows = argument.sample.rows;
   Clear(block, memory.first.list);
@@ -54,18 +66,15 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   block.SyncBlock();
   TokenList& list = memory.first.list;
   const float least = LeastOfFirstK(course);
-  const bool is_draw = course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
   for (int i = block.thread(); i < course.listed; i += block.threads()) {
-    if (survivors[i].x == -INFINITY || (!is_draw && survivors[i].x < least)) continue;
+    if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
     const uint32_t place = atomicAdd(&list.count, 1u);
     if (place < kListCapacity) list.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
   }
   block.SyncBlock();
   if (list.count > kListCapacity) return false;
   const int size = static_cast<int>(list.count);
-  if (is_draw) {
-    result.id = DrawFromSurvivors(block, TokenSlice(block, list.tokens, size), course);
-  } else if (course.way == RowCourse::Way::kAllowed) {  // by any rules
+  if (course.way == RowCourse::Way::kAllowed) {  // by any rules
     result = SampleFromList(list.tokens, size, argument.sample.method);
   } else {
     ListedTop top;

@@ -135,14 +135,11 @@ TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
   };
   EXPECT_LT(worst(), 0.9);
   const cuda::DevicePlaneLayout layout(CertificateKind::kDither4, 200, 256);
-  std::vector<std::byte> groups(layout.errors - layout.tile_groups);
-  Require(cudaMemcpy(groups.data(), device.planes() + layout.tile_groups, groups.size(),
+  std::vector<std::byte> codes(layout.end - layout.codes);
+  Require(cudaMemcpy(codes.data(), device.planes() + layout.codes, codes.size(),
                      cudaMemcpyDeviceToHost));
-  for (size_t i = 0; i < groups.size(); i += 31) {
-    const bool is_code = i % sizeof(cuda::TileGroup) < sizeof(cuda::TileGroup::codes);
-    if (is_code) groups[i] ^= std::byte{0x08};
-  }
-  Require(cudaMemcpy(device.planes() + layout.tile_groups, groups.data(), groups.size(),
+  for (size_t i = 0; i < codes.size(); i += 31) codes[i] ^= std::byte{0x08};
+  Require(cudaMemcpy(device.planes() + layout.codes, codes.data(), codes.size(),
                      cudaMemcpyHostToDevice));
   EXPECT_GT(worst(), 1.0);
 }
