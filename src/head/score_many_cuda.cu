@@ -25,10 +25,21 @@ constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
 constexpr int kSums = kColumns / 2;  // of a thread
 
+// Registers of a thread. A block has as many as it was launched with, whoever has them then: a
+// thread that asks for more waits until others have given them back, and for ever where there are
+// none.
+constexpr int kRegistersToMultiply = 112;
+constexpr int kRegistersToCopy = 24;
+constexpr int kRegisters =
+    kMultiplying * kRegistersToMultiply + (kThreads - kMultiplying) * kRegistersToCopy;
+constexpr int kMostRegisters = 65536 / kThreads / 8 * 8;  // of a thread, by the launch bounds
+static_assert(kRegisters <= kThreads * kMostRegisters);
+
 struct Stage {
   QuadGroup quads[kQuads];
   uint4 codes[kWarps][2][kWarpSize];
 };
+static_assert(sizeof(Stage) % 128 == 0);  // columns start at multiples of 16, copies too
 struct ManyMemory {
   Stage stages[kStages];
   uint64_t full[kStages];   // barriers: the copies have come
@@ -257,11 +268,11 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   // Who copies leaves registers to those who multiply.
   if (threadIdx.x >= kMultiplying) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
     if (threadIdx.x == kMultiplying) CopyAhead(call, tiles, first_quad, memory);
     AwaitKernelBefore();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegistersToMultiply));
     AwaitKernelBefore();
     ScoreTiles(call, tiles, first_quad, memory);
     SyncThreads(kMultiplying);
@@ -277,6 +288,7 @@ bool CanScoreMany() {
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(ManyKernel)) ==
              cudaSuccess &&
          attributes.maxThreadsPerBlock >= kThreads &&
+         attributes.numRegs * kThreads >= kRegisters &&
          sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 
