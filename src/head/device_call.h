@@ -36,6 +36,7 @@ struct RowCourse {
   RowStatus status;
   DenseReason reason;
   int32_t k;
+  bool wants_first;  // the first token is the answer, whatever the noise
   float filter_scale;
   float draw_scale;
   float min_p;
@@ -45,9 +46,12 @@ struct RowCourse {
   int32_t first;         // tokens that are computed first
   uint32_t least_first;  // the order key of their least exact logit
   int32_t listed;        // tokens that are to be computed; above the budget not all of them are
-  float mass_offset;     // of a nucleus: weights are 2^(x filter_scale + mass_offset); NaN: no sums
-  double least_mass;     // their sums over the lower and upper ends of all tokens, or what was
-  double most_mass;      // computed
+  // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over the
+  // lower and over the upper ends of all tokens; a token that was computed is at both ends. NaN: there
+  // are no sums.
+  float mass_offset;
+  double least_mass;
+  double most_mass;
   uint32_t has_finite;
   uint32_t has_nan;
   uint32_t has_pos_inf;
@@ -74,7 +78,7 @@ struct CallCounters {
 // A group of the hidden states of a quad. A matrix product takes 32 elements of 16 rows of the head
 // and 8 columns: the high and the low bytes of four hidden states. Sixteen elements of all columns
 // lie together, as warps and the tensor cores themselves read them.
-struct QuadGroup {
+struct alignas(16) QuadGroup {
   struct Constants {
     float scale;  // a sixteenth of it: codes come as 16 q
     float dither;
@@ -131,7 +135,8 @@ struct CallMemory {
   float* hidden;     // [rows][dim]
   QuadGroup* quads;  // PlaceOfQuad
   SureEnds* sure;
-  float* tile_least;        // [rows][tiles]: the largest lower end; of rows in turns
+  float* tile_least;        // [rows][tiles]: the largest lower end; of a draw from the whole softmax
+                            //                that of the scores
   float* tile_most;         //                the largest upper end
   float* tile_most_scores;  //                and that of scores of a draw from the whole softmax
   Survivor* survivors;      // [rows][budget]

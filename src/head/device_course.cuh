@@ -22,8 +22,8 @@ __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
 inline constexpr int kMostNucleus = 224;
 
 // Whether the logits of the tokens that are reached for certain are computed before it is known
-// which others are: for one token that takes longer than it spares.
-__device__ inline bool IsInTurns(const RowCourse& course) {
+// which others are.
+__device__ inline bool ComputesSureTokensFirst(const RowCourse& course) {
   return course.k > 1 || course.is_nucleus || course.decides == Decides::kLikely;
 }
 

@@ -161,7 +161,7 @@ __device__ inline void KeepTile(const CallArgument& call, int quad, int tile, Su
   if (lane / 4 != 0 || !is_asked) return;
   const int64_t at = int64_t{row} * call.planes.tiles + tile;
   call.memory.tile_most[at] = ends.most;
-  if (IsInTurns(course)) call.memory.tile_least[at] = ends.least;
+  call.memory.tile_least[at] = is_draw ? ends.least_score : ends.least;
   if (course.k > 1) return;
   atomicMax(&sure[lane].least, semantics::OrderKey(ends.least));
   if (!is_draw) return;
