@@ -64,6 +64,7 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   take(memory.sure, count);
   take(memory.tile_least, count * tiles);
   take(memory.tile_most, count * tiles);
+  take(memory.tile_least_scores, count * tiles);
   take(memory.tile_most_scores, count * tiles);
   take(memory.survivors, listed);
   take(memory.scores, count * tiles * kTileRows);

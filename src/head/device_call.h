@@ -46,9 +46,9 @@ struct RowCourse {
   int32_t first;         // tokens that are computed first
   uint32_t least_first;  // the order key of their least exact logit
   int32_t listed;        // tokens that are to be computed; above the budget not all of them are
-  // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over the
-  // lower and over the upper ends of all tokens; a token that was computed is at both ends. NaN: there
-  // are no sums.
+  // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over
+  // the lower and over the upper ends of all tokens; a token that was computed is at both ends.
+  // NaN: there are no sums.
   float mass_offset;
   double least_mass;
   double most_mass;
@@ -135,13 +135,13 @@ struct CallMemory {
   float* hidden;     // [rows][dim]
   QuadGroup* quads;  // PlaceOfQuad
   SureEnds* sure;
-  float* tile_least;        // [rows][tiles]: the largest lower end; of a draw from the whole softmax
-                            //                that of the scores
-  float* tile_most;         //                the largest upper end
-  float* tile_most_scores;  //                and that of scores of a draw from the whole softmax
-  Survivor* survivors;      // [rows][budget]
-  float* scores;            // [rows][tiles * 16]; of dense rows the logits
-  float* widths;            // likewise
+  float* tile_least;         // [rows][tiles]: the largest lower end
+  float* tile_most;          //                the largest upper end
+  float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
+  float* tile_most_scores;
+  Survivor* survivors;  // [rows][budget]
+  float* scores;        // [rows][tiles * 16]; of dense rows the logits
+  float* widths;        // likewise
   int32_t rows;
   int32_t budget;
 };

@@ -161,11 +161,12 @@ __device__ inline void KeepTile(const CallArgument& call, int quad, int tile, Su
   if (lane / 4 != 0 || !is_asked) return;
   const int64_t at = int64_t{row} * call.planes.tiles + tile;
   call.memory.tile_most[at] = ends.most;
-  call.memory.tile_least[at] = is_draw ? ends.least_score : ends.least;
+  call.memory.tile_least[at] = ends.least;
   if (course.k > 1) return;
   atomicMax(&sure[lane].least, semantics::OrderKey(ends.least));
   if (!is_draw) return;
   atomicMax(&sure[lane].best, semantics::OrderKey(ends.least_score));
+  call.memory.tile_least_scores[at] = ends.least_score;
   call.memory.tile_most_scores[at] = ends.most_score;
 }
 

@@ -287,8 +287,7 @@ bool CanScoreMany() {
   cudaFuncAttributes attributes;
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(ManyKernel)) ==
              cudaSuccess &&
-         attributes.maxThreadsPerBlock >= kThreads &&
-         attributes.numRegs * kThreads >= kRegisters &&
+         attributes.maxThreadsPerBlock >= kThreads && attributes.numRegs * kThreads >= kRegisters &&
          sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 

@@ -2,7 +2,7 @@
 // of which has a stretch of the tiles.
 //
 // Of one wanted token the scores' kernel has left what is reached for certain, and who may reach it
-// is computed; where those are many, exact logits of the tile that reaches it come first, for they
+// is computed; where those are many, exact logits of the tiles that reach it come first, for they
 // reach more. When several are wanted, each block finds the same threshold by itself and computes
 // first the tokens of its stretch that reach it for certain; the blocks tell each other the least
 // of their logits, and each computes what may matter beside them.
@@ -30,7 +30,7 @@ constexpr int kTurns = 4;  // tiles of a thread that it looks at together
 constexpr uint32_t kMostListed = kThreads * kTileRows;
 // More are not computed before it is known that the row's budget has room for them.
 constexpr uint32_t kFew = 512;
-// Of so many tokens that may be the one that is wanted, a block first asks the best tile for a
+// Of so many tokens that may be the one that is wanted, a block first asks the best tiles for a
 // nearer threshold. On an H200 with 32 states at 3d9ad70, without that, 93 of a listing (151936 x
 // 1024) took less time than with exact logits first, 101 us for 114, and 125 (262144 x 640) took
 // more, 183 for 142.
@@ -50,8 +50,8 @@ struct alignas(16) SurvivorsMemory {
   TeamMemory team;
   FirstTokens first;   // of this block
   FirstTokens of_all;  // of the team
-  int best_tile;       // of which these are what exact logits say
-  SureEnds of_best;
+  int best_tiles[2];   // by logits, by scores of a draw
+  SureEnds of_best;    // what their exact logits say
   uint32_t count;
   uint32_t place;
   bool has_room;
@@ -160,34 +160,40 @@ class RowTokens {
     }
   }
 
-  // What the exact logits of the best tile say of the one token that is wanted. ends: of the tiles,
-  // of which the best has `best`. By all threads.
-  __device__ SureEnds SureOfBestTile(const float* ends, float best) const {
+  // What the exact logits of the tiles that reach `sure` say of the one token that is wanted. By
+  // all threads.
+  __device__ SureEnds SureOfBestTiles(const Threshold& sure) const {
     static_assert(kWarps == kTileRows);
     constexpr int kNone = INT32_MAX;
+    const bool is_draw = course_.decides == Decides::kSoftmax;
+    const int64_t at = int64_t{row_} * call_.planes.tiles;
     if (threadIdx.x == 0) {
-      memory_.best_tile = kNone;
+      memory_.best_tiles[0] = memory_.best_tiles[1] = kNone;
       memory_.of_best = {};
     }
     AwaitCopies<0>();  // of the hidden state
     __syncthreads();
 #pragma unroll 4
     for (int tile = static_cast<int>(threadIdx.x); tile < call_.planes.tiles; tile += kThreads) {
-      if (ends[tile] == best) atomicMin(&memory_.best_tile, tile);
+      if (call_.memory.tile_least[at + tile] == sure.least) {
+        atomicMin(&memory_.best_tiles[0], tile);
+      }
+      if (is_draw && call_.memory.tile_least_scores[at + tile] == sure.best) {
+        atomicMin(&memory_.best_tiles[1], tile);
+      }
     }
     __syncthreads();
-    const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-    const int tile = memory_.best_tile;
-    const int id = tile == kNone ? call_.planes.vocab : tile * kTileRows + warp;
-    if (id < call_.planes.vocab && !IsMasked(call_, row_, id)) {
+#pragma unroll 1
+    for (const int tile : memory_.best_tiles) {
+      if (tile == kNone) continue;
+      const int id = tile * kTileRows + static_cast<int>(threadIdx.x) / kWarpSize;
+      if (id >= call_.planes.vocab || IsMasked(call_, row_, id)) continue;
       const float x = Logit(id);
-      if (threadIdx.x % kWarpSize == 0 && fabsf(x) < INFINITY) {
-        atomicMax(&memory_.of_best.least, semantics::OrderKey(x));
-        if (course_.decides == Decides::kSoftmax) {
-          const float score = __fmaf_rn(x, course_.draw_scale, NoiseOf(course_, id));
-          atomicMax(&memory_.of_best.best, semantics::OrderKey(score));
-        }
-      }
+      if (threadIdx.x % kWarpSize != 0 || !(fabsf(x) < INFINITY)) continue;
+      atomicMax(&memory_.of_best.least, semantics::OrderKey(x));
+      if (!is_draw) continue;
+      const float score = __fmaf_rn(x, course_.draw_scale, NoiseOf(course_, id));
+      atomicMax(&memory_.of_best.best, semantics::OrderKey(score));
     }
     __syncthreads();
     return memory_.of_best;
@@ -445,7 +451,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto sharpen = [&] {
     if (!may_sharpen) return false;
     may_sharpen = false;
-    const SureEnds exact = tokens.SureOfBestTile(ends, has_best ? sure.best : sure.least);
+    const SureEnds exact = tokens.SureOfBestTiles(sure);
     if (exact.least == 0) return false;
     near.least = fmaxf(near.least, semantics::ValueOfKey(exact.least));
     if (has_best) near.best = fmaxf(near.best, SurelyBelow(semantics::ValueOfKey(exact.best)));

@@ -27,8 +27,8 @@ __device__ int32_t DrawFromSurvivors(const Team& block, const Survivor* survivor
   return IdOfBest(block, best);
 }
 
-// Why the survivors of a row do not answer it: kNone where they do. The first thread has that and the
-// result.
+// Why the survivors of a row do not answer it: kNone where they do. The first thread has that and
+// the result.
 __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
                                     const SurvivorsArgument& argument, int row,
                                     TokenResult& result) {
