@@ -26,6 +26,7 @@
 #include "head/device_call.h"
 #include "sluice/cuda_head.hpp"
 #include "sluice/error.hpp"
+#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
@@ -103,7 +104,7 @@ class HeadBench {
     if (!product.is_there()) return {.us = -1.0};
     const DeviceMemory<uint16_t> logits(static_cast<size_t>(batch * vocab()));
     double best = 1e30;
-    int best_way = 0;
+    int best_way = -1;
     bool is_done = true;
     auto call_of = [&](int way) {
       return [&, way](int i, cudaStream_t stream) {
@@ -119,6 +120,7 @@ class HeadBench {
       best = us;
       best_way = way;
     }
+    if (best_way < 0) return {.us = -1.0};
     return {.us = best, .energy_uj = Energy(call_of(best_way))};
   }
 
@@ -230,7 +232,11 @@ void Run(int argc, char** argv) {
     if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
     if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
     if (flag == "--task") only_task = argv[i + 1];
-    if (flag == "--energy") energy_seconds = std::atof(argv[i + 1]);
+    if (flag == "--energy") {
+      energy_seconds = std::atof(argv[i + 1]);
+      // The driver's counter moves in steps that are long beside a call.
+      if (!(energy_seconds >= 1.0)) ThrowInvalid("--energy", argv[i + 1], "seconds from 1 on");
+    }
     if (flag == "--head") {
       char* rest = nullptr;
       const int64_t vocab = std::strtoll(argv[i + 1], &rest, 10);

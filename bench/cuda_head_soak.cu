@@ -1,10 +1,12 @@
 // Looks for a wrong interval and for a wrong token of the certified head on a GPU, over many hidden
-// states of a made head. Usage: sluice_cuda_head_soak [--head VOCABxDIM] [--steps N]
+// states of a made head. Usage: sluice_cuda_head_soak [--head VOCABxDIM] [--steps N] [--batch B]
 // [--kind dither4|strict]; prints a JSON object, and ends with 1 where anything was wrong.
+//
+// Up to four, up to eight and more hidden states a call are scored by kernels of their own.
 //
 // A hidden state is normal noise and, along a row of the head that is drawn for it, a share of its
 // norm that leaves the first logits about as far from the rest as a model's. All logits by
-// definition are at hand, so every interval of every row is looked at, and four draws are
+// definition are at hand, so every interval of every row is looked at, and five draws are
 // compared.
 #include <cuda_runtime.h>
 
@@ -23,11 +25,11 @@
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "sluice/cuda_head.hpp"
+#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr int64_t kBatch = 32;
 constexpr int kThreads = 256;
 
 // ||w|| ||h|| is 120 and the cosine of the drawn row 0.2, as in heads.cc: rows have a norm near 1.
@@ -72,23 +74,50 @@ __global__ void IntervalsKernel(cuda::CallMemory memory, int64_t tiles, int64_t 
   atomicMax(&found->most, __float_as_uint(most));
 }
 
-__global__ void TokensKernel(const int32_t* a, const int32_t* b, Found* found) {
-  if (a[threadIdx.x] != b[threadIdx.x]) atomicAdd(&found->other, 1ull);
+struct Drawn {
+  explicit Drawn(size_t rows) : ids(rows), statuses(rows) {}
+  DeviceMemory<int32_t> ids;
+  DeviceMemory<RowStatus> statuses;
+};
+
+// Every row of the made states has a token.
+__global__ void TokensKernel(const int32_t* ids, const RowStatus* statuses,
+                             const int32_t* dense_ids, const RowStatus* dense_statuses,
+                             Found* found) {
+  const unsigned int row = threadIdx.x;
+  const bool is_same = ids[row] == dense_ids[row] && statuses[row] == dense_statuses[row];
+  if (!is_same || ids[row] < 0 || statuses[row] != RowStatus::kOk) atomicAdd(&found->other, 1ull);
 }
 
+struct Task {
+  const char* name;
+  SelectParams params;
+  DrawMethod method = DrawMethod::kGumbel;
+};
+constexpr Task kTasks[] = {
+    {"greedy", {.temperature = 0.0f}},
+    {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}},
+    {"softmax", {}},
+    {"p0.9", {.top_p = 0.9f}},
+    {"p0.9-cdf", {.temperature = 0.3f, .top_p = 0.9f}, DrawMethod::kCdf},
+};
+
 int Run(int argc, char** argv) {
-  int64_t vocab = 128256, dim = 1024, steps = 80000;
+  int64_t vocab = 128256, dim = 1024, steps = 80000, batch = 32;
   CertificateKind kind = CertificateKind::kDither4;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     char* rest = nullptr;
     if (flag == "--steps") steps = std::atoll(argv[i + 1]);
+    if (flag == "--batch") batch = std::atoll(argv[i + 1]);
     if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
     if (flag == "--head") {
       vocab = std::strtoll(argv[i + 1], &rest, 10);
       dim = std::atoll(rest + 1);
     }
   }
+  CheckInRange("--batch", batch, 1, 256);
+  const auto rows = static_cast<size_t>(batch);
   cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   const MadeHead made(vocab, dim, 1);
   const HeadPlanes planes =
@@ -102,48 +131,53 @@ int Run(int argc, char** argv) {
   head.weight.device = {DeviceKind::kCuda, 0};
   const cuda::DevicePlanes device_planes =
       cuda::UploadPlanes(planes, {plane_memory.data(), plane_memory.size()}, nullptr);
-  const DeviceMemory<uint16_t> hidden(static_cast<size_t>(kBatch * dim));
-  const DeviceMemory<float> logits(static_cast<size_t>(kBatch * vocab));
-  const DeviceMemory<std::byte> workspace(cuda::CertifiedWorkspaceBytes(device_planes, kBatch));
-  const DeviceMemory<int32_t> ids(kBatch), dense_ids(kBatch);
-  const DeviceMemory<cuda::HeadRow> how(kBatch);
+  const DeviceMemory<uint16_t> hidden(static_cast<size_t>(batch * dim));
+  const DeviceMemory<float> logits(static_cast<size_t>(batch * vocab));
+  const DeviceMemory<std::byte> workspace(cuda::CertifiedWorkspaceBytes(device_planes, batch));
+  const Drawn drawn(rows), dense_drawn(rows);
+  const DeviceMemory<cuda::HeadRow> how(rows);
   const DeviceMemory<Found> found(std::vector<Found>(1));
-  const std::vector<SelectParams> tasks = {{.temperature = 0.0f},
-                                           {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f},
-                                           {},
-                                           {.top_p = 0.9f}};
-  const DeviceMemory<SelectParams> params(tasks);
-  const MutableLogitsView all = {logits.data(), kBatch,      vocab,
+  constexpr size_t kTaskCount = std::size(kTasks);
+  std::vector<SelectParams> params_of_tasks;
+  for (const Task& task : kTasks) params_of_tasks.push_back(task.params);
+  const DeviceMemory<SelectParams> params(params_of_tasks);
+  const MutableLogitsView all = {logits.data(), batch,       vocab,
                                  vocab,         DType::kF32, {DeviceKind::kCuda, 0}};
   const cuda::CertifiedCall call = {
       .head = head,
       .planes = device_planes,
-      .hidden = {hidden.data(), kBatch, dim, dim, DType::kBf16, {DeviceKind::kCuda, 0}},
+      .hidden = {hidden.data(), batch, dim, dim, DType::kBf16, {DeviceKind::kCuda, 0}},
       .workspace = {workspace.data(), workspace.size()},
-      .rows = {how.data(), kBatch}};
+      .rows = {how.data(), batch}};
   cuda::QuestionArgument question = {};
   question.k = 1;
-  int64_t dense[4] = {};  // of each task
-  const int64_t launches = (steps + kBatch - 1) / kBatch;
+  int64_t dense[kTaskCount] = {};
+  const int64_t launches = (steps + batch - 1) / batch;
   for (int64_t n = 0; n < launches; ++n) {
-    StatesKernel<<<kBatch, kThreads>>>(weights.data(), vocab, static_cast<int>(dim),
-                                       static_cast<uint32_t>(n * kBatch), hidden.data());
+    StatesKernel<<<static_cast<unsigned>(batch), kThreads>>>(
+        weights.data(), vocab, static_cast<int>(dim), static_cast<uint32_t>(n * batch),
+        hidden.data());
     cuda::Project(head, call.hidden, all, nullptr);
     const cuda::CallArgument argument = cuda::ArgumentOf(call, question);
     cuda::LaunchEncode(argument, nullptr);
     cuda::LaunchScore(argument, nullptr);
-    IntervalsKernel<<<dim3(32, kBatch), kThreads>>>(argument.memory, argument.planes.tiles, vocab,
-                                                    logits.data(), found.data());
+    IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
+        argument.memory, argument.planes.tiles, vocab, logits.data(), found.data());
     std::vector<NoiseKey> some_keys;
-    for (int64_t r = 0; r < kBatch; ++r) {
+    for (int64_t r = 0; r < batch; ++r) {
       some_keys.push_back({static_cast<uint64_t>(n), static_cast<uint32_t>(r)});
     }
     const DeviceMemory<NoiseKey> keys(some_keys);
-    for (size_t t = 0; t < tasks.size(); ++t) {
-      const cuda::RowParams of_rows = {{params.data() + t, 1}, {keys.data(), kBatch}};
-      cuda::SampleIds(call, of_rows, DrawMethod::kGumbel, {ids.data(), kBatch}, {}, nullptr);
-      cuda::SampleIds(all, of_rows, DrawMethod::kGumbel, {dense_ids.data(), kBatch}, {}, nullptr);
-      TokensKernel<<<1, kBatch>>>(ids.data(), dense_ids.data(), found.data());
+    for (size_t t = 0; t < kTaskCount; ++t) {
+      const cuda::RowParams of_rows = {{params.data() + t, 1}, {keys.data(), batch}};
+      const DrawMethod method = kTasks[t].method;
+      cuda::SampleIds(call, of_rows, method, {drawn.ids.data(), batch},
+                      {drawn.statuses.data(), batch}, nullptr);
+      cuda::SampleIds(all, of_rows, method, {dense_drawn.ids.data(), batch},
+                      {dense_drawn.statuses.data(), batch}, nullptr);
+      TokensKernel<<<1, static_cast<unsigned>(batch)>>>(drawn.ids.data(), drawn.statuses.data(),
+                                                        dense_drawn.ids.data(),
+                                                        dense_drawn.statuses.data(), found.data());
       for (const cuda::HeadRow& row : how.Get()) {
         dense[t] += row.path == CertifiedPath::kDense ? 1 : 0;
       }
@@ -157,15 +191,19 @@ int Run(int argc, char** argv) {
   const Environment environment = ThisEnvironment();
   std::printf(
       "{\"commit\": \"%s\", \"bench\": \"cuda-head-soak\", \"planes\": \"%s\", \"n\": %lld, "
-      "\"dim\": %lld, \"steps\": %lld, \"intervals\": %lld, \"wrong_intervals\": %llu, "
-      "\"largest_error\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": "
-      "{\"greedy\": %lld, \"k50-p0.9\": %lld, \"softmax\": %lld, \"p0.9\": %lld}}\n",
+      "\"dim\": %lld, \"batch\": %lld, \"steps\": %lld, \"intervals\": %lld, \"wrong_intervals\": "
+      "%llu, "
+      "\"largest_error\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": {",
       environment.commit.c_str(), std::string(Name(kind)).c_str(), static_cast<long long>(vocab),
-      static_cast<long long>(dim), static_cast<long long>(launches * kBatch),
-      static_cast<long long>(launches * kBatch * vocab), result.wrong, static_cast<double>(most),
-      static_cast<long long>(launches * kBatch * std::ssize(tasks)), result.other,
-      static_cast<long long>(dense[0]), static_cast<long long>(dense[1]),
-      static_cast<long long>(dense[2]), static_cast<long long>(dense[3]));
+      static_cast<long long>(dim), static_cast<long long>(batch),
+      static_cast<long long>(launches * batch), static_cast<long long>(launches * batch * vocab),
+      result.wrong, static_cast<double>(most),
+      static_cast<long long>(launches * batch * std::ssize(kTasks)), result.other);
+  for (size_t t = 0; t < kTaskCount; ++t) {
+    std::printf("%s\"%s\": %lld", t == 0 ? "" : ", ", kTasks[t].name,
+                static_cast<long long>(dense[t]));
+  }
+  std::printf("}}\n");
   return result.wrong == 0 && result.other == 0 ? 0 : 1;
 }
 

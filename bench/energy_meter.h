@@ -1,6 +1,7 @@
-// The energy that a GPU has taken, by the driver's management library, found at run time.
+// The energy that the current GPU has taken, by the driver's management library, found at run time.
 #pragma once
 
+#include <cuda_runtime.h>
 #include <dlfcn.h>
 
 #include <type_traits>
@@ -18,10 +19,15 @@ class EnergyMeter {
       return function != nullptr;
     };
     int (*start)() = nullptr;
-    int (*device_of)(unsigned, void**) = nullptr;
-    is_there_ = find("nvmlInit_v2", start) && find("nvmlDeviceGetHandleByIndex_v2", device_of) &&
-                find("nvmlDeviceGetTotalEnergyConsumption", energy_of_) && start() == 0 &&
-                device_of(0, &device_) == 0;
+    int (*device_of)(const char*, void**) = nullptr;
+    // The library's numbers of devices are not the runtime's.
+    int current = 0;
+    char bus_id[32] = {};
+    is_there_ = find("nvmlInit_v2", start) && find("nvmlDeviceGetHandleByPciBusId_v2", device_of) &&
+                find("nvmlDeviceGetTotalEnergyConsumption", energy_of_) &&
+                cudaGetDevice(&current) == cudaSuccess &&
+                cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, current) == cudaSuccess &&
+                start() == 0 && device_of(bus_id, &device_) == 0;
   }
 
   // Since the driver was loaded. Negative: not known.
