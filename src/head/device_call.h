@@ -3,8 +3,8 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   survivors  what the wanted tokens reach for certain; the logits of the tokens that do, which
-//              say more; and those of the other tokens that may matter by what is known then
+//   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
+//              the tokens that do, which say more; and those of the other tokens that may matter
 //   answer     from the exact logits, by who asked
 //   dense      all logits of the rows that this leaves without an answer
 //

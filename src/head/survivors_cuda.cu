@@ -144,19 +144,17 @@ class RowTokens {
   // of their logits, in the memory.
   template <bool kIsFirst, typename MayHave, typename TokensOfTile, typename Sharpen>
   __device__ void Compute(MayHave may_have, TokensOfTile tokens_of, Sharpen sharpen) const {
+    int turns = kTurns;
 #pragma unroll 1
-    for (int base = begin_; base < end_; base += kTurns * kThreads) {
-      uint32_t count = ListTurns(base, kTurns, may_have, tokens_of);
-      if (count > kMany && sharpen()) count = ListTurns(base, kTurns, may_have, tokens_of);
-      if (count == 0) continue;
-      if (count <= kMostListed) {
-        ComputeListed<kIsFirst>(count);
+    for (int base = begin_; base < end_;) {
+      const uint32_t count = ListTurns(base, turns, may_have, tokens_of);
+      if (count > kMany && sharpen()) continue;
+      if (count > kMostListed) {
+        turns = 1;
         continue;
       }
-#pragma unroll 1
-      for (int turn = 0; turn < kTurns; ++turn) {
-        ComputeListed<kIsFirst>(ListTurns(base + turn * kThreads, 1, may_have, tokens_of));
-      }
+      if (count > 0) ComputeListed<kIsFirst>(count);
+      base += turns * kThreads;
     }
   }
 

@@ -46,7 +46,8 @@ __device__ uint32_t LargestKey(const TileKeys<kThreads>& keys, const Team& block
 template <int kThreads>
 __device__ uint32_t KeyOfRank(const TileKeys<kThreads>& keys, int k, const Team& block) {
   if (k <= kThreads / 2) {
-    // By the threads' largest keys, of which few threads have two of the first k; to 2^-11 of it.
+    // By the threads' largest keys, to 2^-11 of it: as many reach it, and where threads have two of
+    // the first k it lies lower than it could.
     constexpr int kLeastBit = 12;
     uint32_t mine = 0;
     keys.ForEach([&](uint32_t key) { mine = max(mine, key); });
