@@ -221,6 +221,7 @@ std::vector<Task> Tasks() {
       {"sample-k50-p0.9", Output::kIds, always({.top_k = 50, .top_p = 0.9f})},
       {"sample-random", Output::kIds, random},
       {"sample-k1000", Output::kIds, always({.top_k = 1000})},
+      {"sample-k2000", Output::kIds, always({.top_k = 2000})},
       {"sample-p0.7", Output::kIds, always({.top_p = 0.7f})},
       {"sample", Output::kIds, always({})},
       {"sample-greedy", Output::kIds, always({.temperature = 0.0f})},

@@ -76,6 +76,7 @@ struct Mode {
   SelectParams params;
   cuda::ShardExchanges exchanges;
   int32_t candidates;
+  cuda::ShardRows kind = cuda::ShardRows::kListed;
 };
 
 const Mode kModes[] = {
@@ -83,8 +84,9 @@ const Mode kModes[] = {
     {"k50", {.top_k = 50}, cuda::ShardExchanges::kOne, 50},
     {"k50-p0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}, cuda::ShardExchanges::kOne, 50},
     {"p0.9", {.top_p = 0.9f}, cuda::ShardExchanges::kTwo, 256},
-    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kTwo, 64},
-    {"softmax", {}, cuda::ShardExchanges::kTwo, 1},
+    {"min-p0.05", {.min_p = 0.05f}, cuda::ShardExchanges::kOne, 64},
+    {"softmax", {}, cuda::ShardExchanges::kOne, 16, cuda::ShardRows::kDrawn},
+    {"softmax-any", {}, cuda::ShardExchanges::kTwo, 16, cuda::ShardRows::kAny},
 };
 
 int64_t TimesToCheck(int64_t rows, int64_t batch) { return (rows + batch - 1) / batch; }
@@ -141,6 +143,7 @@ class Rank {
       call.logits.vocab = call.slice.tokens;
       call.params = {{device_params.data(), kBatch}, {keys.data(), kBatch}};
       call.candidates = candidates;
+      call.kind = i / 2 % 2 == 0 ? cuda::ShardRows::kAny : cuda::ShardRows::kListed;
       call.method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       call.workspace = {workspace.data(), workspace.size()};
       cuda::Sample(whole, call.params, call.method, {expected.data(), kBatch}, stream_);
@@ -253,6 +256,7 @@ class Rank {
       call.slice = slice;
       call.params = row_params;
       call.exchanges = mode.exchanges;
+      call.kind = mode.kind;
       call.candidates = std::min(mode.candidates, cuda::kMostDeviceCandidates / group_.ranks());
       const DeviceMemory<std::byte> workspace(
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));
@@ -352,32 +356,10 @@ class Rank {
     constexpr int kCalls = 20;
     if (!call()) return 1e30;
     RequireCuda(cudaStreamSynchronize(stream_));
-    cudaGraph_t graph;
-    cudaGraphExec_t executable;
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < kCalls; ++i) call();
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -2; replay < 7; ++replay) {
-      Largest(0);  // all ranks begin together
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms) / kCalls);
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 3, times.end());
-    return Largest(times[3]);
+    GraphReplay replay(stream_, cudaStreamCaptureModeThreadLocal, [&] {
+      for (int i = 0; i < kCalls; ++i) call();
+    });
+    return Largest(replay.Microseconds([this] { Largest(0); }) / kCalls);  // all begin together
   }
 
   ShardGroup& group_;

@@ -1,6 +1,7 @@
 // Times topk on a GPU (cuda_topk_cells.h). Usage:
 // sluice_cuda_topk [--columns N]... [--batch B]... [--k K]... [--scores NAME]... [--dtype
-// float32|bfloat16] [--hint PERCENT] [--guess hint|secant] [--plans all] [--blocks N] [--threads N]
+// float32|bfloat16] [--hint PERCENT] [--guess hint|secant|threshold] [--plans all] [--blocks N]
+// [--threads N]
 // [--capacity N]; prints a JSON object.
 #include <cuda_runtime.h>
 
@@ -32,6 +33,7 @@ DeviceTopkOptions OptionsFrom(int argc, char** argv) {
     if (flag == "--dtype" && value == "bfloat16") options.dtype = DType::kBf16;
     if (flag == "--hint") options.hint_percent = std::atof(argv[i + 1]);
     if (flag == "--guess" && value == "secant") options.guess = cuda::TopkGuess::kSecant;
+    if (flag == "--guess" && value == "threshold") options.carries_thresholds = true;
     if (flag == "--plans") options.all_plans = true;
     if (flag == "--blocks") options.blocks = std::atoi(argv[i + 1]);
     if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
@@ -54,8 +56,9 @@ const char* NameOf(cuda::TopkWay way) {
                                            : "definition";
 }
 
-// What was guessed from: "sample", "hint 44", "secant 44".
+// What was guessed from: "sample", "hint 44", "secant 44", "threshold".
 std::string GuessText(const DeviceTopkOptions& options) {
+  if (options.carries_thresholds) return "threshold";
   if (options.hint_percent < 0) return "sample";
   char text[32];
   std::snprintf(text, sizeof(text), "%s %g",

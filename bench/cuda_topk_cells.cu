@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "bench/cuda_topk_cells.h"
@@ -74,15 +75,19 @@ class DeviceRows {
   }
 
   // hint_percent: of the hinted indices, how many are of the answer; below 0: no hint.
-  double Time(int32_t k, double hint_percent, const cuda::TopkPlan* plan) {
+  double Time(int32_t k, double hint_percent, bool carries_thresholds, const cuda::TopkPlan* plan) {
     const DeviceMemory<int32_t> indices(static_cast<size_t>(rows_ * k));
     const DeviceMemory<int32_t> hint(Hints(k, hint_percent));
+    const DeviceMemory<float> thresholds(
+        std::vector<float>(carries_thresholds ? static_cast<size_t>(rows_) : 0,
+                           std::numeric_limits<float>::quiet_NaN()));
     auto call = [&](int i, cudaStream_t stream) {
       cuda::TopkInput input{.scores = View(i % copies_), .k = k};
       if (hint.size() != 0) {
         input.hint = {hint.data(), hint.size()};
         input.hint_columns = k;
       }
+      input.thresholds = {thresholds.data(), thresholds.size()};
       cuda::Topk(input,
                  {{indices.data(), indices.size()},
                   {},
@@ -156,6 +161,7 @@ std::vector<cuda::TopkPlan> Plans(const DeviceTopkOptions& options, const cuda::
   cuda::TopkPlan plan = cuda::PlanTopk(input);
   LogPlan(input, plan);
   if (options.hint_percent >= 0) plan.guess = options.guess;
+  if (options.carries_thresholds) plan.guess = cuda::TopkGuess::kThreshold;
   plan.blocks = options.blocks.value_or(plan.blocks);
   plan.threads = options.threads.value_or(plan.threads);
   plan.capacity = options.capacity.value_or(plan.capacity);
@@ -204,7 +210,7 @@ void RunDeviceTopkBench(const DeviceTopkOptions& options,
                Plans(options, {.scores = device_rows.View(0), .k = k})) {
             double us = 0;
             try {
-              us = device_rows.Time(k, options.hint_percent, &plan);
+              us = device_rows.Time(k, options.hint_percent, options.carries_thresholds, &plan);
             } catch (const Error&) {
               continue;  // a plan that this device does not take
             }

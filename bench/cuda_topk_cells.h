@@ -25,6 +25,7 @@ struct DeviceTopkOptions {
   // Of the hinted indices, how many are of the answer; below 0: no hint.
   double hint_percent = -1;
   cuda::TopkGuess guess = cuda::TopkGuess::kHint;  // when there is one
+  bool carries_thresholds = false;                 // from call to call, the first one from none
   // Instead of PlanTopk's: every one that a device takes, a shape, room for candidates.
   bool all_plans = false;
   std::optional<int32_t> blocks = {};

@@ -7,14 +7,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <stdexcept>
 #include <vector>
 
-namespace sluice::bench {
+#include "bench/graph_replay.cuh"
 
-inline void RequireCuda(cudaError_t result) {
-  if (result != cudaSuccess) throw std::runtime_error(cudaGetErrorString(result));
-}
+namespace sluice::bench {
 
 template <typename T>
 class DeviceMemory {
@@ -77,43 +74,22 @@ class GraphTimer {
   GraphTimer(const GraphTimer&) = delete;
   GraphTimer& operator=(const GraphTimer&) = delete;
 
-  // The median of nine replays, of one call.
+  // Of one call.
   double Microseconds(const std::function<void(cudaStream_t)>& call) const {
     return Time(call) - rewrite_;
   }
 
  private:
   double Time(const std::function<void(cudaStream_t)>& call) const {
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls_; ++i) {
-      const size_t blocks = std::clamp<size_t>(bytes_ / 16 / 512 / 4, 1, 132 * 4);
-      RewriteKernel<<<static_cast<unsigned>(blocks), 512, 0, stream_>>>(
-          static_cast<const uint4*>(from_), static_cast<uint4*>(to_), (bytes_ + 15) / 16);
-      if (call) call(stream_);
-    }
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -2; replay < 9; ++replay) {
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms) / calls_);
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
+    GraphReplay replay(stream_, cudaStreamCaptureModeGlobal, [&] {
+      for (int i = 0; i < calls_; ++i) {
+        const size_t blocks = std::clamp<size_t>(bytes_ / 16 / 512 / 4, 1, 132 * 4);
+        RewriteKernel<<<static_cast<unsigned>(blocks), 512, 0, stream_>>>(
+            static_cast<const uint4*>(from_), static_cast<uint4*>(to_), (bytes_ + 15) / 16);
+        if (call) call(stream_);
+      }
+    });
+    return replay.Microseconds() / calls_;
   }
 
   const void* from_;

@@ -4,13 +4,11 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
-#include "bench/graph_timer.cuh"
+#include "bench/graph_replay.cuh"
 
 namespace sluice::bench {
 
@@ -32,55 +30,29 @@ class ReplayTimer {
   int64_t CallsFor(double seconds, const std::function<void(int, cudaStream_t)>& call,
                    const std::function<void()>& at_start) const {
     constexpr int kCalls = 40;
-    const cudaGraphExec_t executable = Executable(call, kCalls);
-    RequireCuda(cudaGraphLaunch(executable, stream_));
+    const GraphReplay replay = Captured(call, kCalls);
+    replay.Launch();
     RequireCuda(cudaStreamSynchronize(stream_));
     at_start();
     const auto start = std::chrono::steady_clock::now();
     int64_t calls = 0;
     while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
            seconds) {
-      for (int replay = 0; replay < 8; ++replay, calls += kCalls) {
-        RequireCuda(cudaGraphLaunch(executable, stream_));
-      }
+      for (int n = 0; n < 8; ++n, calls += kCalls) replay.Launch();
       RequireCuda(cudaStreamSynchronize(stream_));
     }
-    cudaGraphExecDestroy(executable);
     return calls;
   }
 
  private:
-  cudaGraphExec_t Executable(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    RequireCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) call(i, stream_);
-    cudaGraph_t graph;
-    RequireCuda(cudaStreamEndCapture(stream_, &graph));
-    cudaGraphExec_t executable;
-    RequireCuda(cudaGraphInstantiate(&executable, graph, 0));
-    cudaGraphDestroy(graph);
-    return executable;
+  GraphReplay Captured(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+    return GraphReplay(stream_, cudaStreamCaptureModeGlobal, [&] {
+      for (int i = 0; i < calls; ++i) call(i, stream_);
+    });
   }
 
   double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    const cudaGraphExec_t executable = Executable(call, calls);
-    cudaEvent_t start, stop;
-    RequireCuda(cudaEventCreate(&start));
-    RequireCuda(cudaEventCreate(&stop));
-    std::vector<double> times;
-    for (int replay = -3; replay < 9; ++replay) {
-      RequireCuda(cudaEventRecord(start, stream_));
-      RequireCuda(cudaGraphLaunch(executable, stream_));
-      RequireCuda(cudaEventRecord(stop, stream_));
-      RequireCuda(cudaEventSynchronize(stop));
-      float ms = 0;
-      RequireCuda(cudaEventElapsedTime(&ms, start, stop));
-      if (replay >= 0) times.push_back(1e3 * static_cast<double>(ms));
-    }
-    cudaEventDestroy(start);
-    cudaEventDestroy(stop);
-    cudaGraphExecDestroy(executable);
-    std::nth_element(times.begin(), times.begin() + 4, times.end());
-    return times[4];
+    return Captured(call, calls).Microseconds();
   }
 
   cudaStream_t stream_ = nullptr;

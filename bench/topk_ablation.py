@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What each part of topk is worth, on a GPU: no guess, a sample, hints that overlap more and less,
-and the sample or the secant of counts behind them.
+"""What each part of topk is worth, on a GPU: no guess, a sample, a threshold that is carried, hints
+that overlap more and less, and the sample or the secant of counts behind them.
 
     python3 bench/topk_ablation.py [--columns N]... [--batch B]... [--k K] [--json FILE]
 
@@ -39,6 +39,7 @@ def variants(scores, k, expected):
     yield "definition", (plan._replace(capacity=0), None)
     yield "sample, one block a row", (plan._replace(blocks=1, threads=1024), None)
     yield "sample", (plan, None)
+    yield "threshold of the call before", (plan._replace(guess="threshold"), None)
     for guess in ("hint", "secant"):
         for percent in OVERLAPS:
             yield f"{guess}, {percent} %", (plan._replace(guess=guess),
@@ -49,9 +50,12 @@ def measure(scores, k, plan, hint, expected):
     rows = len(scores)
     out = TopkTensors(torch.empty((rows, k), dtype=torch.int32, device="cuda"),
                       work=torch.empty((rows, 2), dtype=torch.int32, device="cuda"))
+    thresholds = None
+    if plan.guess == "threshold":
+        thresholds = torch.full((rows,), torch.nan, device="cuda")
 
     def call(_=0):
-        sluice.topk(scores, k, hint=hint, plan=plan, out=out)
+        sluice.topk(scores, k, hint=hint, thresholds=thresholds, plan=plan, out=out)
 
     call()
     wrong = int((out.indices.long() != expected).any(dim=1).sum())
@@ -72,7 +76,7 @@ def run(options, out):
                 found[name] = measure(scores, options.k, plan, hint, expected)
             for name, result in found.items():
                 us = result.pop("us")
-                print(f"N={columns:<7} B={rows:<3} {name:24} {us:8.2f} us {base / us:5.2f}x torch  "
+                print(f"N={columns:<7} B={rows:<3} {name:28} {us:8.2f} us {base / us:5.2f}x torch  "
                       f"{result}", file=out, flush=True)
                 table.append({"bench": "topk-ablation", "task": f"topk-{options.k}",
                               "backend": "cuda", "dtype": "float32", "n": columns, "batch": rows,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -18,6 +19,7 @@ struct TopkRows {
   std::string hint_name;
   std::vector<std::vector<int32_t>> hints;  // empty: none
   std::span<const std::vector<int32_t>> answers;
+  bool carries_threshold = false;  // from call to call
 };
 
 class TopkCall {
@@ -39,6 +41,7 @@ class TopkCall {
     Compare();
     input_.scores.data = row;
     pending_ = index;
+    if (rows_.carries_threshold) input_.thresholds = {&threshold_, 1};
     if (rows_.hints.empty()) return;
     input_.hint = rows_.hints[static_cast<size_t>(index)];
     input_.hint_columns = static_cast<int32_t>(input_.hint.size());
@@ -65,6 +68,7 @@ class TopkCall {
   std::vector<std::byte> workspace_;
   std::vector<int32_t> indices_;
   std::vector<RowStatus> status_;
+  float threshold_ = std::numeric_limits<float>::quiet_NaN();
   int64_t pending_ = -1;
   int64_t compared_ = 0;
   int64_t different_ = 0;
@@ -87,6 +91,7 @@ double OverlapOf(const TopkRows& rows) {
 std::vector<TopkRows> HintedRows(std::span<const std::vector<int32_t>> answers, int64_t columns,
                                  Scores scores, bool are_steps) {
   std::vector<TopkRows> all = {{"none", {}, answers}};
+  if (are_steps || scores == Scores::kNormal) all.push_back({"threshold", {}, answers, true});
   if (are_steps) {
     TopkRows rows{"step before", {answers.front()}, answers};
     rows.hints.insert(rows.hints.end(), answers.begin(), answers.end() - 1);

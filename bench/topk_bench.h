@@ -35,7 +35,7 @@ inline constexpr std::string_view kStepsName = "steps";
 
 struct TopkCell {
   std::string_view scores;  // kStepsName: those of the file
-  std::string hint;         // "none", "44 %" of the answer, "step before"
+  std::string hint;         // "none", "44 %" of the answer, "step before", "threshold": carried
   int64_t columns;
   int32_t k;
   DType dtype;

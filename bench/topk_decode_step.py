@@ -7,9 +7,10 @@
 One layer and one request, with random weights. The indexer scores every token of the context
 (bfloat16, 64 heads of 128, ReLU, weighted sum, in one kernel) for 1, 2 or 4 rows, a token and its
 drafts; topk keeps 2048; the attention gathers their latents (576 bfloat16) for 128 heads. Queries,
-keys and hints are those of indexer_trace.py, so the hint is worth what it is there. Each step is a
-CUDA graph; the share is what the step loses when the indices are there already. A token's time is
-that of the layer over the rows: all drafts accepted.
+keys and hints are those of indexer_trace.py, so the hint is worth what it is there; the threshold
+that is carried is the one that the same scores have left. Each step is a CUDA graph; the share is
+what the step loses when the indices are there already. A token's time is that of the layer over the
+rows: all drafts accepted.
 """
 
 import argparse
@@ -75,6 +76,7 @@ class Step:
         self.score()
         self.expected = first_k(self.scores, K)
         self.hinted_plan = plan_topk(self.scores, K)._replace(guess="hint")
+        self.thresholds = empty(rows, dtype=torch.float32).fill_(torch.nan)
 
     def set_step(self, first):
         self.queries = self.layer.queries[first:first + self.rows].contiguous()
@@ -98,6 +100,9 @@ def variants(step, flashinfer):
         "sluice-hint": lambda: sluice.topk(
             step.scores, K, lengths=step.length, next_n=step.rows, hint=step.hint, hint_shift=1,
             plan=step.hinted_plan, out=step.out).indices,
+        "sluice-threshold": lambda: sluice.topk(
+            step.scores, K, lengths=step.length, next_n=step.rows, thresholds=step.thresholds,
+            out=step.out).indices,
         "sluice": lambda: sluice.topk(step.scores, K, lengths=step.length, next_n=step.rows,
                                       out=step.out).indices,
     }

@@ -6,7 +6,8 @@
 Scores of indexer_trace.py, which has no parameter for overlap. Raw: indices that two consecutive
 answers share, of k; shifted: that the present one shares with the previous one moved on by a token,
 as absolute positions that slide with the query would. Times by graph replay of the last step, and of
-16 consecutive steps as 16 rows; reads are those of the verify phase, over all steps.
+16 consecutive steps as 16 rows, of the last two by turns where a threshold is carried; reads are
+those of the verify phase, over all steps.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from sluice.tensors import TopkTensors, plan_topk
 ROWS = (1, 16)
 BINS = 10
 GUESSES = {"sample": None, "hint": 0, "hint-shifted": 1}  # how far a hint is moved
+CARRIED = "threshold"  # a float a row, from step to step
 
 
 def outputs(rows, k):
@@ -50,6 +52,39 @@ def call_of(scores, lengths, k, guess, hint):
         sluice.topk(scores, k, lengths=lengths, out=out, **keywords)
 
     return call, out
+
+
+def carried(scores, lengths, k, expected, rows):
+    """The last two steps of `rows` rows by turns, each with the threshold that the other left."""
+    thresholds = torch.full((rows,), torch.nan, device="cuda")
+    out = outputs(rows, k)
+    steps = [(scores[-rows - back:len(scores) - back], lengths[-rows - back:len(scores) - back])
+             for back in (1, 0)]
+
+    def call(turn=0):
+        part, seen = steps[turn % 2]
+        sluice.topk(part, k, lengths=seen, thresholds=thresholds, out=out)
+
+    time = call_us(call)
+    call(1)
+    if not torch.equal(out.indices.long(), expected[-rows:]):
+        raise RuntimeError(f"{CARRIED} is wrong")
+    return time
+
+
+def carried_reads(scores, lengths, k, expected):
+    """Of one row that goes from step to step, from the second on."""
+    thresholds = torch.full((1,), torch.nan, device="cuda")
+    reads = Counter()
+    for step in range(len(scores)):
+        out = outputs(1, k)
+        sluice.topk(scores[step:step + 1], k, lengths=lengths[step:step + 1],
+                    thresholds=thresholds, out=out)
+        if not torch.equal(out.indices.long(), expected[step:step + 1]):
+            raise RuntimeError(f"{CARRIED} is wrong")
+        if step > 0:
+            reads[int(out.work.view(torch.uint8)[0, 1])] += 1
+    return {str(count): rows for count, rows in sorted(reads.items())}
 
 
 def shared(a, b):
@@ -85,6 +120,7 @@ def study(layer, index, context, options):
             if not torch.equal(out.indices.long(), expected[-rows:]):
                 raise RuntimeError(f"{guess} is wrong")
             result[f"{guess}_{rows}_ns"] = round(1e3 * call_us(call))
+        result[f"{CARRIED}_{rows}_ns"] = round(1e3 * carried(scores, lengths, k, expected, rows))
         result[f"torch_{rows}_ns"] = round(1e3 * call_us(
             lambda _, part=part: torch.topk(part, k, sorted=False)))
     for guess in GUESSES:
@@ -94,6 +130,7 @@ def study(layer, index, context, options):
             raise RuntimeError(f"{guess} is wrong")
         reads = Counter(out.work.view(torch.uint8)[:, 1].tolist())
         result[f"{guess}_reads"] = {str(count): rows for count, rows in sorted(reads.items())}
+    result[f"{CARRIED}_reads"] = carried_reads(scores, lengths, k, expected)
     return result
 
 
@@ -106,7 +143,7 @@ def run(options, out):
                   f"{result['overlap_shifted']:.3f} us " + " ".join(
                       f"{name[:-3]} {value / 1e3:.2f}" for name, value in result.items()
                       if name.endswith("_ns")) + " reads " + " ".join(
-                      f"{guess} {result[guess + '_reads']}" for guess in GUESSES),
+                      f"{guess} {result[guess + '_reads']}" for guess in (*GUESSES, CARRIED)),
                   file=out, flush=True)
             table.append({"bench": "topk-traces", "task": f"topk-{options.k}", "backend": "cuda",
                           "dtype": "float32", "n": context, "layer": index,

@@ -30,9 +30,6 @@ namespace {
 
 constexpr const char* kKeyVariable = "SLUICE_API_KEY";
 
-// An engine of vLLM reads its model, and compiles for it, before it can be reached.
-constexpr std::chrono::milliseconds kVllmStart = std::chrono::minutes(20);
-
 // Of the engine of its own: the flag here, and the same of sluice engine.
 constexpr std::pair<const char*, const char*> kEngineFlags[] = {
     {"--weights", "--weights"},
@@ -294,7 +291,6 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   if (!options.setup.is_quiet) server.log = Say;
   if (HasVllmEngine(server)) {
     if (server.model_names.empty()) server.model_names = {options.setup.source.ShortName()};
-    server.connect_timeout = kVllmStart;
     if (!options.setup.is_quiet) SayHowToStart(options);
   }
   server.stop = stop.token();

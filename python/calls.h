@@ -17,6 +17,7 @@ void BindDeviceFields(nanobind::module_& module);
 void BindCuda(nanobind::module_& module);
 void BindCudaTopk(nanobind::module_& module);
 void BindDeviceSampler(nanobind::module_& module);
+void BindDeviceHead(nanobind::module_& module);
 void BindText(nanobind::module_& module);
 void BindEngine(nanobind::module_& module);
 

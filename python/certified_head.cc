@@ -13,6 +13,7 @@
 
 #include "python/arrays.h"
 #include "python/calls.h"
+#include "python/certified_head.h"
 #include "python/errors.h"
 #include "python/numbers.h"
 #include "python/results.h"
@@ -129,6 +130,7 @@ class PythonCertifiedHead {
     return stats;
   }
 
+  const CertifiedHead& head() const { return *head_; }
   const HeadPlanes& planes() const { return head_->planes(); }
 
  private:
@@ -216,6 +218,10 @@ A "dither4" file holds the dither, so it is as private as the seed: planes to pu
     sluice.errors.Error: path = "/nowhere/planes" (No such file or directory) is not allowed: a file that can be written)";
 
 }  // namespace
+
+const CertifiedHead& CertifiedHeadOf(nb::handle head) {
+  return nb::cast<const PythonCertifiedHead&>(head).head();
+}
 
 void BindCertifiedHead(nb::module_& module) {
   nb::class_<PythonCertifiedHead>(module, "CertifiedHead", kClassDoc)

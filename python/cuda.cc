@@ -28,13 +28,6 @@ constexpr int kFields = 5
     ;
 static_assert(kFields <= kMostFields);
 
-// (address of the params, their number, address of the keys, their number, max_temperature)
-cuda::RowParams ParamsFrom(nb::tuple params) {
-  return {{AddressFrom<const SelectParams>(params[0]), nb::cast<int64_t>(params[1])},
-          {AddressFrom<const NoiseKey>(params[2]), nb::cast<int64_t>(params[3])},
-          {nb::cast<float>(params[4])}};
-}
-
 FieldSource SourceFrom(std::string_view name, const std::string& dtype, bool is_real) {
   if (dtype == "int32") return FieldSource::kI32;
   if (dtype == "int64") return FieldSource::kI64;
@@ -122,7 +115,7 @@ void WriteFields(uintptr_t params, uintptr_t keys, int32_t rows, int device, uin
 void Select(nb::tuple rows, nb::tuple params, uintptr_t cuts, uintptr_t masses) {
   const DeviceLogits logits(rows);
   const OnDevice guard(logits.view.device.index);
-  cuda::Select(logits.view, ParamsFrom(params), logits.OneARow<Cut>(cuts),
+  cuda::Select(logits.view, RowParamsFrom(params), logits.OneARow<Cut>(cuts),
                logits.OneARow<CutMass>(masses), logits.stream);
 }
 
@@ -132,7 +125,7 @@ void Mask(nb::tuple rows, nb::object params, uintptr_t cuts) {
   if (params.is_none()) {
     cuda::Mask(logits.view, logits.OneARow<const Cut>(cuts), logits.stream);
   } else {
-    cuda::SelectAndMask(logits.view, ParamsFrom(nb::cast<nb::tuple>(params)),
+    cuda::SelectAndMask(logits.view, RowParamsFrom(nb::cast<nb::tuple>(params)),
                         logits.OneARow<Cut>(cuts), logits.stream);
   }
 }
@@ -144,9 +137,10 @@ void Sample(nb::tuple rows, nb::tuple params, std::string_view method, uintptr_t
   const OnDevice guard(logits.view.device.index);
   const auto tokens = logits.OneARow<TokenResult>(results);
   if (cuts == 0) {
-    cuda::Sample(logits.view, ParamsFrom(params), DrawMethodByName(method), tokens, logits.stream);
+    cuda::Sample(logits.view, RowParamsFrom(params), DrawMethodByName(method), tokens,
+                 logits.stream);
   } else {
-    cuda::Draw(logits.view, ParamsFrom(params), DrawMethodByName(method),
+    cuda::Draw(logits.view, RowParamsFrom(params), DrawMethodByName(method),
                logits.OneARow<const Cut>(cuts), tokens, logits.stream);
   }
 }
@@ -155,7 +149,7 @@ void SampleIds(nb::tuple rows, nb::tuple params, std::string_view method, uintpt
                uintptr_t statuses) {
   const DeviceLogits logits(rows);
   const OnDevice guard(logits.view.device.index);
-  cuda::SampleIds(logits.view, ParamsFrom(params), DrawMethodByName(method),
+  cuda::SampleIds(logits.view, RowParamsFrom(params), DrawMethodByName(method),
                   logits.OneARow<int32_t>(ids), logits.OneARow<RowStatus>(statuses), logits.stream);
 }
 

@@ -9,13 +9,6 @@ namespace {
 
 static_assert(sizeof(cuda::TopkWork) == 2 * sizeof(int32_t));  // as tensors have it
 
-// (address, elements)
-template <typename T>
-cuda::DeviceArray<T> ArrayFrom(nb::handle array) {
-  const auto parts = nb::cast<nb::tuple>(array);
-  return {AddressFrom<T>(parts[0]), nb::cast<int64_t>(parts[1])};
-}
-
 int32_t NumberFrom(std::string_view name, nb::handle number) {
   const auto value = nb::cast<int64_t>(number);
   if (value != static_cast<int32_t>(value)) {
@@ -32,7 +25,7 @@ cuda::TopkPlan PlanFrom(nb::handle plan) {
           NumberFrom("plan.capacity", parts[3])};
 }
 
-nb::tuple PlanTopk(nb::tuple rows, nb::handle k) {
+nb::tuple PlanTopk(nb::tuple rows, nb::handle k) {  // without what calls carry
   const DeviceLogits scores(rows);
   const OnDevice guard(scores.view.device.index);
   const cuda::TopkPlan plan = cuda::PlanTopk({.scores = scores.view, .k = NumberFrom("k", k)});
@@ -42,7 +35,7 @@ nb::tuple PlanTopk(nb::tuple rows, nb::handle k) {
 // hint: (address, elements, columns, shift); outputs: indices, values, statuses and work as arrays,
 // with no elements if they are not wanted.
 void Topk(nb::tuple rows, nb::handle k, nb::tuple lengths, nb::handle next_n, nb::tuple hint,
-          bool sorted, nb::tuple outputs, nb::object plan) {
+          bool sorted, nb::tuple thresholds, nb::tuple outputs, nb::object plan) {
   const DeviceLogits scores(rows);
   const OnDevice guard(scores.view.device.index);
   const cuda::TopkInput input{.scores = scores.view,
@@ -52,7 +45,8 @@ void Topk(nb::tuple rows, nb::handle k, nb::tuple lengths, nb::handle next_n, nb
                               .hint = ArrayFrom<const int32_t>(hint),
                               .hint_columns = NumberFrom("hint_columns", hint[2]),
                               .hint_shift = NumberFrom("hint_shift", hint[3]),
-                              .sorted = sorted};
+                              .sorted = sorted,
+                              .thresholds = ArrayFrom<float>(thresholds)};
   const cuda::TopkOutput output{ArrayFrom<int32_t>(outputs[0]), ArrayFrom<float>(outputs[1]),
                                 ArrayFrom<RowStatus>(outputs[2]),
                                 ArrayFrom<cuda::TopkWork>(outputs[3])};
@@ -69,8 +63,8 @@ void Topk(nb::tuple rows, nb::handle k, nb::tuple lengths, nb::handle next_n, nb
 void BindCudaTopk(nb::module_& module) {
   module.def("cuda_plan_topk", PlanTopk, nb::arg("rows"), nb::arg("k"));
   module.def("cuda_topk", Topk, nb::arg("rows"), nb::arg("k"), nb::arg("lengths"),
-             nb::arg("next_n"), nb::arg("hint"), nb::arg("sorted"), nb::arg("outputs"),
-             nb::arg("plan").none());
+             nb::arg("next_n"), nb::arg("hint"), nb::arg("sorted"), nb::arg("thresholds"),
+             nb::arg("outputs"), nb::arg("plan").none());
 }
 
 }  // namespace sluice::python

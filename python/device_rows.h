@@ -18,6 +18,20 @@ T* AddressFrom(nb::handle address) {
   return reinterpret_cast<T*>(nb::cast<uintptr_t>(address));
 }
 
+// (address, elements)
+template <typename T>
+cuda::DeviceArray<T> ArrayFrom(nb::handle array) {
+  const auto parts = nb::cast<nb::tuple>(array);
+  return {AddressFrom<T>(parts[0]), nb::cast<int64_t>(parts[1])};
+}
+
+// (address of the params, their number, address of the keys, their number, max_temperature)
+inline cuda::RowParams RowParamsFrom(nb::tuple params) {
+  return {{AddressFrom<const SelectParams>(params[0]), nb::cast<int64_t>(params[1])},
+          {AddressFrom<const NoiseKey>(params[2]), nb::cast<int64_t>(params[3])},
+          {nb::cast<float>(params[4])}};
+}
+
 // Makes a device the current one for as long as this lives.
 class OnDevice {
  public:

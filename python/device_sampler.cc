@@ -98,11 +98,11 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
 }
 
 TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
-  cuda::DeviceStepResult answer;
-  {
+  {  // other threads may step meanwhile, but not while the sampler's own books are written
     const nb::gil_scoped_release release;
-    answer = self.Call([&](cuda::DeviceSampler&) { return step.Get(); });
+    step.Await();
   }
+  const cuda::DeviceStepResult answer = self.Call([&](cuda::DeviceSampler&) { return step.Get(); });
   TokenResults tokens;
   tokens.rows.resize(answer.ids.size());
   for (size_t r = 0; r < answer.ids.size(); ++r) {

@@ -1,5 +1,7 @@
 // sluice.EngineClient and what it gives: requests to engines, in this process or in others.
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -85,12 +87,30 @@ RemoteClientOptions RemoteOptions(std::string_view stop_at, nb::handle credits,
   return options;
 }
 
+// An engine of vLLM does not tell what its model is: that is said here, or read where the tokenizer
+// is the model's folder.
+void AddModel(nb::handle tokenizer, nb::handle end_tokens, nb::handle vocab,
+              RemoteClientOptions& options) {
+  if (const std::optional<ModelText> text = ModelTextFrom(tokenizer)) {
+    options.end_tokens.assign(text->end_tokens().begin(), text->end_tokens().end());
+    options.vocab = text->vocab();
+  }
+  if (!end_tokens.is_none()) options.end_tokens = GetInts("end_tokens", end_tokens);
+  if (!vocab.is_none()) options.vocab = GetNumber<int64_t>("vocab", vocab);
+}
+
 PythonEngineClient* NewConnected(nb::handle endpoints, nb::handle tokenizer,
                                  std::string_view stop_at, nb::handle credits,
-                                 nb::handle connect_timeout, nb::handle stall_timeout) {
-  const RemoteClientOptions options =
-      RemoteOptions(stop_at, credits, connect_timeout, stall_timeout);
+                                 nb::handle connect_timeout, nb::handle start_timeout,
+                                 nb::handle stall_timeout, nb::handle end_tokens,
+                                 nb::handle vocab) {
+  RemoteClientOptions options = RemoteOptions(stop_at, credits, connect_timeout, stall_timeout);
+  options.start_timeout =
+      std::chrono::ceil<std::chrono::milliseconds>(DurationFrom("start_timeout", start_timeout));
   const std::vector<std::string> names = TextsFrom("endpoints", endpoints);
+  if (std::ranges::any_of(names, IsVllmEndpoint)) {
+    AddModel(tokenizer, end_tokens, vocab, options);
+  }
   Tokenizer made = TokenizerFrom(tokenizer);
   return NewClient(nb::none(), [&] { return MakeConnectedParts(names, std::move(made), options); });
 }
@@ -217,6 +237,10 @@ folder, must be the engines'. An engine may send ``credits`` messages ahead. One
 ``connect_timeout`` seconds is an UnavailableError; one that has work and says nothing for
 ``stall_timeout`` seconds loses its requests.
 
+At ``"vllm+tcp://ADDRESS:PORT"`` it waits for an engine of vLLM, for ``start_timeout`` seconds. Such a one
+tells neither its ``end_tokens`` nor its ``vocab``, the number of its tokens: without these, the model's
+folder has them where ``tokenizer`` is one; else nothing ends a text, and the tokenizer's number counts.
+
     >>> endpoint = "tcp://127.0.0.1:1"
     >>> sluice.EngineClient.connect(endpoint, "models/default", connect_timeout=0.1)
     ... # doctest: +ELLIPSIS
@@ -329,11 +353,15 @@ void BindEngine(nb::module_& module) {
       .def_static(
           "connect", &NewConnected, nb::arg("endpoints"), nb::arg("tokenizer"), nb::kw_only(),
           nb::arg("stop_at") = "engine", nb::arg("credits") = 64, nb::arg("connect_timeout") = 10.0,
-          nb::arg("stall_timeout") = 30.0, nb::rv_policy::take_ownership,
+          nb::arg("start_timeout") = 1200.0, nb::arg("stall_timeout") = 30.0,
+          nb::arg("end_tokens") = nb::none(), nb::arg("vocab") = nb::none(),
+          nb::rv_policy::take_ownership,
           nb::sig("def connect(endpoints: str | collections.abc.Sequence[str], "
                   "tokenizer: Tokenizer | str | bytes | os.PathLike, *, stop_at: str = 'engine', "
                   "credits: int = 64, connect_timeout: float = 10.0, "
-                  "stall_timeout: float = 30.0) -> EngineClient"),
+                  "start_timeout: float = 1200.0, stall_timeout: float = 30.0, "
+                  "end_tokens: collections.abc.Sequence[int] | None = None, "
+                  "vocab: int | None = None) -> EngineClient"),
           kConnectDoc)
       .def_static(
           "spawn", &NewSpawned, nb::arg("command"), nb::arg("tokenizer").none() = nb::none(),

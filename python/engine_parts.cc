@@ -52,6 +52,14 @@ std::vector<std::string> TextsFrom(const char* name, nb::handle texts) {
   return result;
 }
 
+std::optional<ModelText> ModelTextFrom(nb::handle tokenizer) {
+  if (nb::isinstance<Tokenizer>(tokenizer)) return std::nullopt;
+  const std::string path = PathFrom(tokenizer);
+  const nb::gil_scoped_release release;
+  if (!std::filesystem::is_directory(path)) return std::nullopt;
+  return ModelText::Open(path);
+}
+
 Tokenizer TokenizerFrom(nb::handle tokenizer) {
   Tokenizer* known = nullptr;
   if (nb::try_cast(tokenizer, known)) return *known;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "sluice/engine_process.hpp"
 #include "sluice/generator.hpp"
 #include "sluice/model_runner.hpp"
+#include "sluice/model_text.hpp"
 #include "sluice/runner_thread.hpp"
 
 namespace sluice::python {
@@ -45,6 +47,8 @@ std::string PathFrom(nb::handle path);
 std::vector<std::string> TextsFrom(const char* name, nb::handle texts);
 // A sluice.Tokenizer, or the path of its file or of the folder that it lies in.
 Tokenizer TokenizerFrom(nb::handle tokenizer);
+// What the files of a model's folder say, where that is what it is.
+std::optional<ModelText> ModelTextFrom(nb::handle tokenizer);
 // Seconds, from 0 on.
 std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds);
 

@@ -22,7 +22,8 @@ namespace nb = nanobind;
   KEYWORD(position)                                                                            \
   KEYWORD(choice) KEYWORD(stream) KEYWORD(masses) KEYWORD(cuts) KEYWORD(order) KEYWORD(out)    \
       KEYWORD(backend) KEYWORD(algorithm) KEYWORD(threads) KEYWORD(max_temperature)            \
-          KEYWORD(lengths) KEYWORD(hint) KEYWORD(hint_shift) KEYWORD(next_n) KEYWORD(sorted)   \
+          KEYWORD(lengths) KEYWORD(hint) KEYWORD(hint_shift) KEYWORD(thresholds)               \
+              KEYWORD(next_n) KEYWORD(sorted)                                                  \
               KEYWORD(draft_probabilities) KEYWORD(draft_logits) KEYWORD(draft_params)         \
                   KEYWORD(draft_cuts) KEYWORD(bias) KEYWORD(query_start_loc) KEYWORD(vocab)    \
                       KEYWORD(max_requests) KEYWORD(prompt) KEYWORD(max_new_tokens)            \

@@ -29,6 +29,7 @@ NB_MODULE(_sluice, module) {
   BindCuda(module);
   BindCudaTopk(module);
   BindDeviceSampler(module);
+  BindDeviceHead(module);
 #ifdef SLUICE_HAS_TEXT
   BindText(module);
 #endif

@@ -1,4 +1,4 @@
-// The calls of cuda.cc, cuda_topk.cc and device_sampler.cc in a build without CUDA.
+// The calls of cuda.cc, cuda_topk.cc, device_head.cc and device_sampler.cc in a build without CUDA.
 #include "python/calls.h"
 #include "python/errors.h"
 
@@ -27,6 +27,17 @@ void BindDeviceSampler(nb::module_& module) {
   module.def("CudaSampler", [](nb::args, nb::kwargs) {
     throw Error(ErrorCode::kUnavailable, "device", "cuda",
                 "sluice.Sampler: this build of Sluice has no CUDA");
+  });
+}
+
+void BindDeviceHead(nb::module_& module) {
+  module.def("cuda_project", [](nb::args, nb::kwargs) {
+    throw Error(ErrorCode::kUnavailable, "hidden.device", "cuda",
+                "cpu: this build of Sluice has no CUDA");
+  });
+  module.def("CudaHead", [](nb::args, nb::kwargs) {
+    throw Error(ErrorCode::kUnavailable, "weight.device", "cuda",
+                "cpu: this build of Sluice has no CUDA");
   });
 }
 

@@ -1,6 +1,8 @@
 // topk: the k largest of each row of scores.
 #include "sluice/topk.hpp"
 
+#include <optional>
+
 #include "python/arrays.h"
 #include "python/calls.h"
 #include "python/execution.h"
@@ -26,8 +28,9 @@ int32_t HintColumns(nb::handle hint, std::vector<int32_t>& indices) {
 
 nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
   const Arguments arguments(
-      Keywords{Keyword::lengths, Keyword::hint, Keyword::hint_shift, Keyword::next_n,
-               Keyword::sorted, Keyword::values, Keyword::out, Keyword::backend, Keyword::threads},
+      Keywords{Keyword::lengths, Keyword::hint, Keyword::hint_shift, Keyword::thresholds,
+               Keyword::next_n, Keyword::sorted, Keyword::values, Keyword::out, Keyword::backend,
+               Keyword::threads},
       kwargs);
   const MatrixArgument scores = GetMatrix("scores", scores_object);
   TopkInput input;
@@ -56,6 +59,12 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
     input.hint = hint;
   }
 
+  std::optional<Elements<float>> thresholds;
+  if (const nb::handle given = arguments[Keyword::thresholds]; given.is_valid()) {
+    thresholds.emplace(GetElements<float>("thresholds", given, Access::kWrite, {scores.view.rows}));
+    input.thresholds = thresholds->values;
+  }
+
   Execution execution;
   execution.backend = BackendFrom(arguments[Keyword::backend]);
   execution.parallel = ParallelFrom(arguments[Keyword::threads]);
@@ -77,7 +86,8 @@ nb::object DoTopk(nb::handle scores_object, nb::handle k, nb::kwargs kwargs) {
 
 constexpr const char* kSignature =
     "def topk(scores: typing.Any, k: int, *, lengths: numpy.typing.ArrayLike | None = None, "
-    "hint: typing.Any = None, hint_shift: int = 0, next_n: int = 1, sorted: bool = False, "
+    "hint: typing.Any = None, hint_shift: int = 0, thresholds: typing.Any = None, "
+    "next_n: int = 1, sorted: bool = False, "
     "values: bool = True, out: TopkResults | None = None, backend: str | None = None, "
     "threads: Threads | None = None) -> TopkResults";
 
@@ -87,7 +97,8 @@ constexpr const char* kDoc =
 Indices ascend, or follow the scores with ``sorted=True``; short rows end in -1. ``lengths`` has one
 a request of ``next_n`` rows: row r of it sees its first lengths - next_n + r + 1 scores. ``hint``
 (int32, [requests, columns], each shifted by ``hint_shift``) may be stale or wrong: it changes the
-time, never the answer. CUDA tensors of torch give tensors on their device (sluice.tensors), less
+time, never the answer. ``thresholds`` (float32, one a row, writable; at first NaN) is read, and holds
+for the next call what this one has learnt: it changes the time alone, too. CUDA tensors of torch give tensors on their device (sluice.tensors), less
 work with ``values=False``.
 
     >>> scores = np.array([[1, 3, 2, 3], [5, 6, 7, 8]], np.float32)

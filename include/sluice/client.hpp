@@ -87,6 +87,14 @@ enum class EngineHealth : uint8_t {
 };
 std::string_view Name(EngineHealth health);
 
+// What a client knows of one of its engines.
+struct EngineState {
+  std::string endpoint = {};  // empty: of this process
+  EngineHealth health = EngineHealth::kConnecting;
+  std::string reason = {};  // why it is not ready, if that is known, or what else there is to say
+};
+using EngineObserver = std::function<void(const EngineState&)>;
+
 // How many values there were of each size: counts[i] has those of at most 2^i that are in no count
 // before it, the last one also what is larger.
 template <int kCounts>
@@ -160,7 +168,9 @@ class Client {
   // -1: Poll always has, while requests live.
   virtual int event_fd() const = 0;
 
-  virtual EngineHealth health() const = 0;
+  virtual EngineHealth health() const = 0;  // of the best of them
+  // Each of them, in the order in which they were named.
+  virtual std::vector<EngineState> engines() const { return {{.health = health()}}; }
   virtual const ClientCounters& counters() const = 0;
 };
 
@@ -184,10 +194,16 @@ struct RemoteClientOptions {
   RequestObserver observer = {};
   int32_t credits = 64;  // output messages that an engine may send ahead
   std::chrono::milliseconds connect_timeout{10'000};
+  // The same for an engine of vLLM, which comes when it has read its model and compiled for it.
+  std::chrono::milliseconds start_timeout{20 * 60'000};
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
-  std::vector<int32_t> end_tokens = {};  // of the model, for engines of vLLM, which do not tell
+  // Of the model, for engines of vLLM, which do not tell. 0: as many as the tokenizer has.
+  std::vector<int32_t> end_tokens = {};
+  int64_t vocab = 0;
+  // Called in ConnectClient and Poll, when there is something new to say.
+  EngineObserver engine_observer = {};
 };
 
 // "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is told the

@@ -22,9 +22,11 @@ struct DeviceLogprobLists {
 // logits: in raw modes as the model gave them, in processed modes the adjusted ones. kept_masses:
 // empty, or one a row: what CutMass::kept says of the result's Cut; 0 where the row has a status.
 //
-// Reads the row twice in raw modes; in processed modes once for what ranks alone need, once more
-// for a mass, and twice more for lists. Some hundred times where thousands of tokens tie with the
-// last one of a list.
+// Reads the row twice in raw modes, and a third time for the rank of a token that is not among the
+// likely ones; in processed modes, or with kept_masses, once for what ranks alone need, once more
+// for each mass, and twice more for lists. Once more where the maximum is a zero, whose sign is
+// that of the first one; some hundred times where thousands of tokens tie with the last one of a
+// list.
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
               DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,
               const DeviceLogprobLists& lists = {});

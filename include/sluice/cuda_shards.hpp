@@ -12,6 +12,8 @@
 #include <span>
 
 #include "sluice/cuda.hpp"
+#include "sluice/cuda_head.hpp"
+#include "sluice/cuda_logprobs.hpp"
 #include "sluice/shards.hpp"
 
 namespace sluice::cuda {
@@ -28,8 +30,21 @@ class DeviceShardGroup {
 };
 
 // How many exchanges a call makes: rows that need the second one are kGathered without it. Greedy
-// rows need one, and so does top-k up to `candidates` (with Ties::kAll, below `candidates`).
+// rows need one, and so does top-k up to `candidates` (with Ties::kAll, below `candidates`). Draws
+// from everything that are told as such (ShardRows) need one where no more than `candidates` tokens
+// of a slice may win: a few do, next to always fewer than 16.
 enum class ShardExchanges : uint8_t { kOne = 1, kTwo = 2 };
+
+// What the rows of a call are. What is not there is not looked for.
+enum class ShardRows : uint8_t {
+  // First tokens are listed of all rows. Draws from everything take the second exchange.
+  kListed,
+  // All are drawn from everything by Gumbel, without a filter: the tokens of a slice that may win
+  // are told in their place. Other rows are kGathered.
+  kDrawn,
+  // Both kinds, each by its own message.
+  kAny,
+};
 
 // candidates * ranks is at most this.
 inline constexpr int32_t kMostDeviceCandidates = 1024;
@@ -41,6 +56,7 @@ struct ShardCall {
   RowParams params = {};   // without patches
   DrawMethod method = DrawMethod::kGumbel;
   int32_t candidates = 64;
+  ShardRows kind = ShardRows::kListed;
   ShardExchanges exchanges = ShardExchanges::kTwo;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
 };
@@ -56,6 +72,31 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
 
+// A rank's rows of a certified head in place of its logits.
+struct ShardHeadCall {
+  // Of the slice's rows of the weights, `candidates` or more of them. hidden: the same on all
+  // ranks; bitmask: of the slice's tokens.
+  CertifiedCall head = {};
+  ShardSlice slice = {};
+  RowParams params = {};  // without patches
+  DrawMethod method = DrawMethod::kGumbel;
+  int32_t candidates = 64;
+  ShardExchanges exchanges = ShardExchanges::kTwo;
+  DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
+  // fp32, a row for each hidden state: those of rows that planes do not decide are written to it.
+  MutableLogitsView logits = {};
+};
+
+// As Sample of a ShardCall on the logits of the whole head. First tokens are listed from planes,
+// which decide greedy rows and top-k up to `candidates`; other rows take the dense head of the
+// slice, on the device, before the second exchange.
+void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
+            DeviceArray<ShardWay> ways, void* stream);
+
+// The same call on `logits`: what SampleGathered takes behind it, and GatheredWorkspaceBytes. The
+// logits of rows that are kGathered are there.
+ShardCall OnLogits(const ShardHeadCall& call);
+
 // For slices of at most `widest` tokens.
 size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t widest);
 
@@ -68,5 +109,24 @@ void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
                     DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
                     void* stream);
+
+// The same on all ranks, but for slice and logits.
+struct ShardLogprobCall {
+  LogitsView logits = {};  // of the slice; columns behind its tokens are padding, never read
+  ShardSlice slice = {};   // of at least one token
+  RowParams params = {};   // without patches; keys are not read
+  LogprobMode mode = LogprobMode::kRawLogprobs;
+  DeviceArray<uint64_t> kept_masses = {};  // empty, or one a row
+  DeviceLogprobLists lists = {};
+  DeviceArray<std::byte> workspace = {};  // ShardLogprobWorkspaceBytes, aligned to 256
+};
+
+size_t ShardLogprobWorkspaceBytes(int64_t rows, int32_t width, int32_t ranks);
+
+// As Logprobs of cuda_logprobs.hpp on the whole rows, with lists, of results that all ranks have:
+// two exchanges on the stream, of 24 bytes a row each, the second one with 8 more for each most
+// likely token that is wanted. Can be captured.
+void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
+              DeviceArray<TokenResult> results, void* stream);
 
 }  // namespace sluice::cuda

@@ -19,19 +19,25 @@ struct TopkInput {
   DeviceArray<const int32_t> lengths = {};
   int32_t next_n = 1;
 
-  // hint_columns a request, each shifted by hint_shift; any numbers at all.
+  // hint_columns a request, each shifted by hint_shift; any numbers at all. It is apart from what
+  // the call writes: rows of one request, and the blocks of a row, read it at different times.
   DeviceArray<const int32_t> hint = {};
   int32_t hint_columns = 0;
   int32_t hint_shift = 0;
 
   bool sorted = false;
+
+  // As sluice::TopkInput::thresholds, in device memory: read by calls whose plan has kThreshold,
+  // written by all.
+  DeviceArray<float> thresholds = {};
 };
 
 // Where the thresholds of a row come from. It changes the time, never the answer.
 enum class TopkGuess : uint8_t {
-  kSample,  // a sample of the row, at the rank that keeps somewhat more than k
-  kHint,    // the mean of the scores at the hinted indices; then as kSample
-  kSecant,  // the same; then, three times, along the secant of the counts of two thresholds
+  kSample,     // a sample of the row, at the rank that keeps somewhat more than k
+  kHint,       // the mean of the scores at the hinted indices; then as kSample
+  kSecant,     // the same; then, three times, along the secant of the counts of two thresholds
+  kThreshold,  // what the call before left in TopkInput::thresholds; then as kSample
 };
 
 // How a row was decided.
@@ -60,7 +66,8 @@ struct TopkPlan {
   friend bool operator==(const TopkPlan&, const TopkPlan&) = default;
 };
 
-// What Topk chooses for the current device: by rows, width and k, from a table of measurements.
+// What Topk chooses for the current device: by rows, width and k, from a table of measurements, and
+// kThreshold where thresholds are given.
 TopkPlan PlanTopk(const TopkInput& input);
 
 struct TopkOutput {

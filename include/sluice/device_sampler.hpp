@@ -2,11 +2,11 @@
 // for bit. Link Sluice::cuda.
 //
 // A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. No call waits for the device but StepHandle::Get, and Step for the answer
-// of the step kStepsKept before it if that was never read. What changes requests (Add, Update,
-// Accept, Rollback, and the tokens of a step) goes to the device in small asynchronous copies and
-// kernels on another stream, beside whatever the caller's does; a step waits for it there, and it
-// waits for the step before.
+// on a stream of its own. What waits for the device are StepHandle::Get and Await, the destructor,
+// and seldom another call, which Waits counts. What changes requests (Add, Update, Accept,
+// Rollback, and the tokens of a step) goes to the device in small asynchronous copies and kernels
+// on another stream, beside whatever the caller's does; a step waits for it there, and it waits for
+// the step before.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +67,8 @@ class DeviceSampler;
 class StepHandle {
  public:
   // In device memory, one a row, for what comes next on the step's stream: valid until the next
-  // step. emitted: one a request; may be empty when no request has drafts.
+  // call of Step, even of one that fails. emitted: one a request; may be empty when no request has
+  // drafts.
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
@@ -75,8 +76,14 @@ class StepHandle {
   void* event() const { return event_; }
 
   // Waits for the copy of this step and for nothing else. What it answers is valid for the next
-  // DeviceSampler::kStepsKept - 1 steps; throws Error when more have come.
+  // DeviceSampler::kStepsKept - 1 steps; throws Error when more have come. One that failed counts,
+  // until it has been repeated: it took the place of the oldest.
   DeviceStepResult Get() const;
+
+  // Only waits, perhaps for a later step when this one is no longer kept. It looks at nothing of
+  // the DeviceSampler, so another thread may call that in the meantime; a Get behind it does not
+  // wait.
+  void Await() const;
 
  private:
   friend class DeviceSampler;
@@ -87,6 +94,7 @@ class StepHandle {
   DeviceArray<const RowStatus> statuses_ = {};
   DeviceArray<const int32_t> emitted_ = {};
   void* event_ = nullptr;
+  void* copied_ = nullptr;  // the event behind its copy
 };
 
 // One thread at a time may call a DeviceSampler, with the device current that it was made on.
@@ -118,16 +126,17 @@ class DeviceSampler {
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
   // a step that Get has not answered counts as if all of its rows gave a token, until it is
-  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, none of its
-  // tokens are accepted.
+  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, no handle
+  // names it, none of its tokens are accepted, and the next call waits for what was enqueued of it.
   StepHandle Step(const StepInput& input, void* stream);
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
 
-  // How often a call waited for the device outside of Get: when more was changed at once than there
-  // is pinned memory for, and when a step that was never read is not over kStepsKept steps later.
+  // How often a call waited for the device outside of Get and Await: when more was changed at once
+  // than there is pinned memory for, when a step that was never read is not over kStepsKept steps
+  // later, and behind a step that failed.
   int64_t Waits() const;
 
  private:

@@ -22,7 +22,7 @@ struct ChatMessage {
 // Files that are in memory already; those that are empty are not there.
 struct ModelTextFiles {
   std::string_view tokenizer = {};  // tokenizer.json
-  std::string_view config = {};     // config.json: its end tokens
+  std::string_view config = {};     // config.json: its end tokens and how many tokens it has
   std::string_view generation_config = {};
   std::string_view tokenizer_config = {};
   std::string_view chat_template = {};
@@ -48,6 +48,10 @@ class ModelText {
   // Each of these ends an output: those of generation_config.json and of config.json; if they have
   // none, that of tokenizer_config.json.
   std::span<const int32_t> end_tokens() const;
+
+  // So many tokens the model has: config.json's vocab_size, which may be more than the tokenizer
+  // has, as heads are padded. Without one, the tokenizer's.
+  int64_t vocab() const;
 
   bool has_chat_template() const;
   // The text that the model continues with its answer. Throws Error when there is no template, and

@@ -51,6 +51,7 @@ struct ServerOptions {
   std::vector<std::string> engines = {};  // endpoints, as ConnectClient has them
   StopAt stop_at = StopAt::kEngine;
   std::chrono::milliseconds connect_timeout{10'000};
+  std::chrono::milliseconds start_timeout{20 * 60'000};  // of engines of vLLM, in its place
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // of the wait for engines, which it ends
 

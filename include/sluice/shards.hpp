@@ -32,6 +32,7 @@
 #include <span>
 #include <string_view>
 
+#include "sluice/certified_head.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/logprobs.hpp"
 
@@ -132,6 +133,17 @@ class ShardSampler {
   // used: the sampler has its own, which grows with the largest call.
   void Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
               const Execution& execution, std::span<ShardWay> ways = {});
+
+  // As Sample of the whole certified head. head: of the slice's rows of the weights, one for each
+  // token of the slice, which has some; input: the same hidden states on all ranks, and a mask of
+  // the slice's tokens. Greedy rows and top-k up to `candidates` (with Ties::kAll: below it) are
+  // listed from planes, rows that min-p alone bounds as far as the list goes, and draws from
+  // everything are decided by the few tokens that may win them; other rows take the dense head of
+  // the slice, and those that the merge does not decide, too. What is read: of this rank.
+  CertifiedStats Sample(const CertifiedHead& head, const CertifiedInput& input,
+                        std::span<const SelectParams> params, std::span<const NoiseKey> keys,
+                        const Limits& limits, DrawMethod method, std::span<TokenResult> results,
+                        const Execution& execution, std::span<ShardWay> ways = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
   // gave. Two exchanges of 48 bytes a row in all.

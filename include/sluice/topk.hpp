@@ -28,6 +28,11 @@ struct TopkInput {
   int32_t hint_shift = 0;
 
   bool sorted = false;  // by the total order; else indices ascend
+
+  // What a call tells the next one with the next scores of the same rows, one a row, or empty:
+  // read, and written again. A score that somewhat more than k of the row reach; NaN, as at first:
+  // none. Like a hint, whatever the numbers are.
+  std::span<float> thresholds = {};
 };
 
 size_t TopkWorkspaceBytes(const TopkInput& input, const Execution& execution);

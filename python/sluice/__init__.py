@@ -2,8 +2,8 @@
 
 Exact top-k / top-p / min-p selection, draws that can be replayed, log-probabilities, penalties,
 draft verification. Arrays of numpy and tensors of anything with ``__dlpack__`` go in without a
-copy; numpy arrays come out. For CUDA tensors of torch, select, mask_, sample and topk give
-tensors on their device (sluice.tensors). The same logits, parameters, seed and position give the
+copy; numpy arrays come out. For CUDA tensors of torch, select, mask_, sample, topk and the heads
+give tensors on their device (sluice.tensors). The same logits, parameters, seed and position give the
 same token, bit for bit, on every backend and in any batch.
 
     >>> logits = np.array([[1.5, 0.25, 3.0, 2.75]], np.float32)
@@ -16,7 +16,6 @@ from importlib import import_module
 from sluice import _sluice
 from sluice._sluice import (
     Candidates,
-    CertifiedHead,
     Cuts,
     Explanation,
     LogitsProcessor,
@@ -32,7 +31,6 @@ from sluice._sluice import (
     algorithms,
     backends,
     candidates,
-    dense_head,
     explain,
     kept_bitmask,
     logprobs,
@@ -43,9 +41,9 @@ from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableE
 
 TYPE_CHECKING = False  # as type checkers know it; typing takes long to load
 if TYPE_CHECKING:  # the stub has every keyword
-    from sluice._sluice import mask_, sample, select, topk
+    from sluice._sluice import CertifiedHead, dense_head, mask_, sample, select, topk
 else:
-    from sluice.rows import mask_, sample, select, topk
+    from sluice.rows import CertifiedHead, dense_head, mask_, sample, select, topk
 
 __all__ = [
     "ArgumentTypeError",

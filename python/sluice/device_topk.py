@@ -17,7 +17,7 @@ from sluice import _sluice, tensor_ops
 from sluice.device_params import is_on_device, only_known, text_of
 from sluice.errors import ArgumentTypeError, Error
 
-GUESSES = ("sample", "hint", "secant")
+GUESSES = ("sample", "hint", "secant", "threshold")
 WORK_WORDS = 2  # the way, reads and rounds in bytes, then the candidates
 _NONE = (0, 0)
 _IS_LOGGED = "topk" in os.environ.get("SLUICE_LOG", "").split(",")
@@ -75,9 +75,11 @@ def _check_ints(scores, name, tensor, sizes, dtype=torch.int32):
         raise Error(f"{name}.strides", str(list(tensor.stride())), "those of a contiguous tensor")
 
 
-def _log(scores, k, plan):
+def _log(scores, k, thresholds, plan):
     if plan is None:
         plan = _sluice.cuda_plan_topk(tensor_ops.rows_of(scores, "scores"), k)
+        if thresholds is not None:
+            plan = (GUESSES.index("threshold"), *plan[1:])
     guess, blocks, threads, capacity = plan
     way = f"up to {capacity} candidates" if capacity else "every row by the definition"
     print(f"sluice: topk of [{scores.shape[0]}, {scores.shape[1]}] "
@@ -85,25 +87,27 @@ def _log(scores, k, plan):
           f"of {threads} threads a row, {way}", file=sys.stderr)
 
 
-def _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, plan, outputs):
+def _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, plan, outputs):
     """Sizes are checked by the library, beside what it checks otherwise."""
     rows = tensor_ops.rows_of(scores, "scores")
     columns = 0 if hint is None else hint.shape[-1]
     *arrays, (work, words) = (_array(output) for output in outputs)
     _sluice.cuda_topk(rows, k, _array(lengths), next_n, (*_array(hint), columns, hint_shift),
-                      sorted, (*arrays, (work, words // WORK_WORDS)),
+                      sorted, _array(thresholds), (*arrays, (work, words // WORK_WORDS)),
                       None if plan is None else tuple(plan))
     if _IS_LOGGED:
-        _log(scores, k, plan)
+        _log(scores, k, thresholds, plan)
 
 
-def _topk(scores, k, lengths, hint, hint_shift, next_n, sorted, values, plan):
-    outputs = _fake_topk(scores, k, lengths, hint, hint_shift, next_n, sorted, values, plan)
-    _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, plan, (*outputs, None))
+def _topk(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, values, plan):
+    outputs = _fake_topk(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, values,
+                         plan)
+    _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, plan,
+            (*outputs, None))
     return outputs
 
 
-def _fake_topk(scores, k, lengths, hint, hint_shift, next_n, sorted, values, plan):
+def _fake_topk(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, values, plan):
     tensor_ops.check_logits(scores, "scores")
     rows = scores.shape[0]
     return (scores.new_empty((rows, k), dtype=torch.int32),
@@ -111,8 +115,8 @@ def _fake_topk(scores, k, lengths, hint, hint_shift, next_n, sorted, values, pla
             scores.new_empty(rows, dtype=torch.uint8))
 
 
-def _topk_into(scores, k, lengths, hint, hint_shift, next_n, sorted, plan, *outputs):
-    _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, plan, outputs)
+def _topk_into(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, plan, *outputs):
+    _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, plan, outputs)
 
 
 def _fake_topk_into(scores, *_):
@@ -129,12 +133,12 @@ def _indexer_topk_decode(logits, seq_lens, indices, next_n=1, index_topk=2048, p
     _check_ints(logits, "indices", indices, (logits.shape[0], index_topk))
     if pre_idx is not None:
         _check_ints(logits, "pre_idx", pre_idx, (requests, pre_idx.shape[-1]))
-    _launch(logits, index_topk, seq_lens, pre_idx, 1, next_n, False, None,
+    _launch(logits, index_topk, seq_lens, pre_idx, 1, next_n, False, None, None,
             (indices, None, None, None))
 
 
 _WHAT = ("Tensor scores, SymInt k, Tensor? lengths, Tensor? hint, SymInt hint_shift, "
-         "SymInt next_n, bool sorted")
+         "SymInt next_n, bool sorted, Tensor(z!)? thresholds")
 _topk_op = tensor_ops.define(
     f"topk({_WHAT}, bool values, SymInt[]? plan) -> (Tensor, Tensor, Tensor)", _topk, _fake_topk)
 _topk_into_op = tensor_ops.define(
@@ -199,9 +203,18 @@ def _hint(scores, hint, requests):
     return hint
 
 
+def _thresholds(scores, thresholds):
+    """Written again, so it is not made contiguous."""
+    if not isinstance(thresholds, torch.Tensor):
+        raise ArgumentTypeError("thresholds", text_of(thresholds), "a CUDA tensor of float32")
+    _check_ints(scores, "thresholds", thresholds, (scores.shape[0],), torch.float32)
+    return thresholds
+
+
 def _plan_numbers(plan):
     if not isinstance(plan, TopkPlan) or plan.guess not in GUESSES:
-        raise ArgumentTypeError("plan", text_of(plan), "a TopkPlan whose guess is sample or hint")
+        raise ArgumentTypeError("plan", text_of(plan),
+                                f"a TopkPlan whose guess is one of {', '.join(GUESSES)}")
     return [GUESSES.index(plan.guess), *(_whole(f"plan.{name}", number) for name, number in
                                          zip(TopkPlan._fields[1:], plan[1:]))]
 
@@ -229,9 +242,10 @@ def plan_topk(scores, k):
     return TopkPlan(GUESSES[guess], *shape)
 
 
-def topk(scores, k, *, lengths=None, hint=None, hint_shift=0, next_n=1, sorted=False, values=True,
-         out=None, plan=None, **others):
-    only_known(others, ("lengths", "hint", "hint_shift", "next_n", "sorted", "values", "out", "plan"))
+def topk(scores, k, *, lengths=None, hint=None, hint_shift=0, thresholds=None, next_n=1,
+         sorted=False, values=True, out=None, plan=None, **others):
+    only_known(others, ("lengths", "hint", "hint_shift", "thresholds", "next_n", "sorted", "values",
+                        "out", "plan"))
     is_row = scores.dim() == 1
     rows = scores[None] if is_row else scores
     tensor_ops.check_logits(rows, "scores")
@@ -246,7 +260,8 @@ def topk(scores, k, *, lengths=None, hint=None, hint_shift=0, next_n=1, sorted=F
     requests = rows.shape[0] // next_n
     lengths = None if lengths is None else _lengths(rows, lengths, requests)
     hint = None if hint is None else _hint(rows, hint, requests)
-    what = (rows, k, lengths, hint, hint_shift, next_n, _flag("sorted", sorted))
+    thresholds = None if thresholds is None else _thresholds(rows, thresholds)
+    what = (rows, k, lengths, hint, hint_shift, next_n, _flag("sorted", sorted), thresholds)
     plan = None if plan is None else _plan_numbers(plan)
     if out is not None:
         _topk_into_op(*what, plan, *_check_out(rows, k, out, is_row))

@@ -60,11 +60,45 @@ def _logprobs(metadata):
     return most
 
 
-def rows_of(metadata, vocab):
+def _processor_fields(metadata, rows):
+    """What the built-in processors of the batch do to each row: newer versions have no columns for
+    it. They are known by the names of their classes and fields."""
+    fields = [{} for _ in range(rows)]
+    processors = getattr(metadata, "logitsprocs", None)
+    for processor in processors.all if processors is not None else ():
+        name = type(processor).__name__
+        if name == "MinPLogitsProcessor":
+            for row in range(rows if processor.min_p_count else 0):
+                if (least := processor.get_min_p_by_index(row)) != 0:
+                    fields[row]["min_p"] = least
+        elif name == "LogitBiasLogitsProcessor":
+            for row, bias in processor.biases.items():
+                fields[row]["logit_bias"] = dict(bias)
+        elif name == "MinTokensLogitsProcessor":
+            for row, (least, _, stops, *_) in processor.min_toks.items():
+                fields[row] |= {"min_tokens": least, "stop_token_ids": sorted(stops)}
+        else:
+            raise Error("logitsprocs", name, "the built-in min-p, logit bias and min-tokens")
+    return fields
+
+
+def _check_known(metadata, has_drafts):
+    """Raises for what DeviceSampler has no word for."""
+    if any((getattr(metadata, "logprob_token_ids", None) or {}).values()):
+        raise Error("logprob_token_ids", "given", "none")
+    if not has_drafts and any(getattr(metadata, "spec_token_ids", None) or ()):
+        raise Error("spec_token_ids", "given", "none without drafts in the call")
+    holder = getattr(metadata, "thinking_budget_state_holder", None)
+    if holder is not None and holder.has_tracked_requests():
+        raise Error("thinking_budget_state_holder", "requests with a budget", "none")
+
+
+def rows_of(metadata, vocab, has_drafts=False):
     """What the metadata says of each row."""
+    _check_known(metadata, has_drafts)
     outputs = metadata.output_token_ids
     count = len(outputs)
-    fields = [{} for _ in range(count)]
+    fields = _processor_fields(metadata, count)
     columns = {name: (field, None) for name, field in _COLUMNS.items()}
     if not getattr(metadata, "no_penalties", False):
         columns |= _PENALTIES
@@ -109,39 +143,65 @@ def _of_row(metadata, name, row):
 
 
 class MetadataSampler:
-    """Wraps a DeviceSampler, which nobody else uses then; a call is a step of all rows."""
+    """Wraps a DeviceSampler, which nobody else uses then; a call is a step of all requests.
 
-    def __init__(self, sampler):
+    ``draft_mode``: "match" or "reject", of requests that have drafts.
+    """
+
+    def __init__(self, sampler, *, draft_mode="match"):
         self.sampler = sampler
+        self._draft_mode = draft_mode
         self._requests = []
+        self._counts = []  # of the last step: rows of each request
         self._rows = []
         self._metadata = None
         self._step = None  # the last one
 
-    def __call__(self, logits, metadata):
+    def __call__(self, logits, metadata, drafts=None):
+        """``drafts``: a list of ids for each request of the metadata, whose logits then have a row for
+        each draft and one more."""
         self._take_answers()
+        rows = self._rows
         if metadata is not self._metadata:
-            rows = rows_of(metadata, self.sampler.vocab)
-            if len(rows) != logits.shape[0]:  # some engines leave the lists out when nobody needs them
-                raise Error("output_token_ids", f"{len(rows)} lists",
-                            f"one for each row of the logits, {logits.shape[0]}")
+            rows = rows_of(metadata, self.sampler.vocab, drafts is not None)
+        if drafts is not None and len(drafts) != len(rows):
+            raise Error("drafts", f"{len(drafts)} lists", f"one for each request, {len(rows)}")
+        counts = [1] * len(rows) if drafts is None else [1 + len(some) for some in drafts]
+        if sum(counts) != logits.shape[0]:  # some engines leave the lists out when nobody needs them
+            raise Error("output_token_ids", f"{len(rows)} lists",
+                        f"one for each row of the logits, {logits.shape[0]}, that is no draft's")
+        if metadata is not self._metadata:
             self._change_batch(rows)
             self._metadata = metadata
         for request in self._requests:
             self._follow(request)
-        step_requests = [request.handle if row.bitmask is None else
-                         StepRequest(request.handle, bitmask=row.bitmask)
-                         for request, row in zip(self._requests, self._rows)]
+        drafts = [()] * len(rows) if drafts is None else drafts
+        step_requests = [self._step_request(request, row, list(some))
+                         for request, row, some in zip(self._requests, self._rows, drafts)]
         self._step = self.sampler.step(logits, step_requests)
+        self._counts = counts
         return self._step
+
+    @staticmethod
+    def _step_request(request, row, drafts):
+        if row.bitmask is None and not drafts:
+            return request.handle
+        bitmask = row.bitmask
+        if bitmask is not None and drafts:
+            bitmask = np.tile(bitmask, (1 + len(drafts), 1))
+        return StepRequest(request.handle, drafts=drafts, bitmask=bitmask)
 
     def _take_answers(self):
         """What the last step gave: the engine has read it, or else does now."""
         if self._step is None:
             return
-        for request, token in zip(self._requests, self._step.get().ids.tolist()):
-            if token >= 0:
+        ids, before = self._step.get().ids.tolist(), 0
+        for request, count in zip(self._requests, self._counts):
+            for token in ids[before:before + count]:
+                if token < 0:
+                    break
                 request.known.append(token)
+            before += count
         self._step = None
 
     def _change_batch(self, rows):
@@ -156,7 +216,8 @@ class MetadataSampler:
         try:
             for request, row in zip(kept, rows):
                 if request is None:
-                    handle = self.sampler.add(SamplingParams(**row.fields), prompt=row.prompt)
+                    params = SamplingParams(draft_mode=self._draft_mode, **row.fields)
+                    handle = self.sampler.add(params, prompt=row.prompt)
                     request = _Request(handle, row.output, row.fields)
                 self._requests.append(request)
         except Exception:  # those behind it are live: the next call finds them here

@@ -1,4 +1,4 @@
-"""select, mask_, sample and topk: in C++ for arrays of the host, in sluice.tensors for CUDA tensors.
+"""What is in C++ for arrays of the host, and in sluice.tensors or device_head for CUDA tensors.
 
 torch is loaded by nobody but the caller who passes a tensor of it.
 """
@@ -36,5 +36,24 @@ def topk(scores, k, **keywords):
     return _sluice.topk(scores, k, **keywords)
 
 
-for _function in (select, mask_, sample, topk):
+def dense_head(weight, hidden, **keywords):
+    if getattr(weight, "is_cuda", False):
+        from sluice import device_head
+
+        return device_head.dense_head(weight, hidden, **keywords)
+    return _sluice.dense_head(weight, hidden, **keywords)
+
+
+class CertifiedHead(_sluice.CertifiedHead):
+    __doc__ = _sluice.CertifiedHead.__doc__
+
+    def __new__(cls, weight=None, *arguments, **keywords):
+        if getattr(weight, "is_cuda", False):
+            from sluice.device_head import DeviceCertifiedHead
+
+            return DeviceCertifiedHead(weight, *arguments, **keywords)
+        return super().__new__(cls)
+
+
+for _function in (select, mask_, sample, topk, dense_head):
     _function.__doc__ = getattr(_sluice, _function.__name__).__doc__

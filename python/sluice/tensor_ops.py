@@ -64,7 +64,7 @@ def _check_beside(logits, **tensors):
                                     f"that of the logits, {logits.device}")
 
 
-def _params(logits, params, keys, max_temperature):
+def params_of(logits, params, keys, max_temperature):
     _check_beside(logits, params=params, keys=keys)
     return params.data_ptr(), params.shape[0], keys.data_ptr(), keys.shape[0], max_temperature
 
@@ -99,7 +99,7 @@ def _write_fields_(params, keys, resets, **fields):
 def _select(logits, params, keys, max_temperature, masses):
     rows = rows_of(logits)
     cuts, found = _fake_select(logits, params, keys, max_temperature, masses)
-    _sluice.cuda_select(rows, _params(logits, params, keys, max_temperature), cuts.data_ptr(),
+    _sluice.cuda_select(rows, params_of(logits, params, keys, max_temperature), cuts.data_ptr(),
                         found.data_ptr())
     return cuts, found
 
@@ -112,7 +112,7 @@ def _fake_select(logits, params, keys, max_temperature, masses):
 
 def _mask_(logits, params, keys, max_temperature):
     rows, cuts = rows_of(logits), _words(logits, CUT_WORDS)
-    _sluice.cuda_mask(rows, _params(logits, params, keys, max_temperature), cuts.data_ptr())
+    _sluice.cuda_mask(rows, params_of(logits, params, keys, max_temperature), cuts.data_ptr())
     return cuts
 
 
@@ -132,7 +132,7 @@ def _fake_mask_cuts_(logits, cuts):
 def _sample(logits, params, keys, max_temperature, draw_method):
     rows = rows_of(logits)
     ids, statuses = _fake_sample(logits, params, keys, max_temperature, draw_method)
-    _sluice.cuda_sample_ids(rows, _params(logits, params, keys, max_temperature), draw_method,
+    _sluice.cuda_sample_ids(rows, params_of(logits, params, keys, max_temperature), draw_method,
                             ids.data_ptr(), statuses.data_ptr())
     return ids, statuses
 
@@ -145,7 +145,7 @@ def _fake_sample(logits, params, keys, max_temperature, draw_method):
 
 def _sample_results(logits, params, keys, max_temperature, draw_method):
     rows, results = rows_of(logits), _words(logits, RESULT_WORDS)
-    _sluice.cuda_sample(rows, _params(logits, params, keys, max_temperature), draw_method, 0,
+    _sluice.cuda_sample(rows, params_of(logits, params, keys, max_temperature), draw_method, 0,
                         results.data_ptr())
     return results
 
@@ -157,7 +157,7 @@ def _fake_sample_results(logits, params, keys, max_temperature, draw_method):
 
 def _draw(logits, params, keys, max_temperature, draw_method, cuts):
     rows, results, cuts = rows_of(logits), _words(logits, RESULT_WORDS), _cuts(logits, cuts)
-    _sluice.cuda_sample(rows, _params(logits, params, keys, max_temperature), draw_method,
+    _sluice.cuda_sample(rows, params_of(logits, params, keys, max_temperature), draw_method,
                         cuts.data_ptr(), results.data_ptr())
     return results
 

@@ -126,7 +126,7 @@ def _flag(name, value):
     return value
 
 
-def _packed(logits, params, keywords, draws=False):
+def packed(logits, params, keywords, draws=False):
     """What the operators take of parameters, the draw method last, and the seeds if chosen here."""
     if isinstance(params, DeviceParams):
         for name, value in keywords.items():
@@ -156,8 +156,8 @@ def _packed(logits, params, keywords, draws=False):
 
 def select(logits, params=None, *, masses=False, **keywords):
     rows = _as_matrix(logits)
-    packed, _ = _packed(rows, params, keywords)
-    cuts, found = tensor_ops.select(rows, *packed[:3], _flag("masses", masses))
+    (params, keys, most, _), _ = packed(rows, params, keywords)
+    cuts, found = tensor_ops.select(rows, params, keys, most, _flag("masses", masses))
     if logits.dim() == 1:
         return CutTensors(cuts[0], found[0] if masses else None)
     return CutTensors(cuts, found if masses else None)
@@ -168,7 +168,7 @@ def mask_(logits, params=None, *, cuts=None, **keywords):
         raise Error("logits.requires_grad", "True", "False, or torch.no_grad()")
     rows = _as_matrix(logits)
     if cuts is None:
-        tensor_ops.mask_(rows, *_packed(rows, params, keywords)[0][:3])
+        tensor_ops.mask_(rows, *packed(rows, params, keywords)[0][:3])
     else:
         tensor_ops.mask_cuts_(rows, _cut_words(rows, cuts))
     return logits
@@ -176,8 +176,8 @@ def mask_(logits, params=None, *, cuts=None, **keywords):
 
 def sample(logits, params=None, *, cuts=None, with_cuts=False, **keywords):
     rows = _as_matrix(logits)
-    packed, seeds = _packed(rows, params, keywords, draws=True)
-    arguments = (rows, *packed)
+    memory, seeds = packed(rows, params, keywords, draws=True)
+    arguments = (rows, *memory)
     words = None
     if cuts is None and not _flag("with_cuts", with_cuts):
         ids, statuses = tensor_ops.sample(*arguments)

@@ -193,10 +193,10 @@ __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
 // patches replace, and was rounded as such.
 struct ReadMass {
   // Whether anything is known: false for a NaN.
-  __device__ bool IsKnown() const { return doubt <= 0.25 * mass; }
+  __device__ bool IsKnown() const { return doubt <= 0.25; }
 
   double mass;   // in the unit of the weights; not finite when a logit is NaN or +inf
-  double doubt;  // what patches add to it
+  double doubt;  // what patches add to it, as a share of the mass
 };
 template <DType kDType, bool kPatched>
 __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -206,7 +206,9 @@ __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatc
     const int threads = team.threads() * team.blocks();
     const int addends = slice.vocab() / threads + 64 + 2 * (slice.Patches() / threads + 1);
     const double replaced = SumOfTeam(team, memory.replaced_of_blocks);
-    read.doubt = 0x1p-24 * addends * (4.0 * replaced + 2.0 * fabs(read.mass));
+    const double doubt = 0x1p-24 * addends * (4.0 * replaced + 2.0 * fabs(read.mass));
+    // Not known of a mass that is not positive, unless nothing was replaced either.
+    read.doubt = doubt > 0.0 ? (read.mass > 0.0 ? doubt / read.mass : INFINITY) : doubt;
   }
   return read;
 }

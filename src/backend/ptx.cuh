@@ -125,21 +125,39 @@ __device__ __forceinline__ void SendWord(int rank, uint32_t* mine, uint32_t valu
         "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
       : "memory");
 }
-// The same for 8 bytes.
-__device__ __forceinline__ void SendLong(int rank, uint64_t* mine, uint64_t value,
-                                         uint64_t* barrier) {
+// The place of a variable in the shared memory of another block of the cluster, or of this one.
+__device__ __forceinline__ uint32_t PlaceIn(int rank, const void* mine) {
+  uint32_t place;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(place)
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank));
+  return place;
+}
+// Sends 16 bytes there, which count at a barrier there.
+__device__ __forceinline__ void SendThere(uint32_t place, int4 value, uint32_t barrier) {
   asm volatile(
-      "{\n\t"
-      ".reg .b32 place, there;\n\t"
-      "mapa.shared::cluster.u32 place, %0, %1;\n\t"
-      "mapa.shared::cluster.u32 there, %3, %1;\n\t"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [place], %2, [there];\n\t"
-      "}"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
       :
-      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(mine))), "r"(rank), "l"(value),
-        "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+      : "r"(place), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(barrier)
       : "memory");
 }
+
+// The same for 8 bytes, to elements of an array.
+class LongsOf {
+ public:
+  __device__ __forceinline__ LongsOf(int rank, uint64_t* mine, uint64_t* barrier)
+      : place_(PlaceIn(rank, mine)), barrier_(PlaceIn(rank, barrier)) {}
+  __device__ __forceinline__ void Send(int at, uint64_t value) const {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];"
+                 :
+                 : "r"(place_ + 8 * static_cast<uint32_t>(at)), "l"(value), "r"(barrier_)
+                 : "memory");
+  }
+
+ private:
+  uint32_t place_;
+  uint32_t barrier_;
+};
 #endif
 
 }  // namespace sluice::cuda

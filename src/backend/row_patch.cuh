@@ -63,7 +63,8 @@ class PatchOfRow {
 
   __device__ int Count() const { return max(Patch().count, 0); }
   __device__ int32_t IdAt(int patch) const { return __ldg(Patch().ids + patch); }
-  __device__ float ValueAt(int patch) const { return __ldg(Patch().values + patch); }
+  // A plain load: the kernel before may fill in the values while this one runs.
+  __device__ float ValueAt(int patch) const { return Patch().values[patch]; }
 
   // The patch of a token; negative: it has none. By one thread.
   __device__ int PatchOf(int id) const {
@@ -113,7 +114,7 @@ class PatchOfRow {
   __device__ PatchCursor At(int at, int end_id) const {
     if (at >= Patch().count) return {at, kNoPatch, 0.0f};
     const int id = __ldg(Patch().ids + at);
-    return {at, id < end_id ? id : kNoPatch, __ldg(Patch().values + at)};
+    return {at, id < end_id ? id : kNoPatch, ValueAt(at)};
   }
 
   const RowsArgument& rows_;

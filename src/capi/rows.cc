@@ -122,7 +122,8 @@ TopkInput ToTopkInput(const sluice_topk_input* input) {
           Elements("hint", c.hint, c.hint_count),
           c.hint_columns,
           c.hint_shift,
-          c.sorted};
+          c.sorted,
+          Elements("thresholds", c.thresholds, c.threshold_count)};
 }
 
 DenseHead ToDenseHead(const sluice_dense_head* head) {

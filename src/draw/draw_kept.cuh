@@ -56,4 +56,17 @@ __device__ inline int WinnerByCdf(const FirstThreads& team, const KeptToken& tok
   return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(answer)));
 }
 
+// The thread whose token a draw takes, of a kept set that is a token a thread. score(): of a Gumbel
+// draw, of this thread's token. room: shared memory, 12 bytes a thread.
+template <typename Score>
+__device__ int WinnerOfKept(const FirstThreads& team, const KeptToken& mine, DrawMethod method,
+                            float max, float scale, const NoiseKey& key, uint64_t* room,
+                            Score score) {
+  if (method == DrawMethod::kGumbel) {
+    return PlaceOfBest(team, mine.is_kept ? ScoredPlace(score(), team.thread()) : 0);
+  }
+  return WinnerByCdf(team, mine, max, scale, key, room,
+                     reinterpret_cast<int32_t*>(room + team.threads()));
+}
+
 }  // namespace sluice::cuda

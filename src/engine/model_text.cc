@@ -22,6 +22,7 @@ struct ModelText::Parts {
   // The first members of the object that the template gets: "bos_token":"<s>","eos_token":"".
   std::string special_tokens = {};
   std::vector<int32_t> end_tokens = {};
+  int64_t vocab = 0;
 };
 
 namespace {
@@ -82,14 +83,11 @@ TokenizerConfig ParseTokenizerConfig(std::string_view json) {
 
 // Sorted, each once.
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer, const std::vector<int32_t>& authors,
-                               std::string_view config_json, std::string_view eos_token) {
+                               const model::ConfigTokens& config, std::string_view eos_token) {
   std::vector<int32_t> ends = authors;
   int64_t vocab = tokenizer.size();
-  if (!config_json.empty()) {
-    const model::ConfigTokens config = model::ParseConfigTokens(config_json);
-    ends.insert(ends.end(), config.end_tokens.begin(), config.end_tokens.end());
-    if (config.vocab > 0) vocab = std::min(vocab, config.vocab);
-  }
+  ends.insert(ends.end(), config.end_tokens.begin(), config.end_tokens.end());
+  if (config.vocab > 0) vocab = std::min(vocab, config.vocab);
   const auto cannot_be_drawn = [vocab](int32_t id) { return id >= vocab; };
   std::erase_if(ends, cannot_be_drawn);
   if (ends.empty() && !eos_token.empty()) {
@@ -139,8 +137,11 @@ ModelText ModelText::Make(Tokenizer tokenizer, const ModelTextFiles& files) {
   if (!files.generation_config.empty()) {
     parts.generation_config = ParseGenerationConfig(files.generation_config);
   }
-  parts.end_tokens = EndTokens(parts.tokenizer, parts.generation_config.end_tokens, files.config,
-                               config.eos_token);
+  model::ConfigTokens tokens;
+  if (!files.config.empty()) tokens = model::ParseConfigTokens(files.config);
+  parts.end_tokens =
+      EndTokens(parts.tokenizer, parts.generation_config.end_tokens, tokens, config.eos_token);
+  parts.vocab = tokens.vocab > 0 ? tokens.vocab : parts.tokenizer.size();
   return ModelText(std::make_shared<const Parts>(std::move(parts)));
 }
 
@@ -153,6 +154,7 @@ ModelText ModelText::WithChatTemplate(std::string_view source) const {
 const Tokenizer& ModelText::tokenizer() const { return parts_->tokenizer; }
 const GenerationConfig& ModelText::generation_config() const { return parts_->generation_config; }
 std::span<const int32_t> ModelText::end_tokens() const { return parts_->end_tokens; }
+int64_t ModelText::vocab() const { return parts_->vocab; }
 bool ModelText::has_chat_template() const { return parts_->chat_template.has_value(); }
 
 std::string ModelText::RenderChat(std::span<const ChatMessage> messages) const {

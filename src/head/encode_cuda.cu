@@ -122,8 +122,10 @@ template <DType kHidden>
 __global__ void __launch_bounds__(kThreads)
     EncodeKernel(const __grid_constant__ CallArgument call) {
   __shared__ EncodeMemory memory;
-  LetNextKernelStart();
+  // In this order: the next kernel reads the planes before it waits, and whatever writes them is
+  // over here.
   AwaitKernelBefore();
+  LetNextKernelStart();
   using Element = typename ElementOf<kHidden>::Type;
   const int row = static_cast<int>(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

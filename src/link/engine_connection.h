@@ -21,7 +21,7 @@ class EngineConnection {
 
   virtual const std::string& endpoint() const = 0;
   virtual EngineHealth health() const = 0;
-  // Why it is not ready, if that is known.
+  // Why it is not ready, if that is known; of one that is, what else there is to say, if anything.
   virtual const std::string& reason() const = 0;
 
   // Takes what has come into the table, and does what is due. True: there is more. Where it throws

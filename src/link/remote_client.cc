@@ -36,29 +36,35 @@ class RemoteClient final : public Client {
   std::span<const ClientOutput> Poll(std::chrono::nanoseconds timeout) override;
   int event_fd() const override { return events_.fd(); }
   EngineHealth health() const override;
+  std::vector<EngineState> engines() const override;
   const ClientCounters& counters() const override { return table_.counters; }
 
  private:
-  void AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop);
+  void AwaitEngines(const RemoteClientOptions& options);
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineConnection& Choose(int32_t& engine);
   Clock::time_point Turn();
+  void TellOfEngines();
   void Wait(Clock::time_point until);
   void WakeForRest(Clock::time_point now);
 
   const pid_t owner_ = getpid();
   RequestObserver observer_;
+  EngineObserver engine_observer_;
   zmq::context_t context_;
   link::EventSet events_;
   link::RequestTable table_;
   std::vector<std::unique_ptr<link::EngineConnection>> links_;
+  std::vector<EngineState> told_;  // to the observer
   std::vector<zmq_pollitem_t> poll_items_;
   bool has_more_ = false;  // that was not read yet
 };
 
 RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tokenizer,
                            const RemoteClientOptions& options)
-    : observer_(options.observer), table_(std::move(tokenizer), options.stop_at) {
+    : observer_(options.observer),
+      engine_observer_(options.engine_observer),
+      table_(std::move(tokenizer), options.stop_at) {
   const uint64_t tokenizer_hash = TokenizerHash(table_.tokenizer());
   for (const std::string& endpoint : endpoints) {
     if (IsVllmEndpoint(endpoint)) {
@@ -68,6 +74,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .engine = table_.AddEngine(),
                                 .stall_timeout = options.stall_timeout,
                                 .end_tokens = options.end_tokens,
+                                .vocab = options.vocab,
                                 .epoll_fd = events_.fd()},
           table_));
       continue;
@@ -83,7 +90,8 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  AwaitEngines(options.connect_timeout, options.stop);
+  told_ = engines();
+  AwaitEngines(options);
 }
 
 // In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
@@ -94,21 +102,27 @@ RemoteClient::~RemoteClient() {
   static_cast<void>(new zmq::context_t(std::move(context_)));
 }
 
-void RemoteClient::AwaitEngines(std::chrono::milliseconds timeout, const std::stop_token& stop) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+void RemoteClient::AwaitEngines(const RemoteClientOptions& options) {
+  const Clock::time_point start = Clock::now();
+  const auto timeout_of = [&](const link::EngineConnection& link) {
+    return IsVllmEndpoint(link.endpoint()) ? options.start_timeout : options.connect_timeout;
+  };
   while (true) {
     const Clock::time_point now = Turn();
-    const auto unready = std::find_if(links_.begin(), links_.end(), [](const auto& link) {
-      return link->health() != EngineHealth::kReady;
-    });
-    if (unready == links_.end()) return WakeForRest(now);
-    const link::EngineConnection& link = **unready;
-    if (stop.stop_requested() || link.health() == EngineHealth::kDead || now >= deadline) {
-      throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link.endpoint())),
-                  "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
-                      link.reason());
+    Clock::time_point until = Clock::time_point::max();
+    for (const auto& link : links_) {
+      if (link->health() == EngineHealth::kReady) continue;
+      const std::chrono::milliseconds timeout = timeout_of(*link);
+      const bool is_over = options.stop.stop_requested() || now >= start + timeout;
+      if (is_over || link->health() == EngineHealth::kDead) {
+        throw Error(ErrorCode::kUnavailable, "endpoint", ToText(std::string_view(link->endpoint())),
+                    "an engine that is ready within " + ToText(int64_t{timeout.count()}) + " ms; " +
+                        link->reason());
+      }
+      until = std::min(until, start + timeout);
     }
-    Wait(stop.stop_possible() ? std::min(deadline, now + kStopSlice) : deadline);
+    if (until == Clock::time_point::max()) return WakeForRest(now);
+    Wait(options.stop.stop_possible() ? std::min(until, now + kStopSlice) : until);
   }
 }
 
@@ -120,7 +134,19 @@ Clock::time_point RemoteClient::Turn() {
     has_more_ = link->Turn(now) || has_more_;
     link->SendAborts();
   }
+  if (engine_observer_) TellOfEngines();
   return now;
+}
+
+void RemoteClient::TellOfEngines() {
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const link::EngineConnection& link = *links_[i];
+    EngineState& told = told_[i];
+    if (told.health == link.health() && told.reason == link.reason()) continue;
+    told.health = link.health();
+    told.reason = link.reason();
+    engine_observer_(told);
+  }
 }
 
 void RemoteClient::Wait(Clock::time_point until) {
@@ -209,6 +235,15 @@ void RemoteClient::Abort(RequestId request) {
   WakeForRest(Clock::now());
 }
 
+std::vector<EngineState> RemoteClient::engines() const {
+  std::vector<EngineState> states;
+  for (const auto& link : links_) {
+    states.push_back(
+        {.endpoint = link->endpoint(), .health = link->health(), .reason = link->reason()});
+  }
+  return states;
+}
+
 EngineHealth RemoteClient::health() const {
   constexpr EngineHealth kBestFirst[] = {EngineHealth::kReady, EngineHealth::kStalled,
                                          EngineHealth::kConnecting};
@@ -229,6 +264,8 @@ std::unique_ptr<Client> ConnectClient(std::span<const std::string> endpoints, To
   CheckInRange("endpoints", std::ssize(endpoints), 1, link::RequestTable::kMostEngines);
   CheckInRange("credits", options.credits, 1, link::kMostCredits);
   CheckInRange("connect_timeout", options.connect_timeout.count(), 0, INT32_MAX / 4);
+  CheckInRange("start_timeout", options.start_timeout.count(), 0, INT32_MAX / 4);
+  CheckInRange("vocab", options.vocab, 0, INT32_MAX);
   CheckInRange("stall_timeout", options.stall_timeout.count(), 1, INT32_MAX / 4);
   try {
     return std::make_unique<RemoteClient>(endpoints, std::move(tokenizer), options);

@@ -56,19 +56,22 @@ inline bool HasInput(zmq::socket_t& socket) {
 // A socket that tells of these events of another one; ReadMonitor reads it.
 inline zmq::socket_t OpenMonitor(zmq::context_t& context, zmq::socket_t& socket,
                                  const std::string& address, int events) {
-  if (zmq_socket_monitor(socket.handle(), address.c_str(), events) != 0) throw zmq::error_t();
+  // Its reader first: an event that nobody can read would keep the context from ending.
   zmq::socket_t monitor(context, zmq::socket_type::pair);
+  if (zmq_socket_monitor(socket.handle(), address.c_str(), events) != 0) throw zmq::error_t();
   monitor.set(zmq::sockopt::linger, 0);
   monitor.set(zmq::sockopt::rcvhwm, 0);
   monitor.connect(address);
   return monitor;
 }
 
-// Calls take(event, value) for everything that has happened.
+// Calls take(event, value) for everything that has happened; the rest of very much is for the next
+// call.
 template <typename TakeEvent>
 void ReadMonitor(zmq::socket_t& monitor, TakeEvent take) {
+  constexpr int kMostEvents = 1 << 16;
   zmq::message_t message;
-  while (Receive(monitor, message)) {
+  for (int left = kMostEvents; left > 0 && Receive(monitor, message); --left) {
     uint16_t event = 0;
     int32_t value = 0;
     const char* const bytes = static_cast<const char*>(message.data());

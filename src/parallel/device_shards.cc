@@ -4,32 +4,13 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <string>
 
 #include "backend/cuda_check.h"
+#include "head/device_call.h"
+#include "parallel/device_memory.h"
 
 namespace sluice::cuda {
 namespace {
-
-constexpr size_t kPartAlignment = 256;
-
-// Parts of a workspace, one behind the other.
-class Parts {
- public:
-  explicit Parts(std::byte* start) : start_(start) {}
-
-  template <typename T>
-  T* Take(size_t count) {
-    T* part = start_ == nullptr ? nullptr : reinterpret_cast<T*>(start_ + bytes_);
-    bytes_ += (count * sizeof(T) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return part;
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* start_;
-  size_t bytes_ = 0;
-};
 
 struct GatheredMemory {
   std::byte* own;
@@ -44,7 +25,7 @@ GatheredMemory GatheredMemoryOf(std::byte* workspace, const ShardCall& call, int
   const size_t element = SizeOf(call.logits.dtype);
   const auto rows = static_cast<size_t>(call.logits.rows);
   const size_t part = rows * static_cast<size_t>(widest) * element;
-  Parts parts(workspace);
+  MemoryParts parts(workspace);
   GatheredMemory memory{};
   memory.own = parts.Take<std::byte>(part);
   memory.all = parts.Take<std::byte>(part * static_cast<size_t>(ranks));
@@ -54,32 +35,40 @@ GatheredMemory GatheredMemoryOf(std::byte* workspace, const ShardCall& call, int
   return memory;
 }
 
-void CheckWorkspace(const char* name, DeviceArray<std::byte> workspace, size_t bytes) {
-  CheckInRange(std::string(name) + ".size", workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
-  if (bytes > 0 && workspace.data == nullptr) {
-    ThrowInvalid(std::string(name) + ".data", "null", "a pointer to device memory");
-  }
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data);
-  if (address % kPartAlignment != 0) {
-    ThrowInvalid(std::string(name) + ".data",
-                 "an address of " + std::to_string(address % kPartAlignment) + " modulo " +
-                     std::to_string(kPartAlignment),
-                 "an address aligned to " + std::to_string(kPartAlignment));
-  }
-}
-
 void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
   CheckRows(call.logits);
   CheckRowParams(call.params, call.logits.rows, true);
   CheckHasNoPatches(call.params);
   CheckMethod(call.method);
+  CheckInRange("kind", static_cast<int64_t>(call.kind), 0, 2);
   CheckInRange("exchanges", static_cast<int64_t>(call.exchanges), 1, 2);
   CheckInRange("group.ranks", group.ranks(), 1, kMostShards);
-  CheckInRange("slice.vocab", call.slice.vocab, 1, kMaxVocab);
-  CheckInRange("slice.tokens", call.slice.tokens, 1, call.slice.vocab);
-  CheckInRange("slice.first_id", call.slice.first_id, 0, call.slice.vocab - call.slice.tokens);
-  CheckInRange("logits.vocab", call.logits.vocab, call.slice.tokens, kMaxVocab);
+  CheckSlice(call.slice, call.logits);
   CheckInRange("candidates", call.candidates, 1, kMostDeviceCandidates / group.ranks());
+}
+
+void CheckSampled(const ShardCall& call, const DeviceShardGroup& group,
+                  DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+  CheckCall(call, group);
+  const int64_t rows = call.logits.rows;
+  CheckOneARow("results", results, rows);
+  CheckOneARow("ways", ways, rows);
+  CheckWorkspace("workspace", call.workspace,
+                 ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
+}
+
+void ExchangeNews(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
+  const auto bytes = static_cast<int64_t>(static_cast<size_t>(argument.rows.rows) *
+                                          NewsBytes(argument.candidates));
+  group.AllGather({argument.memory.own_news, bytes},
+                  {argument.memory.all_news, bytes * group.ranks()}, stream);
+}
+
+void ExchangeSums(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
+  const auto bytes = argument.rows.rows * static_cast<int64_t>(sizeof(DeviceSums));
+  group.AllGather({reinterpret_cast<const std::byte*>(argument.memory.own_sums), bytes},
+                  {reinterpret_cast<std::byte*>(argument.memory.all_sums), bytes * group.ranks()},
+                  stream);
 }
 
 // They say where the logits of each rank go.
@@ -115,16 +104,19 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
   const auto others = static_cast<size_t>(ranks);
   const size_t listed = count * static_cast<size_t>(candidates);
   const size_t news = count * NewsBytes(candidates);
-  Parts parts(workspace);
+  MemoryParts parts(workspace);
   ShardMemory memory{};
   memory.indices = parts.Take<int32_t>(listed);
   memory.values = parts.Take<float>(listed);
   memory.statuses = parts.Take<RowStatus>(count);
+  memory.lengths = parts.Take<int32_t>(count);
   memory.own_news = parts.Take<std::byte>(news);
   memory.all_news = parts.Take<std::byte>(news * others);
   memory.own_sums = parts.Take<DeviceSums>(count);
   memory.all_sums = parts.Take<DeviceSums>(count * others);
   memory.courses = parts.Take<ShardCourse>(count);
+  memory.open_rows = parts.Take<int32_t>(count);
+  memory.open_count = parts.Take<int32_t>(1);
   memory.bytes = parts.bytes();
   return memory;
 }
@@ -139,24 +131,65 @@ ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
           .candidates = call.candidates,
           .ranks = ranks,
           .method = call.method,
+          .kind = call.kind,
           .memory = ShardMemoryOf(call.workspace.data, call.logits.rows, call.candidates, ranks),
           .results = results.data,
           .ways = ways.data};
 }
 
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream) {
+  if (call.kind != ShardRows::kListed) LaunchDraws(argument, call.logits.dtype, stream);
+  if (call.kind == ShardRows::kDrawn) return;
   LogitsView own = call.logits;
   own.vocab = call.slice.tokens;
   const int64_t listed = call.logits.rows * call.candidates;
   TopkInput input;
   input.scores = own;
   input.k = call.candidates;
+  if (call.kind == ShardRows::kAny) input.lengths = {argument.memory.lengths, call.logits.rows};
   TopkOutput output;
   output.indices = {argument.memory.indices, listed};
   output.values = {argument.memory.values, listed};
   output.statuses = {argument.memory.statuses, call.logits.rows};
   Topk(input, output, stream);
   LaunchNews(argument, stream);
+}
+
+ShardCall OnLogits(const ShardHeadCall& call) {
+  const MutableLogitsView& logits = call.logits;
+  return {.logits = {logits.data, logits.rows, logits.vocab, logits.stride, logits.dtype,
+                     logits.device},
+          .slice = call.slice,
+          .params = call.params,
+          .method = call.method,
+          .candidates = call.candidates,
+          .kind = ShardRows::kListed,
+          .exchanges = call.exchanges,
+          .workspace = call.workspace};
+}
+
+void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream) {
+  const int64_t rows = call.logits.rows;
+  const int64_t listed = rows * call.candidates;
+  TopK(call.head,
+       {call.candidates,
+        {argument.memory.indices, listed},
+        {argument.memory.values, listed},
+        {argument.memory.statuses, rows}},
+       stream);
+  LaunchNews(argument, stream);
+}
+
+void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream) {
+  LaunchOpen(argument, stream);
+  // The hidden states are in the head's workspace, as its planes took them.
+  QuestionArgument question = {};
+  question.k = call.candidates;
+  const CallArgument head = ArgumentOf(call.head, question);
+  ProjectListed(head.head, head.dtype,
+                {head.memory.hidden, argument.memory.open_rows, argument.memory.open_count,
+                 static_cast<float*>(call.logits.data), call.logits.stride, head.bitmask},
+                stream);
 }
 
 size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks) {
@@ -173,24 +206,36 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
 
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream) {
-  CheckCall(call, group);
-  const int64_t rows = call.logits.rows;
-  CheckOneARow("results", results, rows);
-  CheckOneARow("ways", ways, rows);
-  CheckWorkspace("workspace", call.workspace,
-                 ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
-  if (rows == 0) return;
+  CheckSampled(call, group, results, ways);
+  if (call.logits.rows == 0) return;
   const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
-  const ShardMemory& memory = argument.memory;
-  const auto news = static_cast<int64_t>(static_cast<size_t>(rows) * NewsBytes(call.candidates));
   EnqueueFirst(call, argument, stream);
-  group.AllGather({memory.own_news, news}, {memory.all_news, news * group.ranks()}, stream);
+  ExchangeNews(argument, group, stream);
   LaunchMerge(argument, stream);
   if (call.exchanges == ShardExchanges::kOne) return;
-  const auto sums = rows * static_cast<int64_t>(sizeof(DeviceSums));
   LaunchSums(argument, call.logits.dtype, stream);
-  group.AllGather({reinterpret_cast<const std::byte*>(memory.own_sums), sums},
-                  {reinterpret_cast<std::byte*>(memory.all_sums), sums * group.ranks()}, stream);
+  ExchangeSums(argument, group, stream);
+  LaunchFinish(argument, stream);
+}
+
+void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<TokenResult> results,
+            DeviceArray<ShardWay> ways, void* stream) {
+  const ShardCall call = OnLogits(head);
+  CheckSampled(call, group, results, ways);
+  const int64_t tokens = call.slice.tokens;
+  CheckInRange("head.weight.rows", head.head.head.weight.rows, tokens, tokens);
+  CheckInRange("candidates", call.candidates, 1, std::min<int64_t>(tokens, kMostCertifiedK));
+  CheckInRange("logits.rows", call.logits.rows, head.head.hidden.rows, head.head.hidden.rows);
+  CheckDType("logits", call.logits.dtype, DType::kF32);
+  if (call.logits.rows == 0) return;
+  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
+  EnqueueFirst(head, argument, stream);
+  ExchangeNews(argument, group, stream);
+  LaunchMerge(argument, stream);
+  EnqueueDense(head, argument, stream);
+  if (call.exchanges == ShardExchanges::kOne) return;
+  LaunchSums(argument, call.logits.dtype, stream);
+  ExchangeSums(argument, group, stream);
   LaunchFinish(argument, stream);
 }
 

@@ -1,7 +1,8 @@
 // The stages of a sharded call on one GPU and what they hand on, in device memory. Between them lie
 // the exchanges: news, then sums (include/sluice/shards.hpp).
 //
-//   Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange) -> LaunchFinish
+//   LaunchDraws, Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
+//     -> LaunchFinish
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,19 @@ struct DeviceNews {
   uint32_t status;
   uint32_t is_all;  // no other token of the slice is unmasked
 };
+
+// The same of a row that is drawn from everything: the first token of the slice and those that may
+// win the draw.
+struct DeviceDrawNews {
+  static constexpr uint32_t kIncomplete = ~0u;  // as ties: of the tokens there is the first alone
+
+  uint32_t count;  // of tokens that are not masked
+  uint32_t ties;   // that equal the lowest
+  uint32_t status;
+  uint32_t lowest;  // of their values, the complement of the order key
+};
+static_assert(sizeof(DeviceDrawNews) == sizeof(DeviceNews) &&
+              offsetof(DeviceDrawNews, status) == offsetof(DeviceNews, status));
 
 // Exchange 2, a row.
 struct DeviceSums {
@@ -46,11 +60,14 @@ struct ShardMemory {
   int32_t* indices;  // of the slice's first tokens
   float* values;
   RowStatus* statuses;
+  int32_t* lengths;  // of rows to list: 0 of those that are drawn
   std::byte* own_news;
   std::byte* all_news;
   DeviceSums* own_sums;
   DeviceSums* all_sums;
   ShardCourse* courses;
+  int32_t* open_rows;  // that need logits behind the first exchange
+  int32_t* open_count;
   size_t bytes;
 };
 
@@ -66,6 +83,7 @@ struct ShardArgument {
   int32_t candidates;
   int32_t ranks;
   DrawMethod method;
+  ShardRows kind;
   ShardMemory memory;
   TokenResult* results;
   ShardWay* ways;
@@ -75,9 +93,14 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
                               DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
 
-// The first tokens of the slice.
+// The news of the slice.
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
+void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
+// Behind the merge: the logits of the rows that it has not decided.
+void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
+void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
 void LaunchNews(const ShardArgument& argument, void* stream);
+void LaunchOpen(const ShardArgument& argument, void* stream);
 void LaunchMerge(const ShardArgument& argument, void* stream);
 void LaunchSums(const ShardArgument& argument, DType dtype, void* stream);
 void LaunchFinish(const ShardArgument& argument, void* stream);

@@ -8,6 +8,7 @@
 #include "draw/draw_kept.cuh"
 #include "draw/draw_row.cuh"
 #include "parallel/device_shards.h"
+#include "parallel/drawn_rows.h"
 #include "select/sorted_rules.cuh"
 #include "semantics/row_status.h"
 #include "semantics/validate.h"
@@ -137,24 +138,12 @@ __device__ TokenResult SampleFromFirst(const Team& block, MergeMemory& memory, i
   const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
   if (first.thread() >= first.threads()) return result;
   const ListedTokens& sorted = scored.sorted;
-  const KeptTop<1> kept = SelectFromTop<1>(first, sorted, memory.start, whole);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, whole);
   if (!kept.IsCertain()) return result;
-  const KeptToken mine{kept.Keeps(first.thread()), kept.x[0], kept.id[0]};
-  int winner;
-  if (is_gumbel) {
-    uint64_t scored_place = 0;
-    if (mine.is_kept) {
-      const uint32_t of_mine = scored.has_scores
-                                   ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
-                                   : score(sorted.tokens[first.thread()], kept.max);
-      scored_place = ScoredPlace(of_mine, first.thread());
-    }
-    winner = PlaceOfBest(first, scored_place);
-  } else {
-    uint64_t* weights = sorted.room;
-    int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
-    winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
-  }
+  const KeptToken mine{kept.Keeps(first.thread()), kept.x, kept.id};
+  const int winner = WinnerOfKept(first, mine, method, kept.max, scale, key, sorted.room, [&] {
+    return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score);
+  });
   result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
   return result;
@@ -179,6 +168,34 @@ __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
   result.cut.lower = semantics::ValueOfKey(~lowest);
   result.id = static_cast<int32_t>(~best.id_complement);
   return result;
+}
+
+// From the tokens of all slices that may win; false where some rank has not told all of its.
+__device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument, int row,
+                                float max, const MergeMemory& memory, TokenResult& result) {
+  uint32_t lowest = 0;
+  for (int rank = 0; rank < argument.ranks; ++rank) {
+    const auto& news = reinterpret_cast<const DeviceDrawNews&>(NewsOf(argument, rank, row));
+    if (news.count == 0) continue;
+    if (news.ties == DeviceDrawNews::kIncomplete) return false;
+    if (news.lowest > lowest) result.cut.ties_kept = 0;
+    lowest = ::max(lowest, news.lowest);
+    if (news.lowest == lowest) result.cut.ties_kept += static_cast<int32_t>(news.ties);
+    result.cut.count += static_cast<int32_t>(news.count);
+  }
+  result.cut.lower = semantics::ValueOfKey(~lowest);
+  const NoiseKey& key = memory.start.key;
+  BestToken best;
+  const bool is_listed = block.thread() < argument.candidates * argument.ranks;
+  const uint64_t token = is_listed ? TokenOf(argument, row, block.thread()) : 0;
+  if (token != 0) {
+    const float g =
+        semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), IdOf(token)));
+    const float x = ValueOf(token);
+    best.See(semantics::LogWeight(x, max, memory.start.scales.draw) + g, x, IdOf(token));
+  }
+  result.id = IdOfBest(block, best);
+  return true;
 }
 
 // Behind the first exchange, or behind the second one.
@@ -212,6 +229,17 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!semantics::AreValid(params, argument.rows.limits) || !semantics::IsValid(key)) {
     merged.status = RowStatus::kBadParam;
   }
+  const bool is_drawn = argument.kind != ShardRows::kListed &&
+                        IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
+  // Nobody has told anything of it.
+  const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
+  if (is_unknown && merged.status != RowStatus::kBadParam) {
+    if (block.thread() == 0) {
+      course.need = DeviceNeed::kNothing;
+      set(TokenResult{}, ShardWay::kGathered);
+    }
+    return;
+  }
   TokenResult result;
   if (merged.status != RowStatus::kOk) {
     result.status = merged.status;
@@ -230,8 +258,19 @@ __global__ void __launch_bounds__(kMostThreads)
     }
     whole = {mass, mass, false};
   }
-  const int size = ListFirst(block, argument, row, merged.horizon, memory);
-  const Rules rules = RulesOf(params, argument.vocab, size, merged.horizon == 0);
+  if (!kHasSums && is_drawn &&
+      SampleFromDraws(block, argument, row, ValueOf(merged.first), memory, result)) {
+    if (block.thread() == 0) {
+      course.need = DeviceNeed::kNothing;
+      set(result, ShardWay::kSums);
+    }
+    return;
+  }
+  result = TokenResult{};
+  // Rows that are drawn have told no first tokens but one.
+  const int size = is_drawn ? 0 : ListFirst(block, argument, row, merged.horizon, memory);
+  const Rules rules =
+      is_drawn ? Rules{false, false} : RulesOf(params, argument.vocab, size, merged.horizon == 0);
   // A nucleus of the whole row needs its mass.
   const bool is_early = !kHasSums && rules.is_whole && params.top_p < 1 && !HasMinPFirst(params);
   result.id = kNotDecided;

@@ -24,7 +24,8 @@ void RequireSame(const char* name, int64_t value, int64_t first, int32_t rank) {
 }
 
 std::string TextOf(const ShardHeading& heading) {
-  static constexpr const char* kTasks[] = {"the constructor", "Sample", "Logprobs"};
+  static constexpr const char* kTasks[] = {"the constructor", "Sample", "Sample of hidden states",
+                                           "Logprobs"};
   const auto task = static_cast<size_t>(heading.task);
   return "exchange " + std::to_string(heading.exchange) + " of " +
          (task < std::size(kTasks) ? kTasks[task] : "something else");

@@ -7,9 +7,9 @@
 #include "parallel/row_request.h"
 #include "parallel/shard_logprobs.h"
 #include "parallel/shard_rank.h"
+#include "parallel/slice_head.h"
 #include "semantics/select_row.h"
 #include "support/check.h"
-#include "support/rank_keys.h"
 #include "support/rows.h"
 
 namespace sluice {
@@ -22,16 +22,6 @@ using semantics::Row;
 using semantics::Token;
 using semantics::Winner;
 
-// Exchange 1, a row: this and the `candidates` first tokens of the slice. Behind the last: id -1.
-struct RowNews {
-  uint64_t fingerprint;
-  uint32_t status;
-  int32_t support;  // tokens of the slice that are not masked
-
-  const Token* tokens() const { return reinterpret_cast<const Token*>(this + 1); }
-  Token* tokens() { return reinterpret_cast<Token*>(this + 1); }
-};
-
 // Exchange 2, a row that needs it: of the slice's tokens that are kept, or that top-p is measured
 // on.
 struct SliceSums {
@@ -42,6 +32,51 @@ struct SliceSums {
   Winner best;  // id -1: none
 };
 static_assert(sizeof(SliceSums) == 32);
+
+// Slices whose logits are there.
+class SliceLogits final : public SliceSource {
+ public:
+  SliceLogits(const ShardRank& rank, int64_t candidates, const LogitsView& logits,
+              const ParallelFor& parallel, std::vector<std::vector<uint64_t>>& lists)
+      : rank_(rank), candidates_(candidates), logits_(logits), parallel_(parallel), lists_(lists) {
+    // Never fewer: a worker's list keeps its memory.
+    lists.resize(std::max(lists.size(), static_cast<size_t>(parallel.workers)));
+  }
+
+  int64_t Wanted(int64_t) const override { return candidates_; }
+  void List(const NewsRows& news) override {
+    const auto first_id = static_cast<int32_t>(rank_.slice().first_id);
+    ForEachRow(parallel_, logits_.rows, [&](int64_t r, int worker) {
+      ListSlice(Part(r), first_id, candidates_, candidates_, lists_[static_cast<size_t>(worker)],
+                news[r]);
+    });
+  }
+  const SliceDraw* Draw(int64_t) const override { return nullptr; }
+  void Open(std::span<const int64_t>) override {}
+  Row Part(int64_t row) const override { return rank_.Row(logits_, row); }
+
+ private:
+  const ShardRank& rank_;
+  const int64_t candidates_;
+  const LogitsView& logits_;
+  const ParallelFor& parallel_;
+  std::vector<std::vector<uint64_t>>& lists_;
+};
+
+// Of a call, as it was asked.
+struct SampledRows {
+  const SelectParams& ParamsOf(int64_t row) const { return PerRow(params, row); }
+  const NoiseKey& KeyOf(int64_t row) const { return PerRow(keys, row); }
+  TokenResult& ResultOf(int64_t row) const { return results[static_cast<size_t>(row)]; }
+  SampleRequest RequestOf(int64_t row) const { return {ParamsOf(row), KeyOf(row), limits, method}; }
+
+  int64_t rows;
+  std::span<const SelectParams> params;
+  std::span<const NoiseKey> keys;
+  Limits limits;
+  DrawMethod method;
+  std::span<TokenResult> results;
+};
 
 // What a rank knows of a row, the same on all of them.
 struct RowState {
@@ -54,39 +89,50 @@ struct RowState {
   int32_t cdf_rank;  // where the drawn token lies, -1 when the draw is not of that kind
 };
 
+void CheckSampled(int64_t rows, std::span<const SelectParams> params,
+                  std::span<const NoiseKey> keys, DrawMethod method,
+                  std::span<const TokenResult> results, const Execution& execution,
+                  std::span<const ShardWay> ways) {
+  CheckPerRow("params", params.size(), rows);
+  CheckPerRow("keys", keys.size(), rows);
+  CheckMethod(method);
+  CheckSize("results", results.size(), rows);
+  if (!ways.empty()) CheckSize("ways", ways.size(), rows);
+  CheckWorkers(execution);
+}
+
 }  // namespace
 
 struct ShardSampler::Impl {
   Impl(ShardGroup& group, const ShardSlice& slice, int32_t listed)
       : rank(group, slice, listed), candidates(listed) {}
 
-  size_t NewsBytes() const {
-    return sizeof(RowNews) + static_cast<size_t>(candidates) * sizeof(Token);
-  }
   const RowNews& News(int32_t of, int64_t row) const {
     return *reinterpret_cast<const RowNews*>(rank.MessageOf(of) +
-                                             static_cast<size_t>(row) * NewsBytes());
+                                             static_cast<size_t>(row) * NewsBytes(candidates));
   }
   semantics::SortedRow First(int64_t row) const {
     return {first.data() + row * candidates, states[static_cast<size_t>(row)].listed};
   }
 
-  void ListSlice(const Row& part, std::vector<uint64_t>& keys, RowNews& news) const;
-  void MergeRow(int64_t row, bool is_valid);
+  void Run(ShardTask task, const SampledRows& asked, SliceSource& source,
+           const Execution& execution, std::span<ShardWay> ways);
+  void MergeRow(int64_t row, bool is_valid, int64_t wanted);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
   SliceSums SumSlice(const Row& part, int64_t row, const SelectParams& params,
                      const NoiseKey& key) const;
+  SliceSums SumDraw(const SliceDraw& draw, int64_t row, const SelectParams& params,
+                    const NoiseKey& key) const;
   void DecideBySums(int64_t row, int64_t place, const SelectParams& params, const NoiseKey& key,
                     DrawMethod method, TokenResult& result);
   int32_t CdfToken(const Row& part, int64_t row, const SelectParams& params) const;
   void Keep(int64_t row, semantics::Interval kept, const SelectParams& params, const NoiseKey& key,
             DrawMethod method, TokenResult& result);
   // `one`: of a row at a time, without its workspace.
-  void SampleGathered(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-                      Execution one);
-  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SelectInput& own,
-                          DrawMethod method, std::span<TokenResult> results, const Execution& one);
+  void SampleGathered(const SampledRows& asked, const SliceSource& source, Execution one);
+  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SampledRows& asked,
+                          const SliceSource& source, const Execution& one);
   LogitsView WholeRowView() const {
     return {whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
   }
@@ -105,38 +151,16 @@ struct ShardSampler::Impl {
   std::vector<RowState> states;
   std::vector<Token> first;  // `candidates` a row
   std::vector<int64_t> places;
-  std::vector<int32_t> next;                // of a merge, one a rank
-  std::vector<std::vector<uint64_t>> keys;  // one a worker
+  std::vector<int32_t> next;                 // of a merge, one a rank
+  std::vector<std::vector<uint64_t>> lists;  // one a worker
+  SliceHeadMemory head;
   std::vector<Token> by_id;
   std::vector<float> whole_row;
   std::vector<WholeRow> wholes;  // of Logprobs
   std::vector<std::byte> workspace;
 };
 
-void ShardSampler::Impl::ListSlice(const Row& part, std::vector<uint64_t>& list,
-                                   RowNews& news) const {
-  const semantics::RowScan scan = semantics::ScanRow(part);
-  news.status = static_cast<uint32_t>(scan.status);
-  news.support = static_cast<int32_t>(scan.support);
-  Token* tokens = news.tokens();
-  std::fill_n(tokens, candidates, Token{0.0f, -1});
-  if (scan.status != RowStatus::kOk) return;
-  list.clear();
-  for (int64_t i = 0; i < part.size; ++i) {
-    if (part[i] != -semantics::Infinity()) {
-      list.push_back(RankKey({part[i], static_cast<int32_t>(i)}));
-    }
-  }
-  const int64_t listed = std::min<int64_t>(candidates, std::ssize(list));
-  std::nth_element(list.begin(), list.begin() + listed, list.end());
-  std::sort(list.begin(), list.begin() + listed);
-  for (int64_t i = 0; i < listed; ++i) {
-    const int32_t local = IdOfRankKey(list[static_cast<size_t>(i)]);
-    tokens[i] = {part[local], static_cast<int32_t>(rank.slice().first_id) + local};
-  }
-}
-
-void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid) {
+void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
   RowState& state = states[static_cast<size_t>(row)];
   state = {is_valid ? RowStatus::kOk : RowStatus::kBadParam,
            RowNeed::kNothing,
@@ -157,7 +181,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid) {
 
   // The next token of the row is the first of what is left of one of the lists: a list that has
   // less than all of its slice ends behind as many tokens as are wanted.
-  state.listed = std::min(candidates, state.support);
+  state.listed = std::min(wanted, state.support);
   next.assign(static_cast<size_t>(rank.ranks()), 0);
   Token* merged = first.data() + row * candidates;
   for (int64_t i = 0; i < state.listed; ++i) {
@@ -227,6 +251,21 @@ SliceSums ShardSampler::Impl::SumSlice(const Row& part, int64_t row, const Selec
   return sums;
 }
 
+// Of a draw from everything: its mass is not asked for.
+SliceSums ShardSampler::Impl::SumDraw(const SliceDraw& draw, int64_t row,
+                                      const SelectParams& params, const NoiseKey& key) const {
+  const float scale = semantics::ScalesOf(params).draw;
+  const float max = First(row).Max();
+  SliceSums sums{0, draw.count, draw.ties, draw.lowest, {0.0f, {0.0f, -1}}};
+  for (const Token& token : draw.contenders) {
+    const float g =
+        semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), token.id));
+    const Winner winner{semantics::LogWeight(token.x, max, scale) + g, token};
+    if (semantics::Beats(winner, sums.best)) sums.best = winner;
+  }
+  return sums;
+}
+
 void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectParams& params,
                                       const NoiseKey& key, DrawMethod method, TokenResult& result) {
   RowState& state = states[static_cast<size_t>(row)];
@@ -283,8 +322,8 @@ int32_t ShardSampler::Impl::CdfToken(const Row& part, int64_t row,
   return -1;  // not reached: the slice's mass is above the threshold
 }
 
-void ShardSampler::Impl::SampleGathered(const SelectInput& own, DrawMethod method,
-                                        std::span<TokenResult> results, Execution one) {
+void ShardSampler::Impl::SampleGathered(const SampledRows& asked, const SliceSource& source,
+                                        Execution one) {
   int64_t widest = 1;
   for (int32_t r = 0; r < rank.ranks(); ++r) widest = std::max(widest, rank.slice(r).tokens);
   whole_row.resize(static_cast<size_t>(rank.vocab()));
@@ -300,16 +339,16 @@ void ShardSampler::Impl::SampleGathered(const SelectInput& own, DrawMethod metho
     const int64_t count = std::min(most, std::ssize(places) - begin);
     const auto rows =
         std::span(places).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    SampleGatheredRows(rows, widest, own, method, results, one);
+    SampleGatheredRows(rows, widest, asked, source, one);
   }
 }
 
 void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64_t widest,
-                                            const SelectInput& own, DrawMethod method,
-                                            std::span<TokenResult> results, const Execution& one) {
+                                            const SampledRows& asked, const SliceSource& source,
+                                            const Execution& one) {
   float* slices = rank.Parts<float>(widest * std::ssize(rows));
   for (const int64_t row : rows) {
-    const Row part = rank.Row(own.logits, row);
+    const Row part = source.Part(row);
     for (int64_t i = 0; i < part.size; ++i) slices[i] = part[i];
     slices += widest;
   }
@@ -322,8 +361,85 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
     const int64_t row = rows[place];
     states[static_cast<size_t>(row)].way = ShardWay::kGathered;
     sluice::Sample(
-        {WholeRowView(), {&PerRow(own.params, row), 1}, {&PerRow(own.keys, row), 1}, own.limits},
-        method, results.subspan(static_cast<size_t>(row), 1), one);
+        {WholeRowView(), {&asked.ParamsOf(row), 1}, {&asked.KeyOf(row), 1}, asked.limits},
+        asked.method, {&asked.ResultOf(row), 1}, one);
+  }
+}
+
+void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSource& source,
+                             const Execution& execution, std::span<ShardWay> ways) {
+  const int64_t rows = asked.rows;
+  const Backend backend = ResolveBackend(execution.backend);
+  states.resize(static_cast<size_t>(rows));
+  first.resize(static_cast<size_t>(rows * candidates));
+
+  rank.Begin(task);
+  const NewsRows news{rank.Message(static_cast<size_t>(rows) * NewsBytes(candidates)), candidates};
+  for (int64_t r = 0; r < rows; ++r) news[r].fingerprint = Fingerprint(asked.RequestOf(r));
+  source.List(news);
+  rank.Exchange();
+  RequireSameRequests(
+      rank, rows, [&](int32_t of, int64_t r) { return News(of, r).fingerprint; },
+      [&](int64_t r) { return asked.RequestOf(r); });
+  ForEachRow({}, rows, [&](int64_t r, int) {
+    const bool is_valid =
+        semantics::AreValid(asked.ParamsOf(r), asked.limits) && semantics::IsValid(asked.KeyOf(r));
+    MergeRow(r, is_valid, source.Wanted(r));
+    DecideByList(r, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+  });
+  auto draw_of = [&](int64_t r) {
+    const bool is_drawn = states[static_cast<size_t>(r)].need == RowNeed::kSlice;
+    return is_drawn ? source.Draw(r) : nullptr;
+  };
+  places.clear();
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool is_open = states[static_cast<size_t>(r)].need != RowNeed::kNothing;
+    if (is_open && draw_of(r) == nullptr) places.push_back(r);
+  }
+  source.Open(places);
+  ListRows(rows, [](const RowState& state) {
+    return state.need == RowNeed::kMass || state.need == RowNeed::kSlice;
+  });
+  if (!places.empty()) {
+    SliceSums* const sums = rank.Parts<SliceSums>(std::ssize(places));
+    ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
+      const int64_t r = places[static_cast<size_t>(place)];
+      const SliceDraw* const draw = draw_of(r);
+      sums[place] = draw != nullptr
+                        ? SumDraw(*draw, r, asked.ParamsOf(r), asked.KeyOf(r))
+                        : SumSlice(source.Part(r), r, asked.ParamsOf(r), asked.KeyOf(r));
+    });
+    rank.Exchange();
+    ForEachRow({}, std::ssize(places), [&](int64_t place, int) {
+      const int64_t r = places[static_cast<size_t>(place)];
+      DecideBySums(r, place, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+    });
+  }
+
+  ListRows(rows, [](const RowState& state) { return state.cdf_rank >= 0; });
+  if (!places.empty()) {
+    int32_t* const ids = rank.Parts<int32_t>(std::ssize(places));
+    ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
+      const int64_t r = places[static_cast<size_t>(place)];
+      if (states[static_cast<size_t>(r)].cdf_rank != rank.rank()) return;
+      ids[place] = CdfToken(source.Part(r), r, asked.ParamsOf(r));
+    });
+    rank.Exchange();
+    for (size_t place = 0; place < places.size(); ++place) {
+      const int64_t r = places[place];
+      const int32_t owner = states[static_cast<size_t>(r)].cdf_rank;
+      asked.ResultOf(r).id = rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
+    }
+  }
+
+  ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
+  if (!places.empty()) {
+    SampleGathered(asked, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const ShardWay way = states[static_cast<size_t>(r)].way;
+    ++rank.traffic().rows[static_cast<int>(way)];
+    if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
   }
 }
 
@@ -338,85 +454,31 @@ void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<T
   Impl& impl = *impl_;
   const int64_t rows = own.logits.rows;
   impl.rank.CheckOwn("logits", own.logits);
-  CheckPerRow("params", own.params.size(), rows);
-  CheckPerRow("keys", own.keys.size(), rows);
-  CheckMethod(method);
-  CheckSize("results", results.size(), rows);
-  if (!ways.empty()) CheckSize("ways", ways.size(), rows);
-  CheckWorkers(execution);
-  const Backend backend = ResolveBackend(execution.backend);
-  impl.states.resize(static_cast<size_t>(rows));
-  impl.first.resize(static_cast<size_t>(rows * impl.candidates));
-  // Never fewer: a worker's list keeps its memory.
-  impl.keys.resize(std::max(impl.keys.size(), static_cast<size_t>(execution.parallel.workers)));
-  auto result_of = [&results](int64_t r) -> TokenResult& {
-    return results[static_cast<size_t>(r)];
-  };
-  auto params_of = [&own](int64_t r) -> const SelectParams& { return PerRow(own.params, r); };
-  auto key_of = [&own](int64_t r) -> const NoiseKey& { return PerRow(own.keys, r); };
-  auto request_of = [&](int64_t r) {
-    return SampleRequest{params_of(r), key_of(r), own.limits, method};
-  };
+  CheckSampled(rows, own.params, own.keys, method, results, execution, ways);
+  SliceLogits source(impl.rank, impl.candidates, own.logits, execution.parallel, impl.lists);
+  impl.Run(ShardTask::kSample, {rows, own.params, own.keys, own.limits, method, results}, source,
+           execution, ways);
+}
 
-  impl.rank.Begin(ShardTask::kSample);
-  std::byte* const news = impl.rank.Message(static_cast<size_t>(rows) * impl.NewsBytes());
-  ForEachRow(execution.parallel, rows, [&](int64_t r, int worker) {
-    RowNews& own_news =
-        *reinterpret_cast<RowNews*>(news + static_cast<size_t>(r) * impl.NewsBytes());
-    own_news.fingerprint = Fingerprint(request_of(r));
-    impl.ListSlice(impl.rank.Row(own.logits, r), impl.keys[static_cast<size_t>(worker)], own_news);
-  });
-  impl.rank.Exchange();
-  RequireSameRequests(
-      impl.rank, rows, [&](int32_t of, int64_t r) { return impl.News(of, r).fingerprint; },
-      request_of);
-  ForEachRow({}, rows, [&](int64_t r, int) {
-    const bool is_valid =
-        semantics::AreValid(params_of(r), own.limits) && semantics::IsValid(key_of(r));
-    impl.MergeRow(r, is_valid);
-    impl.DecideByList(r, params_of(r), key_of(r), method, result_of(r));
-  });
-  impl.ListRows(rows, [](const RowState& state) {
-    return state.need == RowNeed::kMass || state.need == RowNeed::kSlice;
-  });
-  if (!impl.places.empty()) {
-    SliceSums* const sums = impl.rank.Parts<SliceSums>(std::ssize(impl.places));
-    ForEachRow(execution.parallel, std::ssize(impl.places), [&](int64_t place, int) {
-      const int64_t r = impl.places[static_cast<size_t>(place)];
-      sums[place] = impl.SumSlice(impl.rank.Row(own.logits, r), r, params_of(r), key_of(r));
-    });
-    impl.rank.Exchange();
-    ForEachRow({}, std::ssize(impl.places), [&](int64_t place, int) {
-      const int64_t r = impl.places[static_cast<size_t>(place)];
-      impl.DecideBySums(r, place, params_of(r), key_of(r), method, result_of(r));
-    });
+CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedInput& input,
+                                    std::span<const SelectParams> params,
+                                    std::span<const NoiseKey> keys, const Limits& limits,
+                                    DrawMethod method, std::span<TokenResult> results,
+                                    const Execution& execution, std::span<ShardWay> ways) {
+  Impl& impl = *impl_;
+  const int64_t rows = input.hidden.rows;
+  const int64_t tokens = impl.rank.slice().tokens;
+  CheckInRange("head.weight.rows", head.head().weight.rows, tokens, tokens);
+  CheckHidden(head, input.hidden);
+  if (!input.bitmask.empty()) {
+    CheckSize("bitmask", input.bitmask.size(), rows * ((tokens + 31) / 32));
   }
-
-  impl.ListRows(rows, [](const RowState& state) { return state.cdf_rank >= 0; });
-  if (!impl.places.empty()) {
-    int32_t* const ids = impl.rank.Parts<int32_t>(std::ssize(impl.places));
-    ForEachRow(execution.parallel, std::ssize(impl.places), [&](int64_t place, int) {
-      const int64_t r = impl.places[static_cast<size_t>(place)];
-      if (impl.states[static_cast<size_t>(r)].cdf_rank != impl.rank.rank()) return;
-      ids[place] = impl.CdfToken(impl.rank.Row(own.logits, r), r, params_of(r));
-    });
-    impl.rank.Exchange();
-    for (size_t place = 0; place < impl.places.size(); ++place) {
-      const int64_t r = impl.places[place];
-      const int32_t owner = impl.states[static_cast<size_t>(r)].cdf_rank;
-      result_of(r).id = impl.rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
-    }
-  }
-
-  impl.ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
-  if (!impl.places.empty()) {
-    impl.SampleGathered(own, method, results, {backend, {}, {}, nullptr, execution.algorithm, {}});
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    const ShardWay way = impl.states[static_cast<size_t>(r)].way;
-    ++impl.rank.traffic().rows[static_cast<int>(way)];
-    if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
-  }
+  CheckSampled(rows, params, keys, method, results, execution, ways);
+  const SliceHeadCall call{head, input, params, keys, limits, method, execution};
+  SliceHead source(impl.rank, impl.candidates, call, impl.head);
+  impl.Run(ShardTask::kSampleHidden, {rows, params, keys, limits, method, results}, source,
+           execution, ways);
+  return source.stats();
 }
 
 void ShardSampler::Logprobs(const LogprobInput& own, std::span<TokenResult> results,

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(kNewsThreads)
   __shared__ TeamMemory shared;
   const Team block(shared);
   const int row = static_cast<int>(blockIdx.x);
+  if (argument.kind == ShardRows::kAny && argument.memory.lengths[row] == 0) return;
   const int candidates = argument.candidates;
   std::byte* const message = argument.memory.own_news + row * NewsBytes(candidates);
   uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceNews));
@@ -39,6 +40,8 @@ __global__ void __launch_bounds__(kNewsThreads)
   const bool infinite = block.CountOfBlock(has_infinity) > 0;
   if (block.thread() != 0) return;
   RowStatus status = argument.memory.statuses[row];
+  // A slice without support says nothing of the row.
+  if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
   if (infinite) status = semantics::Worse(status, RowStatus::kPosInfInput);
   *reinterpret_cast<DeviceNews*>(message) = {~last, static_cast<uint32_t>(status), all ? 1u : 0u};
 }
@@ -147,6 +150,21 @@ __global__ void __launch_bounds__(kMostThreads)
   SumSlice(team, slice, memory, argument, row);
 }
 
+// One block.
+__global__ void __launch_bounds__(kMostThreads)
+    OpenKernel(const __grid_constant__ ShardArgument argument) {
+  __shared__ int32_t count;
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  for (int row = static_cast<int>(threadIdx.x); row < argument.rows.rows; row += kMostThreads) {
+    const bool is_open = argument.memory.courses[row].need != DeviceNeed::kNothing ||
+                         argument.ways[row] == ShardWay::kGathered;
+    if (is_open) argument.memory.open_rows[atomicAdd(&count, 1)] = row;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) *argument.memory.open_count = count;
+}
+
 constexpr int kTakingThreads = 128;
 
 __global__ void TakeKernel(const TokenResult* whole, const ShardWay* ways, TokenResult* results,
@@ -161,6 +179,11 @@ void LaunchNews(const ShardArgument& argument, void* stream) {
   ShardArgument copy = argument;
   LaunchOverRows({reinterpret_cast<const void*>(NewsKernel), {1, kNewsThreads}, 0},
                  argument.rows.rows, &copy, stream);
+}
+
+void LaunchOpen(const ShardArgument& argument, void* stream) {
+  OpenKernel<<<1, kMostThreads, 0, static_cast<cudaStream_t>(stream)>>>(argument);
+  RequireCuda(cudaGetLastError(), "kernel");
 }
 
 void LaunchSums(const ShardArgument& argument, DType dtype, void* stream) {

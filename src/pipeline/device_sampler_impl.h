@@ -131,7 +131,7 @@ class DeviceSampler::Impl {
   std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
-  bool has_failed_ = false;  // a step, when some of it was enqueued
+  bool has_failed_ = false;  // the last step, when some of it was enqueued
   int64_t waits_ = 0;
 };
 

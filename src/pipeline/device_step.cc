@@ -300,9 +300,14 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   handle.statuses_ = {outputs.statuses, shape.output.rows};
   if (shape.has_verdict) handle.emitted_ = {outputs.emitted, shape.output.requests};
   handle.event_ = static_cast<cudaEvent_t>(record.done);
+  handle.copied_ = static_cast<cudaEvent_t>(record.copied);
 
+  if (has_failed_) {  // what was enqueued of that step has no event to wait for
+    ++waits_;
+    RequireCuda(cudaDeviceSynchronize(), "device");
+  }
   // The number counts, and the record is this step's, only when all of it is enqueued.
-  const bool had_failed = std::exchange(has_failed_, true);
+  has_failed_ = true;
   record.step = 0;
   SendTables(input, shape);
   PrepareStep(buffers_, shape, static_cast<cudaStream_t>(changes_));
@@ -330,7 +335,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
         shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
 
-  has_failed_ = had_failed;
+  has_failed_ = false;
   steps_ = step;
   record.step = step;
   record.shape = shape;

@@ -6,9 +6,9 @@
 #include "backend/verdict.cuh"
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
+#include "select/binned_top.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
-#include "select/sort_many.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -90,27 +90,29 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
                      memory.start.key, method);
 }
 
-// The Gumbel draw from the listed top, which is too long for a token a thread. The same.
-__device__ __noinline__ TokenResult SampleFromMany(const ListedTokens& from) {
+// The Gumbel draw from a list that is certified by its count, where bins find what is kept of it.
+// The same.
+__device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
-  return WithSorted(block, from, [&](const ListedTokens& sorted, auto tokens_of_thread) {
-    constexpr int kTokens = tokens_of_thread();
-    const KeptTop<kTokens> kept = SelectFromTop<kTokens>(block, sorted, memory.start, nullptr);
-    uint64_t best = 0;
-#pragma unroll
-    for (int e = 0; e < kTokens; ++e) {
-      const int place = kept.Place(e);
-      if (!kept.Keeps(place)) continue;
-      const uint32_t score =
-          ScoreKey(kept.x[e], kept.id[e], kept.max, memory.start.scales.draw, memory.start.key);
-      best = max(best, ScoredPlace(score, place));
-    }
-    TokenResult result;
-    result.id = IdOf(sorted.tokens[PlaceOfBest(block, best)]);
-    result.cut = CutOfTop(block, sorted, kept);
-    return result;
-  });
+  TokenList& list = memory.first.list;
+  const ListedTokens from{list.tokens, list.room, size};
+  const BinnedTop kept = SelectByBins(block, from, LowestOf(list), memory.start);
+  if (kept.last == 0) return SampleFromList(from.tokens, size, DrawMethod::kGumbel);
+  TokenResult result;
+  const semantics::Stream stream = semantics::GumbelStream(memory.start.key);
+  BestToken best;
+#pragma unroll 1
+  for (int i = block.thread(); i < from.size; i += block.threads()) {
+    if (from.tokens[i] < kept.last) continue;
+    const float x = ValueOf(from.tokens[i]);
+    const int32_t id = IdOf(from.tokens[i]);
+    const float g = semantics::Gumbel(semantics::NoiseBits(memory.start.key, stream, id));
+    best.See(semantics::LogWeight(x, kept.max, memory.start.scales.draw) + g, x, id);
+  }
+  result.id = IdOfBest(block, best);
+  if (wants_cut) result.cut = CutOfBins(block, from, kept);
+  return result;
 }
 
 // By the first block alone; its first thread has the result.
@@ -120,14 +122,16 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
+  const bool is_gumbel = argument.method == DrawMethod::kGumbel;
+  if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
+    return SampleFromMany(top.size, argument.WantsCuts());
+  }
   const ListedTokens pruned =
       PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
   const int size = pruned.size;
   const float scale = memory.start.scales.draw;
-  const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   if (size > block.threads()) {
     if (plan.is_whole) return result;
-    if (is_gumbel && size <= kMostSortedTop) return SampleFromMany(pruned);
     return SampleFromList(pruned.tokens, size, argument.method);
   }
   auto score = [&](uint64_t token, float max) {
@@ -141,27 +145,14 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop<1> kept =
-      SelectFromTop<1>(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
-  const KeptToken mine{kept.MayBeKept(first.thread()), kept.x[0], kept.id[0]};
-  int winner;
-  if (is_gumbel) {
-    uint64_t scored_place = 0;
-    if (mine.is_kept) {
-      const uint32_t of_mine = scored.has_scores
-                                   ? memory.scores.of_listed[memory.scores.listed[first.thread()]]
-                                   : score(sorted.tokens[first.thread()], kept.max);
-      scored_place = ScoredPlace(of_mine, first.thread());
-    }
-    winner = PlaceOfBest(first, scored_place);
-  } else {
-    uint64_t* weights = sorted.room;  // what was there is sorted
-    int32_t* ids = reinterpret_cast<int32_t*>(weights + first.threads());
-    winner = WinnerByCdf(first, mine, kept.max, scale, key, weights, ids);
-  }
+  const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
+  const int winner = WinnerOfKept(
+      first, mine, argument.method, kept.max, scale, key, sorted.room,
+      [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
   if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);

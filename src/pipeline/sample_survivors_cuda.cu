@@ -57,6 +57,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
     memory.start.params = rows.params[rows.has_params_per_row ? row : 0];
     memory.start.key = rows.keys[rows.has_keys_per_row ? row : 0];
     memory.start.scales = semantics::ScalesOf(memory.start.params);
+    memory.first.list.threshold = semantics::OrderKey(fmaxf(least, semantics::kLowestValue));
   }
   block.SyncBlock();
   TokenList& list = memory.first.list;
@@ -79,7 +80,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
       // The sums are off by what WholeMassOf allows, and those of the ends once more.
       const double sum = course.most_mass + course.least_mass;
       const double difference = course.most_mass - course.least_mass;
-      top.read = {0.5 * sum, 0.5 * difference + 1e-5 * sum};
+      top.read = {0.5 * sum, difference / sum + 2e-5};
       top.unit = {course.filter_scale, course.mass_offset};
     }
     const int needed = course.decides == Decides::kFirst ? course.k : size;

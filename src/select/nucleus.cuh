@@ -73,10 +73,10 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
   masses.top = Team::ReduceWarp(masses.top, [](double a, double b) { return a + b; });
   // Weights are known to 1e-5, but for the unit in which they are integers, and a thread adds its
   // share of them up in fp32.
-  const double doubt =
-      1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
-  masses.least_total = read.mass * (1.0 - doubt) - read.doubt;
-  masses.most_total = read.mass * (1.0 + doubt) + read.doubt;
+  const double doubt = 1e-5 + 0x1p-40 * vocab +
+                       0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64) + read.doubt;
+  masses.least_total = read.mass * (1.0 - doubt);
+  masses.most_total = read.mass * (1.0 + doubt);
   const double share = semantics::Fixed32(p) * 0x1p-32;
   masses.least_target = share * masses.least_total;
   masses.most_target = share * masses.most_total;

@@ -20,8 +20,6 @@ struct ListedTokens {
 inline constexpr int kMostRanked = 8 * kWarpSize;
 // Of more than that, those of a nucleus are looked for first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
-// Up to this many are sorted by a block, several a thread.
-inline constexpr int kMostSortedTop = 2048;
 
 // The mass of a whole row, as far as one read knows it.
 struct WholeMass {
@@ -43,7 +41,7 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
   // its eights in fp32.
   const double doubt = 1e-5 + 0x1p-40 * vocab +
                        0x1p-24 * (vocab / (8 * team.threads() * team.blocks()) + 16) +
-                       (mass > 0.0 ? top.read.doubt / mass : 0.0);
+                       top.read.doubt;
   const double total = mass * (0x1p40 / static_cast<double>(unit));  // a float overflows
   return {static_cast<uint64_t>(total * (1.0 - doubt)),
           static_cast<uint64_t>(total * (1.0 + doubt)), top.has_all};
@@ -121,29 +119,28 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
   }
 }
 
-// Leaves those that can be kept by what needs the list: no more than the block has threads, or else
-// than it sorts, unless so many are needed or too many are equal.
+// Leaves those that can be kept by what needs the list: no more than the block has threads, unless
+// so many are needed or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
                                         const TopPlan& plan, const RowStart& start, int vocab) {
   const SelectParams& params = start.params;
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
-  const bool fits = plan.needed <= block.threads() - 16;  // a token a thread
-  const int most = fits ? block.threads() : kMostSortedTop;
+  const int most = block.threads();  // a token a thread
   if (plan.is_whole) {
     const bool min_p_first =
         params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
     const bool by_mass = params.top_p < 1 && !min_p_first && !top.has_all;
     if (!by_mass || from.size <= kMostOfNucleus) return from;
     PruneByMass(team, list, from, top, start, vocab);
-  } else if (from.size <= (fits ? kMostRanked : most)) {
+  } else if (from.size <= kMostRanked || plan.needed > most - 16) {
     return from;
-  } else if (from.size <= block.threads()) {
+  } else if (from.size <= most) {
     PruneInBlock<1>(block, list, from, plan.needed, most);
-  } else if (from.size <= 3 * block.threads()) {
+  } else if (from.size <= 3 * most) {
     PruneInBlock<3>(block, list, from, plan.needed, most);
   } else {
-    PruneInBlock<kListCapacity / 512>(block, list, from, plan.needed, most);
+    PruneInBlock<(kListCapacity + 511) / 512>(block, list, from, plan.needed, most);
   }
   block.SyncBlock();
   return from.Moved(static_cast<int>(list.pruned));

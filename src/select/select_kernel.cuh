@@ -6,9 +6,9 @@
 #include "backend/cut_ids.cuh"
 #include "backend/rows.cuh"
 #include "backend/verdict.cuh"
+#include "select/binned_top.cuh"
 #include "select/nucleus.cuh"
 #include "select/row_rules.cuh"
-#include "select/sort_many.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -61,16 +61,16 @@ __device__ inline SelectMemory& MemoryOfBlock() {
 __device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
-  return WithSorted(block, from, [&](const ListedTokens& sorted, auto tokens_of_thread) {
-    constexpr int kTokens = tokens_of_thread();
-    const KeptTop<kTokens> kept = SelectFromTop<kTokens>(block, sorted, memory.start, nullptr);
-    const Cut cut = CutOfTop(block, sorted, kept);
-    if (block.thread() == 0) memory.ids = IdsOfTop(sorted, kept, cut);
-    return cut;
-  });
+  Cut cut;
+  cut.count = kUndecided;
+  const BinnedTop kept = SelectByBins(block, from, LowestOf(memory.first.list), memory.start);
+  if (kept.last == 0) return cut;
+  cut = CutOfBins(block, from, kept);
+  if (block.thread() == 0) memory.ids = {cut.upper, cut.lower, 0, IdOf(kept.last)};
+  return cut;
 }
 
-// From one that is too long to be sorted. The same.
+// By any rules. The same.
 __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -125,8 +125,10 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
-      const Cut cut = pruned.size <= kMostSortedTop ? SelectFromMany(pruned)
-                                                    : SelectFromList(pruned.tokens, pruned.size);
+      Cut cut;
+      cut.count = kUndecided;
+      if (BinsDecide(memory.start.params)) cut = SelectFromMany(pruned);
+      if (cut.count == kUndecided) cut = SelectFromList(pruned.tokens, pruned.size);
       if (block.thread() == 0) argument.cuts[index] = cut;
       told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
@@ -144,8 +146,8 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       slice.MaskAll(row);
       team.Sync();
       if (selection.kept.Keeps(team.thread())) {
-        static_cast<typename ElementOf<kDType>::Type*>(row)[selection.kept.id[0]] =
-            Narrow<kDType>(selection.kept.x[0]);
+        static_cast<typename ElementOf<kDType>::Type*>(row)[selection.kept.id] =
+            Narrow<kDType>(selection.kept.x);
       }
     }
   }

@@ -1,5 +1,5 @@
-// Stages 10 to 15 on the sorted top of a row, one token or a few a thread: semantics/select.h with
-// the walks done by all threads at once.
+// Stages 10 to 15 on the sorted top of a row, one token a thread: semantics/select.h with the walks
+// done by all threads at once.
 #pragma once
 
 #include "backend/cut_ids.cuh"
@@ -101,53 +101,32 @@ __device__ inline void SortTop(const FirstThreads& first, const ListedTokens& fr
   first.SyncBlock();
 }
 
-// What is kept of the sorted top: the tokens of the places from `begin` to before `end`. A thread
-// has kTokens neighbours.
-template <int kTokens>
+// What is kept of the sorted top: the tokens of the places from `begin` to before `end`.
 struct KeptTop {
-  float x[kTokens];  // this thread's tokens
-  int32_t id[kTokens];
+  float x;  // this thread's token
+  int32_t id;
   float max;  // of the row
   int begin;
   int end;
   int most_end;   // `end` for certain, unless the mass of the whole row leaves it in doubt
   bool is_known;  // else the list says too little
 
-  static __device__ int Place(int of_thread) {
-    return static_cast<int>(threadIdx.x) * kTokens + of_thread;
-  }
   __device__ bool IsCertain() const { return is_known && end == most_end; }
   __device__ bool MayBeKept(int place) const { return place >= begin && place < most_end; }
   __device__ bool Keeps(int place) const { return place >= begin && place < end; }
 };
 
-// The tokens of a block for which predicate(of the thread).
-template <int kTokens, class TeamOfRow, typename Predicate>
-__device__ int CountTokens(const TeamOfRow& team, Predicate predicate) {
-  if constexpr (kTokens == 1) {
-    return team.CountOfBlock(predicate(0));
-  } else {
-    uint64_t count = 0;
-#pragma unroll
-    for (int e = 0; e < kTokens; ++e) count += predicate(e) ? 1 : 0;
-    return static_cast<int>(team.SumOfBlock(count));
-  }
-}
-
 // Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
 // whole row.
-template <int kTokens, class TeamOfRow>
-__device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
-                                          const RowStart& start, const WholeMass* whole) {
+template <class TeamOfRow>
+__device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
+                                 const RowStart& start, const WholeMass* whole) {
   const SelectParams& params = start.params;
   const int size = sorted.size;
-  KeptTop<kTokens> kept;
-#pragma unroll
-  for (int e = 0; e < kTokens; ++e) {
-    const int place = kept.Place(e);
-    kept.x[e] = place < size ? ValueOf(sorted.tokens[place]) : -INFINITY;
-    kept.id[e] = place < size ? IdOf(sorted.tokens[place]) : -1;
-  }
+  const int place = team.thread();
+  KeptTop kept;
+  kept.x = place < size ? ValueOf(sorted.tokens[place]) : -INFINITY;
+  kept.id = place < size ? IdOf(sorted.tokens[place]) : -1;
   kept.max = ValueOf(sorted.tokens[0]);
   kept.begin = 0;
   kept.end = size;
@@ -160,27 +139,20 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
   const Profile& profile = params.profile;
   const bool with_ties = profile.ties == Ties::kAll;
   const float scale = start.scales.filter;
-  uint64_t weight[kTokens];
-#pragma unroll
-  for (int e = 0; e < kTokens; ++e) weight[e] = semantics::Weight(kept.x[e], kept.max, scale);
+  const uint64_t weight = semantics::Weight(kept.x, kept.max, scale);
 
-  // Tokens before a place for which predicate(of the thread).
-  auto count_before = [&](int limit, auto predicate) {
-    return CountTokens<kTokens>(team, [&](int e) { return kept.Place(e) < limit && predicate(e); });
+  // Tokens before a place for which the predicate holds.
+  auto count_before = [&](int limit, bool predicate) {
+    return team.CountOfBlock(place < limit && predicate);
   };
-  auto mass_before = [&](int limit) {
-    uint64_t mine = 0;
-#pragma unroll
-    for (int e = 0; e < kTokens; ++e) mine += kept.Place(e) < limit ? weight[e] : 0;
-    return mine;
-  };
+  auto weight_before = [&](int limit) { return place < limit ? weight : 0; };
   auto end_of_min_p = [&] {
     const uint64_t least = semantics::Fixed40(params.min_p);
-    return max(1, count_before(size, [&](int e) { return weight[e] >= least; }));
+    return max(1, count_before(size, weight >= least));
   };
   auto end_with_ties = [&](int end, int limit) {
     const float last = ValueOf(sorted.tokens[end - 1]);
-    return count_before(limit, [&](int e) { return kept.x[e] >= last; });
+    return count_before(limit, kept.x >= last);
   };
 
   const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK;
@@ -197,19 +169,11 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
   if (params.top_p < 1) {
     const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
     const int measured = joint ? before_top_k : kept.end;
-    auto [before, listed] = team.SumsOfBlock(mass_before(measured));
-    uint64_t mass_above[kTokens];
-#pragma unroll
-    for (int e = 0; e < kTokens; ++e) {
-      mass_above[e] = before;
-      before += weight[e];
-    }
+    const auto [mass_above, listed] = team.SumsOfBlock(weight_before(measured));
     auto end_of = [&](uint64_t total) {
       const uint64_t target = semantics::TargetMass(params.top_p, total);
-      const int end =
-          max(1, count_before(measured, [&](int e) {
-                return semantics::TopPKeeps(mass_above[e], target, profile.top_p_boundary);
-              }));
+      const bool keeps = semantics::TopPKeeps(mass_above, target, profile.top_p_boundary);
+      const int end = max(1, count_before(measured, keeps));
       return with_ties ? end_with_ties(end, measured) : end;
     };
     const int least_end = end_of(is_whole ? whole->least : listed);
@@ -229,23 +193,21 @@ __device__ KeptTop<kTokens> SelectFromTop(const TeamOfRow& team, const ListedTok
   }
   if (params.xtc_probability > 0 && semantics::XtcCoinFalls(start.key, params.xtc_probability)) {
     kept.is_known &= kept.end == kept.most_end;
-    const uint64_t mass = team.SumOfBlock(mass_before(kept.end));
+    const uint64_t mass = team.SumOfBlock(weight_before(kept.end));
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
-    const int above =
-        count_before(kept.end, [&](int e) { return semantics::XtcCounts(weight[e], least); });
+    const int above = count_before(kept.end, semantics::XtcCounts(weight, least));
     if (above >= 2) kept.begin = above - 1;
   }
   return kept;
 }
 
-template <int kTokens, class TeamOfRow>
-__device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted,
-                        const KeptTop<kTokens>& kept) {
+template <class TeamOfRow>
+__device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const KeptTop& kept) {
   const float first = ValueOf(sorted.tokens[kept.begin]);
   const float last = ValueOf(sorted.tokens[kept.end - 1]);
   // Behind the list there is -inf, which is not above anything.
-  const int above_first = CountTokens<kTokens>(team, [&](int e) { return kept.x[e] > first; });
-  const int above_last = CountTokens<kTokens>(team, [&](int e) { return kept.x[e] > last; });
+  const int above_first = team.CountOfBlock(kept.x > first);
+  const int above_last = team.CountOfBlock(kept.x > last);
   Cut cut;
   cut.count = kept.end - kept.begin;
   cut.lower = last;
@@ -258,9 +220,7 @@ __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted,
 }
 
 // The first and the last kept token, for who looks at ids.
-template <int kTokens>
-__device__ CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop<kTokens>& kept,
-                           const Cut& cut) {
+__device__ inline CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop& kept, const Cut& cut) {
   const uint64_t last = sorted.tokens[kept.end - 1];
   const uint64_t begin = sorted.tokens[kept.begin];
   return {cut.upper, ValueOf(last), kept.begin == 0 ? 0 : IdOf(begin), IdOf(last)};
@@ -271,6 +231,14 @@ struct ScoredTop {
   ListedTokens sorted;
   bool has_scores;
 };
+
+// Of the token of a thread's place. score: as SortAndScore has it.
+template <typename Score>
+__device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& scores, int thread,
+                                  float max, Score score) {
+  return scored.has_scores ? scores.of_listed[scores.listed[thread]]
+                           : score(scored.sorted.tokens[thread], max);
+}
 
 // Sorts a list of at most as many tokens as the block has threads, which are 512 or more. Threads
 // behind ThreadsToSort of the size return with no further part in the row. score(token, the
@@ -315,7 +283,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
 struct TopSelection {
   Cut cut;
   CutIds ids;
-  KeptTop<1> kept;  // a token a thread
+  KeptTop kept;
 };
 
 // By the first block of the team; its first threads have what they keep, which need not be certain.
@@ -330,7 +298,7 @@ __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens
   if (first.thread() >= first.threads()) return selection;
   WholeMass mass;
   if (whole != nullptr) mass = WholeMassOf(team, *whole, ValueOf(top.sorted.tokens[0]), vocab);
-  selection.kept = SelectFromTop<1>(first, top.sorted, start, whole == nullptr ? nullptr : &mass);
+  selection.kept = SelectFromTop(first, top.sorted, start, whole == nullptr ? nullptr : &mass);
   selection.cut = CutOfTop(first, top.sorted, selection.kept);
   selection.ids = IdsOfTop(top.sorted, selection.kept, selection.cut);
   return selection;

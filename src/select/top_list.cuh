@@ -14,9 +14,9 @@
 
 namespace sluice::cuda {
 
-// The largest k that a list rarely overflows: a fourteenth of the row sampled, as from 512 rows on,
-// asks for 2100 tokens of it, give or take 180.
-inline constexpr int kMostTopK = kListCapacity / 2;
+// The largest k that a list rarely overflows: a sixteenth of the row sampled, as from 512 rows on,
+// lists 2740 tokens, give or take 210.
+inline constexpr int kMostTopK = 2048;
 
 // Where top-p or min-p decides: a nucleus is seldom larger, and more take longer.
 inline constexpr int kListedNucleus = 224;
@@ -37,27 +37,31 @@ __device__ inline TopPlan PlanOfTop(const SelectParams& params) {
   return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
 }
 
-// What a key is probed for: whether the keys that reach it are enough, and few enough to stop
-// there.
-struct Probed {
-  bool is_enough;
-  bool is_close;
-};
+inline constexpr int kProbesAtOnce = 3;
 
-// The largest key of a few probed, from `low` to `high`, that is reached by enough, `low` when none
-// is. probe(key, number of the probe) -> Probed.
-template <typename Probe>
-__device__ uint32_t BisectKeys(uint32_t low, uint32_t high, Probe probe) {
+// The largest key from `low` to `high` that `rank` of some keys reach, or one that no more than
+// `enough` of them reach; `rank` reach `low`. Three probes at a time, because most of a count is a
+// wait for its sum: count(probes, their counts, number of the three).
+template <typename Count>
+__device__ uint32_t SearchKeys(uint32_t low, uint32_t high, int rank, int enough, Count count) {
 #pragma unroll 1
   for (int n = 0; low < high; ++n) {
     const uint32_t middle = high - (high - low) / 2;
-    const Probed probed = probe(middle, n);
-    if (!probed.is_enough) {
-      high = middle - 1;
-      continue;
+    const uint32_t probes[kProbesAtOnce] = {middle - (middle - low) / 2, middle,
+                                            high - (high - middle) / 2};
+    int counts[kProbesAtOnce];
+    count(probes, counts, n);
+    int of_low = enough + 1;
+#pragma unroll
+    for (int i = 0; i < kProbesAtOnce; ++i) {
+      if (counts[i] >= rank) {
+        low = probes[i];
+        of_low = counts[i];
+      } else {
+        high = min(high, probes[i] - 1);
+      }
     }
-    low = middle;
-    if (probed.is_close) break;
+    if (of_low <= enough) break;
   }
   return low;
 }
@@ -91,10 +95,11 @@ struct KeysOfWarp {
 template <int kKeys>
 __device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
   const KeysOfWarp<kKeys> warp(keys);
-  return BisectKeys(warp.least, warp.most, [&](uint32_t key, int) {
-    const int count = warp.CountFrom(key);
-    return Probed{count >= rank, count <= enough};
-  });
+  return SearchKeys(warp.least, warp.most, rank, enough,
+                    [&](const auto& probes, auto& counts, int) {
+#pragma unroll
+                      for (int i = 0; i < kProbesAtOnce; ++i) counts[i] = warp.CountFrom(probes[i]);
+                    });
 }
 
 // Among the keys of a block. list.least and list.most: as Clear leaves them.
@@ -108,13 +113,20 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
     atomicMax(&list.most, warp.most);
   }
   team.SyncBlock();
-  return BisectKeys(list.least, list.most, [&](uint32_t key, int probe) {
-    const int of_warp = warp.CountFrom(key);
-    if (team.lane() == 0) atomicAdd(&list.counts[probe], static_cast<uint32_t>(of_warp));
-    team.SyncBlock();
-    const int count = static_cast<int>(list.counts[probe]);
-    return Probed{count >= rank, count <= enough};
-  });
+  return SearchKeys(list.least, list.most, rank, enough,
+                    [&](const auto& probes, auto& counts, int n) {
+                      uint32_t* of_block = list.counts + n * kProbesAtOnce;
+#pragma unroll
+                      for (int i = 0; i < kProbesAtOnce; ++i) {
+                        const int of_warp = warp.CountFrom(probes[i]);
+                        if (team.lane() == i) atomicAdd(&of_block[i], of_warp);
+                      }
+                      team.SyncBlock();
+#pragma unroll
+                      for (int i = 0; i < kProbesAtOnce; ++i) {
+                        counts[i] = static_cast<int>(of_block[i]);
+                      }
+                    });
 }
 
 struct Threshold {
@@ -134,7 +146,9 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
   const int rank =
       plan.is_whole ? min(max(static_cast<int>(static_cast<float>(needed) * share), 7), kGroups / 2)
                     : rank_of(static_cast<float>(needed) * share);
-  if (rank <= kGroups / 2) {  // by one warp: others would take its turns
+  // By one warp: others would take its turns. Among groups the last ranks list more than they
+  // need to, because a group has more than one token there: 1.25 times as many at this one.
+  if (rank <= (plan.is_whole ? kGroups / 2 : kGroups * 3 / 8)) {
     if (team.thread() < kWarpSize) {
       const OfGroups<uint32_t> largest(team, start.largest);
       const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2);
@@ -150,8 +164,13 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
   }
   const float expected = static_cast<float>(needed) * share / static_cast<float>(team.blocks());
   const int of_block = static_cast<int>(expected + 3.5f * SqrtApprox(expected) + 4.0f);
-  const uint32_t key = KeyOfRank(team, list, keys, of_block, of_block + of_block / 8);
+  const uint32_t key = KeyOfRank(team, list, keys, of_block, of_block + of_block / 32 + 2);
   return {semantics::ValueOfKey(key), team.blocks() == 1};
+}
+
+// Behind a count that certifies the list: it holds all tokens that are not below.
+__device__ inline float LowestOf(const TokenList& list) {
+  return semantics::ValueOfKey(list.threshold);
 }
 
 // How many listed tokens reach the threshold of all blocks. By the first block.

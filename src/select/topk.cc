@@ -58,7 +58,10 @@ void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> v
   if (!values.empty()) CheckSize("values", values.size(), rows * input.k);
   CheckSize("statuses", statuses.size(), rows);
 
-  // A hint is of no use here: to gather the hinted scores takes longer than to sample the row.
+  if (!input.thresholds.empty()) CheckSize("thresholds", input.thresholds.size(), rows);
+
+  // A hint is of no use here: to gather the hinted scores takes longer than to sample the row. What
+  // a threshold leaves is counted, so the sample is what it saves.
   const TopkTable& table = TableFor(execution);
   const size_t bytes = table.workspace_bytes(input.scores.vocab);
   ForEachRow(execution.parallel, rows, [&](int64_t r, int worker) {
@@ -67,7 +70,8 @@ void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> v
                         input.k,
                         input.sorted,
                         indices.data() + r * input.k,
-                        values.empty() ? nullptr : values.data() + r * input.k},
+                        values.empty() ? nullptr : values.data() + r * input.k,
+                        input.thresholds.empty() ? nullptr : input.thresholds.data() + r},
                        WorkerWorkspace(execution, bytes, worker));
   });
 }

@@ -21,6 +21,7 @@ struct KeyRange {
     lowest = min(lowest, key);
     highest = max(highest, key);
   }
+  __device__ bool IsKnown() const { return lowest <= highest; }
   // Of scores that were given as order keys.
   __device__ bool HasNan() const {
     return lowest < semantics::OrderKey(-INFINITY) || highest > semantics::OrderKey(INFINITY);
@@ -110,7 +111,10 @@ struct RankBin {
 
 // For the threads behind the next SyncBlock.
 __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
-  for (int i = block.thread(); i < kRankBins; i += block.threads()) memory.count[i] = 0;
+  for (int i = 4 * block.thread(); i < kRankBins; i += 4 * block.threads()) {
+    *reinterpret_cast<uint4*>(memory.count + i) = {0, 0, 0, 0};
+  }
+  if (block.thread() == 0) memory.bin = -1;
 }
 
 // Of bins that have been counted, which have so many, by a block of kRankBins / 2 threads.
@@ -130,15 +134,9 @@ __device__ inline RankBin LocateRank(const Team& block, BlockScan& scan, BinMemo
   return {memory.bin, memory.above, memory.in_bin};
 }
 
-// visit(add) calls add(bin) for what this thread has. block: of 512 threads or 1024.
-template <typename Visit>
-__device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& memory, uint32_t rank,
-                               Visit visit) {
-  ZeroBins(block, memory);
-  block.SyncBlock();
-  if (block.thread() == 0) memory.bin = -1;  // what it was has been read
-  visit([&](int bin) { atomicAdd(&memory.count[bin], 1u); });
-  block.SyncBlock();
+// Of bins that have been counted, by a block of 512 threads or 1024.
+__device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMemory& memory,
+                                      uint32_t rank) {
   // A thread has two or four neighbouring bins, the first thread the largest ones.
   const bool has_two = block.threads() == kRankBins / 2;
   const int first = kRankBins - (block.thread() + 1) * (has_two ? 2 : 4);
@@ -166,6 +164,25 @@ __device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& me
   }
   block.SyncBlock();
   return {memory.bin, memory.above, memory.in_bin};
+}
+
+// visit(add) calls add(bin) for what this thread has. Bins that are zero, behind a SyncBlock.
+template <typename Visit>
+__device__ RankBin FindInZeroBins(const Team& block, BlockScan& scan, BinMemory& memory,
+                                  uint32_t rank, Visit visit) {
+  visit([&](int bin) { atomicAdd(&memory.count[bin], 1u); });
+  block.SyncBlock();
+  return FindCounted(block, scan, memory, rank);
+}
+
+// The same for any bins, behind a SyncBlock behind the last search.
+template <typename Visit>
+__device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& memory, uint32_t rank,
+                               Visit visit) {
+  block.SyncBlock();
+  ZeroBins(block, memory);
+  block.SyncBlock();
+  return FindInZeroBins(block, scan, memory, rank, visit);
 }
 
 }  // namespace sluice::cuda

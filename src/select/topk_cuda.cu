@@ -6,9 +6,12 @@
 // the row in the common case; what a few reads do not decide is left to topk_definition.cuh.
 #include <algorithm>
 #include <bit>
+#include <string>
+#include <string_view>
 
 #include "backend/row_launch.h"
 #include "select/topk_definition.cuh"
+#include "select/topk_exchange.cuh"
 #include "select/topk_plan.h"
 #include "select/topk_refine.cuh"
 #include "select/topk_short.cuh"
@@ -26,23 +29,27 @@ struct TopkArgument {
   int32_t k;
   const int32_t* lengths;  // null: all see all columns
   int32_t next_n;
-  RowHint hint;  // of the first request; without indices: not to be used
+  RowHint hint;  // of the first request, without its threshold; without indices: not to be used
+  bool has_thresholds;  // to begin with
   bool sorted;
   int32_t capacity;
-  int32_t words;  // of a plane of a block
+  int32_t words;         // of a plane of a block
+  bool lets_next_start;  // at once; else when the row has been read
   int32_t* indices;
   float* values;  // null: not wanted, and so on
   RowStatus* statuses;
   TopkWork* work;
+  float* thresholds;
 };
 
-// Behind it in dynamic shared memory: two planes of words, the list of candidates, the marked
-// indices of this block; or DefinitionMemory.
+// Behind it in dynamic shared memory: two planes of words, the list of candidates; or
+// DefinitionMemory.
 struct TopkShared {
   TeamMemory team;
   ScanMemory scan;
   uint64_t listed;  // the barrier of the list, of the first block
   VerifyMemory verify;
+  ExchangeMemory exchange;
   RefineMemory refine;
   BinMemory bins;
   alignas(16) unsigned char end[16];
@@ -52,7 +59,7 @@ constexpr size_t kHeaderBytes = sizeof(TopkShared);
 
 size_t SharedBytes(int64_t words, int64_t capacity) {
   const size_t fast = static_cast<size_t>(words) * 2 * sizeof(uint32_t) +
-                      static_cast<size_t>(capacity) * (sizeof(uint64_t) + sizeof(int32_t));
+                      static_cast<size_t>(capacity) * sizeof(uint64_t);
   return kHeaderBytes + std::max(capacity == 0 ? 0 : fast, sizeof(DefinitionMemory));
 }
 
@@ -84,29 +91,35 @@ struct RowAnswer {
 template <DType kDType>
 __device__ void Finish(const Team& block, const TopkArgument& argument,
                        const RowAnswer<kDType>& answer, int index, int found, RowStatus status,
-                       const TopkWork& work) {
+                       const TopkWork& work, float threshold) {
   for (int i = found + block.thread(); i < argument.k; i += block.threads()) {
     answer.Put(i, -1, -INFINITY);
   }
   if (block.thread() != 0) return;
   if (argument.statuses != nullptr) argument.statuses[index] = status;
   if (argument.work != nullptr) argument.work[index] = work;
+  if (argument.thresholds != nullptr) argument.thresholds[index] = threshold;
 }
 
 // Puts what is marked into the list of the first block, in the order of indices. Blocks but the
 // first are done then.
 template <DType kDType>
 __device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
-                           const uint32_t* words, int32_t* indices, uint64_t* list,
-                           uint64_t* listed) {
-  const WordRange range(team, row.words());
-  int place = count.before_thread;
-#pragma unroll 4
-  for (int w = range.first; w < range.end; ++w) {
-    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
-      indices[place++] = row.IndexOf(w, __ffs(static_cast<int>(left)) - 1);
+                           const uint32_t* words, uint64_t* list, uint64_t* listed) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const LongsOf of_first(0, list, listed);
+#endif
+  auto send = [&](int place, float x, int index) {
+    const uint64_t candidate = KeyOfToken(x, index);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (team.rank() != 0) {
+      of_first.Send(place, candidate);
+      return;
     }
-  }
+#endif
+    list[place] = candidate;
+  };
+  ListMarked(team, row, count, words, list);  // to where nobody sends anything
   team.SyncBlock();
   constexpr int kAtOnce = 4;  // loads in flight
   for (int first = team.thread(); first < count.mine; first += kAtOnce * team.threads()) {
@@ -115,21 +128,12 @@ __device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const 
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int from = first + i * team.threads();
-      index[i] = from < count.mine ? indices[from] : -1;
+      index[i] = from < count.mine ? static_cast<int>(list[from]) : -1;
       x[i] = index[i] >= 0 ? row.ScoreAt(index[i]) : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (index[i] < 0) continue;
-      uint64_t* const to = list + count.before + first + i * team.threads();
-      const uint64_t candidate = KeyOfToken(x[i], index[i]);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-      if (team.rank() != 0) {
-        SendLong(0, to, candidate, listed);
-        continue;
-      }
-#endif
-      *to = candidate;
+      if (index[i] >= 0) send(count.before + first + i * team.threads(), x[i], index[i]);
     }
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -156,44 +160,62 @@ __device__ KeyRange ListAll(const Team& block, ScanMemory& memory, const TiledRo
   return scan.Range(range);
 }
 
-// By the first block: the answer from the list of candidates. range: about that of their scores.
-template <DType kDType>
-__device__ RowStatus Refine(const Team& block, TopkShared& memory, const RowAnswer<kDType>& answer,
-                            uint64_t* list, int size, const KeyRange& range, int wanted,
-                            bool sorted, TopkWork& work) {
-  work.candidates = size;
-  BlockScan scan(block, memory.scan);
-  auto put = [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); };
-  if (block.thread() == 0) memory.refine.has_nan = 0;
-  bool is_ok = false;
-  if (sorted) {
-    is_ok = PutByRank(block, list, size, wanted, put);
-  } else {
-    block.SyncBlock();
-    const ListCut cut = CutList(block, scan, memory.refine, memory.bins, list, size, range,
-                                static_cast<uint32_t>(wanted));
-    work.rounds = static_cast<uint8_t>(cut.rounds);
-    is_ok = PutByIndex(block, scan, memory.refine, list, size, cut, put);
-  }
-  return is_ok ? RowStatus::kOk : RowStatus::kNanInput;
-}
-
 struct Refined {
   RowStatus status;
   TopkWork work;
 };
 
-// The same from all scores of the row. By value, so that nothing of the kernel is in local memory.
+// By the first block: the answer from the list of candidates. range: about that of their scores.
+// memory.refine: zero. By value, so that nothing of the kernel is in local memory.
+template <DType kDType>
+__device__ __noinline__ Refined Refine(Team block, TopkShared& memory, RowAnswer<kDType> answer,
+                                       uint64_t* list, int size, KeyRange range, int wanted,
+                                       bool sorted) {
+  Refined refined{RowStatus::kOk, {TopkWay::kCandidates, 0, 0, size}};
+  auto put = [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); };
+  bool is_ok = false;
+  if (sorted) {
+    is_ok = PutByRank(block, list, size, wanted, put);
+  } else {
+    BlockScan scan(block, memory.scan);
+    const ListCut cut = CutList(block, scan, memory.refine, memory.bins, list, size, range,
+                                static_cast<uint32_t>(wanted));
+    refined.work.rounds = static_cast<uint8_t>(cut.rounds);
+    is_ok = PutByIndex(block, scan, memory.refine, list, size, cut, put);
+  }
+  if (!is_ok) refined.status = RowStatus::kNanInput;
+  return refined;
+}
+
+// The same for a list that is held in registers if that decides it. memory.bins: zero.
+template <DType kDType>
+__device__ Refined RefineHeld(const Team& block, TopkShared& memory,
+                              const RowAnswer<kDType>& answer, uint64_t* list, int size,
+                              KeyRange range, int wanted, bool sorted) {
+  if (kDType != DType::kBf16 && !sorted && HeldList::Fits(block, size)) {
+    const HeldList held(block, list, size);
+    BlockScan scan(block, memory.scan);
+    if (!range.IsKnown()) range = held.Range(scan);
+    const Decision decision =
+        held.Keep(block, scan, memory.refine, memory.bins, range, wanted,
+                  [&](int place, uint64_t candidate) { answer.PutIndex(place, IdOf(candidate)); });
+    if (decision != Decision::kUndecided) {
+      return {decision == Decision::kNan ? RowStatus::kNanInput : RowStatus::kOk,
+              {TopkWay::kCandidates, 0, 1, size}};
+    }
+    block.SyncBlock();
+  }
+  return Refine(block, memory, answer, list, size, range, wanted, sorted);
+}
+
+// The answer from all scores of the row.
 template <DType kDType>
 __device__ __noinline__ Refined RefineAll(Team block, TopkShared& memory, TiledRow<kDType> row,
                                           RowAnswer<kDType> answer, uint64_t* list, int wanted,
                                           bool sorted) {
   const KeyRange range = ListAll(block, memory.scan, row, list);
   block.SyncBlock();
-  Refined refined{RowStatus::kOk, {TopkWay::kCandidates, 0, 0, 0}};
-  refined.status =
-      Refine(block, memory, answer, list, row.Scores(), range, wanted, sorted, refined.work);
-  return refined;
+  return Refine(block, memory, answer, list, row.Scores(), range, wanted, sorted);
 }
 
 // By one block: a row of no more scores than there is room for. memory.bins: zero.
@@ -254,6 +276,9 @@ __global__ void __launch_bounds__(kMostThreads)
   TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
   const Team block = Team(memory.team).Block();
   ZeroBins(block, memory.bins);
+  if (block.thread() == 0) memory.refine.Clear();
+  AwaitKernelBefore();
+  LetNextKernelStart();
   const RowCall<kDType> call(argument, static_cast<int>(blockIdx.x));
   const RowAnswer<kDType> answer(argument, call.scores, call.index);
   TopkWork work{TopkWay::kCandidates, 0, 0, 0};
@@ -267,8 +292,11 @@ __global__ void __launch_bounds__(kMostThreads)
     work = refined.work;
   }
   Finish(block, argument, answer, call.index, status == RowStatus::kOk ? call.wanted : 0, status,
-         work);
+         work, NAN);
 }
+
+// With two blocks a row, one that gathers is as fast.
+constexpr int kLeastBlocksToExchange = 4;
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
@@ -282,7 +310,11 @@ __global__ void __launch_bounds__(kMostThreads)
   if (team.thread() == 0 && team.blocks() > 1) StartBarrier(&memory.listed);
 #endif
   BeginVerify(team, memory.verify);
-  team.ArriveStarted();
+  BeginExchange(team, memory.exchange);
+  ZeroBins(block, memory.bins);
+  if (block.thread() == 0) memory.refine.Clear();
+  AwaitKernelBefore();
+  if (argument.lets_next_start) LetNextKernelStart();
 
   const int index = static_cast<int>(blockIdx.x) >> ShiftOf(team.blocks());
   const int request = argument.next_n == 1 ? index : index / argument.next_n;
@@ -298,9 +330,9 @@ __global__ void __launch_bounds__(kMostThreads)
         semantics::VisibleLength(length, argument.next_n, index - request * argument.next_n));
   }
   TopkWork work{TopkWay::kCandidates, 0, 0, 0};
+  float threshold = NAN;
   RowStatus status = is_valid ? RowStatus::kOk : RowStatus::kBadParam;
   const int wanted = is_valid ? min(argument.k, visible) : 0;
-  team.AwaitStarted();
 
   const TiledRow<kDType> row(team, scores, visible);
   uint64_t* const list = reinterpret_cast<uint64_t*>(planes + 2 * argument.words);
@@ -308,26 +340,44 @@ __global__ void __launch_bounds__(kMostThreads)
     if (team.rank() != 0) return;
   } else if (visible <= argument.capacity) {
     if (team.rank() != 0) return;
-    const KeyRange range = ListAll(block, memory.scan, row, list);
-    block.SyncBlock();
-    status = Refine(block, memory, answer, list, visible, range, wanted, argument.sorted, work);
+    const Refined refined = RefineAll(block, memory, row, answer, list, wanted, argument.sorted);
+    status = refined.status;
+    work = refined.work;
   } else {
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
+    if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
     const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
-    const Verified verified = Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint,
-                                     planes, argument.words);
+    const Verified verified =
+        Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes,
+               argument.words, [&](const KeyRange& range, const TeamCount& count) {
+                 return kDType != DType::kBf16 && !argument.sorted &&
+                        team.blocks() >= kLeastBlocksToExchange &&
+                        KeepByExchange(team, memory.scan, memory.exchange, memory.verify, row,
+                                       planes, count, range, wish, list,
+                                       [&](int place, int id) { answer.PutIndex(place, id); });
+               });
+    LetNextKernelStart();
     work.reads = static_cast<uint8_t>(verified.reads);
     if (verified.has_nan) {
       if (team.rank() != 0) return;
       status = RowStatus::kNanInput;
+    } else if (verified.is_kept) {
+      if (team.rank() != 0) return;
+      work.rounds = 1;
+      work.candidates = memory.exchange.total;
+      threshold = ThresholdForNext(verified, work.candidates, wish);
     } else if (verified.is_done) {
       work.way = verified.way;
-      SendMarked(team, row, verified.count, planes,
-                 reinterpret_cast<int32_t*>(list + argument.capacity), list, &memory.listed);
+      threshold = ThresholdForNext(verified, verified.count.total, wish);
+      if (team.rank() == 0) ZeroBins(block, memory.bins);
+      SendMarked(team, row, verified.count, planes, list, &memory.listed);
       if (team.rank() != 0) return;
-      status = Refine(block, memory, answer, list, verified.count.total, verified.range, wanted,
-                      argument.sorted, work);
+      const Refined refined = RefineHeld(block, memory, answer, list, verified.count.total,
+                                         verified.range, wanted, argument.sorted);
+      status = refined.status;
+      work.rounds = refined.work.rounds;
+      work.candidates = refined.work.candidates;
     } else {
       work.way = TopkWay::kDefinition;
       team.Sync();  // of the memory that changes hands
@@ -337,7 +387,8 @@ __global__ void __launch_bounds__(kMostThreads)
       if (team.rank() != 0) return;
     }
   }
-  Finish(block, argument, answer, index, status == RowStatus::kOk ? wanted : 0, status, work);
+  Finish(block, argument, answer, index, status == RowStatus::kOk ? wanted : 0, status, work,
+         status == RowStatus::kOk ? threshold : NAN);
 }
 
 // Whether ShortTopkKernel takes all rows, but for places before the first vector of a row.
@@ -346,6 +397,12 @@ bool AreShort(const TopkInput& input, const TopkPlan& plan) {
   return !input.sorted && plan.blocks == 1 && plan.threads == kMostThreads &&
          input.scores.vocab <= std::min<int64_t>(kMost, plan.capacity);
 }
+
+// Where a kernel that starts early gains more than it takes from the one before it. The second call
+// in a row takes 0.5 us less of 5.7 with short rows, 0.7 of 9.2 with one long row, 0.3 with 16,
+// whose blocks are let in when a row has been read: before, they took 2 us more.
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kMostRowsToOverlap = 30;
 
 template <typename T>
 T* Wanted(const DeviceArray<T>& array) {
@@ -365,6 +422,22 @@ void CheckInput(const TopkInput& input) {
   CheckOneARow("lengths", input.lengths, requests, true);
   CheckInRange("hint_columns", input.hint_columns, 0, kMaxVocab);
   CheckOneARow("hint", input.hint, requests * input.hint_columns);
+  CheckOneARow("thresholds", input.thresholds, rows, true);
+}
+
+// A hint that is written while it is read would give the blocks of a row different thresholds.
+template <typename T>
+void CheckApart(const DeviceArray<const int32_t>& hint, std::string_view name,
+                const DeviceArray<T>& written) {
+  if (hint.size == 0 || written.size == 0) return;
+  const auto begin = reinterpret_cast<uintptr_t>(hint.data);
+  const auto written_begin = reinterpret_cast<uintptr_t>(written.data);
+  const auto bytes = [](int64_t size, size_t of_one) { return static_cast<size_t>(size) * of_one; };
+  if (begin < written_begin + bytes(written.size, sizeof(T)) &&
+      written_begin < begin + bytes(hint.size, sizeof(int32_t))) {
+    ThrowInvalid("hint.data", "memory of " + std::string(name),
+                 "memory that the call does not write");
+  }
 }
 
 }  // namespace
@@ -376,10 +449,16 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
   CheckOneARow("values", output.values, rows * input.k, true);
   CheckOneARow("statuses", output.statuses, rows, true);
   CheckOneARow("work", output.work, rows, true);
+  CheckApart(input.hint, "indices", output.indices);
+  CheckApart(input.hint, "values", output.values);
+  CheckApart(input.hint, "statuses", output.statuses);
+  CheckApart(input.hint, "work", output.work);
+  CheckApart(input.hint, "thresholds", input.thresholds);
   if (plan != nullptr) CheckPlan(*plan, input, SharedBytes);
   if (rows == 0) return;
   const TopkPlan chosen = plan != nullptr ? *plan : PlanTopk(input);
   const int64_t words = chosen.capacity == 0 ? 0 : WordsOfBlock(input.scores.vocab, chosen.blocks);
+  const bool takes_hint = chosen.guess == TopkGuess::kHint || chosen.guess == TopkGuess::kSecant;
   TopkArgument argument{
       .scores = input.scores.data,
       .stride_bytes = input.scores.stride * static_cast<int64_t>(SizeOf(input.scores.dtype)),
@@ -387,21 +466,29 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .k = input.k,
       .lengths = Wanted(input.lengths),
       .next_n = input.next_n,
-      .hint = {chosen.guess == TopkGuess::kSample ? nullptr : Wanted(input.hint),
-               input.hint_columns, input.hint_shift, chosen.guess == TopkGuess::kSecant},
+      .hint = {takes_hint ? Wanted(input.hint) : nullptr, input.hint_columns, input.hint_shift,
+               chosen.guess == TopkGuess::kSecant, NAN},
+      .has_thresholds =
+          chosen.guess == TopkGuess::kThreshold && Wanted(input.thresholds) != nullptr,
       .sorted = input.sorted,
       .capacity = chosen.capacity,
       .words = static_cast<int32_t>(words),
+      .lets_next_start = rows <= kFewRows,
       .indices = output.indices.data,
       .values = Wanted(output.values),
       .statuses = Wanted(output.statuses),
-      .work = Wanted(output.work)};
-  const void* kernel = AreShort(input, chosen)
+      .work = Wanted(output.work),
+      .thresholds = Wanted(input.thresholds)};
+  const bool are_short = AreShort(input, chosen);
+  const void* kernel = are_short
                            ? ForDType(input.scores.dtype, ShortTopkKernel<DType::kF32>,
                                       ShortTopkKernel<DType::kBf16>, ShortTopkKernel<DType::kF16>)
                            : ForDType(input.scores.dtype, TopkKernel<DType::kF32>,
                                       TopkKernel<DType::kBf16>, TopkKernel<DType::kF16>);
-  LaunchOverRows({kernel, {chosen.blocks, chosen.threads}, SharedBytes(words, chosen.capacity)},
+  LaunchOverRows({kernel,
+                  {chosen.blocks, chosen.threads},
+                  SharedBytes(words, chosen.capacity),
+                  are_short || rows <= kMostRowsToOverlap},
                  rows, &argument, stream);
 }
 

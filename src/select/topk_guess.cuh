@@ -176,7 +176,8 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
   return guess;
 }
 
-// The score of that rank in the sample, or one that leaves some more. room: as above.
+// The score of that rank in the sample, or one that leaves some more. room: as above. memory: bins
+// that are zero behind the next SyncBlock.
 template <DType kDType>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
                                  Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
@@ -189,7 +190,7 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
   WideBin first{false, {}, {0.0f, 1.0f}};
   if (range.IsFinite() && range.lowest < range.highest) {
     const ScoreBins bins(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
-    const RankBin found = FindRankBin(block, scan, memory, rank, [&](auto add) {
+    const RankBin found = FindInZeroBins(block, scan, memory, rank, [&](auto add) {
       sample.ForEach([&](float x) { add(bins.Of(x)); });
     });
     if (found.bin >= 0 && IsNarrow(found, rank)) {
@@ -201,12 +202,13 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
   return GuessInBins(block, scan_memory, memory, tie, sample, rank, room, first);
 }
 
-// Hinted indices of a row; any numbers at all.
+// What a row's guess is told; any numbers at all.
 struct RowHint {
   const int32_t* indices;  // null: none
   int32_t count;
   int32_t shift;
-  bool is_secant;  // further thresholds from the counts of those before
+  bool is_secant;   // further thresholds from the counts of those before
+  float threshold;  // the first one; NaN: none
 };
 
 // The mean of the scores at the hinted indices, not a number when there are none; the least of

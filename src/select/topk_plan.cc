@@ -20,12 +20,13 @@ struct Policy {
 // shapes are within a table that `sluice_cuda_topk --plans all` prints, the best of a cell is here.
 constexpr Policy kPolicies[] = {
     {8, 49152, {8, 512}},            // one row of 131072: 9.9 us, 10.8 with 4 blocks
-    {30, 524288, {8, 512}},          // 16 rows of 524288: 25.5, 29.0
-    {30, 16384, {4, 512}},           // 16 rows of 131072: 12.2, 13.1 with 8 and 14.3 with 2
+    {30, 16384, {4, 512}},           // 16 rows of 524288: 17.0, 20.0 with 8
     {66, 131072, {2, 1024}},         // 64 rows of 131072: 16.0, 16.5 with 512 threads
     {66, 16384, {2, 512}},           // 64 rows of 65536: 13.1, 13.2 with 1024 threads
     {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 111, 117 with one block
-    {INT64_MAX, 0, {1, 1024}},       // 128 rows of 131072: 25.9, 27.7 with two
+    {INT64_MAX, 98304, {1, 1024}},   // 128 rows of 131072: 25.9, 27.7 with two
+    {INT64_MAX, 16384, {1, 512}},    // 128 rows of 32768: 12.8, 13.6 with 1024 threads
+    {INT64_MAX, 0, {1, 1024}},       // short rows
 };
 
 constexpr int32_t kLeastCandidates = 4096;  // room for fewer would make guesses fail
@@ -59,7 +60,8 @@ TopkPlan PlanFor(const TopkInput& input, SharedBytesOf shared_bytes) {
               return rows <= policy.most_rows && columns >= policy.least_columns;
             })->shape;
   }
-  TopkPlan plan{TopkGuess::kSample, shape.blocks, shape.threads, CapacityFor(columns, input.k)};
+  const TopkGuess guess = input.thresholds.size == 0 ? TopkGuess::kSample : TopkGuess::kThreshold;
+  TopkPlan plan{guess, shape.blocks, shape.threads, CapacityFor(columns, input.k)};
   auto fits = [&] {
     return shared_bytes(WordsOfBlock(columns, plan.blocks), plan.capacity) <=
            device.most_shared_bytes;
@@ -71,7 +73,7 @@ TopkPlan PlanFor(const TopkInput& input, SharedBytesOf shared_bytes) {
 
 void CheckPlan(const TopkPlan& plan, const TopkInput& input, SharedBytesOf shared_bytes) {
   const DeviceShape device = CurrentDeviceShape();
-  CheckInRange("plan.guess", static_cast<int64_t>(plan.guess), 0, 2);
+  CheckInRange("plan.guess", static_cast<int64_t>(plan.guess), 0, 3);
   const auto is_power = [](int32_t n) {
     return n > 0 && std::has_single_bit(static_cast<uint32_t>(n));
   };

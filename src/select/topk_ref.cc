@@ -1,4 +1,6 @@
 // topk for scores by the definition.
+#include <limits>
+
 #include "select/topk_table.h"
 #include "semantics/topk_scores.h"
 
@@ -10,6 +12,7 @@ size_t WorkspaceBytesRef(int64_t columns) {
 }
 
 RowStatus TopkRowRef(const TopkRequest& request, std::byte* workspace) {
+  if (request.threshold != nullptr) *request.threshold = std::numeric_limits<float>::quiet_NaN();
   return semantics::TopkScores(request.row, request.k, request.sorted,
                                reinterpret_cast<semantics::Token*>(workspace), request.indices,
                                request.values);

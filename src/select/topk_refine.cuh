@@ -16,6 +16,8 @@ struct RefineMemory {
   uint64_t least;
   uint32_t few_count;
   uint32_t has_nan;
+
+  __device__ void Clear() { few_count = has_nan = 0; }
 };
 
 // Which candidates are kept: those from `least` on, and of those whose score has the order key
@@ -180,6 +182,94 @@ __device__ bool PutByIndex(const Team& block, BlockScan& scan, RefineMemory& mem
   }
   return true;
 }
+
+enum class Decision : uint8_t { kDone, kNan, kUndecided };
+
+// A list that fits into the registers of a block: a thread has neighbours, in the order of threads.
+class HeldList {
+ public:
+  static __device__ bool Fits(const Team& block, int size) {
+    return size <= kMost * block.threads();
+  }
+
+  __device__ HeldList(const Team& block, const uint64_t* candidates, int size) {
+    const int share = min(ShareOf(size, ShiftOf(block.threads())) | 1, kMost);  // odd: as above
+    const int first = block.thread() * share;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      const bool has_one = i < share && first + i < size;
+      has_ |= has_one ? 1u << i : 0;
+      held_[i] = has_one ? candidates[first + i] : 0;
+    }
+  }
+
+  // Of the scores.
+  __device__ KeyRange Range(BlockScan& scan) const {
+    KeyRange range;
+    ForEach(has_, [&](uint64_t candidate, int) { range.Add(ScoreKeyOf(candidate)); });
+    return scan.Range(range);
+  }
+
+  // put(place, candidate) for the first `wanted`, in their order. range: about that of the scores.
+  // Undecided, with nothing put: no such range, and many scores close to the wanted-th or equal to
+  // it. bins, memory: zero.
+  template <typename Put>
+  __device__ Decision Keep(const Team& block, BlockScan& scan, RefineMemory& memory,
+                           BinMemory& bins, const KeyRange& range, int wanted, Put put) const {
+    if (!range.IsFinite() || range.lowest >= range.highest) return Decision::kUndecided;
+    const ScoreBins of(semantics::ValueOfKey(range.lowest), semantics::ValueOfKey(range.highest));
+    int bin[kMost];
+    bool has_nan = false;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      bin[i] = of.Of(ValueOf(held_[i]));
+      if (!Has(i)) continue;
+      has_nan |= ScoreKeyOf(held_[i]) > semantics::OrderKey(INFINITY);
+      atomicAdd(&bins.count[bin[i]], 1u);
+    }
+    if (has_nan) memory.has_nan = 1;
+    block.SyncBlock();
+    const RankBin found = FindCounted(block, scan, bins, static_cast<uint32_t>(wanted));
+    if (memory.has_nan != 0) return Decision::kNan;
+    if (found.in_bin > kFew) return Decision::kUndecided;
+    uint32_t kept = 0, equal = 0;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      kept |= bin[i] > found.bin ? 1u << i : 0;
+      equal |= bin[i] == found.bin ? 1u << i : 0;
+    }
+    kept &= has_;
+    equal &= has_;
+    if (equal != 0) {
+      ForEach(equal, [&](uint64_t candidate, int) {
+        memory.few[atomicAdd(&memory.few_count, 1u)] = candidate;
+      });
+    }
+    const uint64_t least =
+        LeastOfFew(block, memory, found.in_bin, static_cast<uint32_t>(wanted) - found.above);
+    if (equal != 0) {
+      ForEach(equal, [&](uint64_t candidate, int i) { kept |= candidate >= least ? 1u << i : 0; });
+    }
+    auto place = static_cast<int>(scan.Add(static_cast<uint32_t>(__popc(kept))).before);
+    ForEach(kept, [&](uint64_t candidate, int) { put(place++, candidate); });
+    return Decision::kDone;
+  }
+
+ private:
+  static constexpr int kMost = 8;
+
+  __device__ bool Has(int i) const { return (has_ >> i & 1) != 0; }
+  template <typename Visit>
+  __device__ void ForEach(uint32_t which, Visit visit) const {
+#pragma unroll
+    for (int i = 0; i < kMost; ++i) {
+      if ((which >> i & 1) != 0) visit(held_[i], i);
+    }
+  }
+
+  uint64_t held_[kMost];
+  uint32_t has_ = 0;
+};
 
 // By the total order. Candidates that are not kept come behind the kept ones anyway.
 template <typename Put>

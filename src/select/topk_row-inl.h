@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "select/topk_table.h"
 #include "support/rank_keys.h"
@@ -196,6 +197,12 @@ inline size_t RankInSample(size_t sample, int64_t row_size, int64_t wanted) {
   return static_cast<size_t>(expected + 2.5 * std::sqrt(expected) + 2.0);
 }
 
+// Whether the threshold of a list of so many is worth trying on the next scores of the row: neither
+// does it nearly leave too few, nor takes what it leaves longer to list than a sample takes.
+inline bool IsAmid(int64_t listed, int64_t wanted) {
+  return listed >= wanted + wanted / 16 && listed <= 3 * wanted;
+}
+
 // Where the wanted-th of a list falls. A sample of it brackets the place; where it does not, or the
 // list is short, the way of selection does.
 inline Boundary BoundaryIn(const RowMemory& memory, int64_t wanted) {
@@ -247,18 +254,33 @@ RowStatus TopkRow(const TopkRequest& request, std::byte* workspace) {
   RowMemory memory = RowMemory::In(workspace, row.size);
   uint64_t* const keys = reinterpret_cast<uint64_t*>(memory.scratch_x);  // with scratch_weights
   uint64_t* const scratch = reinterpret_cast<uint64_t*>(memory.list.x);  // with the ids
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  const float carried = request.threshold == nullptr ? kNone : *request.threshold;
+  const auto keep = [&](float threshold) {
+    if (request.threshold != nullptr) *request.threshold = threshold;
+  };
+  keep(kNone);
   if (wanted == 0) {
     PutAnswer<Read>(request, nullptr, 0, keys, scratch);
     return RowStatus::kOk;
   }
   // Neighbours are alike in real scores, so many pieces count, not many scores.
   ScoreSample<256> sample;
-  sample.Take<Read>(static_cast<const typename Read::Element*>(row.data), row.size);
-  size_t rank = sample.size() == 0 ? 0 : RankInSample(sample.size(), row.size, wanted);
+  size_t rank = 0;
+  bool is_sampled = false;
   for (int guesses = 1;; ++guesses) {
     // -inf is not listed: where it is needed it is a plateau.
     ScoreGuess guess{-semantics::Infinity(), true};
-    if (rank < sample.size() && guesses <= kMostGuesses) guess = sample.OfRank(rank, rank / 16);
+    if (guesses == 1 && !semantics::IsNan(carried)) {
+      guess = {carried, false};
+    } else {
+      if (!is_sampled) {
+        sample.Take<Read>(static_cast<const typename Read::Element*>(row.data), row.size);
+        if (sample.size() != 0) rank = RankInSample(sample.size(), row.size, wanted);
+        is_sampled = true;
+      }
+      if (rank < sample.size() && guesses <= kMostGuesses) guess = sample.OfRank(rank, rank / 16);
+    }
     guess.is_tie |= guess.threshold == -semantics::Infinity();
     const float threshold = guess.is_tie
                                 ? semantics::ValueOfKey(semantics::OrderKey(guess.threshold) + 1)
@@ -270,6 +292,7 @@ RowStatus TopkRow(const TopkRequest& request, std::byte* workspace) {
     }
     const CandidateList& list = memory.list;
     if (list.size >= wanted) {
+      if (!guess.is_tie && IsAmid(list.size, wanted)) keep(threshold);
       const Boundary boundary = BoundaryIn(memory, wanted);
       KeepFirst(list, boundary.value, wanted - boundary.above, wanted);
       std::copy(list.ids, list.ids + wanted, reinterpret_cast<int32_t*>(memory.weights));
@@ -284,6 +307,7 @@ RowStatus TopkRow(const TopkRequest& request, std::byte* workspace) {
         break;
       }
     }
+    if (!is_sampled) continue;
     // By how much too few, and some more; a plateau that was none has told nothing of that.
     const double share =
         static_cast<double>(wanted) / static_cast<double>(std::max<int64_t>(list.size, 1));

@@ -14,7 +14,8 @@ struct TopkRequest {
   int32_t k;
   bool sorted;
   int32_t* indices;
-  float* values;  // null: not wanted
+  float* values;               // null: not wanted
+  float* threshold = nullptr;  // null: not wanted; else as in TopkInput
 };
 
 struct TopkTable {

@@ -61,10 +61,8 @@ class TiledRow {
   __device__ int MostWords(const Team& team) const {
     return ShareOf(Tiles(), ShiftOf(team.blocks())) * kTileWords;
   }
-  // The index of a bit of this block's words.
-  __device__ int IndexOf(int word, int bit) const {
-    return (first_tile_ * kTileWords + word) * 32 + bit - skipped_;
-  }
+  // The index of a bit of this block's words, by its number.
+  __device__ int IndexAt(int bit) const { return first_tile_ * kTileScores + bit - skipped_; }
   __device__ float ScoreAt(int index) const { return Widen<kDType>(__ldg(row_ + index)); }
 
   // Vectors of 16 bytes that are full, for samples.

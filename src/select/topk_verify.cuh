@@ -38,13 +38,30 @@ struct TeamCount {
 };
 
 struct Verified {
+  bool is_kept;  // the answer is written
   bool is_done;  // else the definition is to decide
   bool has_nan;
-  KeyRange range;  // about that of the scores that are marked
+  KeyRange range;  // about that of the scores that are marked, if it is known
   TeamCount count;
   TopkWay way;
   int reads;
+  float threshold;  // that left what is marked; of a plateau, no matter what
 };
+
+// For bins of the scores from a threshold on that nobody has looked for the largest of. Where the
+// wanted-th is beyond, it is in the last bin, with too many others.
+__device__ inline KeyRange RangeFrom(float threshold) {
+  const float high = threshold + 0.5f * fabsf(threshold);
+  return {semantics::OrderKey(threshold), semantics::OrderKey(high)};
+}
+
+// What the next call with the next scores of this row is told: a count that is close to what is not
+// believed would often leave it with two reads.
+__device__ inline float ThresholdForNext(const Verified& verified, int count, const RowWish& wish) {
+  const bool is_amid =
+      count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
+  return verified.way == TopkWay::kCandidates && is_amid ? verified.threshold : NAN;
+}
 
 // This thread's words of a block: neighbours, in the order of threads.
 struct WordRange {
@@ -74,6 +91,21 @@ __device__ inline void AddBlocks(const Team& team, const uint32_t* counts, TeamC
   count.before = static_cast<int>(__reduce_add_sync(~0u, team.lane() < team.rank() ? of_block : 0));
 }
 
+// The indices of what this block has marked, in their order.
+template <DType kDType>
+__device__ void ListMarked(const Team& team, const TiledRow<kDType>& row, const TeamCount& count,
+                           const uint32_t* words, uint64_t* list) {
+  const WordRange range(team, row.words());
+  int place = count.before_thread;
+#pragma unroll 4
+  for (int w = range.first; w < range.end; ++w) {
+    for (uint32_t left = words[w]; left != 0; left &= left - 1) {
+      const int bit = w * 32 + __ffs(static_cast<int>(left)) - 1;
+      list[place++] = static_cast<uint64_t>(row.IndexAt(bit));
+    }
+  }
+}
+
 // Before ArriveStarted.
 __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -84,15 +116,19 @@ __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #endif
 }
 
-// Adds what the other blocks have counted, in the first read: words that are sent with their own
-// arrival take half the time of a Sync.
-__device__ inline void AddBlocksOnce(const Team& team, VerifyMemory& memory, TeamCount& count) {
+// Tells the other blocks what this one has counted in the first read, and adds what they have:
+// words that are sent with their own arrival take half the time of a Sync.
+__device__ inline void SendCount(const Team& team, VerifyMemory& memory, const TeamCount& count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (team.blocks() == 1) return;
-  if (team.thread() < team.blocks()) {
+  if (team.thread() < team.blocks() && team.blocks() > 1) {
     SendWord(team.thread(), &memory.first_counts[team.rank()], static_cast<uint32_t>(count.mine),
              &memory.counted);
   }
+#endif
+}
+__device__ inline void AddSentCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() == 1) return;
   AwaitBarrier(&memory.counted, 0);
   AddBlocks(team, memory.first_counts, count);
 #endif
@@ -255,6 +291,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       const auto rank = static_cast<float>(
           RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
       block.SyncBlock();
+      ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
                               RoomInSample(sample.scores(), row.Scores(), wish.capacity));
@@ -270,6 +307,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     if (count.IsEnough(wish)) {
       verified.is_done = true;
       verified.range = guess.range;
+      verified.threshold = guess.threshold;
       verified.count = count;
       ++verified.reads;
       break;
@@ -280,35 +318,52 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first.
-template <DType kDType>
+// what is marked in the end is in the first. bins: zero behind the next SyncBlock.
+// keep(range, count): what follows the first read, with the count of this block alone; whether that
+// was all.
+template <DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
-                           const RowHint& hint, uint32_t* plane, int words) {
+                           const RowHint& hint, uint32_t* plane, int words, Keep keep) {
   constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
   if (wish.wanted > wish.capacity) return verified;
   const Team block = team.Block();
-  Guess guess{NAN, false};
-  if (hint.indices != nullptr) {
-    guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
-  }
-  const bool is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
-  if (!is_hinted) {
+  Guess guess{hint.threshold, false};
+  bool is_hinted = !semantics::IsNan(guess.threshold);
+  if (is_hinted) {
+    team.ArriveStarted();
+  } else {
     const RowSample<kDType> sample(block, row);
-    guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
-                            RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-                            RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    team.ArriveStarted();  // while that is on its way
+    if (hint.indices != nullptr) {
+      guess = GuessFromHint(block, scan_memory, row, hint, memory.hinted_least);
+    }
+    is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
+    if (!is_hinted) {
+      guess =
+          GuessFromSample(block, scan_memory, bins, memory.tie, sample,
+                          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
+                          RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+    }
   }
+  team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
   row.MarkReaching(team, guess.threshold, plane);
   block.SyncBlock();
   BlockScan scan(block, scan_memory);
+  const TeamCount of_block = CountOverBlock(scan, plane, WordRange(team, row.words()));
+  SendCount(team, memory, of_block);
+  verified.reads = 1;
+  verified.threshold = guess.threshold;
+  verified.is_kept = keep(
+      is_hinted && !guess.range.IsKnown() ? RangeFrom(guess.threshold) : guess.range, of_block);
+  if (verified.is_kept) return verified;
   const TeamCount count = [&] {
-    TeamCount counted = CountOverBlock(scan, plane, WordRange(team, row.words()));
-    AddBlocksOnce(team, memory, counted);
+    TeamCount counted = of_block;
+    AddSentCounts(team, memory, counted);
     return counted;
   }();
   if (!count.IsEnough(wish)) {
@@ -318,7 +373,6 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   verified.is_done = true;
   verified.range = guess.range;
   verified.count = count;
-  verified.reads = 1;
   return verified;
 }
 

@@ -93,8 +93,7 @@ class Loop::Impl final : public LoopServices {
                   first == nullptr ? nullptr : &first->listener_),
         engine_(io_, client_->event_fd()),
         tick_(io_),
-        drain_look_(io_),
-        health_(client_->health()) {}
+        drain_look_(io_) {}
   ~Impl() { engine_.release(); }  // the descriptor is the client's
 
   uint16_t port() const { return listener_.port(); }
@@ -143,10 +142,11 @@ class Loop::Impl final : public LoopServices {
     state_.board.Put(number_, {.completions = completions_.counters(),
                                .client = client_->counters(),
                                .routes = routes_.counts(),
-                               .has_engine = client_->health() == EngineHealth::kReady});
+                               .engines = client_->engines()});
   }
 
   EngineHealth engine_health() const override { return client_->health(); }
+  std::vector<EngineState> engines() const override { return client_->engines(); }
   std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) override {
     return completions_.Begin(exchange, api);
   }
@@ -163,14 +163,8 @@ class Loop::Impl final : public LoopServices {
                        [this](const boost::system::error_code& error) {
                          if (error) return;
                          completions_.Poll();
-                         NoteHealth();
                          WatchEngine();
                        });
-  }
-  void NoteHealth() {
-    const EngineHealth health = client_->health();
-    if (std::exchange(health_, health) == health || number_ > 0) return;
-    state_.log.Say("the engine is " + std::string(Name(health)));
   }
   void Tick() {
     completions_.Tick(Clock::now());
@@ -202,7 +196,6 @@ class Loop::Impl final : public LoopServices {
   asio::posix::stream_descriptor engine_;
   asio::steady_timer tick_;
   asio::steady_timer drain_look_;
-  EngineHealth health_;
   bool is_draining_ = false;
   std::optional<Clock::time_point> close_at_;
 };

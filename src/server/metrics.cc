@@ -9,6 +9,8 @@
 #include <ctime>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -132,13 +134,28 @@ Histogram SumHistograms(std::span<const LoopMetrics> loops, Histogram Completion
   return sum;
 }
 
+void AddEngines(std::span<const LoopMetrics> loops, Families& families) {
+  std::map<std::string, bool> are_ready;
+  for (const LoopMetrics& loop : loops) {
+    for (const EngineState& engine : loop.engines) {
+      bool& is_ready = are_ready.try_emplace(engine.endpoint, true).first->second;
+      is_ready = is_ready && engine.health == EngineHealth::kReady;
+    }
+  }
+  families.Gauge("sluice_engine_ready", "Whether every thread has this engine, and it is ready.");
+  for (const auto& [endpoint, is_ready] : are_ready) {
+    families.Value(int64_t{is_ready}, {{"engine", endpoint}});
+  }
+}
+
 void AddServer(std::span<const LoopMetrics> loops, int64_t max_requests, Families& families) {
   families.Gauge("sluice_build_info", "The version that runs; always 1.");
   families.Value(int64_t{1}, {{"version", std::string(kVersionString)}});
   bool is_up = !loops.empty();
-  for (const LoopMetrics& loop : loops) is_up = is_up && loop.has_engine;
+  for (const LoopMetrics& loop : loops) is_up = is_up && loop.has_engine();
   families.Gauge("sluice_engine_up", "Whether every thread has an engine that is ready.",
                  int64_t{is_up});
+  AddEngines(loops, families);
   families.Gauge("sluice_requests_max", "Completions that may be in flight.", max_requests);
 
   RouteCounts routes;

@@ -3,6 +3,7 @@
 // A loop that does not answer in time is told with what it said before: so counters never go back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -18,7 +19,12 @@ struct LoopMetrics {
   CompletionCounters completions = {};
   ClientCounters client = {};
   RouteCounts routes = {};
-  bool has_engine = false;  // one that is ready
+  std::vector<EngineState> engines = {};
+
+  bool has_engine() const {  // one that is ready
+    return std::ranges::any_of(
+        engines, [](const EngineState& engine) { return engine.health == EngineHealth::kReady; });
+  }
 };
 
 class MetricsBoard {

@@ -1,8 +1,11 @@
 #include "server/routes.h"
 
+#include <algorithm>
+#include <sstream>
 #include <utility>
 #include <vector>
 
+#include "json/writer.h"
 #include "server/api/tokens_request.h"
 #include "server/error_response.h"
 #include "server/page.h"
@@ -60,14 +63,6 @@ HttpResponse WrongType() {
                         .code = "unsupported_media_type"});
 }
 
-HttpResponse StatusResponse(bool is_good, std::string_view status) {
-  HttpResponse response{.status = is_good ? 200 : 503,
-                        .body = "{\"status\":\"" + std::string(status) + "\"}"};
-  if (!is_good) response.fields.push_back({"Retry-After", "1"});
-  response.fields.push_back({"Cache-Control", "no-store"});
-  return response;
-}
-
 ModelCard CardOf(const std::string& name, const ServerState& state) {
   return {.id = name, .created = state.created, .context = state.info.context};
 }
@@ -90,6 +85,30 @@ std::string_view Routes::WhyUnhealthy() const {
   if (state_.is_draining.load(std::memory_order_relaxed)) return "draining";
   const EngineHealth health = services_.engine_health();
   return health == EngineHealth::kReady ? std::string_view() : Name(health);
+}
+
+// With what there is to say of engines: of several, how many are ready where some are not; where
+// none is, what the first that knows says of it.
+HttpResponse Routes::StatusResponse(std::string_view good, std::string_view why_not) const {
+  const std::vector<EngineState> engines = services_.engines();
+  const auto is_ready = [](const EngineState& its) { return its.health == EngineHealth::kReady; };
+  const int64_t ready = std::ranges::count_if(engines, is_ready);
+  std::ostringstream body;
+  JsonWriter json(body);
+  json.Object([&] {
+    json.Key("status").Value(why_not.empty() ? good : why_not);
+    if (engines.size() > 1 && ready < std::ssize(engines)) {
+      json.Key("engines").Value(std::ssize(engines));
+      json.Key("engines_ready").Value(ready);
+    }
+    const auto known = std::ranges::find_if(
+        engines, [](const EngineState& engine) { return !engine.reason.empty(); });
+    if (ready == 0 && known != engines.end()) json.Key("reason").Value(known->reason);
+  });
+  HttpResponse response{.status = why_not.empty() ? 200 : 503, .body = std::move(body).str()};
+  if (!why_not.empty()) response.fields.push_back({"Retry-After", "1"});
+  response.fields.push_back({"Cache-Control", "no-store"});
+  return response;
 }
 
 std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const RouteRow& row) const {
@@ -166,13 +185,13 @@ std::unique_ptr<Answer> Routes::Dispatch(const RouteRow& row, Exchange& exchange
       return nullptr;
     case Route::kHealth: {
       const std::string_view why = WhyUnhealthy();
-      exchange.Respond(StatusResponse(why.empty(), why.empty() ? "ok" : why));
+      exchange.Respond(StatusResponse("ok", why));
       return nullptr;
     }
     case Route::kReady: {
       std::string_view why = WhyUnhealthy();
       if (why.empty() && state_.admission.is_full()) why = "full";
-      exchange.Respond(StatusResponse(why.empty(), why.empty() ? "ready" : why));
+      exchange.Respond(StatusResponse("ready", why));
       return nullptr;
     }
     case Route::kVersion:

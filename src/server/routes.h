@@ -19,6 +19,7 @@ namespace sluice::server {
 class LoopServices {
  public:
   virtual EngineHealth engine_health() const = 0;
+  virtual std::vector<EngineState> engines() const = 0;
   virtual std::unique_ptr<Answer> Complete(Exchange& exchange, Api api) = 0;
   virtual std::unique_ptr<Answer> Measure(Exchange& exchange) = 0;  // /metrics
   // `work` on a thread for long work, then `then` on the loop.
@@ -46,6 +47,8 @@ class Routes final : public Handler {
   void Finish(const HttpRequest& request, Route route, HttpResponse& response);
   // Why no request would be taken; empty: it would.
   std::string_view WhyUnhealthy() const;
+  // Of /health and /ready: "ok" and "ready" are good.
+  HttpResponse StatusResponse(std::string_view good, std::string_view why_not) const;
 
   ServerState& state_;
   LoopServices& services_;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -36,7 +37,7 @@ class Server::Impl {
   Impl(const ModelText& text, const ServerOptions& options)
       : state_(text, Checked(options)), pool_(std::in_place, options.encode_threads) {
     std::vector<std::unique_ptr<Client>> clients;
-    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text));
+    for (int32_t i = 0; i < options.threads; ++i) clients.push_back(Connect(text, i == 0));
     state_.info = clients[0]->info();
     state_.model_names = options.model_names;
     if (state_.model_names.empty()) {
@@ -68,14 +69,29 @@ class Server::Impl {
     server::CheckServerOptions(options);
     return options;
   }
-  std::unique_ptr<Client> Connect(const ModelText& text) const {
+  // One of the clients is enough to tell what becomes of the engines.
+  std::unique_ptr<Client> Connect(const ModelText& text, bool tells) {
     const ServerOptions& options = state_.options;
+    EngineObserver observer;
+    if (tells) observer = [this](const EngineState& state) { SayState(state); };
     return ConnectClient(options.engines, text.tokenizer(),
                          {.stop_at = options.stop_at,
                           .connect_timeout = options.connect_timeout,
+                          .start_timeout = options.start_timeout,
                           .stall_timeout = options.stall_timeout,
                           .stop = options.stop,
-                          .end_tokens = {text.end_tokens().begin(), text.end_tokens().end()}});
+                          .end_tokens = {text.end_tokens().begin(), text.end_tokens().end()},
+                          .vocab = text.vocab(),
+                          .engine_observer = std::move(observer)});
+  }
+  // That the first engine is there is no news.
+  void SayState(const EngineState& state) {
+    const bool is_well = state.health == EngineHealth::kReady && state.reason.empty();
+    if (is_well && !spoken_of_.contains(state.endpoint)) return;
+    spoken_of_.insert(state.endpoint);
+    std::string line = "the engine " + state.endpoint + " is " + std::string(Name(state.health));
+    if (!state.reason.empty()) line.append(": ").append(state.reason);
+    state_.log.Say(line);
   }
   void RunLoop(Loop& loop);
   void EndAll(const std::string& why) {
@@ -84,6 +100,7 @@ class Server::Impl {
   }
 
   server::ServerState state_;
+  std::set<std::string> spoken_of_;  // endpoints
   std::optional<server::EncodePool> pool_;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::string url_;

@@ -63,6 +63,7 @@ void CheckOrigin(const std::string& origin) {
 void CheckServerOptions(const ServerOptions& options) {
   CheckInRange("engines", std::ssize(options.engines), 1, INT32_MAX);
   CheckTime("connect_timeout", options.connect_timeout, 0);
+  CheckTime("start_timeout", options.start_timeout, 0);
   CheckTime("stall_timeout", options.stall_timeout, 1);
   CheckInRange("threads", options.threads, 1, 1024);
   if (options.threads > 1 && std::ranges::any_of(options.engines, IsVllmEndpoint)) {

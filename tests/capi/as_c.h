@@ -80,6 +80,8 @@ inline sluice_topk_input AsC(const TopkInput& input) {
   c.hint_columns = input.hint_columns;
   c.hint_shift = input.hint_shift;
   c.sorted = input.sorted;
+  c.thresholds = input.thresholds.data();
+  c.threshold_count = input.thresholds.size();
   return c;
 }
 

@@ -233,7 +233,8 @@ TEST_P(CRows, Topk) {
       hint[2 * r] = static_cast<int32_t>(r);
     }
     TopkInput plain{.scores = s.batch.view(), .k = 5};
-    TopkInput everything{s.batch.view(), 9, lengths, 1, hint, 2, -1, true};
+    std::vector<float> thresholds(rows, 1.0f), c_thresholds = thresholds;
+    TopkInput everything{s.batch.view(), 9, lengths, 1, hint, 2, -1, true, thresholds};
     for (const TopkInput& input : {plain, everything}) {
       const Workspace memory(TopkWorkspaceBytes(input, s.execution));
       s.execution.workspace = memory.span();
@@ -242,7 +243,8 @@ TEST_P(CRows, Topk) {
       std::vector<float> expected_values(size), values(size);
       std::vector<RowStatus> expected_statuses(rows), statuses(rows);
       Topk(input, expected, expected_values, expected_statuses, s.execution);
-      const sluice_topk_input c_input = AsC(input);
+      sluice_topk_input c_input = AsC(input);
+      if (c_input.threshold_count != 0) c_input.thresholds = c_thresholds.data();
       const sluice_execution execution = AsC(s.execution);
       size_t bytes = 1;
       ExpectOk(sluice_topk_workspace_bytes(&c_input, &execution, &bytes));
@@ -253,6 +255,7 @@ TEST_P(CRows, Topk) {
       EXPECT_TRUE(SameSequence(values, expected_values));
       EXPECT_TRUE(SameSequence(statuses, expected_statuses));
     }
+    EXPECT_TRUE(SameSequence(c_thresholds, thresholds));
   });
 }
 

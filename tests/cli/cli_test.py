@@ -301,10 +301,10 @@ class Bench(unittest.TestCase):
         self.assert_complete(rows, text, ("ns", "floor_ns", "floors"))
         self.assertEqual(len({r["distribution"] for r in rows}), 15)
         hints = {r["hint"] for r in rows if r["distribution"] == "normal"}
-        self.assertEqual(hints, {"none", "1.5 %", "44 %", "90 %"})
+        self.assertEqual(hints, {"none", "threshold", "1.5 %", "44 %", "90 %"})
         self.assertEqual(len(rows), (14 + len(hints)) * 2 * 2 * len(backends))
         for row in rows:
-            if row["hint"] not in ("none", "1.5 %"):  # some more are of the answer by chance
+            if row["hint"] in ("44 %", "90 %"):  # of 1.5 %, some more are of the answer by chance
                 self.assertAlmostEqual(100 * row["overlap"], float(row["hint"][:-2]), delta=15)
 
     def test_topk_hints_a_step_of_a_file_by_the_one_before(self):
@@ -315,7 +315,7 @@ class Bench(unittest.TestCase):
             write_npy(path, [step, step, [-x for x in step]])
             rows, _ = bench_json("topk", "--rows-file", path, "--k", "100", "--backend", "ref")
             self.assertEqual({(r["distribution"], r["hint"]) for r in rows},
-                             {("steps", "none"), ("steps", "step before")})
+                             {("steps", "none"), ("steps", "threshold"), ("steps", "step before")})
             self.assertTrue(all(r["exact"] for r in rows))
             self.assertAlmostEqual(max(r["overlap"] for r in rows), 2 / 3)
             write_npy(path, [step[1:] + [math.nan]])

@@ -40,7 +40,21 @@ TEST(ModelText, NeedsNothingButATokenizer) {
   files.weights.clear();
   const ModelText text = ModelText::FromFiles(files.view().text);
   EXPECT_EQ(EndsOf(text), std::vector<int32_t>{});
+  EXPECT_EQ(text.vocab(), 427);
   EXPECT_FALSE(text.has_chat_template());
+}
+
+// Heads are padded, and a model may have fewer tokens than its tokenizer.
+TEST(ModelText, HasAsManyTokensAsTheModel) {
+  const auto vocab = [](const std::string& config) {
+    TinyFiles files;
+    files.config = config;
+    return ModelText::FromFiles(files.view().text).vocab();
+  };
+  EXPECT_EQ(vocab(R"({"model_type": "x", "vocab_size": 448})"), 448);
+  EXPECT_EQ(vocab(R"({"model_type": "x", "vocab_size": 400})"), 400);
+  EXPECT_EQ(vocab(R"({"model_type": "x", "text_config": {"vocab_size": 512}})"), 512);
+  EXPECT_EQ(vocab(R"({"model_type": "x"})"), 427);
 }
 
 // A frontend needs nothing of a model but its text: an engine elsewhere may run other families.

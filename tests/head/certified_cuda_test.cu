@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "backend/ptx.cuh"
 #include "head/device_call.h"
 #include "semantics/noise.h"
 #include "semantics/temperature.h"
@@ -57,12 +58,25 @@ class CertifiedCuda : public HeadOnDevice, public ::testing::WithParamInterface<
 
 class PlantedFaultCuda : public DeviceTest {};
 
-// Scores and widths of hidden states, from the device's own encoding of them.
-std::vector<ScoredRow> ScoredOnDevice(DeviceHead& device, const Batch& hidden) {
+// Lets the next kernel start, and only some milliseconds later has written.
+__global__ void WriteLateKernel(std::byte* to, const std::byte* from, int64_t bytes) {
+  cuda::LetNextKernelStart();
+  const int64_t start = clock64();
+  while (clock64() - start < 4'000'000) {
+  }
+  for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = from[i];
+}
+
+// Scores and widths of hidden states, from the device's own encoding of them. before(): enqueues
+// what comes directly before the call.
+template <typename Before = void (*)()>
+std::vector<ScoredRow> ScoredOnDevice(
+    DeviceHead& device, const Batch& hidden, Before before = [] {}) {
   device.Ask(hidden, {});
   cuda::QuestionArgument question = {};
   question.k = 1;
   const cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+  before();
   cuda::LaunchEncode(call, nullptr);
   cuda::LaunchScore(call, nullptr);
   Require(cudaDeviceSynchronize());
@@ -121,7 +135,32 @@ TEST_P(CertifiedCuda, ScoresAndWidthsAreThoseOfTheReference) {
   }
 }
 
-// And the test above would see it if the planes were not those of the weights.
+// Kernels start early, and the one that scores reads the planes before it waits.
+TEST_P(CertifiedCuda, ReadsPlanesThatTheKernelBeforeWrites) {
+  Random random(14);
+  const Rows rows = MakeHead(HeadKind::kNormal, 200, 256, random);
+  const Batch weight(rows, GetParam());
+  const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.seed = 5});
+  DeviceHead device(weight, {}, planes);
+  const cuda::DevicePlaneLayout layout(CertificateKind::kDither4, 200, 256);
+  std::byte* const codes = device.planes() + layout.codes;
+  const auto bytes = static_cast<int64_t>(layout.end - layout.codes);
+  const OnDevice<std::byte> kept(static_cast<size_t>(bytes));
+  Require(cudaMemcpy(kept.data(), codes, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice));
+  for (const int64_t count : {3, 7, 20}) {  // a kernel each
+    const Batch hidden(MakeStates(rows, count, random), DType::kF32);
+    const auto expected = ScoredOnDevice(device, hidden);
+    const auto actual = ScoredOnDevice(device, hidden, [&] {
+      Require(cudaMemset(codes, 0, static_cast<size_t>(bytes)));
+      WriteLateKernel<<<1, 256>>>(codes, kept.data(), bytes);
+    });
+    for (size_t r = 0; r < expected.size(); ++r) {
+      EXPECT_TRUE(SameSequence(actual[r].scores, expected[r].scores)) << count << " row " << r;
+    }
+  }
+}
+
+// And the first of these would see it if the planes were not those of the weights.
 TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
   Random random(12);
   const Rows rows = MakeHead(HeadKind::kNormal, 200, 256, random);

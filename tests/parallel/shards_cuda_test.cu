@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "parallel/device_shards.h"
+#include "tests/head/device_head.h"
+#include "tests/head/heads.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
 #include "tests/support/run.h"
@@ -18,7 +20,7 @@ using cuda::ShardExchanges;
 class DeviceRank {
  public:
   DeviceRank(const RequestRows& rows, DType dtype, const ShardSlice& slice, int32_t candidates,
-             int32_t ranks, DrawMethod method)
+             int32_t ranks, DrawMethod method, cuda::ShardRows kind = cuda::ShardRows::kListed)
       : batch_(OwnRows(rows, slice), dtype),
         logits_(batch_),
         params_(rows.params),
@@ -31,6 +33,7 @@ class DeviceRank {
     call_.params = {params_, keys_};
     call_.method = method;
     call_.candidates = candidates;
+    call_.kind = kind;
     call_.workspace = workspace_;
     argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
   }
@@ -64,8 +67,8 @@ class DeviceRank {
   cuda::ShardArgument argument_;
 };
 
-void Exchange(std::vector<std::unique_ptr<DeviceRank>>& ranks, size_t bytes,
-              const std::byte* (*own)(const cuda::ShardMemory&),
+template <typename Ranks>
+void Exchange(Ranks& ranks, size_t bytes, const std::byte* (*own)(const cuda::ShardMemory&),
               std::byte* (*all)(const cuda::ShardMemory&)) {
   for (const auto& to : ranks) {
     for (size_t from = 0; from < ranks.size(); ++from) {
@@ -76,21 +79,31 @@ void Exchange(std::vector<std::unique_ptr<DeviceRank>>& ranks, size_t bytes,
   }
 }
 
-void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
-  const auto rows = static_cast<size_t>(ranks[0]->call().logits.rows);
-  for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
+template <typename Ranks>
+void ExchangeNews(Ranks& ranks) {
+  const cuda::ShardArgument& argument = ranks[0]->argument();
   Exchange(
-      ranks, rows * cuda::NewsBytes(ranks[0]->call().candidates),
+      ranks, static_cast<size_t>(argument.rows.rows) * cuda::NewsBytes(argument.candidates),
       [](const cuda::ShardMemory& m) -> const std::byte* { return m.own_news; },
       [](const cuda::ShardMemory& m) { return m.all_news; });
+}
+
+template <typename Ranks>
+void ExchangeSums(Ranks& ranks) {
+  Exchange(
+      ranks, static_cast<size_t>(ranks[0]->argument().rows.rows) * sizeof(cuda::DeviceSums),
+      [](const cuda::ShardMemory& m) { return reinterpret_cast<const std::byte*>(m.own_sums); },
+      [](const cuda::ShardMemory& m) { return reinterpret_cast<std::byte*>(m.all_sums); });
+}
+
+void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
+  for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
+  ExchangeNews(ranks);
   for (const auto& rank : ranks) cuda::LaunchMerge(rank->argument(), nullptr);
   for (const auto& rank : ranks) {
     cuda::LaunchSums(rank->argument(), rank->call().logits.dtype, nullptr);
   }
-  Exchange(
-      ranks, rows * sizeof(cuda::DeviceSums),
-      [](const cuda::ShardMemory& m) { return reinterpret_cast<const std::byte*>(m.own_sums); },
-      [](const cuda::ShardMemory& m) { return reinterpret_cast<std::byte*>(m.all_sums); });
+  ExchangeSums(ranks);
   for (const auto& rank : ranks) cuda::LaunchFinish(rank->argument(), nullptr);
   Require(cudaDeviceSynchronize());
 }
@@ -110,11 +123,13 @@ std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
 // Rows that are left to the whole row have no token; all others equal the whole row's.
 void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
                              const std::vector<ShardSlice>& slices, int32_t candidates,
-                             DrawMethod method, std::vector<ShardWay>* decided = nullptr) {
+                             DrawMethod method, std::vector<ShardWay>* decided = nullptr,
+                             cuda::ShardRows kind = cuda::ShardRows::kListed) {
   std::vector<std::unique_ptr<DeviceRank>> ranks;
+  const auto count = static_cast<int32_t>(slices.size());
   for (const ShardSlice& slice : slices) {
-    ranks.push_back(std::make_unique<DeviceRank>(rows, dtype, slice, candidates,
-                                                 static_cast<int32_t>(slices.size()), method));
+    ranks.push_back(
+        std::make_unique<DeviceRank>(rows, dtype, slice, candidates, count, method, kind));
   }
   RunAll(ranks);
   const Batch whole(rows.values, dtype);
@@ -141,8 +156,10 @@ TEST_F(ShardsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
     const auto candidates = static_cast<int32_t>(random.Coin()   ? random.Between(1, 12)
                                                  : random.Coin() ? 64
                                                                  : 1024 / count);
+    const DrawMethod method = random.Coin() ? DrawMethod::kGumbel : DrawMethod::kCdf;
     ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], Slices(vocab, count, random), candidates,
-                            random.Coin() ? DrawMethod::kGumbel : DrawMethod::kCdf);
+                            method, nullptr,
+                            i % 2 == 0 ? cuda::ShardRows::kAny : cuda::ShardRows::kListed);
     ASSERT_FALSE(HasFailure()) << "case " << i << ", " << count << " ranks";
   }
 }
@@ -194,6 +211,194 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
   }
 }
 
+// Rows of one kind, with logits that leave many tokens that may win or one.
+RequestRows RowsToDrawFromEverything(int64_t vocab, Random& random) {
+  RequestRows rows;
+  for (const RowKind kind : kAllRowKinds) {
+    for (const float temperature : {0.01f, 0.7f, 1.0f, 5.0f}) {
+      rows.Add(MakeRow(kind, vocab, random), {.temperature = temperature}, random);
+    }
+  }
+  return rows;
+}
+
+TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
+  Random random(5);
+  for (int i = 0; i < 24; ++i) {
+    const int64_t vocab = i % 3 == 0 ? random.Between(20000, 70000) : random.Between(3, 4000);
+    const RequestRows rows = RowsToDrawFromEverything(vocab, random);
+    std::vector<ShardSlice> slices = Slices(vocab, i % 3 + 1, random);
+    for (const cuda::ShardRows kind :
+         {cuda::ShardRows::kDrawn, cuda::ShardRows::kListed, cuda::ShardRows::kAny}) {
+      std::vector<ShardWay> ways;
+      ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], slices, i % 2 == 0 ? 16 : 1,
+                              DrawMethod::kGumbel, &ways, kind);
+      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kGathered), 0);
+      ASSERT_FALSE(HasFailure()) << "case " << i << ", kind " << static_cast<int>(kind);
+    }
+  }
+}
+
+TEST_F(ShardsCuda, TellAFewTokensOfARowThatIsDrawnFromEverything) {
+  Random random(6);
+  const RequestRows rows = RowsToDrawFromEverything(60000, random);
+  for (const ShardSlice& slice : Slices(60000, 2, random)) {
+    DeviceRank rank(rows, DType::kBf16, slice, 16, 2, DrawMethod::kGumbel, cuda::ShardRows::kDrawn);
+    cuda::EnqueueFirst(rank.call(), rank.argument(), nullptr);
+    Require(cudaDeviceSynchronize());
+    const size_t bytes = cuda::NewsBytes(16);
+    std::vector<std::byte> news(rows.size() * bytes);
+    Require(cudaMemcpy(news.data(), rank.argument().memory.own_news, news.size(),
+                       cudaMemcpyDeviceToHost));
+    size_t incomplete = 0;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      cuda::DeviceDrawNews row;
+      std::memcpy(&row, news.data() + r * bytes, sizeof row);
+      incomplete += row.ties == cuda::DeviceDrawNews::kIncomplete ? 1 : 0;
+    }
+    EXPECT_LE(incomplete, rows.size() / 20);
+  }
+}
+
+TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
+  Random random(7);
+  RequestRows rows;
+  for (const SelectParams& params :
+       {SelectParams{.top_k = 5}, SelectParams{}, SelectParams{.temperature = -1.0f}}) {
+    rows.Add(MakeRow(RowKind::kNormal, 500, random), params, random);
+  }
+  std::vector<ShardWay> ways;
+  ExpectEqualWhereDecided(rows, DType::kF32, Slices(500, 2, random), 8, DrawMethod::kGumbel, &ways,
+                          cuda::ShardRows::kDrawn);
+  EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
+}
+
+// ------------------------------------------------------------------------------------------------
+
+// A rank with some rows of a certified head.
+class HeadRank {
+ public:
+  HeadRank(const Rows& weights, const std::vector<float>& bias, const Batch& hidden, DType dtype,
+           const RequestRows& rows, const ShardSlice& slice, int32_t candidates, int32_t ranks,
+           DrawMethod method)
+      : weight_(
+            Rows(weights.begin() + slice.first_id, weights.begin() + slice.first_id + slice.tokens),
+            dtype),
+        bias_(bias.empty() ? bias
+                           : std::vector<float>(bias.begin() + slice.first_id,
+                                                bias.begin() + slice.first_id + slice.tokens)),
+        head_(weight_, bias_, HeadPlanes::Build(Matrix(weight_), {.seed = 3})),
+        logits_(rows.size() * static_cast<size_t>(slice.tokens)),
+        params_(rows.params),
+        keys_(rows.keys),
+        workspace_(cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks)),
+        results_(rows.size()),
+        ways_(rows.size()) {
+    head_.Ask(hidden, {});
+    call_.head = head_.call();
+    call_.slice = slice;
+    call_.params = {params_, keys_};
+    call_.method = method;
+    call_.candidates = candidates;
+    call_.workspace = workspace_;
+    call_.logits = {logits_.data(), static_cast<int64_t>(rows.size()),
+                    slice.tokens,   slice.tokens,
+                    DType::kF32,    {DeviceKind::kCuda, 0}};
+    argument_ = cuda::ShardArgumentOf(cuda::OnLogits(call_), ranks, results_, ways_);
+  }
+
+  const cuda::ShardHeadCall& call() const { return call_; }
+  const cuda::ShardArgument& argument() const { return argument_; }
+  cuda::DeviceArray<TokenResult> result_array() { return results_; }
+  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  std::vector<TokenResult> Results() const { return results_.Get(); }
+  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+
+ private:
+  Batch weight_;
+  std::vector<float> bias_;
+  DeviceHead head_;
+  OnDevice<float> logits_;
+  OnDevice<SelectParams> params_;
+  OnDevice<NoiseKey> keys_;
+  OnDevice<std::byte> workspace_;
+  OnDevice<TokenResult> results_;
+  OnDevice<ShardWay> ways_;
+  cuda::ShardHeadCall call_;
+  cuda::ShardArgument argument_;
+};
+
+// Hidden states, and parameters; the values of rows are the logits of the whole head.
+struct HeadRows {
+  HeadRows(HeadKind kind, int64_t vocab, int64_t dim, DType dtype, Random& random)
+      : weights(Representable(MakeHead(kind, vocab, dim, random), dtype)),
+        bias(MakeBias(vocab, random)),
+        hidden(MakeStates(weights, random), dtype) {
+    const Batch weight(weights, dtype);
+    for (auto& logits : DenseLogits({Matrix(weight), bias}, {Matrix(hidden), {}})) {
+      SelectParams params = RandomSwitchedParams(vocab, random);
+      if (random.Coin()) params = {.top_k = static_cast<int32_t>(random.Between(1, 20))};
+      rows.Add(logits, params, random);
+    }
+  }
+
+  static Rows MakeStates(const Rows& weights, Random& random) {
+    Rows states;
+    for (int i = 0; i < 3; ++i) {
+      for (const HiddenKind kind : kAllHiddenKinds) {
+        states.push_back(MakeHidden(kind, weights, random));
+      }
+    }
+    return states;
+  }
+
+  Rows weights;
+  std::vector<float> bias;
+  Batch hidden;
+  RequestRows rows;
+};
+
+TEST_F(ShardsCuda, EqualTheWholeCertifiedHead) {
+  Random random(8);
+  int i = 0;
+  for (const HeadKind kind : kAllHeadKinds) {
+    for (const DType dtype : kAllDTypes) {
+      const HeadRows head(kind, 900 + 100 * (i % 3), 64 + 32 * (i % 4), dtype, random);
+      const int32_t candidates = i % 2 == 0 ? 24 : 5;
+      const DrawMethod method = i % 3 == 0 ? DrawMethod::kCdf : DrawMethod::kGumbel;
+      const int64_t vocab = std::ssize(head.weights);
+      const int64_t cut = random.Between(30, vocab - 30);
+      std::vector<std::unique_ptr<HeadRank>> ranks;
+      for (const ShardSlice& slice : {ShardSlice{vocab, 0, cut}, {vocab, cut, vocab - cut}}) {
+        ranks.push_back(std::make_unique<HeadRank>(head.weights, head.bias, head.hidden, dtype,
+                                                   head.rows, slice, candidates, 2, method));
+      }
+      for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
+      ExchangeNews(ranks);
+      for (const auto& rank : ranks) {
+        cuda::LaunchMerge(rank->argument(), nullptr);
+        cuda::EnqueueDense(rank->call(), rank->argument(), nullptr);
+        cuda::LaunchSums(rank->argument(), DType::kF32, nullptr);
+      }
+      ExchangeSums(ranks);
+      for (const auto& rank : ranks) cuda::LaunchFinish(rank->argument(), nullptr);
+      Require(cudaDeviceSynchronize());
+      const Batch whole(head.rows.values);
+      auto expected = Sampled({whole.view(), head.rows.params, head.rows.keys}, method);
+      const std::vector<ShardWay> ways = ranks[0]->Ways();
+      for (size_t r = 0; r < ways.size(); ++r) {
+        if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
+      }
+      for (const auto& rank : ranks) {
+        EXPECT_EQ(rank->Ways(), ways);
+        EXPECT_TRUE(SameSequence(rank->Results(), expected));
+      }
+      ASSERT_FALSE(HasFailure()) << "case " << i;
+      ++i;
+    }
+  }
+}
+
 // One rank, whose exchange is a copy.
 class OneRank final : public cuda::DeviceShardGroup {
  public:
@@ -227,6 +432,35 @@ TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {
   Require(cudaStreamSynchronize(stream));
   const Batch whole(rows.values, DType::kBf16);
   EXPECT_TRUE(SameSequence(rank.Results(), Sampled({whole.view(), rows.params, rows.keys})));
+  Require(cudaGraphExecDestroy(executable));
+  Require(cudaGraphDestroy(graph));
+  Require(cudaStreamDestroy(stream));
+}
+
+TEST_F(ShardsCuda, SampleACertifiedHeadInOneGraph) {
+  Random random(9);
+  const HeadRows head(HeadKind::kTrained, 1200, 96, DType::kBf16, random);
+  const ShardSlice slice{1200, 0, 1200};
+  HeadRank rank(head.weights, head.bias, head.hidden, DType::kBf16, head.rows, slice, 32, 1,
+                DrawMethod::kGumbel);
+  OneRank group;
+  const cuda::ShardCall on_logits = cuda::OnLogits(rank.call());
+  const OnDevice<std::byte> memory(cuda::GatheredWorkspaceBytes(on_logits, 1, 1200));
+  cudaStream_t stream;
+  Require(cudaStreamCreate(&stream));
+  cudaGraph_t graph;
+  Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  cuda::Sample(rank.call(), group, rank.result_array(), rank.way_array(), stream);
+  cuda::SampleGathered(on_logits, group, {&slice, 1}, memory, rank.result_array(), rank.way_array(),
+                       stream);
+  Require(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable;
+  Require(cudaGraphInstantiate(&executable, graph, 0));
+  for (int i = 0; i < 3; ++i) Require(cudaGraphLaunch(executable, stream));
+  Require(cudaStreamSynchronize(stream));
+  const Batch whole(head.rows.values);
+  EXPECT_TRUE(
+      SameSequence(rank.Results(), Sampled({whole.view(), head.rows.params, head.rows.keys})));
   Require(cudaGraphExecDestroy(executable));
   Require(cudaGraphDestroy(graph));
   Require(cudaStreamDestroy(stream));

@@ -1,5 +1,7 @@
 // The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
 // models give, of rows that break samplers, and of parameters at the ends of their ranges.
+#include <cmath>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <vector>
@@ -116,11 +118,13 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
   }
 }
 
-// Blocks sort several tokens a thread where top-k leaves more than they have threads.
+constexpr cuda::TeamShape kTeams[] = {{1, 512}, {1, 1024}, {2, 512}, {8, 512}};
+
+// Bins of value decide where top-k lists more than warps sort.
 TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
   Random random(14);
   Rows rows;
-  for (const int32_t top_k : {497, 600, 1009, 1024, 1030, 1536}) {
+  for (const int32_t top_k : {300, 497, 600, 1024, 1030, 1536, 2048}) {
     for (const NamedProfile& named : kProfiles) {
       for (SelectParams params :
            {SelectParams{.top_k = top_k}, SelectParams{.top_k = top_k, .top_p = 0.95f},
@@ -132,8 +136,41 @@ TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
       }
     }
   }
-  for (const cuda::TeamShape shape : {cuda::TeamShape{1, 512}, cuda::TeamShape{1, 1024},
-                                      cuda::TeamShape{2, 512}, cuda::TeamShape{8, 512}}) {
+  for (const cuda::TeamShape shape : kTeams) {
+    SCOPED_TRACE(testing::Message() << shape.blocks << " x " << shape.threads);
+    const cuda::FixedShape fixed(shape);
+    ExpectReference(rows, GetParam(), RowStartAt::kAligned);
+  }
+}
+
+TEST_P(Cuda, EqualsTheReferenceOnLongListsThatCrowdInFewBins) {
+  constexpr int64_t kVocab = 20000;
+  Random random(15);
+  Rows rows;
+  // What becomes of a token from [0, 1), by its place: one far above all others, more and fewer
+  // distinct values than a bin has room for tokens, neighbours in fp32, a boundary among ties.
+  const std::vector<std::function<float(double, int64_t)>> values = {
+      [](double u, int64_t i) { return i == 777 ? 1e9f : static_cast<float>(u); },
+      [](double u, int64_t) { return std::floor(static_cast<float>(u) * 512.0f); },
+      [](double u, int64_t) { return std::floor(static_cast<float>(u) * 40.0f); },
+      [](double u, int64_t) { return 1.0f + static_cast<float>(u) * 0x1p-16f; },
+      [](double u, int64_t i) { return i % 40 == 3   ? 2.0f
+                                       : i % 10 == 3 ? 1.0f
+                                                     : float(u) - 1.0f; },
+  };
+  for (const auto& value : values) {
+    for (const SelectParams& params :
+         {SelectParams{.top_k = 400}, SelectParams{.top_k = 400, .top_p = 0.5f},
+          SelectParams{.temperature = 0.1f, .top_k = 900, .top_p = 0.99f, .min_p = 0.3f},
+          SelectParams{.top_k = 700, .top_p = 1e-6f}}) {
+      std::vector<float> row(kVocab);
+      for (int64_t i = 0; i < kVocab; ++i) {
+        row[static_cast<size_t>(i)] = value(random.Uniform(), i);
+      }
+      rows.Add(std::move(row), params, random);
+    }
+  }
+  for (const cuda::TeamShape shape : kTeams) {
     SCOPED_TRACE(testing::Message() << shape.blocks << " x " << shape.threads);
     const cuda::FixedShape fixed(shape);
     ExpectReference(rows, GetParam(), RowStartAt::kAligned);
@@ -228,6 +265,33 @@ TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
     EXPECT_TRUE(SameSequence(
         some.Get(),
         std::vector(expected.begin() + 3, expected.begin() + 3 + static_cast<ptrdiff_t>(size))));
+  }
+}
+
+// Typical before a top-k: rows with gaps of any width between their surprises, and shares that drop
+// the top.
+TEST_P(Cuda, EqualsTheReferenceAtTypicalBeforeTopK) {
+  const std::vector<float> steps = {0.0f, 0.25f, 7.0f};
+  const std::vector<int32_t> ks = {1, 5, 50, 400};
+  const std::vector<float> shares = {0.95f, 0.5f, 0.9f, 0.2f, 0.999f, 1e-6f};
+  Random random(13);
+  for (int i = 0; i < 12 && !HasFailure(); ++i) {
+    const int64_t vocab = i % 3 == 2 ? 128256 : 200 + random.Below(3000);
+    SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
+    Rows rows;
+    for (int r = 0; r < 12; ++r) {
+      std::vector<float> row =
+          MakeRow(kAllRowKinds[random.Below(std::size(kAllRowKinds))], vocab, random);
+      const float step = random.Pick(steps);
+      for (float& x : row) x = step == 0.0f ? x : step * std::round(x / step);
+      SelectParams params = RandomSwitchedParams(vocab, random);
+      params.top_n_sigma = 0.0f;
+      params.top_k = random.Pick(ks);
+      params.typical_p = random.Pick(shares);
+      if (random.Coin()) params.min_p = 0.0f;
+      rows.Add(std::move(row), params, random);
+    }
+    ExpectReference(rows, GetParam(), RowStartAt::kAligned);
   }
 }
 

@@ -209,6 +209,37 @@ TEST_F(DeviceSamplerFaults, AnswersNoStepWhosePlaceAFailedOneTook) {
   EXPECT_EQ(Step(1).Get().ids.size(), 1u);
 }
 
+TEST_F(DeviceSamplerFaults, WaitsForWhatAFailedStepLeftBehind) {
+  Add();
+  Step(1).Get();
+  FakeCuda().failing = FakeCuda().calls + 4;
+  EXPECT_THROW(Step(1), Error);
+  FakeCuda().failing = FakeCuda().calls + 1;  // to wait fails as well
+  EXPECT_THROW(Step(1), Error);
+  EXPECT_EQ(FakeCuda().device_waits, 1);
+  Step(1).Get();
+  EXPECT_EQ(FakeCuda().device_waits, 2);
+  Step(1).Get();
+  EXPECT_EQ(FakeCuda().device_waits, 2);
+  EXPECT_EQ(sampler_->Waits(), 2);
+  sampler_.reset();
+  EXPECT_EQ(FakeCuda().device_waits, 2);
+}
+
+TEST_F(DeviceSamplerFaults, AwaitLooksAtNothing) {
+  const RequestHandle request = Add();
+  const cuda::StepHandle step = Step(1);
+  step.Await();
+  EXPECT_EQ(FakeCuda().event_waits, 1);
+  EXPECT_THROW(sampler_->Rollback(request, 1), Error);  // it is unread
+  step.Get();
+  sampler_->Rollback(request, 1);
+  for (int i = 0; i < cuda::DeviceSampler::kStepsKept; ++i) Step(1).Get();
+  step.Await();  // for the one in its place
+  EXPECT_THROW(step.Get(), Error);
+  EXPECT_THROW(cuda::StepHandle().Await(), Error);
+}
+
 TEST_F(DeviceSamplerFaults, GivesEverythingBackBehindAFailedStep) {
   int64_t failures = 0;
   for (int64_t n = 1;; ++n) {

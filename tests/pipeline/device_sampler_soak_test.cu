@@ -1,4 +1,4 @@
-// Ten thousand steps of random requests that join and leave, against the Sampler.
+// A hundred thousand steps of random requests that join and leave, against the Sampler.
 #include "tests/pipeline/device_mix.h"
 
 namespace sluice::test {
@@ -6,7 +6,7 @@ namespace {
 
 using DeviceSamplerSoak = DeviceTest;
 
-TEST_F(DeviceSamplerSoak, EqualsTheSamplerForTenThousandSteps) {
+TEST_F(DeviceSamplerSoak, EqualsTheSamplerForAHundredThousandSteps) {
   Random random(23);
   int64_t steps = 0;
   for (int round = 0; steps < 100000 && !HasFailure(); ++round) {

@@ -72,7 +72,7 @@ cudaError_t __wrap_cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 cudaError_t __wrap_cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t __wrap_cudaDeviceSynchronize() {
   ++FakeCuda().device_waits;
-  return cudaSuccess;
+  return Answer();
 }
 
 cudaError_t __wrap_cudaMalloc(void** data, size_t bytes) { return Give(data, bytes); }

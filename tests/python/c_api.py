@@ -198,6 +198,8 @@ TopkInput = struct(
     ("hint_columns", c.c_int32),
     ("hint_shift", c.c_int32),
     ("sorted", c.c_bool),
+    ("thresholds", c.c_void_p),
+    ("threshold_count", c.c_size_t),
 )
 DenseHead = struct("DenseHead", ("weight", View), ("bias", c.c_void_p), ("bias_count", c.c_size_t))
 Shard = struct("Shard", ("logits", View), ("first_id", c.c_int32))

@@ -290,6 +290,9 @@ def test_topk(dtype):
         if n % 4 < 2:
             given.hint, given.hint_count = hint.ctypes.data, len(hint)
             given.hint_columns, given.hint_shift = 4, n % 3 - 1
+        thresholds = np.full(len(rows), random.normal(), np.float32)
+        if n % 3 == 0:
+            given.thresholds, given.threshold_count = thresholds.ctypes.data, len(rows)
         for backend in BACKENDS:
             size, need = c.c_size_t(), c_api.execution(None, backend)
             c_api.call("sluice_topk_workspace_bytes", given, need, c.byref(size))

@@ -243,7 +243,7 @@ def test_the_first_call_of_a_process_may_be_captured():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["sample_cuda.py", "step_cuda.py"])
+@pytest.mark.parametrize("name", ["sample_cuda.py", "step_cuda.py", "head_cuda.py"])
 def test_the_example_runs(name):
     example = Path(__file__).parents[2] / "examples" / "python" / name
     if not example.exists():

@@ -51,7 +51,8 @@ def test_topk_has_its_types_and_shapes():
     scores = torch.empty((4, 50), dtype=torch.bfloat16, device="cuda")
     lengths = torch.empty(2, dtype=torch.int64, device="cuda")
     hint = torch.empty((2, 9), dtype=torch.int32, device="cuda")
-    top = sluice.topk(scores, 60, lengths=lengths, hint=hint, next_n=2)
+    thresholds = torch.empty(4, device="cuda")
+    top = sluice.topk(scores, 60, lengths=lengths, hint=hint, thresholds=thresholds, next_n=2)
     assert looks(top.indices) == (I32, (4, 60), "cuda")
     assert looks(top.values) == (F32, (4, 60), "cuda")
     assert looks(top.statuses) == (U8, (4,), "cuda")
@@ -59,11 +60,12 @@ def test_topk_has_its_types_and_shapes():
     with pytest.raises(AttributeError, match="values=True"):
         sluice.topk(scores, 3, values=False).values
 
-    def attend(scores, lengths):
-        return sluice.topk(scores * 2, 7, lengths=lengths, next_n=2).indices + 1
+    def attend(scores, lengths, thresholds):
+        top = sluice.topk(scores * 2, 7, lengths=lengths, thresholds=thresholds, next_n=2)
+        return top.indices + 1
 
     compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
-    assert looks(compiled(scores, lengths)) == (I32, (4, 7), "cuda")
+    assert looks(compiled(scores, lengths, thresholds)) == (I32, (4, 7), "cuda")
 
 
 def test_what_was_not_asked_for_says_how_to():
@@ -115,9 +117,10 @@ def test_schemas_say_what_is_written():
 
     assert written("mask_") == written("mask_cuts_") == ["logits"]
     assert written("write_fields_") == ["params", "keys"]
-    assert written("topk_into") == ["indices", "values", "statuses", "work"]
+    assert written("topk") == ["thresholds"]
+    assert written("topk_into") == ["thresholds", "indices", "values", "statuses", "work"]
     assert written("indexer_topk_decode") == ["indices"]
-    for name in ("select", "sample", "sample_results", "draw", "topk"):
+    for name in ("select", "sample", "sample_results", "draw"):
         assert written(name) == []
 
 

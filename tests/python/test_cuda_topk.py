@@ -130,6 +130,37 @@ def test_outputs_may_be_given():
     assert torch.equal(sluice.topk(scores, 100, values=False).indices, expected.indices)
 
 
+def test_a_threshold_is_carried_from_call_to_call_also_in_a_graph():
+    thresholds = torch.full((2,), torch.nan, device="cuda")
+    scores = random_scores(2, 60000)
+    out = TopkTensors(torch.empty((2, 2048), dtype=torch.int32, device="cuda"),
+                      work=torch.zeros((2, 2), dtype=torch.int32, device="cuda"))
+    sluice.topk(scores, 2048, thresholds=thresholds)
+    told = thresholds.tolist()
+    for row, threshold in zip(scores, told):
+        assert 2048 < int((row >= threshold).sum()) < 4096
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sluice.topk(scores, 2048, thresholds=thresholds, out=out)
+    for step in range(3):
+        scores.copy_(random_scores(2, 60000).roll(step, 1))
+        graph.replay()
+        expected = sluice.topk(scores.cpu(), 2048, backend="ref").indices
+        assert out.indices.tolist() == expected.tolist()
+        assert thresholds.tolist() == told
+    thresholds.fill_(9.0)  # nothing reaches it
+    graph.replay()
+    assert out.indices.tolist() == expected.tolist()
+    assert out.work.view(torch.uint8)[:, 1].tolist() == [2, 2]  # reads
+
+
+def test_a_hint_in_what_is_written_is_refused():
+    scores = random_scores(2, 60000)
+    out = TopkTensors(torch.zeros((2, 2048), dtype=torch.int32, device="cuda"))
+    with pytest.raises(sluice.Error, match="hint.data = memory of indices"):
+        sluice.topk(scores, 2048, hint=out.indices, out=out)
+
+
 def test_runs_on_the_current_stream_and_waits_for_nothing():
     values = random_scores(4, 40000)
     expected = sluice.topk(values.cpu(), 500, lengths=30000, backend="ref")
@@ -196,9 +227,11 @@ def test_operators_keep_what_their_schemas_promise():
     lengths = torch.tensor([300, 20], dtype=torch.int32, device="cuda")
     indices = torch.empty((2, 8), dtype=torch.int32, device="cuda")
     ops = torch.ops.sluice
-    torch.library.opcheck(ops.topk.default, (scores, 8, lengths, None, 0, 1, True, True, None))
-    torch.library.opcheck(ops.topk_into.default,
-                          (scores, 8, lengths, None, 0, 1, False, None, indices, None, None, None))
+    thresholds = torch.zeros(2, device="cuda")
+    torch.library.opcheck(ops.topk.default,
+                          (scores, 8, lengths, None, 0, 1, True, thresholds, True, None))
+    torch.library.opcheck(ops.topk_into.default, (scores, 8, lengths, None, 0, 1, False, thresholds,
+                                                  None, indices, None, None, None))
     torch.library.opcheck(ops.indexer_topk_decode.default, (scores, lengths, indices, 1, 8))
 
 
@@ -258,6 +291,12 @@ def test_wrong_arguments_are_errors_before_anything_runs():
             (lambda: sluice.topk(x, 1, hint=hint.long()), type_, "hint.dtype", "int32"),
             (lambda: sluice.topk(x, 1, hint=hint.cpu()), type_, "hint.device", "that of the"),
             (lambda: sluice.topk(x, 1, hint=hint[:1]), value, "hint.shape", "[2, 3]"),
+            (lambda: sluice.topk(x, 1, thresholds=[1.0]), type_, "thresholds", "a CUDA tensor"),
+            (lambda: sluice.topk(x, 1, thresholds=x[0, :2].double()), type_, "thresholds.dtype",
+             "float32"),
+            (lambda: sluice.topk(x, 1, thresholds=x[0, :3]), value, "thresholds.shape", "[2]"),
+            (lambda: sluice.topk(x, 1, thresholds=x[:, 0]), value, "thresholds.strides",
+             "contiguous"),
             (lambda: sluice.topk(x, 1, hint_shift=2**31), value, "hint_shift", "32 bits"),
             (lambda: sluice.topk(x, 1, sorted=1), type_, "sorted", "True or False"),
             (lambda: sluice.topk(x, 1, backend="ref"), type_, "backend", "one of the keywords"),

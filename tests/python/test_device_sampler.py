@@ -166,6 +166,55 @@ def test_a_row_does_not_depend_on_who_else_has_penalties():
     assert alone == joined
 
 
+@pytest.mark.parametrize("mode", ["match", "reject"])
+def test_drafts_are_verified_by_their_requests(mode):
+    """One request with as many drafts as there are, one without, one with a mask."""
+    outputs, prompts = [[], [], []], np.array([[1, 2], [4, VOCAB], [VOCAB, VOCAB]])
+    mask = np.zeros((3, VOCAB), bool)
+    mask[2, 20:] = True
+    metadata = metadata_of(
+        outputs, generators={row: Generator(row) for row in range(3)}, no_penalties=False,
+        frequency_penalties=np.full(3, 0.5, np.float32), prompt_token_ids=prompts,
+        presence_penalties=np.zeros(3, np.float32), repetition_penalties=np.ones(3, np.float32),
+        allowed_token_ids_mask=mask, spec_token_ids=[[3], [], [5]])
+    options = {"max_requests": 3}
+    sampler = MetadataSampler(HostSampler(**options), draft_mode=mode)
+    expected = sluice.Sampler(vocab=VOCAB, **options)
+    handles = [expected.add(temperature=np.float32(0.8), frequency_penalty=0.5, seed=row,
+                            draft_mode=mode, prompt=[t for t in prompts[row] if t < VOCAB])
+               for row in range(3)]
+    words = np.packbits(np.r_[~mask[2], np.zeros(-VOCAB % 32, bool)], bitorder="little").view("<i4")
+    emitted = set()
+    for step in range(12):
+        drafts = [list(range(step % 5)), [], [step, 7]]
+        logits = logits_of(sum(1 + len(some) for some in drafts), step)
+        for at in range(len(drafts[0])):
+            logits[at, drafts[0][at]] += 6  # most of these are taken
+        tokens = sampler(logits, metadata, drafts).get()
+        same = expected.step(logits, [
+            sluice.StepRequest(handles[0], drafts=drafts[0]), handles[1],
+            sluice.StepRequest(handles[2], drafts=drafts[2], bitmask=np.tile(words, (3, 1)))])
+        assert tokens.ids.tolist() == same.ids.tolist()
+        before = 0
+        for output, some in zip(outputs, drafts):
+            new = [token for token in tokens.ids[before:before + 1 + len(some)] if token >= 0]
+            output += new  # as the engine does
+            emitted.add(len(new))
+            before += 1 + len(some)
+    assert max(emitted) > 2
+    assert sampler.sampler.added == 3
+
+
+def test_drafts_must_be_said_and_fit():
+    sampler = MetadataSampler(HostSampler())
+    with pytest.raises(sluice.Error, match="spec_token_ids"):
+        sampler(logits_of(2), metadata_of([[]], spec_token_ids=[[3]]))
+    with pytest.raises(sluice.Error, match="drafts = 2 lists"):
+        sampler(logits_of(2), metadata_of([[]]), [[3], []])
+    with pytest.raises(sluice.Error, match="output_token_ids = 1 lists"):
+        sampler(logits_of(3), metadata_of([[]]), [[3]])
+
+
 def test_every_row_needs_a_history():
     with pytest.raises(sluice.Error, match="output_token_ids = 1 lists"):
         MetadataSampler(HostSampler())(logits_of(2), metadata_of([[]]))

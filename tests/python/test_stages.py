@@ -29,6 +29,18 @@ def test_topk_sees_as_much_as_the_lengths_say(backend):
     assert sluice.topk(scores, 2, lengths=1).indices.tolist() == [[0, -1]] * 4
 
 
+def test_thresholds_are_told_to_the_next_call_and_change_nothing(backend):
+    scores = np.random.default_rng(8).normal(size=(3, 20000)).astype("f4")
+    plain = sluice.topk(scores, 500, backend=backend)
+    thresholds = np.full(3, np.nan, np.float32)
+    for _ in range(2):
+        assert_same(plain, sluice.topk(scores, 500, thresholds=thresholds, backend=backend))
+        for row, threshold in zip(scores, thresholds):
+            assert np.isnan(threshold) if backend == "ref" else (row >= threshold).sum() > 500
+    thresholds[:] = np.inf
+    assert_same(plain, sluice.topk(scores, 500, thresholds=thresholds, backend=backend))
+
+
 def test_a_hint_changes_nothing(backend):
     scores = random_rows()
     plain = sluice.topk(scores, 5, backend=backend)

@@ -5,6 +5,7 @@
     wheel.py pytest ROOT WORK    runs the tests of the package there
     wheel.py sample ROOT WORK    runs the examples there
     wheel.py plugins ROOT WORK   runs the tests inside other engines, where their packages are
+    wheel.py vllm ROOT WORK      runs the plug-in in a whole vLLM, where one for a CPU is
 
 With the program sluice on the PATH, also those that start an engine.
 
@@ -75,9 +76,23 @@ def plugins(root, work):
     must(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", package,
          *sorted((work / "dist").glob("*.whl")), cwd=work)
     tests = [root / "tests/python" / f"test_{name}.py"
-             for name in ("torch", "hf", "plugins", "plugin_vllm", "plugin_sglang")]
+             for name in ("torch", "hf", "plugins", "plugin_vllm", "plugin_sglang", "end_to_end",
+                          "vllm_sampler", "engine_vllm")]
     must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *tests, cwd=work,
          PYTHONPATH=str(package), SLUICE_PEER_WHEELS=str(root / "build/plugin-wheels"))
+
+
+def vllm(root, work):
+    """The plug-in in a whole vLLM, whose environment stays as it is."""
+    python = root / "build" / "vllm-venv" / "bin" / "python"
+    if not python.exists():
+        print("skipped: build/vllm-venv is not there; scripts/setup.sh vllm makes it (8 GB)")
+        sys.exit(SKIPPED)
+    package = work / "vllm"
+    shutil.rmtree(package, ignore_errors=True)
+    must(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", package,
+         *sorted((work / "dist").glob("*.whl")), cwd=work)
+    must(python, root / "tests/python/whole_vllm.py", cwd=work, PYTHONPATH=str(package))
 
 
 def main():
@@ -88,8 +103,8 @@ def main():
         return
     if (work / "skipped").exists():
         skip(work, (work / "skipped").read_text(encoding="utf-8").strip())
-    if what == "plugins":
-        plugins(root, work)
+    if what in ("plugins", "vllm"):
+        {"plugins": plugins, "vllm": vllm}[what](root, work)
         return
     python = work / "venv" / "bin" / "python"
     if what == "pytest":

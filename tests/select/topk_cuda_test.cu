@@ -6,14 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/score_rows.h"
-#include "sluice/cuda_topk.hpp"
-#include "sluice/topk.hpp"
+#include "tests/select/device_topk.h"
 #include "tests/support/bad_input.h"
-#include "tests/support/device.h"
-#include "tests/support/first_difference.h"
 #include "tests/support/rows.h"
-#include "tests/support/run.h"
 
 namespace sluice::test {
 namespace {
@@ -28,104 +23,15 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class CudaTopk : public DeviceTest, public ::testing::WithParamInterface<DType> {};
 
-struct Answer {
-  std::vector<int32_t> indices;
-  std::vector<float> values;
-  std::vector<RowStatus> statuses;
-  std::vector<TopkWork> work;
-};
-
-// What a call asks for beside its scores.
-struct Request {
-  int32_t k = 0;
-  std::vector<int32_t> lengths = {};
-  int32_t next_n = 1;
-  std::vector<int32_t> hint = {};
-  int32_t hint_columns = 0;
-  int32_t hint_shift = 0;
-  bool sorted = false;
-};
-
-Answer Reference(const LogitsView& scores, const Request& request) {
-  const TopkInput input{scores,
-                        request.k,
-                        request.lengths,
-                        request.next_n,
-                        request.hint,
-                        request.hint_columns,
-                        request.hint_shift,
-                        request.sorted};
-  const Workspace workspace(TopkWorkspaceBytes(input, {Backend::kRef}));
-  const auto rows = static_cast<size_t>(scores.rows);
-  const size_t size = rows * static_cast<size_t>(request.k);
-  Answer answer{
-      std::vector<int32_t>(size), std::vector<float>(size), std::vector<RowStatus>(rows), {}};
-  Topk(input, answer.indices, answer.values, answer.statuses,
-       {Backend::kRef, {}, workspace.span()});
-  return answer;
-}
-
-// Between elements that nobody may write.
-template <typename T>
-class Guarded {
- public:
-  explicit Guarded(size_t size)
-      : size_(size), all_(std::vector<T>(size + 2 * kMargin, static_cast<T>(77))) {}
-
-  cuda::DeviceArray<T> array() const {
-    return {all_.data() + kMargin, static_cast<int64_t>(size_)};
-  }
-  std::vector<T> Get() const {
-    const std::vector<T> all = all_.Get();
-    const auto end = all.end() - static_cast<ptrdiff_t>(kMargin);
-    const auto is_untouched = [](T x) { return x == static_cast<T>(77); };
-    EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kMargin, is_untouched));
-    EXPECT_TRUE(std::all_of(end, all.end(), is_untouched));
-    return {all.begin() + kMargin, end};
-  }
-
- private:
-  static constexpr size_t kMargin = 256;
-  size_t size_;
-  OnDevice<T> all_;
-};
-
-Answer OnGpu(const LogitsView& scores, const Request& request, const TopkPlan* plan = nullptr) {
-  const OnDevice<int32_t> lengths(request.lengths);
-  const OnDevice<int32_t> hint(request.hint);
-  const auto rows = static_cast<size_t>(scores.rows);
-  const Guarded<int32_t> indices(rows * static_cast<size_t>(request.k));
-  const Guarded<float> values(rows * static_cast<size_t>(request.k));
-  const Guarded<RowStatus> statuses(rows);
-  const OnDevice<TopkWork> work(rows);
-  cuda::Topk({scores, request.k, lengths, request.next_n, hint, request.hint_columns,
-              request.hint_shift, request.sorted},
-             {indices.array(), values.array(), statuses.array(), work}, nullptr, plan);
-  return {indices.Get(), values.Get(), statuses.Get(), work.Get()};
-}
-
-void ExpectSame(const Answer& answer, const Answer& expected) {
-  EXPECT_TRUE(SameSequence(answer.statuses, expected.statuses));
-  EXPECT_TRUE(SameSequence(answer.indices, expected.indices));
-  EXPECT_TRUE(SameSequence(answer.values, expected.values));
-}
-
 std::vector<TopkPlan> EveryPlan(int32_t capacity) {
   std::vector<TopkPlan> plans;
-  for (const TopkGuess guess : {TopkGuess::kSample, TopkGuess::kHint, TopkGuess::kSecant}) {
+  for (const TopkGuess guess :
+       {TopkGuess::kSample, TopkGuess::kHint, TopkGuess::kSecant, TopkGuess::kThreshold}) {
     for (const int32_t blocks : {1, 2, 4, 8}) {
       for (const int32_t threads : {512, 1024}) plans.push_back({guess, blocks, threads, capacity});
     }
   }
   return plans;
-}
-
-std::vector<std::vector<float>> RowsOf(bench::Scores scores, int64_t count, int64_t columns) {
-  std::vector<std::vector<float>> rows;
-  for (int64_t r = 0; r < count; ++r) {
-    rows.push_back(bench::MakeScores(scores, columns, static_cast<uint32_t>(r)));
-  }
-  return rows;
 }
 
 TEST_P(CudaTopk, EqualsTheReferenceOnRandomRaggedSpeculativeRows) {
@@ -153,6 +59,11 @@ TEST_P(CudaTopk, EqualsTheReferenceOnRandomRaggedSpeculativeRows) {
       request.hint_shift = static_cast<int32_t>(random.Between(-3, 3));
       for (int64_t h = 0; h < requests * request.hint_columns; ++h) {
         request.hint.push_back(static_cast<int32_t>(random.Between(-9, columns + 9)));
+      }
+    }
+    if (random.Coin()) {
+      for (size_t r = 0; r < rows.size(); ++r) {
+        request.thresholds.push_back(random.Coin() ? rows[r][0] : kNan);
       }
     }
     const Batch batch(rows, GetParam());
@@ -327,6 +238,60 @@ TEST_P(CudaTopk, AHintNeverChangesTheAnswer) {
   }
 }
 
+// The mean of two hinted scores is the threshold, so it leaves as many scores as its rank says.
+// What is counted decides, to the last of them, whatever was guessed.
+TEST_P(CudaTopk, AThresholdIsBelievedExactlyWhenItsCountFits) {
+  if (GetParam() != DType::kF32) GTEST_SKIP() << "rounding makes ties";
+  const int32_t columns = 50000, k = 1024;
+  std::vector<float> row(static_cast<size_t>(columns));
+  std::vector<int32_t> index_of_rank(static_cast<size_t>(columns) + 1);
+  for (int32_t i = 0; i < columns; ++i) {
+    const auto place = static_cast<int32_t>(int64_t{i} * 7919 % columns);  // all different
+    row[static_cast<size_t>(i)] = static_cast<float>(place);
+    index_of_rank[static_cast<size_t>(columns - place)] = i;
+  }
+  const Batch batch({row});
+  const DeviceBatch on_device(batch);
+  Request request{.k = k, .hint_columns = 2};
+  const Answer expected = Reference(batch.view(), {.k = k});
+  for (const int32_t capacity : {4096, 8192}) {
+    // 4096: what the registers of 512 threads hold.
+    for (const int32_t rank : {1, k - 1, k, k + 1, 4095, 4096, 4097, 4300, capacity - 1, capacity,
+                               capacity + 1, columns}) {
+      const bool has_mean = 2 * rank - 1 <= columns;
+      request.hint = {index_of_rank[static_cast<size_t>(has_mean ? 1 : rank)],
+                      index_of_rank[static_cast<size_t>(has_mean ? 2 * rank - 1 : rank)]};
+      for (const int32_t blocks : {1, 2, 4, 8}) {
+        SCOPED_TRACE(testing::Message()
+                     << "rank " << rank << ", " << blocks << " blocks, room for " << capacity);
+        const TopkPlan plan{TopkGuess::kHint, blocks, 512, capacity};
+        const Answer answer = OnGpu(on_device.view(), request, &plan);
+        ExpectSame(answer, expected);
+        const bool fits = rank >= k && rank <= capacity;
+        EXPECT_EQ(answer.work[0].reads, fits ? 1 : 2);
+        if (fits) EXPECT_EQ(answer.work[0].candidates, rank);
+      }
+    }
+  }
+}
+
+// More of them than its threads can hold for an exchange with the other blocks.
+TEST_P(CudaTopk, OneBlockMayHaveAllCandidates) {
+  const int64_t columns = 60000;
+  std::vector<float> row(static_cast<size_t>(columns), -1.0f);
+  for (int64_t i = columns - 7000; i < columns; ++i) {
+    row[static_cast<size_t>(i)] = static_cast<float>(i * 7919 % 7000);
+  }
+  const Batch batch({row}, GetParam());
+  const DeviceBatch on_device(batch);
+  const Request request{.k = 4500};
+  const Answer expected = Reference(batch.view(), request);
+  for (const int32_t blocks : {1, 2, 4, 8}) {
+    const TopkPlan plan{TopkGuess::kSample, blocks, 512, 8192};
+    ExpectSame(OnGpu(on_device.view(), request, &plan), expected);
+  }
+}
+
 TEST_P(CudaTopk, ANanBeforeTheLengthIsAStatusAndOneBehindItIsNot) {
   for (const int64_t columns : {40, 30000}) {
     std::vector<std::vector<float>> rows = RowsOf(bench::Scores::kNormal, 4, columns);
@@ -465,11 +430,13 @@ TEST_F(CudaTopkBadInput, NamesWhatIsWrong) {
        {[&](Call& c) { c.input.lengths = ints(1); }, "lengths.size()", "1", "0"},
        {[](Call& c) { c.input.hint_columns = -1; }, "hint_columns", "-1", "[0, 8388608]"},
        {[&](Call& c) { c.input.hint = ints(4); }, "hint.size()", "4", "0"},
+       {[&](Call& c) { c.input.thresholds = {reinterpret_cast<float*>(256), 3}; },
+        "thresholds.size()", "3", "0"},
        {[&](Call& c) { c.output.indices = ints(3); }, "indices.size()", "3", "0"},
        {[](Call& c) { c.output.values = {reinterpret_cast<float*>(256), 3}; }, "values.size()", "3",
         "0"},
        {[](Call& c) { c.plan.blocks = 3; }, "plan.blocks", "3", "a power of two in [1, 8]"},
-       {[](Call& c) { c.plan.guess = static_cast<TopkGuess>(3); }, "plan.guess", "3", "[0, 2]"},
+       {[](Call& c) { c.plan.guess = static_cast<TopkGuess>(4); }, "plan.guess", "4", "[0, 3]"},
        {[](Call& c) { c.plan.threads = 64; }, "plan.threads", "64", "512 or 1024"},
        {[](Call& c) { c.plan.capacity = 100; }, "plan.capacity", "100",
         "0 or a power of two up to 16384"}},

@@ -176,6 +176,71 @@ TEST_P(TopkScores, AHintNeverChangesTheAnswer) {
   }
 }
 
+TEST_P(TopkScores, AThresholdNeverChangesTheAnswer) {
+  const std::vector<float> thresholds = {kNan, -kNan, kInf, -kInf, 0.0f,  -0.0f,
+                                         2.1f, -5.0f, 9.0f, 1e38f, 1e-45f};
+  for (const bench::NamedScores& named : bench::kScores) {
+    SCOPED_TRACE(named.name);
+    const std::vector<float> row = bench::MakeScores(named.scores, 9001, 7);
+    std::vector<float> with_nan = row;
+    with_nan[8000] = kNan;
+    std::vector<std::vector<float>> rows(thresholds.size(), row);
+    rows.push_back(with_nan);
+    const Batch batch(rows, dtype());
+    for (const int32_t k : {1, 600}) {
+      TopkInput input{.scores = batch.view(), .k = k, .sorted = k == 600};
+      const Answer plain = Answered(input, {backend()});
+      std::vector<float> told = thresholds;
+      told.push_back(1.0f);
+      input.thresholds = told;
+      const Answer answer = Answered(input, {backend()});
+      EXPECT_TRUE(SameSequence(answer.indices, plain.indices));
+      EXPECT_TRUE(SameSequence(answer.values, plain.values));
+      EXPECT_TRUE(SameSequence(answer.statuses, plain.statuses));
+      EXPECT_TRUE(std::isnan(told.back()));
+    }
+  }
+}
+
+// Told again as long as neither too few scores reach it nor so many that a sample is quicker; the
+// reference has no threshold.
+TEST_P(TopkScores, AThresholdIsToldToTheNextCallWhileItsCountIsAmid) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "rounding makes ties";
+  constexpr int32_t kColumns = 30000, kK = 1600;
+  std::vector<float> row;
+  for (int32_t i = 0; i < kColumns; ++i) {
+    row.push_back(static_cast<float>(int64_t{i} * 7919 % kColumns));  // all different
+  }
+  const Batch batch({row});
+  TopkInput input{.scores = batch.view(), .k = kK};
+  const Answer plain = Answered(input, {backend()});
+  std::vector<float> told = {kNan};
+  input.thresholds = told;
+  const auto tell = [&](int32_t count) {  // a threshold that so many reach
+    told[0] = static_cast<float>(kColumns - count);
+    EXPECT_TRUE(SameSequence(Answered(input, {backend()}).indices, plain.indices));
+    return told[0];
+  };
+  for (const int32_t count : {0, 1599, 1600, 1699, 4801, kColumns}) {
+    EXPECT_FALSE(tell(count) == static_cast<float>(kColumns - count)) << count;
+  }
+  for (const int32_t count : {1700, 2500, 4800}) {
+    const float expected = static_cast<float>(kColumns - count);
+    if (backend() == Backend::kRef) {
+      EXPECT_TRUE(std::isnan(tell(count)));
+    } else {
+      EXPECT_EQ(tell(count), expected);
+    }
+  }
+  // After a count that does not fit, a sample's: which leaves enough, and is told in turn.
+  if (backend() == Backend::kRef) return;
+  const float of_sample = tell(0);
+  EXPECT_LE(of_sample, static_cast<float>(kColumns - kK - kK / 16));
+  EXPECT_GE(of_sample, static_cast<float>(kColumns - 3 * kK));
+  EXPECT_TRUE(SameSequence(Answered(input, {backend()}).indices, plain.indices));
+  EXPECT_EQ(told[0], of_sample);
+}
+
 TEST_P(TopkScores, NansBehindTheLengthAreNotLookedAtAndThoseBeforeItAreAStatus) {
   const std::vector<float> good = {1.0f, 3.0f, 2.0f, kNan, kNan};
   const std::vector<float> bad = {1.0f, kNan, 2.0f, 0.0f, 0.0f};

@@ -36,7 +36,8 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   loops[0].routes[{Route::kHealth, 200}] = 6;
   loops[1].routes[{Route::kHealth, 200}] = 1;
   loops[1].routes[{Route::kNone, 404}] = 2;
-  loops[0].has_engine = true;
+  loops[0].engines = {{.endpoint = "tcp://a:1", .health = EngineHealth::kReady},
+                      {.endpoint = "vllm+tcp://b:2", .health = EngineHealth::kReady}};
   HttpCounters http;
   http.bytes_out = int64_t{1} << 50;
   http.slow_readers = 1;
@@ -73,8 +74,12 @@ TEST(Metrics, AreTheSumOfAllLoops) {
   EXPECT_GT(read["process_cpu_seconds_total"], 0);
   EXPECT_GT(read["process_resident_memory_bytes"], 1e6);
 
-  loops[1].has_engine = true;
-  EXPECT_EQ(Exposition(MetricsText(loops, http, 77))["sluice_engine_up"], 1);
+  loops[1].engines = {{.endpoint = "tcp://a:1", .health = EngineHealth::kReady},
+                      {.endpoint = "vllm+tcp://b:2", .health = EngineHealth::kConnecting}};
+  Exposition more(MetricsText(loops, http, 77));
+  EXPECT_EQ(more["sluice_engine_up"], 1);
+  EXPECT_EQ(more["sluice_engine_ready{engine=\"tcp://a:1\"}"], 1);
+  EXPECT_EQ(more["sluice_engine_ready{engine=\"vllm+tcp://b:2\"}"], 0);  // one loop waits for it
 }
 
 }  // namespace

@@ -290,6 +290,7 @@ TEST(BadInput, Topk) {
           {[](Call& c) { c.topk.hint_columns = -1; }, "hint_columns", "-1", "[0, 8388608]"},
           {[](Call& c) { c.topk.hint_columns = 3; }, "hint.size()", "0", "6"},
           {[](Call& c) { c.topk.hint = c.hint; }, "hint.size()", "6", "0"},
+          {[](Call& c) { c.topk.thresholds = c.top_values; }, "thresholds.size()", "4", "2"},
           {[](Call& c) { c.top_values.resize(3); }, "values.size()", "3", "4"},
           {[](Call& c) { c.statuses.resize(1); }, "statuses.size()", "1", "2"}});
   ExpectErrors(

@@ -167,7 +167,9 @@ typedef struct sluice_topk_input {
   size_t hint_count;
   int32_t hint_columns;
   int32_t hint_shift;
-  bool sorted; /* by the total order; else indices ascend */
+  bool sorted;       /* by the total order; else indices ascend */
+  float* thresholds; /* none, or one a row, read and written again; at first NaN */
+  size_t threshold_count;
 } sluice_topk_input;
 
 SLUICE_INIT void sluice_topk_input_init(sluice_topk_input* input) {

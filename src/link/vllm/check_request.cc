@@ -63,6 +63,25 @@ void CheckBiases(const BiasEntries& biases) {
   ThrowInvalid("logit_bias", "two entries for " + ToText(int64_t{*twice}), "one for each token");
 }
 
+// Where nothing is left to draw, the engine draws all the same, from NaN.
+void CheckSomethingIsLeft(const SamplingParams& params) {
+  if (!params.allowed_token_ids.has_value()) return;
+  const bool are_stops_masked = params.min_tokens > 0;
+  const auto is_left = [&](int32_t id) {
+    const bool is_stop =
+        std::ranges::find(params.stop_token_ids, id) != params.stop_token_ids.end();
+    const bool is_bad = std::ranges::any_of(
+        params.bad_words, [id](const TokenIds& word) { return word.size() == 1 && word[0] == id; });
+    return !is_bad && !(is_stop && are_stops_masked);
+  };
+  if (std::ranges::any_of(*params.allowed_token_ids, is_left)) return;
+  ThrowInvalid(
+      "allowed_token_ids",
+      ToText(std::ssize(*params.allowed_token_ids)) + " that are all kept from being drawn",
+      "one at least that is no bad word and, where min_tokens is above 0, no stop token: "
+      "a vLLM engine cannot be left without any");
+}
+
 void CheckLists(const SamplingParams& params) {
   CheckCount("logit_bias", std::ssize(params.logit_bias), kMostBiases);
   CheckBiases(params.logit_bias);
@@ -74,6 +93,7 @@ void CheckLists(const SamplingParams& params) {
   int64_t tokens = 0;
   for (const TokenIds& word : params.bad_words) tokens += std::ssize(word);
   CheckCount("bad_words", tokens, kMostBadWordTokens);
+  CheckSomethingIsLeft(params);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ enum class FinishReason : uint8_t {
 };
 
 // A row each for so many tokens: the token itself, then the most likely ones. The engine's lists
-// are as wide as the widest that a request of the step asked for.
+// are as wide as the widest that a request of the step asked for. A value may be NaN, as the logits
+// of one request may: that is no matter of the others.
 struct TokenLists {
   size_t rows = 0;
   size_t width = 0;

@@ -10,7 +10,6 @@
 namespace sluice::link::vllm {
 namespace {
 
-constexpr std::string_view kPrefix = "sluice-";
 constexpr uint32_t kRequestFields = 22;
 constexpr int64_t kUsualMaxTokens = 16;
 constexpr double kLeastTemperature = 0.01;
@@ -138,28 +137,34 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
 
 }  // namespace
 
-std::string RequestIdOf(const RequestAddress& address) {
-  return std::string(kPrefix)
+std::string RequestIdOf(uint64_t life, const RequestAddress& address) {
+  return std::string(kIdPrefix)
+      .append(Number(life))
+      .append("-")
       .append(Number(address.slot))
       .append("-")
       .append(Number(address.generation));
 }
 
-RequestAddress AddressOf(std::string_view request_id) {
+RequestAddress AddressOf(uint64_t life, std::string_view request_id) {
   constexpr RequestAddress kNone;
-  if (!request_id.starts_with(kPrefix)) return kNone;
+  if (!request_id.starts_with(kIdPrefix)) return kNone;
   const char* const end = request_id.data() + request_id.size();
+  uint64_t its_life = 0;
   RequestAddress address;
-  const auto slot = std::from_chars(request_id.data() + kPrefix.size(), end, address.slot);
+  const auto first = std::from_chars(request_id.data() + kIdPrefix.size(), end, its_life);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return kNone;
+  const auto slot = std::from_chars(first.ptr + 1, end, address.slot);
   if (slot.ec != std::errc() || slot.ptr == end || *slot.ptr != '-') return kNone;
   const auto generation = std::from_chars(slot.ptr + 1, end, address.generation);
-  return generation.ec == std::errc() && generation.ptr == end ? address : kNone;
+  if (generation.ec != std::errc() || generation.ptr != end || its_life != life) return kNone;
+  return address;
 }
 
-void WriteAdd(const EngineRequest& request, double arrival, std::string& frame) {
+void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::string& frame) {
   Writer writer(frame);
   writer.Array(kRequestFields);
-  writer.Put(std::string_view(RequestIdOf(request.address)));
+  writer.Put(std::string_view(RequestIdOf(life, request.address)));
   writer.Put(request.prompt);
   writer.Nil();  // mm_features
   {
@@ -177,12 +182,18 @@ void WriteAdd(const EngineRequest& request, double arrival, std::string& frame) 
   for (int i = 0; i < 2; ++i) writer.Nil();   // session_id, kv_hints
 }
 
-void WriteAbort(std::span<const RequestAddress> addresses, std::string& frame) {
+void WriteAbort(std::span<const RequestAddress> addresses, uint64_t life, std::string& frame) {
   Writer writer(frame);
   writer.Array(addresses.size());
   for (const RequestAddress& address : addresses) {
-    writer.Put(std::string_view(RequestIdOf(address)));
+    writer.Put(std::string_view(RequestIdOf(life, address)));
   }
+}
+
+void WriteAbort(std::span<const std::string> request_ids, std::string& frame) {
+  Writer writer(frame);
+  writer.Array(request_ids.size());
+  for (const std::string& id : request_ids) writer.Put(std::string_view(id));
 }
 
 void WritePing(int64_t call, std::string& frame) {

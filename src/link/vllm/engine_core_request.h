@@ -6,7 +6,8 @@
 //   ABORT    the ids of requests
 //   UTILITY  client, number of the call, a method, its arguments
 //
-// A request's id is its address as text, so that what comes back needs no table of names.
+// A request's id is its address as text, so that what comes back needs no table of names. In front
+// of it is a number that is drawn for each life of an engine, so that nobody else can say it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,17 @@
 namespace sluice::link::vllm {
 
 // The frame in front of each.
-inline constexpr std::string_view kAdd("\x00", 1);
-inline constexpr std::string_view kAbort("\x01", 1);
-inline constexpr std::string_view kUtility("\x03", 1);
+inline constexpr std::string_view kAddFrame("\x00", 1);
+inline constexpr std::string_view kAbortFrame("\x01", 1);
+inline constexpr std::string_view kUtilityFrame("\x03", 1);
 
-std::string RequestIdOf(const RequestAddress& address);  // "sluice-SLOT-GENERATION"
+inline constexpr std::string_view kIdPrefix = "sluice-";
+inline constexpr size_t kMostIdBytes = 64;
+
+std::string RequestIdOf(uint64_t life,
+                        const RequestAddress& address);  // sluice-LIFE-SLOT-GENERATION
 // An address with slot -1 for everything else.
-RequestAddress AddressOf(std::string_view request_id);
+RequestAddress AddressOf(uint64_t life, std::string_view request_id);
 
 // Throws Error naming the first parameter that the engine has not, or means otherwise, or would
 // fail by itself. It is to be called in front of WriteAdd: an EngineCore takes what it reads for
@@ -33,8 +38,9 @@ RequestAddress AddressOf(std::string_view request_id);
 void CheckRequest(const EngineRequest& request);
 
 // Each replaces what `frame` had. `arrival` is in seconds since 1970.
-void WriteAdd(const EngineRequest& request, double arrival, std::string& frame);
-void WriteAbort(std::span<const RequestAddress> addresses, std::string& frame);
+void WriteAdd(const EngineRequest& request, uint64_t life, double arrival, std::string& frame);
+void WriteAbort(std::span<const RequestAddress> addresses, uint64_t life, std::string& frame);
+void WriteAbort(std::span<const std::string> request_ids, std::string& frame);
 // A question that the step loop answers between two steps, and that changes nothing.
 void WritePing(int64_t call, std::string& frame);
 

@@ -1,5 +1,6 @@
 #include "link/vllm/handshake.h"
 
+#include <algorithm>
 #include <limits>
 #include <msgpack.hpp>
 
@@ -9,6 +10,7 @@ namespace sluice::link::vllm {
 namespace {
 
 constexpr size_t kMostEntries = 256;
+constexpr size_t kMostVersionBytes = 64;
 
 // Calls take(key) for each entry, which reads the value or returns false.
 template <typename TakeValue>
@@ -88,12 +90,20 @@ std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts) {
     return false;
   });
   if (reader.failed()) return reader.Failure();
+  // It is said again in logs and answers.
+  const bool is_text =
+      facts.version.size() <= kMostVersionBytes &&
+      std::ranges::all_of(facts.version, [](char c) { return c > ' ' && c <= '~'; });
+  if (!is_text) return "a version that is none";
   const bool is_whole = !facts.version.empty() && facts.context > 0 && facts.max_requests > 0;
   return is_whole ? std::string() : "a part of it is missing";
 }
 
 bool IsKnownVersion(std::string_view version) {
-  return version.starts_with("0.33.") && version.size() > 5;
+  constexpr std::string_view kKnown[] = {"0.32.", "0.33."};
+  return std::ranges::any_of(kKnown, [version](std::string_view its) {
+    return version.starts_with(its) && version.size() > its.size();
+  });
 }
 
 }  // namespace sluice::link::vllm

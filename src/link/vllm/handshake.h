@@ -40,5 +40,6 @@ std::string ReadEngineFacts(std::string_view bytes, EngineFacts& facts);
 
 // Whether messages have the layout of these files.
 bool IsKnownVersion(std::string_view version);
+inline constexpr std::string_view kKnownVersions = "0.32 or 0.33";
 
 }  // namespace sluice::link::vllm

@@ -1,5 +1,8 @@
 #include "link/vllm/output_translation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "link/vllm/engine_core_request.h"
 
 namespace sluice::link::vllm {
@@ -26,7 +29,7 @@ bool OutputTranslation::End(const RequestAddress& address) {
 bool OutputTranslation::Translate(const EngineCoreOutput& output, OutputRow& row) {
   row = {};
   is_left_there_ = false;
-  const RequestAddress address = AddressOf(output.request_id);
+  const RequestAddress address = AddressOf(life_, output.request_id);
   if (address.slot < 0 || static_cast<size_t>(address.slot) >= requests_.size()) return false;
   Request& request = requests_[static_cast<size_t>(address.slot)];
   if (address.generation == 0 || request.generation != address.generation) return false;
@@ -61,6 +64,9 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
   for (size_t i = 0; i < tokens; ++i) {
     const auto ids = lists.ids.subspan(i * lists.width, wanted);
     const auto values = lists.values.subspan(i * lists.width, wanted);
+    if (std::ranges::any_of(values, [](float value) { return std::isnan(value); })) {
+      return "the engine sent a log-probability that is NaN";
+    }
     columns.logprobs.push_back(values[0]);
     columns.ids.insert(columns.ids.end(), ids.begin(), ids.end());
     columns.values.insert(columns.values.end(), values.begin(), values.end());

@@ -12,6 +12,11 @@ namespace sluice::link::vllm {
 
 class OutputTranslation {
  public:
+  // Of requests whose ids have this number: RequestIdOf.
+  explicit OutputTranslation(uint64_t life) : life_(life) {}
+
+  uint64_t life() const { return life_; }
+
   // A request goes to the engine. Of a slot's requests the last one is known.
   void Begin(const EngineRequest& request);
   // It is not to give anything any more. False: it had ended.
@@ -46,6 +51,7 @@ class OutputTranslation {
   const char* TakeTokens(const EngineCoreOutput& output, const Request& request, OutputRow& row);
   static void TakeEnd(const EngineCoreOutput& output, const Request& request, OutputRow& row);
 
+  uint64_t life_;
   std::vector<Request> requests_;  // by slot
   Columns columns_;
   Columns prompt_columns_;

@@ -1,13 +1,16 @@
 // A frontend's connection to one vLLM engine, which comes by itself: it is told this address, and
 // says hello there when it starts, and again whenever it is started again.
 //
-//   listening --HELLO--> loading --READY--> ready <--> lost      and from each of them to listening
+//   listening --HELLO--> loading --READY--> asked --answer--> ready --> ending --> asked
 //
-// A connection that ends is most often an engine that has: its requests end at once. Where it was
-// the network, the engine connects again by itself, and is in use when it has answered a ping. Each
-// life of an engine has sockets of its own, so nothing of an earlier one can be on its way in
-// them. An engine says nothing of an abort: a request's place is free as soon as it is sent, and
-// what still comes for it is of an address that is not known any more.
+// and from each of them to listening. An engine is in use when it has answered a ping that was sent
+// since both of its connections were made: what it says counts, not what a socket still takes. One
+// of them that ends, or that another takes the place of, is most often an engine that has ended:
+// what it said before that is read, and then its requests end. Where it was the network, the engine
+// connects again by itself and is asked again. Each life of an engine has sockets of its own, so
+// nothing of an earlier one can be on its way in them. An engine says nothing of an abort: a
+// request's place is free as soon as it is sent, and what still comes for it is of an address that
+// is not known any more. Where that goes on, the abort was lost, and is sent again.
 #pragma once
 
 #include <chrono>
@@ -23,6 +26,7 @@
 #include "link/request_table.h"
 #include "link/vllm/engine_core_outputs.h"
 #include "link/vllm/output_translation.h"
+#include "link/vllm/peer_watch.h"
 
 namespace sluice::link {
 
@@ -31,6 +35,7 @@ struct VllmLinkOptions {
   int32_t engine = 0;    // in the table
   std::chrono::milliseconds stall_timeout = {};
   std::vector<int32_t> end_tokens;  // of the model, which the engine does not tell
+  int64_t vocab = 0;                // the same: it has so many tokens
   int epoll_fd = -1;                // gets what becomes readable when something has come
 };
 
@@ -52,43 +57,56 @@ class VllmLink final : public EngineConnection {
   void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
 
  private:
-  enum class Phase : uint8_t { kLoading, kReady, kLost };
+  enum class Phase : uint8_t { kLoading, kAsked, kReady, kEnding };
 
   // Of one engine process.
   struct Life {
     zmq::socket_t input;  // from here to there
-    zmq::socket_t monitor;
     zmq::socket_t output;
+    PeerWatch input_watch;
+    PeerWatch output_watch;
     Phase phase = Phase::kLoading;
-    int connection = -1;   // the input's file descriptor, once that is known
-    int accepted = -1;     // the same of whoever came last
-    bool is_gone = false;  // that one has ended, and it was not acted upon
-    int64_t lost_at = 0;   // the number of the last ping then
+    bool is_unreachable = false;     // as a message could not be sent
+    int64_t asked_from = 0;          // answers to pings behind this one count
+    Clock::time_point ends_at = {};  // of kEnding
   };
 
-  zmq::socket_t Bind(zmq::socket_type type, const std::string& address) const;
+  struct SocketKind {
+    zmq::socket_type type;
+    bool is_small = false;  // what comes is a few short messages
+  };
+  zmq::socket_t Bind(SocketKind kind, const std::string& address) const;
   void Listen();
-  void ReadGreetings(Clock::time_point now);
-  void BeginLife();
+  bool ReadGreetings(Clock::time_point now);
+  void TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_point now);
+  void RefuseHello(std::string_view identity, bool is_headless);
+  void BeginLife(Clock::time_point now);
+  void OpenLife();
   void EndLife(std::string_view reason);
-  void LoseConnection(Clock::time_point now);
   void ReadEvents(Clock::time_point now);
-  void ReadInput(Clock::time_point now);
-  void TakeFacts(std::string_view bytes, Clock::time_point now);
+  void BeginEnding(Clock::time_point now);
+  void EndConnection(Clock::time_point now);
+  void ReadInput();
+  void TakeFacts(zmq::message_t& facts);
   bool ReadOutputs(Clock::time_point now);
   void TakeMessage(Clock::time_point now);
+  void TakeAnswer();
   void TakeOutputs();
   void TakeOutput(const vllm::EngineCoreOutput& output);
+  void NoteOrphan(std::string_view request_id);
   void Hear(Clock::time_point now);
   bool IsIn(Phase phase) const { return life_.has_value() && life_->phase == phase; }
+  template <typename Visit>
+  void ForEachSocket(Visit visit);
   bool Waits() const;
   void Ping();
   void CheckSilence(Clock::time_point now);
   Clock::time_point SilenceDeadline() const;
   void LeaveThere(std::span<const RequestAddress> aborts);
   void EndThere(const RequestAddress& address);
-  // A message of the kind, with out_.
-  void Send(std::string_view kind);
+  void SendOrphans();
+  // A message of the kind, with out_. False: the engine is not connected.
+  bool Send(std::string_view kind);
 
   zmq::context_t& context_;
   VllmLinkOptions options_;
@@ -96,12 +114,17 @@ class VllmLink final : public EngineConnection {
   std::string host_;  // "tcp://ADDRESS"
 
   zmq::socket_t handshake_;
+  std::optional<PeerWatch> handshake_watch_;
+  bool is_greeted_ = false;  // and has no life yet
+  Clock::time_point greeted_again_at_ = {};
   std::optional<Life> life_;
   int64_t lives_ = 0;
   std::string reason_;
 
-  vllm::OutputTranslation translation_;
+  vllm::OutputTranslation translation_{0};
   std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there
+  std::vector<std::string> orphans_;        // ids that nobody here knows, the same
+  Clock::time_point orphans_from_ = {};     // when they are taken for such
   std::vector<zmq::message_t> frames_;      // of a message that is not taken yet
   bool has_message_ = false;
   size_t taken_outputs_ = 0;  // of it
@@ -113,7 +136,7 @@ class VllmLink final : public EngineConnection {
   Clock::time_point last_turn_ = {};
   int pings_ = 0;                   // since then
   int64_t pinged_ = 0;              // pings ever
-  Clock::time_point ping_at_ = {};  // of Phase::kLost
+  Clock::time_point ping_at_ = {};  // of Phase::kAsked
   bool is_stalled_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "link/sockets.h"
 #include "tests/link/frontend.h"
 #include "tests/link/vllm/fixtures.h"
 
@@ -35,7 +36,9 @@ inline std::string FreeVllmEndpoint() {
 
 class FakeVllm {
  public:
-  explicit FakeVllm(std::string endpoint = FreeVllmEndpoint()) : endpoint_(std::move(endpoint)) {
+  explicit FakeVllm(std::string endpoint = FreeVllmEndpoint(),
+                    std::string its_identity = std::string(2, '\0'))
+      : identity(std::move(its_identity)), endpoint_(std::move(endpoint)) {
     facts = {{"vllm_version", "0.33.0"}};
     Start();
   }
@@ -47,6 +50,15 @@ class FakeVllm {
     handshake_.reset();
     input_.reset();
     output_.reset();
+    half_open_.reset();
+    has_outputs_ = true;
+  }
+  // As one that says so. What it says hello with stays.
+  void EndOnItsOwn() {
+    Send({"ENGINE_CORE_DEAD"});
+    output_->set(zmq::sockopt::linger, -1);
+    input_.reset();
+    output_.reset();
   }
   // As a process that is started: it says hello.
   void Start() {
@@ -55,21 +67,40 @@ class FakeVllm {
     aborted.clear();
     handshake_ = Open(zmq::socket_type::dealer);
     handshake_->connect(endpoint_.substr(5));
-    Say(*handshake_, VllmMessage("handshake.hello"));
+    SayHello();
   }
+  void SayHello() { Say(*handshake_, VllmMessage("handshake.hello")); }
 
   // As where the network is away for a moment: the sockets connect again, and say nothing.
+  void DisconnectInput() { input_->disconnect(input_address_); }
+  void DisconnectOutputs() {
+    output_->disconnect(output_address_);
+    has_outputs_ = false;
+  }
   void Disconnect() {
-    for (zmq::socket_t* const socket : {input_.get(), output_.get()}) {
-      addresses_.push_back(socket->get(zmq::sockopt::last_endpoint));
-      socket->disconnect(addresses_.back());
-    }
+    DisconnectInput();
+    DisconnectOutputs();
+  }
+  void ReconnectInput() { Connect(*input_, input_address_); }
+  void ReconnectOutputs() {
+    Connect(*output_, output_address_);
+    has_outputs_ = true;
   }
   void Reconnect() {
-    output_->connect(addresses_.back());
-    addresses_.pop_back();
-    input_->connect(addresses_.back());
-    addresses_.pop_back();
+    ReconnectInput();
+    ReconnectOutputs();
+  }
+  // As where only this end has seen the network go: its new connection comes while the old one
+  // stands at the other end.
+  void TakeOverInput() {
+    half_open_ = std::move(input_);
+    input_ = Open(zmq::socket_type::dealer);
+    ReconnectInput();
+  }
+  void TakeOverOutputs() {
+    half_open_ = std::move(output_);
+    output_ = Open(zmq::socket_type::push);
+    ReconnectOutputs();
   }
 
   // Takes what has come, loads its model, and answers pings, unless it shall not.
@@ -77,6 +108,8 @@ class FakeVllm {
     Frames frames;
     while (handshake_ != nullptr && Hear(*handshake_, frames)) TakeAddresses(frames.at(0));
     while (input_ != nullptr && Hear(*input_, frames)) Take(frames);
+    // What it only sends through has to be looked at as well to let a connection go.
+    if (output_ != nullptr) static_cast<void>(output_->get(zmq::sockopt::events));
   }
 
   void Send(const Frames& frames) { Say(*output_, frames); }
@@ -92,15 +125,16 @@ class FakeVllm {
     finish < 0 ? packer.pack_nil() : packer.pack(finish);
     Send({{bytes.data(), bytes.size()}});
   }
-  // The same with lists of log-probabilities, of `width` a row: -1, -2, ... of ids from 0 on.
+  // The same with lists of log-probabilities, of `width` a row: `first`, one less, ... of ids from
+  // 0 on.
   void SendWithLogprobs(const std::string& id, std::string_view letters, int width,
-                        int prompt_rows = 0) {
+                        int prompt_rows = 0, float first = -1) {
     msgpack::sbuffer bytes;
     msgpack::packer packer(bytes);
     const std::vector<int32_t> ids = Ids(letters);
     PackHead(packer, id, ids);
-    PackLists(packer, static_cast<int>(ids.size()), width);
-    prompt_rows > 0 ? PackLists(packer, prompt_rows, width) : Nil(packer);
+    PackLists(packer, static_cast<int>(ids.size()), width, first);
+    prompt_rows > 0 ? PackLists(packer, prompt_rows, width, first) : Nil(packer);
     packer.pack_nil();
     packer.pack_nil();
     Send({{bytes.data(), bytes.size()}});
@@ -110,7 +144,7 @@ class FakeVllm {
   std::vector<std::string> aborted;
   std::map<std::string, std::string> facts;
   int64_t data_parallel_size = 1;
-  std::string identity = std::string(2, '\0');
+  std::string identity;
   int pings = 0;
   bool answers_ping = true;
   bool loads = true;
@@ -124,6 +158,16 @@ class FakeVllm {
     socket->set(zmq::sockopt::linger, 0);
     if (type == zmq::socket_type::dealer) socket->set(zmq::sockopt::routing_id, identity);
     return socket;
+  }
+  // Back when the other end has taken the connection.
+  void Connect(zmq::socket_t& socket, const std::string& address) {
+    zmq::socket_t monitor =
+        link::OpenMonitor(context_, socket, "inproc://connects-" + std::to_string(++connects_),
+                          ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+    socket.connect(address);
+    zmq::pollitem_t item{monitor.handle(), 0, ZMQ_POLLIN, 0};
+    EXPECT_EQ(zmq::poll(&item, 1, kPatience), 1);
+    zmq_socket_monitor(socket.handle(), nullptr, 0);
   }
   static void Say(zmq::socket_t& socket, const Frames& frames) {
     for (size_t i = 0; i < frames.size(); ++i) {
@@ -152,8 +196,10 @@ class FakeVllm {
     const auto addresses = all.at("addresses").as<std::map<std::string, msgpack::object>>();
     input_ = Open(zmq::socket_type::dealer);
     output_ = Open(zmq::socket_type::push);
-    input_->connect(addresses.at("inputs").as<std::vector<std::string>>().at(0));
-    output_->connect(addresses.at("outputs").as<std::vector<std::string>>().at(0));
+    input_address_ = addresses.at("inputs").as<std::vector<std::string>>().at(0);
+    output_address_ = addresses.at("outputs").as<std::vector<std::string>>().at(0);
+    input_->connect(input_address_);
+    output_->connect(output_address_);
     msgpack::sbuffer bytes_of_facts;
     msgpack::packer packer(bytes_of_facts);
     packer.pack_map(static_cast<uint32_t>(3 + facts.size()));
@@ -179,7 +225,7 @@ class FakeVllm {
     } else {
       ASSERT_EQ(frames[0], "\x03");
       ++pings;
-      if (answers_ping) Answer(fields.at(1).as<int64_t>());
+      if (answers_ping && has_outputs_) Answer(fields.at(1).as<int64_t>());
     }
   }
 
@@ -203,12 +249,12 @@ class FakeVllm {
     packer.pack_ext(size, 3).pack_ext_body(reinterpret_cast<const char*>(values.data()),
                                            static_cast<uint32_t>(size));
   }
-  static void PackLists(Packer& packer, int rows, int width) {
+  static void PackLists(Packer& packer, int rows, int width, float first) {
     std::vector<int32_t> ids, ranks;
     std::vector<float> values;
     for (int i = 0; i < rows * width; ++i) {
       ids.push_back(i % width);
-      values.push_back(static_cast<float>(-1 - i));
+      values.push_back(first - static_cast<float>(i));
     }
     for (int i = 0; i < rows; ++i) ranks.push_back(1 + i);
     packer.pack_array(4);
@@ -223,7 +269,10 @@ class FakeVllm {
   std::unique_ptr<zmq::socket_t> handshake_;
   std::unique_ptr<zmq::socket_t> input_;
   std::unique_ptr<zmq::socket_t> output_;
-  std::vector<std::string> addresses_;  // while these two are not connected
+  std::unique_ptr<zmq::socket_t> half_open_;
+  std::string input_address_, output_address_;
+  bool has_outputs_ = true;  // else it would wait until they are taken
+  int connects_ = 0;
 };
 
 using VllmFrontend = FrontendOf<FakeVllm>;

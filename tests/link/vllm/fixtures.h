@@ -46,9 +46,23 @@ inline const Frames& VllmMessage(const std::string& name) {
   EXPECT_NE(found, VllmMessages().end()) << name;
   return found == VllmMessages().end() ? none : found->second;
 }
+// With another name for a request, wherever the message has it as text.
+inline std::string Renamed(std::string bytes, const std::string& from, const std::string& to) {
+  const auto text = [](const std::string& name) {
+    return name.size() < 32 ? static_cast<char>(0xa0 | name.size()) + name
+                            : '\xd9' + std::string(1, static_cast<char>(name.size())) + name;
+  };
+  const std::string old = text(from), its = text(to);
+  for (size_t at = 0; (at = bytes.find(old, at)) != std::string::npos; at += its.size()) {
+    bytes.replace(at, old.size(), its);
+  }
+  return bytes;
+}
 inline std::vector<std::string_view> Views(const Frames& frames) {
   return {frames.begin(), frames.end()};
 }
+
+inline constexpr uint64_t kVllmLife = 77;
 
 // As the fixture has it.
 inline EngineRequest PlainVllmRequest() {

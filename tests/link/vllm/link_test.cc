@@ -1,46 +1,20 @@
-// A client in front of a vLLM engine: how they find each other, what goes and comes, and every way
-// in which an engine may go.
+// A client in front of a vLLM engine: how they find each other, and what goes and comes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <mutex>
 #include <random>
 
 #include "sluice/error.hpp"
-#include "tests/link/vllm/fake_vllm.h"
+#include "tests/link/vllm/vllm_pair.h"
 #include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
 
-constexpr int kStop = 0, kLength = 1;  // vLLM's reasons
-
-RemoteClientOptions Options(milliseconds stall = milliseconds(30'000)) {
-  return {.connect_timeout = kPatience, .stall_timeout = stall, .end_tokens = {kEnd}};
-}
-
-// A frontend with its engine, and a request that the engine has.
-struct Pair {
-  explicit Pair(RemoteClientOptions options = Options()) : frontend({&engine}, options) {}
-
-  RequestId Ask(ClientRequest request = Asks()) {
-    const RequestId id = frontend.Submit(std::move(request));
-    const size_t before = engine.requests.size();
-    EXPECT_TRUE(frontend.Until([&] { return engine.requests.size() > before; }));
-    return id;
-  }
-  const std::string& last() const { return engine.requests.back().id; }
-  void ExpectWorks() {
-    const RequestId id = Ask();
-    engine.SendLetters(last(), "fine", kLength);
-    ASSERT_TRUE(frontend.UntilEnded(id));
-    EXPECT_EQ(frontend.got[id].text, "fine");
-  }
-
-  FakeVllm engine;
-  VllmFrontend frontend;
-};
-
 TEST(VllmLink, TakesTheEngineThatSaysHello) {
-  Pair pair;
+  VllmPair pair;
   const EngineInfo& info = pair.frontend->info();
   EXPECT_EQ(info.version, "vLLM 0.33.0");
   EXPECT_EQ(info.vocab, Letters().size());
@@ -52,7 +26,7 @@ TEST(VllmLink, TakesTheEngineThatSaysHello) {
 }
 
 TEST(VllmLink, SendsRequestsAndGivesTheirText) {
-  Pair pair;
+  VllmPair pair;
   ClientRequest asked = Asks(50);
   asked.prompt = Ids("hello");
   asked.params.temperature = 0.5f;
@@ -76,7 +50,7 @@ TEST(VllmLink, SendsRequestsAndGivesTheirText) {
 }
 
 TEST(VllmLink, TellsWhyATextEnds) {
-  Pair pair;
+  VllmPair pair;
   const RequestId length = pair.Ask(Asks(3));
   pair.engine.SendLetters(pair.last(), "abc", kLength);
   ASSERT_TRUE(pair.frontend.UntilEnded(length));
@@ -89,7 +63,7 @@ TEST(VllmLink, TellsWhyATextEnds) {
 
 // The engine knows no text: the stop is found here, and it is told to stop.
 TEST(VllmLink, FindsStopStringsItselfAndAborts) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = pair.Ask(Asks(100, {"stop"}));
   const std::string first = pair.last();
   pair.engine.SendLetters(first, "gost");
@@ -110,7 +84,7 @@ TEST(VllmLink, FindsStopStringsItselfAndAborts) {
 }
 
 TEST(VllmLink, GivesLogprobsAsWideAsAskedFor) {
-  Pair pair;
+  VllmPair pair;
   ClientRequest asked = Asks();
   asked.prompt = Ids("abc");
   asked.params.logprobs = 1;
@@ -131,12 +105,9 @@ TEST(VllmLink, GivesLogprobsAsWideAsAskedFor) {
 }
 
 TEST(VllmLink, EndsWithTheWordsOfAnEngineThatRefuses) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = pair.Ask();
-  ASSERT_EQ(pair.last(), "sluice-0-1");
-  std::string bytes = VllmMessage("outputs.refused").at(0);
-  bytes.replace(bytes.find("sluice-1-2"), 10, pair.last());
-  pair.engine.Send({bytes});
+  pair.engine.Send({Renamed(VllmMessage("outputs.refused").at(0), "sluice-77-1-2", pair.last())});
   ASSERT_TRUE(pair.frontend.UntilEnded(id));
   EXPECT_EQ(pair.frontend.got[id].end, GenerationEnd::kRejected);
   EXPECT_EQ(pair.frontend.got[id].message, "no such thing");
@@ -144,7 +115,7 @@ TEST(VllmLink, EndsWithTheWordsOfAnEngineThatRefuses) {
 }
 
 TEST(VllmLink, AbortsWhatIsAbortedAndFreesItsPlaceAtOnce) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = pair.Ask();
   pair.engine.SendLetters(pair.last(), "ab");
   ASSERT_TRUE(pair.frontend.UntilText(id, "ab"));
@@ -152,13 +123,14 @@ TEST(VllmLink, AbortsWhatIsAbortedAndFreesItsPlaceAtOnce) {
   ASSERT_TRUE(pair.frontend.UntilEnded(id));
   EXPECT_EQ(pair.frontend.got[id].end, GenerationEnd::kCancelled);
   ASSERT_TRUE(pair.frontend.Until([&] { return !pair.engine.aborted.empty(); }));
-  EXPECT_EQ(pair.engine.aborted, std::vector<std::string>{"sluice-0-1"});
+  EXPECT_EQ(pair.engine.aborted, std::vector<std::string>{pair.last()});
+  EXPECT_EQ(pair.last_place(), "-0-1");
   pair.Ask();
-  EXPECT_EQ(pair.last(), "sluice-0-2");  // the same place
+  EXPECT_EQ(pair.last_place(), "-0-2");  // the same place
 }
 
 TEST(VllmLink, RefusesByNameWhatTheEngineHasNot) {
-  Pair pair;
+  VllmPair pair;
   ClientRequest asked = Asks();
   asked.params.xtc_probability = 0.5f;
   try {
@@ -172,94 +144,8 @@ TEST(VllmLink, RefusesByNameWhatTheEngineHasNot) {
   pair.ExpectWorks();
 }
 
-void ExpectLost(Pair& pair, RequestId id, const std::string& why) {
-  ASSERT_TRUE(pair.frontend.UntilEnded(id));
-  const Collected& all = pair.frontend.got[id];
-  EXPECT_EQ(all.end, GenerationEnd::kEngineLost);
-  EXPECT_EQ(all.text, "ab");
-  EXPECT_NE(all.message.find(why), std::string::npos) << all.message;
-}
-RequestId HalfWay(Pair& pair) {
-  const RequestId id = pair.Ask();
-  pair.engine.SendLetters(pair.last(), "ab");
-  EXPECT_TRUE(pair.frontend.UntilText(id, "ab"));
-  return id;
-}
-
-TEST(VllmLink, EndsTheRequestsOfAnEngineThatIsKilledAndTakesItsNextLife) {
-  Pair pair;
-  for (int life = 0; life < 3; ++life) {
-    const RequestId id = HalfWay(pair);
-    pair.engine.Kill();
-    ExpectLost(pair, id, "lost");
-    EXPECT_EQ(pair.frontend->health(), EngineHealth::kConnecting);
-    EXPECT_THROW(pair.frontend->Submit(Asks()), Error);
-    pair.engine.Start();
-    ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
-    pair.ExpectWorks();
-  }
-}
-
-TEST(VllmLink, EndsTheRequestsOfAnEngineThatSaysItIsDead) {
-  Pair pair;
-  const RequestId id = HalfWay(pair);
-  pair.engine.SendLetters(pair.last(), "");
-  pair.engine.Send({"ENGINE_CORE_DEAD"});
-  ExpectLost(pair, id, "failed");
-  EXPECT_EQ(pair.frontend->health(), EngineHealth::kConnecting);
-}
-
-TEST(VllmLink, TakesUpAnEngineAgainWhoseConnectionWasLost) {
-  Pair pair;
-  for (int round = 0; round < 3; ++round) {
-    const RequestId id = HalfWay(pair);
-    const std::string half = pair.last();
-    pair.engine.Disconnect();
-    ExpectLost(pair, id, "lost");
-    EXPECT_EQ(pair.frontend->health(), EngineHealth::kConnecting);
-    pair.engine.Reconnect();
-    ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
-    ASSERT_TRUE(pair.frontend.Until([&] { return !pair.engine.aborted.empty(); }));
-    EXPECT_EQ(pair.engine.aborted.back(), half);  // it computed it all the time
-    pair.engine.aborted.clear();
-    pair.engine.SendLetters(half, "late");
-    pair.ExpectWorks();
-  }
-  EXPECT_EQ(pair.engine.lives, 1);
-}
-
-// The end of the one before is seen late, or never: of a machine that vanished, say.
-TEST(VllmLink, TakesAnEngineThatIsStartedInThePlaceOfAnother) {
-  Pair pair;
-  const RequestId id = HalfWay(pair);
-  FakeVllm second(pair.engine.endpoint());
-  ASSERT_TRUE(pair.frontend.Until([&] {
-    second.Pump();
-    return second.lives == 1 && pair.frontend->health() == EngineHealth::kReady;
-  }));
-  ExpectLost(pair, id, "in its place");
-  pair.frontend.Submit();
-  EXPECT_TRUE(pair.frontend.Until([&] {
-    second.Pump();
-    return second.requests.size() == 1;
-  }));
-}
-
-TEST(VllmLink, AnEngineThatIsSilentIsAskedAndThenGivenUp) {
-  Pair pair(Options(milliseconds(400)));
-  const RequestId first = HalfWay(pair);
-  ASSERT_TRUE(pair.frontend.Until([&] { return pair.engine.pings >= 6; }));
-  EXPECT_FALSE(pair.frontend.got.HasEnded(first));  // it computes, and answers
-  pair.engine.answers_ping = false;
-  ExpectLost(pair, first, "said nothing");
-  EXPECT_EQ(pair.frontend->health(), EngineHealth::kStalled);
-  pair.engine.answers_ping = true;
-  ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
-  pair.ExpectWorks();
-}
-
 TEST(VllmLink, WhatCannotBeReadEndsTheRequestsAndNothingElse) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = HalfWay(pair);
   const std::string half = pair.last();
   pair.engine.Send({"no MessagePack"});
@@ -271,7 +157,7 @@ TEST(VllmLink, WhatCannotBeReadEndsTheRequestsAndNothingElse) {
 }
 
 TEST(VllmLink, OneRequestIsLostWhereItsOwnOutputCannotBe) {
-  Pair pair;
+  VllmPair pair;
   const RequestId bad = pair.Ask();
   const std::string bad_name = pair.last();
   const RequestId good = pair.Ask();
@@ -293,8 +179,81 @@ TEST(VllmLink, OneRequestIsLostWhereItsOwnOutputCannotBe) {
   EXPECT_EQ(pair.frontend.got[good].text, "ok");
 }
 
+TEST(VllmLink, OneRequestIsLostWhereItsOwnLogprobsAreNoNumbers) {
+  VllmPair pair;
+  ClientRequest asked = Asks();
+  asked.params.logprobs = 1;
+  const RequestId bad = pair.Ask(asked);
+  const std::string bad_name = pair.last();
+  const RequestId good = HalfWay(pair);
+  pair.engine.SendWithLogprobs(bad_name, "a", 2, 0, std::nanf(""));
+  ASSERT_TRUE(pair.frontend.UntilEnded(bad));
+  EXPECT_EQ(pair.frontend.got[bad].end, GenerationEnd::kEngineLost);
+  EXPECT_NE(pair.frontend.got[bad].message.find("NaN"), std::string::npos);
+  ASSERT_TRUE(pair.frontend.Until([&] { return !pair.engine.aborted.empty(); }));
+  EXPECT_EQ(pair.engine.aborted[0], bad_name);
+  pair.engine.SendLetters(pair.last(), "cd", kLength);
+  ASSERT_TRUE(pair.frontend.UntilEnded(good));
+  EXPECT_EQ(pair.frontend.got[good].text, "abcd");
+  EXPECT_EQ(pair.frontend->counters().malformed_frames, 0);
+}
+
+// Heads are padded: such a token has no text, and is none that cannot be.
+TEST(VllmLink, TokensOfTheModelThatTheTokenizerHasNotAreTaken) {
+  RemoteClientOptions options = VllmOptions();
+  options.vocab = Letters().size() + 10;
+  VllmPair pair(options);
+  EXPECT_EQ(pair.frontend->info().vocab, options.vocab);
+  const auto last = static_cast<int32_t>(options.vocab - 1);
+  ClientRequest asked = Asks(3);
+  asked.prompt = {last};
+  asked.params.logit_bias = {{last, 1.0f}};
+  const RequestId id = pair.Ask(asked);
+  pair.engine.SendIds(pair.last(), {last});
+  pair.engine.SendLetters(pair.last(), "ab", kLength);
+  ASSERT_TRUE(pair.frontend.UntilEnded(id));
+  EXPECT_EQ(pair.frontend.got[id].end, GenerationEnd::kLength);
+  EXPECT_EQ(pair.frontend.got[id].text, "ab");
+  const RequestId bad = pair.Ask();
+  pair.engine.SendIds(pair.last(), {last + 1});
+  ASSERT_TRUE(pair.frontend.UntilEnded(bad));
+  EXPECT_EQ(pair.frontend.got[bad].end, GenerationEnd::kEngineLost);
+  EXPECT_EQ(pair.frontend->counters().foreign_ids, 1);
+}
+
+// Another life's, of which somebody knows by chance, or who guesses.
+TEST(VllmLink, RequestsOfEachLifeHaveNamesOfTheirOwn) {
+  VllmPair pair;
+  const RequestId id = HalfWay(pair);
+  const std::string name = pair.last();
+  const std::string place = pair.last_place();
+  for (const std::string& other : {"sluice-0" + place, "sluice-1" + place, "sluice" + place}) {
+    pair.engine.SendLetters(other, "bad", kLength);
+  }
+  ASSERT_TRUE(pair.frontend.Until([&] { return pair.frontend->counters().stale_rows == 3; }));
+  EXPECT_FALSE(pair.frontend.got.HasEnded(id));
+  pair.engine.Start();
+  ASSERT_TRUE(pair.frontend.UntilEnded(id));
+  ASSERT_TRUE(pair.frontend.UntilHealth(EngineHealth::kReady));
+  pair.Ask();
+  EXPECT_NE(pair.last().substr(0, pair.last().find('-', 7)), name.substr(0, name.find('-', 7)));
+}
+
+// As where the abort was lost with a connection.
+TEST(VllmLink, AbortsWhatNobodyKnowsAndStillComes) {
+  VllmPair pair;
+  const RequestId id = HalfWay(pair);
+  ASSERT_TRUE(pair.frontend.Until([&] {
+    pair.engine.SendLetters("sluice-5-0-9", "orphan");
+    pair.engine.SendLetters("of-somebody-else", "orphan");
+    return !pair.engine.aborted.empty();
+  }));
+  EXPECT_EQ(pair.engine.aborted, std::vector<std::string>{"sluice-5-0-9"});
+  EXPECT_FALSE(pair.frontend.got.HasEnded(id));
+}
+
 TEST(VllmLink, StrangersAreCountedAndChangeNothing) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = HalfWay(pair);
   zmq::context_t context;
   zmq::socket_t stranger(context, zmq::socket_type::dealer);
@@ -311,14 +270,33 @@ TEST(VllmLink, StrangersAreCountedAndChangeNothing) {
   EXPECT_EQ(pair.frontend.got[id].text, "abcd");
 }
 
+TEST(VllmLink, AGreetingIsShort) {
+  VllmPair pair;
+  zmq::context_t context;
+  zmq::socket_t stranger(context, zmq::socket_type::dealer);
+  stranger.set(zmq::sockopt::linger, 0);
+  zmq::socket_t monitor =
+      link::OpenMonitor(context, stranger, "inproc://stranger", ZMQ_EVENT_DISCONNECTED);
+  stranger.connect(pair.engine.endpoint().substr(5));
+  const std::string huge(100'000, 'x');
+  stranger.send(zmq::buffer(huge));
+  EXPECT_TRUE(pair.frontend.Until([&] { return link::HasInput(monitor); }));
+  zmq_socket_monitor(stranger.handle(), nullptr, 0);
+  EXPECT_EQ(pair.frontend->counters().malformed_frames, 0);  // it was not even read
+  pair.ExpectWorks();
+}
+
 // Whatever it is, the next request goes through.
 TEST(VllmLink, AnythingOnItsSocketLeavesItInUse) {
-  Pair pair;
+  VllmPair pair;
   std::mt19937 random(3);
   std::vector<Frames> all;
   for (const auto& [name, frames] : VllmMessages()) all.push_back(frames);
+  pair.Ask();
+  const std::string life = pair.last().substr(0, pair.last().find('-', 7));
   for (int round = 0; round < 2000 / kSlowdown; ++round) {
     Frames frames = all[random() % all.size()];
+    frames[0] = Renamed(frames[0], "sluice-77-0-1", life + "-0-1");
     std::string& frame = frames[random() % frames.size()];
     frame[random() % frame.size()] = static_cast<char>(random());
     if (random() % 8 == 0) frame.resize(random() % frame.size());
@@ -329,7 +307,7 @@ TEST(VllmLink, AnythingOnItsSocketLeavesItInUse) {
   }
   // Behind all of it, of nobody, and more tokens than the rest together.
   constexpr int64_t kMany = 1'000'000;
-  pair.engine.SendIds("sluice-999-1", std::vector<int32_t>(kMany, 1));
+  pair.engine.SendIds("sluice-0-999-1", std::vector<int32_t>(kMany, 1));
   ASSERT_TRUE(pair.frontend.Until([&] { return pair.frontend->counters().stale_tokens >= kMany; }));
   EXPECT_EQ(pair.frontend->health(), EngineHealth::kReady);
   EXPECT_GT(pair.frontend->counters().malformed_frames, 100);
@@ -337,7 +315,7 @@ TEST(VllmLink, AnythingOnItsSocketLeavesItInUse) {
 }
 
 TEST(VllmLink, AbortsWhatItHasWhenItEnds) {
-  Pair pair;
+  VllmPair pair;
   const RequestId id = HalfWay(pair);
   static_cast<void>(id);
   pair.frontend.Close();
@@ -346,15 +324,15 @@ TEST(VllmLink, AbortsWhatItHasWhenItEnds) {
     pair.engine.Pump();
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_EQ(pair.engine.aborted, std::vector<std::string>{"sluice-0-1"});
+  EXPECT_EQ(pair.engine.aborted, std::vector<std::string>{pair.last()});
 }
 
 std::string WhyNot(const std::string& endpoint, FakeVllm* engine = nullptr) {
   try {
     if (engine == nullptr) {
-      ConnectClient({&endpoint, 1}, Letters(), {.connect_timeout = milliseconds(1)});
+      ConnectClient({&endpoint, 1}, Letters(), {.start_timeout = milliseconds(1)});
     } else {
-      VllmFrontend({engine}, {.connect_timeout = milliseconds(500)});
+      VllmFrontend({engine}, {.start_timeout = milliseconds(500)});
     }
   } catch (const Error& error) {
     return error.what();
@@ -377,8 +355,61 @@ TEST(VllmLink, NamesWhatIsWrongWithAnEngine) {
   expect("vLLM 0.99.1", [](FakeVllm& engine) { engine.facts["vllm_version"] = "0.99.1"; });
   expect("cannot be read", [](FakeVllm& engine) { engine.facts.clear(); });
   expect("--data-parallel-size 1", [](FakeVllm& engine) { engine.data_parallel_size = 4; });
-  expect("another rank", [](FakeVllm& engine) { engine.identity = std::string("\1\0", 2); });
+  expect("of rank 257", [](FakeVllm& engine) { engine.identity = "\1\1"; });
+  expect("of no rank", [](FakeVllm& engine) { engine.identity = "somebody"; });
   expect("loads its model", [](FakeVllm& engine) { engine.loads = false; });
+}
+
+// Each kind has its own time: one that is not there is not waited for as long as one that loads.
+TEST(VllmLink, OfBothKindsOfEnginesEachHasItsOwnTimeToCome) {
+  const std::string endpoints[] = {FreeVllmEndpoint(), FreeVllmEndpoint().substr(5)};
+  const auto why = [&](RemoteClientOptions options) -> std::string {
+    try {
+      ConnectClient(endpoints, Letters(), options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "connected";
+  };
+  const std::string of_sluice =
+      why({.connect_timeout = milliseconds(20), .start_timeout = std::chrono::hours(1)});
+  EXPECT_NE(of_sluice.find('"' + endpoints[1]), std::string::npos) << of_sluice;
+  EXPECT_NE(of_sluice.find("20 ms"), std::string::npos) << of_sluice;
+  const std::string of_vllm =
+      why({.connect_timeout = std::chrono::hours(1), .start_timeout = milliseconds(30)});
+  EXPECT_NE(of_vllm.find('"' + endpoints[0]), std::string::npos) << of_vllm;
+  EXPECT_NE(of_vllm.find("30 ms"), std::string::npos) << of_vllm;
+}
+
+// While it waits for another one.
+TEST(VllmLink, SaysWhatIsWrongWithAnEngineWhenItKnows) {
+  FakeVllm engine;
+  engine.facts["vllm_version"] = "0.99.1";
+  std::mutex mutex;
+  std::vector<std::string> said;
+  RemoteClientOptions options = VllmOptions();
+  options.engine_observer = [&](const EngineState& state) {
+    const std::lock_guard lock(mutex);
+    said.push_back(std::string(Name(state.health)) + ": " + state.reason);
+  };
+  const auto has_said = [&](const char* what) {
+    const std::lock_guard lock(mutex);
+    return std::ranges::any_of(
+        said, [&](const std::string& line) { return line.find(what) != std::string::npos; });
+  };
+  const std::string endpoint = engine.endpoint();
+  auto connecting = std::async(std::launch::async,
+                               [&] { return ConnectClient({&endpoint, 1}, Letters(), options); });
+  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) {
+    engine.Pump();
+    if (engine.facts["vllm_version"] == "0.32.1" || !has_said("it is vLLM 0.99.1")) continue;
+    engine.facts["vllm_version"] = "0.32.1";
+    engine.Start();
+  }
+  const auto client = connecting.get();
+  EXPECT_EQ(client->info().version, "vLLM 0.32.1");
+  EXPECT_TRUE(has_said("connecting: it is vLLM 0.99.1, and what is spoken here is vLLM 0.32"));
+  EXPECT_EQ(said.back(), "ready: ");
 }
 
 TEST(VllmLink, RefusesAnAddressThatAnEngineCannotBeTold) {
@@ -388,7 +419,7 @@ TEST(VllmLink, RefusesAnAddressThatAnEngineCannotBeTold) {
         "vllm+tcp://127.0.0.1:x"}) {
     EXPECT_NE(WhyNot(endpoint).find("vllm+tcp://ADDRESS:PORT"), std::string::npos) << endpoint;
   }
-  Pair pair;  // whose address is taken
+  VllmPair pair;  // whose address is taken
   EXPECT_NE(WhyNot(pair.engine.endpoint()).find("in use"), std::string::npos);
   EXPECT_NE(WhyNot(FreeVllmEndpoint()).find("has said hello"), std::string::npos);
 }

@@ -39,9 +39,9 @@ TEST(VllmOutputs, HaveTheirTokens) {
   const EngineCoreOutputs& read = ReadFixture("outputs.tokens");
   ASSERT_EQ(read.outputs.size(), 2u);
   EXPECT_FALSE(read.answered.has_value());
-  EXPECT_EQ(read.outputs[0].request_id, "sluice-1-2");
+  EXPECT_EQ(read.outputs[0].request_id, "sluice-77-1-2");
   EXPECT_EQ(List(read.outputs[0].ids), std::vector<int32_t>{5});
-  EXPECT_EQ(read.outputs[1].request_id, "sluice-0-1");
+  EXPECT_EQ(read.outputs[1].request_id, "sluice-77-0-1");
   EXPECT_EQ(List(read.outputs[1].ids), (std::vector<int32_t>{6, 7, 70000}));
   EXPECT_FALSE(read.outputs[0].logprobs.has_value() || read.outputs[0].finish.has_value());
 }
@@ -106,7 +106,7 @@ std::string ReadExact(const Frames& frames, EngineCoreOutputs& outputs) {
   }
   const std::string why = link::vllm::ReadOutputs(views, outputs);
   if (!why.empty()) return why;
-  OutputTranslation translation;
+  OutputTranslation translation(kVllmLife);
   EngineRequest request = PlainVllmRequest();
   request.params.logprobs = 2;
   request.prompt_logprobs = 1;
@@ -201,7 +201,7 @@ OutputRow Translated(OutputTranslation& translation, const std::string& name) {
   return row;
 }
 OutputTranslation BeginWith(const EngineRequest& request) {
-  OutputTranslation translation;
+  OutputTranslation translation(kVllmLife);
   translation.Begin(request);
   return translation;
 }
@@ -218,17 +218,17 @@ TEST(VllmRows, CountTheirTokens) {
 TEST(VllmRows, OfRequestsThatAreNotThereAreNone) {
   OutputTranslation translation = BeginWith(PlainVllmRequest());
   OutputRow row;
-  EXPECT_FALSE(translation.Translate({.request_id = "sluice-1-1"}, row));
-  EXPECT_FALSE(translation.Translate({.request_id = "sluice-1-3"}, row));
-  EXPECT_FALSE(translation.Translate({.request_id = "sluice-2-2"}, row));
+  EXPECT_FALSE(translation.Translate({.request_id = "sluice-77-1-1"}, row));
+  EXPECT_FALSE(translation.Translate({.request_id = "sluice-77-1-3"}, row));
+  EXPECT_FALSE(translation.Translate({.request_id = "sluice-77-2-2"}, row));
   EXPECT_FALSE(translation.Translate({.request_id = "cmpl-7"}, row));
   Translated(translation, "outputs.stop");
-  EXPECT_FALSE(translation.Translate({.request_id = "sluice-1-2"}, row));
+  EXPECT_FALSE(translation.Translate({.request_id = "sluice-77-1-2"}, row));
   translation = BeginWith(PlainVllmRequest());
   translation.End({1, 1});  // of an earlier one
   Translated(translation, "outputs.tokens");
   translation.End({1, 2});
-  EXPECT_FALSE(translation.Translate({.request_id = "sluice-1-2"}, row));
+  EXPECT_FALSE(translation.Translate({.request_id = "sluice-77-1-2"}, row));
 }
 
 TEST(VllmRows, HaveAsManyLogprobsAsWereAskedFor) {

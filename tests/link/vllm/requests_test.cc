@@ -13,14 +13,15 @@
 namespace sluice::test {
 namespace {
 
-std::string Written(const EngineRequest& request) {
+std::string Written(const EngineRequest& request, uint64_t life = kVllmLife) {
   std::string frame;
-  link::vllm::WriteAdd(request, 1.5, frame);
+  link::vllm::WriteAdd(request, life, 1.5, frame);
   return frame;
 }
 
-void ExpectAsVllm(const EngineRequest& request, const std::string& name) {
-  EXPECT_EQ(testing::PrintToString(Written(request)),
+void ExpectAsVllm(const EngineRequest& request, const std::string& name,
+                  uint64_t life = kVllmLife) {
+  EXPECT_EQ(testing::PrintToString(Written(request, life)),
             testing::PrintToString(VllmMessage(name).at(0)));
 }
 
@@ -54,7 +55,7 @@ TEST(VllmRequest, HasTheBytesOfVllmsEncoder) {
   ExpectAsVllm(request, "request.plain");
   request.params.top_k = -1;  // all, as 0
   ExpectAsVllm(request, "request.plain");
-  ExpectAsVllm(FullRequest(), "request.everything");
+  ExpectAsVllm(FullRequest(), "request.everything", UINT64_MAX);
 }
 
 TEST(VllmRequest, OfAGreedyOneHasNoFilters) {
@@ -82,18 +83,27 @@ TEST(VllmRequest, ForThePromptAloneAsksForOneToken) {
 TEST(VllmRequest, HasItsAddressAsItsId) {
   for (const RequestAddress address :
        {RequestAddress{0, 1}, RequestAddress{(1 << 24) - 1, UINT32_MAX}}) {
-    EXPECT_EQ(link::vllm::AddressOf(link::vllm::RequestIdOf(address)), address);
+    const std::string id = link::vllm::RequestIdOf(UINT64_MAX, address);
+    EXPECT_EQ(link::vllm::AddressOf(UINT64_MAX, id), address);
+    EXPECT_LT(link::vllm::AddressOf(1, id).slot, 0);  // of another life
+    EXPECT_LE(id.size(), link::vllm::kMostIdBytes);
   }
-  for (const char* const id : {"", "sluice-", "sluice-1", "sluice-1-", "sluice-1-2-3", "sluice--2",
-                               "sluice-1-4294967296", "sluice-99999999999-1", "other-1-2"}) {
-    EXPECT_LT(link::vllm::AddressOf(id).slot, 0) << id;
+  EXPECT_EQ(link::vllm::AddressOf(7, "sluice-7-1-2"), (RequestAddress{1, 2}));
+  for (const char* const id :
+       {"", "sluice-", "sluice-7", "sluice-7-1", "sluice-7-1-", "sluice-7-1-2-3", "sluice-7--2",
+        "sluice-7-1-4294967296", "sluice-7-99999999999-1", "sluice-77777777777777777777-1-2",
+        "sluice--1-2", "sluice-1-2", "other-7-1-2"}) {
+    EXPECT_LT(link::vllm::AddressOf(7, id).slot, 0) << id;
   }
 }
 
 TEST(VllmRequest, AbortsAndPingsHaveTheBytesOfMsgspec) {
   std::string frame;
   const RequestAddress addresses[] = {{1, 2}, {0, 1}};
-  link::vllm::WriteAbort(addresses, frame);
+  link::vllm::WriteAbort(addresses, kVllmLife, frame);
+  EXPECT_EQ(frame, VllmMessage("abort").at(0));
+  const std::string ids[] = {"sluice-77-1-2", "sluice-77-0-1"};
+  link::vllm::WriteAbort(ids, frame);
   EXPECT_EQ(frame, VllmMessage("abort").at(0));
   link::vllm::WritePing(7, frame);
   EXPECT_EQ(frame, VllmMessage("ping").at(0));
@@ -140,6 +150,29 @@ TEST(VllmRequest, RefusesByNameWhatTheEngineHasNoRoomFor) {
   ExpectRefused("bad_words", [](auto& params) { params.bad_words = {TokenIds(1025, 1)}; });
 }
 
+// It would draw from NaN.
+TEST(VllmRequest, RefusesThatNothingIsLeftToDraw) {
+  ExpectRefused("allowed_token_ids", [](auto& params) {
+    params.allowed_token_ids = {5, 6};
+    params.stop_token_ids = {6, 5};
+    params.min_tokens = 1;
+  });
+  ExpectRefused("allowed_token_ids", [](auto& params) {
+    params.allowed_token_ids = {5, 6};
+    params.stop_token_ids = {6};
+    params.bad_words = {{5}, {7, 5}};
+    params.min_tokens = 1;
+  });
+  EngineRequest request = PlainVllmRequest();
+  request.params.allowed_token_ids = {5, 6};
+  request.params.stop_token_ids = {5, 6};
+  link::vllm::CheckRequest(request);  // the first token is a stop, and may be
+  request.params.min_tokens = 1;
+  request.params.stop_token_ids = {5};
+  request.params.bad_words = {{6, 6}};
+  link::vllm::CheckRequest(request);
+}
+
 TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   link::vllm::Greeting greeting;
   EXPECT_EQ(link::vllm::ReadGreeting(VllmMessage("handshake.hello").at(0), greeting), "");
@@ -156,8 +189,10 @@ TEST(VllmHandshake, ReadsAndWritesTheBytesOfMsgspec) {
   EXPECT_EQ(facts.version, "0.33.0");
   EXPECT_EQ(facts.context, 4096);
   EXPECT_EQ(facts.max_requests, 256);
-  EXPECT_TRUE(link::vllm::IsKnownVersion(facts.version));
-  for (const char* const other : {"", "0.33", "0.3", "0.32.0", "0.330.1", "1.33.0"}) {
+  for (const char* const known : {"0.33.0", "0.32.0", "0.33.1+cpu"}) {
+    EXPECT_TRUE(link::vllm::IsKnownVersion(known)) << known;
+  }
+  for (const char* const other : {"", "0.33", "0.3", "0.31.0", "0.34.0", "0.330.1", "1.33.0"}) {
     EXPECT_FALSE(link::vllm::IsKnownVersion(other)) << other;
   }
 }
