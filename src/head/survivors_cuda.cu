@@ -208,24 +208,20 @@ class RowTokens {
 #pragma unroll 1
     for (int tile = begin_ + static_cast<int>(threadIdx.x); tile < end_; tile += kThreads) {
       const int64_t at = (int64_t{row_} * call_.planes.tiles + tile) * kTileRows;
-      float lower[kTileRows], upper[kTileRows];
+      const auto* scores = reinterpret_cast<const float4*>(call_.memory.scores + at);
+      const auto* widths = reinterpret_cast<const float4*>(call_.memory.widths + at);
+      float lower[2] = {}, upper[2] = {};  // of halves
 #pragma unroll
-      for (int i = 0; i < kTileRows; ++i) {
-        const float score = call_.memory.scores[at + i];
-        const float width = call_.memory.widths[at + i];
-        lower[i] = weight_of(score - width);
-        upper[i] = weight_of(score + width);
+      for (int part = 0; part < kTileRows / 4; ++part) {
+        const float4 s = scores[part];
+        const float4 w = widths[part];
+        lower[part / 2] += (weight_of(s.x - w.x) + weight_of(s.y - w.y)) +
+                           (weight_of(s.z - w.z) + weight_of(s.w - w.w));
+        upper[part / 2] += (weight_of(s.x + w.x) + weight_of(s.y + w.y)) +
+                           (weight_of(s.z + w.z) + weight_of(s.w + w.w));
       }
-#pragma unroll
-      for (int half = kTileRows / 2; half > 0; half /= 2) {
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-          lower[i] += lower[i + half];
-          upper[i] += upper[i + half];
-        }
-      }
-      of_lower += static_cast<double>(lower[0]);
-      of_upper += static_cast<double>(upper[0]);
+      of_lower += static_cast<double>(lower[0] + lower[1]);
+      of_upper += static_cast<double>(upper[0] + upper[1]);
     }
     for (int step = kWarpSize / 2; step > 0; step /= 2) {
       of_lower += __shfl_xor_sync(~0u, of_lower, step);
