@@ -97,7 +97,7 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   const Team block = Team(memory.team).Block();
   TokenList& list = memory.first.list;
   const ListedTokens from{list.tokens, list.room, size};
-  const BinnedTop kept = SelectByBins(block, from, LowestOf(list), memory.start);
+  const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return SampleFromList(from.tokens, size, DrawMethod::kGumbel);
   TokenResult result;
   const semantics::Stream stream = semantics::GumbelStream(memory.start.key);

@@ -63,7 +63,7 @@ __device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
   const Team block = Team(memory.team).Block();
   Cut cut;
   cut.count = kUndecided;
-  const BinnedTop kept = SelectByBins(block, from, LowestOf(memory.first.list), memory.start);
+  const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return cut;
   cut = CutOfBins(block, from, kept);
   if (block.thread() == 0) memory.ids = {cut.upper, cut.lower, 0, IdOf(kept.last)};
