@@ -84,11 +84,11 @@ class Server::Impl {
                           .vocab = text.vocab(),
                           .engine_observer = std::move(observer)});
   }
-  // That the first engine is there is no news.
+  // That an engine is still to come, and that it has come, is no news.
   void SayState(const EngineState& state) {
-    const bool is_well = state.health == EngineHealth::kReady && state.reason.empty();
-    if (is_well && !spoken_of_.contains(state.endpoint)) return;
-    spoken_of_.insert(state.endpoint);
+    const bool is_news = !state.reason.empty() || known_.contains(state.endpoint);
+    if (is_news || state.health == EngineHealth::kReady) known_.insert(state.endpoint);
+    if (!is_news) return;
     std::string line = "the engine " + state.endpoint + " is " + std::string(Name(state.health));
     if (!state.reason.empty()) line.append(": ").append(state.reason);
     state_.log.Say(line);
@@ -100,7 +100,7 @@ class Server::Impl {
   }
 
   server::ServerState state_;
-  std::set<std::string> spoken_of_;  // endpoints
+  std::set<std::string> known_;  // endpoints of engines that were ready or spoken of
   std::optional<server::EncodePool> pool_;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::string url_;
