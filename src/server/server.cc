@@ -84,9 +84,11 @@ class Server::Impl {
                           .vocab = text.vocab(),
                           .engine_observer = std::move(observer)});
   }
-  // That an engine is still to come, and that it has come, is no news.
+  // That an engine is still to come, and that it has come, is no news. One of vLLM may take minutes
+  // to come, or be of another version, and says which.
   void SayState(const EngineState& state) {
-    const bool is_news = !state.reason.empty() || known_.contains(state.endpoint);
+    const bool has_cause = IsVllmEndpoint(state.endpoint) && !state.reason.empty();
+    const bool is_news = has_cause || known_.contains(state.endpoint);
     if (is_news || state.health == EngineHealth::kReady) known_.insert(state.endpoint);
     if (!is_news) return;
     std::string line = "the engine " + state.endpoint + " is " + std::string(Name(state.health));
