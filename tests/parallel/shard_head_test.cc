@@ -7,6 +7,7 @@
 #include "tests/head/certified.h"
 #include "tests/head/heads.h"
 #include "tests/parallel/ranks.h"
+#include "tests/parallel/slices.h"
 #include "tests/support/params.h"
 #include "tests/support/run.h"
 
@@ -65,19 +66,6 @@ std::vector<TokenResult> OfTheWholeHead(const Case& c) {
   return Sampled({logits.view(), c.params, c.keys}, c.method);
 }
 
-// At least a token each.
-std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
-  std::vector<ShardSlice> slices;
-  int64_t first = 0;
-  for (int32_t r = 0; r < ranks; ++r) {
-    const int64_t left = vocab - first - (ranks - 1 - r);
-    const int64_t tokens = r + 1 == ranks ? left : random.Between(1, left);
-    slices.push_back({vocab, first, tokens});
-    first += tokens;
-  }
-  return slices;
-}
-
 struct FromShards {
   std::vector<TokenResult> results;
   std::vector<ShardWay> ways;
@@ -107,7 +95,7 @@ void ExpectEqualToTheWholeHead(int32_t ranks, uint64_t seed, const std::vector<C
   ExpectAllWell(AnswersOfGroup(ranks, [&](ShardGroup& group) -> std::string {
     Random random(seed);  // the same on all ranks
     for (size_t i = 0; i < cases.size(); ++i) {
-      const std::vector<ShardSlice> slices = Slices(cases[i].vocab(), ranks, random);
+      const std::vector<ShardSlice> slices = FilledSlices(cases[i].vocab(), ranks, random);
       const auto candidates = static_cast<int32_t>(random.Coin() ? random.Between(1, 12) : 64);
       const ShardSlice& slice = slices[static_cast<size_t>(group.rank())];
       ShardSampler sampler(group, slice, candidates);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "parallel/device_logprobs.h"
+#include "tests/parallel/slices.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
 #include "tests/support/run.h"
@@ -26,7 +27,7 @@ class DeviceRank {
  public:
   DeviceRank(const RequestRows& rows, const std::vector<TokenResult>& drawn, DType dtype,
              LogprobMode mode, int32_t width, const ShardSlice& slice, int32_t rank, int32_t ranks)
-      : batch_(OwnRows(rows, slice), dtype),
+      : batch_(OwnColumns(rows.values, slice, slice.first_id % 3), dtype),
         logits_(batch_),
         params_(rows.params),
         results_(drawn),
@@ -42,15 +43,6 @@ class DeviceRank {
     if (width > 0) call_.lists = {width, ids_, values_};
     call_.workspace = workspace_;
     argument_ = cuda::ArgumentOf(call_, rank, ranks, results_);
-  }
-
-  static std::vector<std::vector<float>> OwnRows(const RequestRows& rows, const ShardSlice& slice) {
-    std::vector<std::vector<float>> own;
-    for (const auto& row : rows.values) {
-      own.emplace_back(row.begin() + slice.first_id, row.begin() + slice.first_id + slice.tokens);
-      own.back().insert(own.back().end(), static_cast<size_t>(slice.first_id % 3), 1e4f);
-    }
-    return own;
   }
 
   const cuda::ShardLogprobCall& call() const { return call_; }
@@ -135,18 +127,6 @@ void ExpectEqualToTheWholeRows(const RequestRows& rows, DType dtype, LogprobMode
   }
 }
 
-std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
-  std::vector<ShardSlice> slices;
-  int64_t first = 0;
-  for (int32_t r = 0; r < ranks; ++r) {
-    const int64_t left = vocab - first - (ranks - 1 - r);  // a token for each of the others
-    const int64_t tokens = r + 1 == ranks ? left : random.Between(1, left);
-    slices.push_back({vocab, first, tokens});
-    first += tokens;
-  }
-  return slices;
-}
-
 class ShardLogprobsCuda : public DeviceTest {};
 
 TEST_F(ShardLogprobsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
@@ -157,8 +137,9 @@ TEST_F(ShardLogprobsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
     const int32_t width = i % 3 == 0   ? 0
                           : i % 3 == 1 ? 1
                                        : static_cast<int32_t>(random.Between(2, 129));
-    ExpectEqualToTheWholeRows(rows, kAllDTypes[i % 3], kModes[i % 4], width,
-                              Slices(vocab, static_cast<int32_t>(random.Between(1, 4)), random));
+    ExpectEqualToTheWholeRows(
+        rows, kAllDTypes[i % 3], kModes[i % 4], width,
+        FilledSlices(vocab, static_cast<int32_t>(random.Between(1, 4)), random));
     ASSERT_FALSE(HasFailure()) << "case " << i;
   }
 }
@@ -170,7 +151,7 @@ TEST_F(ShardLogprobsCuda, EqualTheWholeRowForHostileRows) {
     const RequestRows rows = ExtremeRequestRows(hostile, random);
     const auto vocab = static_cast<int64_t>(hostile.values.size());
     for (const LogprobMode mode : kModes) {
-      ExpectEqualToTheWholeRows(rows, DType::kF32, mode, 5, Slices(vocab, 3, random));
+      ExpectEqualToTheWholeRows(rows, DType::kF32, mode, 5, FilledSlices(vocab, 3, random));
       ASSERT_FALSE(HasFailure()) << hostile.name;
     }
   }
@@ -187,7 +168,7 @@ TEST_F(ShardLogprobsCuda, EqualTheWholeRowWhereEverythingTies) {
       for (int64_t id = 0; id < vocab; ++id) row.push_back(random.Coin(0.2) ? 1.0f : 2.0f);
       rows.Add(row, RandomSwitchedParams(vocab, random), random);
     }
-    ExpectEqualToTheWholeRows(rows, DType::kF32, kModes[i % 4], 6, Slices(vocab, 3, random));
+    ExpectEqualToTheWholeRows(rows, DType::kF32, kModes[i % 4], 6, FilledSlices(vocab, 3, random));
     ASSERT_FALSE(HasFailure()) << "case " << i;
   }
 }

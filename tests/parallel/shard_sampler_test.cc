@@ -9,6 +9,7 @@
 #endif
 
 #include "tests/parallel/ranks.h"
+#include "tests/parallel/slices.h"
 #include "tests/support/batch.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/params.h"
@@ -53,23 +54,13 @@ std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
   return slices;
 }
 
-// A rank's columns of the rows and, behind them, padding that must not be read: larger than all.
-Batch OwnRows(const Case& c, const ShardSlice& slice, int64_t padding) {
-  std::vector<std::vector<float>> rows;
-  for (const auto& row : c.rows) {
-    rows.emplace_back(row.begin() + slice.first_id, row.begin() + slice.first_id + slice.tokens);
-    rows.back().insert(rows.back().end(), static_cast<size_t>(padding), 1e4f);
-  }
-  return Batch(rows, c.dtype);
-}
-
 struct FromShards {
   std::vector<TokenResult> results;
   std::vector<ShardWay> ways;
 };
 
 FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slice) {
-  const Batch own = OwnRows(c, slice, slice.tokens == 0 ? 3 : slice.first_id % 3);
+  const Batch own(OwnColumns(c.rows, slice, slice.tokens == 0 ? 3 : slice.first_id % 3), c.dtype);
   FromShards answer{std::vector<TokenResult>(c.rows.size()), std::vector<ShardWay>(c.rows.size())};
   sampler.Sample({own.view(), c.params, c.keys}, c.method, answer.results, {}, answer.ways);
   sampler.Logprobs({own.view(), c.mode, c.params}, answer.results, {});
@@ -222,7 +213,7 @@ TEST(ShardSampler, SendsAtMostTwoKilobytesARowForFiftyTokens) {
     const ShardSlice slice{4000, group.rank() * 2000, 2000};
     ShardSampler sampler(group, slice, 50);
     const int64_t before = sampler.traffic().bytes_sent;
-    const Batch own = OwnRows(c, slice, 0);
+    const Batch own(OwnColumns(c.rows, slice, 0), c.dtype);
     std::vector<TokenResult> results(8);
     sampler.Sample({own.view(), c.params, c.keys}, c.method, results, {});
     const int64_t bytes = (sampler.traffic().bytes_sent - before) / 8;
@@ -241,7 +232,7 @@ TEST(ShardSampler, GathersLongRowsAFewAtATime) {
   const auto expected = Sampled({whole.view(), c.params, c.keys}, c.method);
   ExpectAllWell(AnswersOfGroup(2, [&](ShardGroup& group) -> std::string {
     const ShardSlice slice{kVocab, group.rank() * kVocab / 2, kVocab / 2};
-    const Batch own = OwnRows(c, slice, 0);
+    const Batch own(OwnColumns(c.rows, slice, 0), c.dtype);
     ShardSampler sampler(group, slice);
     std::vector<TokenResult> results(c.rows.size());
     const int64_t before = sampler.traffic().exchanges;

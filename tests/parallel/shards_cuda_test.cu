@@ -7,6 +7,7 @@
 #include "parallel/device_shards.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"
+#include "tests/parallel/slices.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
 #include "tests/support/run.h"
@@ -21,7 +22,7 @@ class DeviceRank {
  public:
   DeviceRank(const RequestRows& rows, DType dtype, const ShardSlice& slice, int32_t candidates,
              int32_t ranks, DrawMethod method, cuda::ShardRows kind = cuda::ShardRows::kListed)
-      : batch_(OwnRows(rows, slice), dtype),
+      : batch_(OwnColumns(rows.values, slice, slice.first_id % 3), dtype),
         logits_(batch_),
         params_(rows.params),
         keys_(rows.keys),
@@ -40,16 +41,6 @@ class DeviceRank {
         cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks),
         std::byte{64}));
     argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
-  }
-
-  // Columns that must not be read lie behind the slice's: larger than all.
-  static std::vector<std::vector<float>> OwnRows(const RequestRows& rows, const ShardSlice& slice) {
-    std::vector<std::vector<float>> own;
-    for (const auto& row : rows.values) {
-      own.emplace_back(row.begin() + slice.first_id, row.begin() + slice.first_id + slice.tokens);
-      own.back().insert(own.back().end(), static_cast<size_t>(slice.first_id % 3), 1e4f);
-    }
-    return own;
   }
 
   const cuda::ShardCall& call() const { return call_; }
@@ -112,18 +103,6 @@ void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
   Require(cudaDeviceSynchronize());
 }
 
-std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
-  std::vector<ShardSlice> slices;
-  int64_t first = 0;
-  for (int32_t r = 0; r < ranks; ++r) {
-    const int64_t left = vocab - first - (ranks - 1 - r);  // a token for each of the others
-    const int64_t tokens = r + 1 == ranks ? left : random.Between(1, left);
-    slices.push_back({vocab, first, tokens});
-    first += tokens;
-  }
-  return slices;
-}
-
 // Rows that are left to the whole row have no token; all others equal the whole row's.
 void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
                              const std::vector<ShardSlice>& slices, int32_t candidates,
@@ -161,7 +140,7 @@ TEST_F(ShardsCuda, EqualTheWholeRowForRandomRowsAndParameters) {
                                                  : random.Coin() ? 64
                                                                  : 1024 / count);
     const DrawMethod method = random.Coin() ? DrawMethod::kGumbel : DrawMethod::kCdf;
-    ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], Slices(vocab, count, random), candidates,
+    ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], FilledSlices(vocab, count, random), candidates,
                             method, nullptr,
                             i % 2 == 0 ? cuda::ShardRows::kAny : cuda::ShardRows::kListed);
     ASSERT_FALSE(HasFailure()) << "case " << i << ", " << count << " ranks";
@@ -175,7 +154,7 @@ TEST_F(ShardsCuda, EqualTheWholeRowForHostileRows) {
     const RequestRows rows = ExtremeRequestRows(hostile, random);
     for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
       const auto vocab = static_cast<int64_t>(hostile.values.size());
-      ExpectEqualWhereDecided(rows, DType::kF32, Slices(vocab, 3, random), 8, method);
+      ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(vocab, 3, random), 8, method);
       ASSERT_FALSE(HasFailure()) << hostile.name;
     }
   }
@@ -210,7 +189,8 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
   }
   for (const DType dtype : kAllDTypes) {
     std::vector<ShardWay> ways;
-    ExpectEqualWhereDecided(rows, dtype, Slices(20000, 2, random), 64, DrawMethod::kGumbel, &ways);
+    ExpectEqualWhereDecided(rows, dtype, FilledSlices(20000, 2, random), 64, DrawMethod::kGumbel,
+                            &ways);
     EXPECT_EQ(ways, expected);
   }
 }
@@ -231,7 +211,7 @@ TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
   for (int i = 0; i < 24; ++i) {
     const int64_t vocab = i % 3 == 0 ? random.Between(20000, 70000) : random.Between(3, 4000);
     const RequestRows rows = RowsToDrawFromEverything(vocab, random);
-    std::vector<ShardSlice> slices = Slices(vocab, i % 3 + 1, random);
+    std::vector<ShardSlice> slices = FilledSlices(vocab, i % 3 + 1, random);
     for (const cuda::ShardRows kind :
          {cuda::ShardRows::kDrawn, cuda::ShardRows::kListed, cuda::ShardRows::kAny}) {
       std::vector<ShardWay> ways;
@@ -246,7 +226,7 @@ TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
 TEST_F(ShardsCuda, TellAFewTokensOfARowThatIsDrawnFromEverything) {
   Random random(6);
   const RequestRows rows = RowsToDrawFromEverything(60000, random);
-  for (const ShardSlice& slice : Slices(60000, 2, random)) {
+  for (const ShardSlice& slice : FilledSlices(60000, 2, random)) {
     DeviceRank rank(rows, DType::kBf16, slice, 16, 2, DrawMethod::kGumbel, cuda::ShardRows::kDrawn);
     cuda::EnqueueFirst(rank.call(), rank.argument(), nullptr);
     Require(cudaDeviceSynchronize());
@@ -272,8 +252,8 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
     rows.Add(MakeRow(RowKind::kNormal, 500, random), params, random);
   }
   std::vector<ShardWay> ways;
-  ExpectEqualWhereDecided(rows, DType::kF32, Slices(500, 2, random), 8, DrawMethod::kGumbel, &ways,
-                          cuda::ShardRows::kDrawn);
+  ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(500, 2, random), 8, DrawMethod::kGumbel,
+                          &ways, cuda::ShardRows::kDrawn);
   EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
 }
 
