@@ -13,6 +13,7 @@ from sluice.device_topk import TopkTensors
 from sluice.errors import ArgumentTypeError, Error
 
 MOST_K = 2048
+MOST_ROWS = 1024
 
 
 def _array(tensor):
@@ -104,7 +105,9 @@ class DeviceCertifiedHead:
 
     def reserve(self, rows):
         """Memory for calls with as many rows or fewer, which ``nbytes`` does not count."""
-        wanted = self._head.workspace_bytes(rows)
+        # For a power of two rows, so that all that is kept is less than twice the largest.
+        power = 1 << max(rows - 1, 0).bit_length()
+        wanted = self._head.workspace_bytes(power if rows <= MOST_ROWS else rows)
         if self._workspaces[-1].numel() < wanted:
             self._workspaces.append(torch.empty(wanted, dtype=torch.uint8, device=self.device))
 
