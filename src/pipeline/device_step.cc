@@ -60,10 +60,19 @@ LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, 
                    .ranks = outputs.ranks}};
 }
 
+// Whether a list of a row's top may decide its draw.
+bool MayBeDrawnFromTop(const SelectParams& params) {
+  if (params.temperature == 0.0f) return true;
+  if (params.top_n_sigma > 0.0f) return false;
+  return params.top_k > 0 ||
+         (params.typical_p == 1.0f && (params.top_p < 1.0f || params.min_p > 0.0f));
+}
+
 // The mode that the draw reports in the same kernel: a raw one, alone, where nothing changes the
-// rows or their tokens.
+// rows or their tokens, and the draw's list has most of the report. (Elsewhere a kernel of its own
+// reads the rows while the draw does.)
 std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
-  if (shape.has_patches || shape.has_verdict) return std::nullopt;
+  if (shape.has_patches || shape.has_verdict || shape.draws_wide) return std::nullopt;
   for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
     if (shape.modes == 1u << static_cast<int>(mode)) return mode;
   }
@@ -128,6 +137,7 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     const bool is_cdf = record.draw_method == DrawMethod::kCdf && !greedy;
     shape.draws_cdf = shape.draws_cdf || is_cdf;
     shape.draws_gumbel = shape.draws_gumbel || !is_cdf;
+    shape.draws_wide = shape.draws_wide || !MayBeDrawnFromTop(record.select);
     if (record.has_logprobs) {
       shape.modes = static_cast<uint8_t>(shape.modes | 1u << static_cast<int>(record.logprob_mode));
       if (record.listed_logprobs > 0) shape.output.width = 1 + options_.max_logprobs;
@@ -278,7 +288,9 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
-    EnqueueStep(buffers_, shape, options_.limits, static_cast<cudaStream_t>(captures_));
+    const auto stream = static_cast<cudaStream_t>(captures_);
+    if (shape.source.enqueue != nullptr) shape.source.enqueue(shape.source.context, stream);
+    EnqueueStep(buffers_, shape, options_.limits, stream);
   } catch (...) {
     cudaStreamEndCapture(captures_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -291,7 +303,8 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   return graphs_.Add(shape, Graph(graph));
 }
 
-StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
+StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                                     const LogitsSource& source) {
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -300,7 +313,8 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     }
     CountTokens(record);
   }
-  const StepShape shape = CheckStep(input);
+  StepShape shape = CheckStep(input);
+  shape.source = source;
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);

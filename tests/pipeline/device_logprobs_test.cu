@@ -84,8 +84,12 @@ TEST_P(DeviceLogprobs, EqualTheSamplersInEveryTeam) {
       PlainRequests plain;
       for (int r = 0; r < (i == 0 ? 150 : 25); ++r) {
         const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
-        plain.Add(OddRow(kind, vocab, random), RandomSelectParams(vocab, random),
-                  random.Pick(wishes));
+        SelectParams params = RandomSelectParams(vocab, random);
+        // Without a filter for a request, all rows are reported by another kernel.
+        if (i % 3 != 1) params.top_n_sigma = 0.0f;
+        if (i % 3 != 1 && params.top_k <= 0)
+          params.top_k = 1 + static_cast<int32_t>(random.Below(300));
+        plain.Add(OddRow(kind, vocab, random), params, random.Pick(wishes));
       }
       const DrawMethod method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       ExpectSampler(plain, method, GetParam(),
@@ -101,7 +105,7 @@ TEST_P(DeviceLogprobs, EqualTheSamplersAtFullSize) {
   for (const SelectParams& params :
        {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.temperature = 0.0f},
         SelectParams{.temperature = 0.7f, .top_k = 3}, SelectParams{.top_k = 300},
-        SelectParams{.top_p = 0.7f}, SelectParams{.min_p = 0.05f}, SelectParams{},
+        SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.999f}, SelectParams{.min_p = 0.05f},
         SelectParams{.top_k = 50, .typical_p = 0.95f},
         SelectParams{.top_k = 50, .xtc_probability = 1.0f, .xtc_threshold = 0.01f}}) {
     for (const int32_t listed : {0, 20, 128}) {
