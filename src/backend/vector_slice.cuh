@@ -302,12 +302,6 @@ class VectorSlice {
   // together.
   template <typename Visit>
   __device__ void Stream(FirstVectors& loaded, Visit visit) const {
-    StreamThose(loaded, AllPass{}, visit);
-  }
-  // The same, but of a masked row only what a warp has where passes(Eight) for one of its lanes,
-  // before the mask: it is masked for those alone.
-  template <typename Passes, typename Visit>
-  __device__ void StreamThose(FirstVectors& loaded, Passes passes, Visit visit) const {
     Walk walk(patch_, first_ * kTokensOfVector);
     int piece = first_;
     const int last_whole = min(end_, whole_ / kWarpSize) - 2 * kVectorsAtOnce;
@@ -315,14 +309,12 @@ class VectorSlice {
         reinterpret_cast<const uint4*>(row_) + (piece + kVectorsAtOnce) * kWarpSize + lane_;
 #pragma unroll 1
     for (; piece <= last_whole; piece += kVectorsAtOnce) {
-      Step(loaded, piece, walk, passes, visit,
-           [&](int i) { return LoadOnce(next + i * kWarpSize); });
+      Step(loaded, piece, walk, visit, [&](int i) { return LoadOnce(next + i * kWarpSize); });
       next += kVectorsAtOnce * kWarpSize;
     }
 #pragma unroll 1
     for (; piece < end_; piece += kVectorsAtOnce) {
-      Step(loaded, piece, walk, passes, visit,
-           [&](int i) { return Load(piece + kVectorsAtOnce + i); });
+      Step(loaded, piece, walk, visit, [&](int i) { return Load(piece + kVectorsAtOnce + i); });
     }
   }
 
@@ -361,7 +353,6 @@ class VectorSlice {
  private:
   using Walk = std::conditional_t<kPatched, MaskWalk<kDType>, NoWalk>;
   static constexpr int kTokensOfVector = kElements * kWarpSize;  // of a warp
-  struct AllPass {};
 
   // Two vectors of four, or one, of a piece and the next one.
   __device__ Eight<kDType> Unpack(const uint4* loaded, int piece) const {
@@ -391,21 +382,15 @@ class VectorSlice {
 
   // load(i): the vector that takes the place of loaded[i] when that has been visited. (Loaded
   // before the visit, it would be moved there, and a move waits for the load.)
-  template <typename Passes, typename Visit, typename LoadNext>
-  __device__ void Step(FirstVectors& loaded, int piece, Walk& walk, Passes& passes, Visit& visit,
+  template <typename Visit, typename LoadNext>
+  __device__ void Step(FirstVectors& loaded, int piece, Walk& walk, Visit& visit,
                        LoadNext load) const {
     if constexpr (kPatched) walk.BeginStep(piece * kTokensOfVector);
 #pragma unroll
     for (int i = 0; i < kVectorsAtOnce; i += kTogether) {
       Eight<kDType> eight = Unpack(loaded + i, piece + i);
-      bool is_visited = true;
-      if constexpr (kPatched) {
-        if constexpr (!std::is_same_v<Passes, AllPass>) {
-          is_visited = !patch_.HasMask() || __any_sync(~0u, passes(eight));
-        }
-        if (is_visited) walk.Apply(eight, i);
-      }
-      if (is_visited) visit(eight);
+      if constexpr (kPatched) walk.Apply(eight, i);
+      visit(eight);
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) loaded[i + j] = load(i + j);
     }

@@ -25,39 +25,33 @@ __device__ uint64_t BackwardMass(const Team& team, const RowsArgument& rows, int
   const Element* data = static_cast<const Element*>(RowOf(rows, row));
   const float scale = semantics::TemperatureScale(1.0f);
 
-  // Single elements before the first whole vector, and behind the last one.
+  // Elements before the first whole vector, and behind the last one that a warp has.
+  constexpr int kElementsOfPiece = kElements * kWarpSize;
   const int beyond = static_cast<int>(reinterpret_cast<uintptr_t>(data) % 16 / sizeof(Element));
   const int before = min(beyond == 0 ? 0 : kElements - beyond, rows.vocab);
-  const int vectors = (rows.vocab - before) / kElements;
-  const int behind = before + vectors * kElements;
-  const uint4* first_vector = reinterpret_cast<const uint4*>(data + before);
+  const int pieces = (rows.vocab - before) / kElementsOfPiece;
+  const int behind = before + pieces * kElementsOfPiece;
 
-  // Vectors of a warp, one a lane.
-  const int pieces = (vectors + kWarpSize - 1) / kWarpSize;
   const int warps = team.threads() / kWarpSize;
   const int warp = team.thread() / kWarpSize;
-  auto place_of = [&](int64_t part, int64_t parts) {
-    return static_cast<int>(pieces * part / parts);
-  };
   const int64_t size = share.end - share.begin;
-  const int first =
-      place_of(int64_t{share.begin} * warps + size * warp, int64_t{share.all} * warps);
-  const int end =
-      place_of(int64_t{share.begin} * warps + size * (warp + 1), int64_t{share.all} * warps);
-  auto load = [&](int piece) {
-    const int vector = piece * kWarpSize + team.lane();
-    return piece >= first && vector < vectors ? LoadOnce(first_vector + vector)
-                                              : Unpacked::OfMasked();
+  auto first_of = [&](int64_t of_warp) {
+    return static_cast<int>(pieces * (int64_t{share.begin} * warps + size * of_warp) /
+                            (int64_t{share.all} * warps));
   };
+  const int first = first_of(warp);
+  const uint4* vectors = reinterpret_cast<const uint4*>(data + before) + team.lane();
+  auto load = [&](int piece) { return LoadOnce(vectors + int64_t{piece} * kWarpSize); };
+  auto load_any = [&](int piece) { return piece >= first ? load(piece) : Unpacked::OfMasked(); };
 
   MassSum part;
   uint32_t addends = 0;
   uint64_t mass = 0;
+  int piece = first_of(warp + 1) - 1;
   FirstVectors loaded;
-#pragma unroll
-  for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = load(end - 1 - i);
-#pragma unroll 1
-  for (int piece = end - 1; piece >= first; piece -= kVectorsAtOnce) {
+  // A vector is loaded in the place of the one that was looked at, and a load that may not be done
+  // would be awaited there: those are left to the last rounds.
+  auto add = [&](auto load_next) {
     if (addends > MassSum::kMostAddends - kVectorsAtOnce * kElements) {
       mass += part.Total(addends);
       part = MassSum();
@@ -68,17 +62,22 @@ __device__ uint64_t BackwardMass(const Team& team, const RowsArgument& rows, int
       const Unpacked vector(loaded[i]);
 #pragma unroll
       for (const float x : vector.x) part.Add(MassSum::Of(x, max, scale));
-      loaded[i] = load(piece - i - kVectorsAtOnce);
+      loaded[i] = load_next(piece - i - kVectorsAtOnce);
     }
     addends += kVectorsAtOnce * kElements;
-  }
+  };
+#pragma unroll
+  for (int i = 0; i < kVectorsAtOnce; ++i) loaded[i] = load_any(piece - i);
+#pragma unroll 1
+  for (; piece - 2 * kVectorsAtOnce + 1 >= first; piece -= kVectorsAtOnce) add(load);
+#pragma unroll 1
+  for (; piece >= first; piece -= kVectorsAtOnce) add(load_any);
   mass += part.Total(addends);
 
-  const bool has_single = share.begin == 0 && share.end > 0;
-  for (int id = team.thread(); has_single && id < before + rows.vocab - behind;
-       id += team.threads()) {
-    const int at = id < before ? id : id - before + behind;
-    mass += semantics::Weight(Widen<kDType>(data[at]), max, scale);
+  const bool has_others = share.begin == 0 && share.end > 0;
+  for (int i = team.thread(); has_others && i < before + rows.vocab - behind; i += team.threads()) {
+    const int id = i < before ? i : i - before + behind;
+    mass += semantics::Weight(Widen<kDType>(data[id]), max, scale);
   }
   return mass;
 }

@@ -250,9 +250,6 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
 
-  if (row.has_own == 1) {
-    for (int32_t w = Thread(); w < argument.bitmask_words; w += kThreads) bitmask[w] = -1;
-  }
   const WatchedToken* list = argument.store.WatchedOf(row.slot);
   const int32_t* lists = argument.store.ListsOf(row.slot);
   if (Thread() < row.depth) memory.drafts[Thread()] = argument.drafts[row.first_draft + Thread()];

@@ -102,7 +102,6 @@ struct StepRow {
   int32_t draft;        // the token that the next row assumes of this one; -1: the last row
   int32_t forced;       // -1: none
   int32_t bitmask;      // -1: none, else its place among those of the step
-  int32_t has_own;      // 1: the step brings none, and the device makes one for what has patches
 };
 
 struct StepSpan {

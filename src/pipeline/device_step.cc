@@ -166,10 +166,6 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   int32_t r = 0;
   int32_t drafts = 0;
   int32_t bitmasks = 0;
-  int32_t own_bitmasks = 0;  // behind all that the step brings
-  for (const StepRequest& request : input.requests) {
-    if (!request.bitmask.empty()) own_bitmasks += RowsOf(request);
-  }
   for (size_t q = 0; q < input.requests.size(); ++q) {
     const StepRequest& request = input.requests[q];
     const int32_t slot = request.request.slot;
@@ -181,14 +177,9 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
       tables.wishes[r] = wish;
       const bool is_last = d + 1 == RowsOf(request);
       const int32_t draft = is_last ? -1 : request.drafts[static_cast<size_t>(d)];
-      const int32_t forced = d == 0 ? request.forced : -1;
-      tables.rows[r] = {slot, drafts, d, draft, forced, -1, 0};
-      if (!request.bitmask.empty()) {
-        tables.rows[r].bitmask = bitmasks++;
-      } else if (options_.bitmasks && record.has_patch && !record.has_allowed_ids) {
-        tables.rows[r].bitmask = own_bitmasks++;
-        tables.rows[r].has_own = 1;
-      }
+      const bool has_bitmask = !request.bitmask.empty();
+      tables.rows[r] = {
+          slot, drafts, d, draft, d == 0 ? request.forced : -1, has_bitmask ? bitmasks++ : -1};
       tables.probabilities[r] = is_last || request.draft_probabilities.data == nullptr
                                     ? nullptr
                                     : static_cast<const float*>(request.draft_probabilities.Row(d));

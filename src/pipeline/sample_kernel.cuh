@@ -40,6 +40,7 @@ struct SampleMemory {
   TeamMemory team;
   RowStart start;
   TopPlan plan;
+  bool is_typical;  // and of a list of the top
   bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
@@ -146,10 +147,58 @@ struct NoReport {
   __device__ uint32_t Decided() const { return 1; }
 };
 
-// What typical keeps of a row whose top was listed. Not inline, as SampleFromList.
+// By the first block alone; its first thread has the result. kIsTypical: whether there is a bound.
+template <bool kIsTypical, class Report>
+__device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
+                                     const TopPlan& plan, const SampleArgument& argument,
+                                     const TypicalBound& typical, Report& report) {
+  const Team block = team.Block();
+  const NoiseKey& key = memory.start.key;
+  TokenResult result;
+  result.id = kUndecided;
+  const bool is_gumbel = argument.method == DrawMethod::kGumbel;
+  if (!kIsTypical && top.size > kMostRanked && !plan.is_whole && is_gumbel &&
+      BinsDecide(memory.start.params)) {
+    return SampleFromMany(top.size, argument.WantsCuts());
+  }
+  const ListedTokens pruned =
+      PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
+  const int size = pruned.size;
+  const float scale = memory.start.scales.draw;
+  if (size > block.threads()) {
+    if (plan.is_whole || kIsTypical) return result;
+    return SampleFromList(pruned.tokens, size, argument.method);
+  }
+  auto score = [&](uint64_t token, float max) {
+    return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
+  };
+  const ScoredTop scored = SortAndScore(block, pruned, memory.scores, is_gumbel, score);
+  const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
+  if (first.thread() >= first.threads()) return result;
+  const ListedTokens& sorted = scored.sorted;
+  WholeMass whole;
+  if (plan.is_whole) {
+    whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
+  }
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr,
+                                     kIsTypical ? &typical : nullptr);
+  // Where a token may or may not be kept, one that is may have won.
+  if (!kept.is_known) return result;
+  if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
+  const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
+  const int winner = WinnerOfKept(
+      first, mine, argument.method, kept.max, scale, key, sorted.room,
+      [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
+  if (winner >= kept.end) return result;
+  if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
+  result.id = IdOf(sorted.tokens[winner]);
+  report.KeepTop(sorted, top, winner);
+  return result;
+}
+
+// What typical keeps of a row whose top was listed.
 template <DType kDType, bool kPatched>
-__device__ __noinline__ TypicalBound TypicalOfRow(const SampleArgument& argument, int row,
-                                                  int listed) {
+__device__ TypicalBound TypicalOfRow(const SampleArgument& argument, int row, int listed) {
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   static_assert(sizeof(TypicalMemory) <= sizeof memory.first.find);
@@ -175,56 +224,24 @@ __device__ __noinline__ TypicalBound TypicalOfRow(const SampleArgument& argument
     }
   }();
   return BoundTypical(
-      team, typical, [&](auto visit) { ForEachValue(slice, visit); },
+      team, typical, [&](auto visit) { ForEachGroup(slice, visit); },
       semantics::ValueOfKey(largest), scale, p);
 }
 
-// By the first block alone; its first thread has the result. typical: null, or its bound.
-template <class Report>
-__device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
-                                     const TopPlan& plan, const SampleArgument& argument,
-                                     const TypicalBound* typical, Report& report) {
-  const Team block = team.Block();
-  const NoiseKey& key = memory.start.key;
+// By all blocks, of which the first one's first thread has the result. Not inline, as
+// SampleFromList.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ TokenResult SampleTypical(const SampleArgument& argument, int row,
+                                                  const ListedTop top) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const TypicalBound typical = TypicalOfRow<kDType, kPatched>(argument, row, top.size);
   TokenResult result;
   result.id = kUndecided;
-  const bool is_gumbel = argument.method == DrawMethod::kGumbel;
-  const bool may_be_binned = top.size > kMostRanked && !plan.is_whole && typical == nullptr;
-  if (may_be_binned && is_gumbel && BinsDecide(memory.start.params)) {
-    return SampleFromMany(top.size, argument.WantsCuts());
+  NoReport report;
+  if (team.rank() == 0 && top.size > 0) {
+    result = SampleFromTop<true>(team, memory, top, memory.plan, argument, typical, report);
   }
-  const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
-  const int size = pruned.size;
-  const float scale = memory.start.scales.draw;
-  if (size > block.threads()) {
-    if (plan.is_whole || typical != nullptr) return result;
-    return SampleFromList(pruned.tokens, size, argument.method);
-  }
-  auto score = [&](uint64_t token, float max) {
-    return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
-  };
-  const ScoredTop scored = SortAndScore(block, pruned, memory.scores, is_gumbel, score);
-  const FirstThreads first = block.FirstThreads(ThreadsToSort(size));
-  if (first.thread() >= first.threads()) return result;
-  const ListedTokens& sorted = scored.sorted;
-  WholeMass whole;
-  if (plan.is_whole) {
-    whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
-  }
-  const KeptTop kept =
-      SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr, typical);
-  // Where a token may or may not be kept, one that is may have won.
-  if (!kept.is_known) return result;
-  if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
-  const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
-  const int winner = WinnerOfKept(
-      first, mine, argument.method, kept.max, scale, key, sorted.room,
-      [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
-  if (winner >= kept.end) return result;
-  if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
-  result.id = IdOf(sorted.tokens[winner]);
-  report.KeepTop(sorted, top, winner);
   return result;
 }
 
@@ -359,7 +376,10 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfSample(params, report.Listed()); });
+           [&] {
+             memory.plan = PlanOfSample(params, report.Listed());
+             memory.is_typical = IsTypicalOfTop(params);
+           });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -386,20 +406,16 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
-    const bool is_typical = IsTypicalOfTop(params);
-    TypicalBound typical;
-    if (is_typical) {
+    if (memory.is_typical) {
       slice.DropMarks();  // they lie where the bound is found
-      typical = TypicalOfRow<kDType, kPatched>(argument, row, top.size);
+      return is_decided(SampleTypical<kDType, kPatched>(argument, row, top));
     }
     report.BesideSelection(team, memory.first.list, top);
     if (team.rank() == 0 && top.size > 0) {
-      result =
-          SampleFromTop(team, memory, top, plan, argument, is_typical ? &typical : nullptr, report);
+      result = SampleFromTop<false>(team, memory, top, plan, argument, {}, report);
     }
     const uint32_t told = is_decided(result);
     if (told != 0) return told;
-    if (is_typical) return 0;
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }

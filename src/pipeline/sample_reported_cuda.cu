@@ -157,11 +157,13 @@ class ReportOfTop {
 
 // In two reads. Not inline, as the definition.
 template <DType kDType>
-__device__ __noinline__ void ReportByItself(const Team& team, const LogprobsArgument& argument,
-                                            int row, const RowReport& report) {
+__device__ __noinline__ void ReportByItself(const LogprobsArgument& argument, int row) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const RowReport report(argument, row);
   team.Sync();  // nobody uses the draw's memory, and its answer is there
-  RawMemory& memory = *reinterpret_cast<RawMemory*>(&MemoryOfBlock().first);
-  ReportRaw<kDType>(team, memory, argument, row, report, [] {});
+  ReportRaw<kDType>(team, *reinterpret_cast<RawMemory*>(&memory.first), argument, row, report,
+                    [] {});
 }
 
 template <DType kDType>
@@ -179,7 +181,7 @@ __global__ void __launch_bounds__(kMostThreads)
   } else if (told == top.kListed) {
     PutTop<kDType>(argument.report, row, top.max());
   } else {
-    ReportByItself<kDType>(team, argument.report, row, report);
+    ReportByItself<kDType>(argument.report, row);
   }
 }
 

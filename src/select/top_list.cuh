@@ -201,22 +201,13 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   using Tokens = Eight<kDType>;
   float mass = 0.0f;
   if constexpr (kWeighs) slice.UnpatchFirst(loaded);
-  auto has_any = [&](const Tokens& tokens) {
+  slice.Stream(loaded, [&](const Tokens& tokens) {
+    if constexpr (kWeighs) mass += unit.WeightOf(tokens);
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
-    return !all_below;
-  };
-  if constexpr (kWeighs) {
-    slice.Stream(loaded, [&](const Tokens& tokens) {
-      mass += unit.WeightOf(tokens);
-      if (has_any(tokens)) Note(memory.list, tokens);
-    });
-  } else {
-    slice.StreamThose(loaded, has_any, [&](const Tokens& tokens) {
-      if (has_any(tokens)) Note(memory.list, tokens);
-    });
-  }
+    if (!all_below) Note(memory.list, tokens);
+  });
   float replaced = 0.0f;
   slice.ForEachPatch(team, [&](float before, float x, int id) {
     if constexpr (kWeighs) {
