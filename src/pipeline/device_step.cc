@@ -73,6 +73,7 @@ bool MayBeDrawnFromTop(const SelectParams& params) {
 // reads the rows while the draw does.)
 std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
   if (shape.has_patches || shape.has_verdict || shape.draws_wide) return std::nullopt;
+  if (!CanSampleReported(shape.output.rows)) return std::nullopt;
   for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
     if (shape.modes == 1u << static_cast<int>(mode)) return mode;
   }

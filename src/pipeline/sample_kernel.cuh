@@ -224,7 +224,7 @@ __device__ TypicalBound TypicalOfRow(const SampleArgument& argument, int row, in
     }
   }();
   return BoundTypical(
-      team, typical, [&](auto visit) { ForEachGroup(slice, visit); },
+      team, typical, [&](auto visit) { ForEachValue(slice, visit); },
       semantics::ValueOfKey(largest), scale, p);
 }
 

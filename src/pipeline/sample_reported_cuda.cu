@@ -1,8 +1,8 @@
 // SampleReported: the draw and the report in one kernel. The draw's list of the row's top has the
 // maximum, the most likely tokens and the rank; what is left is the mass, an exact sum that needs
-// the maximum. Where a row has many blocks, the others add it up while the first one selects. Rows
-// that the list does not decide are reported in two reads of their own.
-#include "draw/backward_mass.cuh"
+// the maximum: the other blocks of the row add it up while the first one selects. Rows that the
+// list does not decide are reported in two reads of their own.
+#include "draw/mass_share.cuh"
 #include "draw/raw_report.cuh"
 #include "pipeline/sample_kernel.cuh"
 #include "pipeline/sample_reported.h"
@@ -21,8 +21,8 @@ struct ReportedMemory {
   VerdictMemory verdict;  // of the maximum
 
   // Of the first block.
-  uint64_t masses[kMostBlocks];
-  const uint64_t* tokens;  // the top of the row, sorted
+  uint64_t masses[kMostBlocks];  // of the others
+  const uint64_t* tokens;        // the top of the row, sorted
   int32_t size;
   int32_t place;  // of the token that was drawn
 };
@@ -33,28 +33,14 @@ __device__ ReportedMemory& ReportedMemoryOfBlock() {
   return reinterpret_cast<ReportedMemory&>(MemoryOfBlock());
 }
 
-// The part of a block in the sum of the mass. The first block of a few begins when it has selected;
-// that of many has none.
-__device__ MassShare ShareOfBlock(const Team& team) {
-  constexpr int kOfOther = 2;
-  const int of_first = team.blocks() > 2 ? 0 : 1;
-  const int all = of_first + kOfOther * (team.blocks() - 1);
-  if (team.rank() == 0) return {0, of_first, all};
-  const int begin = of_first + kOfOther * (team.rank() - 1);
-  return {begin, begin + kOfOther, all};
-}
-
-// This block's part of the mass, to the first block. A Sync of the team makes it visible. Not
-// inline, as all that is not in the way of the draw.
+// This block's part of the mass, to the first block, which has none: it selects. A Sync of the team
+// makes it visible. Not inline, as all that is not in the way of the draw.
 template <DType kDType>
 __device__ __noinline__ void AddMass(const RowsArgument& rows, int row, float max) {
   ReportedMemory& memory = ReportedMemoryOfBlock();
   const Team team(memory.sample.team);
-  const MassShare share = ShareOfBlock(team);
-  uint64_t of_block = 0;
-  if (share.begin < share.end) {
-    of_block = team.SumOfBlock(BackwardMass<kDType>(team, rows, row, max, share));
-  }
+  const MassShare share{team.rank() - 1, team.blocks() - 1};
+  const uint64_t of_block = team.SumOfBlock(MassOfShare<kDType>(team, rows, row, max, share));
   if (team.thread() == 0) *team.Of(0, memory.masses + team.rank()) = of_block;
 }
 
@@ -65,7 +51,6 @@ __device__ __noinline__ void PutTop(const LogprobsArgument& argument, int index,
   const Team team(memory.sample.team);
   const RowReport report(argument, index);
   const bool has_mass = argument.mode == LogprobMode::kRawLogprobs;
-  if (has_mass && team.rank() == 0) AddMass<kDType>(argument.rows, index, max);
   team.Sync();
   if (team.rank() != 0) return;
   const RowSlice<kDType> row(team, RowOf(argument.rows, index), argument.rows.vocab);
@@ -77,7 +62,7 @@ __device__ __noinline__ void PutTop(const LogprobsArgument& argument, int index,
   ModeValue value{argument.mode, argument.rows.no_params, semantics::NormalizerOf(0.0f, 1.0f, 0)};
   if (has_mass) {
     uint64_t mass = 0;
-    for (int block = 0; block < team.blocks(); ++block) mass += memory.masses[block];
+    for (int block = 1; block < team.blocks(); ++block) mass += memory.masses[block];
     value.normalizer = semantics::NormalizerOf(max, 1.0f, mass);
   }
   const uint64_t drawn = memory.tokens[memory.place];
@@ -186,6 +171,8 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 }  // namespace
+
+bool CanSampleReported(int64_t rows) { return ShapeForRows(rows).blocks > 2; }
 
 void SampleReported(const LogitsView& logits, const RowParams& params, DrawMethod method,
                     const AdjustedSamples& samples, const LogprobsArgument& report, void* stream) {

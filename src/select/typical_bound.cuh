@@ -43,23 +43,11 @@ struct TypicalMemory {
   __device__ void Clear(const Team& team) {
     for (int i = team.thread(); i < kBins; i += team.threads()) low[i] = high[i] = 0;
   }
-  // slots[i] gets weights[i], unless it is negative. All go to memory before one is waited for.
-  template <int kTokens>
-  __device__ void Add(const int (&slots)[kTokens], const uint64_t (&of_tokens)[kTokens]) {
-    uint32_t before_token[kTokens];
-#pragma unroll
-    for (int i = 0; i < kTokens; ++i) {
-      before_token[i] = 0;
-      if (slots[i] >= 0) {
-        before_token[i] = atomicAdd(low + slots[i], static_cast<uint32_t>(of_tokens[i]));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kTokens; ++i) {
-      const uint32_t carry = before_token[i] > ~static_cast<uint32_t>(of_tokens[i]) ? 1 : 0;
-      const uint32_t above = static_cast<uint32_t>(of_tokens[i] >> 32) + carry;
-      if (slots[i] >= 0 && above != 0) atomicAdd(high + slots[i], above);
-    }
+  __device__ void Add(int slot_of_token, uint64_t weight) {
+    const uint32_t word = static_cast<uint32_t>(weight);
+    const uint32_t carry = atomicAdd(low + slot_of_token, word) > ~word ? 1 : 0;
+    const uint32_t above = static_cast<uint32_t>(weight >> 32) + carry;
+    if (above != 0) atomicAdd(high + slot_of_token, above);
   }
   // visit(slot, the mass of the team's slots before it, its mass), a thread some neighbours.
   // Returns the mass of all.
@@ -106,55 +94,29 @@ __device__ int32_t LeastKey(int32_t low, int32_t high, Holds holds) {
   return low;
 }
 
-// visit(x), x an array: for what this thread has of the row, some at a time.
-template <DType kDType, typename Visit>
-__device__ void ForEachGroup(const VectorSlice<kDType>& slice, Visit visit) {
-  FirstVectors loaded;
-  slice.LoadFirst(loaded);
-  slice.Stream(loaded, [&](const Eight<kDType>& eight) { visit(eight.x); });
-}
-template <DType kDType, typename Visit>
-__device__ void ForEachGroup(const PatchedRowSlice<kDType>& slice, Visit visit) {
-  slice.ForEach([&](float x, int) {
-    const float group[1] = {x};
-    visit(group);
-  });
-}
-
-// for_each(visit) calls visit as ForEachGroup does. By all threads of the team, which get the same
-// answer; the row has no status. In front of it there is a Sync of
+// for_each(visit) calls visit(x) for the values of the row that are this thread's. By all threads
+// of the team, which get the same answer; the row has no status. In front of it there is a Sync of
 // the team, and it ends with one.
 template <typename ForEach>
 __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, ForEach for_each,
                                      float max, float scale, float p) {
   constexpr int kBins = TypicalMemory::kBins;
   constexpr int kOfBin = TypicalMemory::kSurprisesOfBin;
-  // Adds the weights of the row to the slots that slot_of(surprise, t) has for the tokens with some
-  // weight; negative: none.
-  auto add_each = [&](auto slot_of) {
-    for_each([&]<int kTokens>(const float(&x)[kTokens]) {
-      int slots[kTokens];
-      uint64_t of_tokens[kTokens];
-#pragma unroll
-      for (int i = 0; i < kTokens; ++i) {
-        const float t = semantics::LogWeight(x[i], max, scale);
-        slots[i] = -1;
-        of_tokens[i] = 0;
-        if (!(t >= -40.0f)) continue;
-        slots[i] = slot_of(static_cast<int32_t>(rintf(t * -4096.0f)), t);
-        if (slots[i] >= 0) of_tokens[i] = semantics::WeightOf(t);
-      }
-      memory.Add(slots, of_tokens);
+  // visit(t, surprise) for the tokens that have some weight.
+  auto for_each_weighty = [&](auto visit) {
+    for_each([&](float x) {
+      const float t = semantics::LogWeight(x, max, scale);
+      if (t >= -40.0f) visit(t, static_cast<int32_t>(rintf(t * -4096.0f)));
     });
   };
   memory.Clear(team);
   team.SyncBlock();
   uint64_t surprise = 0, weights = 0;
-  add_each([&](int32_t of_token, float t) {
+  for_each_weighty([&](float t, int32_t of_token) {
     const uint64_t weight = semantics::WeightOf(t);
     surprise += (weight >> 16) * static_cast<uint32_t>(of_token);
     weights += weight >> 16;
-    return of_token / kOfBin;
+    memory.Add(of_token / kOfBin, weight);
   });
   surprise = team.SumOfBlock(surprise);
   weights = team.SumOfBlock(weights);
@@ -199,11 +161,11 @@ __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, Fo
     team.SyncBlock();
     const int first = first_full(least), end = end_full(least);
     const uint64_t inside = least_mass(least);
-    add_each([&](int32_t of_token, float) {
+    for_each_weighty([&](float t, int32_t of_token) {
       const int32_t key = abs(of_token - mean);
       const int bin = of_token / kOfBin;
-      if (key > most || (bin >= first && bin < end)) return -1;
-      return (::max(key, least) - least) >> shift;
+      if (key > most || (bin >= first && bin < end)) return;
+      memory.Add((::max(key, least) - least) >> shift, semantics::WeightOf(t));
     });
     team.Sync();
     memory.ForEachSum(team, [&](int slot, uint64_t before, uint64_t mass) {

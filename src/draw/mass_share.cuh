@@ -1,6 +1,5 @@
-// The mass of a row behind another read of it, which went up: this one goes down, because what was
-// read last is still in the cache. The exact sum of semantics/weight.h, shared out among the blocks
-// of the team as the caller likes.
+// A block's share of the mass of a row, the exact sum of semantics/weight.h. It is read from its
+// end down, because what another read went up to last is still in the cache.
 #pragma once
 
 #include "backend/long_mass_sum.cuh"
@@ -8,17 +7,16 @@
 
 namespace sluice::cuda {
 
-// The part of the row from `begin` to before `end` of `all`.
+// One of `all` equal parts of the row.
 struct MassShare {
-  int begin;
-  int end;
+  int part;
   int all;
 };
 
-// Of this thread, of the part of its block. max: of the row, which has no status; T = 1.
+// Of this thread. max: of the row, which has no status; T = 1.
 template <DType kDType>
-__device__ uint64_t BackwardMass(const Team& team, const RowsArgument& rows, int row, float max,
-                                 const MassShare& share) {
+__device__ uint64_t MassOfShare(const Team& team, const RowsArgument& rows, int row, float max,
+                                const MassShare& share) {
   using Unpacked = Vector<kDType>;
   using Element = typename Unpacked::Element;
   constexpr int kElements = Unpacked::kElements;
@@ -34,10 +32,8 @@ __device__ uint64_t BackwardMass(const Team& team, const RowsArgument& rows, int
 
   const int warps = team.threads() / kWarpSize;
   const int warp = team.thread() / kWarpSize;
-  const int64_t size = share.end - share.begin;
-  auto first_of = [&](int64_t of_warp) {
-    return static_cast<int>(pieces * (int64_t{share.begin} * warps + size * of_warp) /
-                            (int64_t{share.all} * warps));
+  auto first_of = [&](int of_warp) {
+    return static_cast<int>(int64_t{pieces} * (share.part * warps + of_warp) / (share.all * warps));
   };
   const int first = first_of(warp);
   const uint4* vectors = reinterpret_cast<const uint4*>(data + before) + team.lane();
@@ -74,7 +70,7 @@ __device__ uint64_t BackwardMass(const Team& team, const RowsArgument& rows, int
   for (; piece >= first; piece -= kVectorsAtOnce) add(load_any);
   mass += part.Total(addends);
 
-  const bool has_others = share.begin == 0 && share.end > 0;
+  const bool has_others = share.part == 0;
   for (int i = team.thread(); has_others && i < before + rows.vocab - behind; i += team.threads()) {
     const int id = i < before ? i : i - before + behind;
     mass += semantics::Weight(Widen<kDType>(data[id]), max, scale);
