@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "backend/row_launch.h"
@@ -321,6 +322,7 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
     for (const SelectParams& params :
          {SelectParams{.temperature = 0.0f}, SelectParams{}, SelectParams{.temperature = 0.7f},
           SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_k = 1000},
+          SelectParams{.top_k = 2000}, SelectParams{.top_k = 1000, .min_p = 0.05f},
           SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.95f},
           SelectParams{.min_p = 0.05f}}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, top_k " << params.top_k << ", top_p "
@@ -330,6 +332,52 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
       cuda::SampleIds(device.view(), {OnDevice<SelectParams>({params}), keys}, DrawMethod::kGumbel,
                       ids, {}, nullptr, ways);
       EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows, cuda::Way::kCertified)));
+    }
+  }
+}
+
+// Neighbours alike are more tokens than a rank among vectors tells: where every other vector has
+// two pairs, 3700 at k = 2000, give or take 280, and a list holds 3328.
+TEST_F(DeviceTest, ListsAgainWhatALongListHasNoRoomFor) {
+  const int64_t vocab = 128256;
+  Random random(18);
+  Rows rows;
+  for (int r = 0; r < 8; ++r) {
+    std::vector<float> row(static_cast<size_t>(vocab));
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool is_alike = i / 4 % 2 == 1 && i % 2 == 1;
+      row[i] = is_alike ? row[i - 1] : static_cast<float>(random.Normal());
+    }
+    rows.Add(std::move(row), {.top_k = 2000, .top_p = r % 2 == 0 ? 1.0f : 0.9f}, random);
+  }
+  const cuda::FixedShape fixed({1, 512});
+  const DeviceBatch device(Batch(rows.values, DType::kF32), RowStartAt::kAligned);
+  const OnDevice<int32_t> ids(rows.values.size());
+  const OnDevice<cuda::Way> ways(rows.values.size());
+  cuda::SampleIds(device.view(),
+                  {OnDevice<SelectParams>(rows.params), OnDevice<NoiseKey>(rows.keys)},
+                  DrawMethod::kGumbel, ids, {}, nullptr, ways);
+  EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows.values.size(), cuda::Way::kCertified)));
+  ExpectReference(rows, DType::kF32, RowStartAt::kAligned);
+}
+
+// Where one read samples the whole row, a rank among vectors is one among their tokens.
+TEST_F(DeviceTest, CertifiesLongListsOfShortRows) {
+  Random random(19);
+  const OnDevice<SelectParams> params(std::vector<SelectParams>{{.top_k = 2000}});
+  const OnDevice<NoiseKey> keys(std::vector<NoiseKey>{{7, 1}});
+  const std::vector<std::pair<DType, int64_t>> widths = {
+      {DType::kF32, 12000}, {DType::kBf16, 24000}, {DType::kF32, 3000}};
+  for (const auto& [dtype, vocab] : widths) {
+    SCOPED_TRACE(testing::Message() << Name(dtype) << ", vocab " << vocab);
+    const std::vector<float> row = MakeRow(RowKind::kMid, vocab, random);
+    const DeviceBatch device(Batch({row}, dtype), RowStartAt::kAligned);
+    for (const cuda::TeamShape shape : kTeams) {
+      const cuda::FixedShape fixed(shape);
+      const OnDevice<int32_t> ids(1);
+      const OnDevice<cuda::Way> ways(1);
+      cuda::SampleIds(device.view(), {params, keys}, DrawMethod::kGumbel, ids, {}, nullptr, ways);
+      EXPECT_EQ(ways.Get()[0], cuda::Way::kCertified);
     }
   }
 }
