@@ -8,6 +8,7 @@
 #include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"
+#include "tests/support/run.h"
 
 namespace sluice::test {
 namespace {
@@ -152,6 +153,43 @@ TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
       }
     }
   }
+}
+
+// The last of ten tokens may be kept or not: where it is drawn the dense head decides, and where
+// another one is, nothing else needs to be known.
+TEST_F(NucleusCuda, ADrawThatTheBoundsDoNotTouchNeedsNoDenseHead) {
+  constexpr int64_t kVocab = 40000;
+  constexpr int64_t kTokens = 10;
+  constexpr size_t kRows = 64;
+  constexpr float kHidden = 16.0f;
+  const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  std::vector<float> logits;
+  double mass = 0.0, of_first = 0.0;
+  const double scale = static_cast<double>(semantics::ScalesOf(SelectParams{}).filter);
+  for (int64_t v = 0; v < kVocab; ++v) {
+    logits.push_back(kHidden * weight.Get(v, 0));
+    const double of_token = std::exp2(static_cast<double>(logits.back() - kHidden) * scale);
+    mass += of_token;
+    if (v % kTileRows == 0 && v < kTokens * kTileRows) of_first += of_token;
+  }
+  const std::vector<SelectParams> params(kRows, {.top_p = static_cast<float>(of_first / mass)});
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < kRows; ++r) keys.push_back({7, r});
+  device.Ask(Batch(Rows(kRows, std::vector<float>{kHidden}), DType::kF32), {});
+  const std::vector<int32_t> ids = device.Sample(params, keys, DrawMethod::kGumbel);
+  const Batch rows(Rows(kRows, logits), DType::kF32);
+  const std::vector<TokenResult> expected = Sampled({rows.view(), params, keys});
+  size_t dense = 0;
+  for (size_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(ids[r], expected[r].id) << r;
+    const bool is_dense = device.rows()[r].path == CertifiedPath::kDense;
+    dense += is_dense ? 1 : 0;
+    if (ids[r] < (kTokens - 1) * kTileRows) continue;
+    EXPECT_TRUE(is_dense) << r;
+  }
+  EXPECT_GT(dense, 0u);
+  EXPECT_LT(dense, kRows / 2);
 }
 
 // All tokens of a small head are computed where it has fewer tiles than tokens are wanted, so its
