@@ -155,11 +155,11 @@ TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
   }
 }
 
-// The last of ten tokens may be kept or not: where it is drawn the dense head decides, and where
-// another one is, nothing else needs to be known.
+// Ten tokens are kept, and the next one may be: where that one has the best score the dense head
+// decides, and where another one has, nothing else needs to be known.
 TEST_F(NucleusCuda, ADrawThatTheBoundsDoNotTouchNeedsNoDenseHead) {
   constexpr int64_t kVocab = 40000;
-  constexpr int64_t kTokens = 10;
+  constexpr int32_t kTokens = 10;
   constexpr size_t kRows = 64;
   constexpr float kHidden = 16.0f;
   const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), DType::kF32);
@@ -180,13 +180,15 @@ TEST_F(NucleusCuda, ADrawThatTheBoundsDoNotTouchNeedsNoDenseHead) {
   const std::vector<int32_t> ids = device.Sample(params, keys, DrawMethod::kGumbel);
   const Batch rows(Rows(kRows, logits), DType::kF32);
   const std::vector<TokenResult> expected = Sampled({rows.view(), params, keys});
+  const std::vector<SelectParams> one_more(kRows, {.top_k = kTokens + 1});
+  const std::vector<TokenResult> best = Sampled({rows.view(), one_more, keys});
+  const std::vector<cuda::HeadRow> head_rows = device.rows();
   size_t dense = 0;
   for (size_t r = 0; r < kRows; ++r) {
     EXPECT_EQ(ids[r], expected[r].id) << r;
-    const bool is_dense = device.rows()[r].path == CertifiedPath::kDense;
-    dense += is_dense ? 1 : 0;
-    if (ids[r] < (kTokens - 1) * kTileRows) continue;
-    EXPECT_TRUE(is_dense) << r;
+    const bool is_touched = best[r].id == kTokens * kTileRows;
+    EXPECT_EQ(head_rows[r].path, is_touched ? CertifiedPath::kDense : CertifiedPath::kPlanes) << r;
+    dense += is_touched ? 1 : 0;
   }
   EXPECT_GT(dense, 0u);
   EXPECT_LT(dense, kRows / 2);
