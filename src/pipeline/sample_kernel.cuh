@@ -98,7 +98,7 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   const Team block = Team(memory.team).Block();
   TokenList& list = memory.first.list;
   const ListedTokens from{list.tokens, list.room, size};
-  const BinnedTop kept = SelectByBins(block, from, LowestOf(list), memory.start);
+  const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return SampleFromList(from.tokens, size, DrawMethod::kGumbel);
   TokenResult result;
   const semantics::Stream stream = semantics::GumbelStream(memory.start.key);
@@ -119,17 +119,18 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
 // Typical sampling before a top-k: the rule looks at the whole row, but few tokens are kept of it.
 inline constexpr int kMostDropped = 14;  // from the top, as long as the list holds k more
 
-__device__ bool IsTypicalOfTop(const SelectParams& params) {
+__device__ bool IsTypicalOfTop(const SelectParams& params, int vocab, int elements) {
   const Profile& profile = params.profile;
   return !semantics::IsGreedy(params) && params.typical_p < 1 && params.top_n_sigma == 0 &&
-         params.top_k > 0 && params.top_k <= kMostTopK - kMostDropped &&
+         params.top_k > 0 && params.top_k <= kMostTopK &&
+         CanListTop(params.top_k + kMostDropped, vocab, elements) &&
          !(profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1) &&
          !(profile.min_p_stage == MinPStage::kBeforeTopK && params.min_p > 0);
 }
 // listed: tokens that are wanted of the top of the row, whatever the rules keep.
-__device__ TopPlan PlanOfSample(const SelectParams& params, int listed) {
-  TopPlan plan = PlanOfTop(params);
-  if (IsTypicalOfTop(params)) plan.needed = params.top_k + kMostDropped;
+__device__ TopPlan PlanOfSample(const SelectParams& params, int vocab, int elements, int listed) {
+  TopPlan plan = PlanOfTop(params, vocab, elements);
+  if (IsTypicalOfTop(params, vocab, elements)) plan.needed = params.top_k + kMostDropped;
   if (plan.needed > 0 && !plan.is_whole) plan.needed = max(plan.needed, listed);
   return plan;
 }
@@ -377,8 +378,8 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
            [&] {
-             memory.plan = PlanOfSample(params, report.Listed());
-             memory.is_typical = IsTypicalOfTop(params);
+             memory.plan = PlanOfSample(params, slice.vocab(), slice.kElements, report.Listed());
+             memory.is_typical = IsTypicalOfTop(params, slice.vocab(), slice.kElements);
            });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
