@@ -59,16 +59,18 @@ __device__ __noinline__ void PutTop(const LogprobsArgument& argument, int index,
     const float x = ValueOf(token);
     return x == 0.0f ? row.ValueOf(IdOf(token)) : x;
   };
+  const uint64_t drawn = memory.tokens[memory.place];
+  const int thread = team.thread();
+  const bool is_before = thread < memory.size && ValueOf(memory.tokens[thread]) >= ValueOf(drawn);
+  const int rank = team.Block().CountOfBlock(is_before);
+  // The logarithm of the mass keeps the units of fp64 busy: of no more warps than write something.
+  if (thread >= kWarpSize && thread >= argument.lists.width) return;
   ModeValue value{argument.mode, argument.rows.no_params, semantics::NormalizerOf(0.0f, 1.0f, 0)};
   if (has_mass) {
     uint64_t mass = 0;
     for (int block = 1; block < team.blocks(); ++block) mass += memory.masses[block];
     value.normalizer = semantics::NormalizerOf(max, 1.0f, mass);
   }
-  const uint64_t drawn = memory.tokens[memory.place];
-  const int thread = team.thread();
-  const bool is_before = thread < memory.size && ValueOf(memory.tokens[thread]) >= ValueOf(drawn);
-  const int rank = team.Block().CountOfBlock(is_before);
   if (thread == 0) report.Put(value(value_of(drawn)), rank);
   for (int n = thread; n < argument.lists.width; n += team.threads()) {
     const bool is_listed = n < report.listed();
