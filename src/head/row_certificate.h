@@ -65,6 +65,21 @@ class RowCertificate {
   float Compute(int32_t id);
   // Narrows a token's interval without the weights, where there is a way to.
   void Refine(int32_t id);
+  // The same for all whose upper end reaches `least`. False: there is no way, or it was gone.
+  bool RefineFrom(float least);
+  // The next `count` tokens by their upper ends, or as many as the budget has room for. False:
+  // none.
+  bool ComputeLargest(int64_t count);
+  // Whether more was computed than is worth it.
+  bool IsSpent() const { return survivors_ > Budget(planes_.vocab); }
+
+  // The largest upper end of a token that was not computed; -inf: all were.
+  float LargestOpen() const;
+  // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
+  TopTokens ComputedAbove(float x);
+  MassAround Around(const MassQuestion& question) const {
+    return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
+  }
 
   const Intervals& intervals() const { return memory_.intervals; }
   float Upper(int64_t id) const {
@@ -80,8 +95,10 @@ class RowCertificate {
   void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
   void Seal();
   void PrefetchLow(int32_t id) const;
-  int64_t LargestScores(int64_t k);
+  template <typename KeyOf>
+  int64_t Largest(int64_t k, const KeyOf& key_of);
   void ComputeListed(int64_t count);
+  void RefineListed(int64_t count);
   template <typename MayMatter>
   int64_t ListSurvivors(const MayMatter& may_matter);
   template <typename MayMatter>

@@ -1,0 +1,40 @@
+// Top-p on all tokens of a row, when logits are intervals: the mass of the row is known between two
+// ends, and more is computed until both of them say the same. Exactly of the kept interval, which a
+// Cut and a cdf draw need; or of the token that is drawn alone (lazy membership), which takes less.
+#pragma once
+
+#include "pipeline/certified_gumbel.h"
+#include "semantics/nucleus.h"
+
+namespace sluice {
+
+class CertifiedNucleus {
+ public:
+  // params: of which IsNucleus holds. first: the first token of the row.
+  CertifiedNucleus(RowCertificate& certificate, const SelectParams& params, const NoiseKey& key,
+                   const semantics::Token& first, int64_t vocab);
+
+  // Whether a Gumbel draw needs no more than to know of one token that it is kept.
+  static bool IsLazy(const SelectParams& params, DrawMethod method, const NoiseKey& key);
+
+  // The first tokens of the row and those that are kept of them. False: not decided.
+  bool Keep(TopTokens& first, semantics::Interval& kept);
+
+  // The drawn token: the winner among all, or, where it is certainly dropped, among those before
+  // it, and so on. Why it is not decided; kNone: it is.
+  DenseReason Draw(CertifiedGumbel& gumbel, int32_t& id);
+
+ private:
+  bool Narrow();
+  semantics::Membership MembershipOf(const semantics::Token& token);
+
+  RowCertificate& certificate_;
+  const SelectParams& params_;
+  const NoiseKey& key_;
+  const semantics::Token first_;
+  const float scale_;
+  const int64_t vocab_;
+  int64_t next_;  // tokens that the next step computes
+};
+
+}  // namespace sluice
