@@ -100,7 +100,8 @@ struct CertifiedRow {
   DenseReason reason = DenseReason::kNone;
   int32_t survivors = 0;  // rows of the head that were computed
   // How far the nearest row that was left out stays below what it would have had to reach, in
-  // logits; of a draw from the whole softmax, for its maximum. +inf when none was left out.
+  // logits; of a draw from the whole softmax or from top-p on all tokens, for its maximum. +inf when
+  // none was left out.
   float margin = 0.0f;
 };
 

@@ -55,8 +55,13 @@ bool CertifiedNucleus::Narrow() {
 
 bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
   do {
-    first = certificate_.ComputedAbove(certificate_.LargestOpen());
+    const float open = certificate_.LargestOpen();
+    first = certificate_.ComputedAbove(open);
     const SortedRow sorted{first.tokens.data(), std::ssize(first.tokens)};
+    if (open == -semantics::Infinity()) {
+      kept = semantics::SelectInterval(sorted, params_, key_);
+      return true;
+    }
     if (sorted.size == 0) continue;
     const Between mass =
         certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest;

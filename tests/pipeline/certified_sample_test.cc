@@ -5,42 +5,12 @@
 
 #include "draw/draw_table.h"
 #include "semantics/draw.h"
-#include "tests/head/certified.h"
+#include "tests/head/certified_draws.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/params.h"
 
 namespace sluice::test {
 namespace {
-
-struct Drawn {
-  std::vector<TokenResult> results;
-  std::vector<CertifiedRow> rows;
-  CertifiedStats stats;
-};
-
-Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
-                std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                DrawMethod method, Execution execution) {
-  const auto rows = static_cast<size_t>(input.hidden.rows);
-  Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
-  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
-  execution.workspace = memory.span();
-  drawn.stats = head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, execution);
-  return drawn;
-}
-
-std::vector<TokenResult> DenseSample(const DenseHead& head, const CertifiedInput& input,
-                                     std::span<const SelectParams> params,
-                                     std::span<const NoiseKey> keys, DrawMethod method) {
-  const auto logits = DenseLogits(head, input);
-  const Batch batch(logits);
-  Execution execution{Backend::kRef};
-  std::vector<TokenResult> results(logits.size());
-  AlignedBytes memory(SelectWorkspaceBytes(batch.view(), execution));
-  execution.workspace = memory.span();
-  Sample({batch.view(), params, keys}, method, results, execution);
-  return results;
-}
 
 class CertifiedSample : public BackendTest {};
 
@@ -80,8 +50,11 @@ TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
     const CertifiedInput input{Matrix(hidden), bitmask};
     for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
       const Drawn actual = RunSample(head, input, params, keys, method, {backend()});
-      ASSERT_TRUE(
-          SameSequence(actual.results, DenseSample(head.head(), input, params, keys, method)))
+      const auto expected = DenseSample(head.head(), input, params, keys, method);
+      ASSERT_TRUE(SameSequence(actual.results, expected))
+          << n << " " << Name(kind) << " " << vocab << " x " << dim;
+      const Drawn ids = RunSampleIds(head, input, params, keys, method, {backend()});
+      ASSERT_TRUE(SameSequence(ids.results, WithoutCuts(expected)))
           << n << " " << Name(kind) << " " << vocab << " x " << dim;
     }
   }
@@ -102,6 +75,7 @@ TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
       {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 3, .top_p = 0.9f},
       {.temperature = 1.0f}, {.temperature = 0.7f},
       {.min_p = 0.1f},       {.top_k = 3, .min_p = 0.05f, .xtc_probability = 1.0f},
+      {.top_p = 0.9f},       {.temperature = 0.7f, .top_p = 0.5f},
   };
   for (const CertificateKind kind : kCertificateKinds) {
     const CertifiedHead head({Matrix(weight)},
@@ -113,8 +87,7 @@ TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
                                DenseSample(head.head(), input, params, keys, DrawMethod::kGumbel)));
       EXPECT_EQ(drawn.stats.dense_rows, 0) << p << " " << Name(kind);
     }
-    // top-p alone is measured on every token.
-    const std::vector<SelectParams> params(4, SelectParams{.top_p = 0.9f});
+    const std::vector<SelectParams> params(4, SelectParams{.typical_p = 0.9f});
     const Drawn drawn = RunSample(head, input, params, keys, DrawMethod::kGumbel, {backend()});
     EXPECT_EQ(drawn.stats.dense_rows, 4);
     EXPECT_EQ(drawn.rows[0].reason, DenseReason::kParameters);
