@@ -58,9 +58,8 @@ class Measurement {
       all.bytes_read += stats.bytes_read;
       all.dense_bytes += stats.dense_bytes;
       for (size_t r = 0; r < results_.size(); ++r) {
-        const bool is_same =
-            results_[r].id == dense_results_[r].id &&
-            (!task_.wants_cut || results_[r].cut == dense_results_[r].cut);
+        const bool is_same = results_[r].id == dense_results_[r].id &&
+                             (!task_.wants_cut || results_[r].cut == dense_results_[r].cut);
         timing.is_exact = timing.is_exact && is_same;
       }
     }
@@ -99,11 +98,10 @@ class Measurement {
     TurnResult turn = {};
     turn.dense_time = TimeOf([&] { Project(head_.head(), hidden, {}, LogitsOf(), execution_); });
     turn.time = TimeOf([&] {
-      turn.stats = task_.wants_cut
-                       ? head_.Sample({hidden, {}}, params, keys_, {}, DrawMethod::kGumbel,
-                                      results_, {}, execution_)
-                       : head_.SampleIds({hidden, {}}, params, keys_, {}, DrawMethod::kGumbel,
-                                         ids_, {}, {}, execution_);
+      turn.stats = task_.wants_cut ? head_.Sample({hidden, {}}, params, keys_, {},
+                                                  DrawMethod::kGumbel, results_, {}, execution_)
+                                   : head_.SampleIds({hidden, {}}, params, keys_, {},
+                                                     DrawMethod::kGumbel, ids_, {}, {}, execution_);
     });
     for (size_t r = 0; r < ids_.size() && !task_.wants_cut; ++r) results_[r].id = ids_[r];
     Sample({LogitsOf(), params, keys_}, DrawMethod::kGumbel, dense_results_, execution_);

@@ -89,7 +89,7 @@ enum class DenseReason : uint8_t {
   kSurvivors,   // more rows might matter than are worth reading one by one
   kParameters,  // measured on all tokens: typical, top-n-sigma; and where neither top-k nor min-p
                 // comes first, XTC and a cdf draw without top-p
-  kMass,        // of top-p on all tokens (also joint with top-k): bounds of their mass leave it open
+  kMass,  // of top-p on all tokens (also joint with top-k): bounds of their mass leave it open
 };
 
 std::string_view Name(CertifiedPath path);
@@ -100,8 +100,8 @@ struct CertifiedRow {
   DenseReason reason = DenseReason::kNone;
   int32_t survivors = 0;  // rows of the head that were computed
   // How far the nearest row that was left out stays below what it would have had to reach, in
-  // logits; of a draw from the whole softmax or from top-p on all tokens, for its maximum. +inf when
-  // none was left out.
+  // logits; of a draw from the whole softmax or from top-p on all tokens, for its maximum. +inf
+  // when none was left out.
   float margin = 0.0f;
 };
 

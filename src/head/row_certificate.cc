@@ -176,8 +176,14 @@ bool RowCertificate::RefineFrom(float least) {
   return refined_ > before;
 }
 
+void RowCertificate::ComputeFrom(float least) {
+  const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  ComputeListed(ListSurvivors(
+      [&](int64_t v) { return widths[v] != 0.0f && !(scores[v] + widths[v] < least); }));
+}
+
 bool RowCertificate::ComputeLargest(int64_t count) {
-  count = std::min(count, Budget(planes_.vocab) - survivors_);
   if (count <= 0) return false;
   const float* const scores = memory_.intervals.scores;
   const float* const widths = memory_.intervals.widths;

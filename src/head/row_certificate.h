@@ -67,11 +67,12 @@ class RowCertificate {
   void Refine(int32_t id);
   // The same for all whose upper end reaches `least`. False: there is no way, or it was gone.
   bool RefineFrom(float least);
-  // The next `count` tokens by their upper ends, or as many as the budget has room for. False:
-  // none.
+  // The logits of all whose upper end reaches `least`.
+  void ComputeFrom(float least);
+  // Those of the `count` largest upper ends among what is not computed. False: there are none.
   bool ComputeLargest(int64_t count);
-  // Whether more was computed than is worth it.
-  bool IsSpent() const { return survivors_ > Budget(planes_.vocab); }
+  // How many more are worth computing; below 0: it was more already.
+  int64_t Room() const { return Budget(planes_.vocab) - survivors_; }
 
   // The largest upper end of a token that was not computed; -inf: all were.
   float LargestOpen() const;

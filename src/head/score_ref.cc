@@ -62,9 +62,7 @@ void RefineRef(const PlaneView& planes, const HiddenState& state, int64_t row,
 }
 
 MassAround AroundRef(const Intervals& intervals, int64_t size, const MassQuestion& question) {
-  const auto weight = [&](float x) {
-    return semantics::Weight(x, question.max, question.scale);
-  };
+  const auto weight = [&](float x) { return semantics::Weight(x, question.max, question.scale); };
   MassAround around;
   for (int64_t v = 0; v < size; ++v) {
     const float score = intervals.scores[v];

@@ -176,8 +176,7 @@ float SliceHead::ScoreOf(int64_t row, float x, int32_t local, float max) const {
   return semantics::LogWeight(x, max, scale) + g;
 }
 
-DenseReason SliceHead::Certify(int64_t row, RowCertificate& certificate,
-                               std::byte* workspace) {
+DenseReason SliceHead::Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) {
   const Plan plan = PlanOf(row);
   const int64_t k = std::min(plan.wanted, tokens_);
   TopTokens top;

@@ -68,7 +68,7 @@ bool CertifiedGumbel::Draw(const Token* end, Token& winner) {
     return bounds_[a] > bounds_[b] || (bounds_[a] == bounds_[b] && a < b);
   });
   for (int64_t i = 0; i < contenders && bounds_[ids_[i]] >= best.score; ++i) {
-    if (certificate_.IsSpent()) return false;
+    if (certificate_.Room() < 0) return false;
     Challenge(ids_[i], end, best);
   }
   winner = best.token;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace sluice {
 
@@ -13,10 +14,16 @@ using semantics::Token;
 
 namespace {
 
-constexpr int64_t kFirstStep = 64;  // tokens, and each step takes four times as many
+// The shares of the mass that are left open, one after the other, until nothing is that weighs.
+constexpr double kFirstShare = 0x1p-4;
+constexpr double kNextShare = 0x1p-3;  // of the one before
+constexpr double kLastShare = 0x1p-64;
 
-// All tokens whose second plane is not read may have 2^-10 of the mass together.
-constexpr float kOctavesLeftOut = 10.0f;
+// Of so few tokens of a vocabulary, the logits take no longer than the second plane.
+constexpr int64_t kFewOf = 64;
+
+// Quarters of an octave of weight, down to the least one above 0.
+constexpr int kBins = 4 * 40 + 1;
 
 Between operator+(const Between& a, uint64_t b) { return {a.least + b, a.most + b}; }
 
@@ -36,21 +43,42 @@ CertifiedNucleus::CertifiedNucleus(RowCertificate& certificate, const SelectPara
       first_(first),
       scale_(semantics::ScalesOf(params).filter),
       vocab_(vocab),
-      next_(kFirstStep) {}
+      share_(kFirstShare) {}
 
 bool CertifiedNucleus::IsLazy(const SelectParams& params, DrawMethod method, const NoiseKey& key) {
   return method == DrawMethod::kGumbel && !semantics::XtcDrops(params, key);
 }
 
-// A few logits first: where they have nearly all the mass, that is the end of it.
 bool CertifiedNucleus::Narrow() {
-  if (next_ > kFirstStep) {
-    const float octaves = std::log2(static_cast<float>(vocab_)) + kOctavesLeftOut;
-    if (certificate_.RefineFrom(first_.x - octaves / scale_)) return true;
+  const float* const scores = certificate_.intervals().scores;
+  const float* const widths = certificate_.intervals().widths;
+  int32_t counts[kBins] = {};  // open tokens by the weight of their upper ends
+  const float quarters = -4.0f * scale_;
+  constexpr float kLastBin = kBins - 1;
+  for (int64_t v = 0; v < vocab_; ++v) {
+    if (widths[v] == 0.0f) continue;
+    const float below = (scores[v] + widths[v] - first_.x) * quarters;
+    ++counts[static_cast<int>(std::clamp(below, 0.0f, kLastBin))];
   }
-  const bool is_narrower = certificate_.ComputeLargest(next_);
-  next_ *= 4;
-  return is_narrower;
+  const auto mass = static_cast<double>(
+      certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest.least);
+  for (; share_ >= kLastShare; share_ *= kNextShare) {
+    double left = mass * share_;
+    int end = kBins - 1;  // of the bins that are wanted; the last one has no weight to speak of
+    while (end > 0 && left >= counts[end - 1] * std::exp2(40.0 - 0.25 * (end - 1))) {
+      left -= counts[end - 1] * std::exp2(40.0 - 0.25 * (end - 1));
+      --end;
+    }
+    const int64_t wanted = std::accumulate(counts, counts + end, int64_t{0});
+    if (wanted == 0) continue;
+    const float least = first_.x + static_cast<float>(end) / quarters;
+    if (wanted > vocab_ / kFewOf && certificate_.RefineFrom(least)) return true;
+    if (wanted > certificate_.Room()) return false;
+    certificate_.ComputeFrom(least);
+    share_ *= kNextShare;
+    return true;
+  }
+  return false;
 }
 
 bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
@@ -63,8 +91,7 @@ bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
       return true;
     }
     if (sorted.size == 0) continue;
-    const Between mass =
-        certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest;
+    const Between mass = certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest;
     const auto least = semantics::SelectByMass(sorted, params_, key_, mass.least);
     const auto most = semantics::SelectByMass(sorted, params_, key_, mass.most);
     if (!least.has_value() || !most.has_value()) continue;
@@ -76,9 +103,10 @@ bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
 }
 
 Membership CertifiedNucleus::MembershipOf(const Token& token) {
-  if (token.id == first_.id) return Membership::kKept;
-  const MassAround around = certificate_.Around({token.x, first_.x, scale_});
   const bool keeps_ties = params_.profile.ties == Ties::kAll;
+  // Kept whatever the target is.
+  if (token.id == first_.id || (keeps_ties && token.x == first_.x)) return Membership::kKept;
+  const MassAround around = certificate_.Around({token.x, first_.x, scale_});
   int64_t ties_before = 0;  // of tokens that are computed; open ones count as above
   if (around.ties > 1 && !keeps_ties) {
     const Intervals& of = certificate_.intervals();
@@ -108,7 +136,9 @@ DenseReason CertifiedNucleus::Draw(CertifiedGumbel& gumbel, int32_t& id) {
   for (;;) {
     const Membership membership = MembershipOf(winner);
     if (membership == Membership::kUnknown) {
-      if (!Narrow()) return DenseReason::kMass;
+      if (Narrow()) continue;
+      // Not all of what matters, but most of it may do.
+      if (!certificate_.ComputeLargest(certificate_.Room())) return DenseReason::kMass;
     } else if (membership == Membership::kKept) {
       id = winner.id;
       return DenseReason::kNone;

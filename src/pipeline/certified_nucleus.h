@@ -17,7 +17,8 @@ class CertifiedNucleus {
   // Whether a Gumbel draw needs no more than to know of one token that it is kept.
   static bool IsLazy(const SelectParams& params, DrawMethod method, const NoiseKey& key);
 
-  // The first tokens of the row and those that are kept of them. False: not decided.
+  // The first tokens of the row and those that are kept of them. False: not decided. It is given
+  // up when the budget is too small, not when it is spent.
   bool Keep(TopTokens& first, semantics::Interval& kept);
 
   // The drawn token: the winner among all, or, where it is certainly dropped, among those before
@@ -25,6 +26,8 @@ class CertifiedNucleus {
   DenseReason Draw(CertifiedGumbel& gumbel, int32_t& id);
 
  private:
+  // Computes or refines the open tokens with the largest upper ends, so many that all others
+  // together have no more than the next share of the row's mass. False: they are too many.
   bool Narrow();
   semantics::Membership MembershipOf(const semantics::Token& token);
 
@@ -34,7 +37,7 @@ class CertifiedNucleus {
   const semantics::Token first_;
   const float scale_;
   const int64_t vocab_;
-  int64_t next_;  // tokens that the next step computes
+  double share_;  // of the mass, that the next step leaves open
 };
 
 }  // namespace sluice

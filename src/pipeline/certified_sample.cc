@@ -29,8 +29,8 @@ struct SampleOutput {
 class SampleQuestion : public RowQuestion {
  public:
   SampleQuestion(std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                 const Limits& limits, DrawMethod method, const SampleOutput& output,
-                 int64_t vocab, Backend backend)
+                 const Limits& limits, DrawMethod method, const SampleOutput& output, int64_t vocab,
+                 Backend backend)
       : params_(params),
         keys_(keys),
         limits_(limits),
@@ -49,8 +49,7 @@ class SampleQuestion : public RowQuestion {
     return DecidesOf(row) == Decides::kMass && !IsNucleus(params) ? Need::kDense : Need::kPlanes;
   }
 
-  DenseReason Certify(int64_t row, RowCertificate& certificate,
-                      std::byte* workspace) override {
+  DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override {
     const SelectParams& params = PerRow(params_, row);
     const Decides decides = DecidesOf(row);
     const bool is_first = decides == Decides::kFirst;

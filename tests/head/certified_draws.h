@@ -16,7 +16,7 @@ struct Drawn {
 
 inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
                        std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                DrawMethod method, Execution execution) {
+                       DrawMethod method, Execution execution) {
   const auto rows = static_cast<size_t>(input.hidden.rows);
   Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
   AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
@@ -27,8 +27,8 @@ inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
 
 // Without Cuts.
 inline Drawn RunSampleIds(const CertifiedHead& head, const CertifiedInput& input,
-                   std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                   DrawMethod method, Execution execution) {
+                          std::span<const SelectParams> params, std::span<const NoiseKey> keys,
+                          DrawMethod method, Execution execution) {
   const auto rows = static_cast<size_t>(input.hidden.rows);
   Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
   AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
@@ -50,8 +50,8 @@ inline std::vector<TokenResult> WithoutCuts(std::vector<TokenResult> results) {
 }
 
 inline std::vector<TokenResult> DenseSample(const DenseHead& head, const CertifiedInput& input,
-                                     std::span<const SelectParams> params,
-                                     std::span<const NoiseKey> keys, DrawMethod method) {
+                                            std::span<const SelectParams> params,
+                                            std::span<const NoiseKey> keys, DrawMethod method) {
   const auto logits = DenseLogits(head, input);
   const Batch batch(logits);
   Execution execution{Backend::kRef};

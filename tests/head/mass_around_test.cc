@@ -35,8 +35,12 @@ SomeIntervals MakeIntervals(int64_t size, Random& random) {
 }
 
 std::vector<uint64_t> NumbersOf(const MassAround& around) {
-  return {around.above.least, around.above.most,  around.rest.least,
-          around.rest.most,   around.tokens.least, around.tokens.most,
+  return {around.above.least,
+          around.above.most,
+          around.rest.least,
+          around.rest.most,
+          around.tokens.least,
+          around.tokens.most,
           static_cast<uint64_t>(around.ties)};
 }
 
@@ -84,8 +88,7 @@ TEST(MassAround, HoldsTheMassOfTheLogits) {
         if (is_tie) open_ties += weight;
       }
     }
-    const MassAround around =
-        ScoreTables().back()->around(made.view(), size, {x, max, scale});
+    const MassAround around = ScoreTables().back()->around(made.view(), size, {x, max, scale});
     EXPECT_EQ(around.ties, ties);
     EXPECT_LE(around.above.least, above);
     EXPECT_GE(around.above.most, above + open_ties);

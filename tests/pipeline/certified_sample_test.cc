@@ -75,7 +75,6 @@ TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
       {.temperature = 0.0f}, {.temperature = 0.8f, .top_k = 3, .top_p = 0.9f},
       {.temperature = 1.0f}, {.temperature = 0.7f},
       {.min_p = 0.1f},       {.top_k = 3, .min_p = 0.05f, .xtc_probability = 1.0f},
-      {.top_p = 0.9f},       {.temperature = 0.7f, .top_p = 0.5f},
   };
   for (const CertificateKind kind : kCertificateKinds) {
     const CertifiedHead head({Matrix(weight)},

@@ -1,7 +1,8 @@
 // What ends of masses say of a token: no more and no less than all masses between them.
+#include "semantics/nucleus.h"
+
 #include <gtest/gtest.h>
 
-#include "semantics/nucleus.h"
 #include "tests/support/random.h"
 
 namespace sluice::test {
