@@ -45,7 +45,8 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       bitmask_(bitmask),
       dense_(dense),
       score_(score),
-      memory_(memory) {}
+      memory_(memory),
+      budget_(Budget(planes.vocab)) {}
 
 // A trained head of 8192 rows leaves up to 2000 open, more than a sixteenth; to read them is fewer
 // bytes than to read them all.
@@ -181,6 +182,12 @@ void RowCertificate::ComputeFrom(float least) {
   const float* const widths = memory_.intervals.widths;
   ComputeListed(ListSurvivors(
       [&](int64_t v) { return widths[v] != 0.0f && !(scores[v] + widths[v] < least); }));
+}
+
+bool RowCertificate::RaiseBudget() {
+  const int64_t budget = budget_;
+  budget_ = 2 * Budget(planes_.vocab);
+  return budget_ > budget;
 }
 
 bool RowCertificate::ComputeLargest(int64_t count) {

@@ -72,7 +72,9 @@ class RowCertificate {
   // Those of the `count` largest upper ends among what is not computed. False: there are none.
   bool ComputeLargest(int64_t count);
   // How many more are worth computing; below 0: it was more already.
-  int64_t Room() const { return Budget(planes_.vocab) - survivors_; }
+  int64_t Room() const { return budget_ - survivors_; }
+  // Twice the budget, for what would lose all that it has computed. False: that was done.
+  bool RaiseBudget();
 
   // The largest upper end of a token that was not computed; -inf: all were.
   float LargestOpen() const;
@@ -115,6 +117,7 @@ class RowCertificate {
   const ScoreTable& score_;
   RowMemory memory_;
   RowStatus status_ = RowStatus::kOk;
+  int64_t budget_;
   int64_t survivors_ = 0;
   int64_t refined_ = 0;
   float margin_ = semantics::Infinity();

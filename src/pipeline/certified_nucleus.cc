@@ -52,23 +52,29 @@ bool CertifiedNucleus::IsLazy(const SelectParams& params, DrawMethod method, con
 bool CertifiedNucleus::Narrow() {
   const float* const scores = certificate_.intervals().scores;
   const float* const widths = certificate_.intervals().widths;
-  int32_t counts[kBins] = {};  // open tokens by the weight of their upper ends
+  // Of open tokens by the weight of their upper ends: how many, and how many of that weight their
+  // doubt comes to, which is the weight less that of the lower end.
+  int32_t counts[kBins] = {};
+  float doubts[kBins] = {};
+  const float octave_doubt = 2.0f * 0.6931472f * scale_;
   const float quarters = -4.0f * scale_;
   constexpr float kLastBin = kBins - 1;
   for (int64_t v = 0; v < vocab_; ++v) {
     if (widths[v] == 0.0f) continue;
     const float below = (scores[v] + widths[v] - first_.x) * quarters;
-    ++counts[static_cast<int>(std::clamp(below, 0.0f, kLastBin))];
+    const int bin = static_cast<int>(std::clamp(below, 0.0f, kLastBin));
+    ++counts[bin];
+    doubts[bin] += std::min(1.0f, widths[v] * octave_doubt);
   }
+  const auto doubt_of = [&](int bin) {
+    return static_cast<double>(doubts[bin]) * std::exp2(40.0 - 0.25 * bin);
+  };
   const auto mass = static_cast<double>(
       certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest.least);
   for (; share_ >= kLastShare; share_ *= kNextShare) {
     double left = mass * share_;
     int end = kBins - 1;  // of the bins that are wanted; the last one has no weight to speak of
-    while (end > 0 && left >= counts[end - 1] * std::exp2(40.0 - 0.25 * (end - 1))) {
-      left -= counts[end - 1] * std::exp2(40.0 - 0.25 * (end - 1));
-      --end;
-    }
+    while (end > 0 && left >= doubt_of(end - 1)) left -= doubt_of(--end);
     const int64_t wanted = std::accumulate(counts, counts + end, int64_t{0});
     if (wanted == 0) continue;
     const float least = first_.x + static_cast<float>(end) / quarters;
@@ -138,7 +144,8 @@ DenseReason CertifiedNucleus::Draw(CertifiedGumbel& gumbel, int32_t& id) {
     if (membership == Membership::kUnknown) {
       if (Narrow()) continue;
       // Not all of what matters, but most of it may do.
-      if (!certificate_.ComputeLargest(certificate_.Room())) return DenseReason::kMass;
+      if (certificate_.ComputeLargest(certificate_.Room())) continue;
+      if (!certificate_.RaiseBudget()) return DenseReason::kMass;
     } else if (membership == Membership::kKept) {
       id = winner.id;
       return DenseReason::kNone;

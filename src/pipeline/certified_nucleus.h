@@ -26,8 +26,8 @@ class CertifiedNucleus {
   DenseReason Draw(CertifiedGumbel& gumbel, int32_t& id);
 
  private:
-  // Computes or refines the open tokens with the largest upper ends, so many that all others
-  // together have no more than the next share of the row's mass. False: they are too many.
+  // Computes or refines the open tokens with the largest upper ends, so many that the doubt about
+  // all others is no more than the next share of the row's mass. False: they are too many.
   bool Narrow();
   semantics::Membership MembershipOf(const semantics::Token& token);
 
