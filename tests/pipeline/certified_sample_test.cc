@@ -156,6 +156,22 @@ TEST(CertifiedSampleChecks, RefuseWhatDoesNotFit) {
   ExpectError([&] { sample(1, 0, DrawMethod::kGumbel); }, "keys.size()", "0",
               "1 or the number of rows, 2");
   ExpectError([&] { sample(1, 1, DrawMethod{9}); }, "draw_method", "9", "gumbel or cdf");
+  const auto sample_ids = [&](size_t ids, size_t statuses, size_t params) {
+    const std::vector<SelectParams> all(params);
+    std::vector<int32_t> id(ids);
+    std::vector<RowStatus> status(statuses);
+    Execution execution;
+    AlignedBytes memory(head.SampleWorkspaceBytes(2, execution));
+    execution.workspace = memory.span();
+    const NoiseKey key;
+    head.SampleIds({hidden, {}}, all, {&key, 1}, {}, DrawMethod::kGumbel, id, status, {},
+                   execution);
+  };
+  EXPECT_NO_THROW(sample_ids(2, 2, 1));
+  EXPECT_NO_THROW(sample_ids(2, 0, 2));
+  ExpectError([&] { sample_ids(1, 2, 1); }, "ids.size()", "1", "2");
+  ExpectError([&] { sample_ids(2, 1, 1); }, "statuses.size()", "1", "2");
+  ExpectError([&] { sample_ids(2, 2, 3); }, "params.size()", "3", "1 or the number of rows, 2");
   const MatrixView huge{values.data(), int64_t{1} << 62, 8, 8, DType::kF32, {}};
   ExpectError([&] { head.Sample({huge, {}}, {}, {}, {}, DrawMethod::kGumbel, {}, {}, {}); },
               "hidden.rows", "4611686018427387904", "[0, 2147483647]");
