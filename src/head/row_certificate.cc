@@ -204,10 +204,10 @@ float RowCertificate::LargestOpen() const {
   const float* const scores = memory_.intervals.scores;
   const float* const widths = memory_.intervals.widths;
   float largest = -Infinity();
-  for (int64_t v = 0; v < planes_.vocab; ++v) {
-    const float upper = scores[v] + widths[v];
-    largest = widths[v] != 0.0f && upper > largest ? upper : largest;
-  }
+  ForEachThat(
+      planes_.vocab,
+      [&](int64_t v) { return widths[v] != 0.0f && scores[v] + widths[v] > largest; },
+      [&](int64_t v) { largest = scores[v] + widths[v]; });
   return largest;
 }
 

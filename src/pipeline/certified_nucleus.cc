@@ -15,8 +15,9 @@ using semantics::Token;
 namespace {
 
 // The shares of the mass that are left open, one after the other, until nothing is that weighs.
-constexpr double kFirstShare = 0x1p-4;
-constexpr double kNextShare = 0x1p-3;  // of the one before
+// Steps are wide: to look at all tokens again takes longer than to compute a thousand.
+constexpr double kFirstShare = 0x1p-5;
+constexpr double kNextShare = 0x1p-5;  // of the one before
 constexpr double kLastShare = 0x1p-64;
 
 // Of so few tokens of a vocabulary, the logits take no longer than the second plane.
@@ -69,10 +70,8 @@ bool CertifiedNucleus::Narrow() {
   const auto doubt_of = [&](int bin) {
     return static_cast<double>(doubts[bin]) * std::exp2(40.0 - 0.25 * bin);
   };
-  const auto mass = static_cast<double>(
-      certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest.least);
   for (; share_ >= kLastShare; share_ *= kNextShare) {
-    double left = mass * share_;
+    double left = static_cast<double>(least_mass_) * share_;
     int end = kBins - 1;  // of the bins that are wanted; the last one has no weight to speak of
     while (end > 0 && left >= doubt_of(end - 1)) left -= doubt_of(--end);
     const int64_t wanted = std::accumulate(counts, counts + end, int64_t{0});
@@ -96,8 +95,9 @@ bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
       kept = semantics::SelectInterval(sorted, params_, key_);
       return true;
     }
-    if (sorted.size == 0) continue;
     const Between mass = certificate_.Around({semantics::Infinity(), first_.x, scale_}).rest;
+    least_mass_ = mass.least;
+    if (sorted.size == 0) continue;
     const auto least = semantics::SelectByMass(sorted, params_, key_, mass.least);
     const auto most = semantics::SelectByMass(sorted, params_, key_, mass.most);
     if (!least.has_value() || !most.has_value()) continue;
@@ -121,6 +121,8 @@ Membership CertifiedNucleus::MembershipOf(const Token& token) {
     }
   }
   const uint64_t weight = semantics::Weight(token.x, first_.x, scale_);
+  least_mass_ =
+      around.above.least + around.rest.least + static_cast<uint64_t>(around.ties) * weight;
   Membership membership = semantics::TopPMembership(
       around.above + static_cast<uint64_t>(ties_before) * weight,
       around.rest + static_cast<uint64_t>(around.ties - ties_before) * weight, params_.top_p,

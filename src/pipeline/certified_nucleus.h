@@ -37,7 +37,8 @@ class CertifiedNucleus {
   const semantics::Token first_;
   const float scale_;
   const int64_t vocab_;
-  double share_;  // of the mass, that the next step leaves open
+  double share_;             // of the mass, that the next step leaves open
+  uint64_t least_mass_ = 0;  // of the row, as far as the last question knows
 };
 
 }  // namespace sluice

@@ -158,6 +158,34 @@ TEST(CertifiedNucleus, ReadsTheSecondPlaneBeforeTheDenseHead) {
   EXPECT_LE(dense_rows[static_cast<int>(CertificateKind::kStrict)], 1);
 }
 
+// Twenty equal tokens, of which seven are kept: every one of them wins now and then.
+TEST(CertifiedNucleus, JointWithTopKKeepsTheFirstK) {
+  std::vector<float> logits(1300, -20.0f);
+  for (size_t v = 100; v < 120; ++v) logits[v] = 4.0f;
+  const Batch weight(HeadOf(logits), DType::kF32);
+  const Batch hidden(Rows(128, std::vector<float>{1.0f}), DType::kF32);
+  const CertifiedInput input{Matrix(hidden), {}};
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < 128; ++r) keys.push_back({11, r});
+  for (const Ties ties : {Ties::kLowestId, Ties::kAll}) {
+    SelectParams params = {.top_k = 7, .top_p = 0.9f};
+    params.profile.top_k_top_p = TopKTopP::kJoint;
+    params.profile.ties = ties;
+    for (const CertificateKind kind : kCertificateKinds) {
+      const CertifiedHead head({Matrix(weight)},
+                               HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
+      const auto expected =
+          DenseSample(head.head(), input, {&params, 1}, keys, DrawMethod::kGumbel);
+      std::set<int32_t> drawn;
+      for (const TokenResult& result : expected) drawn.insert(result.id);
+      EXPECT_EQ(drawn.size(), ties == Ties::kAll ? 20u : 7u);
+      const Drawn ids = RunSampleIds(head, input, {&params, 1}, keys, DrawMethod::kGumbel, {});
+      EXPECT_TRUE(SameSequence(ids.results, WithoutCuts(expected)));
+      EXPECT_EQ(ids.stats.dense_rows, 0);
+    }
+  }
+}
+
 // One row, with what is known of its mass in the test's hands.
 class PlantedMass : public ::testing::Test {
  protected:
