@@ -29,6 +29,7 @@ class Measurement {
         logits_(static_cast<size_t>(batch * head.planes().vocab())),
         results_(static_cast<size_t>(batch)),
         dense_results_(results_),
+        ids_(static_cast<size_t>(batch)),
         keys_(static_cast<size_t>(batch)) {
     execution_.backend = backend;
     execution_.parallel = parallel;
@@ -57,8 +58,8 @@ class Measurement {
       all.bytes_read += stats.bytes_read;
       all.dense_bytes += stats.dense_bytes;
       for (size_t r = 0; r < results_.size(); ++r) {
-        const bool is_same =
-            results_[r].id == dense_results_[r].id && results_[r].cut == dense_results_[r].cut;
+        const bool is_same = results_[r].id == dense_results_[r].id &&
+                             (!task_.wants_cut || results_[r].cut == dense_results_[r].cut);
         timing.is_exact = timing.is_exact && is_same;
       }
     }
@@ -97,9 +98,12 @@ class Measurement {
     TurnResult turn = {};
     turn.dense_time = TimeOf([&] { Project(head_.head(), hidden, {}, LogitsOf(), execution_); });
     turn.time = TimeOf([&] {
-      turn.stats = head_.Sample({hidden, {}}, params, keys_, {}, DrawMethod::kGumbel, results_, {},
-                                execution_);
+      turn.stats = task_.wants_cut ? head_.Sample({hidden, {}}, params, keys_, {},
+                                                  DrawMethod::kGumbel, results_, {}, execution_)
+                                   : head_.SampleIds({hidden, {}}, params, keys_, {},
+                                                     DrawMethod::kGumbel, ids_, {}, {}, execution_);
     });
+    for (size_t r = 0; r < ids_.size() && !task_.wants_cut; ++r) results_[r].id = ids_[r];
     Sample({LogitsOf(), params, keys_}, DrawMethod::kGumbel, dense_results_, execution_);
     return turn;
   }
@@ -111,6 +115,7 @@ class Measurement {
   std::vector<float> logits_;
   std::vector<TokenResult> results_;
   std::vector<TokenResult> dense_results_;
+  std::vector<int32_t> ids_;  // of tasks without Cuts
   std::vector<NoiseKey> keys_;
   Execution execution_;
   std::unique_ptr<AlignedWorkspace> workspace_;
@@ -123,6 +128,8 @@ const std::vector<HeadTask>& HeadTasks() {
       {"greedy", "T=0", {.temperature = 0.0f}},
       {"k50-p0.9", "T=0.8, k=50, p=0.9", {.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}},
       {"softmax", "T=1", {}},
+      {"p0.9", "T=1, p=0.9", {.top_p = 0.9f}},
+      {"p0.9-id", "T=1, p=0.9, without a Cut", {.top_p = 0.9f}, false},
   };
   return tasks;
 }

@@ -31,6 +31,7 @@ struct HeadTask {
   std::string_view name;
   std::string_view parameters;
   SelectParams params;
+  bool wants_cut = true;
 };
 const std::vector<HeadTask>& HeadTasks();
 

@@ -50,6 +50,7 @@ std::span<const HeadQuestion> HeadQuestions() {
       {"min_p=0.05", 0, {.min_p = 0.05f}},
       {"softmax", 0, {}},
       {"p=0.9", 0, {.top_p = 0.9f}},
+      {"p=0.9 id", 0, {.top_p = 0.9f}, false},
   };
   return questions;
 }
@@ -132,6 +133,7 @@ void HeadCheck::Ask(const CertifiedHead& head, const HeadQuestion& question,
   answers.dense += row.path == CertifiedPath::kDense ? 1 : 0;
   answers.dense_survivors += row.reason == DenseReason::kSurvivors ? 1 : 0;
   answers.dense_parameters += row.reason == DenseReason::kParameters ? 1 : 0;
+  answers.dense_mass += row.reason == DenseReason::kMass ? 1 : 0;
   answers.dense_hidden += row.reason == DenseReason::kHidden ? 1 : 0;
   answers.survivors += row.survivors;
   answers.most_survivors = std::max(answers.most_survivors, row.survivors);
@@ -145,8 +147,14 @@ bool HeadCheck::IsDenseToken(const CertifiedHead& head, const HeadQuestion& ques
   TokenResult dense, result;
   Sample({LogitsOf(), {&question.params, 1}, {&key, 1}}, DrawMethod::kGumbel, {&dense, 1},
          execution_);
-  stats = head.Sample({hidden, {}}, {&question.params, 1}, {&key, 1}, {}, DrawMethod::kGumbel,
-                      {&result, 1}, {&row, 1}, execution_);
+  if (question.wants_cut) {
+    stats = head.Sample({hidden, {}}, {&question.params, 1}, {&key, 1}, {}, DrawMethod::kGumbel,
+                        {&result, 1}, {&row, 1}, execution_);
+  } else {
+    stats = head.SampleIds({hidden, {}}, {&question.params, 1}, {&key, 1}, {}, DrawMethod::kGumbel,
+                           {&result.id, 1}, {&result.status, 1}, {&row, 1}, execution_);
+    result.cut = dense.cut;
+  }
   return result.id == dense.id && result.status == dense.status && result.cut == dense.cut &&
          dense.status == RowStatus::kOk;
 }

@@ -18,6 +18,7 @@ struct HeadQuestion {
   std::string_view name;
   int32_t first = 0;  // k; 0: a token, by `params`
   SelectParams params = {};
+  bool wants_cut = true;
 };
 std::span<const HeadQuestion> HeadQuestions();
 
@@ -29,6 +30,7 @@ struct HeadAnswers {
   int64_t dense = 0;      // took the whole head; of them for the reasons
   int64_t dense_survivors = 0;
   int64_t dense_parameters = 0;
+  int64_t dense_mass = 0;
   int64_t dense_hidden = 0;
   int64_t survivors = 0;  // of all states
   int32_t most_survivors = 0;

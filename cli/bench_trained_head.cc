@@ -26,9 +26,9 @@ double OpenedOf(const ClusterFigures& f, size_t i) { return Share(f.opened[i], f
 
 void PrintAnswers(const std::vector<TrainedHeadResult>& results, std::ostream& out,
                   const Terminal& terminal) {
-  Table table("lllrrrrrrrr");
+  Table table("lllrrrrrrrrr");
   table.Add({"states of", "planes", "question", "steps", "different", "dense", "% of steps",
-             "% for survivors", "survivors", "most", "bytes"},
+             "% for survivors", "% for mass", "survivors", "most", "bytes"},
             Style::kHeading);
   for (const TrainedHeadResult& result : results) {
     for (const HeadAnswers& a : result.answers) {
@@ -36,6 +36,7 @@ void PrintAnswers(const std::vector<TrainedHeadResult>& results, std::ostream& o
                  Number(a.states), Number(a.different), Number(a.dense),
                  Fixed(100 * Share(a.dense, a.states), 3),
                  Fixed(100 * Share(a.dense_survivors, a.states), 3),
+                 Fixed(100 * Share(a.dense_mass, a.states), 3),
                  Fixed(Share(a.survivors, a.states), 1), Number(int64_t{a.most_survivors}),
                  Fixed(Share(a.bytes_read, a.dense_bytes), 3)});
     }
@@ -80,6 +81,7 @@ void WriteAnswers(JsonWriter& json, const HeadAnswers& a) {
   json.Key("dense").Value(a.dense);
   json.Key("dense_survivors").Value(a.dense_survivors);
   json.Key("dense_parameters").Value(a.dense_parameters);
+  json.Key("dense_mass").Value(a.dense_mass);
   json.Key("dense_hidden").Value(a.dense_hidden);
   json.Key("survivors").Value(Share(a.survivors, a.states));
   json.Key("most_survivors").Value(a.most_survivors);
@@ -134,7 +136,8 @@ void RunBenchTrainedHead(const BenchTrainedHeadOptions& options, std::ostream& o
       "The certified head of " + options.source.ShortName() + ", " + size + " " +
           std::string(Name(weight.dtype)) +
           ", one hidden state a call: those of a text, and of the model's\n"
-          "own continuations. First k: ids and logits; else a token and its Cut.\n"
+          "own continuations. First k: ids and logits; else a token and its Cut,\n"
+          "where it is not the id alone.\n"
           "Different: not the dense head's, bit for bit. Bytes: read, of one read of the head.\n"
           "Clusters: rows that their bounds open; xi is 1 where a bound is as low as can be.",
       options.is_quick);

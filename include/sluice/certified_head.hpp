@@ -88,7 +88,8 @@ enum class DenseReason : uint8_t {
   kHidden,      // the hidden state is not finite
   kSurvivors,   // more rows might matter than are worth reading one by one
   kParameters,  // measured on all tokens: typical, top-n-sigma; and where neither top-k nor min-p
-                // comes first, top-p (also joint with top-k), XTC, a cdf draw
+                // comes first, XTC and a cdf draw without top-p
+  kMass,  // of top-p on all tokens (also joint with top-k): bounds of their mass leave it open
 };
 
 std::string_view Name(CertifiedPath path);
@@ -99,7 +100,8 @@ struct CertifiedRow {
   DenseReason reason = DenseReason::kNone;
   int32_t survivors = 0;  // rows of the head that were computed
   // How far the nearest row that was left out stays below what it would have had to reach, in
-  // logits; of a draw from the whole softmax, for its maximum. +inf when none was left out.
+  // logits; of a draw from the whole softmax or from top-p on all tokens, for its maximum. +inf
+  // when none was left out.
   float margin = 0.0f;
 };
 
@@ -147,10 +149,18 @@ class CertifiedHead {
   size_t SampleWorkspaceBytes(int64_t rows, const Execution& execution) const;
 
   // As Project and then Sample: the same ids, statuses and Cuts. params and keys: one or one a row.
+  // A Cut of top-p on all tokens takes their mass to within the weight of one token; who wants the
+  // token alone has it from SampleIds for less.
   CertifiedStats Sample(const CertifiedInput& input, std::span<const SelectParams> params,
                         std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
                         std::span<TokenResult> results, std::span<CertifiedRow> rows,
                         const Execution& execution) const;
+
+  // The same ids and statuses alone, in the same workspace. statuses: empty, or one a row.
+  CertifiedStats SampleIds(const CertifiedInput& input, std::span<const SelectParams> params,
+                           std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
+                           std::span<int32_t> ids, std::span<RowStatus> statuses,
+                           std::span<CertifiedRow> rows, const Execution& execution) const;
 
  private:
   DenseHead head_;

@@ -161,7 +161,7 @@ class Call {
     if (!state.is_few && state.need == RowQuestion::Need::kDense) return;
     RowCertificate certificate(head_, planes_, Hidden(r), state.hidden, Bitmask(r), dense_, score_,
                                Memory(r, worker));
-    bool is_certain = true;
+    DenseReason open = DenseReason::kNone;
     if (state.is_few) {
       state.result.path = CertifiedPath::kAllowed;
       const TopTokens all = certificate.ComputeAllowed();
@@ -170,20 +170,21 @@ class Call {
       }
     } else {
       state.result.path = CertifiedPath::kPlanes;
-      is_certain = certificate.Start();
-      if (is_certain && certificate.status() == RowStatus::kOk) {
-        is_certain = question_.Certify(r, certificate, QuestionMemory(worker));
+      if (!certificate.Start()) {
+        open = DenseReason::kSurvivors;
+      } else if (certificate.status() == RowStatus::kOk) {
+        open = question_.Certify(r, certificate, QuestionMemory(worker));
       }
     }
-    if (is_certain && certificate.status() != RowStatus::kOk) {
+    if (open == DenseReason::kNone && certificate.status() != RowStatus::kOk) {
       question_.Fail(r, certificate.status());
     }
     state.result.survivors = static_cast<int32_t>(certificate.survivors());
     state.result.margin = certificate.margin();
     state.refined = certificate.refined();
-    if (!is_certain) {
+    if (open != DenseReason::kNone) {
       state.need = RowQuestion::Need::kDense;
-      state.reason = DenseReason::kSurvivors;
+      state.reason = open;
     }
   }
 

@@ -17,8 +17,9 @@ class RowQuestion {
   enum class Need : uint8_t { kNothing, kPlanes, kDense };
   // kNothing: answered, by its parameters alone.
   virtual Need Prepare(int64_t row) = 0;
-  // From a certificate that has been started and whose status is ok; false: it does not decide.
-  virtual bool Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) = 0;
+  // From a certificate that has been started and whose status is ok; why it does not decide, kNone:
+  // it does.
+  virtual DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) = 0;
   // From all allowed tokens.
   virtual void FromTokens(int64_t row, const TopTokens& all, std::byte* workspace) = 0;
   // From the logits of the dense head; masked tokens are -inf.

@@ -23,11 +23,11 @@ class TopKQuestion : public RowQuestion {
 
   Need Prepare(int64_t) override { return Need::kPlanes; }
 
-  bool Certify(int64_t row, RowCertificate& certificate, std::byte*) override {
+  DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte*) override {
     TopTokens top;
-    if (!certificate.Top(top_.k, top)) return false;
+    if (!certificate.Top(top_.k, top)) return DenseReason::kSurvivors;
     Write(row, top.tokens);
-    return true;
+    return DenseReason::kNone;
   }
 
   void FromTokens(int64_t row, const TopTokens& all, std::byte*) override {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "semantics/select.h"
+#include "semantics/nucleus.h"
 #include "sluice/params.hpp"
 
 namespace sluice {
@@ -29,6 +29,13 @@ SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod m
   if (is_likely_first || (params.min_p > 0 && !has_top_p)) return Decides::kLikely;
   const bool is_whole = !has_top_p && params.xtc_probability == 0;
   return is_whole && method == DrawMethod::kGumbel ? Decides::kSoftmax : Decides::kMass;
+}
+
+// The same where the noise of the row is known: XTC whose coin does not fall is no rule.
+inline Decides DecidingTokens(SelectParams params, const NoiseKey& key, DrawMethod method,
+                              int64_t vocab) {
+  if (!semantics::XtcDrops(params, key)) params.xtc_probability = 0;
+  return DecidingTokens(params, method, vocab);
 }
 
 // Of kMass: top-p decides, so the first tokens may, if the mass of the others is known well enough.

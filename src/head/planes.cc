@@ -78,11 +78,11 @@ std::string_view Name(CertifiedPath path) {
 }
 
 std::string_view Name(DenseReason reason) {
-  if (reason > DenseReason::kParameters) {
+  if (reason > DenseReason::kMass) {
     ThrowInvalid("reason", ToText(static_cast<int64_t>(reason)),
-                 "none, hidden, survivors or parameters");
+                 "none, hidden, survivors, parameters or mass");
   }
-  constexpr std::string_view kNames[] = {"none", "hidden", "survivors", "parameters"};
+  constexpr std::string_view kNames[] = {"none", "hidden", "survivors", "parameters", "mass"};
   return kNames[static_cast<size_t>(reason)];
 }
 

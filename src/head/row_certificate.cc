@@ -45,7 +45,8 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       bitmask_(bitmask),
       dense_(dense),
       score_(score),
-      memory_(memory) {}
+      memory_(memory),
+      budget_(Budget(planes.vocab)) {}
 
 // A trained head of 8192 rows leaves up to 2000 open, more than a sixteenth; to read them is fewer
 // bytes than to read them all.
@@ -165,16 +166,72 @@ void RowCertificate::Refine(int32_t id) {
   score_.refine(planes_, state_, id, memory_.intervals);
 }
 
-// The ids of the k largest scores, or of all that are not masked, in no order.
-int64_t RowCertificate::LargestScores(int64_t k) {
+bool RowCertificate::RefineFrom(float least) {
+  if (planes_.low_codes == nullptr) return false;
   const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  const int64_t before = refined_;
+  const int64_t listed = ListSurvivors(
+      [&](int64_t v) { return widths[v] != 0.0f && !(scores[v] + widths[v] < least); });
+  RefineListed(listed);
+  return refined_ > before;
+}
+
+void RowCertificate::ComputeFrom(float least) {
+  const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  ComputeListed(ListSurvivors(
+      [&](int64_t v) { return widths[v] != 0.0f && !(scores[v] + widths[v] < least); }));
+}
+
+bool RowCertificate::RaiseBudget() {
+  const int64_t budget = budget_;
+  budget_ = 2 * Budget(planes_.vocab);
+  return budget_ > budget;
+}
+
+bool RowCertificate::ComputeLargest(int64_t count) {
+  if (count <= 0) return false;
+  const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  const int64_t largest = Largest(
+      count, [&](int64_t v) { return widths[v] != 0.0f ? scores[v] + widths[v] : -Infinity(); });
+  ComputeListed(largest);
+  return largest > 0;
+}
+
+float RowCertificate::LargestOpen() const {
+  const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  float largest = -Infinity();
+  ForEachThat(
+      planes_.vocab,
+      [&](int64_t v) { return widths[v] != 0.0f && scores[v] + widths[v] > largest; },
+      [&](int64_t v) { largest = scores[v] + widths[v]; });
+  return largest;
+}
+
+TopTokens RowCertificate::ComputedAbove(float x) {
+  const float* const scores = memory_.intervals.scores;
+  const float* const widths = memory_.intervals.widths;
+  int64_t size = 0;
+  ForEachThat(
+      planes_.vocab, [&](int64_t v) { return widths[v] == 0.0f && scores[v] > x; },
+      [&](int64_t v) { memory_.tokens[size++] = {scores[v], static_cast<int32_t>(v)}; });
+  std::sort(memory_.tokens, memory_.tokens + size, Comes);
+  return {{memory_.tokens, static_cast<size_t>(size)}};
+}
+
+// The ids of the k largest keys, or of all that are not -inf, in no order.
+template <typename KeyOf>
+int64_t RowCertificate::Largest(int64_t k, const KeyOf& key_of) {
   Token* const heap = memory_.tokens;  // the last in the order on top
   int64_t size = 0;
   float least = -Infinity();
   ForEachThat(
-      planes_.vocab, [&](int64_t v) { return scores[v] > least; },
+      planes_.vocab, [&](int64_t v) { return key_of(v) > least; },
       [&](int64_t v) {
-        const Token token{scores[v], static_cast<int32_t>(v)};
+        const Token token{key_of(v), static_cast<int32_t>(v)};
         if (size == k) {
           if (!(token.x > least)) return;
           std::pop_heap(heap, heap + size, Comes);
@@ -187,6 +244,13 @@ int64_t RowCertificate::LargestScores(int64_t k) {
       });
   for (int64_t i = 0; i < size; ++i) memory_.ids[i] = heap[i].id;
   return size;
+}
+
+void RowCertificate::RefineListed(int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) PrefetchLow(memory_.ids[i + kAhead]);
+    Refine(memory_.ids[i]);
+  }
 }
 
 template <typename MayMatter>
@@ -202,10 +266,7 @@ template <typename MayMatter>
 bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& listed) {
   listed = ListSurvivors(may_matter);
   if (planes_.low_codes != nullptr) {
-    for (int64_t i = 0; i < listed; ++i) {
-      if (i + kAhead < listed) PrefetchLow(memory_.ids[i + kAhead]);
-      Refine(memory_.ids[i]);
-    }
+    RefineListed(listed);
     listed = ListSurvivors(may_matter);
   }
   int64_t unknown = 0;
@@ -233,19 +294,15 @@ bool RowCertificate::From(float least, TopTokens& top) {
   const auto may_matter = [&](int64_t v) { return !(scores[v] + widths[v] < least); };
   int64_t listed = 0;
   if (!ComputeSurvivors(may_matter, listed)) return false;
-  float nearest = -Infinity();
-  for (int64_t v = 0; v < planes_.vocab; ++v) {
-    const float upper = scores[v] + widths[v];
-    nearest = widths[v] != 0.0f && upper > nearest ? upper : nearest;
-  }
-  NoteMargin(least - nearest);
+  NoteMargin(least - LargestOpen());
   top = Sorted(listed, least);
   return true;
 }
 
 bool RowCertificate::Top(int64_t k, TopTokens& top) {
   if (k > Budget(planes_.vocab)) return false;
-  const int64_t largest = LargestScores(k);
+  const float* const scores = memory_.intervals.scores;
+  const int64_t largest = Largest(k, [&](int64_t v) { return scores[v]; });
   ComputeListed(largest);
   float least = Infinity();
   for (int64_t i = 0; i < largest; ++i) {

@@ -65,6 +65,24 @@ class RowCertificate {
   float Compute(int32_t id);
   // Narrows a token's interval without the weights, where there is a way to.
   void Refine(int32_t id);
+  // The same for all whose upper end reaches `least`. False: there is no way, or it was gone.
+  bool RefineFrom(float least);
+  // The logits of all whose upper end reaches `least`.
+  void ComputeFrom(float least);
+  // Those of the `count` largest upper ends among what is not computed. False: there are none.
+  bool ComputeLargest(int64_t count);
+  // How many more are worth computing; below 0: it was more already.
+  int64_t Room() const { return budget_ - survivors_; }
+  // Twice the budget, for what would lose all that it has computed. False: that was done.
+  bool RaiseBudget();
+
+  // The largest upper end of a token that was not computed; -inf: all were.
+  float LargestOpen() const;
+  // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
+  TopTokens ComputedAbove(float x);
+  MassAround Around(const MassQuestion& question) const {
+    return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
+  }
 
   const Intervals& intervals() const { return memory_.intervals; }
   float Upper(int64_t id) const {
@@ -80,8 +98,10 @@ class RowCertificate {
   void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
   void Seal();
   void PrefetchLow(int32_t id) const;
-  int64_t LargestScores(int64_t k);
+  template <typename KeyOf>
+  int64_t Largest(int64_t k, const KeyOf& key_of);
   void ComputeListed(int64_t count);
+  void RefineListed(int64_t count);
   template <typename MayMatter>
   int64_t ListSurvivors(const MayMatter& may_matter);
   template <typename MayMatter>
@@ -97,6 +117,7 @@ class RowCertificate {
   const ScoreTable& score_;
   RowMemory memory_;
   RowStatus status_ = RowStatus::kOk;
+  int64_t budget_;
   int64_t survivors_ = 0;
   int64_t refined_ = 0;
   float margin_ = semantics::Infinity();

@@ -12,14 +12,15 @@
 #define SLUICE_HEAD_VNNI 0
 #include "head/score-inl.h"
 #undef SLUICE_HEAD_VNNI
+#include "head/mass-inl.h"
 
 #endif
 
 #if HWY_ONCE
 namespace sluice {
 
-const ScoreTable kScoreAvx2 = {N_AVX2::bytes::Score, N_AVX2::bytes::Refine};
-const ScoreTable kScoreAvx512 = {N_AVX3::bytes::Score, N_AVX3::bytes::Refine};
+const ScoreTable kScoreAvx2 = {N_AVX2::bytes::Score, N_AVX2::bytes::Refine, N_AVX2::SumAround};
+const ScoreTable kScoreAvx512 = {N_AVX3::bytes::Score, N_AVX3::bytes::Refine, N_AVX3::SumAround};
 
 }  // namespace sluice
 #endif

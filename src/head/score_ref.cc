@@ -1,4 +1,5 @@
 // Scores from planes, one row after the other, and the choice of a backend's way.
+#include <algorithm>
 #include <array>
 
 #include "backend/registry.h"
@@ -60,9 +61,34 @@ void RefineRef(const PlaneView& planes, const HiddenState& state, int64_t row,
   intervals.widths[row] = HalfWidth(score, low.square, planes.low_errors[row], state.bound);
 }
 
+MassAround AroundRef(const Intervals& intervals, int64_t size, const MassQuestion& question) {
+  const auto weight = [&](float x) { return semantics::Weight(x, question.max, question.scale); };
+  MassAround around;
+  for (int64_t v = 0; v < size; ++v) {
+    const float score = intervals.scores[v];
+    const float width = intervals.widths[v];
+    const float lower = std::min(score - width, question.max);
+    const float upper = std::min(score + width, question.max);
+    if (upper < question.x) {
+      around.rest.least += weight(lower);
+      around.rest.most += weight(upper);
+    } else if (width == 0.0f && score == question.x) {
+      ++around.ties;
+    } else {
+      around.above.most += weight(upper);
+      ++around.tokens.most;
+      if (!(lower > question.x)) continue;
+      around.above.least += weight(lower);
+      ++around.tokens.least;
+    }
+  }
+  AddOpen(question, around);
+  return around;
+}
+
 }  // namespace
 
-const ScoreTable kScoreRef = {ScoreRef, RefineRef};
+const ScoreTable kScoreRef = {ScoreRef, RefineRef, AroundRef};
 
 #if SLUICE_HAS_CPU
 namespace {

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "head/hidden_codes.h"
+#include "head/mass_around.h"
 #include "head/planes.h"
 #include "sluice/execution.hpp"
 
@@ -28,6 +29,8 @@ struct ScoreTable {
                 std::span<const Intervals> intervals, int64_t begin_tile, int64_t end_tile);
   // From the score of a row of strict planes to that of both planes.
   void (*refine)(const PlaneView&, const HiddenState&, int64_t row, const Intervals&);
+  // Of the first `size` intervals, a whole number of tiles, all of which have ends.
+  MassAround (*around)(const Intervals&, int64_t size, const MassQuestion&);
 };
 
 extern const ScoreTable kScoreRef;

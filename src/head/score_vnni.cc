@@ -17,13 +17,14 @@
 #endif
 #include "head/score-inl.h"
 #undef SLUICE_HEAD_VNNI
+#include "head/mass-inl.h"
 
 #endif
 
 #if HWY_ONCE
 namespace sluice {
 
-const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine};
+const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine, N_AVX3::SumAround};
 
 }  // namespace sluice
 #endif

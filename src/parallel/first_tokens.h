@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "semantics/draw.h"
-#include "semantics/select.h"
+#include "semantics/nucleus.h"
 
 namespace sluice {
 
@@ -23,10 +23,6 @@ enum class RowNeed : uint8_t {
   kSlice,  // the draw of each rank from its slice: all tokens of a least weight are kept
   kRow,    // the whole row
 };
-
-inline bool XtcDrops(const SelectParams& params, const NoiseKey& key) {
-  return params.xtc_probability > 0 && semantics::XtcCoinFalls(key, params.xtc_probability);
-}
 
 // The least weight that min-p leaves before top-k, and the one that it leaves at the end.
 inline uint64_t LeastWeightBefore(const SelectParams& params) {
@@ -45,7 +41,7 @@ inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t s
     const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint;
     return has_top_k && !joint ? RowNeed::kRow : RowNeed::kMass;
   }
-  return has_top_k || XtcDrops(params, key) ? RowNeed::kRow : RowNeed::kSlice;
+  return has_top_k || semantics::XtcDrops(params, key) ? RowNeed::kRow : RowNeed::kSlice;
 }
 
 // The kept interval, if no token behind the list has a say in it.
@@ -67,32 +63,6 @@ inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow f
       (params.profile.ties == Ties::kLowestId || after(semantics::Filter::kTopK) < first.size);
   if (is_cut && !joint) return kept;
   return std::nullopt;
-}
-
-// The same for RowNeed::kMass; total: the mass of the row's tokens of LeastWeightBefore.
-inline std::optional<semantics::Interval> SelectByMass(semantics::SortedRow first,
-                                                       const SelectParams& params,
-                                                       const NoiseKey& key, uint64_t total) {
-  const Profile& profile = params.profile;
-  const float scale = semantics::ScalesOf(params).filter;
-  const uint64_t target = semantics::TargetMass(params.top_p, total);
-  const semantics::Interval listed{0, first.size};
-  semantics::Interval kept = semantics::TopPOfTarget(first, listed, target, scale, profile);
-  if (kept.end == first.size) {
-    const uint64_t mass = semantics::MassOf(first, listed, scale);
-    if (profile.ties == Ties::kAll || semantics::TopPKeeps(mass, target, profile.top_p_boundary)) {
-      return std::nullopt;
-    }
-  }
-  if (params.top_k > 0) {  // joint
-    const int64_t end = semantics::TopK(first, listed, params.top_k, profile).end;
-    kept.end = end < kept.end ? end : kept.end;
-  }
-  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) {
-    kept = semantics::MinP(first, kept, params.min_p, scale);
-  }
-  if (XtcDrops(params, key)) kept = semantics::Xtc(first, kept, params.xtc_threshold, scale);
-  return kept;
 }
 
 // One of the kept tokens. `by_id` is memory for them.

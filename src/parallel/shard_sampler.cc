@@ -282,7 +282,7 @@ void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectPa
     if (semantics::Beats(sums.best, best)) best = sums.best;
   }
   if (state.need == RowNeed::kMass) {
-    const auto kept = SelectByMass(First(row), params, key, mass);
+    const auto kept = semantics::SelectByMass(First(row), params, key, mass);
     state.need = kept ? RowNeed::kNothing : RowNeed::kRow;
     if (kept) Keep(row, *kept, params, key, method, result);
     return;

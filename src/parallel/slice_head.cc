@@ -176,21 +176,21 @@ float SliceHead::ScoreOf(int64_t row, float x, int32_t local, float max) const {
   return semantics::LogWeight(x, max, scale) + g;
 }
 
-bool SliceHead::Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) {
+DenseReason SliceHead::Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) {
   const Plan plan = PlanOf(row);
   const int64_t k = std::min(plan.wanted, tokens_);
   TopTokens top;
-  if (!certificate.Top(k, top)) return false;
+  if (!certificate.Top(k, top)) return DenseReason::kSurvivors;
   const int64_t size = std::ssize(top.tokens);
   const auto listed = top.tokens.first(static_cast<size_t>(std::min(size, plan.wanted)));
   if (!plan.is_drawn) {
     Put(row, listed, size < plan.wanted ? size : tokens_);
-    return true;
+    return DenseReason::kNone;
   }
   const Token first = listed[0];
-  if (!ListContenders(row, certificate, first, workspace)) return false;
+  if (!ListContenders(row, certificate, first, workspace)) return DenseReason::kSurvivors;
   Put(row, {&first, 1}, memory_.draws[static_cast<size_t>(row)].count);
-  return true;
+  return DenseReason::kNone;
 }
 
 bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const Token& first,

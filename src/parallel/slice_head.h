@@ -58,7 +58,7 @@ class SliceHead final : public SliceSource, private RowQuestion {
   Plan PlanOf(int64_t row) const;
 
   Need Prepare(int64_t row) override;
-  bool Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override;
+  DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override;
   void FromTokens(int64_t row, const TopTokens& all, std::byte* workspace) override;
   void FromLogits(int64_t row, std::span<const float> logits, const RowMemory& memory,
                   std::byte* workspace) override;

@@ -1,14 +1,12 @@
-// Draws from a certified head: the tokens that the rules of selection look at, or the whole softmax
-// by a certified Gumbel-max, and the ordinary Sample on the dense head's logits for the rest.
-//
-// A Gumbel draw is an argmax, of fl(fl(fl(x - m) scale) + g) with noise g that a token's id alone
-// decides. Every rounding in it is monotone in x, so the same expression of an upper bound of x is
-// an upper bound of the score, and a token whose bound stays below a score that was computed cannot
-// win. No mass is needed, and no sort.
+// Draws from a certified head: the tokens that the rules of selection look at, the whole softmax by
+// a certified Gumbel-max, top-p by bounds of the mass, and the ordinary Sample on the dense head's
+// logits for the rest.
 #include <algorithm>
 
 #include "head/certified_call.h"
 #include "head/deciding_tokens.h"
+#include "pipeline/certified_gumbel.h"
+#include "pipeline/certified_nucleus.h"
 #include "pipeline/sample_row.h"
 #include "semantics/draw.h"
 #include "semantics/select.h"
@@ -20,18 +18,24 @@ namespace sluice {
 namespace {
 
 using semantics::Token;
-using semantics::Winner;
+
+// Where the answers go: whole results, or the ids and statuses alone.
+struct SampleOutput {
+  std::span<TokenResult> results = {};
+  std::span<int32_t> ids = {};
+  std::span<RowStatus> statuses = {};
+};
 
 class SampleQuestion : public RowQuestion {
  public:
   SampleQuestion(std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                 const Limits& limits, DrawMethod method, std::span<TokenResult> results,
-                 int64_t vocab, Backend backend)
+                 const Limits& limits, DrawMethod method, const SampleOutput& output, int64_t vocab,
+                 Backend backend)
       : params_(params),
         keys_(keys),
         limits_(limits),
         method_(method),
-        results_(results),
+        output_(output),
         vocab_(vocab),
         selection_(SelectTableFor(backend)),
         draws_(DrawTableFor(backend)) {}
@@ -42,36 +46,45 @@ class SampleQuestion : public RowQuestion {
       Fail(row, RowStatus::kBadParam);
       return Need::kNothing;
     }
-    return DecidingTokens(params, method_, vocab_) == Decides::kMass ? Need::kDense : Need::kPlanes;
+    return DecidesOf(row) == Decides::kMass && !IsNucleus(params) ? Need::kDense : Need::kPlanes;
   }
 
-  bool Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override {
+  DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override {
     const SelectParams& params = PerRow(params_, row);
-    const Decides decides = DecidingTokens(params, method_, vocab_);
+    const Decides decides = DecidesOf(row);
     const bool is_first = decides == Decides::kFirst;
     const int64_t k = is_first && !semantics::IsGreedy(params) ? params.top_k : 1;
     TopTokens top;
-    if (!certificate.Top(k, top)) return false;
+    if (!certificate.Top(k, top)) return DenseReason::kSurvivors;
     if (decides == Decides::kSoftmax) {
       return DrawFromSoftmax(row, certificate, top.tokens[0], workspace);
+    }
+    if (decides == Decides::kMass) {
+      return DrawFromNucleus(row, certificate, top.tokens[0], workspace);
     }
     if (decides == Decides::kLikely) {
       const float scale = semantics::ScalesOf(params).filter;
       const float least = semantics::MinPThreshold(params.min_p, top.tokens[0].x, scale);
-      if (!certificate.From(least, top)) return false;
+      if (!certificate.From(least, top)) return DenseReason::kSurvivors;
     }
     FromTokens(row, top, workspace);
-    return true;
+    return DenseReason::kNone;
   }
 
   // The rules and the draw, on the tokens that decide.
   void FromTokens(int64_t row, const TopTokens& top, std::byte* workspace) override {
+    const semantics::SortedRow sorted{top.tokens.data(), std::ssize(top.tokens)};
+    FromKept(row, top, semantics::SelectInterval(sorted, PerRow(params_, row), PerRow(keys_, row)),
+             workspace);
+  }
+
+  // The draw, from some of the row's first tokens.
+  void FromKept(int64_t row, const TopTokens& top, const semantics::Interval& kept,
+                std::byte* workspace) {
     const SelectParams& params = PerRow(params_, row);
     const NoiseKey& key = PerRow(keys_, row);
     const semantics::SortedRow sorted{top.tokens.data(), std::ssize(top.tokens)};
-    const semantics::Interval kept = semantics::SelectInterval(sorted, params, key);
-    TokenResult& result = ResultOf(row);
-    result = TokenResult{};
+    TokenResult result;
     result.cut = semantics::CutOfInterval(sorted, kept);
     const auto tokens = top.tokens.subspan(static_cast<size_t>(kept.begin),
                                            static_cast<size_t>(kept.end - kept.begin));
@@ -86,27 +99,39 @@ class SampleQuestion : public RowQuestion {
       result.id = draws_.draw_listed({x, ids, std::ssize(tokens)}, sorted.Max(),
                                      semantics::ScalesOf(params).draw, key);
     }
+    Set(row, result);
   }
 
   void FromLogits(int64_t row, std::span<const float> logits, const RowMemory&,
                   std::byte* workspace) override {
+    TokenResult result;
     SampleRow({{logits.data(), DType::kF32, std::ssize(logits)},
                PerRow(params_, row),
                PerRow(keys_, row),
                limits_,
                false},
-              method_, selection_, draws_, workspace, ResultOf(row));
+              method_, selection_, draws_, workspace, result);
+    Set(row, result);
   }
 
   void Fail(int64_t row, RowStatus status) override {
-    TokenResult& result = ResultOf(row);
-    result = TokenResult{};
+    TokenResult result;
     result.status = status;
     result.cut = semantics::CutOfStatus(status);
+    Set(row, result);
   }
 
  private:
-  TokenResult& ResultOf(int64_t row) const { return results_[static_cast<size_t>(row)]; }
+  bool WantsCuts() const { return !output_.results.empty(); }
+  void Set(int64_t row, const TokenResult& result) const {
+    const auto at = static_cast<size_t>(row);
+    if (!output_.results.empty()) output_.results[at] = result;
+    if (!output_.ids.empty()) output_.ids[at] = result.id;
+    if (!output_.statuses.empty()) output_.statuses[at] = result.status;
+  }
+  Decides DecidesOf(int64_t row) const {
+    return DecidingTokens(PerRow(params_, row), PerRow(keys_, row), method_, vocab_);
+  }
 
   // In the order of ids, as the definition sums.
   int32_t DrawCdf(int64_t row, std::span<const Token> kept, float max, std::byte* workspace) const {
@@ -129,77 +154,51 @@ class SampleQuestion : public RowQuestion {
   }
 
   // first: the first token of the row.
-  bool DrawFromSoftmax(int64_t row, RowCertificate& certificate, const Token& first,
-                       std::byte* workspace) const {
+  DenseReason DrawFromSoftmax(int64_t row, RowCertificate& certificate, const Token& first,
+                              std::byte* workspace) {
     RowCertificate::Bottom bottom;
-    if (!certificate.Last(bottom)) return false;
+    if (WantsCuts() && !certificate.Last(bottom)) return DenseReason::kSurvivors;
     const NoiseKey& key = PerRow(keys_, row);
     const float scale = semantics::ScalesOf(PerRow(params_, row)).draw;
-    const auto size = static_cast<size_t>(vocab_);
-    const auto score_of = [&](float x, int32_t id) {
-      const float g =
-          semantics::Gumbel(semantics::NoiseBits(key, semantics::GumbelStream(key), id));
-      return semantics::LogWeight(x, first.x, scale) + g;
-    };
-
-    // A guess: what the draw from the scores gives.
-    Cut all;
-    all.lower = semantics::kLowestValue;
-    all.ties_kept = all.count = bottom.support;
-    const semantics::Row scores{certificate.intervals().scores, DType::kF32, vocab_};
-    const int32_t guess = draws_.draw(scores, all, first.x, scale, DrawMethod::kGumbel, key);
-    Winner best{score_of(first.x, first.id), first};
-    const auto challenge = [&](int32_t id) {
-      const float x = certificate.Compute(id);
-      if (x == -semantics::Infinity()) return;
-      const Winner candidate{score_of(x, id), {x, id}};
-      if (semantics::Beats(candidate, best)) best = candidate;
-    };
-    if (guess >= 0) challenge(guess);
-
-    // Those who may still win, by their bounds, the best bound first.
-    auto* const uppers = reinterpret_cast<float*>(workspace);
-    auto* const ids = reinterpret_cast<int32_t*>(workspace) + vocab_;
-    for (size_t v = 0; v < size; ++v) uppers[v] = certificate.Upper(static_cast<int64_t>(v));
-    const int64_t listed =
-        draws_.list_contenders({uppers, size}, first.x, scale, key, best.score, ids);
-    int64_t contenders = 0;
-    const auto may_win = [&](int32_t id, float& bound) {
-      const float upper = certificate.Upper(id);
-      bound = upper == -semantics::Infinity() ? upper : score_of(upper, id);
-      return bound >= best.score;
-    };
-    auto* const bounds = uppers;  // of which nothing is needed any more
-    for (int64_t i = 0; i < listed; ++i) {
-      float bound;
-      if (!may_win(ids[i], bound)) continue;
-      certificate.Refine(ids[i]);
-      if (may_win(ids[i], bound)) ids[contenders++] = ids[i];
+    CertifiedGumbel gumbel(certificate, draws_, key, first, scale, vocab_, workspace);
+    Token winner;
+    if (!gumbel.Draw(nullptr, winner)) return DenseReason::kSurvivors;
+    TokenResult result;
+    result.id = winner.id;
+    if (WantsCuts()) {
+      result.cut.count = bottom.support;
+      result.cut.lower = bottom.value + 0.0f;
+      result.cut.ties_kept = bottom.ties;
     }
-    const auto in_order = [&](int32_t a, int32_t b) {
-      return bounds[a] > bounds[b] || (bounds[a] == bounds[b] && a < b);
-    };
-    for (int64_t i = 0; i < contenders; ++i) may_win(ids[i], bounds[ids[i]]);
-    std::sort(ids, ids + contenders, in_order);
-    for (int64_t i = 0; i < contenders && bounds[ids[i]] >= best.score; ++i) {
-      if (i > RowCertificate::Budget(vocab_)) return false;
-      challenge(ids[i]);
-    }
+    Set(row, result);
+    return DenseReason::kNone;
+  }
 
-    TokenResult& result = ResultOf(row);
-    result = TokenResult{};
-    result.id = best.token.id;
-    result.cut.count = bottom.support;
-    result.cut.lower = bottom.value + 0.0f;
-    result.cut.ties_kept = bottom.ties;
-    return true;
+  DenseReason DrawFromNucleus(int64_t row, RowCertificate& certificate, const Token& first,
+                              std::byte* workspace) {
+    const SelectParams& params = PerRow(params_, row);
+    const NoiseKey& key = PerRow(keys_, row);
+    CertifiedNucleus nucleus(certificate, params, key, first, vocab_);
+    if (!WantsCuts() && CertifiedNucleus::IsLazy(params, method_, key)) {
+      CertifiedGumbel gumbel(certificate, draws_, key, first, semantics::ScalesOf(params).draw,
+                             vocab_, workspace);
+      TokenResult result;
+      const DenseReason reason = nucleus.Draw(gumbel, result.id);
+      if (reason == DenseReason::kNone) Set(row, result);
+      return reason;
+    }
+    TopTokens known;
+    semantics::Interval kept;
+    if (!nucleus.Keep(known, kept)) return DenseReason::kMass;
+    FromKept(row, known, kept, workspace);
+    return DenseReason::kNone;
   }
 
   std::span<const SelectParams> params_;
   std::span<const NoiseKey> keys_;
   const Limits& limits_;
   DrawMethod method_;
-  std::span<TokenResult> results_;
+  SampleOutput output_;
   int64_t vocab_;
   const SelectTable& selection_;
   const DrawTable& draws_;
@@ -209,6 +208,29 @@ class SampleQuestion : public RowQuestion {
 size_t QuestionBytes(int64_t vocab, Backend backend) {
   return std::max(SelectTableFor(backend).workspace_bytes(vocab),
                   static_cast<size_t>(vocab) * sizeof(Token));
+}
+
+struct SampleCall {
+  const CertifiedHead& head;
+  const CertifiedInput& input;
+  std::span<const SelectParams> params;
+  std::span<const NoiseKey> keys;
+  const Limits& limits;
+  DrawMethod method;
+  SampleOutput output;
+};
+
+// The hidden states and the output have been checked.
+CertifiedStats RunSample(const SampleCall& call, std::span<CertifiedRow> rows,
+                         const Execution& execution) {
+  CheckPerRow("params", call.params.size(), call.input.hidden.rows);
+  CheckPerRow("keys", call.keys.size(), call.input.hidden.rows);
+  CheckMethod(call.method);
+  const int64_t vocab = call.head.head().weight.rows;
+  SampleQuestion question(call.params, call.keys, call.limits, call.method, call.output, vocab,
+                          execution.backend);
+  return RunCertifiedCall(call.head, call.input, question, rows, execution,
+                          QuestionBytes(vocab, execution.backend));
 }
 
 }  // namespace
@@ -225,14 +247,22 @@ CertifiedStats CertifiedHead::Sample(const CertifiedInput& input,
                                      std::span<CertifiedRow> rows,
                                      const Execution& execution) const {
   CheckHidden(*this, input.hidden);
-  CheckPerRow("params", params.size(), input.hidden.rows);
-  CheckPerRow("keys", keys.size(), input.hidden.rows);
-  CheckMethod(method);
   CheckSize("results", results.size(), input.hidden.rows);
-  const int64_t vocab = head_.weight.rows;
-  SampleQuestion question(params, keys, limits, method, results, vocab, execution.backend);
-  return RunCertifiedCall(*this, input, question, rows, execution,
-                          QuestionBytes(vocab, execution.backend));
+  return RunSample({*this, input, params, keys, limits, method, {.results = results}}, rows,
+                   execution);
+}
+
+CertifiedStats CertifiedHead::SampleIds(const CertifiedInput& input,
+                                        std::span<const SelectParams> params,
+                                        std::span<const NoiseKey> keys, const Limits& limits,
+                                        DrawMethod method, std::span<int32_t> ids,
+                                        std::span<RowStatus> statuses, std::span<CertifiedRow> rows,
+                                        const Execution& execution) const {
+  CheckHidden(*this, input.hidden);
+  CheckSize("ids", ids.size(), input.hidden.rows);
+  if (!statuses.empty()) CheckSize("statuses", statuses.size(), input.hidden.rows);
+  return RunSample({*this, input, params, keys, limits, method, {.ids = ids, .statuses = statuses}},
+                   rows, execution);
 }
 
 }  // namespace sluice

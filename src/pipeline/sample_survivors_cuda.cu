@@ -86,7 +86,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
     result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
   }
   if (result.id != kUndecided) return DenseReason::kNone;
-  return is_of_planes && course.is_nucleus ? DenseReason::kParameters : DenseReason::kSurvivors;
+  return is_of_planes && course.is_nucleus ? DenseReason::kMass : DenseReason::kSurvivors;
 }
 
 constexpr int kSurvivorThreads = 512;

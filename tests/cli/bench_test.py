@@ -192,7 +192,7 @@ class Bench(unittest.TestCase):
         rows, text = bench_json("head", "--threads", "2")
         self.assert_complete(rows, text, ("ns", "peer_ns", "ratio", "bytes_share", "survivors"))
         self.assertEqual({r["kind"] for r in rows}, {"dither4", "strict"})
-        self.assertEqual({r["task"] for r in rows}, {"greedy", "k50-p0.9", "softmax"})
+        self.assertEqual({r["task"] for r in rows}, {"greedy", "k50-p0.9", "softmax", "p0.9", "p0.9-id"})
         self.assertTrue(all(r["exact"] for r in rows))
         self.assertEqual({r["threads"] for r in rows}, {2})
 
@@ -208,15 +208,17 @@ class Bench(unittest.TestCase):
         answers = [r for r in rows if r["task"] == "answers"]
         asked = {(r["source"], r["kind"], r["question"]) for r in answers}
         self.assertEqual(len(asked), len(answers))
-        self.assertEqual(len(asked), 2 * 2 * 10)
+        self.assertEqual(len(asked), 2 * 2 * 11)
         for r in answers:
             self.assertEqual(r["states"], 12)
             self.assertIn(r["question"], printed)
-            reasons = r["dense_survivors"] + r["dense_parameters"] + r["dense_hidden"]
+            reasons = r["dense_survivors"] + r["dense_mass"] + r["dense_hidden"]
+            reasons += r["dense_parameters"]
             self.assertEqual(r["dense"], reasons)
-            # Pure top-p is measured on all tokens.
-            self.assertEqual(r["dense_parameters"], 12 if r["question"] == "p=0.9" else 0)
+            self.assertEqual(r["dense_parameters"], 0, r)
             self.assertEqual(r["dense_survivors"], 0, r)
+            if not r["question"].startswith("p=0.9"):
+                self.assertEqual(r["dense_mass"], 0, r)
         for r in rows:
             if r["task"] == "intervals":
                 self.assertEqual(r["row_steps"], 12 * r["vocab"])

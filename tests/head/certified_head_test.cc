@@ -286,7 +286,9 @@ TEST(CertifiedTopChecks, PathsAndReasonsHaveNames) {
   EXPECT_EQ(Name(CertifiedPath::kDense), "dense");
   EXPECT_EQ(Name(DenseReason::kParameters), "parameters");
   ExpectError([] { Name(CertifiedPath{4}); }, "path", "4", "nothing, planes, allowed or dense");
-  ExpectError([] { Name(DenseReason{4}); }, "reason", "4", "none, hidden, survivors or parameters");
+  EXPECT_EQ(Name(DenseReason::kMass), "mass");
+  ExpectError([] { Name(DenseReason{5}); }, "reason", "5",
+              "none, hidden, survivors, parameters or mass");
 }
 
 TEST(CertifiedTopChecks, AnEmptyBatchIsAnswered) {

@@ -147,7 +147,7 @@ TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
         for (const cuda::HeadRow& row : device.rows()) {
           EXPECT_EQ(row.path, is_between ? CertifiedPath::kDense : CertifiedPath::kPlanes)
               << Name(dtype) << " " << t;
-          EXPECT_EQ(row.reason, is_between ? DenseReason::kParameters : DenseReason::kNone)
+          EXPECT_EQ(row.reason, is_between ? DenseReason::kMass : DenseReason::kNone)
               << Name(dtype) << " " << t;
         }
       }

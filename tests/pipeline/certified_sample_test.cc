@@ -5,42 +5,12 @@
 
 #include "draw/draw_table.h"
 #include "semantics/draw.h"
-#include "tests/head/certified.h"
+#include "tests/head/certified_draws.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/params.h"
 
 namespace sluice::test {
 namespace {
-
-struct Drawn {
-  std::vector<TokenResult> results;
-  std::vector<CertifiedRow> rows;
-  CertifiedStats stats;
-};
-
-Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
-                std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                DrawMethod method, Execution execution) {
-  const auto rows = static_cast<size_t>(input.hidden.rows);
-  Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
-  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
-  execution.workspace = memory.span();
-  drawn.stats = head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, execution);
-  return drawn;
-}
-
-std::vector<TokenResult> DenseSample(const DenseHead& head, const CertifiedInput& input,
-                                     std::span<const SelectParams> params,
-                                     std::span<const NoiseKey> keys, DrawMethod method) {
-  const auto logits = DenseLogits(head, input);
-  const Batch batch(logits);
-  Execution execution{Backend::kRef};
-  std::vector<TokenResult> results(logits.size());
-  AlignedBytes memory(SelectWorkspaceBytes(batch.view(), execution));
-  execution.workspace = memory.span();
-  Sample({batch.view(), params, keys}, method, results, execution);
-  return results;
-}
 
 class CertifiedSample : public BackendTest {};
 
@@ -80,8 +50,11 @@ TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
     const CertifiedInput input{Matrix(hidden), bitmask};
     for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
       const Drawn actual = RunSample(head, input, params, keys, method, {backend()});
-      ASSERT_TRUE(
-          SameSequence(actual.results, DenseSample(head.head(), input, params, keys, method)))
+      const auto expected = DenseSample(head.head(), input, params, keys, method);
+      ASSERT_TRUE(SameSequence(actual.results, expected))
+          << n << " " << Name(kind) << " " << vocab << " x " << dim;
+      const Drawn ids = RunSampleIds(head, input, params, keys, method, {backend()});
+      ASSERT_TRUE(SameSequence(ids.results, WithoutCuts(expected)))
           << n << " " << Name(kind) << " " << vocab << " x " << dim;
     }
   }
@@ -113,8 +86,7 @@ TEST_P(CertifiedSample, OfUsualParametersNeedsNoDenseHead) {
                                DenseSample(head.head(), input, params, keys, DrawMethod::kGumbel)));
       EXPECT_EQ(drawn.stats.dense_rows, 0) << p << " " << Name(kind);
     }
-    // top-p alone is measured on every token.
-    const std::vector<SelectParams> params(4, SelectParams{.top_p = 0.9f});
+    const std::vector<SelectParams> params(4, SelectParams{.typical_p = 0.9f});
     const Drawn drawn = RunSample(head, input, params, keys, DrawMethod::kGumbel, {backend()});
     EXPECT_EQ(drawn.stats.dense_rows, 4);
     EXPECT_EQ(drawn.rows[0].reason, DenseReason::kParameters);
@@ -184,6 +156,22 @@ TEST(CertifiedSampleChecks, RefuseWhatDoesNotFit) {
   ExpectError([&] { sample(1, 0, DrawMethod::kGumbel); }, "keys.size()", "0",
               "1 or the number of rows, 2");
   ExpectError([&] { sample(1, 1, DrawMethod{9}); }, "draw_method", "9", "gumbel or cdf");
+  const auto sample_ids = [&](size_t ids, size_t statuses, size_t params) {
+    const std::vector<SelectParams> all(params);
+    std::vector<int32_t> id(ids);
+    std::vector<RowStatus> status(statuses);
+    Execution execution;
+    AlignedBytes memory(head.SampleWorkspaceBytes(2, execution));
+    execution.workspace = memory.span();
+    const NoiseKey key;
+    head.SampleIds({hidden, {}}, all, {&key, 1}, {}, DrawMethod::kGumbel, id, status, {},
+                   execution);
+  };
+  EXPECT_NO_THROW(sample_ids(2, 2, 1));
+  EXPECT_NO_THROW(sample_ids(2, 0, 2));
+  ExpectError([&] { sample_ids(1, 2, 1); }, "ids.size()", "1", "2");
+  ExpectError([&] { sample_ids(2, 1, 1); }, "statuses.size()", "1", "2");
+  ExpectError([&] { sample_ids(2, 2, 3); }, "params.size()", "3", "1 or the number of rows, 2");
   const MatrixView huge{values.data(), int64_t{1} << 62, 8, 8, DType::kF32, {}};
   ExpectError([&] { head.Sample({huge, {}}, {}, {}, {}, DrawMethod::kGumbel, {}, {}, {}); },
               "hidden.rows", "4611686018427387904", "[0, 2147483647]");

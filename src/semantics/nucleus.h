@@ -1,0 +1,62 @@
+// Top-p for whoever does not know all weights of a row: the kept interval from the first tokens and
+// the mass of all, and whether a token is kept when masses are known between two ends.
+#pragma once
+
+#include <optional>
+
+#include "semantics/select.h"
+
+namespace sluice::semantics {
+
+inline bool XtcDrops(const SelectParams& params, const NoiseKey& key) {
+  return params.xtc_probability > 0 && XtcCoinFalls(key, params.xtc_probability);
+}
+
+// The kept interval of a row with top-p of which only the first tokens are known, and the mass of
+// those that top-p is measured on. None: tokens behind the known ones may be kept. Without typical
+// and top-n-sigma; top-k, if there is any, is joint with top-p.
+inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams& params,
+                                            const NoiseKey& key, uint64_t total) {
+  const Profile& profile = params.profile;
+  const float scale = ScalesOf(params).filter;
+  const uint64_t target = TargetMass(params.top_p, total);
+  const Interval listed{0, first.size};
+  Interval kept = TopPOfTarget(first, listed, target, scale, profile);
+  if (kept.end == first.size) {
+    const uint64_t mass = MassOf(first, listed, scale);
+    if (profile.ties == Ties::kAll || TopPKeeps(mass, target, profile.top_p_boundary)) {
+      return std::nullopt;
+    }
+  }
+  if (params.top_k > 0) {  // joint
+    const int64_t end = TopK(first, listed, params.top_k, profile).end;
+    kept.end = end < kept.end ? end : kept.end;
+  }
+  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) {
+    kept = MinP(first, kept, params.min_p, scale);
+  }
+  if (XtcDrops(params, key)) kept = Xtc(first, kept, params.xtc_threshold, scale);
+  return kept;
+}
+
+// A mass, or a number of tokens, that is known between two ends.
+struct Between {
+  uint64_t least = 0;
+  uint64_t most = 0;
+};
+
+enum class Membership : uint8_t { kKept, kDropped, kUnknown };
+
+// Of a token with `above` before it in the total order and `rest` from itself on. It is kept iff
+// above < target(above + rest): one unit more above it moves the target by at most one, and one
+// unit more of the rest never moves it down, so the ends of both decide for all in between.
+inline Membership TopPMembership(const Between& above, const Between& rest, float p,
+                                 TopPBoundary boundary) {
+  const auto keeps = [&](uint64_t before, uint64_t others) {
+    return TopPKeeps(before, TargetMass(p, before + others), boundary);
+  };
+  if (keeps(above.most, rest.least)) return Membership::kKept;
+  return keeps(above.least, rest.most) ? Membership::kUnknown : Membership::kDropped;
+}
+
+}  // namespace sluice::semantics

@@ -1,0 +1,65 @@
+// Draws from a certified head, and the same from the dense head.
+#pragma once
+
+#include <vector>
+
+#include "sluice/draw.hpp"
+#include "tests/head/certified.h"
+
+namespace sluice::test {
+
+struct Drawn {
+  std::vector<TokenResult> results;
+  std::vector<CertifiedRow> rows;
+  CertifiedStats stats;
+};
+
+inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
+                       std::span<const SelectParams> params, std::span<const NoiseKey> keys,
+                       DrawMethod method, Execution execution) {
+  const auto rows = static_cast<size_t>(input.hidden.rows);
+  Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
+  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
+  execution.workspace = memory.span();
+  drawn.stats = head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, execution);
+  return drawn;
+}
+
+// Without Cuts.
+inline Drawn RunSampleIds(const CertifiedHead& head, const CertifiedInput& input,
+                          std::span<const SelectParams> params, std::span<const NoiseKey> keys,
+                          DrawMethod method, Execution execution) {
+  const auto rows = static_cast<size_t>(input.hidden.rows);
+  Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
+  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
+  execution.workspace = memory.span();
+  std::vector<int32_t> ids(rows);
+  std::vector<RowStatus> statuses(rows);
+  drawn.stats =
+      head.SampleIds(input, params, keys, {}, method, ids, statuses, drawn.rows, execution);
+  for (size_t r = 0; r < rows; ++r) {
+    drawn.results[r].id = ids[r];
+    drawn.results[r].status = statuses[r];
+  }
+  return drawn;
+}
+
+inline std::vector<TokenResult> WithoutCuts(std::vector<TokenResult> results) {
+  for (TokenResult& result : results) result.cut = {};
+  return results;
+}
+
+inline std::vector<TokenResult> DenseSample(const DenseHead& head, const CertifiedInput& input,
+                                            std::span<const SelectParams> params,
+                                            std::span<const NoiseKey> keys, DrawMethod method) {
+  const auto logits = DenseLogits(head, input);
+  const Batch batch(logits);
+  Execution execution{Backend::kRef};
+  std::vector<TokenResult> results(logits.size());
+  AlignedBytes memory(SelectWorkspaceBytes(batch.view(), execution));
+  execution.workspace = memory.span();
+  Sample({batch.view(), params, keys}, method, results, execution);
+  return results;
+}
+
+}  // namespace sluice::test
