@@ -1,7 +1,8 @@
 // The scores of a row that reach a threshold, as bits in the order of their indices.
 //
-// A row is cut into tiles of 1024 scores, the blocks of a team have neighbouring tiles, and a warp
-// takes one at a time: 16-byte loads, all of a tile in flight. A score costs two instructions: the
+// A row is cut into tiles of 1024 scores. The blocks of a team have neighbouring tiles, and so have
+// the warps of a block, so that what a warp finds is in the order of indices. A warp takes a tile at
+// a time: 16-byte loads, all of it in flight. A score costs two instructions: the
 // sign of its difference to the threshold goes into a word. NaN reaches every threshold, so whoever
 // looks at what was found sees it.
 #pragma once
@@ -95,44 +96,74 @@ class TiledRow {
     return min(max(tiles - first_tile_, 0), end_tile_ - first_tile_) * kTileWords;
   }
 
+  // Tiles of this warp, of the first `tiles` of this block.
+  struct TileRange {
+    int first;
+    int end;
+  };
+  __device__ TileRange TilesOfWarp(const Team& team, int tiles = INT_MAX) const {
+    const int mine = min(end_tile_ - first_tile_, tiles);
+    const int warp = team.thread() / kWarpSize;
+    const int shift = ShiftOf(team.threads() / kWarpSize);
+    return {first_tile_ + (mine * warp >> shift), first_tile_ + (mine * (warp + 1) >> shift)};
+  }
+  // The first of this block's words of a tile.
+  __device__ int WordOfTile(int tile) const { return (tile - first_tile_) * kTileWords; }
+
+  // A lane's share of the first tile of its warp, asked for before a threshold is known.
+  struct Ahead {
+    uint4 raw[kVectors];
+    bool is_there = false;
+  };
+  __device__ void AskAhead(const Team& team, Ahead& ahead) const {
+    const TileRange mine = TilesOfWarp(team);
+    ahead.is_there = mine.first < mine.end && IsInner(mine.first);
+    if (ahead.is_there) Load(mine.first, team.lane(), ahead.raw);
+  }
+
   // Writes this block's words, or the first `most` of them. Behind it: a SyncBlock, before somebody
-  // reads them. threshold: not NaN.
+  // reads words of another warp. threshold: not NaN.
   __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words,
-                               int most = INT_MAX) const {
-    const int end_tile = min(first_tile_ + most / kTileWords, end_tile_);
+                               int most = INT_MAX, const Ahead& ahead = {}) const {
+    const TileRange mine = TilesOfWarp(team, most / kTileWords);
     const int lane = team.lane();
     // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
     const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
-#pragma unroll 1
-    for (int tile = first_tile_ + team.thread() / kWarpSize; tile < end_tile;
-         tile += team.threads() / kWarpSize) {
-      const int start = tile * kTileScores;
-      const int vector = start / kElements + lane;
-      const bool is_inner = start >= skipped_ && start + kTileScores <= end_;
-      uint32_t below = 0;
-      auto shift_in = [&](const uint4& raw) {
-        const Vector<kDType> scores(raw);
+    uint32_t below = 0;
+    auto shift_in = [&](const uint4& raw) {
+      const Vector<kDType> scores(raw);
 #pragma unroll
-        for (int e = kElements - 1; e >= 0; --e) {
-          below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
-        }
-      };
-      if (is_inner) {
-        uint4 raw[kVectors];
-#pragma unroll
-        for (int j = kVectors - 1; j >= 0; --j)
-          raw[j] = LoadOnce(Vectors() + vector + j * kWarpSize);
-#pragma unroll
-        for (int j = kVectors - 1; j >= 0; --j) shift_in(raw[j]);
-      } else {
-#pragma unroll 1
-        for (int j = kVectors - 1; j >= 0; --j) shift_in(LoadAtEdge(vector + j * kWarpSize));
+      for (int e = kElements - 1; e >= 0; --e) {
+        below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
       }
+    };
+    auto put = [&](int tile) {
       constexpr int kLanes = kVectors;  // whose pieces make a word
       uint32_t word = ~TransposeBits<kLanes>(below, lane);
       const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
-      if (!is_inner) word &= BitsOfRow(start + place * 32);
-      words[(tile - first_tile_) * kTileWords + place] = word;
+      if (!IsInner(tile)) word &= BitsOfRow(tile * kTileScores + place * 32);
+      words[WordOfTile(tile) + place] = word;
+    };
+    int tile = mine.first;
+    if (ahead.is_there) {
+#pragma unroll
+      for (int j = kVectors - 1; j >= 0; --j) shift_in(ahead.raw[j]);
+      put(tile++);
+    }
+#pragma unroll 1
+    for (; tile < mine.end; ++tile) {
+      below = 0;
+      if (IsInner(tile)) {
+        uint4 raw[kVectors];
+        Load(tile, lane, raw);
+#pragma unroll
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(raw[j]);
+      } else {
+        const int vector = tile * kTileScores / kElements + lane;
+#pragma unroll 1
+        for (int j = kVectors - 1; j >= 0; --j) shift_in(LoadAtEdge(vector + j * kWarpSize));
+      }
+      put(tile);
     }
   }
 
@@ -168,6 +199,15 @@ class TiledRow {
   }
 
  private:
+  __device__ bool IsInner(int tile) const {
+    return tile * kTileScores >= skipped_ && (tile + 1) * kTileScores <= end_;
+  }
+  __device__ void Load(int tile, int lane, uint4 (&raw)[kVectors]) const {
+    const int vector = tile * kTileScores / kElements + lane;
+#pragma unroll
+    for (int j = kVectors - 1; j >= 0; --j) raw[j] = LoadOnce(Vectors() + vector + j * kWarpSize);
+  }
+
   __device__ const uint4* Vectors() const {
     return reinterpret_cast<const uint4*>(row_ - skipped_);
   }
