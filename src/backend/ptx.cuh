@@ -15,6 +15,15 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
+// The same, kept in L1. In the order of the program, like all of these.
+__device__ __forceinline__ uint4 LoadKept(const uint4* address) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address));
+  return v;
+}
+
 // 2^x within 2^-22 of it; never falls below 0, and NaN of NaN.
 __device__ __forceinline__ float Exp2Approx(float x) {
   float y;
@@ -27,6 +36,13 @@ __device__ __forceinline__ float SqrtApprox(float x) {
   float y;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// NaN if one of them is.
+__device__ __forceinline__ float LargerOrNan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
 }
 
 // x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes

@@ -27,11 +27,11 @@ struct KeepMemory {
   using Bins = uint32_t[kKeepBins / 2];
 
   alignas(16) Bins mine;
-  alignas(16) Bins bins[kMostBlocks];   // from all
-  uint64_t equal[kMostEqual];           // of the bin of the wanted-th, from all, by index
-  uint32_t is_kept[kMostEqual / 32];    // bits of those
+  alignas(16) Bins bins[kMostBlocks];    // from all
+  uint64_t equal[kMostEqual];            // of the bin of the wanted-th, from all, by index
+  uint32_t is_kept[kMostEqual / 32];     // bits of those
   uint32_t above_of_block[kMostBlocks];  // candidates above that bin, from all
-  int bin;                              // that bin; -1: undecided
+  int bin;                               // that bin; -1: undecided
   int above;
   int in_bin;
   int total;
@@ -53,9 +53,8 @@ __device__ inline void BeginKeep(const Team& team, KeepMemory& memory) {
   }
 }
 
-// Bins of equal width from one finite score to a larger one: in the score, or in its order key where
-// the larger one is of another magnitude (exp(4 N), whose first 2048 are 3 to 2000 times the last
-// of them).
+// Bins of equal width from one finite score to a larger one: in the score, or in its order key
+// where the larger one is of another magnitude, as in exp(4 N).
 class CandidateBins {
  public:
   __device__ explicit CandidateBins(const KeyRange& range)
@@ -70,9 +69,9 @@ class CandidateBins {
 
   // Of any score; those outside are in the bins at the ends. It never falls as x rises.
   __device__ int Of(float x) const {
-    const float from_low =
-        by_key_ ? __uint2float_rn(max(semantics::OrderKey(x), low_key_) - low_key_)
-                : 0.5f * x - 0.5f * low_;
+    const float from_low = by_key_
+                               ? __uint2float_rn(max(semantics::OrderKey(x), low_key_) - low_key_)
+                               : 0.5f * x - 0.5f * low_;
     return min(max(static_cast<int>(from_low * scale_), 0), kKeepBins - 2);
   }
 
@@ -136,17 +135,18 @@ template <DType kDType>
 __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const uint32_t* words,
                           int32_t* list, int room) {
   const auto tiles = row.TilesOfWarp(team);
-  const int share = tiles.end - tiles.first;  // words of a lane, neighbours
-  const int first = row.WordOfTile(tiles.first) + team.lane() * share;
+  const int share = ShareOf(tiles.Words(), 5);  // words of a lane, neighbours
+  const int first = row.WordOf(tiles) + team.lane() * share;
+  const int end = min(first + share, row.WordOf(tiles) + tiles.Words());
   uint32_t marked = 0;
 #pragma unroll 4
-  for (int w = first; w < first + share; ++w) marked += static_cast<uint32_t>(__popc(words[w]));
+  for (int w = first; w < end; ++w) marked += static_cast<uint32_t>(__popc(words[w]));
   const uint32_t through = team.SumThrough(marked);
   const auto count = static_cast<int>(__shfl_sync(~0u, through, kWarpSize - 1));
   if (count > room) return count;
   auto place = static_cast<int>(through - marked);
 #pragma unroll 1
-  for (int w = first; w < first + share; ++w) {
+  for (int w = first; w < end; ++w) {
     for (uint32_t left = words[w]; left != 0; left &= left - 1) {
       list[place++] = row.IndexAt(w * 32 + __ffs(static_cast<int>(left)) - 1);
     }
@@ -181,15 +181,16 @@ __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wante
 
 // put(place, index) for the first wish.wanted of what the blocks have marked, in the order of
 // indices. range: about that of their scores. Behind the marks of this warp. Undecided, with
-// nothing put: fewer are marked than are wanted, or more than there is room for; NaN; no such range;
-// many in few tiles; many scores close to the wanted-th or equal to it. list: of this block, with
-// room for wish.capacity keys.
+// nothing put: fewer are marked than are wanted, or more than there is room for; NaN; no such
+// range; many in few tiles; many scores close to the wanted-th or equal to it. list: of this block,
+// with room for wish.capacity keys.
 template <DType kDType, typename Put>
 __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& memory,
                         const TiledRow<kDType>& row, const uint32_t* words, const KeyRange& range,
                         const RowWish& wish, int32_t* list, Put put) {
   if (!range.IsFinite() || range.lowest >= range.highest) return false;
-  const int room = min((2 * wish.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
+  const int room =
+      min((2 * wish.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
   int32_t* const of_warp = list + team.thread() / kWarpSize * room;
   __syncwarp();
   const int count = ListOfWarp(team, row, words, of_warp, room);
@@ -202,11 +203,13 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   float x[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
+    if (i >= share) break;  // all lanes
     if (i < mine) x[i] = row.ScoreAt(of_warp[first + i]);
   }
   const CandidateBins of(range);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
+    if (i >= share) break;
     if (i >= mine) continue;
     const int bin = of.Of(x[i]);
     atomicAdd(&memory.mine[bin / 2], bin % 2 == 0 ? 1u : 1u << 16);
@@ -229,12 +232,12 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   uint32_t beyond = 0;  // above the bin, and in it in the high half
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
+    if (i >= share) break;
     const int bin = i < mine ? of.Of(x[i]) : -1;
     beyond += bin > found ? 1 : bin == found ? 1u << 16 : 0;
   }
   const BlockScan::Sums sums = scan.Add(beyond);
-  const uint32_t of_block =
-      team.lane() < team.rank() ? CountIn(bins[team.lane()], found) : 0;
+  const uint32_t of_block = team.lane() < team.rank() ? CountIn(bins[team.lane()], found) : 0;
   int slot = static_cast<int>((sums.before >> 16) + __reduce_add_sync(~0u, of_block));
   const int first_slot = slot;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -278,6 +281,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   int place = before + static_cast<int>(sums.before & 0xffffu) + KeptBefore(memory, slot);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) {
+    if (i >= share) break;
     if (i >= mine) continue;
     const int bin = of.Of(x[i]);
     bool is_kept = bin > found;

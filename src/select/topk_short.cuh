@@ -1,7 +1,8 @@
 // topk of a row that one block holds in registers, eight scores a thread: no sample, no marks and
-// no list. What costs here is not the reading but the instructions of 32 warps on one multiprocessor,
-// some forty a score, and a chain of barriers; so a score is seen once by each step, as a float, and
-// its first bin is known without the range of all: the leading bits of the score in 16 bits.
+// no list. What costs here is not the reading but the instructions of 32 warps on one
+// multiprocessor, some forty a score, and a chain of barriers; so a score is seen once by each
+// step, as a float, and its first bin is known without the range of all: the leading bits of the
+// score in 16 bits.
 #pragma once
 
 #include <cuda_fp16.h>

@@ -1,10 +1,10 @@
 // The scores of a row that reach a threshold, as bits in the order of their indices.
 //
 // A row is cut into tiles of 1024 scores. The blocks of a team have neighbouring tiles, and so have
-// the warps of a block, so that what a warp finds is in the order of indices. A warp takes a tile at
-// a time: 16-byte loads, all of it in flight. A score costs two instructions: the
-// sign of its difference to the threshold goes into a word. NaN reaches every threshold, so whoever
-// looks at what was found sees it.
+// the warps of a block, so that what a warp finds is in the order of indices. A warp takes a tile
+// at a time, or a part of one: 16-byte loads, all of it in flight. A score costs two instructions:
+// the sign of its difference to the threshold goes into a word. NaN reaches every threshold, so
+// whoever looks at what was found sees it.
 #pragma once
 
 #include <climits>
@@ -43,6 +43,7 @@ class TiledRow {
   using Element = typename ElementOf<kDType>::Type;
   static constexpr int kElements = Vector<kDType>::kElements;
   static constexpr int kVectors = 32 / kElements;  // of a lane in a tile
+  static constexpr int kVectorsShift = kVectors == 8 ? 3 : 2;
 
   // `scores` of them, from any address that is a multiple of the element size.
   __device__ TiledRow(const Team& team, const void* row, int scores)
@@ -96,19 +97,35 @@ class TiledRow {
     return min(max(tiles - first_tile_, 0), end_tile_ - first_tile_) * kTileWords;
   }
 
-  // Tiles of this warp, of the first `tiles` of this block.
-  struct TileRange {
+  // What a warp marks: tiles, or a half or a quarter of one where there are warps for that.
+  struct WarpTiles {
     int first;
     int end;
+    int shift;  // log2 of the parts of a tile
+    int part;
+
+    __device__ bool HasVector(int j) const { return j >> (kVectorsShift - shift) == part; }
+    __device__ int Words() const { return (end - first) * kTileWords >> shift; }
   };
-  __device__ TileRange TilesOfWarp(const Team& team, int tiles = INT_MAX) const {
+  // Of this warp, of the first `tiles` of this block.
+  __device__ WarpTiles TilesOfWarp(const Team& team, int tiles = INT_MAX) const {
     const int mine = min(end_tile_ - first_tile_, tiles);
+    const int warps = team.threads() / kWarpSize;
     const int warp = team.thread() / kWarpSize;
-    const int shift = ShiftOf(team.threads() / kWarpSize);
-    return {first_tile_ + (mine * warp >> shift), first_tile_ + (mine * (warp + 1) >> shift)};
+    const int shift = 4 * mine <= warps ? 2 : 2 * mine <= warps ? 1 : 0;
+    if (shift > 0) {
+      const int tile = warp >> shift;
+      const int first = first_tile_ + min(tile, mine);
+      return {first, first + (tile < mine ? 1 : 0), shift, warp & ((1 << shift) - 1)};
+    }
+    const int warps_shift = ShiftOf(warps);
+    return {first_tile_ + (mine * warp >> warps_shift),
+            first_tile_ + (mine * (warp + 1) >> warps_shift), 0, 0};
   }
-  // The first of this block's words of a tile.
-  __device__ int WordOfTile(int tile) const { return (tile - first_tile_) * kTileWords; }
+  // The first of this block's words that a warp has marked.
+  __device__ int WordOf(const WarpTiles& tiles) const {
+    return WordOfTile(tiles.first) + tiles.part * (kTileWords >> tiles.shift);
+  }
 
   // A lane's share of the first tile of its warp, asked for before a threshold is known.
   struct Ahead {
@@ -116,16 +133,16 @@ class TiledRow {
     bool is_there = false;
   };
   __device__ void AskAhead(const Team& team, Ahead& ahead) const {
-    const TileRange mine = TilesOfWarp(team);
+    const WarpTiles mine = TilesOfWarp(team);
     ahead.is_there = mine.first < mine.end && IsInner(mine.first);
-    if (ahead.is_there) Load(mine.first, team.lane(), ahead.raw);
+    if (ahead.is_there) Load(mine, mine.first, team.lane(), ahead.raw);
   }
 
   // Writes this block's words, or the first `most` of them. Behind it: a SyncBlock, before somebody
   // reads words of another warp. threshold: not NaN.
   __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words,
                                int most = INT_MAX, const Ahead& ahead = {}) const {
-    const TileRange mine = TilesOfWarp(team, most / kTileWords);
+    const WarpTiles mine = TilesOfWarp(team, most / kTileWords);
     const int lane = team.lane();
     // x - threshold: 0 - 0 is to be +0, whatever the sign of a zero.
     const float subtrahend = threshold == 0.0f ? -0.0f : threshold;
@@ -137,17 +154,26 @@ class TiledRow {
         below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
       }
     };
+    auto shift_in_all = [&](const uint4(&raw)[kVectors]) {
+#pragma unroll
+      for (int j = kVectors - 1; j >= 0; --j) {
+        if (mine.HasVector(j)) {
+          shift_in(raw[j]);
+        } else {
+          below <<= kElements;
+        }
+      }
+    };
     auto put = [&](int tile) {
       constexpr int kLanes = kVectors;  // whose pieces make a word
       uint32_t word = ~TransposeBits<kLanes>(below, lane);
       const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
       if (!IsInner(tile)) word &= BitsOfRow(tile * kTileScores + place * 32);
-      words[WordOfTile(tile) + place] = word;
+      if (mine.HasVector(lane % kLanes)) words[WordOfTile(tile) + place] = word;
     };
     int tile = mine.first;
     if (ahead.is_there) {
-#pragma unroll
-      for (int j = kVectors - 1; j >= 0; --j) shift_in(ahead.raw[j]);
+      shift_in_all(ahead.raw);
       put(tile++);
     }
 #pragma unroll 1
@@ -155,9 +181,8 @@ class TiledRow {
       below = 0;
       if (IsInner(tile)) {
         uint4 raw[kVectors];
-        Load(tile, lane, raw);
-#pragma unroll
-        for (int j = kVectors - 1; j >= 0; --j) shift_in(raw[j]);
+        Load(mine, tile, lane, raw);
+        shift_in_all(raw);
       } else {
         const int vector = tile * kTileScores / kElements + lane;
 #pragma unroll 1
@@ -202,10 +227,23 @@ class TiledRow {
   __device__ bool IsInner(int tile) const {
     return tile * kTileScores >= skipped_ && (tile + 1) * kTileScores <= end_;
   }
-  __device__ void Load(int tile, int lane, uint4 (&raw)[kVectors]) const {
-    const int vector = tile * kTileScores / kElements + lane;
+  __device__ int WordOfTile(int tile) const { return (tile - first_tile_) * kTileWords; }
+  // A lane's vectors of a tile. What a block marks of a short row stays in L1, for what is marked
+  // is fetched again; longer ones would push it out themselves.
+  __device__ void Load(const WarpTiles& tiles, int tile, int lane, uint4 (&raw)[kVectors]) const {
+    constexpr int kMostKept = (128 << 10) / (kTileScores * static_cast<int>(sizeof(Element)));
+    const uint4* const first = Vectors() + tile * kTileScores / kElements + lane;
+    if (end_tile_ - first_tile_ <= kMostKept) {
 #pragma unroll
-    for (int j = kVectors - 1; j >= 0; --j) raw[j] = LoadOnce(Vectors() + vector + j * kWarpSize);
+      for (int j = kVectors - 1; j >= 0; --j) {
+        if (tiles.HasVector(j)) raw[j] = LoadKept(first + j * kWarpSize);
+      }
+    } else {
+#pragma unroll
+      for (int j = kVectors - 1; j >= 0; --j) {
+        if (tiles.HasVector(j)) raw[j] = LoadOnce(first + j * kWarpSize);
+      }
+    }
   }
 
   __device__ const uint4* Vectors() const {

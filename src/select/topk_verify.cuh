@@ -186,7 +186,8 @@ __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory
   bool has_nan = false;
   for (int w = range.first; w < range.end; ++w) {
     for (uint32_t left = larger[w]; left != 0; left &= left - 1) {
-      has_nan |= semantics::IsNan(row.ScoreAt(row.IndexAt(w * 32 + __ffs(static_cast<int>(left)) - 1)));
+      has_nan |=
+          semantics::IsNan(row.ScoreAt(row.IndexAt(w * 32 + __ffs(static_cast<int>(left)) - 1)));
     }
   }
   const int nan_mark = team.Block().CountOfBlock(has_nan) != 0 ? kHasNan : 0;
