@@ -30,7 +30,7 @@ constexpr Policy kPolicies[] = {
 };
 
 constexpr int32_t kLeastCandidates = 4096;  // room for fewer would make guesses fail
-constexpr int64_t kWideRow = 262144;        // of which a sample has so little that guesses are wide
+constexpr int64_t kWideRow = 98304;         // of which a sample has so little that guesses are wide
 constexpr int64_t kShortRow = 8192;         // whose scores are all candidates
 
 int32_t CapacityFor(int64_t columns, int64_t k) {
@@ -38,7 +38,7 @@ int32_t CapacityFor(int64_t columns, int64_t k) {
   if (columns <= kShortRow) return static_cast<int32_t>(kShortRow);
   const uint64_t wanted = std::bit_ceil(static_cast<uint64_t>(2 * std::min(k, columns)));
   if (wanted > kMostCandidates) return columns <= kMostCandidates ? kMostCandidates : 0;
-  return std::max(columns > kWideRow ? 2 * kLeastCandidates : kLeastCandidates,
+  return std::max(columns >= kWideRow ? 2 * kLeastCandidates : kLeastCandidates,
                   static_cast<int32_t>(wanted));
 }
 
