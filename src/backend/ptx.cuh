@@ -15,12 +15,14 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
-// The same, kept in L1. In the order of the program, like all of these.
-__device__ __forceinline__ uint4 LoadKept(const uint4* address) {
+// The same for kernels that start before the one that writes the row has ended: .nc is for memory
+// that nobody writes while the kernel is there.
+__device__ __forceinline__ uint4 LoadFresh(const uint4* address) {
   uint4 v;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(address));
+               : "l"(address)
+               : "memory");
   return v;
 }
 

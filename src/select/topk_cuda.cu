@@ -80,7 +80,7 @@ struct RowAnswer {
   }
   __device__ void PutIndex(int place, int32_t id) const {
     indices[place] = id;
-    if (values != nullptr) values[place] = Widen<kDType>(__ldg(scores + id));  // -0 stays -0
+    if (values != nullptr) values[place] = Widen<kDType>(scores[id]);  // -0 stays -0
   }
 
   const Element* scores;
@@ -356,9 +356,10 @@ __global__ void __launch_bounds__(kThreads)
         kMostThreads > (team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes,
                         argument.words, [&](const KeyRange& range) {
                           return !argument.sorted &&
-                                 KeepOwn(team, memory.scan, memory.keep, row, planes, range, wish,
-                                         reinterpret_cast<int32_t*>(list),
-                                         [&](int place, int id) { answer.PutIndex(place, id); });
+                                 KeepOwn<kHasRegisters>(
+                                     team, memory.scan, memory.keep, row, planes, range, wish,
+                                     reinterpret_cast<int32_t*>(list),
+                                     [&](int place, int id) { answer.PutIndex(place, id); });
                         });
     LetNextKernelStart();
     work.reads = static_cast<uint8_t>(verified.reads);
@@ -432,9 +433,6 @@ const void* KernelFor(DType dtype, int64_t rows, const TopkPlan& plan, bool are_
 // whose blocks are let in when a row has been read: before, they took 2 us more.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kMostRowsToOverlap = 30;
-// Of wider batches, what is read in the time of a launch: 64 rows of 32768 took 9.8 us for 10.6,
-// 128 of 131072 28.4 for 26.4.
-constexpr int64_t kMostColumnsToOverlap = 65536;
 
 template <typename T>
 T* Wanted(const DeviceArray<T>& array) {

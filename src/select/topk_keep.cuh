@@ -131,10 +131,10 @@ __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemo
 
 // The indices of what this warp has marked, in their order, if there is room: how many they are. By
 // a warp, behind its marks.
-template <DType kDType>
+template <bool kShares, DType kDType>
 __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const uint32_t* words,
                           int32_t* list, int room) {
-  const auto tiles = row.TilesOfWarp(team);
+  const auto tiles = row.template TilesOfWarp<kShares>(team);
   const int share = ShareOf(tiles.Words(), 5);  // words of a lane, neighbours
   const int first = row.WordOf(tiles) + team.lane() * share;
   const int end = min(first + share, row.WordOf(tiles) + tiles.Words());
@@ -184,7 +184,7 @@ __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wante
 // nothing put: fewer are marked than are wanted, or more than there is room for; NaN; no such
 // range; many in few tiles; many scores close to the wanted-th or equal to it. list: of this block,
 // with room for wish.capacity keys.
-template <DType kDType, typename Put>
+template <bool kShares, DType kDType, typename Put>
 __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& memory,
                         const TiledRow<kDType>& row, const uint32_t* words, const KeyRange& range,
                         const RowWish& wish, int32_t* list, Put put) {
@@ -193,7 +193,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
       min((2 * wish.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
   int32_t* const of_warp = list + team.thread() / kWarpSize * room;
   __syncwarp();
-  const int count = ListOfWarp(team, row, words, of_warp, room);
+  const int count = ListOfWarp<kShares>(team, row, words, of_warp, room);
   if (count > room && team.lane() == 0) {
     atomicOr(&memory.mine[kKeepBins / 2 - 1], 1u << 16);
   }

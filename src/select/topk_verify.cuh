@@ -166,7 +166,7 @@ __device__ inline int KeepFirstTies(const uint32_t* reaching, uint32_t* larger, 
 template <DType kDType>
 __device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
                                        uint32_t* words, int most) {
-  row.MarkReaching(team, threshold, words, most);
+  row.template MarkReaching<false>(team, threshold, words, most);
 }
 
 // A count that says of its block: NaN is marked. More than all scores of a row; of all blocks, less
@@ -367,7 +367,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.MarkReaching(team, guess.threshold, plane, INT_MAX, ahead);
+  row.template MarkReaching<kAsksAhead>(team, guess.threshold, plane, INT_MAX, ahead);
   verified.reads = 1;
   verified.threshold = guess.threshold;
   verified.is_kept =
