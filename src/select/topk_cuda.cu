@@ -351,16 +351,15 @@ __global__ void __launch_bounds__(kThreads)
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
     const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
-    const Verified verified =
-        Verify < kThreads * 2 ==
-        kMostThreads > (team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes,
-                        argument.words, [&](const KeyRange& range) {
-                          return !argument.sorted &&
-                                 KeepOwn<kHasRegisters>(
-                                     team, memory.scan, memory.keep, row, planes, range, wish,
-                                     reinterpret_cast<int32_t*>(list),
-                                     [&](int place, int id) { answer.PutIndex(place, id); });
-                        });
+    constexpr bool kHasRegisters = 2 * kThreads == kMostThreads;
+    const Verified verified = Verify<kHasRegisters>(
+        team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes, argument.words,
+        [&](const KeyRange& range) {
+          return !argument.sorted &&
+                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, wish,
+                                        reinterpret_cast<int32_t*>(list),
+                                        [&](int place, int id) { answer.PutIndex(place, id); });
+        });
     LetNextKernelStart();
     work.reads = static_cast<uint8_t>(verified.reads);
     if (verified.has_nan) {
@@ -510,12 +509,11 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .work = Wanted(output.work),
       .thresholds = Wanted(input.thresholds)};
   const bool are_short = AreShort(input, chosen);
-  LaunchOverRows(
-      {KernelFor(input.scores.dtype, rows, chosen, are_short),
-       {chosen.blocks, chosen.threads},
-       SharedBytes(words, chosen.capacity),
-       are_short || rows <= kMostRowsToOverlap || input.scores.vocab <= kMostColumnsToOverlap},
-      rows, &argument, stream);
+  LaunchOverRows({KernelFor(input.scores.dtype, rows, chosen, are_short),
+                  {chosen.blocks, chosen.threads},
+                  SharedBytes(words, chosen.capacity),
+                  are_short || rows <= kMostRowsToOverlap},
+                 rows, &argument, stream);
 }
 
 TopkPlan PlanTopk(const TopkInput& input) {
