@@ -179,12 +179,12 @@ class TiledRow {
       if (!IsInner(mine.first)) {
         shift_in_edge(mine.first);
       } else {
-        uint4 raw[kVectors];
-        if (!ahead.is_there) LoadPart(mine, lane, raw);
+        Ahead part = ahead;
+        if (!part.is_there) LoadPart(mine, lane, part.raw);
 #pragma unroll
         for (int j = kVectors - 1; j >= 0; --j) {
           if (mine.HasVector(j)) {
-            shift_in(ahead.is_there ? ahead.raw[j] : raw[j]);
+            shift_in(part.raw[j]);
           } else {
             below <<= kElements;
           }
