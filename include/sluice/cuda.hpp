@@ -41,6 +41,7 @@ struct RowPatch {
   const float* values = nullptr;
   int32_t count = 0;
   bool others_masked = false;
+  bool ids_masked = false;           // a promise: `allowed` has the bit of none of them
   const int32_t* allowed = nullptr;  // ceil(vocab / 32) words, a bit a token; null allows all
 };
 

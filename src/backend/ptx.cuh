@@ -15,6 +15,17 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
+// The same for kernels that start before the one that writes the row has ended: .nc is for memory
+// that nobody writes while the kernel is there.
+__device__ __forceinline__ uint4 LoadFresh(const uint4* address) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address)
+               : "memory");
+  return v;
+}
+
 // 2^x within 2^-22 of it; never falls below 0, and NaN of NaN.
 __device__ __forceinline__ float Exp2Approx(float x) {
   float y;
@@ -27,6 +38,13 @@ __device__ __forceinline__ float SqrtApprox(float x) {
   float y;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// NaN if one of them is.
+__device__ __forceinline__ float LargerOrNan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
 }
 
 // x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes

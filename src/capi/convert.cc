@@ -107,6 +107,11 @@ SelectInput ToSelectInput(std::string_view parameter, const sluice_select_input&
           ToNoiseKeys(parameter, input.keys, input.key_count), ToCpp(input.limits)};
 }
 
+DenseHead ToDenseHead(const sluice_dense_head* head) {
+  const sluice_dense_head& c = Deref("head", head);
+  return {ToCpp(c.weight), Elements("head.bias", c.bias, c.bias_count)};
+}
+
 LogprobLists ToLogprobLists(std::string_view parameter, const sluice_logprob_lists& lists) {
   return {lists.width, Elements(MemberName(parameter, "ids"), lists.ids, lists.id_count),
           Elements(MemberName(parameter, "values"), lists.values, lists.value_count)};

@@ -60,6 +60,8 @@ std::span<const SelectParams> ToSelectParams(std::string_view parameter,
 std::span<const NoiseKey> ToNoiseKeys(std::string_view parameter, const sluice_noise_key* keys,
                                       size_t count);
 
+DenseHead ToDenseHead(const sluice_dense_head* head);
+
 LogprobLists ToLogprobLists(std::string_view parameter, const sluice_logprob_lists& lists);
 
 // The results point to `copies`, whose elements must stay where they are.

@@ -115,6 +115,20 @@ SLUICE_SAME_STRUCT(sluice_shard, Shard);
 SLUICE_SAME_FIELD(sluice_shard, Shard, logits);
 SLUICE_SAME_FIELD(sluice_shard, Shard, first_id);
 
+SLUICE_SAME_STRUCT(sluice_certified_row, CertifiedRow);
+SLUICE_SAME_FIELD(sluice_certified_row, CertifiedRow, path);
+SLUICE_SAME_FIELD(sluice_certified_row, CertifiedRow, reason);
+SLUICE_SAME_FIELD(sluice_certified_row, CertifiedRow, survivors);
+SLUICE_SAME_FIELD(sluice_certified_row, CertifiedRow, margin);
+
+SLUICE_SAME_STRUCT(sluice_certified_stats, CertifiedStats);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, rows);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, dense_rows);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, survivors);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, bytes_read);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, dense_bytes);
+SLUICE_SAME_FIELD(sluice_certified_stats, CertifiedStats, least_margin);
+
 SLUICE_SAME_STRUCT(sluice_request_handle, RequestHandle);
 SLUICE_SAME_FIELD(sluice_request_handle, RequestHandle, slot);
 SLUICE_SAME_FIELD(sluice_request_handle, RequestHandle, generation);
@@ -185,6 +199,16 @@ SLUICE_SAME_VALUE(SLUICE_ORDER_BY_ID, CandidateOrder::kById);
 SLUICE_SAME_VALUE(SLUICE_ORDER_BY_RANK, CandidateOrder::kByRank);
 SLUICE_SAME_VALUE(SLUICE_STREAM_TARGET, DrawStream::kTarget);
 SLUICE_SAME_VALUE(SLUICE_STREAM_DRAFT, DrawStream::kDraft);
+SLUICE_SAME_VALUE(SLUICE_CERTIFICATE_DITHER4, CertificateKind::kDither4);
+SLUICE_SAME_VALUE(SLUICE_CERTIFICATE_STRICT, CertificateKind::kStrict);
+SLUICE_SAME_VALUE(SLUICE_PATH_NOTHING, CertifiedPath::kNothing);
+SLUICE_SAME_VALUE(SLUICE_PATH_PLANES, CertifiedPath::kPlanes);
+SLUICE_SAME_VALUE(SLUICE_PATH_ALLOWED, CertifiedPath::kAllowed);
+SLUICE_SAME_VALUE(SLUICE_PATH_DENSE, CertifiedPath::kDense);
+SLUICE_SAME_VALUE(SLUICE_DENSE_NONE, DenseReason::kNone);
+SLUICE_SAME_VALUE(SLUICE_DENSE_HIDDEN, DenseReason::kHidden);
+SLUICE_SAME_VALUE(SLUICE_DENSE_SURVIVORS, DenseReason::kSurvivors);
+SLUICE_SAME_VALUE(SLUICE_DENSE_PARAMETERS, DenseReason::kParameters);
 SLUICE_SAME_VALUE(SLUICE_STAGE_LOGITS, Stage::kLogits);
 SLUICE_SAME_VALUE(SLUICE_STAGE_BITMASK, Stage::kBitmask);
 SLUICE_SAME_VALUE(SLUICE_STAGE_ALLOWED_IDS, Stage::kAllowedIds);

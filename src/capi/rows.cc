@@ -126,11 +126,6 @@ TopkInput ToTopkInput(const sluice_topk_input* input) {
           Elements("thresholds", c.thresholds, c.threshold_count)};
 }
 
-DenseHead ToDenseHead(const sluice_dense_head* head) {
-  const sluice_dense_head& c = Deref("head", head);
-  return {ToCpp(c.weight), Elements("head.bias", c.bias, c.bias_count)};
-}
-
 }  // namespace
 
 sluice_status sluice_topk_workspace_bytes(const sluice_topk_input* input,

@@ -154,20 +154,21 @@ class TilesOfBlock {
   const int turns;
 };
 
-// By one thread.
+// By a warp, a tile's codes a lane: by one lane for all tiles 32 hidden states of 128256 x 4096
+// took 221 us, which take 173 now.
 __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                           ManyMemory& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int steps = tiles.turns * tiles.groups;
   auto copy_codes = [&](int step, int turn, int group) {
+    if (lane >= kWarps) return;
     Stage& to = memory.stages[step % kStages];
-#pragma unroll 1
-    for (int warp = 0; warp < kWarps; ++warp) {
-      const int64_t from = int64_t{tiles.Tile(turn, warp)} * tiles.groups + group;
-      CopyBulk(to.codes[warp], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
-               &memory.full[step % kStages]);
-    }
+    const int64_t from = int64_t{tiles.Tile(turn, lane)} * tiles.groups + group;
+    CopyBulk(to.codes[lane], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
+             &memory.full[step % kStages]);
   };
   auto copy_states = [&](int step, int group) {
+    if (lane != 0) return;
     Stage& to = memory.stages[step % kStages];
     uint64_t* const full = &memory.full[step % kStages];
     ExpectBytes(full, sizeof(Stage));
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   // Who copies leaves registers to those who multiply.
   if (threadIdx.x >= kMultiplying) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
-    if (threadIdx.x == kMultiplying) CopyAhead(call, tiles, first_quad, memory);
+    if (threadIdx.x < kMultiplying + kWarpSize) CopyAhead(call, tiles, first_quad, memory);
     AwaitKernelBefore();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegistersToMultiply));

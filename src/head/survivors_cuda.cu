@@ -493,13 +493,15 @@ const void* KernelOf(DType dtype) {
 
 void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream) {
   constexpr const char* kWhat = "certified head";
-  if (shape.shared_bytes > 48 * 1024) {
-    RequireCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shape.shared_bytes)),
-                kWhat);
-  }
   cudaFuncAttributes attributes;
   RequireCuda(cudaFuncGetAttributes(&attributes, kernel), kWhat);
+  if (shape.shared_bytes > 48 * 1024) {
+    // All there is: what one call needs must not be the most that another thread's may have.
+    const size_t most = CurrentDeviceShape().most_shared_bytes - attributes.sharedSizeBytes;
+    RequireCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(most)),
+                kWhat);
+  }
   // Code of before Hopper does not wait, so it must not start early, and knows no clusters.
   const bool is_of_hopper = attributes.ptxVersion >= 90;
   const unsigned cluster = is_of_hopper ? shape.cluster : 1;

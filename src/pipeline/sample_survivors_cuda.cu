@@ -57,7 +57,6 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
     memory.start.params = rows.params[rows.has_params_per_row ? row : 0];
     memory.start.key = rows.keys[rows.has_keys_per_row ? row : 0];
     memory.start.scales = semantics::ScalesOf(memory.start.params);
-    memory.first.list.threshold = semantics::OrderKey(fmaxf(least, semantics::kLowestValue));
   }
   block.SyncBlock();
   TokenList& list = memory.first.list;

@@ -117,23 +117,6 @@ __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
   if (block.thread() == 0) memory.bin = -1;
 }
 
-// Of bins that have been counted, which have so many, by a block of kRankBins / 2 threads.
-__device__ inline RankBin LocateRank(const Team& block, BlockScan& scan, BinMemory& memory,
-                                     uint32_t rank) {
-  const int first = kRankBins - 2 * (block.thread() + 1);  // the first thread has the largest
-  const uint2 two = *reinterpret_cast<const uint2*>(memory.count + first);
-  const uint32_t above = scan.Add(two.x + two.y).before;
-  const uint32_t through = above + two.y;
-  if (above < rank && rank <= through + two.x) {
-    const bool is_lower = rank > through;
-    memory.bin = is_lower ? first : first + 1;
-    memory.above = is_lower ? through : above;
-    memory.in_bin = is_lower ? two.x : two.y;
-  }
-  block.SyncBlock();
-  return {memory.bin, memory.above, memory.in_bin};
-}
-
 // Of bins that have been counted, by a block of 512 threads or 1024.
 __device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMemory& memory,
                                       uint32_t rank) {

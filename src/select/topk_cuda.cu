@@ -1,9 +1,10 @@
 // topk for scores on a GPU: guess, verify, refine.
 //
-// A row has a cluster of blocks. Each block marks the scores of its slice that reach a threshold
-// (topk_guess.cuh, topk_verify.cuh); the marked scores go, in the order of their indices, to the
-// list of the first block, which ranks them and writes the answer (topk_refine.cuh). One read of
-// the row in the common case; what a few reads do not decide is left to topk_definition.cuh.
+// A row has a block or a cluster of them. Each block marks the scores of its slice that reach a
+// threshold (topk_guess.cuh, topk_verify.cuh), and writes its own part of the answer
+// (topk_keep.cuh). What that does not decide goes, in the order of indices, to the list of the
+// first block, which ranks it and writes the answer (topk_refine.cuh). One read of the row in the
+// common case; what a few reads do not decide is left to topk_definition.cuh.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -11,7 +12,7 @@
 
 #include "backend/row_launch.h"
 #include "select/topk_definition.cuh"
-#include "select/topk_exchange.cuh"
+#include "select/topk_keep.cuh"
 #include "select/topk_plan.h"
 #include "select/topk_refine.cuh"
 #include "select/topk_short.cuh"
@@ -49,7 +50,7 @@ struct TopkShared {
   ScanMemory scan;
   uint64_t listed;  // the barrier of the list, of the first block
   VerifyMemory verify;
-  ExchangeMemory exchange;
+  KeepMemory keep;
   RefineMemory refine;
   BinMemory bins;
   alignas(16) unsigned char end[16];
@@ -79,7 +80,7 @@ struct RowAnswer {
   }
   __device__ void PutIndex(int place, int32_t id) const {
     indices[place] = id;
-    if (values != nullptr) values[place] = Widen<kDType>(__ldg(scores + id));  // -0 stays -0
+    if (values != nullptr) values[place] = Widen<kDType>(scores[id]);  // -0 stays -0
   }
 
   const Element* scores;
@@ -218,16 +219,17 @@ __device__ __noinline__ Refined RefineAll(Team block, TopkShared& memory, TiledR
   return Refine(block, memory, answer, list, row.Scores(), range, wanted, sorted);
 }
 
-// By one block: a row of no more scores than there is room for. memory.bins: zero.
+// By one block: a row of no more scores than there is room for. short_memory: clear; of the list.
 template <DType kDType>
 __device__ __forceinline__ Refined TopkOfShortRow(const Team& block, TopkShared& memory,
+                                                  ShortMemory& short_memory,
                                                   const TiledRow<kDType>& row,
                                                   const RowAnswer<kDType>& answer, uint64_t* list,
                                                   int wanted, bool sorted) {
   if (!sorted && ShortRow<kDType>::Fits(block, row)) {
     const ShortRow<kDType> held(block, row);
     const Short found =
-        held.Keep(block, memory.scan, memory.refine, memory.bins, row.Scores(), wanted,
+        held.Keep(block, memory.scan, short_memory, row.Scores(), wanted,
                   [&](int place, int32_t id, float x) { answer.Put(place, id, x); });
     if (found != Short::kUndecided) {
       return {found == Short::kNan ? RowStatus::kNanInput : RowStatus::kOk,
@@ -275,7 +277,8 @@ __global__ void __launch_bounds__(kMostThreads)
   extern __shared__ __align__(16) unsigned char shared[];
   TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
   const Team block = Team(memory.team).Block();
-  ZeroBins(block, memory.bins);
+  ShortMemory& short_memory = *reinterpret_cast<ShortMemory*>(shared + kHeaderBytes);
+  short_memory.Clear(block);
   if (block.thread() == 0) memory.refine.Clear();
   AwaitKernelBefore();
   LetNextKernelStart();
@@ -286,7 +289,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (call.wanted > 0) {
     const TiledRow<kDType> row(block, call.scores, call.visible);
     const Refined refined =
-        TopkOfShortRow(block, memory, row, answer,
+        TopkOfShortRow(block, memory, short_memory, row, answer,
                        reinterpret_cast<uint64_t*>(shared + kHeaderBytes), call.wanted, false);
     status = refined.status;
     work = refined.work;
@@ -295,22 +298,22 @@ __global__ void __launch_bounds__(kMostThreads)
          work, NAN);
 }
 
-// With two blocks a row, one that gathers is as fast.
-constexpr int kLeastBlocksToExchange = 4;
-
-template <DType kDType>
-__global__ void __launch_bounds__(kMostThreads)
+// kThreads: at most so many a block; with half of them a warp has the registers to ask ahead.
+// kIsAlone: no clusters.
+template <DType kDType, int kThreads, bool kIsAlone>
+__global__ void __launch_bounds__(kThreads)
     TopkKernel(const __grid_constant__ TopkArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
   TopkShared& memory = *reinterpret_cast<TopkShared*>(shared);
   uint32_t* const planes = reinterpret_cast<uint32_t*>(shared + kHeaderBytes);
-  const Team team(memory.team);
-  const Team block = team.Block();
+  const Team all(memory.team);
+  const Team block = all.Block();
+  const Team team = kIsAlone ? block : all;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.thread() == 0 && team.blocks() > 1) StartBarrier(&memory.listed);
 #endif
   BeginVerify(team, memory.verify);
-  BeginExchange(team, memory.exchange);
+  BeginKeep(team, memory.keep);
   ZeroBins(block, memory.bins);
   if (block.thread() == 0) memory.refine.Clear();
   AwaitKernelBefore();
@@ -348,15 +351,15 @@ __global__ void __launch_bounds__(kMostThreads)
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
     const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
-    const Verified verified =
-        Verify(team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes,
-               argument.words, [&](const KeyRange& range, const TeamCount& count) {
-                 return kDType != DType::kBf16 && !argument.sorted &&
-                        team.blocks() >= kLeastBlocksToExchange &&
-                        KeepByExchange(team, memory.scan, memory.exchange, memory.verify, row,
-                                       planes, count, range, wish, list,
-                                       [&](int place, int id) { answer.PutIndex(place, id); });
-               });
+    constexpr bool kHasRegisters = 2 * kThreads == kMostThreads;
+    const Verified verified = Verify<kHasRegisters>(
+        team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes, argument.words,
+        [&](const KeyRange& range) {
+          return !argument.sorted &&
+                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, wish,
+                                        reinterpret_cast<int32_t*>(list),
+                                        [&](int place, int id) { answer.PutIndex(place, id); });
+        });
     LetNextKernelStart();
     work.reads = static_cast<uint8_t>(verified.reads);
     if (verified.has_nan) {
@@ -365,19 +368,26 @@ __global__ void __launch_bounds__(kMostThreads)
     } else if (verified.is_kept) {
       if (team.rank() != 0) return;
       work.rounds = 1;
-      work.candidates = memory.exchange.total;
+      work.candidates = memory.keep.total;
       threshold = ThresholdForNext(verified, work.candidates, wish);
     } else if (verified.is_done) {
       work.way = verified.way;
       threshold = ThresholdForNext(verified, verified.count.total, wish);
-      if (team.rank() == 0) ZeroBins(block, memory.bins);
-      SendMarked(team, row, verified.count, planes, list, &memory.listed);
-      if (team.rank() != 0) return;
-      const Refined refined = RefineHeld(block, memory, answer, list, verified.count.total,
-                                         verified.range, wanted, argument.sorted);
-      status = refined.status;
-      work.rounds = refined.work.rounds;
-      work.candidates = refined.work.candidates;
+      if (work.way == TopkWay::kPlateau && !argument.sorted) {
+        PutMarked(team, row, verified.count, planes,
+                  [&](int place, int id) { answer.PutIndex(place, id); });
+        if (team.rank() != 0) return;
+        work.candidates = wanted;
+      } else {
+        if (team.rank() == 0) ZeroBins(block, memory.bins);
+        SendMarked(team, row, verified.count, planes, list, &memory.listed);
+        if (team.rank() != 0) return;
+        const Refined refined = RefineHeld(block, memory, answer, list, verified.count.total,
+                                           verified.range, wanted, argument.sorted);
+        status = refined.status;
+        work.rounds = refined.work.rounds;
+        work.candidates = refined.work.candidates;
+      }
     } else {
       work.way = TopkWay::kDefinition;
       team.Sync();  // of the memory that changes hands
@@ -396,6 +406,25 @@ bool AreShort(const TopkInput& input, const TopkPlan& plan) {
   constexpr int64_t kMost = int64_t{8} * kMostThreads;
   return !input.sorted && plan.blocks == 1 && plan.threads == kMostThreads &&
          input.scores.vocab <= std::min<int64_t>(kMost, plan.capacity);
+}
+
+template <int kThreads, bool kIsAlone>
+const void* KernelOf(DType dtype) {
+  return ForDType(dtype, TopkKernel<DType::kF32, kThreads, kIsAlone>,
+                  TopkKernel<DType::kBf16, kThreads, kIsAlone>,
+                  TopkKernel<DType::kF16, kThreads, kIsAlone>);
+}
+
+// Blocks with a processor each have twice the registers.
+const void* KernelFor(DType dtype, int64_t rows, const TopkPlan& plan, bool are_short) {
+  if (are_short) {
+    return ForDType(dtype, ShortTopkKernel<DType::kF32>, ShortTopkKernel<DType::kBf16>,
+                    ShortTopkKernel<DType::kF16>);
+  }
+  const bool are_few = rows * plan.blocks <= CurrentDeviceShape().processors;
+  if (are_few && plan.threads == kMostThreads / 2) return KernelOf<kMostThreads / 2, false>(dtype);
+  return plan.blocks == 1 ? KernelOf<kMostThreads, true>(dtype)
+                          : KernelOf<kMostThreads, false>(dtype);
 }
 
 // Where a kernel that starts early gains more than it takes from the one before it. The second call
@@ -480,12 +509,7 @@ void Topk(const TopkInput& input, const TopkOutput& output, void* stream, const 
       .work = Wanted(output.work),
       .thresholds = Wanted(input.thresholds)};
   const bool are_short = AreShort(input, chosen);
-  const void* kernel = are_short
-                           ? ForDType(input.scores.dtype, ShortTopkKernel<DType::kF32>,
-                                      ShortTopkKernel<DType::kBf16>, ShortTopkKernel<DType::kF16>)
-                           : ForDType(input.scores.dtype, TopkKernel<DType::kF32>,
-                                      TopkKernel<DType::kBf16>, TopkKernel<DType::kF16>);
-  LaunchOverRows({kernel,
+  LaunchOverRows({KernelFor(input.scores.dtype, rows, chosen, are_short),
                   {chosen.blocks, chosen.threads},
                   SharedBytes(words, chosen.capacity),
                   are_short || rows <= kMostRowsToOverlap},

@@ -177,15 +177,21 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
 }
 
 // The score of that rank in the sample, or one that leaves some more. room: as above. memory: bins
-// that are zero behind the next SyncBlock.
-template <DType kDType>
+// that are zero behind the next SyncBlock. when_here(): called when the sample has come, for what
+// is to be asked for while its threshold is looked for, and not before it.
+template <DType kDType, typename WhenHere>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
                                  Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
-                                 float room) {
-  KeyRange range;
-  sample.ForEach([&](float x) { range.Add(semantics::OrderKey(x)); });
+                                 float room, WhenHere when_here) {
+  float least = INFINITY, largest = -INFINITY;
+  sample.ForEach([&](float x) {
+    least = fminf(least, x);
+    largest = LargerOrNan(largest, x);
+  });
   BlockScan scan(block, scan_memory);
-  range = scan.Range(range);
+  const KeyRange range = scan.Range(
+      {semantics::OrderKey(least), semantics::IsNan(largest) ? ~0u : semantics::OrderKey(largest)});
+  when_here();
   if (range.HasNan()) return {-INFINITY, true};
   WideBin first{false, {}, {0.0f, 1.0f}};
   if (range.IsFinite() && range.lowest < range.highest) {
@@ -199,7 +205,9 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
     }
     first = {found.bin >= 0, found, bins};
   }
-  return GuessInBins(block, scan_memory, memory, tie, sample, rank, room, first);
+  Guess guess = GuessInBins(block, scan_memory, memory, tie, sample, rank, room, first);
+  if (!guess.is_tie) guess.range = {semantics::OrderKey(guess.threshold), range.highest};
+  return guess;
 }
 
 // What a row's guess is told; any numbers at all.

@@ -19,18 +19,18 @@ struct Policy {
 // Measured on an H200 with k = 2048, fp32, 1, 16, 64 and 128 rows of 8192 to 524288 columns: all
 // shapes are within a table that `sluice_cuda_topk --plans all` prints, the best of a cell is here.
 constexpr Policy kPolicies[] = {
-    {8, 49152, {8, 512}},            // one row of 131072: 9.9 us, 10.8 with 4 blocks
-    {30, 16384, {4, 512}},           // 16 rows of 524288: 17.0, 20.0 with 8
-    {66, 131072, {2, 1024}},         // 64 rows of 131072: 16.0, 16.5 with 512 threads
-    {66, 16384, {2, 512}},           // 64 rows of 65536: 13.1, 13.2 with 1024 threads
-    {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 111, 117 with one block
-    {INT64_MAX, 98304, {1, 1024}},   // 128 rows of 131072: 25.9, 27.7 with two
-    {INT64_MAX, 16384, {1, 512}},    // 128 rows of 32768: 12.8, 13.6 with 1024 threads
+    {8, 24576, {8, 512}},            // one row of 65536: 7.4 us with 4 blocks or 8
+    {30, 16384, {4, 512}},           // 16 rows of 524288: 14.0, 20.0 with 8 (an earlier version)
+    {66, 393216, {2, 1024}},         // whose guess is the narrower one
+    {66, 16384, {2, 512}},           // 64 rows of 131072: 13.4, 14.6 with 1024 threads
+    {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 84.7
+    {INT64_MAX, 49152, {1, 1024}},   // 128 rows of 65536: 14.6, 15.2 with 512 threads
+    {INT64_MAX, 16384, {1, 512}},    // 128 rows of 32768: 11.6
     {INT64_MAX, 0, {1, 1024}},       // short rows
 };
 
 constexpr int32_t kLeastCandidates = 4096;  // room for fewer would make guesses fail
-constexpr int64_t kWideRow = 262144;        // of which a sample has so little that guesses are wide
+constexpr int64_t kWideRow = 98304;         // of which a sample has so little that guesses are wide
 constexpr int64_t kShortRow = 8192;         // whose scores are all candidates
 
 int32_t CapacityFor(int64_t columns, int64_t k) {
@@ -38,7 +38,7 @@ int32_t CapacityFor(int64_t columns, int64_t k) {
   if (columns <= kShortRow) return static_cast<int32_t>(kShortRow);
   const uint64_t wanted = std::bit_ceil(static_cast<uint64_t>(2 * std::min(k, columns)));
   if (wanted > kMostCandidates) return columns <= kMostCandidates ? kMostCandidates : 0;
-  return std::max(columns > kWideRow ? 2 * kLeastCandidates : kLeastCandidates,
+  return std::max(columns >= kWideRow ? 2 * kLeastCandidates : kLeastCandidates,
                   static_cast<int32_t>(wanted));
 }
 

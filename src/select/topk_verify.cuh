@@ -118,17 +118,13 @@ __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 
 // Tells the other blocks what this one has counted in the first read, and adds what they have:
 // words that are sent with their own arrival take half the time of a Sync.
-__device__ inline void SendCount(const Team& team, VerifyMemory& memory, const TeamCount& count) {
+__device__ inline void ExchangeCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (team.thread() < team.blocks() && team.blocks() > 1) {
+  if (team.blocks() == 1) return;
+  if (team.thread() < team.blocks()) {
     SendWord(team.thread(), &memory.first_counts[team.rank()], static_cast<uint32_t>(count.mine),
              &memory.counted);
   }
-#endif
-}
-__device__ inline void AddSentCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (team.blocks() == 1) return;
   AwaitBarrier(&memory.counted, 0);
   AddBlocks(team, memory.first_counts, count);
 #endif
@@ -170,12 +166,16 @@ __device__ inline int KeepFirstTies(const uint32_t* reaching, uint32_t* larger, 
 template <DType kDType>
 __device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float threshold,
                                        uint32_t* words, int most) {
-  row.MarkReaching(team, threshold, words, most);
+  row.template MarkReaching<false>(team, threshold, words, most);
 }
+
+// A count that says of its block: NaN is marked. More than all scores of a row; of all blocks, less
+// than 2^31.
+inline constexpr int kHasNan = 1 << 27;
 
 // Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
 // so that some of the row from its start on is enough, how much the sample says. Whether there are
-// that many.
+// that many. count.total from kHasNan on: there is NaN among the larger ones.
 template <DType kDType>
 __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                          const TiledRow<kDType>& row, const Tie& tie, int wanted, int reads,
@@ -183,6 +183,14 @@ __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory
   uint32_t* const reaching = larger + words;
   const WordRange range(team, row.words());
   const int missing = wanted - count.total;
+  bool has_nan = false;
+  for (int w = range.first; w < range.end; ++w) {
+    for (uint32_t left = larger[w]; left != 0; left &= left - 1) {
+      has_nan |=
+          semantics::IsNan(row.ScoreAt(row.IndexAt(w * 32 + __ffs(static_cast<int>(left)) - 1)));
+    }
+  }
+  const int nan_mark = team.Block().CountOfBlock(has_nan) != 0 ? kHasNan : 0;
   const float scores = __fdividef(static_cast<float>(missing), tie.share);
   int tiles = static_cast<int>(fminf(1.25f * scores, 1e9f)) / kTileScores + 2;
 #pragma unroll 1
@@ -197,9 +205,13 @@ __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory
     }
     BlockScan scan(team.Block(), scan_memory);
     const BlockScan::Sums sums = scan.Add(mine);
-    TeamCount ties{static_cast<int>(sums.before), 0, static_cast<int>(sums.all),
-                   static_cast<int>(sums.all)};
+    const int of_block = static_cast<int>(sums.all) + nan_mark;
+    TeamCount ties{static_cast<int>(sums.before), 0, of_block, of_block};
     AddBlocksAgain(team, memory, turn, ties);
+    if (ties.total >= kHasNan) {
+      count.total = ties.total;
+      return true;
+    }
     if (ties.total >= missing) {
       const int here = min(max(missing - ties.before, 0), ties.mine);
       const int before_thread =
@@ -260,6 +272,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       verified.is_done = MarkTies(team, scan_memory, memory, row, tie, wish.wanted, verified.reads,
                                   words, plane, count);
       if (verified.is_done) {
+        verified.has_nan = count.total >= kHasNan;
         verified.way = TopkWay::kPlateau;
         verified.count = count;
         break;
@@ -294,7 +307,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
-                              RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+                              RoomInSample(sample.scores(), row.Scores(), wish.capacity), [] {});
     }
     verified.has_nan = guess.has_nan;
     if (guess.has_nan || !bracket.IsInside(guess.threshold)) break;
@@ -318,10 +331,10 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first. bins: zero behind the next SyncBlock.
-// keep(range, count): what follows the first read, with the count of this block alone; whether that
-// was all.
-template <DType kDType, typename Keep>
+// what is marked in the end is in the first. bins: zero behind the next SyncBlock. kAsksAhead:
+// whether a warp has the registers to ask for its first tile while the threshold is looked for.
+// keep(range): what follows the first read, without a count; whether that was all.
+template <bool kAsksAhead, DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
                            const RowHint& hint, uint32_t* plane, int words, Keep keep) {
@@ -332,6 +345,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   const Team block = team.Block();
   Guess guess{hint.threshold, false};
   bool is_hinted = !semantics::IsNan(guess.threshold);
+  typename TiledRow<kDType>::Ahead ahead;
   if (is_hinted) {
     team.ArriveStarted();
   } else {
@@ -345,27 +359,27 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
       guess =
           GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                           RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-                          RoomInSample(sample.scores(), row.Scores(), wish.capacity));
+                          RoomInSample(sample.scores(), row.Scores(), wish.capacity), [&] {
+                            if constexpr (kAsksAhead) row.AskAhead(team, ahead);
+                          });
     }
   }
   team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.MarkReaching(team, guess.threshold, plane);
-  block.SyncBlock();
-  BlockScan scan(block, scan_memory);
-  const TeamCount of_block = CountOverBlock(scan, plane, WordRange(team, row.words()));
-  SendCount(team, memory, of_block);
+  row.template MarkReaching<kAsksAhead>(team, guess.threshold, plane, INT_MAX, ahead);
   verified.reads = 1;
   verified.threshold = guess.threshold;
-  verified.is_kept = keep(
-      is_hinted && !guess.range.IsKnown() ? RangeFrom(guess.threshold) : guess.range, of_block);
+  verified.is_kept =
+      keep(is_hinted && !guess.range.IsKnown() ? RangeFrom(guess.threshold) : guess.range);
   if (verified.is_kept) return verified;
-  const TeamCount count = [&] {
-    TeamCount counted = of_block;
-    AddSentCounts(team, memory, counted);
-    return counted;
-  }();
+  block.SyncBlock();
+  TeamCount count;
+  {
+    BlockScan scan(block, scan_memory);
+    count = CountOverBlock(scan, plane, WordRange(team, row.words()));
+  }
+  ExchangeCounts(team, memory, count);
   if (!count.IsEnough(wish)) {
     return VerifyAgain(team, scan_memory, memory, bins, row, wish, guess, count, is_hinted,
                        is_hinted && hint.is_secant ? kMostSecants : 0, plane, words);

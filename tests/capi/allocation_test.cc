@@ -63,5 +63,47 @@ TEST(CAllocation, NeitherCallsNorStepsAllocate) {
   sluice_sampler_destroy(sampler);
 }
 
+TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
+  const std::vector<float> values(40 * 9, 0.5f);
+  const sluice_dense_head dense = {
+      {values.data(), 40, 9, 9, SLUICE_F32, {SLUICE_CPU, 0}}, nullptr, 0};
+  sluice_plane_options options;
+  sluice_plane_options_init(&options);
+  sluice_head_planes* planes = nullptr;
+  ExpectOk(sluice_head_planes_build(&dense.weight, &options, &planes));
+  sluice_certified_head* head = nullptr;
+  ExpectOk(sluice_certified_head_create(&dense, planes, &head));
+  const SelectParams params{.top_k = 3};
+  const NoiseKey key;
+  sluice_certified_input input;
+  sluice_certified_input_init(&input);
+  input.hidden = dense.weight;
+  input.hidden.rows = 2;
+  input.params = DataAsC<sluice_select_params>(std::span(&params, 1));
+  input.param_count = 1;
+  input.keys = DataAsC<sluice_noise_key>(std::span(&key, 1));
+  input.key_count = 1;
+  const Workspace memory(1 << 16);
+  const sluice_execution execution = AsC(Execution{.workspace = memory.span()});
+  sluice_token_result results[2];
+  int32_t ids[6];
+  float logits[6];
+  sluice_row_status status[2];
+  const sluice_certified_top top = {3, ids, 6, logits, 6, status, 2};
+  sluice_certified_row rows[2];
+  sluice_certified_stats stats;
+  EXPECT_EQ(AllocationsOf([&] {
+              size_t bytes = 0;
+              sluice_certified_sample_workspace_bytes(head, 2, &execution, &bytes);
+              sluice_certified_sample(head, &input, SLUICE_DRAW_GUMBEL, results, 2, rows, 2, &stats,
+                                      &execution);
+              sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
+            }),
+            0);
+  EXPECT_EQ(stats.rows, 2);
+  sluice_certified_head_destroy(head);
+  sluice_head_planes_destroy(planes);
+}
+
 }  // namespace
 }  // namespace sluice::test

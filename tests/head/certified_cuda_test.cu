@@ -496,6 +496,14 @@ TEST_F(ShapesCuda, OfLongAndWideHeadsScoresAreTheReferencesAndTokensTheDenseHead
   }
 }
 
+// Else every batch of more than eight would be right, and slow.
+TEST_F(ShapesCuda, ManyStatesAreScoredByProductsOfWarpgroupsOnHopper) {
+  cudaDeviceProp device;
+  Require(cudaGetDeviceProperties(&device, 0));
+  if (device.major != 9) GTEST_SKIP() << "not a Hopper";
+  EXPECT_TRUE(cuda::CanScoreMany());
+}
+
 // Of many tokens that may be the first or win, exact logits of the best tiles leave few.
 TEST_F(ShapesCuda, FlatRowsAreAskedTwiceAndDrawnAsTheDenseHeads) {
   Random random(24);

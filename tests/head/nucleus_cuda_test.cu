@@ -8,6 +8,7 @@
 #include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"
+#include "tests/support/run.h"
 
 namespace sluice::test {
 namespace {
@@ -152,6 +153,45 @@ TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
       }
     }
   }
+}
+
+// Ten tokens are kept, and the next one may be: where that one has the best score the dense head
+// decides, and where another one has, nothing else needs to be known.
+TEST_F(NucleusCuda, ADrawThatTheBoundsDoNotTouchNeedsNoDenseHead) {
+  constexpr int64_t kVocab = 40000;
+  constexpr int32_t kTokens = 10;
+  constexpr size_t kRows = 64;
+  constexpr float kHidden = 16.0f;
+  const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  std::vector<float> logits;
+  double mass = 0.0, of_first = 0.0;
+  const double scale = static_cast<double>(semantics::ScalesOf(SelectParams{}).filter);
+  for (int64_t v = 0; v < kVocab; ++v) {
+    logits.push_back(kHidden * weight.Get(v, 0));
+    const double of_token = std::exp2(static_cast<double>(logits.back() - kHidden) * scale);
+    mass += of_token;
+    if (v % kTileRows == 0 && v < kTokens * kTileRows) of_first += of_token;
+  }
+  const std::vector<SelectParams> params(kRows, {.top_p = static_cast<float>(of_first / mass)});
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < kRows; ++r) keys.push_back({7, r});
+  device.Ask(Batch(Rows(kRows, std::vector<float>{kHidden}), DType::kF32), {});
+  const std::vector<int32_t> ids = device.Sample(params, keys, DrawMethod::kGumbel);
+  const Batch rows(Rows(kRows, logits), DType::kF32);
+  const std::vector<TokenResult> expected = Sampled({rows.view(), params, keys});
+  const std::vector<SelectParams> one_more(kRows, {.top_k = kTokens + 1});
+  const std::vector<TokenResult> best = Sampled({rows.view(), one_more, keys});
+  const std::vector<cuda::HeadRow> head_rows = device.rows();
+  size_t dense = 0;
+  for (size_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(ids[r], expected[r].id) << r;
+    const bool is_touched = best[r].id == kTokens * kTileRows;
+    EXPECT_EQ(head_rows[r].path, is_touched ? CertifiedPath::kDense : CertifiedPath::kPlanes) << r;
+    dense += is_touched ? 1 : 0;
+  }
+  EXPECT_GT(dense, 0u);
+  EXPECT_LT(dense, kRows / 2);
 }
 
 // All tokens of a small head are computed where it has fewer tiles than tokens are wanted, so its

@@ -175,9 +175,10 @@ TEST_F(BinnedTop, IsFoundAmongEqualTokensThatABinHasRoomFor) {
   }
 }
 
-// No slope is too small for bins, and where none is large enough, one bin has them all.
+// Where the slope is infinite, 0 or unknown because the distance from the largest value to the
+// least is, one or two bins have them all.
 TEST_F(BinnedTop, IsFoundAmongHugeAndTinyValues) {
-  for (const float unit : {1e36f, 1e-38f}) {
+  for (const float unit : {1e36f, 4e36f, 6.5e36f, 1e-38f}) {
     SCOPED_TRACE(unit);
     std::vector<float> row;
     for (int i = 0; i < 400; ++i) row.push_back(static_cast<float>(i - 250) * 0.2f * unit);

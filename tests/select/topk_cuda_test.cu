@@ -275,7 +275,30 @@ TEST_P(CudaTopk, AThresholdIsBelievedExactlyWhenItsCountFits) {
   }
 }
 
-// More of them than its threads can hold for an exchange with the other blocks.
+// More of them than its threads can hold, and the largest ones in one tile, where a warp can hold
+// 256: elsewhere are more than k, which are not the answer.
+TEST_P(CudaTopk, OneWarpMayHaveManyCandidates) {
+  const int64_t columns = 40000;
+  std::vector<float> row(static_cast<size_t>(columns));
+  for (int64_t i = 0; i < columns; ++i) {
+    const int64_t step = i * 7919 % 16000;
+    row[static_cast<size_t>(i)] = -1.0f - static_cast<float>(step % 64);
+    if (step < 1000) row[static_cast<size_t>(i)] = 1.0f + static_cast<float>(step) / 1000;
+    if (i >= 20480 && i < 21080) row[static_cast<size_t>(i)] = 2.0f + static_cast<float>(i % 97);
+  }
+  const Batch batch({row}, GetParam());
+  const DeviceBatch on_device(batch);
+  const Request request{.k = 2048};
+  const Answer expected = Reference(batch.view(), request);
+  for (const int32_t blocks : {1, 2, 4, 8}) {
+    for (const int32_t threads : {512, 1024}) {
+      const TopkPlan plan{TopkGuess::kSample, blocks, threads, 4096};
+      ExpectSame(OnGpu(on_device.view(), request, &plan), expected);
+    }
+  }
+}
+
+// More of them than its threads can hold.
 TEST_P(CudaTopk, OneBlockMayHaveAllCandidates) {
   const int64_t columns = 60000;
   std::vector<float> row(static_cast<size_t>(columns), -1.0f);

@@ -1,0 +1,137 @@
+// A certified head through C, with rows of every path.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/capi/as_c.h"
+#include "tests/head/certified.h"
+
+namespace sluice::test {
+
+inline void ExpectFailure(sluice_status status, const std::string& message,
+                          sluice_status expected = SLUICE_INVALID_VALUE) {
+  EXPECT_EQ(status, expected) << message;
+  EXPECT_EQ(sluice_last_error(), message);
+}
+
+inline sluice_plane_options Options(sluice_certificate_kind kind = SLUICE_CERTIFICATE_DITHER4) {
+  sluice_plane_options options;
+  sluice_plane_options_init(&options);
+  options.kind = kind;
+  options.has_seed = true;
+  options.seed = 5;
+  return options;
+}
+
+// A width that is no multiple of the planes' groups, a bias, and rows of every path: planes, a
+// small bitmask, the dense head, and two that are not finite.
+class CCertifiedHead : public ::testing::Test {
+ protected:
+  static constexpr int64_t kVocab = 600;
+  static constexpr int64_t kDim = 130;
+  static constexpr int64_t kRows = 6;
+  static constexpr size_t kWords = (kVocab + 31) / 32;
+
+  CCertifiedHead()
+      : random_(3),
+        rows_(MakeHead(HeadKind::kNormal, kVocab, kDim, random_)),
+        weight_(rows_, DType::kBf16),
+        bias_(kVocab),
+        hidden_(States()),
+        bitmask_(kRows * kWords, -1),
+        params_(kRows),
+        keys_(kRows),
+        dense_{AsC<sluice_matrix_view>(Matrix(weight_)), bias_.data(), bias_.size()},
+        path_(std::filesystem::temp_directory_path() /
+              ("sluice_c_planes_" + std::to_string(::getpid()))) {
+    for (float& b : bias_) b = 0.1f * static_cast<float>(random_.Normal());
+    std::fill_n(bitmask_.begin() + kWords, kWords, 0b1010);
+    for (size_t r = 0; r < kRows; ++r) keys_[r] = {r + 1, 7, 0};
+    params_[0].top_k = 9;
+    params_[0].top_p = 0.8f;
+    params_[3].top_p = 1.5f;
+    params_[5].top_k = 9;
+    sluice_certified_input_init(&input_);
+    input_.hidden = AsC<sluice_matrix_view>(Matrix(hidden_));
+    input_.bitmask = bitmask_.data();
+    input_.word_count = bitmask_.size();
+    input_.params = DataAsC<sluice_select_params>(params_);
+    input_.param_count = params_.size();
+    input_.keys = DataAsC<sluice_noise_key>(keys_);
+    input_.key_count = keys_.size();
+  }
+  ~CCertifiedHead() override {
+    for (sluice_certified_head* const head : heads_) sluice_certified_head_destroy(head);
+    for (sluice_head_planes* const planes : planes_) sluice_head_planes_destroy(planes);
+    std::filesystem::remove(path_);
+  }
+
+  Rows States() {
+    Rows states;
+    for (const HiddenKind kind : {HiddenKind::kPeaked, HiddenKind::kPeaked, HiddenKind::kZero,
+                                  HiddenKind::kPeaked, HiddenKind::kNormal, HiddenKind::kNormal}) {
+      states.push_back(MakeHidden(kind, rows_, random_));
+    }
+    states[4][129] = NAN;
+    states[5][0] = INFINITY;
+    return states;
+  }
+
+  sluice_head_planes* Built(const sluice_plane_options& options = Options()) {
+    sluice_head_planes* planes = nullptr;
+    ExpectOk(sluice_head_planes_build(&dense_.weight, &options, &planes));
+    return planes_.emplace_back(planes);
+  }
+  sluice_certified_head* Head(const sluice_head_planes* planes) {
+    sluice_certified_head* head = nullptr;
+    ExpectOk(sluice_certified_head_create(&dense_, planes, &head));
+    return heads_.emplace_back(head);
+  }
+  CertifiedHead CppHead(CertificateKind kind) const {
+    return {{Matrix(weight_), bias_}, HeadPlanes::Build(Matrix(weight_), {kind, 5})};
+  }
+  CertifiedInput CppInput() const { return {Matrix(hidden_), bitmask_}; }
+
+  struct Drawn {
+    std::array<sluice_token_result, kRows> results{};
+    std::array<sluice_certified_row, kRows> rows{};
+    sluice_certified_stats stats{};
+  };
+  // With what C asks for as a workspace, and not a byte more.
+  Drawn Sampled(const sluice_certified_head* head, sluice_draw_method method) const {
+    Drawn drawn;
+    sluice_execution execution = AsC(Execution{});
+    size_t bytes = 0;
+    ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
+    AlignedBytes memory(bytes);
+    execution.workspace = memory.span().data();
+    execution.workspace_bytes = bytes;
+    ExpectOk(sluice_certified_sample(head, &input_, method, drawn.results.data(), kRows,
+                                     drawn.rows.data(), kRows, &drawn.stats, &execution));
+    return drawn;
+  }
+
+  Random random_;
+  Rows rows_;
+  Batch weight_;
+  std::vector<float> bias_;
+  Batch hidden_;
+  std::vector<int32_t> bitmask_;
+  std::vector<SelectParams> params_;
+  std::vector<NoiseKey> keys_;
+  sluice_dense_head dense_;
+  sluice_certified_input input_;
+  std::string path_;
+
+ private:
+  std::vector<sluice_head_planes*> planes_;
+  std::vector<sluice_certified_head*> heads_;
+};
+
+}  // namespace sluice::test
