@@ -222,6 +222,7 @@ std::vector<Task> Tasks() {
       {"sample-random", Output::kIds, random},
       {"sample-k1000", Output::kIds, always({.top_k = 1000})},
       {"sample-k2000", Output::kIds, always({.top_k = 2000})},
+      {"sample-k1000-min-p0.05", Output::kIds, always({.top_k = 1000, .min_p = 0.05f})},
       {"sample-p0.7", Output::kIds, always({.top_p = 0.7f})},
       {"sample", Output::kIds, always({})},
       {"sample-greedy", Output::kIds, always({.temperature = 0.0f})},

@@ -1,7 +1,7 @@
 // Times heads on a GPU by graph replay, from hidden states to tokens, beside the floors of one read
 // of the weights and of the planes, and the library's product of the same matrices. Usage:
-// sluice_cuda_head [--head VOCABxDIM]... [--batch B]... [--kind dither4|strict]; prints a JSON
-// object.
+// sluice_cuda_head [--head VOCABxDIM]... [--batch B]... [--task NAME] [--kind dither4|strict]
+// [--energy SECONDS]; prints a JSON object.
 //
 // A call's time is what 32 more of them add to a graph; the median of nine replays. Calls take
 // turns at 64 hidden states. The heads are larger than L2 or nearly so, and a call leaves little of
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/cublas_product.cuh"
+#include "bench/energy_meter.h"
 #include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
@@ -25,6 +26,7 @@
 #include "head/device_call.h"
 #include "sluice/cuda_head.hpp"
 #include "sluice/error.hpp"
+#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
@@ -39,6 +41,7 @@ constexpr Task kTasks[] = {
     {"greedy", {.temperature = 0.0f}},
     {"k50-p0.9", {.top_k = 50, .top_p = 0.9f}},
     {"softmax", {}},
+    {"p0.9", {.top_p = 0.9f}},
 };
 
 struct Result {
@@ -46,15 +49,19 @@ struct Result {
   double encode_us = 0.0;  // through the encoding, the scores, the logits of the survivors
   double score_us = 0.0;
   double logits_us = 0.0;
-  int64_t wrong = 0;  // tokens that are not those of the dense head
-  int64_t dense = 0;  // rows of all calls
+  double energy_uj = -1.0;  // of a call; negative: not measured
+  int64_t wrong = 0;        // tokens that are not those of the dense head
+  int64_t dense = 0;        // rows of all calls
   double survivors = 0.0;
 };
 
 class HeadBench {
  public:
-  HeadBench(int64_t vocab, int64_t dim, CertificateKind kind, const ParallelFor& parallel)
-      : made_(vocab, dim, kStates),
+  // energy_seconds: that a call is repeated for its energy; 0: not at all.
+  HeadBench(int64_t vocab, int64_t dim, CertificateKind kind, double energy_seconds,
+            const ParallelFor& parallel)
+      : energy_seconds_(energy_seconds),
+        made_(vocab, dim, kStates),
         weights_(static_cast<size_t>(vocab * dim)),
         hidden_(static_cast<size_t>(2 * kStates * dim)),
         planes_(HeadPlanes::Build(made_.weight(), {.kind = kind, .seed = 7}, parallel)),
@@ -83,29 +90,38 @@ class HeadBench {
   double ReadWeights() const { return Read(weights_.data(), weights_.size() * 2); }
   double ReadPlanes() const { return Read(plane_memory_.data(), plane_memory_.size()); }
 
-  double Dense(int64_t batch) const {
+  Result Dense(int64_t batch) const {
     const DeviceMemory<float> logits(static_cast<size_t>(batch * vocab()));
-    return timer_.Microseconds([&](int i, cudaStream_t stream) {
+    auto call = [&](int i, cudaStream_t stream) {
       cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), stream);
-    });
+    };
+    return {.us = timer_.Microseconds(call), .energy_uj = Energy(call)};
   }
 
   // Negative: the library is not there.
-  double Library(int64_t batch) const {
+  Result Library(int64_t batch) const {
     CublasProduct product;
-    if (!product.is_there()) return -1.0;
+    if (!product.is_there()) return {.us = -1.0};
     const DeviceMemory<uint16_t> logits(static_cast<size_t>(batch * vocab()));
     double best = 1e30;
-    const int ways = product.Plan(vocab(), dim(), batch);
-    for (int way = 0; way < ways; ++way) {
-      bool is_done = true;
-      const double us = timer_.Microseconds([&](int i, cudaStream_t stream) {
+    int best_way = -1;
+    bool is_done = true;
+    auto call_of = [&](int way) {
+      return [&, way](int i, cudaStream_t stream) {
         is_done &=
             product.Multiply(way, weights_.data(), Hidden(i, batch).data, logits.data(), stream);
-      });
-      if (is_done) best = std::min(best, us);
+      };
+    };
+    const int ways = product.Plan(vocab(), dim(), batch);
+    for (int way = 0; way < ways; ++way) {
+      is_done = true;
+      const double us = timer_.Microseconds(call_of(way));
+      if (!is_done || us >= best) continue;
+      best = us;
+      best_way = way;
     }
-    return best;
+    if (best_way < 0) return {.us = -1.0};
+    return {.us = best, .energy_uj = Energy(call_of(best_way))};
   }
 
   Result Certified(const Task& task, int64_t batch) const {
@@ -165,10 +181,17 @@ class HeadBench {
       }
     }
     result.us = timer_.Microseconds(call);
+    result.energy_uj = Energy(call);
     return result;
   }
 
  private:
+  double Energy(const std::function<void(int, cudaStream_t)>& call) const {
+    if (energy_seconds_ <= 0.0 || meter_.Joules() < 0.0) return -1.0;
+    double before = 0.0;
+    const int64_t calls = timer_.CallsFor(energy_seconds_, call, [&] { before = meter_.Joules(); });
+    return (meter_.Joules() - before) * 1e6 / static_cast<double>(calls);
+  }
   MatrixView Hidden(int i, int64_t batch) const {
     return {hidden_.data() + i * batch % kStates * dim(),
             batch,
@@ -181,6 +204,8 @@ class HeadBench {
     return {memory.data(), batch, vocab(), vocab(), DType::kF32, {DeviceKind::kCuda, 0}};
   }
 
+  double energy_seconds_;
+  EnergyMeter meter_;
   MadeHead made_;
   DeviceMemory<uint16_t> weights_;
   DeviceMemory<uint16_t> hidden_;
@@ -200,10 +225,18 @@ void Run(int argc, char** argv) {
   std::vector<Shape> shapes;
   std::vector<int64_t> batches;
   CertificateKind kind = CertificateKind::kDither4;
+  std::string only_task;
+  double energy_seconds = 0.0;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
     if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
+    if (flag == "--task") only_task = argv[i + 1];
+    if (flag == "--energy") {
+      energy_seconds = std::atof(argv[i + 1]);
+      // The driver's counter moves in steps that are long beside a call.
+      if (!(energy_seconds >= 1.0)) ThrowInvalid("--energy", argv[i + 1], "seconds from 1 on");
+    }
     if (flag == "--head") {
       char* rest = nullptr;
       const int64_t vocab = std::strtoll(argv[i + 1], &rest, 10);
@@ -224,38 +257,44 @@ void Run(int argc, char** argv) {
       environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
   const char* separator = "\n";
   for (const Shape& shape : shapes) {
-    const HeadBench bench(shape.vocab, shape.dim, kind, pool.parallel());
+    const HeadBench bench(shape.vocab, shape.dim, kind, energy_seconds, pool.parallel());
     const double weights_us = bench.ReadWeights();
     const double planes_us = bench.ReadPlanes();
     std::fprintf(stderr, "%lldx%lld: read of weights %.1f us, of planes %.1f us\n",
                  static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim), weights_us,
                  planes_us);
     for (const int64_t batch : batches) {
-      const double library = bench.Library(batch);
+      const Result library = bench.Library(batch);
       auto print = [&](const char* task, const Result& result) {
         std::printf(
             "%s{\"bench\": \"cuda\", \"task\": \"head-%s\", \"planes\": \"%s\", \"n\": %lld, "
             "\"dim\": %lld, \"batch\": %lld, \"ns\": %.0f, \"library_ns\": %.0f, "
+            "\"energy_uj\": %.0f, \"library_energy_uj\": %.0f, "
             "\"encode_ns\": %.0f, \"score_ns\": %.0f, \"logits_ns\": %.0f, "
             "\"weights_floor_ns\": %.0f, \"planes_floor_ns\": %.0f, \"exact\": %s, "
             "\"survivors\": %.1f, \"dense_rows\": %lld}",
             separator, task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
             static_cast<long long>(shape.dim), static_cast<long long>(batch), result.us * 1e3,
-            library * 1e3, result.encode_us * 1e3, result.score_us * 1e3, result.logits_us * 1e3,
-            weights_us * 1e3, planes_us * 1e3, result.wrong == 0 ? "true" : "false",
-            result.survivors, static_cast<long long>(result.dense));
+            library.us * 1e3, result.energy_uj, library.energy_uj, result.encode_us * 1e3,
+            result.score_us * 1e3, result.logits_us * 1e3, weights_us * 1e3, planes_us * 1e3,
+            result.wrong == 0 ? "true" : "false", result.survivors,
+            static_cast<long long>(result.dense));
         std::fprintf(stderr,
                      "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
                      "floor %5.2f  (%.1f %.1f %.1f)  survivors %7.1f  dense %lld  wrong %lld\n",
                      static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
-                     static_cast<long long>(batch), task, result.us, library, result.us / library,
-                     result.us / planes_us, result.encode_us, result.score_us, result.logits_us,
-                     result.survivors, static_cast<long long>(result.dense),
-                     static_cast<long long>(result.wrong));
+                     static_cast<long long>(batch), task, result.us, library.us,
+                     result.us / library.us, result.us / planes_us, result.encode_us,
+                     result.score_us, result.logits_us, result.survivors,
+                     static_cast<long long>(result.dense), static_cast<long long>(result.wrong));
         separator = ",\n";
       };
-      print("dense", {.us = bench.Dense(batch)});
-      for (const Task& task : kTasks) print(task.name, bench.Certified(task, batch));
+      if (only_task.empty()) print("dense", bench.Dense(batch));
+      for (const Task& task : kTasks) {
+        if (only_task.empty() || only_task == task.name) {
+          print(task.name, bench.Certified(task, batch));
+        }
+      }
     }
   }
   std::printf("\n]}\n");

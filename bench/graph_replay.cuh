@@ -54,6 +54,7 @@ class GraphReplay {
   double Microseconds() {
     return Microseconds([] {});
   }
+  void Launch() const { RequireCuda(cudaGraphLaunch(executable_, stream_)); }
 
  private:
   void Destroy() {

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 
 #include "bench/graph_replay.cuh"
@@ -23,12 +25,34 @@ class ReplayTimer {
     return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
   }
 
+  // Calls, one behind the other, for so long at least; how many. What is asked of `at_start` is
+  // asked when the device has nothing to do and the graph is ready.
+  int64_t CallsFor(double seconds, const std::function<void(int, cudaStream_t)>& call,
+                   const std::function<void()>& at_start) const {
+    constexpr int kCalls = 40;
+    const GraphReplay replay = Captured(call, kCalls);
+    replay.Launch();
+    RequireCuda(cudaStreamSynchronize(stream_));
+    at_start();
+    const auto start = std::chrono::steady_clock::now();
+    int64_t calls = 0;
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
+           seconds) {
+      for (int n = 0; n < 8; ++n, calls += kCalls) replay.Launch();
+      RequireCuda(cudaStreamSynchronize(stream_));
+    }
+    return calls;
+  }
+
  private:
-  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
-    GraphReplay replay(stream_, cudaStreamCaptureModeGlobal, [&] {
+  GraphReplay Captured(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+    return GraphReplay(stream_, cudaStreamCaptureModeGlobal, [&] {
       for (int i = 0; i < calls; ++i) call(i, stream_);
     });
-    return replay.Microseconds();
+  }
+
+  double Graph(const std::function<void(int, cudaStream_t)>& call, int calls) const {
+    return Captured(call, calls).Microseconds();
   }
 
   cudaStream_t stream_ = nullptr;

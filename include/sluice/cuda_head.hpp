@@ -44,8 +44,10 @@ size_t DevicePlaneBytes(const HeadPlanes& planes);
 // memory: at least DevicePlaneBytes, aligned to 256. Waits for the copy: `planes` may go.
 DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memory, void* stream);
 
-// What became of a row, as CertifiedRow. survivors counts the rows of the head that were computed
-// one by one, or were too many for that.
+// What became of a row, as CertifiedRow, but that top-p on all tokens leaves a row to the dense
+// head only where bounds of the others' mass do not decide it. survivors counts the rows of the
+// head that were computed one by one; where they were too many for that, those that were found
+// until then, which may differ from call to call.
 struct HeadRow {
   CertifiedPath path = CertifiedPath::kNothing;
   DenseReason reason = DenseReason::kNone;

@@ -31,4 +31,9 @@ SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod m
   return is_whole && method == DrawMethod::kGumbel ? Decides::kSoftmax : Decides::kMass;
 }
 
+// Of kMass: top-p decides, so the first tokens may, if the mass of the others is known well enough.
+SLUICE_HD inline bool IsNucleus(const SelectParams& params) {
+  return params.top_p < 1 && !(params.top_n_sigma > 0) && !(params.typical_p < 1);
+}
+
 }  // namespace sluice

@@ -43,8 +43,8 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
   const auto count = static_cast<size_t>(rows);
   const auto tiles = static_cast<size_t>(layout.tiles);
-  // A kernel takes up to eight quads together.
-  const size_t quads = (count + 8 * kStatesOfQuad - 1) / (8 * kStatesOfQuad) * 8;
+  constexpr size_t kStatesTogether = kQuadsTogether * kStatesOfQuad;
+  const size_t quads = (count + kStatesTogether - 1) / kStatesTogether * kQuadsTogether;
   const size_t quad_groups = quads * static_cast<size_t>(layout.groups);
   CallMemory memory = {};
   memory.rows = static_cast<int32_t>(rows);
@@ -61,6 +61,7 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   take(memory.dense_rows, count);
   take(memory.hidden, count * static_cast<size_t>(planes.dim));
   take(memory.quads, quad_groups);
+  take(memory.sure, count);
   take(memory.tile_least, count * tiles);
   take(memory.tile_most, count * tiles);
   take(memory.tile_least_scores, count * tiles);

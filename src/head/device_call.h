@@ -3,8 +3,8 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   survivors  what the wanted tokens reach for certain; the logits of the tokens that do, which
-//              say more; and those of the other tokens that may matter by what is known then
+//   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
+//              the tokens that do, which say more; and those of the other tokens that may matter
 //   answer     from the exact logits, by who asked
 //   dense      all logits of the rows that this leaves without an answer
 //
@@ -36,20 +36,35 @@ struct RowCourse {
   RowStatus status;
   DenseReason reason;
   int32_t k;
+  bool wants_first;  // the first token is the answer, whatever the noise
   float filter_scale;
   float draw_scale;
   float min_p;
+  bool is_nucleus;  // the first k are a bet on where top-p ends
   NoiseKey key;
 
   int32_t first;         // tokens that are computed first
   uint32_t least_first;  // the order key of their least exact logit
   int32_t listed;        // tokens that are to be computed; above the budget not all of them are
-  int32_t survivors;     // of them those that are neither NaN nor infinite
+  // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over
+  // the lower and over the upper ends of all tokens; a token that was computed is at both ends.
+  // NaN: there are no sums.
+  float mass_offset;
+  double least_mass;
+  double most_mass;
+  uint32_t has_finite;
   uint32_t has_nan;
   uint32_t has_pos_inf;
 };
 
-// In fp32, as it was computed.
+// Order keys of what a row's tokens reach for certain; 0 while nothing is known. Where one token is
+// wanted.
+struct SureEnds {
+  uint32_t least;  // the largest lower end
+  uint32_t best;   // the same of the scores of a draw from the whole softmax
+};
+
+// In fp32, as it was computed; of the row's listed tokens some may be -inf.
 struct Survivor {
   float x;
   int32_t id;
@@ -63,7 +78,7 @@ struct CallCounters {
 // A group of the hidden states of a quad. A matrix product takes 32 elements of 16 rows of the head
 // and 8 columns: the high and the low bytes of four hidden states. Sixteen elements of all columns
 // lie together, as warps and the tensor cores themselves read them.
-struct QuadGroup {
+struct alignas(16) QuadGroup {
   struct Constants {
     float scale;  // a sixteenth of it: codes come as 16 q
     float dither;
@@ -74,6 +89,12 @@ struct QuadGroup {
   Constants constants[kStatesOfQuad];
 };
 static_assert(sizeof(QuadGroup) == 1088);
+
+// Quads that lie together in each group, and are taken together.
+inline constexpr int kQuadsTogether = 8;
+SLUICE_HD inline int64_t PlaceOfQuad(int quad, int group, int groups) {
+  return (int64_t{quad / kQuadsTogether} * groups + group) * kQuadsTogether + quad % kQuadsTogether;
+}
 
 // The planes as kernels take them.
 struct PlanesArgument {
@@ -111,11 +132,12 @@ struct CallMemory {
   RowCourse* courses;
   CallCounters* counters;
   int32_t* dense_rows;
-  float* hidden;             // [rows][dim]
-  QuadGroup* quads;          // [quads][groups]
-  float* tile_least;         // [rows][tiles]: the largest lower end of a tile
-  float* tile_most;          //                and the largest upper end
-  float* tile_least_scores;  // the same of the scores of a draw from the whole softmax
+  float* hidden;     // [rows][dim]
+  QuadGroup* quads;  // PlaceOfQuad
+  SureEnds* sure;
+  float* tile_least;         // [rows][tiles]: the largest lower end
+  float* tile_most;          //                the largest upper end
+  float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
   float* tile_most_scores;
   Survivor* survivors;  // [rows][budget]
   float* scores;        // [rows][tiles * 16]; of dense rows the logits

@@ -93,19 +93,6 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
   for (; first + kStep <= whole; first += kStep) {
     add_block(first, std::integral_constant<int, kAtOnce>{});
   }
-  // Of a short row, or its end.
-  if constexpr (kAtOnce > 8) {
-#pragma unroll 1
-    for (; first + 8 * semantics::kDotLanes <= whole; first += 8 * semantics::kDotLanes) {
-      add_block(first, std::integral_constant<int, 8>{});
-    }
-  }
-  if constexpr (kAtOnce > 4) {
-#pragma unroll 1
-    for (; first + 4 * semantics::kDotLanes <= whole; first += 4 * semantics::kDotLanes) {
-      add_block(first, std::integral_constant<int, 4>{});
-    }
-  }
 #pragma unroll 1
   for (; first < whole; first += semantics::kDotLanes) {
     add_block(first, std::integral_constant<int, 1>{});
@@ -123,6 +110,54 @@ __device__ void AddLanes(const typename ElementOf<kWeight>::Type* const (&weight
         add(w, s, e, Widen<kWeight>(__ldg(weights[w] + i)), Widen<kHidden>(__ldg(states[s] + i)));
       }
     }
+  }
+}
+
+// The same of one row and one hidden state in fp32, which lies in shared memory; short rows and the
+// ends of rows are loaded at once as well.
+template <DType kWeight, bool kIsAligned, int kAtOnce>
+__device__ void AddLanesNear(const typename ElementOf<kWeight>::Type* weights, const float* state,
+                             int dim, float (&sum)[kLanesOfThread]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize * kLanesOfThread;
+  const int whole = dim / semantics::kDotLanes * semantics::kDotLanes;
+  // The first `steps` of kCount steps.
+  auto add_block = [&](int first, int steps, auto count_of) {
+    constexpr int kCount = decltype(count_of)::value;
+    typename FourRaw<kWeight>::Type weight[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if (n >= steps) break;
+      weight[n] = LoadFour<kWeight, kIsAligned>(weights + first + n * semantics::kDotLanes + lane);
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if (n >= steps) break;
+      const float4 four =
+          *reinterpret_cast<const float4*>(state + first + n * semantics::kDotLanes + lane);
+      const float state_of[kLanesOfThread] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int e = 0; e < kLanesOfThread; ++e) {
+        sum[e] = __fmaf_rn(ElementOfFour<kWeight>(weight[n], e), state_of[e], sum[e]);
+      }
+    }
+  };
+  constexpr int kStep = kAtOnce * semantics::kDotLanes;
+  constexpr int kAtOnceOfRest = kAtOnce < 8 ? kAtOnce : 8;
+  int first = 0;
+#pragma unroll 1
+  for (; first + kStep <= whole; first += kStep) {
+    add_block(first, kAtOnce, std::integral_constant<int, kAtOnce>{});
+  }
+#pragma unroll 1
+  for (; first < whole; first += kAtOnceOfRest * semantics::kDotLanes) {
+    add_block(first, (whole - first) / semantics::kDotLanes,
+              std::integral_constant<int, kAtOnceOfRest>{});
+  }
+  // As above.
+#pragma unroll
+  for (int e = 0; e < kLanesOfThread; ++e) {
+    const int i = whole + lane + e;
+    if (i < dim) sum[e] = __fmaf_rn(Widen<kWeight>(__ldg(weights + i)), state[i], sum[e]);
   }
 }
 

@@ -71,7 +71,7 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
   rest_squares = SumOfWarp(rest_squares);
   dither = SumOfWarp(dither);
 
-  QuadGroup& quad = call.memory.quads[int64_t{row / kStatesOfQuad} * call.planes.groups + group];
+  QuadGroup& quad = call.memory.quads[PlaceOfQuad(row / kStatesOfQuad, group, call.planes.groups)];
   const int state = row % kStatesOfQuad;
   quad.elements[lane / 4][2 * state][lane % 4] = high_word;
   quad.elements[lane / 4][2 * state + 1][lane % 4] = low_word;
@@ -90,6 +90,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.way = RowCourse::Way::kPlanes;
   course.decides = Decides::kFirst;
   course.k = question.k;
+  course.wants_first = question.k == 1;
   course.least_first = ~0u;
   if (question.k > 0) return;
   const SelectParams& params = question.params[question.has_params_per_row ? row : 0];
@@ -104,8 +105,17 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.draw_scale = scales.draw;
   course.min_p = params.min_p;
   course.decides = DecidingTokens(params, question.method, call.planes.vocab);
-  course.k = semantics::IsGreedy(params) || course.decides != Decides::kFirst ? 1 : params.top_k;
-  if (course.decides == Decides::kMass) LeaveToDense(course, DenseReason::kParameters);
+  const bool is_greedy = semantics::IsGreedy(params);
+  course.k = is_greedy || course.decides != Decides::kFirst ? 1 : params.top_k;
+  // Of ties at the first place noise chooses where all of them are kept.
+  const bool keeps_one = course.k == 1 && params.profile.ties == Ties::kLowestId;
+  course.wants_first = is_greedy || (course.decides == Decides::kFirst && keeps_one);
+  if (course.decides != Decides::kMass) return;
+  if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
+  course.decides = Decides::kFirst;
+  course.k = min(min(kMostNucleus, call.memory.budget / 16), call.planes.vocab);
+  course.is_nucleus = true;
+  course.mass_offset = NAN;
 }
 
 template <DType kHidden>
@@ -196,6 +206,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   call.memory.courses[row] = course;
+  call.memory.sure[row] = {};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // for bit, by matrix products of bytes. A warp reads tile after tile as one stream that it copies
 // ahead into shared memory, and waits for no other warp; the hidden states lie in shared memory for
 // all of them, where there is room.
+#include "head/copy_ahead.cuh"
 #include "head/score_ends.cuh"
 
 namespace sluice::cuda {
@@ -10,6 +11,12 @@ namespace {
 constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kSlots = 8;  // groups of a warp
+
+// What a warp has of a group of a tile, each thread what it will need itself.
+struct StagedGroup {
+  uint4 codes[2][kWarpSize];
+  uint32_t scales[kWarpSize];
+};
 
 using Ring = StagedGroup[kWarps][kSlots];
 
@@ -31,7 +38,9 @@ template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     StreamKernel(const __grid_constant__ StreamArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ SureOfBlock<kQuads * kStatesOfQuad> sure;
   LetNextKernelStart();
+  sure.Clear();
   const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -46,22 +55,33 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t end = int64_t{end_tile} * groups;
   StagedGroup(&ring)[kSlots] = (*reinterpret_cast<Ring*>(shared))[warp];
   auto stage = [&](int64_t group) {
-    if (group < end) ring[static_cast<uint32_t>(group) % kSlots].CopyAhead(planes, group);
+    if (group < end) {
+      StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
+      const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
+      CopyBehind<16>(&to.codes[0][lane], from);
+      CopyBehind<16>(&to.codes[1][lane], from + kWarpSize);
+      CopyBehind<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
+    }
     EndOfCopies();
   };
 #pragma unroll
   for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
   AwaitKernelBefore();
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
-  const QuadGroup* quads = call.memory.quads + int64_t{first_quad} * groups;
+  const QuadGroup* quads = call.memory.quads + PlaceOfQuad(first_quad, 0, groups);
+  int quads_of_group = kQuadsTogether;
   if (argument.has_room) {
+    constexpr int kPieces = sizeof(QuadGroup) / sizeof(uint4);
+    constexpr int kPiecesOfGroup = kQuads * kPieces;
     auto* const copy = reinterpret_cast<uint4*>(shared + sizeof(Ring));
     const auto* const from = reinterpret_cast<const uint4*>(quads);
-    const int count = kQuads * groups * static_cast<int>(sizeof(QuadGroup) / sizeof(uint4));
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) copy[i] = from[i];
-    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
+      copy[i] = from[i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup];
+    }
     quads = reinterpret_cast<const QuadGroup*>(copy);
+    quads_of_group = kQuads;
   }
+  __syncthreads();
   int64_t next = first;
 #pragma unroll 1
   for (int tile = first_tile; tile < end_tile; ++tile) {
@@ -69,11 +89,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
     for (int group = 0; group < groups; ++group, ++next) {
       AwaitCopies<kSlots - 2>();
-      const CodeOperands codes(ring[static_cast<uint32_t>(next) % kSlots]);
+      const StagedGroup& staged = ring[static_cast<uint32_t>(next) % kSlots];
+      const CodeOperands codes(staged.codes[0][lane], staged.codes[1][lane], staged.scales[lane]);
       stage(next + kSlots - 1);
 #pragma unroll
       for (int q = 0; q < kQuads; ++q) {
-        const QuadGroup& quad = quads[q * groups + group];
+        const QuadGroup& quad = quads[group * quads_of_group + q];
         const auto* const words = &quad.elements[0][0][0] + lane;
         int32_t sum[4] = {};
 #pragma unroll
@@ -88,15 +109,21 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) KeepTile(call, first_quad + q, tile, rows[q]);
+    for (int q = 0; q < kQuads; ++q) {
+      KeepTile(call, first_quad + q, tile, &sure.ends[q * kStatesOfQuad], rows[q]);
+    }
   }
+  __syncthreads();
+  sure.Keep(call, first_quad * kStatesOfQuad);
 }
 
 template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
-  StreamArgument argument = {call, sizeof(Ring) + states <= device.most_shared_bytes};
+  constexpr size_t kStatic = sizeof(SureOfBlock<kQuads * kStatesOfQuad>);
+  const size_t room = device.most_shared_bytes - sizeof(Ring) - kStatic;
+  StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
   LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
                {.blocks = static_cast<unsigned>(device.processors),

@@ -1,5 +1,4 @@
-// What the kernels that score have in common: groups of codes on their way through shared memory,
-// and what becomes of the scores of a tile.
+// What the kernels that score have in common: what becomes of codes and of the scores of a tile.
 #pragma once
 
 #include "head/device_course.cuh"
@@ -7,57 +6,18 @@
 
 namespace sluice::cuda {
 
-// What a warp has of a group of a tile, each thread what it will need itself.
-struct StagedGroup {
-  uint4 codes[2][kWarpSize];
-  uint32_t scales[kWarpSize];
-
-  // group: of all tiles, one after the other.
-  __device__ void CopyAhead(const PlanesArgument& planes, int64_t group);
-};
-
-template <int kBytes>
-__device__ __forceinline__ void CopyBehind(void* to, const void* from) {
-  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
-  }
-}
-__device__ __forceinline__ void EndOfCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ __forceinline__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-__device__ __forceinline__ void StagedGroup::CopyAhead(const PlanesArgument& planes,
-                                                       int64_t group) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
-  CopyBehind<16>(&codes[0][lane], from);
-  CopyBehind<16>(&codes[1][lane], from + kWarpSize);
-  CopyBehind<4>(&scales[lane], planes.scales + group * 8 + lane / 4);
-}
-
 // The operands of four matrix products: 16 q of 16 rows and 32 elements each.
 struct CodeOperands {
   uint32_t of_step[4][4];
   float scale[2];
 
-  __device__ explicit CodeOperands(const StagedGroup& staged) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    const uint4 a = staged.codes[0][lane];
-    const uint4 b = staged.codes[1][lane];
+  __device__ CodeOperands(uint4 a, uint4 b, uint32_t scales) {
     const uint32_t words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       of_step[i / 4][i % 4] = words[i] << 4 & 0xf0f0f0f0u;
       of_step[2 + i / 4][i % 4] = words[i] & 0xf0f0f0f0u;
     }
-    const uint32_t scales = staged.scales[lane];
     scale[0] = __uint_as_float(scales << 16);
     scale[1] = __uint_as_float(scales & 0xffff0000u);
   }
@@ -154,9 +114,28 @@ struct TileEnds {
   }
 };
 
-// By all threads of a warp. rows: those of the thread, lane / 4 of the tile and 8 behind it, for
-// hidden state lane % 4 of the quad.
-__device__ inline void KeepTile(const CallArgument& call, int quad, int tile,
+// What the tiles of a block make sure of, of kStates hidden states. In shared memory, so that
+// blocks and not tiles meet at the row's.
+template <int kStates>
+struct SureOfBlock {
+  SureEnds ends[kStates];
+
+  // Before others add to it there must be a barrier, and one before Keep.
+  __device__ void Clear() {
+    if (threadIdx.x < kStates) ends[threadIdx.x] = {};
+  }
+  __device__ void Keep(const CallArgument& call, int first_row) const {
+    const int row = first_row + static_cast<int>(threadIdx.x);
+    if (threadIdx.x >= kStates || row >= call.memory.rows) return;
+    const SureEnds mine = ends[threadIdx.x];
+    if (mine.least != 0) atomicMax(&call.memory.sure[row].least, mine.least);
+    if (mine.best != 0) atomicMax(&call.memory.sure[row].best, mine.best);
+  }
+};
+
+// By all threads of a warp. sure: of the quad. rows: those of the thread, lane / 4 of the tile and
+// 8 behind it, for hidden state lane % 4 of the quad.
+__device__ inline void KeepTile(const CallArgument& call, int quad, int tile, SureEnds* sure,
                                 const RowScore (&rows)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = quad * kStatesOfQuad + lane % 4;
@@ -181,9 +160,12 @@ __device__ inline void KeepTile(const CallArgument& call, int quad, int tile,
   }
   if (lane / 4 != 0 || !is_asked) return;
   const int64_t at = int64_t{row} * call.planes.tiles + tile;
-  call.memory.tile_least[at] = ends.least;
   call.memory.tile_most[at] = ends.most;
+  call.memory.tile_least[at] = ends.least;
+  if (course.k > 1) return;
+  atomicMax(&sure[lane].least, semantics::OrderKey(ends.least));
   if (!is_draw) return;
+  atomicMax(&sure[lane].best, semantics::OrderKey(ends.least_score));
   call.memory.tile_least_scores[at] = ends.least_score;
   call.memory.tile_most_scores[at] = ends.most_score;
 }

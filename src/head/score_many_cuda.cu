@@ -1,8 +1,11 @@
 // The intervals of all rows of the head for 32 hidden states at a time, by Hopper's products of
 // warpgroups: 64 rows of the head from registers times 64 columns, the bytes of the hidden states,
-// from shared memory. A warp has a tile; the tiles of a block go from group to group together.
+// from shared memory. A warp has a tile. One warp more starts the copies of what they need of a
+// group, by the engine for bulk copies, and is as far ahead of them as there is room; they may be
+// as far apart.
 #include <algorithm>
 
+#include "backend/ptx.cuh"
 #include "head/score_ends.cuh"
 
 namespace sluice::cuda {
@@ -14,31 +17,83 @@ namespace {
 #define SLUICE_WARPGROUPS 0
 #endif
 
-constexpr int kWarps = 16;
-constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kQuads = 8;
+constexpr int kWarps = 16;                              // that multiply
+constexpr int kMultiplying = kWarps * kWarpSize;        // threads
+constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup, of which one copies
+constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
 constexpr int kSums = kColumns / 2;  // of a thread
 
+// Registers of a thread. A block has as many as it was launched with, whoever has them then: a
+// thread that asks for more waits until others have given them back, and for ever where there are
+// none.
+constexpr int kRegistersToMultiply = 112;
+constexpr int kRegistersToCopy = 24;
+constexpr int kRegisters =
+    kMultiplying * kRegistersToMultiply + (kThreads - kMultiplying) * kRegistersToCopy;
+constexpr int kMostRegisters = 65536 / kThreads / 8 * 8;  // of a thread, by the launch bounds
+static_assert(kRegisters <= kThreads * kMostRegisters);
+
 struct Stage {
   QuadGroup quads[kQuads];
-  StagedGroup tiles[kWarps];
+  uint4 codes[kWarps][2][kWarpSize];
 };
-constexpr int kPiecesOfQuad = sizeof(QuadGroup) / sizeof(uint4);
+static_assert(sizeof(Stage) % 128 == 0);  // columns start at multiples of 16, copies too
+struct ManyMemory {
+  Stage stages[kStages];
+  uint64_t full[kStages];   // barriers: the copies have come
+  uint64_t empty[kStages];  // and all warps have done with them
+  SureOfBlock<kQuads * kStatesOfQuad> sure;
+};
 
 // Code for other devices has no such products, and says so by its number of threads.
 constexpr int kMostThreads = SLUICE_WARPGROUPS == 1 ? kThreads : kWarpSize;
 
 #if SLUICE_WARPGROUPS
+__device__ __forceinline__ uint32_t SharedAddress(const void* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// arrivals: that a phase of the barrier waits for beside the bytes.
+__device__ __forceinline__ void StartBarrier(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n\tfence.mbarrier_init.release.cluster;"
+               :
+               : "r"(SharedAddress(barrier)), "r"(arrivals)
+               : "memory");
+}
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void Await(uint32_t barrier, uint32_t phase) {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred is_over;\n\t"
+      "again:\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
+      "@!is_over bra again;\n\t"
+      "}"
+      :
+      : "r"(barrier), "r"(phase)
+      : "memory");
+}
+// From global memory, sixteens of bytes, which count at the barrier when they are there.
+__device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :
+      : "r"(SharedAddress(to)), "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
 // Where a product of 32 elements finds its columns: in sixteens of elements 128 bytes apart, and in
-// eights of columns a QuadGroup apart.
-__device__ uint64_t ColumnsAt(const void* at) {
+// eights of columns a QuadGroup apart. at: of the first elements; the next are kColumnsStep on.
+__device__ __forceinline__ uint64_t ColumnsAt(uint32_t at) {
   constexpr uint64_t kSixteens = 128 >> 4;
   constexpr uint64_t kEights = sizeof(QuadGroup) >> 4;
-  const uint64_t address = __cvta_generic_to_shared(at);
-  return (address & 0x3ffff) >> 4 | kSixteens << 16 | kEights << 32;
+  return (at & 0x3ffff) >> 4 | kSixteens << 16 | kEights << 32;
 }
+constexpr uint64_t kColumnsStep = 2 * sizeof(QuadGroup::elements[0]) >> 4;
 
 __device__ __forceinline__ void StartProducts() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -70,95 +125,159 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
 }
 #endif
 
+#if SLUICE_WARPGROUPS
+// The tiles of a block: sixteen after sixteen; behind the last of all, the last again.
+class TilesOfBlock {
+ public:
+  __device__ explicit TilesOfBlock(const PlanesArgument& planes)
+      : groups(planes.groups),
+        first_(static_cast<int>(blockIdx.x) * kWarps),
+        of_turn_(static_cast<int>(gridDim.x) * kWarps),
+        last_(planes.tiles - 1),
+        turns(max((planes.tiles - first_ + of_turn_ - 1) / of_turn_, 0)) {}
+
+  __device__ int Tile(int turn, int warp) const {
+    return min(first_ + turn * of_turn_ + warp, last_);
+  }
+  __device__ bool IsThere(int turn, int warp) const {
+    return first_ + turn * of_turn_ + warp <= last_;
+  }
+
+  const int groups;
+
+ private:
+  const int first_;
+  const int of_turn_;
+  const int last_;
+
+ public:
+  const int turns;
+};
+
+// By a warp, a tile's codes a lane: by one lane for all tiles 32 hidden states of 128256 x 4096
+// took 221 us, which take 173 now.
+__device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+                          ManyMemory& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int steps = tiles.turns * tiles.groups;
+  auto copy_codes = [&](int step, int turn, int group) {
+    if (lane >= kWarps) return;
+    Stage& to = memory.stages[step % kStages];
+    const int64_t from = int64_t{tiles.Tile(turn, lane)} * tiles.groups + group;
+    CopyBulk(to.codes[lane], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
+             &memory.full[step % kStages]);
+  };
+  auto copy_states = [&](int step, int group) {
+    if (lane != 0) return;
+    Stage& to = memory.stages[step % kStages];
+    uint64_t* const full = &memory.full[step % kStages];
+    ExpectBytes(full, sizeof(Stage));
+    CopyBulk(to.quads, call.memory.quads + PlaceOfQuad(first_quad, group, tiles.groups),
+             sizeof to.quads, full);
+  };
+  const int first_steps = min(kStages, steps);
+#pragma unroll 1
+  for (int n = 0; n < first_steps; ++n) copy_codes(n, n / tiles.groups, n % tiles.groups);
+  AwaitKernelBefore();
+#pragma unroll 1
+  for (int n = 0; n < first_steps; ++n) copy_states(n, n % tiles.groups);
+  int turn = first_steps / tiles.groups;
+  int group = first_steps % tiles.groups;
+#pragma unroll 1
+  for (int n = first_steps; n < steps; ++n) {
+    AwaitBarrier(&memory.empty[n % kStages], (n / kStages - 1) % 2);
+    copy_states(n, group);
+    copy_codes(n, turn, group);
+    if (++group < tiles.groups) continue;
+    group = 0;
+    ++turn;
+  }
+}
+
+// By the warps that multiply.
+__device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+                           ManyMemory& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  // Values that the compiler would compute again and again.
+  const uint32_t stages = Again(SharedAddress(memory.stages));
+  const uint32_t full = Again(SharedAddress(memory.full));
+  const uint32_t empty = Again(SharedAddress(memory.empty));
+  auto scales_of = [&](int turn) {
+    return call.planes.scales + int64_t{tiles.Tile(turn, warp)} * tiles.groups * 8 + lane / 4;
+  };
+  RowScore rows[kQuads][2];
+  int32_t sum[kSums] = {};
+  const uint32_t* scales = scales_of(0);
+  uint32_t next_scales = __ldg(scales);
+  uint32_t step = 0;
+#pragma unroll 1
+  for (int turn = 0; turn < tiles.turns; ++turn) {
+#pragma unroll 1
+    for (int group = 0; group < tiles.groups; ++group, ++step) {
+      const uint32_t place = step % kStages;
+      const uint32_t scales_here = next_scales;
+      scales = group + 1 < tiles.groups ? scales + 8 : scales_of(turn + 1);
+      next_scales = __ldg(scales);
+      Await(full + place * sizeof(uint64_t), step / kStages % 2);
+      const Stage& stage = memory.stages[place];
+      const CodeOperands codes(stage.codes[warp][0][lane], stage.codes[warp][1][lane], scales_here);
+      const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage));
+      StartProducts();
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        AddProducts(sum, codes.of_step[part], columns + part * kColumnsStep, part);
+      }
+      EndProducts(sum);
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
+        const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
+        rows[q][0].Add(sum[4 * q], sum[4 * q + 1], codes.scale[0], state);
+        rows[q][1].Add(sum[4 * q + 2], sum[4 * q + 3], codes.scale[1], state);
+      }
+      __syncwarp();
+      if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
+    }
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      if (tiles.IsThere(turn, warp)) {
+        KeepTile(call, first_quad + q, tiles.Tile(turn, warp), &memory.sure.ends[q * kStatesOfQuad],
+                 rows[q]);
+      }
+      rows[q][0] = rows[q][1] = RowScore{};
+    }
+  }
+}
+#endif
+
 __global__ void __launch_bounds__(kMostThreads, 1)
     ManyKernel(const __grid_constant__ CallArgument call) {
 #if SLUICE_WARPGROUPS
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
+  ManyMemory& memory = *reinterpret_cast<ManyMemory*>(shared);
   LetNextKernelStart();
-  const PlanesArgument& planes = call.planes;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kStages; ++s) {
+      StartBarrier(&memory.full[s], 1);
+      StartBarrier(&memory.empty[s], kWarps);
+    }
+  }
+  memory.sure.Clear();
+  __syncthreads();
+  const TilesOfBlock tiles(call.planes);
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
-  const int groups = planes.groups;
-  Stage* const stages = reinterpret_cast<Stage*>(shared);
-  // Sixteen tiles after sixteen tiles; behind the last, the last again.
-  const int of_block = static_cast<int>(gridDim.x) * kWarps;
-  auto tile_of = [&](int turn) {
-    return turn * of_block + static_cast<int>(blockIdx.x) * kWarps + warp;
-  };
-  auto has_turn = [&](int turn) { return tile_of(turn) - warp < planes.tiles; };
-  struct Place {
-    int turn = 0;
-    int group = 0;
-    int stage = 0;
-    __device__ void Step(int of_turn) {
-      stage = (stage + 1) % kStages;
-      if (++group < of_turn) return;
-      group = 0;
-      ++turn;
-    }
-  };
-  Place ahead_codes, ahead_states;
-  auto stage_codes = [&] {
-    if (has_turn(ahead_codes.turn)) {
-      const int64_t tile = min(tile_of(ahead_codes.turn), planes.tiles - 1);
-      stages[ahead_codes.stage].tiles[warp].CopyAhead(planes, tile * groups + ahead_codes.group);
-    }
-    ahead_codes.Step(groups);
-  };
-  auto stage_states = [&] {
-    if (has_turn(ahead_states.turn)) {
-      auto* const to = reinterpret_cast<uint4*>(stages[ahead_states.stage].quads);
-      for (int i = static_cast<int>(threadIdx.x); i < kQuads * kPiecesOfQuad; i += kThreads) {
-        const QuadGroup* const quad = call.memory.quads +
-                                      int64_t{first_quad + i / kPiecesOfQuad} * groups +
-                                      ahead_states.group;
-        CopyBehind<16>(to + i, reinterpret_cast<const uint4*>(quad) + i % kPiecesOfQuad);
-      }
-    }
-    ahead_states.Step(groups);
-    EndOfCopies();
-  };
-#pragma unroll 1
-  for (int n = 0; n < kStages - 1; ++n) stage_codes();
-  AwaitKernelBefore();
-#pragma unroll 1
-  for (int n = 0; n < kStages - 1; ++n) stage_states();
-
-  RowScore rows[kQuads][2];
-  int32_t sum[kSums] = {};
-  Place here;
-#pragma unroll 1
-  while (has_turn(here.turn)) {
-    AwaitCopies<kStages - 2>();
-    // What threads have copied, the tensor cores read.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncthreads();  // and nobody reads the stage before this one any more
-    stage_codes();
-    stage_states();
-    const Stage& stage = stages[here.stage];
-    const CodeOperands codes(stage.tiles[warp]);
-    StartProducts();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      AddProducts(sum, codes.of_step[step], ColumnsAt(stage.quads[0].elements[2 * step]), step);
-    }
-    EndProducts(sum);
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
-      const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
-      rows[q][0].Add(sum[4 * q], sum[4 * q + 1], codes.scale[0], state);
-      rows[q][1].Add(sum[4 * q + 2], sum[4 * q + 3], codes.scale[1], state);
-    }
-    const int tile = tile_of(here.turn);
-    here.Step(groups);
-    if (here.group != 0) continue;
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      if (tile < planes.tiles) KeepTile(call, first_quad + q, tile, rows[q]);
-      rows[q][0] = rows[q][1] = RowScore{};
-    }
+  // Who copies leaves registers to those who multiply.
+  if (threadIdx.x >= kMultiplying) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
+    if (threadIdx.x < kMultiplying + kWarpSize) CopyAhead(call, tiles, first_quad, memory);
+    AwaitKernelBefore();
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegistersToMultiply));
+    AwaitKernelBefore();
+    ScoreTiles(call, tiles, first_quad, memory);
+    SyncThreads(kMultiplying);
+    memory.sure.Keep(call, first_quad * kStatesOfQuad);
   }
 #endif
 }
@@ -169,8 +288,8 @@ bool CanScoreMany() {
   cudaFuncAttributes attributes;
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(ManyKernel)) ==
              cudaSuccess &&
-         attributes.maxThreadsPerBlock >= kThreads &&
-         sizeof(Stage) * kStages <= CurrentDeviceShape().most_shared_bytes;
+         attributes.maxThreadsPerBlock >= kThreads && attributes.numRegs * kThreads >= kRegisters &&
+         sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 
 void LaunchScoreMany(const CallArgument& call, void* stream) {
@@ -182,7 +301,7 @@ void LaunchScoreMany(const CallArgument& call, void* stream) {
                {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
                 .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
                 .threads = kThreads,
-                .shared_bytes = sizeof(Stage) * kStages},
+                .shared_bytes = sizeof(ManyMemory)},
                &argument, stream);
 }
 

@@ -4,6 +4,7 @@
 #include "backend/scan_row.cuh"
 #include "backend/token_list.cuh"
 #include "head/device_course.cuh"
+#include "head/survivor_list.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -93,10 +94,18 @@ __global__ void __launch_bounds__(kThreads)
       if (is_first) Report(call, row);
       return;
     }
-    const float least = LeastOfFirstK(course);
     const Survivor* const survivors = call.memory.survivors + int64_t{row} * call.memory.budget;
-    for (int i = static_cast<int>(threadIdx.x); i < course.survivors; i += kThreads) {
-      if (survivors[i].x < least) continue;
+    if (course.wants_first) {
+      const uint64_t first = FirstSurvivor(Team(memory.team), survivors, course.listed);
+      if (is_first) memory.tokens[0] = first;
+      __syncthreads();
+      Write(top, row, memory.tokens, 1);
+      if (is_first) Report(call, row);
+      return;
+    }
+    const float least = LeastOfFirstK(course);
+    for (int i = static_cast<int>(threadIdx.x); i < course.listed; i += kThreads) {
+      if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
       const uint32_t place = atomicAdd(&memory.count, 1u);
       if (place < kCapacity) memory.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
     }

@@ -97,7 +97,7 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   const Team block = Team(memory.team).Block();
   TokenList& list = memory.first.list;
   const ListedTokens from{list.tokens, list.room, size};
-  const BinnedTop kept = SelectByBins(block, from, LowestOf(list), memory.start);
+  const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return SampleFromList(from.tokens, size, DrawMethod::kGumbel);
   TokenResult result;
   const semantics::Stream stream = semantics::GumbelStream(memory.start.key);
@@ -290,7 +290,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfTop(params); });
+           [&] { memory.plan = PlanOfTop(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);

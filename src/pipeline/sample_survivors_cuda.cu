@@ -1,6 +1,7 @@
 // The last steps of a certified draw: from the few rows of the head that survived, and from the
 // logits of the rows that the planes did not answer.
 #include "head/device_course.cuh"
+#include "head/survivor_list.cuh"
 #include "pipeline/sample_kernel.cuh"
 #include "pipeline/sample_survivors.h"
 
@@ -12,22 +13,44 @@ struct SurvivorsArgument {
   CallArgument call;
 };
 
-// The Gumbel draw from everything, of which the list holds all that may win and the maximum.
-__device__ int32_t DrawFromSurvivors(const Team& block, const TokenSlice& slice,
+// The Gumbel draw from everything, of which the survivors hold all that may win and the maximum.
+__device__ int32_t DrawFromSurvivors(const Team& block, const Survivor* survivors,
                                      const RowCourse& course) {
-  const float max = ScanRow(block, slice).max;
+  const float max = ValueOf(FirstSurvivor(block, survivors, course.listed));
   BestToken best;
-  slice.ForEach([&](float x, int id) {
+  for (int i = block.thread(); i < course.listed; i += block.threads()) {
+    const auto [x, id] = survivors[i];
+    if (x == -INFINITY) continue;
     const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
     best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
-  });
+  }
   return IdOfBest(block, best);
 }
 
-// Whether the list of a row's survivors answers it. The first thread has the result.
-__device__ bool SampleListed(const Team& block, SampleMemory& memory,
-                             const SurvivorsArgument& argument, int row, TokenResult& result) {
+// Why the survivors of a row do not answer it: kNone where they do. The first thread has that and
+// the result.
+__device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
+                                    const SurvivorsArgument& argument, int row,
+                                    TokenResult& result) {
   const RowCourse& course = argument.call.memory.courses[row];
+  const Survivor* const survivors =
+      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
+  const bool is_of_planes = course.way == RowCourse::Way::kPlanes;
+  float least = LeastOfFirstK(course);
+  if (is_of_planes) {
+    if (course.decides == Decides::kSoftmax) {
+      result.id = DrawFromSurvivors(block, survivors, course);
+      return DenseReason::kNone;
+    }
+    if (course.decides == Decides::kFirst && course.k == 1) {
+      const uint64_t first = FirstSurvivor(block, survivors, course.listed);
+      if (course.wants_first) {
+        result.id = IdOf(first);
+        return DenseReason::kNone;
+      }
+      least = ValueOf(first);
+    }
+  }
   const RowsArgument& rows = argument.sample.rows;
   Clear(block, memory.first.list);
   if (block.thread() == 0) {
@@ -37,29 +60,33 @@ __device__ bool SampleListed(const Team& block, SampleMemory& memory,
   }
   block.SyncBlock();
   TokenList& list = memory.first.list;
-  const Survivor* const survivors =
-      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
-  const float least = LeastOfFirstK(course);
-  const bool is_draw = course.decides == Decides::kSoftmax && course.way == RowCourse::Way::kPlanes;
-  for (int i = block.thread(); i < course.survivors; i += block.threads()) {
-    if (!is_draw && survivors[i].x < least) continue;
+  for (int i = block.thread(); i < course.listed; i += block.threads()) {
+    if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
     const uint32_t place = atomicAdd(&list.count, 1u);
     if (place < kListCapacity) list.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
   }
   block.SyncBlock();
-  if (list.count > kListCapacity) return false;
+  if (list.count > kListCapacity) return DenseReason::kSurvivors;
   const int size = static_cast<int>(list.count);
-  if (is_draw) {
-    result.id = DrawFromSurvivors(block, TokenSlice(block, list.tokens, size), course);
-  } else if (course.way == RowCourse::Way::kAllowed) {  // by any rules
+  if (!is_of_planes) {  // by any rules
     result = SampleFromList(list.tokens, size, argument.sample.method);
   } else {
     ListedTop top;
     top.size = size;
+    if (course.is_nucleus) {
+      // Fewer tokens than are wanted have an end, so all were computed.
+      top.has_all = course.first == 0;
+      // The sums are off by what WholeMassOf allows, and those of the ends once more.
+      const double sum = course.most_mass + course.least_mass;
+      const double difference = course.most_mass - course.least_mass;
+      top.read = {0.5 * sum, difference / sum + 2e-5};
+      top.unit = {course.filter_scale, course.mass_offset};
+    }
     const int needed = course.decides == Decides::kFirst ? course.k : size;
-    result = SampleFromTop(block, memory, top, {needed, false}, argument.sample);
+    result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
   }
-  return result.id != kUndecided;
+  if (result.id != kUndecided) return DenseReason::kNone;
+  return is_of_planes && course.is_nucleus ? DenseReason::kParameters : DenseReason::kSurvivors;
 }
 
 constexpr int kSurvivorThreads = 512;
@@ -78,13 +105,14 @@ __global__ void __launch_bounds__(kSurvivorThreads)
     TokenResult result;
     result.id = -1;
     result.status = StatusOf(course);
-    const bool is_answered =
-        result.status != RowStatus::kOk || SampleListed(block, memory, argument, row, result);
+    const DenseReason reason = result.status != RowStatus::kOk
+                                   ? DenseReason::kNone
+                                   : SampleListed(block, memory, argument, row, result);
     if (block.IsFirstThread()) {
-      if (is_answered) {
+      if (reason == DenseReason::kNone) {
         argument.sample.Set(row, result, Way::kCertified);
       } else {
-        LeaveToDense(course, DenseReason::kSurvivors);
+        LeaveToDense(course, reason);
       }
     }
   }

@@ -16,7 +16,7 @@ namespace sluice::cuda {
 struct TopBins {
   static constexpr int kBins = 1024;
   static constexpr int kMostBinsAThread = 2;
-  static constexpr int kMostInBin = 256;  // of a bin with a boundary: a token a thread
+  static constexpr int kMostInBin = 512;  // of a bin with a boundary: a token a thread
   static constexpr int kLowBits = 20;     // of a weight, which has 41
 
   // Where a boundary is, and what lies above its bin.
@@ -35,6 +35,7 @@ struct TopBins {
   Place of_top_k;
   Place of_top_p;
   uint32_t largest;
+  uint32_t least;
   uint64_t last;
   uint64_t mass;
 };
@@ -50,24 +51,24 @@ struct BinnedTop {
   float max;
 };
 
-// Of a list that holds all that can be kept, of parameters that do not test top-k and top-p
-// jointly: PlanOfTop bets on those, and a head lists what they keep only behind a min-p before
-// top-k.
+// Of a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
 __device__ inline bool BinsDecide(const SelectParams& params) {
   const Profile& profile = params.profile;
+  const bool is_joint = params.top_p < 1 && profile.top_k_top_p == TopKTopP::kJoint;
   return !semantics::IsGreedy(params) && params.top_k > 0 && params.xtc_probability == 0 &&
-         profile.ties != Ties::kAll &&
-         (params.min_p == 0 || profile.min_p_stage != MinPStage::kBeforeTopK);
+         profile.ties != Ties::kAll && !is_joint;
 }
 
-// By all threads of a block. lowest: not above any token that can be kept; those below it may be
-// missing.
-__device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from, float lowest,
+// By all threads of a block.
+__device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from,
                                          const RowStart& start) {
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;
   const bool has_top_p = params.top_p < 1;
+  const bool has_min_p_first =
+      params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
+  const uint64_t least_weight = semantics::Fixed40(params.min_p);
   const int thread = block.thread();
   auto for_each = [&](auto visit) {
 #pragma unroll 1
@@ -80,16 +81,27 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
   if (thread == 0) {
     bins.largest = bins.of_top_k.in_bin = bins.of_top_p.in_bin = 0;
     bins.of_top_p.bin = -1;
+    bins.least = ~0u;
     bins.last = 0;
   }
   block.SyncBlock();
-  uint32_t largest = 0;
-  for_each([&](uint64_t token) { largest = max(largest, static_cast<uint32_t>(token >> 32)); });
+  const uint32_t masked = semantics::OrderKey(-INFINITY);
+  uint32_t largest = 0, least = ~0u;
+  for_each([&](uint64_t token) {
+    const uint32_t key = static_cast<uint32_t>(token >> 32);
+    largest = max(largest, key);
+    if (key > masked) least = min(least, key);
+  });
   largest = __reduce_max_sync(~0u, largest);
-  if (block.lane() == 0) atomicMax(&bins.largest, largest);
+  least = __reduce_min_sync(~0u, least);
+  if (block.lane() == 0) {
+    atomicMax(&bins.largest, largest);
+    atomicMin(&bins.least, least);
+  }
   block.SyncBlock();
 
   const float max = semantics::ValueOfKey(bins.largest);
+  const float lowest = semantics::ValueOfKey(bins.least);
   const float scale = start.scales.filter;
   const float slope = __fdividef(TopBins::kBins, max - lowest);
   // Never falls as x falls, also where a difference or the slope is not finite.
@@ -97,11 +109,14 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
     return static_cast<int>(fminf((max - ValueOf(token)) * slope, TopBins::kBins - 1.0f));
   };
   auto weight_of = [&](uint64_t token) { return semantics::Weight(ValueOf(token), max, scale); };
+  uint64_t likely = 0;  // tokens that min-p keeps
   for_each([&](uint64_t token) {
     const int bin = bin_of(token);
     atomicAdd(&bins.counts[bin], 1u);
-    if (!has_top_p) return;
+    if (!has_top_p && !has_min_p_first) return;
     const uint64_t weight = weight_of(token);
+    likely += weight >= least_weight ? 1 : 0;
+    if (!has_top_p) return;
     atomicAdd(&bins.low[bin], static_cast<uint32_t>(weight) & ((1u << TopBins::kLowBits) - 1));
     atomicAdd(&bins.high[bin], static_cast<uint32_t>(weight >> TopBins::kLowBits));
   });
@@ -162,7 +177,9 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
     block.SyncBlock();
   };
 
-  const uint32_t wanted = static_cast<uint32_t>(min(params.top_k, from.size));
+  uint32_t wanted = static_cast<uint32_t>(min(params.top_k, from.size));
+  // A list without some that min-p keeps has top_k that it keeps.
+  if (has_min_p_first) wanted = min(wanted, static_cast<uint32_t>(block.SumOfBlock(likely)));
   find_bin(bins.of_top_k, [&](uint64_t before, uint64_t through) {
     return before >> 52 < wanted && wanted <= through >> 52;
   });
@@ -192,11 +209,10 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
       last = bins.last;
     }
   }
-  if (params.min_p > 0) {
-    const uint64_t least = semantics::Fixed40(params.min_p);
+  if (params.min_p > 0 && !has_min_p_first) {
     uint64_t inverted = 0;  // of the last token that is likely enough
     for_each([&](uint64_t token) {
-      if (token >= last && weight_of(token) >= least) inverted = ::max(inverted, ~token);
+      if (token >= last && weight_of(token) >= least_weight) inverted = ::max(inverted, ~token);
     });
     last = ~block.MaxOfBlock(inverted);
   }

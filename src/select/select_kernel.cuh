@@ -63,7 +63,7 @@ __device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
   const Team block = Team(memory.team).Block();
   Cut cut;
   cut.count = kUndecided;
-  const BinnedTop kept = SelectByBins(block, from, LowestOf(memory.first.list), memory.start);
+  const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return cut;
   cut = CutOfBins(block, from, kept);
   if (block.thread() == 0) memory.ids = {cut.upper, cut.lower, 0, IdOf(kept.last)};
@@ -217,7 +217,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfTop(params); });
+           [&] { memory.plan = PlanOfTop(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);

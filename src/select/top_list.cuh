@@ -4,7 +4,8 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out.
+// team, or the thresholds left nothing out. A block that lists more than it has room for knows k of
+// them, and lists what reaches the k-th.
 //
 // For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
 // row, so that top-p can be certified (sorted_rules.cuh).
@@ -15,7 +16,7 @@
 namespace sluice::cuda {
 
 // The largest k that a list rarely overflows: a sixteenth of the row sampled, as from 512 rows on,
-// lists 2740 tokens, give or take 210.
+// lists 2680 to 2800 tokens, give or take 200.
 inline constexpr int kMostTopK = 2048;
 
 // Where top-p or min-p decides: a nucleus is seldom larger, and more take longer.
@@ -26,13 +27,36 @@ struct TopPlan {
   bool is_whole;  // rules look at the whole row, and the tokens are a bet
 };
 
-__device__ inline TopPlan PlanOfTop(const SelectParams& params) {
+// The most tokens of a sample that are ranked by the largest of a group of threads.
+inline constexpr int kMostByGroups = kGroups * 3 / 8;
+
+// Of vectors with so many tokens each, the share that holds one or more of a share of all tokens,
+// by chance: a vector is ranked by its largest token.
+__device__ inline float ShareOfVectors(float share_of_tokens, int elements) {
+  float none = fmaxf(1.0f - share_of_tokens, 0.0f);
+#pragma unroll
+  for (int of = 1; of < elements; of *= 2) none *= none;
+  return 1.0f - none;
+}
+
+// Whether vectors tell where the first k are: of more of them a rank is left to chance.
+__device__ inline bool DoVectorsRank(int k, int vocab, int elements) {
+  return ShareOfVectors(__fdividef(static_cast<float>(k), static_cast<float>(vocab)), elements) <
+         0.55f;
+}
+
+// elements: of a vector.
+__device__ inline TopPlan PlanOfTop(const SelectParams& params, int vocab, int elements) {
   if (semantics::IsGreedy(params)) return {1, false};
   if (params.top_n_sigma > 0 || params.typical_p < 1) return {0, false};
   const Profile& profile = params.profile;
   const bool joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
   if (params.top_k > 0 && !joint) {
-    return {params.top_k <= kMostTopK ? params.top_k : 0, false};
+    const bool is_listed =
+        params.top_k <= kMostByGroups ||
+        (params.top_k <= kMostTopK &&
+         (vocab <= kListCapacity || DoVectorsRank(params.top_k, vocab, elements)));
+    return {is_listed ? params.top_k : 0, false};
   }
   return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
 }
@@ -148,7 +172,7 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
                     : rank_of(static_cast<float>(needed) * share);
   // By one warp: others would take its turns. Among groups the last ranks list more than they
   // need to, because a group has more than one token there: 1.25 times as many at this one.
-  if (rank <= (plan.is_whole ? kGroups / 2 : kGroups * 3 / 8)) {
+  if (rank <= (plan.is_whole ? kGroups / 2 : kMostByGroups)) {
     if (team.thread() < kWarpSize) {
       const OfGroups<uint32_t> largest(team, start.largest);
       const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2);
@@ -157,20 +181,25 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
     team.SyncBlock();
     return {semantics::ValueOfKey(list.guess), true};
   }
+  constexpr int kElements = Vector<kDType>::kElements;
+  if (slice.vocab() <= kListCapacity && !DoVectorsRank(needed, slice.vocab(), kElements)) {
+    return {semantics::kLowestValue, true};
+  }
   uint32_t keys[kVectorsAtOnce];
 #pragma unroll
   for (int i = 0; i < kVectorsAtOnce; ++i) {
     keys[i] = semantics::OrderKey(Vector<kDType>(loaded[i]).Largest());
   }
   const float expected = static_cast<float>(needed) * share / static_cast<float>(team.blocks());
-  const int of_block = static_cast<int>(expected + 3.5f * SqrtApprox(expected) + 4.0f);
+  // Vectors differ by how many tokens they hide, the more the more of them hold some.
+  const float hidden = static_cast<float>(needed * kElements) / static_cast<float>(slice.vocab());
+  const float tokens = expected + 3.5f * SqrtApprox(expected * (1.0f + hidden)) + 4.0f;
+  const float sampled =
+      share * static_cast<float>(slice.vocab()) / static_cast<float>(team.blocks());
+  const int of_block = 1 + static_cast<int>(sampled / static_cast<float>(kElements) *
+                                            ShareOfVectors(tokens / sampled, kElements));
   const uint32_t key = KeyOfRank(team, list, keys, of_block, of_block + of_block / 32 + 2);
   return {semantics::ValueOfKey(key), team.blocks() == 1};
-}
-
-// Behind a count that certifies the list: it holds all tokens that are not below.
-__device__ inline float LowestOf(const TokenList& list) {
-  return semantics::ValueOfKey(list.threshold);
 }
 
 // How many listed tokens reach the threshold of all blocks. By the first block.
@@ -222,6 +251,34 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
+// Lists again what a block alone noted, behind a list that is not spoilt but too long. Of the
+// tokens that had room, those that `needed` of them reach are no fewer in the row. Not inline, and
+// the slice is a copy: seldom needed, it is not in the way of what is the rule.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDType, kPatched> slice,
+                                       TokenList& list, int needed) {
+  constexpr int kKeys = (kListCapacity + 511) / 512;  // blocks have 512 threads or more
+  uint32_t keys[kKeys];
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const int place = block.thread() + i * block.threads();
+    keys[i] = place < kListCapacity ? static_cast<uint32_t>(list.tokens[place] >> 32) : 0;
+  }
+  block.SyncBlock();  // all have seen the count
+  if (block.thread() == 0) {
+    list.least = ~0u;
+    list.most = list.count = list.has_zero = 0;
+  }
+  block.SyncBlock();
+  const uint32_t key = KeyOfRank(block, list, keys, needed, needed + needed / 16 + 4);
+  const float threshold = semantics::ValueOfKey(key);
+  slice.ForEachPatch(block, [&](float, float x, int id) {
+    if (!(x < threshold)) ListToken(list, x, id);
+  });
+  ListNoted(block, slice, list, key, [&](float x, int) { return !(x < threshold); });
+  block.SyncBlock();
+}
+
 // Only the first block gets the answer. The list was cleared before StartRow.
 template <DType kDType, bool kPatched>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -247,6 +304,9 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
+  if (team.blocks() == 1 && !plan.is_whole && list.is_spoilt == 0 && list.count > kListCapacity) {
+    ListAgain(team, slice, list, plan.needed);
+  }
   if (team.rank() != 0 || !list.IsComplete()) return top;
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);

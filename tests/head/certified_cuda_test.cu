@@ -2,12 +2,15 @@
 // logits and draws, bit for bit, whatever the head.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "backend/ptx.cuh"
 #include "head/device_call.h"
+#include "semantics/noise.h"
+#include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"
@@ -15,7 +18,7 @@
 namespace sluice::test {
 namespace {
 
-class CertifiedCuda : public DeviceTest, public ::testing::WithParamInterface<DType> {
+class HeadOnDevice : public DeviceTest {
  protected:
   static void ExpectTopOfDense(DeviceHead& device, const DenseHead& head, const Batch& hidden,
                                const std::vector<int32_t>& bitmask, int32_t k,
@@ -50,6 +53,8 @@ class CertifiedCuda : public DeviceTest, public ::testing::WithParamInterface<DT
     ASSERT_TRUE(SameSequence(actual, expected)) << what;
   }
 };
+
+class CertifiedCuda : public HeadOnDevice, public ::testing::WithParamInterface<DType> {};
 
 class PlantedFaultCuda : public DeviceTest {};
 
@@ -183,11 +188,12 @@ TEST_P(CertifiedCuda, AFlippedNibbleMakesAnIntervalWrong) {
   EXPECT_GT(worst(), 1.0);
 }
 
-int32_t FirstTokenOnDevice(const PlantedHead& planted, const HeadPlanes& planes) {
+// k: that are asked for. Of one, so many more rows are computed that a fault may do no harm.
+int32_t FirstTokenOnDevice(const PlantedHead& planted, const HeadPlanes& planes, int32_t k) {
   const Batch weight(planted.rows, DType::kF32);
   DeviceHead device(weight, {}, planes);
   device.Ask(Batch({planted.hidden}, DType::kF32), {});
-  const int32_t id = device.TopK(1).ids[0];
+  const int32_t id = device.TopK(k).ids[0];
   EXPECT_EQ(device.rows()[0].path, CertifiedPath::kPlanes);
   return id;
 }
@@ -196,18 +202,20 @@ TEST_F(PlantedFaultCuda, OneFlippedNibbleOrABoundATenthSmallerGivesAnotherToken)
   Random random(41);
   for (const CertificateKind kind : kCertificateKinds) {
     const bool is_dither = kind == CertificateKind::kDither4;
+    const int32_t k = is_dither ? 2 : 1;
     const PlantedHead planted =
         is_dither ? DecidedByANibble(random) : DecidedByATenthOfABound(random);
     const Batch weight(planted.rows, DType::kF32);
     const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 3});
-    EXPECT_EQ(FirstTokenOnDevice(planted, planes), planted.first) << Name(kind);
+    EXPECT_EQ(FirstTokenOnDevice(planted, planes, k), planted.first) << Name(kind);
     const auto changed = std::make_shared<ChangedPlanes>(planes);
     if (is_dither) {
       changed->FlipNibble(planted.first, kDecidingElement);
     } else {
       changed->ShrinkBounds(0.9f);
     }
-    EXPECT_NE(FirstTokenOnDevice(planted, PlaneAccess::Make(changed)), planted.first) << Name(kind);
+    EXPECT_NE(FirstTokenOnDevice(planted, PlaneAccess::Make(changed), k), planted.first)
+        << Name(kind);
   }
 }
 
@@ -382,6 +390,163 @@ TEST_P(CertifiedCuda, DrawsOfUsualParametersNeedNoDenseHead) {
             << of_all.temperature << " " << of_all.top_k << " " << of_all.min_p;
       }
     }
+  }
+}
+
+// Whether bounds of the others' mass decide or leave the row to the dense head.
+TEST_P(CertifiedCuda, DrawsFromNucleiAreTheDenseHeads) {
+  Random random(20);
+  const Rows rows = MakeHead(HeadKind::kNormal, 20000, 256, random);
+  const Batch weight(rows, GetParam());
+  Rows states;
+  for (int r = 0; r < 4; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+  const Batch hidden(states, GetParam());
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  Profile joint;
+  joint.top_k_top_p = TopKTopP::kJoint;
+  Profile with_ties;
+  with_ties.ties = Ties::kAll;
+  for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+    for (const float temperature : {0.1f, 0.2f, 0.5f, 1.0f, 2.0f}) {
+      for (const SelectParams& of_all : std::vector<SelectParams>{
+               {.temperature = temperature, .top_p = 0.9f},
+               {.temperature = temperature, .top_p = 0.5f, .profile = with_ties},
+               {.temperature = temperature, .top_k = 5, .top_p = 0.8f, .profile = joint},
+               {.temperature = temperature, .top_p = 0.95f, .xtc_probability = 1.0f}}) {
+        const std::vector<SelectParams> params(4, of_all);
+        std::vector<NoiseKey> keys;
+        for (uint32_t r = 0; r < 4; ++r) keys.push_back({9 + r, r});
+        const std::string what = std::to_string(temperature) + " p " + std::to_string(of_all.top_p);
+        ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, params, keys, method, what);
+      }
+    }
+  }
+}
+
+// Noise chooses among the tokens at the first place where ties are all kept.
+TEST_P(CertifiedCuda, TiesAtTheFirstPlaceAreDrawnWhereAllAreKept) {
+  Random random(22);
+  Rows rows = MakeHead(HeadKind::kNormal, 400, 64, random);
+  rows[9] = rows[4];
+  const Batch weight(rows, GetParam());
+  std::vector<float> state;
+  for (const float w : rows[4]) state.push_back(200.0f * w);
+  constexpr size_t kKeys = 64;
+  const Batch hidden(Rows(kKeys, state), DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < kKeys; ++r) keys.push_back({31, r});
+  SelectParams params = {.temperature = 1.0f, .top_k = 1};
+  auto drawn = [&](DrawMethod method) {
+    ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, {kKeys, params}, keys, method, "ties");
+    for (const cuda::HeadRow& row : device.rows()) EXPECT_EQ(row.path, CertifiedPath::kPlanes);
+    const std::vector<int32_t> ids = device.Sample({kKeys, params}, keys, method);
+    return std::count(ids.begin(), ids.begin() + kKeys, 9);
+  };
+  for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+    params.profile.ties = Ties::kAll;
+    const auto count = drawn(method);  // four standard deviations are 16
+    EXPECT_GE(count, 16);
+    EXPECT_LE(count, 48);
+    params.profile.ties = Ties::kLowestId;
+    EXPECT_EQ(drawn(method), 0);
+  }
+}
+
+class ShapesCuda : public HeadOnDevice {};
+
+// Blocks that go through several sixteens of tiles and many stages of copies; two and one blocks to
+// a row; hidden states that shared memory has no room for.
+TEST_F(ShapesCuda, OfLongAndWideHeadsScoresAreTheReferencesAndTokensTheDenseHeads) {
+  struct Case {
+    int64_t vocab;
+    int64_t dim;
+    int64_t states;
+  };
+  Random random(23);
+  for (const Case& of : {Case{40000, 1300, 33}, Case{3000, 64, 70}, Case{300, 10300, 2},
+                         Case{300, 5100, 7}, Case{70000, 130, 12}}) {
+    const std::string what = std::to_string(of.vocab) + " x " + std::to_string(of.dim);
+    const Rows rows = MakeHead(HeadKind::kNormal, of.vocab, of.dim, random);
+    const Batch weight(rows, DType::kBf16);
+    Rows states;
+    for (int64_t r = 0; r < of.states; ++r) {
+      states.push_back(MakeHidden(HiddenKind::kPeaked, rows, random));
+    }
+    const Batch hidden(states, DType::kF32);
+    const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), {.seed = 5});
+    DeviceHead device(weight, {}, planes);
+    const std::vector<ScoredRow> actual = ScoredOnDevice(device, hidden);
+    for (const size_t r : {size_t{0}, states.size() / 2, states.size() - 1}) {
+      const Batch state({states[r]}, DType::kF32);
+      const ScoredRow expected = Scored(kScoreRef, planes, {}, Matrix(state))[0];
+      for (size_t v = 0; v < static_cast<size_t>(of.vocab); ++v) {
+        ASSERT_TRUE(SameBits(actual[r].scores[v], expected.scores[v]) &&
+                    SameBits(actual[r].widths[v], expected.widths[v]))
+            << what << " row " << r << " token " << v;
+      }
+    }
+    ExpectTopOfDense(device, {Matrix(weight)}, hidden, {}, 5, what);
+    std::vector<NoiseKey> keys;
+    for (uint32_t r = 0; r < states.size(); ++r) keys.push_back({41, r});
+    for (const SelectParams& params : {SelectParams{}, SelectParams{.temperature = 0.0f}}) {
+      ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, {states.size(), params}, keys,
+                        DrawMethod::kGumbel, what);
+    }
+  }
+}
+
+// Else every batch of more than eight would be right, and slow.
+TEST_F(ShapesCuda, ManyStatesAreScoredByProductsOfWarpgroupsOnHopper) {
+  cudaDeviceProp device;
+  Require(cudaGetDeviceProperties(&device, 0));
+  if (device.major != 9) GTEST_SKIP() << "not a Hopper";
+  EXPECT_TRUE(cuda::CanScoreMany());
+}
+
+// Of many tokens that may be the first or win, exact logits of the best tiles leave few.
+TEST_F(ShapesCuda, FlatRowsAreAskedTwiceAndDrawnAsTheDenseHeads) {
+  Random random(24);
+  constexpr int64_t kVocab = 60000;
+  constexpr size_t kStates = 40;
+  const Rows rows = MakeHead(HeadKind::kNormal, kVocab, 64, random);
+  const Batch weight(rows, DType::kBf16);
+  Rows states;
+  for (size_t r = 0; r < kStates; ++r) {
+    states.push_back(MakeHidden(HiddenKind::kNormal, rows, random));
+    for (float& x : states.back()) x *= 10.0f;
+  }
+  const Batch hidden(states, DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  const std::vector<ScoredRow> scored = ScoredOnDevice(device, hidden);
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < kStates; ++r) keys.push_back({43, r});
+  for (const SelectParams& params : {SelectParams{}, SelectParams{.temperature = 0.0f}}) {
+    ExpectDrawOfDense(device, {Matrix(weight)}, hidden, {}, {kStates, params}, keys,
+                      DrawMethod::kGumbel, "flat");
+    const std::vector<cuda::HeadRow> how = device.rows();
+    const bool is_draw = params.temperature > 0.0f;
+    const float scale = semantics::ScalesOf(params).draw;
+    int64_t asked_once = 0, survivors = 0;
+    for (size_t r = 0; r < kStates; ++r) {
+      EXPECT_EQ(how[r].path, CertifiedPath::kPlanes) << r;
+      survivors += how[r].survivors;
+      auto score_of = [&](size_t v, float x) {
+        return x * scale + semantics::Gumbel(semantics::NoiseBits(
+                               keys[r], semantics::GumbelStream(keys[r]), static_cast<int32_t>(v)));
+      };
+      const auto& [scores, widths] = scored[r];
+      float first = -INFINITY, best = -INFINITY;
+      for (size_t v = 0; v < static_cast<size_t>(kVocab); ++v) {
+        first = std::max(first, scores[v] - widths[v]);
+        if (is_draw) best = std::max(best, score_of(v, scores[v] - widths[v]));
+      }
+      for (size_t v = 0; v < static_cast<size_t>(kVocab); ++v) {
+        const float upper = scores[v] + widths[v];
+        asked_once += upper >= first || (is_draw && score_of(v, upper) >= best) ? 1 : 0;
+      }
+    }
+    EXPECT_LT(2 * survivors, asked_once) << params.temperature;
   }
 }
 

@@ -32,19 +32,9 @@ struct Case {
 class OwnHead {
  public:
   OwnHead(const Case& c, int64_t first, int64_t tokens)
-      : weight_(Rows(c.weights.begin() + first, c.weights.begin() + first + tokens), c.dtype) {
+      : weight_(Rows(c.weights.begin() + first, c.weights.begin() + first + tokens), c.dtype),
+        bitmask_(OwnBits(c.bitmask, {c.vocab(), first, tokens})) {
     if (!c.bias.empty()) bias_.assign(c.bias.begin() + first, c.bias.begin() + first + tokens);
-    const int64_t words = (c.vocab() + 31) / 32;
-    const int64_t own_words = (tokens + 31) / 32;
-    if (c.bitmask.empty()) return;
-    bitmask_.assign(c.hidden.size() * static_cast<size_t>(own_words), 0);
-    for (int64_t r = 0; r < std::ssize(c.hidden); ++r) {
-      for (int64_t v = 0; v < tokens; ++v) {
-        const bool is_allowed = semantics::BitmaskAllows(c.bitmask.data() + r * words, first + v);
-        int32_t& word = bitmask_[static_cast<size_t>(r * own_words + v / 32)];
-        word |= static_cast<int32_t>((is_allowed ? 1u : 0u) << (v % 32));
-      }
-    }
   }
 
   DenseHead dense() const { return {Matrix(weight_), bias_}; }
@@ -105,18 +95,6 @@ void ExpectEqualToTheWholeHead(int32_t ranks, uint64_t seed, const std::vector<C
     }
     return "";
   }));
-}
-
-std::vector<int32_t> RandomBitmask(size_t rows, int64_t vocab, Random& random) {
-  std::vector<int32_t> words(rows * static_cast<size_t>((vocab + 31) / 32));
-  const std::vector<double> shares = {0.0, 0.01, 0.5, 0.99};
-  const double share = random.Pick(shares);
-  for (int32_t& word : words) {
-    uint32_t bits = 0;
-    for (int b = 0; b < 32; ++b) bits |= (random.Coin(share) ? 1u : 0u) << b;
-    word = static_cast<int32_t>(bits);
-  }
-  return words;
 }
 
 Case RandomCase(HeadKind head, int i, Random& random) {

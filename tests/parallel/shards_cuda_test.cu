@@ -259,67 +259,16 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
 
 // ------------------------------------------------------------------------------------------------
 
-// A rank with some rows of a certified head.
-class HeadRank {
- public:
-  HeadRank(const Rows& weights, const std::vector<float>& bias, const Batch& hidden, DType dtype,
-           const RequestRows& rows, const ShardSlice& slice, int32_t candidates, int32_t ranks,
-           DrawMethod method)
-      : weight_(
-            Rows(weights.begin() + slice.first_id, weights.begin() + slice.first_id + slice.tokens),
-            dtype),
-        bias_(bias.empty() ? bias
-                           : std::vector<float>(bias.begin() + slice.first_id,
-                                                bias.begin() + slice.first_id + slice.tokens)),
-        head_(weight_, bias_, HeadPlanes::Build(Matrix(weight_), {.seed = 3})),
-        logits_(rows.size() * static_cast<size_t>(slice.tokens)),
-        params_(rows.params),
-        keys_(rows.keys),
-        workspace_(cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks)),
-        results_(rows.size()),
-        ways_(rows.size()) {
-    head_.Ask(hidden, {});
-    call_.head = head_.call();
-    call_.slice = slice;
-    call_.params = {params_, keys_};
-    call_.method = method;
-    call_.candidates = candidates;
-    call_.workspace = workspace_;
-    call_.logits = {logits_.data(), static_cast<int64_t>(rows.size()),
-                    slice.tokens,   slice.tokens,
-                    DType::kF32,    {DeviceKind::kCuda, 0}};
-    argument_ = cuda::ShardArgumentOf(cuda::OnLogits(call_), ranks, results_, ways_);
-  }
-
-  const cuda::ShardHeadCall& call() const { return call_; }
-  const cuda::ShardArgument& argument() const { return argument_; }
-  cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
-  std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
-
- private:
-  Batch weight_;
-  std::vector<float> bias_;
-  DeviceHead head_;
-  OnDevice<float> logits_;
-  OnDevice<SelectParams> params_;
-  OnDevice<NoiseKey> keys_;
-  OnDevice<std::byte> workspace_;
-  OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
-  cuda::ShardHeadCall call_;
-  cuda::ShardArgument argument_;
-};
-
 // Hidden states, and parameters; the values of rows are the logits of the whole head.
 struct HeadRows {
   HeadRows(HeadKind kind, int64_t vocab, int64_t dim, DType dtype, Random& random)
       : weights(Representable(MakeHead(kind, vocab, dim, random), dtype)),
         bias(MakeBias(vocab, random)),
         hidden(MakeStates(weights, random), dtype) {
+    if (random.Coin())
+      bitmask = RandomBitmask(static_cast<size_t>(hidden.view().rows), vocab, random);
     const Batch weight(weights, dtype);
-    for (auto& logits : DenseLogits({Matrix(weight), bias}, {Matrix(hidden), {}})) {
+    for (auto& logits : DenseLogits({Matrix(weight), bias}, {Matrix(hidden), bitmask})) {
       SelectParams params = RandomSwitchedParams(vocab, random);
       if (random.Coin()) params = {.top_k = static_cast<int32_t>(random.Between(1, 20))};
       rows.Add(logits, params, random);
@@ -339,7 +288,63 @@ struct HeadRows {
   Rows weights;
   std::vector<float> bias;
   Batch hidden;
+  std::vector<int32_t> bitmask;  // or none
   RequestRows rows;
+};
+
+// A rank with some rows of a certified head.
+class HeadRank {
+ public:
+  HeadRank(const HeadRows& whole, DType dtype, const ShardSlice& slice, int32_t candidates,
+           int32_t ranks, DrawMethod method)
+      : weight_(OwnOf(whole.weights, slice), dtype),
+        bias_(whole.bias.empty() ? whole.bias : OwnOf(whole.bias, slice)),
+        head_(weight_, bias_, HeadPlanes::Build(Matrix(weight_), {.seed = 3})),
+        logits_(whole.rows.size() * static_cast<size_t>(slice.tokens)),
+        params_(whole.rows.params),
+        keys_(whole.rows.keys),
+        workspace_(
+            cuda::ShardWorkspaceBytes(static_cast<int64_t>(whole.rows.size()), candidates, ranks)),
+        results_(whole.rows.size()),
+        ways_(whole.rows.size()) {
+    head_.Ask(whole.hidden, OwnBits(whole.bitmask, slice));
+    call_.head = head_.call();
+    call_.slice = slice;
+    call_.params = {params_, keys_};
+    call_.method = method;
+    call_.candidates = candidates;
+    call_.workspace = workspace_;
+    call_.logits = {logits_.data(), static_cast<int64_t>(whole.rows.size()),
+                    slice.tokens,   slice.tokens,
+                    DType::kF32,    {DeviceKind::kCuda, 0}};
+    argument_ = cuda::ShardArgumentOf(cuda::OnLogits(call_), ranks, results_, ways_);
+  }
+
+  const cuda::ShardHeadCall& call() const { return call_; }
+  const cuda::ShardArgument& argument() const { return argument_; }
+  cuda::DeviceArray<TokenResult> result_array() { return results_; }
+  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  std::vector<TokenResult> Results() const { return results_.Get(); }
+  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+
+ private:
+  template <typename Whole>
+  static Whole OwnOf(const Whole& whole, const ShardSlice& slice) {
+    const auto begin = whole.begin() + slice.first_id;
+    return {begin, begin + slice.tokens};
+  }
+
+  Batch weight_;
+  std::vector<float> bias_;
+  DeviceHead head_;
+  OnDevice<float> logits_;
+  OnDevice<SelectParams> params_;
+  OnDevice<NoiseKey> keys_;
+  OnDevice<std::byte> workspace_;
+  OnDevice<TokenResult> results_;
+  OnDevice<ShardWay> ways_;
+  cuda::ShardHeadCall call_;
+  cuda::ShardArgument argument_;
 };
 
 TEST_F(ShardsCuda, EqualTheWholeCertifiedHead) {
@@ -354,8 +359,7 @@ TEST_F(ShardsCuda, EqualTheWholeCertifiedHead) {
       const int64_t cut = random.Between(30, vocab - 30);
       std::vector<std::unique_ptr<HeadRank>> ranks;
       for (const ShardSlice& slice : {ShardSlice{vocab, 0, cut}, {vocab, cut, vocab - cut}}) {
-        ranks.push_back(std::make_unique<HeadRank>(head.weights, head.bias, head.hidden, dtype,
-                                                   head.rows, slice, candidates, 2, method));
+        ranks.push_back(std::make_unique<HeadRank>(head, dtype, slice, candidates, 2, method));
       }
       for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
       ExchangeNews(ranks);
@@ -425,8 +429,7 @@ TEST_F(ShardsCuda, SampleACertifiedHeadInOneGraph) {
   Random random(9);
   const HeadRows head(HeadKind::kTrained, 1200, 96, DType::kBf16, random);
   const ShardSlice slice{1200, 0, 1200};
-  HeadRank rank(head.weights, head.bias, head.hidden, DType::kBf16, head.rows, slice, 32, 1,
-                DrawMethod::kGumbel);
+  HeadRank rank(head, DType::kBf16, slice, 32, 1, DrawMethod::kGumbel);
   OneRank group;
   const cuda::ShardCall on_logits = cuda::OnLogits(rank.call());
   const OnDevice<std::byte> memory(cuda::GatheredWorkspaceBytes(on_logits, 1, 1200));

@@ -4,10 +4,12 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "backend/row_launch.h"
 #include "sluice/cuda.hpp"
+#include "tests/pipeline/cuda_reference.h"
 #include "tests/support/any_cut.h"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
@@ -18,74 +20,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr DrawMethod kMethods[] = {DrawMethod::kGumbel, DrawMethod::kCdf};
-
 class Cuda : public DeviceTest, public ::testing::WithParamInterface<DType> {};
-
-// Rows of one width with parameters and keys of their own.
-struct Rows {
-  std::vector<std::vector<float>> values;
-  std::vector<SelectParams> params;
-  std::vector<NoiseKey> keys;
-
-  void Add(std::vector<float> row, const SelectParams& row_params, Random& random) {
-    values.push_back(std::move(row));
-    params.push_back(row_params);
-    keys.push_back(RandomKey(random));
-  }
-};
-
-void ExpectReference(const Rows& rows, DType dtype, RowStartAt start) {
-  const Batch batch(rows.values, dtype);
-  const DeviceBatch device(batch, start);
-  const OnDevice<SelectParams> params(rows.params);
-  const OnDevice<NoiseKey> keys(rows.keys);
-  const SelectInput input{batch.view(), rows.params, rows.keys};
-  const cuda::RowParams on_device{params, keys};
-  const size_t count = rows.values.size();
-
-  const Selection expected = Selected(input);
-  OnDevice<Cut> cuts(count);
-  const OnDevice<CutMass> masses(count);
-  cuda::Select(device.view(), on_device, cuts, masses, nullptr);
-  EXPECT_TRUE(SameSequence(cuts.Get(), expected.cuts));
-  EXPECT_TRUE(SameSequence(masses.Get(), expected.masses));
-  cuts.Set(std::vector<Cut>(count));
-  cuda::Select(device.view(), on_device, cuts, {}, nullptr);
-  EXPECT_TRUE(SameSequence(cuts.Get(), expected.cuts));
-
-  for (const DrawMethod method : kMethods) {
-    const std::vector<TokenResult> tokens = Sampled(input, method);
-    const OnDevice<TokenResult> results(count);
-    cuda::Sample(device.view(), on_device, method, results, nullptr);
-    EXPECT_TRUE(SameSequence(results.Get(), tokens));
-    const OnDevice<int32_t> ids(count);
-    const OnDevice<RowStatus> statuses(count);
-    cuda::SampleIds(device.view(), on_device, method, ids, statuses, nullptr);
-    std::vector<int32_t> expected_ids;
-    std::vector<RowStatus> expected_statuses;
-    for (const TokenResult& token : tokens) {
-      expected_ids.push_back(token.id);
-      expected_statuses.push_back(token.status);
-    }
-    EXPECT_TRUE(SameSequence(ids.Get(), expected_ids));
-    EXPECT_TRUE(SameSequence(statuses.Get(), expected_statuses));
-    const OnDevice<TokenResult> drawn(count);
-    cuda::Draw(device.view(), on_device, method, cuts, drawn, nullptr);
-    EXPECT_TRUE(SameSequence(drawn.Get(), tokens));
-  }
-
-  Batch masked(rows.values, dtype);
-  Mask(masked.mutable_view(), expected.cuts, {Backend::kRef});
-  const DeviceBatch in_two_calls(batch, start);
-  cuda::Mask(in_two_calls.mutable_view(), cuts, nullptr);
-  EXPECT_TRUE(SameSequence(in_two_calls.row_bytes(), masked.row_bytes()));
-  const DeviceBatch in_one_call(batch, start);
-  cuda::SelectAndMask(in_one_call.mutable_view(), on_device, cuts, nullptr);
-  EXPECT_TRUE(SameSequence(in_one_call.row_bytes(), masked.row_bytes()));
-}
-
-constexpr RowStartAt kStarts[] = {RowStartAt::kAligned, RowStartAt::kOneElementOn};
 
 TEST_P(Cuda, EqualsTheReferenceOnRandomRowsAndParameters) {
   Random random(31);
@@ -93,7 +28,7 @@ TEST_P(Cuda, EqualsTheReferenceOnRandomRowsAndParameters) {
     const double u = random.Uniform();
     const int64_t vocab = 1 + static_cast<int64_t>(2999 * u * u * u);
     SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
-    Rows rows;
+    RequestRows rows;
     const int64_t count = 1 + random.Below(i % 8 == 0 ? 200 : 24);
     for (int64_t r = 0; r < count; ++r) {
       const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
@@ -107,7 +42,7 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtExtremeParametersInEveryProfile) {
   Random random(7);
   for (const HostileRow& hostile : HostileRows()) {
     SCOPED_TRACE(hostile.name);
-    Rows rows;
+    RequestRows rows;
     for (SelectParams params : ExtremeSelectParams()) {
       for (const NamedProfile& named : kProfiles) {
         params.profile = named.profile;
@@ -123,7 +58,7 @@ constexpr cuda::TeamShape kTeams[] = {{1, 512}, {1, 1024}, {2, 512}, {8, 512}};
 // Bins of value decide most of them; a Cut is sorted for where the list has a token a thread.
 TEST_P(Cuda, EqualsTheReferenceOnLongListsInEveryTeam) {
   Random random(14);
-  Rows rows;
+  RequestRows rows;
   for (const int32_t top_k : {300, 497, 600, 1024, 1030, 1536, 2048}) {
     for (const NamedProfile& named : kProfiles) {
       for (SelectParams params :
@@ -147,7 +82,7 @@ TEST_P(Cuda, EqualsTheReferenceOnLongListsThatCrowdInFewBins) {
   constexpr int64_t kVocab = 20000;
   const Profile min_p_last{.min_p_stage = MinPStage::kLast};
   Random random(15);
-  Rows rows;
+  RequestRows rows;
   // What becomes of a token from [0, 1), by its place: one far above all others, more and fewer
   // distinct values than a bin has room for tokens, neighbours in fp32, a boundary among ties,
   // fewer tokens than top-k wants.
@@ -186,7 +121,7 @@ TEST_P(Cuda, EqualsTheReferenceAtFullSize) {
   Random random(5);
   for (const int64_t vocab : {int64_t{128256}, int64_t{151936}, int64_t{262208}}) {
     SCOPED_TRACE(vocab);
-    Rows rows;
+    RequestRows rows;
     for (const RowKind kind : kAllRowKinds) {
       for (const SelectParams& params :
            {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_p = 0.7f},
@@ -202,7 +137,7 @@ TEST_P(Cuda, EqualsTheReferenceOnHostileRowsAtFullSize) {
   Random random(6);
   for (const HostileRow& hostile : HostileRows(128256)) {
     SCOPED_TRACE(hostile.name);
-    Rows rows;
+    RequestRows rows;
     for (const SelectParams& params :
          {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_p = 0.7f}, SelectParams{},
           SelectParams{.top_k = 50, .profile = ProfileByName("hf")}}) {
@@ -218,7 +153,7 @@ TEST_P(Cuda, DrawsAndMasksFromAnyCut) {
   for (int i = 0; i < 300 && !HasFailure(); ++i) {
     const int64_t vocab = kBlockWidths[random.Below(std::size(kBlockWidths))];
     SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
-    Rows rows;
+    RequestRows rows;
     std::vector<Cut> any;
     for (int r = 0; r < 9; ++r) {
       rows.Add(AnyRow(vocab, random), {.temperature = random.Pick(temperatures)}, random);
@@ -249,7 +184,7 @@ TEST_P(Cuda, DrawsAndMasksFromAnyCut) {
 TEST_P(Cuda, GivesARowTheSameTokenInAnyBatch) {
   Random random(9);
   const int64_t vocab = 32000;
-  Rows rows;
+  RequestRows rows;
   for (int r = 0; r < 160; ++r) {
     rows.Add(MakeRow(kAllRowKinds[r % 8], vocab, random), RandomSwitchedParams(vocab, random),
              random);
@@ -283,7 +218,7 @@ TEST_P(Cuda, EqualsTheReferenceAtTypicalBeforeTopK) {
   for (int i = 0; i < 12 && !HasFailure(); ++i) {
     const int64_t vocab = i % 3 == 2 ? 128256 : 200 + random.Below(3000);
     SCOPED_TRACE(testing::Message() << "batch " << i << " of vocab " << vocab);
-    Rows rows;
+    RequestRows rows;
     for (int r = 0; r < 12; ++r) {
       std::vector<float> row =
           MakeRow(kAllRowKinds[random.Below(std::size(kAllRowKinds))], vocab, random);
@@ -321,6 +256,7 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
     for (const SelectParams& params :
          {SelectParams{.temperature = 0.0f}, SelectParams{}, SelectParams{.temperature = 0.7f},
           SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.top_k = 1000},
+          SelectParams{.top_k = 2000}, SelectParams{.top_k = 1000, .min_p = 0.05f},
           SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.95f},
           SelectParams{.min_p = 0.05f}}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, top_k " << params.top_k << ", top_p "
@@ -330,6 +266,52 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
       cuda::SampleIds(device.view(), {OnDevice<SelectParams>({params}), keys}, DrawMethod::kGumbel,
                       ids, {}, nullptr, ways);
       EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows, cuda::Way::kCertified)));
+    }
+  }
+}
+
+// Neighbours alike are more tokens than a rank among vectors tells: where every other vector has
+// two pairs, 3700 at k = 2000, give or take 280, and a list holds 3328.
+TEST_F(DeviceTest, ListsAgainWhatALongListHasNoRoomFor) {
+  const int64_t vocab = 128256;
+  Random random(18);
+  RequestRows rows;
+  for (int r = 0; r < 8; ++r) {
+    std::vector<float> row(static_cast<size_t>(vocab));
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool is_alike = i / 4 % 2 == 1 && i % 2 == 1;
+      row[i] = is_alike ? row[i - 1] : static_cast<float>(random.Normal());
+    }
+    rows.Add(std::move(row), {.top_k = 2000, .top_p = r % 2 == 0 ? 1.0f : 0.9f}, random);
+  }
+  const cuda::FixedShape fixed({1, 512});
+  const DeviceBatch device(Batch(rows.values, DType::kF32), RowStartAt::kAligned);
+  const OnDevice<int32_t> ids(rows.values.size());
+  const OnDevice<cuda::Way> ways(rows.values.size());
+  cuda::SampleIds(device.view(),
+                  {OnDevice<SelectParams>(rows.params), OnDevice<NoiseKey>(rows.keys)},
+                  DrawMethod::kGumbel, ids, {}, nullptr, ways);
+  EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows.values.size(), cuda::Way::kCertified)));
+  ExpectReference(rows, DType::kF32, RowStartAt::kAligned);
+}
+
+// Where one read samples the whole row, a rank among vectors is one among their tokens.
+TEST_F(DeviceTest, CertifiesLongListsOfShortRows) {
+  Random random(19);
+  const OnDevice<SelectParams> params(std::vector<SelectParams>{{.top_k = 2000}});
+  const OnDevice<NoiseKey> keys(std::vector<NoiseKey>{{7, 1}});
+  const std::vector<std::pair<DType, int64_t>> widths = {
+      {DType::kF32, 12000}, {DType::kBf16, 24000}, {DType::kF32, 3000}};
+  for (const auto& [dtype, vocab] : widths) {
+    SCOPED_TRACE(testing::Message() << Name(dtype) << ", vocab " << vocab);
+    const std::vector<float> row = MakeRow(RowKind::kMid, vocab, random);
+    const DeviceBatch device(Batch({row}, dtype), RowStartAt::kAligned);
+    for (const cuda::TeamShape shape : kTeams) {
+      const cuda::FixedShape fixed(shape);
+      const OnDevice<int32_t> ids(1);
+      const OnDevice<cuda::Way> ways(1);
+      cuda::SampleIds(device.view(), {params, keys}, DrawMethod::kGumbel, ids, {}, nullptr, ways);
+      EXPECT_EQ(ways.Get()[0], cuda::Way::kCertified);
     }
   }
 }
@@ -361,7 +343,7 @@ TEST_F(DeviceTest, SelectsAmongHugeValues) {
   for (const float huge : {1600001024.0f, 3.1e9f, 3e38f}) {
     std::vector<float> row(128256, 0.0f);
     for (size_t k = 0; k < 501; ++k) row[256 * k + 64 * (k % 2)] = huge;
-    Rows rows;
+    RequestRows rows;
     Random random(3);
     for (const float top_p : {1e-5f, 1e-3f, 0.5f}) rows.Add(row, {.top_p = top_p}, random);
     ExpectReference(rows, DType::kF32, RowStartAt::kAligned);
@@ -399,13 +381,13 @@ TEST_P(Cuda, SamplesInACapturedGraph) {
   Random random(10);
   const int64_t vocab = 5000;
   auto make = [&](int32_t top_k) {
-    Rows rows;
+    RequestRows rows;
     for (int r = 0; r < 4; ++r) {
       rows.Add(MakeRow(RowKind::kMid, vocab, random), {.top_k = top_k}, random);
     }
     return rows;
   };
-  const Rows first = make(50);
+  const RequestRows first = make(50);
   const Batch batch(first.values, GetParam());
   const DeviceBatch device(batch);
   OnDevice<SelectParams> params(first.params);
@@ -420,7 +402,7 @@ TEST_P(Cuda, SamplesInACapturedGraph) {
   cudaGraphExec_t executable;
   Require(cudaGraphInstantiate(&executable, graph, 0));
   for (const int32_t top_k : {50, 1, 0}) {
-    Rows rows = make(top_k);
+    RequestRows rows = make(top_k);
     rows.values = first.values;
     params.Set(rows.params);
     keys.Set(rows.keys);

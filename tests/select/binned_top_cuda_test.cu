@@ -23,8 +23,8 @@ struct BinsMemory {
 };
 
 // A block for each of the parameters.
-__global__ void SelectByBinsKernel(uint64_t* tokens, int size, float lowest,
-                                   const SelectParams* params, uint64_t* last, Cut* cuts) {
+__global__ void SelectByBinsKernel(uint64_t* tokens, int size, const SelectParams* params,
+                                   uint64_t* last, Cut* cuts) {
   __shared__ __align__(16) unsigned char shared[sizeof(BinsMemory)];
   BinsMemory& memory = *reinterpret_cast<BinsMemory*>(shared);
   const cuda::Team block(memory.team);
@@ -34,7 +34,7 @@ __global__ void SelectByBinsKernel(uint64_t* tokens, int size, float lowest,
   }
   block.SyncBlock();
   const cuda::ListedTokens from{tokens, reinterpret_cast<uint64_t*>(&memory.bins), size};
-  const cuda::BinnedTop kept = cuda::SelectByBins(block, from, lowest, memory.start);
+  const cuda::BinnedTop kept = cuda::SelectByBins(block, from, memory.start);
   Cut cut;
   if (kept.last != 0) cut = cuda::CutOfBins(block, from, kept);
   if (block.thread() == 0) {
@@ -54,7 +54,6 @@ class BinnedTop : public DeviceTest {
     }
     std::sort(tokens.begin(), tokens.end(), std::greater<>());
     tokens.resize(listed);
-    const float lowest = semantics::ValueOfKey(static_cast<uint32_t>(tokens.back() >> 32));
     for (size_t i = listed - 1; i > 0; --i) {
       std::swap(tokens[i], tokens[static_cast<size_t>(random_.Below(static_cast<int64_t>(i) + 1))]);
     }
@@ -70,7 +69,7 @@ class BinnedTop : public DeviceTest {
       const OnDevice<uint64_t> last(params.size());
       const OnDevice<Cut> cuts(params.size());
       SelectByBinsKernel<<<static_cast<unsigned>(params.size()), threads>>>(
-          tokens_there.data(), static_cast<int>(listed), lowest, params_there.data(), last.data(),
+          tokens_there.data(), static_cast<int>(listed), params_there.data(), last.data(),
           cuts.data());
       Require(cudaGetLastError());
       for (const uint64_t token : last.Get()) EXPECT_EQ(token != 0, is_found);
@@ -93,7 +92,7 @@ constexpr Profile kLastMinP = {.min_p_stage = MinPStage::kLast};
 // Lists as a guess at k tokens leaves them (docs/benchmarks.md).
 TEST_F(BinnedTop, IsFoundInRowsLikeAModels) {
   Random random(17);
-  for (const RowKind kind : {RowKind::kMid, RowKind::kPeaked}) {
+  for (const RowKind kind : {RowKind::kMid, RowKind::kPeaked, RowKind::kBf16Rounded}) {
     const std::vector<float> row = MakeRow(kind, 128256, random);
     for (const int32_t k : {300, 1000, 2000}) {
       SCOPED_TRACE(testing::Message() << Name(kind) << ", top_k " << k);
@@ -101,7 +100,9 @@ TEST_F(BinnedTop, IsFoundInRowsLikeAModels) {
              {{.top_k = k},
               {.top_k = k, .top_p = 0.95f},
               {.temperature = 2.0f, .top_k = k, .top_p = 0.99f},
-              {.top_k = k, .min_p = 0.05f, .profile = kLastMinP}},
+              {.top_k = k, .min_p = 0.05f, .profile = kLastMinP},
+              {.top_k = k, .min_p = 0.05f},
+              {.top_k = k, .top_p = 0.9f, .min_p = 1e-4f}},
              true);
     }
   }
@@ -119,7 +120,7 @@ TEST_F(BinnedTop, IsFoundAtEveryPlaceOfABin) {
   std::vector<SelectParams> params;
   Profile inclusive = kLastMinP;
   inclusive.top_p_boundary = TopPBoundary::kInclusive;
-  for (const Profile& profile : {kLastMinP, inclusive}) {
+  for (const Profile& profile : {kLastMinP, inclusive, Profile{}}) {
     for (int32_t k = 1; k <= static_cast<int32_t>(row.size()) + 1; ++k) {
       params.push_back({.top_k = k, .profile = profile});
       for (const float top_p : {0.99999994f, 0.9f, 0.3f, 1e-6f}) {
@@ -171,6 +172,17 @@ TEST_F(BinnedTop, IsFoundAmongEqualTokensThatABinHasRoomFor) {
     Expect(std::vector<float>(static_cast<size_t>(size), 2.5f), static_cast<size_t>(size),
            {{.top_k = 1}, {.top_k = 200, .top_p = 0.5f}, {.top_k = size}},
            size <= TopBins::kMostInBin);
+  }
+}
+
+// Where the slope is infinite, 0 or unknown because the distance from the largest value to the
+// least is, one or two bins have them all.
+TEST_F(BinnedTop, IsFoundAmongHugeAndTinyValues) {
+  for (const float unit : {1e36f, 4e36f, 6.5e36f, 1e-38f}) {
+    SCOPED_TRACE(unit);
+    std::vector<float> row;
+    for (int i = 0; i < 400; ++i) row.push_back(static_cast<float>(i - 250) * 0.2f * unit);
+    Expect(row, row.size(), {{.top_k = 100}, {.top_k = 399}, {.top_k = 1000}}, true);
   }
 }
 

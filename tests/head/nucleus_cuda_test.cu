@@ -1,0 +1,215 @@
+// What the certified head on a GPU knows of the mass of a row when it has computed its first
+// tokens, and what it makes of that: heads whose logits and masses are known by arithmetic.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "head/device_call.h"
+#include "semantics/temperature.h"
+#include "tests/head/device_head.h"
+#include "tests/head/heads.h"
+#include "tests/support/run.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr int64_t kTops = 300;  // more than a nucleus is certified of
+
+// Of one element: the first token of each of the first tiles, and far below them all others.
+Rows TopsAndOthers(int64_t vocab, float step, float other) {
+  Rows rows(static_cast<size_t>(vocab), std::vector<float>{other});
+  for (int64_t t = 0; t < kTops; ++t) {
+    rows[static_cast<size_t>(t * kTileRows)][0] = 1.0f - step * static_cast<float>(t);
+  }
+  return rows;
+}
+
+class NucleusCuda : public DeviceTest {
+ protected:
+  // What is known of the rows behind the computation.
+  std::vector<cuda::RowCourse> Courses(const DeviceHead& device,
+                                       const std::vector<SelectParams>& params) {
+    const OnDevice<SelectParams> on_device(params);
+    const OnDevice<NoiseKey> keys(std::vector<NoiseKey>(1));
+    cuda::QuestionArgument question = {};
+    question.method = DrawMethod::kCdf;
+    question.params = on_device.data();
+    question.keys = keys.data();
+    question.has_params_per_row = params.size() > 1;
+    call_ = cuda::ArgumentOf(device.call(), question);
+    cuda::LaunchSurvivors(call_, nullptr);
+    Require(cudaDeviceSynchronize());
+    return Read(call_.memory.courses, call_.memory.rows);
+  }
+
+  // Behind Courses: the ends of a row's tokens, those that were computed at both of them.
+  struct Ends {
+    std::vector<float> scores;
+    std::vector<float> widths;
+  };
+  Ends EndsOf(int64_t row) const {
+    const int64_t width = int64_t{call_.planes.tiles} * kTileRows;
+    return {Read(call_.memory.scores + row * width, width),
+            Read(call_.memory.widths + row * width, width)};
+  }
+
+  template <typename T>
+  static std::vector<T> Read(const T* from, int64_t count) {
+    std::vector<T> values(static_cast<size_t>(count));
+    Require(cudaMemcpy(values.data(), from, values.size() * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+
+ private:
+  cuda::CallArgument call_ = {};
+};
+
+double WeightAt(const cuda::RowCourse& course, float x) {
+  return std::exp2(static_cast<double>(x) * static_cast<double>(course.filter_scale) +
+                   static_cast<double>(course.mass_offset));
+}
+
+// A thread of a block that is alone with such a row adds up 2000 weights at each end, and equal
+// ones are rounded to the same side, which sums in fp32 show.
+TEST_F(NucleusCuda, SumsOfALargeHeadAreThoseOfItsEnds) {
+  constexpr int64_t kVocab = 1000003;
+  const Batch weight(TopsAndOthers(kVocab, 0.0f, 0.5f), DType::kF32);
+  constexpr size_t kRows = 66;  // a block each
+  const Batch hidden(Rows(kRows, std::vector<float>{8.0f}), DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  device.Ask(hidden, {});
+  std::vector<SelectParams> params;
+  for (size_t r = 0; r < kRows; ++r) {
+    params.push_back({.temperature = 0.75f + 0.01f * static_cast<float>(r), .top_p = 0.9f});
+  }
+  const std::vector<cuda::RowCourse> courses = Courses(device, params);
+  for (const size_t r : {size_t{0}, size_t{1}, size_t{17}, size_t{40}, kRows - 1}) {
+    const cuda::RowCourse& course = courses[r];
+    ASSERT_EQ(course.first, kTops);
+    const Ends ends = EndsOf(static_cast<int64_t>(r));
+    double least = 0.0, most = 0.0;
+    for (size_t v = 0; v < static_cast<size_t>(kVocab); ++v) {
+      least += WeightAt(course, ends.scores[v] - ends.widths[v]);
+      most += WeightAt(course, ends.scores[v] + ends.widths[v]);
+    }
+    // Exponents lie within 16: their rounding is 2^-21, of which ln 2 is 3.3e-7; the instruction's
+    // own error is 2^-22; equal weights add up exactly.
+    EXPECT_NEAR(course.least_mass / least, 1.0, 1e-6) << r;
+    EXPECT_NEAR(course.most_mass / most, 1.0, 1e-6) << r;
+  }
+}
+
+TEST_F(NucleusCuda, SumsBoundTheMassOfTheRow) {
+  constexpr int64_t kVocab = 40000;
+  for (const DType dtype : kAllDTypes) {
+    const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), dtype);
+    DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+    for (const size_t rows : {size_t{1}, size_t{20}, size_t{70}}) {
+      device.Ask(Batch(Rows(rows, std::vector<float>{8.0f}), DType::kF32), {});
+      const std::vector<cuda::RowCourse> courses = Courses(device, {{.top_p = 0.9f}});
+      for (const size_t r : {size_t{0}, rows - 1}) {
+        const cuda::RowCourse& course = courses[r];
+        double mass = 0.0;
+        for (int64_t v = 0; v < kVocab; ++v) mass += WeightAt(course, 8.0f * weight.Get(v, 0));
+        // Weights are known to 1e-5.
+        EXPECT_LE(course.least_mass, mass * (1.0 + 1e-5)) << Name(dtype) << " " << rows;
+        EXPECT_GE(course.most_mass, mass * (1.0 - 1e-5)) << Name(dtype) << " " << rows;
+        EXPECT_LT(course.most_mass, 1.5 * course.least_mass) << Name(dtype) << " " << rows;
+        EXPECT_GT(course.most_mass, 1.01 * course.least_mass) << Name(dtype) << " " << rows;
+      }
+    }
+  }
+}
+
+// The others' mass is known to some 3e-4 of the row's, a token has 1e-2 of it.
+TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
+  constexpr int64_t kVocab = 40000;
+  constexpr float kHidden = 16.0f;
+  for (const DType dtype : kAllDTypes) {
+    const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), dtype);
+    DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+    const double scale = static_cast<double>(semantics::ScalesOf(SelectParams{}).filter);
+    auto weight_of = [&](int64_t v) {
+      return std::exp2(static_cast<double>(kHidden * (weight.Get(v, 0) - 1.0f)) * scale);
+    };
+    double mass = 0.0;
+    for (int64_t v = 0; v < kVocab; ++v) mass += weight_of(v);
+    double of_first = 0.0;
+    for (int64_t t = 0; t < 40; ++t) {
+      of_first += weight_of(t * kTileRows);
+      if (t % 10 != 9) continue;
+      const double of_next = weight_of((t + 1) * kTileRows);
+      for (const bool is_between : {true, false}) {
+        const double wanted = is_between ? of_first : of_first + 0.5 * of_next;
+        const SelectParams params = {.top_p = static_cast<float>(wanted / mass)};
+        device.Ask(Batch({{kHidden}, {kHidden}}, DType::kF32), {});
+        device.Sample({2, params}, {{3, 4}, {5, 6}}, DrawMethod::kCdf);
+        for (const cuda::HeadRow& row : device.rows()) {
+          EXPECT_EQ(row.path, is_between ? CertifiedPath::kDense : CertifiedPath::kPlanes)
+              << Name(dtype) << " " << t;
+          EXPECT_EQ(row.reason, is_between ? DenseReason::kParameters : DenseReason::kNone)
+              << Name(dtype) << " " << t;
+        }
+      }
+    }
+  }
+}
+
+// Ten tokens are kept, and the next one may be: where that one has the best score the dense head
+// decides, and where another one has, nothing else needs to be known.
+TEST_F(NucleusCuda, ADrawThatTheBoundsDoNotTouchNeedsNoDenseHead) {
+  constexpr int64_t kVocab = 40000;
+  constexpr int32_t kTokens = 10;
+  constexpr size_t kRows = 64;
+  constexpr float kHidden = 16.0f;
+  const Batch weight(TopsAndOthers(kVocab, 0.001f, 0.125f), DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+  std::vector<float> logits;
+  double mass = 0.0, of_first = 0.0;
+  const double scale = static_cast<double>(semantics::ScalesOf(SelectParams{}).filter);
+  for (int64_t v = 0; v < kVocab; ++v) {
+    logits.push_back(kHidden * weight.Get(v, 0));
+    const double of_token = std::exp2(static_cast<double>(logits.back() - kHidden) * scale);
+    mass += of_token;
+    if (v % kTileRows == 0 && v < kTokens * kTileRows) of_first += of_token;
+  }
+  const std::vector<SelectParams> params(kRows, {.top_p = static_cast<float>(of_first / mass)});
+  std::vector<NoiseKey> keys;
+  for (uint32_t r = 0; r < kRows; ++r) keys.push_back({7, r});
+  device.Ask(Batch(Rows(kRows, std::vector<float>{kHidden}), DType::kF32), {});
+  const std::vector<int32_t> ids = device.Sample(params, keys, DrawMethod::kGumbel);
+  const Batch rows(Rows(kRows, logits), DType::kF32);
+  const std::vector<TokenResult> expected = Sampled({rows.view(), params, keys});
+  const std::vector<SelectParams> one_more(kRows, {.top_k = kTokens + 1});
+  const std::vector<TokenResult> best = Sampled({rows.view(), one_more, keys});
+  const std::vector<cuda::HeadRow> head_rows = device.rows();
+  size_t dense = 0;
+  for (size_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(ids[r], expected[r].id) << r;
+    const bool is_touched = best[r].id == kTokens * kTileRows;
+    EXPECT_EQ(head_rows[r].path, is_touched ? CertifiedPath::kDense : CertifiedPath::kPlanes) << r;
+    dense += is_touched ? 1 : 0;
+  }
+  EXPECT_GT(dense, 0u);
+  EXPECT_LT(dense, kRows / 2);
+}
+
+// All tokens of a small head are computed where it has fewer tiles than tokens are wanted, so its
+// mass is known.
+TEST_F(NucleusCuda, NucleiOfASmallHeadNeedNoDenseHead) {
+  Random random(21);
+  for (const int64_t vocab : {1, 20, 100, 200}) {
+    const Rows rows = MakeHead(HeadKind::kNormal, vocab, 64, random);
+    const Batch weight(rows, DType::kBf16);
+    DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+    const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random)}, DType::kF32);
+    device.Ask(hidden, {});
+    for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+      device.Sample({{.top_p = 0.9f}}, {{3, 4}}, method);
+      EXPECT_EQ(device.rows()[0].path, CertifiedPath::kPlanes) << vocab;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
