@@ -48,7 +48,7 @@ const char* sluice_certified_path_name(sluice_certified_path path) {
   return NameUpTo(CertifiedPath::kDense, static_cast<CertifiedPath>(path));
 }
 const char* sluice_dense_reason_name(sluice_dense_reason reason) {
-  return NameUpTo(DenseReason::kParameters, static_cast<DenseReason>(reason));
+  return NameUpTo(DenseReason::kMass, static_cast<DenseReason>(reason));
 }
 
 sluice_status sluice_certificate_kind_by_name(const char* name, sluice_certificate_kind* kind) {

@@ -241,12 +241,12 @@ __global__ void __launch_bounds__(kThreads)
     if (Thread() == 0) {
       ids[0] = row.forced;
       items[0] = {row.forced, kForcedMark, 0, 0.0f};
-      argument.patches[r] = {ids, values, 1, true, false, nullptr};
+      argument.patches[r] = {ids, values, 1, true, nullptr, false};
     }
     return;
   }
   if (!record.has_patch) {
-    if (Thread() == 0) argument.patches[r] = {nullptr, nullptr, 0, false, false, bitmask};
+    if (Thread() == 0) argument.patches[r] = {nullptr, nullptr, 0, false, bitmask, false};
     return;
   }
 
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kThreads)
     kept += all;
   }
   if (Thread() == 0) {
-    argument.patches[r] = {ids, values, kept, record.has_allowed_ids, true, bitmask};
+    argument.patches[r] = {ids, values, kept, record.has_allowed_ids, bitmask, true};
   }
 }
 

@@ -4,8 +4,8 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out. A block that lists more than it has room for knows k of
-// them, and lists what reaches the k-th.
+// team, or the thresholds left nothing out. A block that has a row for itself and lists more
+// than it has room for knows k of them, and lists what reaches the k-th.
 //
 // For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
 // row, so that top-p can be certified (sorted_rules.cuh).
@@ -18,6 +18,7 @@ namespace sluice::cuda {
 // The largest k that a list rarely overflows: a sixteenth of the row sampled, as from 512 rows on,
 // lists 2680 to 2800 tokens, give or take 200.
 inline constexpr int kMostTopK = 2048;
+static_assert(kMostTopK <= kListCapacity, "ListAgain ranks among that many");
 
 // Where top-p or min-p decides: a nucleus is seldom larger, and more take longer.
 inline constexpr int kListedNucleus = 224;

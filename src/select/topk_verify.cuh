@@ -347,6 +347,7 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
   bool is_hinted = !semantics::IsNan(guess.threshold);
   typename TiledRow<kDType>::Ahead ahead;
   if (is_hinted) {
+    block.SyncBlock();  // what `keep` adds to is 0: without a sample there is no barrier before it
     team.ArriveStarted();
   } else {
     const RowSample<kDType> sample(block, row);

@@ -272,7 +272,8 @@ TEST_F(CCertifiedHead, RefusesToBuildWhatCannotBeRight) {
 TEST(CCertifiedHeadNames, AreTextForEveryValue) {
   EXPECT_STREQ(sluice_certificate_kind_name(SLUICE_CERTIFICATE_STRICT), "strict");
   EXPECT_STREQ(sluice_certified_path_name(SLUICE_PATH_ALLOWED), "allowed");
-  EXPECT_STREQ(sluice_dense_reason_name(SLUICE_DENSE_PARAMETERS), "parameters");
+  EXPECT_STREQ(sluice_dense_reason_name(SLUICE_DENSE_MASS), Name(DenseReason::kMass).data());
+  EXPECT_THROW(Name(static_cast<DenseReason>(SLUICE_DENSE_MASS + 1)), Error) << "C++ has one more";
   for (const auto name :
        {sluice_certificate_kind_name, sluice_certified_path_name, sluice_dense_reason_name}) {
     EXPECT_STREQ(name(200), "unknown");

@@ -134,8 +134,8 @@ class PatchesOnDevice {
       allowed_.push_back(std::make_unique<OnDevice<int32_t>>(patch.allowed));
       there.push_back({ids_.back()->data(), values_.back()->data(),
                        static_cast<int32_t>(patch.ids.size()), patch.others_masked,
-                       patch.ids_masked,
-                       patch.allowed.empty() ? nullptr : allowed_.back()->data()});
+                       patch.allowed.empty() ? nullptr : allowed_.back()->data(),
+                       patch.ids_masked});
     }
     patches_ = std::make_unique<OnDevice<cuda::RowPatch>>(there);
   }

@@ -116,7 +116,9 @@ enum {
   SLUICE_DENSE_NONE = 0,
   SLUICE_DENSE_HIDDEN = 1,    /* the hidden state is not finite */
   SLUICE_DENSE_SURVIVORS = 2, /* more rows might matter than are worth reading one by one */
-  SLUICE_DENSE_PARAMETERS = 3 /* they are measured on all tokens, as top-p alone is */
+  SLUICE_DENSE_PARAMETERS =
+      3,                /* they are measured on all tokens: typical, top-n-sigma and others */
+  SLUICE_DENSE_MASS = 4 /* of top-p on all tokens: bounds of their mass leave open what it keeps */
 };
 SLUICE_API const char* sluice_dense_reason_name(sluice_dense_reason reason); /* static */
 
