@@ -38,6 +38,9 @@ struct BoundedList {
 
   // Of a search among order keys.
   uint32_t guess;
+  uint32_t is_plateau;   // more tokens are equal to it than have room
+  uint32_t is_hopeless;  // so nothing was listed
+  int32_t last_id;      // of the tokens equal to the guess, the last one that is listed
   uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];
@@ -146,7 +149,8 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
   constexpr uint32_t kMostSent = 64;  // eights of which the tokens go to the first block one by one
   constexpr int kLoadsAtOnce = 4;
   List& first = *team.Of(0, &list);
-  const uint32_t noted = min(list.noted_count, List::kMostNoted);
+  // Of more there will be no list.
+  const uint32_t noted = list.noted_count > List::kMostNoted ? 0 : list.noted_count;
   if (team.thread() == 0) {
     atomicMax(&first.threshold, threshold);
     if (list.noted_count > List::kMostNoted) first.is_spoilt = 1;
@@ -173,6 +177,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
   }
 #pragma unroll 1
   for (int i = saved + team.thread(); i - lane < tokens; i += kLoadsAtOnce * team.threads()) {
+    if (__any_sync(~0u, target.count > kCapacity)) break;
     float x[kLoadsAtOnce];
     int id[kLoadsAtOnce];
 #pragma unroll
@@ -191,7 +196,7 @@ template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {
     list.noted_count = list.count = list.threshold = list.most = 0;
-    list.is_spoilt = list.has_zero = 0;
+    list.is_spoilt = list.has_zero = list.is_plateau = list.is_hopeless = 0;
     list.least = ~0u;
   }
 }

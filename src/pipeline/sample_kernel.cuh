@@ -7,7 +7,8 @@
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
 #include "select/binned_top.cuh"
-#include "select/nucleus.cuh"
+#include "select/list_again.cuh"
+#include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
 namespace sluice::cuda {
@@ -47,6 +48,7 @@ struct SampleMemory {
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
+  PlateauMemory plateau;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
@@ -278,6 +280,31 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   return result;
 }
 
+// From a nucleus that ends among thousands of ties. The first thread has the result. Not inline: it
+// is seldom needed.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ TokenResult SampleFromPlateau(const SampleArgument& argument, int row) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  TokenResult result;
+  result.id = kUndecided;
+  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
+  const Plateau found =
+      SelectPlateau<true>(team, slice, memory.start, memory.first, memory.plateau);
+  const int contenders = ContendersOf(memory.first);
+  if (!found.is_certain || contenders < 0 || team.rank() != 0) return result;
+  if (team.thread() >= kDrawingThreads) return result;
+  const CutIds ids{INFINITY, found.cut.lower, 0, memory.plateau.last_at_lower};
+  const int32_t id = DrawContender(
+      team.FirstThreads(kDrawingThreads), memory.first, contenders, found.unit, found.max,
+      memory.start.key, [&](uint64_t token) {
+        return ids.Keeps(ValueOf(token), IdOf(token)) ? Keeping::kKept : Keeping::kDropped;
+      });
+  if (id >= 0) result.id = id;
+  result.cut = found.cut;
+  return result;
+}
+
 // Whether a guess decides the row.
 template <DType kDType, bool kPatched>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
@@ -321,13 +348,40 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
       result = SampleFromTop(team, memory, top, plan, argument);
     }
     if (is_decided(result)) return true;
-    slice.LoadFirst(loaded);
-    slice.PatchFirst(loaded);
   }
   if (argument.method != DrawMethod::kGumbel) return false;
   const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
   if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return false;
+  if (plan.needed > 0) {
+    if (has_top_p && memory.first.list.is_plateau != 0 &&
+        is_decided(SampleFromPlateau<kDType, kPatched>(argument, row))) {
+      return true;
+    }
+    slice.LoadFirst(loaded);
+    slice.PatchFirst(loaded);
+  }
   return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
+}
+
+// From a list that a second read made. By all threads; not inline: it is seldom needed.
+__device__ __noinline__ bool SampleFromSecondList(const ListedTop& top,
+                                                  const SampleArgument& argument, int row) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  TokenResult result;
+  result.id = kUndecided;
+  if (team.rank() == 0 && top.size > 0) {
+    result = SampleFromTop(team, memory, top, memory.plan, argument);
+  }
+  const bool is_certain = result.id != kUndecided;
+  if (team.IsFirstThread()) {
+    if (is_certain) argument.Set(row, result, Way::kCertified);
+    memory.drawn = is_certain ? 1 : 0;
+  }
+  team.Sync();
+  const bool is_decided = *team.Of(0, &memory.drawn) != 0;
+  team.Sync();  // the first block leaves when all have read it
+  return is_decided;
 }
 
 // Not inline: what it needs is not in the way of the guesses, which are the rule.
@@ -343,6 +397,20 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
 }
 
+// What no guess decided. The same.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ void SampleUndecided(const SampleArgument& argument, int index) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  if (memory.are_valid && memory.plan.needed > 0 && !memory.plan.is_whole) {
+    const ListedTop top =
+        ListAgain(team, VectorSlice<kDType, kPatched>(team, argument.rows, index), memory.first,
+                  memory.plan, memory.start.params.profile.ties);
+    if (SampleFromSecondList(top, argument, index)) return;
+  }
+  SampleByDefinition<kDType, kPatched>(argument, index);
+}
+
 template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     SampleKernel(const __grid_constant__ SampleArgument argument) {
@@ -351,7 +419,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int row = TeamIndex(team);
   LetNextKernelStart();
   if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
-    SampleByDefinition<kDType, kPatched>(argument, row);
+    SampleUndecided<kDType, kPatched>(argument, row);
   }
 }
 

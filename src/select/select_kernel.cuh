@@ -7,7 +7,8 @@
 #include "backend/rows.cuh"
 #include "backend/verdict.cuh"
 #include "select/binned_top.cuh"
-#include "select/nucleus.cuh"
+#include "select/list_again.cuh"
+#include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
 namespace sluice::cuda {
@@ -47,6 +48,8 @@ struct SelectMemory {
   Band band;
   CutIds ids;
   bool has_band;
+  bool is_selected;
+  PlateauMemory plateau;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
@@ -81,6 +84,49 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   const CutIds ids = ResolveTies(block, memory.first.find, slice, cut);
   if (block.thread() == 0) memory.ids = ids;
   return cut;
+}
+
+// Of a list without a rule that looks at the whole row, which is too long to be sorted.
+__device__ inline Cut SelectFromLong(const ListedTokens& from) {
+  Cut cut;
+  cut.count = kUndecided;
+  if (BinsDecide(MemoryOfBlock().start.params)) cut = SelectFromMany(from);
+  if (cut.count == kUndecided) cut = SelectFromList(from.tokens, from.size);
+  return cut;
+}
+
+// Whether a list that a second read made decides the row; the ids of the Cut are for all blocks. By
+// all threads; not inline: it is seldom needed.
+__device__ __noinline__ bool SelectFromSecondList(const ListedTop& top,
+                                                  const SelectArgument& argument, int index) {
+  SelectMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const Team block = team.Block();
+  if (team.rank() == 0) {
+    Cut cut;
+    cut.count = kUndecided;
+    if (top.size > 0) {
+      const int vocab = argument.rows.vocab;
+      const ListedTokens pruned =
+          PruneTop(team, memory.first.list, top, memory.plan, memory.start, vocab);
+      if (pruned.size <= block.threads()) {
+        const TopSelection selection =
+            SelectSorted(team, pruned, memory.scores, memory.start, nullptr, vocab);
+        cut = selection.cut;
+        if (block.thread() == 0) memory.ids = selection.ids;
+      } else {
+        cut = SelectFromLong(pruned);
+      }
+    }
+    if (block.thread() == 0) {
+      memory.is_selected = cut.count != kUndecided;
+      if (memory.is_selected) argument.cuts[index] = cut;
+    }
+  }
+  team.Sync();
+  const bool is_selected = *team.Of(0, &memory.is_selected);
+  team.Sync();  // the first block leaves when all have read it
+  return is_selected;
 }
 
 // What the first block tells the others of a row whose top is listed.
@@ -125,10 +171,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
-      Cut cut;
-      cut.count = kUndecided;
-      if (BinsDecide(memory.start.params)) cut = SelectFromMany(pruned);
-      if (cut.count == kUndecided) cut = SelectFromList(pruned.tokens, pruned.size);
+      const Cut cut = SelectFromLong(pruned);
       if (block.thread() == 0) argument.cuts[index] = cut;
       told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
@@ -205,6 +248,25 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
   return nucleus.cut;
 }
 
+// A nucleus that ends among thousands of ties. The first thread has the Cut. Not inline: it is
+// seldom needed.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ Cut SelectByPlateau(const SelectArgument& argument, int index) {
+  SelectMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
+  const Plateau found =
+      SelectPlateau<false>(team, slice, memory.start, memory.first, memory.plateau);
+  Cut cut = found.cut;
+  if (!found.is_certain) cut.count = kUndecided;
+  if (found.is_certain && argument.Masks<kPatched>()) {
+    const int32_t last = team.Of(0, &memory.plateau)->last_at_lower;
+    team.Sync();  // the first block may leave
+    MaskRow(slice, RowOf(argument.rows, index), {INFINITY, cut.lower, 0, last});
+  }
+  return cut;
+}
+
 // Whether a guess decides the row.
 template <DType kDType, bool kPatched>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
@@ -232,17 +294,25 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
     if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
-    slice.LoadFirst(loaded);
-    slice.PatchFirst(loaded);
   }
   const int vocab = argument.rows.vocab;
   if (!IsNucleusAlone(team, params, vocab)) return false;
   // The first thread has the Cut.
-  const Cut cut = SelectByNucleus(team, memory, RowOf(argument.rows, index), slice, loaded, vocab,
-                                  argument.Masks<kPatched>());
-  const bool is_certain = cut.count != kUndecided;
-  if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-  return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
+  auto is_decided = [&](const Cut& cut) {
+    const bool is_certain = cut.count != kUndecided;
+    if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
+    return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
+  };
+  if (plan.needed > 0) {
+    if (memory.first.list.is_plateau != 0 &&
+        is_decided(SelectByPlateau<kDType, kPatched>(argument, index))) {
+      return true;
+    }
+    slice.LoadFirst(loaded);
+    slice.PatchFirst(loaded);
+  }
+  return is_decided(SelectByNucleus(team, memory, RowOf(argument.rows, index), slice, loaded, vocab,
+                                    argument.Masks<kPatched>()));
 }
 
 // Selects, unless the Cut is given, and masks.
@@ -275,7 +345,20 @@ __device__ void SelectByDefinition(const Team& team, FindMemory& memory,
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int index) {
   SelectMemory& memory = MemoryOfBlock();
-  SelectByDefinition<kDType, kPatched>(Team(memory.team), memory.first.find, argument, index);
+  const Team team(memory.team);
+  if (memory.are_valid && memory.plan.needed > 0 && !memory.plan.is_whole) {
+    const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
+    const ListedTop top =
+        ListAgain(team, slice, memory.first, memory.plan, memory.start.params.profile.ties);
+    if (SelectFromSecondList(top, argument, index)) {
+      if (!argument.Masks<kPatched>()) return;
+      const CutIds ids = *team.Of(0, &memory.ids);
+      team.Sync();  // the first block may leave
+      MaskRow(slice, RowOf(argument.rows, index), ids);
+      return;
+    }
+  }
+  SelectByDefinition<kDType, kPatched>(team, memory.first.find, argument, index);
 }
 
 template <DType kDType, bool kPatched>

@@ -4,8 +4,7 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out. A block that lists more than it has room for knows k of
-// them, and lists what reaches the k-th.
+// team, or the thresholds left nothing out. What is listed in vain is listed again (list_again.cuh).
 //
 // For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
 // row, so that top-p can be certified (sorted_rules.cuh).
@@ -117,8 +116,7 @@ struct KeysOfWarp {
 
 // Among the keys of one warp, which has no barriers to wait at.
 template <int kKeys>
-__device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
-  const KeysOfWarp<kKeys> warp(keys);
+__device__ uint32_t KeyOfRankInWarp(const KeysOfWarp<kKeys>& warp, int rank, int enough) {
   return SearchKeys(warp.least, warp.most, rank, enough,
                     [&](const auto& probes, auto& counts, int) {
 #pragma unroll
@@ -126,37 +124,56 @@ __device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int
                     });
 }
 
+// Of a block, behind a barrier behind which list.counts are 0. count_from(key): of a warp, by it.
+template <typename CountFrom>
+__device__ uint32_t SearchInBlock(const Team& team, TokenList& list, uint32_t low, uint32_t high,
+                                  int rank, int enough, CountFrom count_from) {
+  return SearchKeys(low, high, rank, enough, [&](const auto& probes, auto& counts, int n) {
+    uint32_t* of_block = list.counts + n * kProbesAtOnce;
+#pragma unroll
+    for (int i = 0; i < kProbesAtOnce; ++i) {
+      const int of_warp = count_from(probes[i]);
+      if (team.lane() == i) atomicAdd(&of_block[i], of_warp);
+    }
+    team.SyncBlock();
+#pragma unroll
+    for (int i = 0; i < kProbesAtOnce; ++i) counts[i] = static_cast<int>(of_block[i]);
+  });
+}
+
+__device__ inline void ClearCounts(const Team& team, TokenList& list) {
+  if (team.thread() < kMostProbes) list.counts[team.thread()] = 0;
+}
+
 // Among the keys of a block. list.least and list.most: as Clear leaves them.
 template <int kKeys>
 __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t (&keys)[kKeys],
                               int rank, int enough) {
   const KeysOfWarp<kKeys> warp(keys);
-  if (team.thread() < kMostProbes) list.counts[team.thread()] = 0;
+  ClearCounts(team, list);
   if (team.lane() == 0) {
     atomicMin(&list.least, warp.least);
     atomicMax(&list.most, warp.most);
   }
   team.SyncBlock();
-  return SearchKeys(list.least, list.most, rank, enough,
-                    [&](const auto& probes, auto& counts, int n) {
-                      uint32_t* of_block = list.counts + n * kProbesAtOnce;
-#pragma unroll
-                      for (int i = 0; i < kProbesAtOnce; ++i) {
-                        const int of_warp = warp.CountFrom(probes[i]);
-                        if (team.lane() == i) atomicAdd(&of_block[i], of_warp);
-                      }
-                      team.SyncBlock();
-#pragma unroll
-                      for (int i = 0; i < kProbesAtOnce; ++i) {
-                        counts[i] = static_cast<int>(of_block[i]);
-                      }
-                    });
+  return SearchInBlock(team, list, list.least, list.most, rank, enough,
+                       [&](uint32_t key) { return warp.CountFrom(key); });
 }
 
 struct Threshold {
   float value;
   bool is_of_team;  // the same in all blocks: groups of threads are fine enough for the rank
+  bool is_hopeless = false;  // the list would overflow
 };
+
+// Whether so many of the groups have their largest value at a key that a list has no room for what
+// has it in the row: of n tokens of V, a group of g has none in exp(-g n / V) of all cases.
+__device__ inline bool IsPlateau(uint32_t key, int groups, float sampled_share) {
+  constexpr float kOctaves = 1.4427f * kListCapacity / kGroups;  // by which groups become fewer
+  const float others = fmaxf(static_cast<float>(kGroups - groups), 0.25f);
+  return key > semantics::OrderKey(-INFINITY) &&
+         others < kGroups * Exp2Approx(-kOctaves * sampled_share);
+}
 
 template <DType kDType, bool kPatched>
 __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -175,11 +192,19 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
   if (rank <= (plan.is_whole ? kGroups / 2 : kMostByGroups)) {
     if (team.thread() < kWarpSize) {
       const OfGroups<uint32_t> largest(team, start.largest);
-      const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2);
-      if (team.lane() == 0) list.guess = key;
+      const KeysOfWarp<kGroupsALane> warp(largest.value);
+      const uint32_t key = KeyOfRankInWarp(warp, rank, rank + rank / 8 + 2);
+      const bool is_plateau = IsPlateau(key, warp.CountFrom(key), share);
+      // A nucleus may lie above it.
+      const bool lists_above = is_plateau && plan.is_whole && key < warp.most;
+      if (team.lane() == 0) {
+        list.guess = lists_above ? key + 1 : key;
+        list.is_plateau = is_plateau ? 1 : 0;
+        list.is_hopeless = is_plateau && !lists_above ? 1 : 0;
+      }
     }
     team.SyncBlock();
-    return {semantics::ValueOfKey(list.guess), true};
+    return {semantics::ValueOfKey(list.guess), true, list.is_hopeless != 0};
   }
   constexpr int kElements = Vector<kDType>::kElements;
   if (slice.vocab() <= kListCapacity && !DoVectorsRank(needed, slice.vocab(), kElements)) {
@@ -251,34 +276,6 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
-// Lists again what a block alone noted, behind a list that is not spoilt but too long. Of the
-// tokens that had room, those that `needed` of them reach are no fewer in the row. Not inline, and
-// the slice is a copy: seldom needed, it is not in the way of what is the rule.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDType, kPatched> slice,
-                                       TokenList& list, int needed) {
-  constexpr int kKeys = (kListCapacity + 511) / 512;  // blocks have 512 threads or more
-  uint32_t keys[kKeys];
-#pragma unroll
-  for (int i = 0; i < kKeys; ++i) {
-    const int place = block.thread() + i * block.threads();
-    keys[i] = place < kListCapacity ? static_cast<uint32_t>(list.tokens[place] >> 32) : 0;
-  }
-  block.SyncBlock();  // all have seen the count
-  if (block.thread() == 0) {
-    list.least = ~0u;
-    list.most = list.count = list.has_zero = 0;
-  }
-  block.SyncBlock();
-  const uint32_t key = KeyOfRank(block, list, keys, needed, needed + needed / 16 + 4);
-  const float threshold = semantics::ValueOfKey(key);
-  slice.ForEachPatch(block, [&](float, float x, int id) {
-    if (!(x < threshold)) ListToken(list, x, id);
-  });
-  ListNoted(block, slice, list, key, [&](float x, int) { return !(x < threshold); });
-  block.SyncBlock();
-}
-
 // Only the first block gets the answer. The list was cleared before StartRow.
 template <DType kDType, bool kPatched>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -289,6 +286,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
   const float threshold = fmaxf(guess.value, semantics::kLowestValue);
   ListedTop top;
+  if (guess.is_hopeless) return top;
   if (plan.is_whole) {
     const float scale = start.scales.filter;
     top.unit = {scale, -LargestOfFirst(team, start) * scale};
@@ -304,9 +302,6 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
-  if (team.blocks() == 1 && !plan.is_whole && list.is_spoilt == 0 && list.count > kListCapacity) {
-    ListAgain(team, slice, list, plan.needed);
-  }
   if (team.rank() != 0 || !list.IsComplete()) return top;
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
