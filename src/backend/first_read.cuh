@@ -317,6 +317,16 @@ __device__ inline int ContendersOf(const FirstReadMemory& memory) {
 }
 
 // Of the team, behind a Sync of it.
+__device__ inline float LargestOfTeam(const Team& team, FirstReadMemory& memory) {
+  const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
+  uint32_t largest = 0;
+#pragma unroll
+  for (int r = 0; r < kMostBlocks; ++r) {
+    if (r >= team.blocks() || !is_a_warp) continue;
+    largest = max(largest, *team.Of(r, memory.largest + team.lane()));
+  }
+  return semantics::ValueOfKey(__reduce_max_sync(~0u, largest));
+}
 struct RowTotals {
   float max;  // of a patched row, if all contenders are listed
   ReadMass read;
@@ -325,14 +335,7 @@ struct RowTotals {
 template <DType kDType, bool kPatched>
 __device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                               FirstReadMemory& memory) {
-  const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
-  uint32_t largest = 0;
-#pragma unroll
-  for (int r = 0; r < kMostBlocks; ++r) {
-    if (r >= team.blocks() || !is_a_warp) continue;
-    largest = max(largest, *team.Of(r, memory.largest + team.lane()));
-  }
-  return {semantics::ValueOfKey(__reduce_max_sync(~0u, largest)), MassOfTeam(team, slice, memory)};
+  return {LargestOfTeam(team, memory), MassOfTeam(team, slice, memory)};
 }
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at

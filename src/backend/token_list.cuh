@@ -40,7 +40,7 @@ struct BoundedList {
   uint32_t guess;
   uint32_t is_plateau;   // more tokens are equal to it than have room
   uint32_t is_hopeless;  // so nothing was listed
-  int32_t last_id;      // of the tokens equal to the guess, the last one that is listed
+  int32_t last_id;       // of the tokens equal to the guess, the last one that is listed
   uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];

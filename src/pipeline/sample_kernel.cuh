@@ -8,6 +8,7 @@
 #include "draw/draw_kept.cuh"
 #include "select/binned_top.cuh"
 #include "select/list_again.cuh"
+#include "select/mass_band.cuh"
 #include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
@@ -49,6 +50,7 @@ struct SampleMemory {
   Band band;  // of the first block, for the others
   int32_t drawn;
   PlateauMemory plateau;
+  BandMemory mass_band;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
@@ -180,6 +182,17 @@ __device__ Cut CutOfAll(const Team& team, const Slice& slice) {
   return cut;
 }
 
+// The Cut of a nucleus whose boundary lies in a band. Not inline: those who need it are several.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ Nucleus NucleusInBand(const SampleArgument& argument, int row,
+                                              const Band& band, float max) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
+  return SelectInBand(team, slice, band, max, memory.start.params, memory.first.list,
+                      memory.nucleus);
+}
+
 // From everything, or from the nucleus. The first thread has the result.
 template <DType kDType, bool kPatched>
 __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
@@ -268,8 +281,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   const Band band = *team.Of(0, &memory.band);
   result.id = kUndecided;
   slice.DropMarks();
-  const Nucleus nucleus =
-      SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
+  const Nucleus nucleus = NucleusInBand<kDType, kPatched>(argument, row, band, totals.max);
   if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
   const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
   const int32_t id = draw([&](uint64_t token) {
@@ -302,6 +314,56 @@ __device__ __noinline__ TokenResult SampleFromPlateau(const SampleArgument& argu
       });
   if (id >= 0) result.id = id;
   result.cut = found.cut;
+  return result;
+}
+
+// From a nucleus that no list holds. The same.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ TokenResult SampleFromBand(const SampleArgument& argument, int row) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  TokenResult result;
+  result.id = kUndecided;
+  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
+  const BandMemory& found = memory.mass_band;
+  const BandRead read = ReadByBand<true>(team, slice, memory.start, memory.first, memory.mass_band);
+  if (!read.has_band) return result;
+  const int contenders = ContendersOf(memory.first);
+  auto draw = [&](auto keeping_of) {
+    if (team.thread() >= kDrawingThreads || contenders < 0) return -1;
+    return DrawContender(team.FirstThreads(kDrawingThreads), memory.first, contenders, read.unit,
+                         read.max, memory.start.key, keeping_of);
+  };
+  int32_t id = -1;
+  if (team.rank() == 0) {
+    if (found.is_known && !argument.WantsCuts()) {
+      id = draw([&](uint64_t token) {
+        const float x = ValueOf(token);
+        const int bin = read.bins.Has(x) ? read.bins.Of(x) : -1;
+        return x >= read.bins.band.high || bin >= found.kept_from ? Keeping::kKept
+               : bin <= found.dropped_to                          ? Keeping::kDropped
+                                                                  : Keeping::kUnknown;
+      });
+    }
+    if (team.thread() == 0) memory.drawn = id;
+  }
+  team.Sync();
+  const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
+  const bool is_known = *team.Of(0, &found.is_known);
+  const Band band = *team.Of(0, &found.of_boundary);
+  if (is_drawn || !is_known) {
+    team.Sync();  // the first block leaves when all have read it
+    if (id >= 0) result.id = id;
+    return result;
+  }
+  const Nucleus nucleus = NucleusInBand<kDType, kPatched>(argument, row, band, read.max);
+  if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
+  const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
+  id = draw([&](uint64_t token) {
+    return ids.Keeps(ValueOf(token), IdOf(token)) ? Keeping::kKept : Keeping::kDropped;
+  });
+  if (id >= 0) result.id = id;
+  result.cut = nucleus.cut;
   return result;
 }
 
@@ -353,14 +415,29 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
   if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return false;
   if (plan.needed > 0) {
-    if (has_top_p && memory.first.list.is_plateau != 0 &&
-        is_decided(SampleFromPlateau<kDType, kPatched>(argument, row))) {
+    if (has_top_p && is_decided(memory.first.list.is_plateau != 0
+                                    ? SampleFromPlateau<kDType, kPatched>(argument, row)
+                                    : SampleFromBand<kDType, kPatched>(argument, row))) {
       return true;
     }
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }
   return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
+}
+
+// Whether the result of the first thread is decided. By all threads of the team.
+__device__ inline bool Settle(const Team& team, SampleMemory& memory, const TokenResult& result,
+                              const SampleArgument& argument, int row) {
+  if (team.IsFirstThread()) {
+    const bool is_certain = result.id != kUndecided;
+    if (is_certain) argument.Set(row, result, Way::kCertified);
+    memory.drawn = is_certain ? 1 : 0;
+  }
+  team.Sync();
+  const bool is_decided = *team.Of(0, &memory.drawn) != 0;
+  team.Sync();  // the first block leaves when all have read it
+  return is_decided;
 }
 
 // From a list that a second read made. By all threads; not inline: it is seldom needed.
@@ -373,15 +450,7 @@ __device__ __noinline__ bool SampleFromSecondList(const ListedTop& top,
   if (team.rank() == 0 && top.size > 0) {
     result = SampleFromTop(team, memory, top, memory.plan, argument);
   }
-  const bool is_certain = result.id != kUndecided;
-  if (team.IsFirstThread()) {
-    if (is_certain) argument.Set(row, result, Way::kCertified);
-    memory.drawn = is_certain ? 1 : 0;
-  }
-  team.Sync();
-  const bool is_decided = *team.Of(0, &memory.drawn) != 0;
-  team.Sync();  // the first block leaves when all have read it
-  return is_decided;
+  return Settle(team, memory, result, argument, row);
 }
 
 // Not inline: what it needs is not in the way of the guesses, which are the rule.
@@ -403,10 +472,13 @@ __device__ __noinline__ void SampleUndecided(const SampleArgument& argument, int
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   if (memory.are_valid && memory.plan.needed > 0 && !memory.plan.is_whole) {
-    const ListedTop top =
-        ListAgain(team, VectorSlice<kDType, kPatched>(team, argument.rows, index), memory.first,
-                  memory.plan, memory.start.params.profile.ties);
+    const ListedTop top = ListAgain(team, VectorSlice<kDType, kPatched>(team, argument.rows, index),
+                                    memory.first, memory.plan, memory.start.params.profile.ties);
     if (SampleFromSecondList(top, argument, index)) return;
+  } else if (memory.are_valid && argument.method == DrawMethod::kGumbel &&
+             IsNucleusAlone(team, memory.start.params, argument.rows.vocab)) {
+    const TokenResult result = SampleFromPlateau<kDType, kPatched>(argument, index);
+    if (Settle(team, memory, result, argument, index)) return;
   }
   SampleByDefinition<kDType, kPatched>(argument, index);
 }

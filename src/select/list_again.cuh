@@ -71,17 +71,17 @@ __device__ LastListed GuessLast(const Team& block, const VectorSlice<kDType, kPa
   const int wanted = rank - reaching.above;
   ClearCounts(block, list);
   block.SyncBlock();
-  const uint32_t id = SearchInBlock(
-      block, list, ~static_cast<uint32_t>(slice.vocab()), ~0u, wanted, enough_for(wanted),
-      [&](uint32_t from) {
-        int count = 0;
+  const uint32_t id =
+      SearchInBlock(block, list, ~static_cast<uint32_t>(slice.vocab()), ~0u, wanted,
+                    enough_for(wanted), [&](uint32_t from) {
+                      int count = 0;
 #pragma unroll
-        for (int i = 0; i < kKeys; ++i) {
-          const bool is_tie = sample.keys()[i] == key;
-          count += is_tie && ~static_cast<uint32_t>(sample.Id(i)) >= from ? 1 : 0;
-        }
-        return __reduce_add_sync(~0u, count);
-      });
+                      for (int i = 0; i < kKeys; ++i) {
+                        const bool is_tie = sample.keys()[i] == key;
+                        count += is_tie && ~static_cast<uint32_t>(sample.Id(i)) >= from ? 1 : 0;
+                      }
+                      return __reduce_add_sync(~0u, count);
+                    });
   return {key, static_cast<int32_t>(~id)};
 }
 

@@ -176,9 +176,10 @@ __device__ inline void FindBoundaryInBand(const Team& team, const BandBins& bins
   const Team block = team.Block();
   const double mass = SumOfTeam(team, first.mass_of_blocks);
   const double above_band = SumOfTeam(team, memory.above_of_blocks);
-  // As in MassesOf; and what a bin's tokens may differ from its middle, with values of so many bits.
-  const double doubt = 1e-5 + 0x1p-40 * vocab +
-                       0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
+  // As in MassesOf; and what a bin's tokens may differ from its middle, with values of so many
+  // bits.
+  const double doubt =
+      1e-5 + 0x1p-40 * vocab + 0x1p-24 * (vocab / (team.threads() * team.blocks()) + 64);
   const float largest = fmaxf(fabsf(bins.band.low), fabsf(bins.band.high));
   const double of_bin =
       1e-5 + static_cast<double>(unit.scale * (__fdividef(0.7f, bins.slope) + 0x1p-21f * largest));
@@ -194,9 +195,7 @@ __device__ inline void FindBoundaryInBand(const Team& team, const BandBins& bins
   for (int b = 0; b < share; ++b) mine += first.bins[first_bin - b] * weight_in(first_bin - b);
   double above = block.SumBefore(mine);
   const double in_band = block.ReduceBlock(mine, [](double a, double b) { return a + b; });
-  auto most = [&](double counted) {
-    return above_band * (1.0 + doubt) + counted * (1.0 + of_bin);
-  };
+  auto most = [&](double counted) { return above_band * (1.0 + doubt) + counted * (1.0 + of_bin); };
   auto least = [&](double counted) {
     return above_band * (1.0 - doubt) + counted * (1.0 - of_bin);
   };
@@ -228,7 +227,8 @@ __device__ inline void FindBoundaryInBand(const Team& team, const BandBins& bins
                             : bins.ValueAt(static_cast<float>(memory.kept_bin) + 1.5f)};
 }
 
-// What one read says of a row, the same in all threads; the boundary is for the first block.
+// What one read says of a row, the same in all threads; the boundary is in the memory of the first
+// block, for its threads, and behind a Sync for others.
 struct BandRead {
   bool has_band = false;
   BandBins bins;
@@ -236,7 +236,7 @@ struct BandRead {
   float max;  // of the row
 };
 
-// By all threads of the team, behind a Sync, and there is a Sync behind what it leaves.
+// By all threads of the team, behind a Sync.
 template <bool kScreens, DType kDType, bool kPatched>
 __device__ BandRead ReadByBand(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                                const RowStart& start, FirstReadMemory& first, BandMemory& memory) {
@@ -259,9 +259,9 @@ __device__ BandRead ReadByBand(const Team& team, const VectorSlice<kDType, kPatc
   if (team.rank() == 0) {
     FindBoundaryInBand(team, read.bins, read.unit, start.params.top_p, slice.vocab(), first,
                        memory);
+    team.SyncBlock();
   }
-  team.Sync();
-  read.has_band = team.Of(0, &memory)->is_known;
+  read.has_band = true;
   return read;
 }
 

@@ -61,8 +61,8 @@ __device__ void GuessPlateau(const Team& block, const VectorSlice<kDType, kPatch
                              const RowStart& start, Look look, TokenList& list,
                              PlateauMemory& plateau) {
   constexpr int kKeys = SpreadSample<kDType, kPatched>::kTokens;
-  constexpr float kUnit = 0x1p14f;   // 2^14 tokens have a sum of 28 bits
-  constexpr float kOctaves = 5.0f;   // of the floor below the mass: 32 contenders are expected
+  constexpr float kUnit = 0x1p14f;  // 2^14 tokens have a sum of 28 bits
+  constexpr float kOctaves = 5.0f;  // of the floor below the mass: 32 contenders are expected
   const SpreadSample<kDType, kPatched> sample(block, slice);
   const uint32_t(&keys)[kKeys] = sample.keys();
   if (look != Look::kAtMass) {
@@ -98,13 +98,14 @@ __device__ void GuessPlateau(const Team& block, const VectorSlice<kDType, kPatch
   ClearCounts(block, list);
   block.SyncBlock();
   // From the largest key down, the first with which the mass reaches the target.
-  const uint32_t key = SearchInBlock(
-      block, list, semantics::OrderKey(-INFINITY), largest, target, 0, [&](uint32_t from) {
-        uint32_t mass = 0;
+  const uint32_t key = SearchInBlock(block, list, semantics::OrderKey(-INFINITY), largest, target,
+                                     0, [&](uint32_t from) {
+                                       uint32_t mass = 0;
 #pragma unroll
-        for (int i = 0; i < kKeys; ++i) mass += keys[i] >= from ? weights[i] : 0;
-        return static_cast<int>(__reduce_add_sync(~0u, mass));
-      });
+                                       for (int i = 0; i < kKeys; ++i)
+                                         mass += keys[i] >= from ? weights[i] : 0;
+                                       return static_cast<int>(__reduce_add_sync(~0u, mass));
+                                     });
   const float mass = static_cast<float>(total) / (kUnit * sample.share());
   const float floor = most * scale + log2f(mass * p) - kOctaves;
   if (block.thread() == 0) {
@@ -220,7 +221,7 @@ __device__ Plateau SelectPlateau(const Team& team, const VectorSlice<kDType, kPa
   const float scale = start.scales.filter;
   Plateau found;
   if constexpr (kPatched) AwaitKernelBefore();  // as ForEachPatch does
-  if (slice.Patches() > 0) return found;  // whose ties are not in the order of the stretches
+  if (slice.Patches() > 0) return found;        // whose ties are not in the order of the stretches
   Look look = Look::kAtMass;
 #pragma unroll 1
   for (int read = 0; read < kMostReads; ++read) {
@@ -238,17 +239,16 @@ __device__ Plateau SelectPlateau(const Team& team, const VectorSlice<kDType, kPa
         ReadPlateau<kScreens>(team, slice, value, max, found.unit, start.key, memory, plateau);
     if (sums.HasStrangers()) return found;
     const uint64_t target = ::max(
-        uint64_t{1},
-        semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, sums.mass),
-                                   params.profile.top_p_boundary));
+        uint64_t{1}, semantics::ExclusiveTarget(semantics::TargetMass(params.top_p, sums.mass),
+                                                params.profile.top_p_boundary));
     const uint64_t weight = semantics::Weight(value, max, scale);
     const uint64_t ties = static_cast<uint64_t>(sums.Ties());
     const bool is_above = sums.mass_above >= target;
     if (!is_above && target <= sums.mass_above + ties * weight) {
       const int kept = params.profile.ties == Ties::kAll
                            ? sums.Ties()
-                           : static_cast<int>(semantics::TopPTiesKept(
-                                 sums.mass_above, weight, sums.Ties(), target));
+                           : static_cast<int>(semantics::TopPTiesKept(sums.mass_above, weight,
+                                                                      sums.Ties(), target));
       TellTie(team, slice, value, kept, plateau);
       found.is_certain = true;
       found.cut.lower = value;

@@ -8,6 +8,7 @@
 #include "backend/verdict.cuh"
 #include "select/binned_top.cuh"
 #include "select/list_again.cuh"
+#include "select/mass_band.cuh"
 #include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
@@ -50,6 +51,7 @@ struct SelectMemory {
   bool has_band;
   bool is_selected;
   PlateauMemory plateau;
+  BandMemory mass_band;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
@@ -95,38 +97,41 @@ __device__ inline Cut SelectFromLong(const ListedTokens& from) {
   return cut;
 }
 
+// Whether the Cut of the first thread is decided. By all threads of the team.
+__device__ inline bool Settle(const Team& team, SelectMemory& memory, const Cut& cut,
+                              const SelectArgument& argument, int index) {
+  if (team.IsFirstThread()) {
+    memory.is_selected = cut.count != kUndecided;
+    if (memory.is_selected) argument.cuts[index] = cut;
+  }
+  team.Sync();
+  const bool is_selected = *team.Of(0, &memory.is_selected);
+  team.Sync();  // the first block leaves when all have read it
+  return is_selected;
+}
+
 // Whether a list that a second read made decides the row; the ids of the Cut are for all blocks. By
 // all threads; not inline: it is seldom needed.
 __device__ __noinline__ bool SelectFromSecondList(const ListedTop& top,
                                                   const SelectArgument& argument, int index) {
   SelectMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
-  const Team block = team.Block();
-  if (team.rank() == 0) {
-    Cut cut;
-    cut.count = kUndecided;
-    if (top.size > 0) {
-      const int vocab = argument.rows.vocab;
-      const ListedTokens pruned =
-          PruneTop(team, memory.first.list, top, memory.plan, memory.start, vocab);
-      if (pruned.size <= block.threads()) {
-        const TopSelection selection =
-            SelectSorted(team, pruned, memory.scores, memory.start, nullptr, vocab);
-        cut = selection.cut;
-        if (block.thread() == 0) memory.ids = selection.ids;
-      } else {
-        cut = SelectFromLong(pruned);
-      }
-    }
-    if (block.thread() == 0) {
-      memory.is_selected = cut.count != kUndecided;
-      if (memory.is_selected) argument.cuts[index] = cut;
+  Cut cut;
+  cut.count = kUndecided;
+  if (team.rank() == 0 && top.size > 0) {
+    const int vocab = argument.rows.vocab;
+    const ListedTokens pruned =
+        PruneTop(team, memory.first.list, top, memory.plan, memory.start, vocab);
+    if (pruned.size <= team.threads()) {
+      const TopSelection selection =
+          SelectSorted(team, pruned, memory.scores, memory.start, nullptr, vocab);
+      cut = selection.cut;
+      if (team.thread() == 0) memory.ids = selection.ids;
+    } else {
+      cut = SelectFromLong(pruned);
     }
   }
-  team.Sync();
-  const bool is_selected = *team.Of(0, &memory.is_selected);
-  team.Sync();  // the first block leaves when all have read it
-  return is_selected;
+  return Settle(team, memory, cut, argument, index);
 }
 
 // What the first block tells the others of a row whose top is listed.
@@ -267,6 +272,31 @@ __device__ __noinline__ Cut SelectByPlateau(const SelectArgument& argument, int 
   return cut;
 }
 
+// A nucleus that no list holds. The same.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ Cut SelectByBand(const SelectArgument& argument, int index) {
+  SelectMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
+  Cut cut;
+  cut.count = kUndecided;
+  const BandRead read =
+      ReadByBand<false>(team, slice, memory.start, memory.first, memory.mass_band);
+  if (!read.has_band) return cut;
+  team.Sync();
+  const BandMemory& found = *team.Of(0, &memory.mass_band);
+  const Band band = found.of_boundary;
+  if (!found.is_known) return cut;
+  const Nucleus nucleus = SelectInBand(team, slice, band, read.max, memory.start.params,
+                                       memory.first.list, memory.nucleus);
+  if (nucleus.last_at_lower < 0) return cut;
+  if (argument.Masks<kPatched>()) {
+    MaskRow(slice, RowOf(argument.rows, index),
+            {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
+  }
+  return nucleus.cut;
+}
+
 // Whether a guess decides the row.
 template <DType kDType, bool kPatched>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
@@ -304,8 +334,9 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
     return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
   };
   if (plan.needed > 0) {
-    if (memory.first.list.is_plateau != 0 &&
-        is_decided(SelectByPlateau<kDType, kPatched>(argument, index))) {
+    if (is_decided(memory.first.list.is_plateau != 0
+                       ? SelectByPlateau<kDType, kPatched>(argument, index)
+                       : SelectByBand<kDType, kPatched>(argument, index))) {
       return true;
     }
     slice.LoadFirst(loaded);
@@ -357,6 +388,9 @@ __device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int
       MaskRow(slice, RowOf(argument.rows, index), ids);
       return;
     }
+  } else if (memory.are_valid && IsNucleusAlone(team, memory.start.params, argument.rows.vocab)) {
+    const Cut cut = SelectByPlateau<kDType, kPatched>(argument, index);
+    if (Settle(team, memory, cut, argument, index)) return;
   }
   SelectByDefinition<kDType, kPatched>(team, memory.first.find, argument, index);
 }

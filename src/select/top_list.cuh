@@ -4,7 +4,8 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out. What is listed in vain is listed again (list_again.cuh).
+// team, or the thresholds left nothing out. What is listed in vain is listed again
+// (list_again.cuh).
 //
 // For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
 // row, so that top-p can be certified (sorted_rules.cuh).

@@ -37,9 +37,9 @@ const Plateau kRampUp = {"ramp up",
 const Plateau kRampDown = {"ramp down",
                            [](double place, int64_t, double) { return float(-12.0 * place); }};
 // What a mask of a large negative number leaves.
-const Plateau kFewAboveMask = {
-    "few above a mask",
-    [](double, int64_t id, double u) { return id % 1000 == 7 ? float(4.0 * u) : -1e9f; }};
+const Plateau kFewAboveMask = {"few above a mask", [](double, int64_t id, double u) {
+                                 return id % 1000 == 7 ? float(4.0 * u) : -1e9f;
+                               }};
 
 std::vector<Plateau> Plateaus() {
   return {
@@ -60,14 +60,14 @@ std::vector<Plateau> Plateaus() {
        [](double, int64_t id, double u) {
          return id % 1501 == 3 ? float(u) : id % 2 == 0 ? 0.0f : -0.0f;
        }},
-      {"all equal but a NaN",
-       [](double, int64_t id, double) { return id == 31313 ? NAN : 1.0f; }},
+      {"all equal but a NaN", [](double, int64_t id, double) { return id == 31313 ? NAN : 1.0f; }},
       {"all equal but one +inf",
        [](double, int64_t id, double) { return id == 31313 ? INFINITY : 1.0f; }},
-      {"all equal but one",
-       [](double, int64_t id, double) { return id == 31313 ? 1.5f : 1.0f; }},
+      {"all equal but one", [](double, int64_t id, double) { return id == 31313 ? 1.5f : 1.0f; }},
       {"every third of two values, the others masked",
-       [](double, int64_t id, double u) { return id % 3 != 0 ? -INFINITY : u < 0.5 ? 1.0f : 2.0f; }},
+       [](double, int64_t id, double u) {
+         return id % 3 != 0 ? -INFINITY : u < 0.5 ? 1.0f : 2.0f;
+       }},
       {"a staircase", [](double p, int64_t, double) { return std::floor(float(8.0 * p)); }},
   };
 }
