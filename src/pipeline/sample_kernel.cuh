@@ -8,7 +8,6 @@
 #include "draw/draw_kept.cuh"
 #include "select/binned_top.cuh"
 #include "select/list_again.cuh"
-#include "select/mass_band.cuh"
 #include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
@@ -50,7 +49,6 @@ struct SampleMemory {
   Band band;  // of the first block, for the others
   int32_t drawn;
   PlateauMemory plateau;
-  BandMemory mass_band;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
@@ -182,17 +180,6 @@ __device__ Cut CutOfAll(const Team& team, const Slice& slice) {
   return cut;
 }
 
-// The Cut of a nucleus whose boundary lies in a band. Not inline: those who need it are several.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ Nucleus NucleusInBand(const SampleArgument& argument, int row,
-                                              const Band& band, float max) {
-  SampleMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
-  return SelectInBand(team, slice, band, max, memory.start.params, memory.first.list,
-                      memory.nucleus);
-}
-
 // From everything, or from the nucleus. The first thread has the result.
 template <DType kDType, bool kPatched>
 __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
@@ -281,7 +268,8 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   const Band band = *team.Of(0, &memory.band);
   result.id = kUndecided;
   slice.DropMarks();
-  const Nucleus nucleus = NucleusInBand<kDType, kPatched>(argument, row, band, totals.max);
+  const Nucleus nucleus =
+      SelectInBand(team, slice, band, totals.max, params, memory.first.list, memory.nucleus);
   if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
   const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
   const int32_t id = draw([&](uint64_t token) {
@@ -314,56 +302,6 @@ __device__ __noinline__ TokenResult SampleFromPlateau(const SampleArgument& argu
       });
   if (id >= 0) result.id = id;
   result.cut = found.cut;
-  return result;
-}
-
-// From a nucleus that no list holds. The same.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ TokenResult SampleFromBand(const SampleArgument& argument, int row) {
-  SampleMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  TokenResult result;
-  result.id = kUndecided;
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
-  const BandMemory& found = memory.mass_band;
-  const BandRead read = ReadByBand<true>(team, slice, memory.start, memory.first, memory.mass_band);
-  if (!read.has_band) return result;
-  const int contenders = ContendersOf(memory.first);
-  auto draw = [&](auto keeping_of) {
-    if (team.thread() >= kDrawingThreads || contenders < 0) return -1;
-    return DrawContender(team.FirstThreads(kDrawingThreads), memory.first, contenders, read.unit,
-                         read.max, memory.start.key, keeping_of);
-  };
-  int32_t id = -1;
-  if (team.rank() == 0) {
-    if (found.is_known && !argument.WantsCuts()) {
-      id = draw([&](uint64_t token) {
-        const float x = ValueOf(token);
-        const int bin = read.bins.Has(x) ? read.bins.Of(x) : -1;
-        return x >= read.bins.band.high || bin >= found.kept_from ? Keeping::kKept
-               : bin <= found.dropped_to                          ? Keeping::kDropped
-                                                                  : Keeping::kUnknown;
-      });
-    }
-    if (team.thread() == 0) memory.drawn = id;
-  }
-  team.Sync();
-  const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
-  const bool is_known = *team.Of(0, &found.is_known);
-  const Band band = *team.Of(0, &found.of_boundary);
-  if (is_drawn || !is_known) {
-    team.Sync();  // the first block leaves when all have read it
-    if (id >= 0) result.id = id;
-    return result;
-  }
-  const Nucleus nucleus = NucleusInBand<kDType, kPatched>(argument, row, band, read.max);
-  if (nucleus.last_at_lower < 0 || team.rank() != 0) return result;
-  const CutIds ids{INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower};
-  id = draw([&](uint64_t token) {
-    return ids.Keeps(ValueOf(token), IdOf(token)) ? Keeping::kKept : Keeping::kDropped;
-  });
-  if (id >= 0) result.id = id;
-  result.cut = nucleus.cut;
   return result;
 }
 
@@ -411,19 +349,28 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
     }
     if (is_decided(result)) return true;
   }
-  if (argument.method != DrawMethod::kGumbel) return false;
-  const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
-  if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return false;
+  if (argument.method != DrawMethod::kGumbel || !HasNoFilter(params, argument.rows.vocab)) {
+    return false;
+  }
   if (plan.needed > 0) {
-    if (has_top_p && is_decided(memory.first.list.is_plateau != 0
-                                    ? SampleFromPlateau<kDType, kPatched>(argument, row)
-                                    : SampleFromBand<kDType, kPatched>(argument, row))) {
-      return true;
-    }
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }
-  return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
+  return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, false));
+}
+
+// From the nucleus. The first thread has the result. Not inline: it is seldom needed.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ TokenResult SampleFromNucleus(const SampleArgument& argument, int row) {
+  SampleMemory& memory = MemoryOfBlock();
+  const Team team(memory.team);
+  VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
+  const MarkRoom room = RoomBesideBins(memory.first);
+  slice.MarkPatches(team, room.data, room.bytes);
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  slice.PatchFirst(loaded);
+  return SampleByNoise(team, memory, slice, loaded, argument, row, true);
 }
 
 // Whether the result of the first thread is decided. By all threads of the team.
@@ -475,10 +422,16 @@ __device__ __noinline__ void SampleUndecided(const SampleArgument& argument, int
     const ListedTop top = ListAgain(team, VectorSlice<kDType, kPatched>(team, argument.rows, index),
                                     memory.first, memory.plan, memory.start.params.profile.ties);
     if (SampleFromSecondList(top, argument, index)) return;
-  } else if (memory.are_valid && argument.method == DrawMethod::kGumbel &&
-             IsNucleusAlone(team, memory.start.params, argument.rows.vocab)) {
-    const TokenResult result = SampleFromPlateau<kDType, kPatched>(argument, index);
-    if (Settle(team, memory, result, argument, index)) return;
+  }
+  if (memory.are_valid && argument.method == DrawMethod::kGumbel &&
+      IsNucleusAlone(team, memory.start.params, argument.rows.vocab)) {
+    auto is_decided = [&](const TokenResult& result) {
+      return Settle(team, memory, result, argument, index);
+    };
+    const bool is_plateau = memory.first.list.is_plateau != 0;
+    if (is_plateau && is_decided(SampleFromPlateau<kDType, kPatched>(argument, index))) return;
+    if (is_decided(SampleFromNucleus<kDType, kPatched>(argument, index))) return;
+    if (!is_plateau && is_decided(SampleFromPlateau<kDType, kPatched>(argument, index))) return;
   }
   SampleByDefinition<kDType, kPatched>(argument, index);
 }

@@ -8,7 +8,6 @@
 #include "backend/verdict.cuh"
 #include "select/binned_top.cuh"
 #include "select/list_again.cuh"
-#include "select/mass_band.cuh"
 #include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
@@ -51,7 +50,6 @@ struct SelectMemory {
   bool has_band;
   bool is_selected;
   PlateauMemory plateau;
-  BandMemory mass_band;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
@@ -272,31 +270,6 @@ __device__ __noinline__ Cut SelectByPlateau(const SelectArgument& argument, int 
   return cut;
 }
 
-// A nucleus that no list holds. The same.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ Cut SelectByBand(const SelectArgument& argument, int index) {
-  SelectMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
-  Cut cut;
-  cut.count = kUndecided;
-  const BandRead read =
-      ReadByBand<false>(team, slice, memory.start, memory.first, memory.mass_band);
-  if (!read.has_band) return cut;
-  team.Sync();
-  const BandMemory& found = *team.Of(0, &memory.mass_band);
-  const Band band = found.of_boundary;
-  if (!found.is_known) return cut;
-  const Nucleus nucleus = SelectInBand(team, slice, band, read.max, memory.start.params,
-                                       memory.first.list, memory.nucleus);
-  if (nucleus.last_at_lower < 0) return cut;
-  if (argument.Masks<kPatched>()) {
-    MaskRow(slice, RowOf(argument.rows, index),
-            {INFINITY, nucleus.cut.lower, 0, nucleus.last_at_lower});
-  }
-  return nucleus.cut;
-}
-
 // Whether a guess decides the row.
 template <DType kDType, bool kPatched>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
@@ -325,25 +298,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   if (plan.needed > 0) {
     if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
   }
-  const int vocab = argument.rows.vocab;
-  if (!IsNucleusAlone(team, params, vocab)) return false;
-  // The first thread has the Cut.
-  auto is_decided = [&](const Cut& cut) {
-    const bool is_certain = cut.count != kUndecided;
-    if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-    return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
-  };
-  if (plan.needed > 0) {
-    if (is_decided(memory.first.list.is_plateau != 0
-                       ? SelectByPlateau<kDType, kPatched>(argument, index)
-                       : SelectByBand<kDType, kPatched>(argument, index))) {
-      return true;
-    }
-    slice.LoadFirst(loaded);
-    slice.PatchFirst(loaded);
-  }
-  return is_decided(SelectByNucleus(team, memory, RowOf(argument.rows, index), slice, loaded, vocab,
-                                    argument.Masks<kPatched>()));
+  return false;
 }
 
 // Selects, unless the Cut is given, and masks.
@@ -388,9 +343,23 @@ __device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int
       MaskRow(slice, RowOf(argument.rows, index), ids);
       return;
     }
-  } else if (memory.are_valid && IsNucleusAlone(team, memory.start.params, argument.rows.vocab)) {
-    const Cut cut = SelectByPlateau<kDType, kPatched>(argument, index);
-    if (Settle(team, memory, cut, argument, index)) return;
+  }
+  const int vocab = argument.rows.vocab;
+  if (memory.are_valid && IsNucleusAlone(team, memory.start.params, vocab)) {
+    auto is_decided = [&](const Cut& cut) { return Settle(team, memory, cut, argument, index); };
+    const bool is_plateau = memory.first.list.is_plateau != 0;
+    if (is_plateau && is_decided(SelectByPlateau<kDType, kPatched>(argument, index))) return;
+    VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
+    const MarkRoom room = RoomBesideBins(memory.first);
+    slice.MarkPatches(team, room.data, room.bytes);
+    FirstVectors loaded;
+    slice.LoadFirst(loaded);
+    slice.PatchFirst(loaded);
+    if (is_decided(SelectByNucleus(team, memory, RowOf(argument.rows, index), slice, loaded, vocab,
+                                   argument.Masks<kPatched>()))) {
+      return;
+    }
+    if (!is_plateau && is_decided(SelectByPlateau<kDType, kPatched>(argument, index))) return;
   }
   SelectByDefinition<kDType, kPatched>(team, memory.first.find, argument, index);
 }
