@@ -83,7 +83,9 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
       top.unit = {course.filter_scale, course.mass_offset};
     }
     const int needed = course.decides == Decides::kFirst ? course.k : size;
-    result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
+    NoReport report;
+    result = SampleFromTop<false>(block, memory, top, {needed, course.is_nucleus}, argument.sample,
+                                  {}, report);
   }
   if (result.id != kUndecided) return DenseReason::kNone;
   return is_of_planes && course.is_nucleus ? DenseReason::kMass : DenseReason::kSurvivors;
@@ -127,7 +129,8 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   if (TeamIndex(team) >= argument.call.memory.counters->dense) return;
   const int row = argument.call.memory.dense_rows[TeamIndex(team)];
-  if (!SampleByGuess<DType::kF32, false>(team, memory, argument.sample, row)) {
+  NoReport report;
+  if (SampleByGuess<DType::kF32, false>(team, memory, argument.sample, row, report) == 0) {
     SampleByDefinition<DType::kF32, false>(argument.sample, row);
   }
 }
