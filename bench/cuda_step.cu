@@ -1,8 +1,7 @@
 // Times the whole sampling step of a DeviceSampler by graph replay: plain top-k with top-p, each
 // feature beside it alone, and everything at once; the same draw without a step, and one read of
-// the rows as the floor. Usage: sluice_cuda_step [--vocab N] [--batch N]... [--task NAME]...
-// [--team BLOCKSxTHREADS], of a row, in place of the chosen one; prints a JSON object. Hot, as in
-// decoding: see graph_timer.cuh.
+// the rows as the floor. Usage: sluice_cuda_step [--vocab N] [--batch N]... [--task NAME]...;
+// prints a JSON object. Hot, as in decoding: see graph_timer.cuh.
 //
 // Requests have 256 tokens of prompt and 256 of output, of the likely ones of the vocabulary. What
 // runs beside the model is not in a step's time: accept_ns, of the tokens of the step before, and
@@ -11,11 +10,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "backend/row_launch.h"
 #include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/rows.h"
@@ -230,16 +227,11 @@ void Run(int argc, char** argv) {
   int64_t vocab = 128256;
   std::vector<int64_t> batches;
   std::vector<std::string> only;
-  std::optional<cuda::FixedShape> fixed;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--vocab") vocab = std::atoll(argv[i + 1]);
     if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
     if (flag == "--task") only.push_back(argv[i + 1]);
-    if (flag == "--team") {
-      cuda::TeamShape team;
-      if (std::sscanf(argv[i + 1], "%dx%d", &team.blocks, &team.threads) == 2) fixed.emplace(team);
-    }
   }
   if (batches.empty()) batches = {1, 8, 32, 128, 256};
   const Environment environment = ThisEnvironment();

@@ -42,9 +42,6 @@ struct RowPatch {
   int32_t count = 0;
   bool others_masked = false;
   const int32_t* allowed = nullptr;  // ceil(vocab / 32) words, a bit a token; null allows all
-  // That `allowed` has the bit of none of `ids`, so that no list of them needs to be looked into.
-  // Of a row where this is not so the answer is not defined.
-  bool ids_masked = false;
 };
 
 struct RowParams {

@@ -30,10 +30,6 @@ class PatchOfRow {
   }
 
   __device__ bool HasMask() const { return mask_ != Mask::kAll; }
-  // Whether the mask leaves none of the tokens that have patches.
-  __device__ bool HidesPatches() const {
-    return mask_ == Mask::kNone || (mask_ == Mask::kSome && Patch().ids_masked);
-  }
   __device__ bool IsEmpty() const { return !HasMask() && Patch().count <= 0; }
 
   // A bit for each of 32 tokens: whether the logit counts.

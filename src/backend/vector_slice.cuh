@@ -181,7 +181,7 @@ class VectorSlice {
       marks_.words = nullptr;
       const int words = (marks_.end - marks_.first) / 32;
       const int count = Patches();
-      if (count == 0 || patch_.HidesPatches() || words * sizeof(uint32_t) > bytes) return;
+      if (count == 0 || words * sizeof(uint32_t) > bytes) return;
       marks_.words = static_cast<uint32_t*>(room);
       for (int i = team.thread(); i < words; i += team.threads()) marks_.words[i] = 0;
       team.SyncBlock();
@@ -208,7 +208,7 @@ class VectorSlice {
       MaskWalk<kDType> mask(patch_, first_id);
       mask.BeginStep(first_id);
       PatchCursor cursor{0, kNoPatch, 0.0f};
-      if (marks_.words == nullptr && Patches() > 0 && !patch_.HidesPatches()) {
+      if (marks_.words == nullptr && Patches() > 0) {
         AwaitKernelBefore();  // cursors have values
         cursor = patch_.Seek(first_id, end_id);
       }
@@ -262,14 +262,14 @@ class VectorSlice {
     }
   }
 
-  // Whether a token's value is not the one that is streamed, of those that are not masked there.
+  // Whether a token's value is not the one that is streamed.
   __device__ bool IsPatched(int id) const {
     if constexpr (kPatched) {
       if (marks_.words != nullptr && id >= marks_.first && id < marks_.end) {
         const int at = id - marks_.first;
         return (marks_.words[at / 32] >> (at % 32) & 1u) != 0;
       }
-      return patch_.Count() > 0 && !patch_.HidesPatches() && patch_.PatchOf(id) >= 0;
+      return patch_.Count() > 0 && patch_.PatchOf(id) >= 0;
     } else {
       return false;
     }

@@ -14,7 +14,7 @@ struct PatchArgument {
   RequestStore store;
   const StepRow* rows;
   const int32_t* drafts;
-  int32_t* bitmasks;
+  const int32_t* bitmasks;
   int32_t bitmask_words;
 
   SelectParams* params;

@@ -214,11 +214,6 @@ __device__ PatchItem ItemOf(const RequestRecord& record, const WatchedToken& tok
   return item;
 }
 
-// The tokens that have patches are masked besides: who streams the row need not look for them.
-__device__ void Forbid(int32_t* bitmask, int32_t id) {
-  atomicAnd(bitmask + id / 32, static_cast<int32_t>(~(1u << (id % 32))));
-}
-
 __global__ void __launch_bounds__(kThreads)
     PrepareKernel(const __grid_constant__ PatchArgument argument) {
   __shared__ PatchMemory memory;
@@ -226,7 +221,7 @@ __global__ void __launch_bounds__(kThreads)
   const StepRow row = argument.rows[r];
   const RequestRecord& record = argument.store.records[row.slot];
   const RequestProgress progress = argument.store.progress[row.slot];
-  int32_t* bitmask =
+  const int32_t* bitmask =
       row.bitmask < 0 ? nullptr : argument.bitmasks + int64_t{row.bitmask} * argument.bitmask_words;
   int32_t* ids = argument.ids + int64_t{r} * argument.max_patch;
   float* values = argument.values + int64_t{r} * argument.max_patch;
@@ -241,12 +236,12 @@ __global__ void __launch_bounds__(kThreads)
     if (Thread() == 0) {
       ids[0] = row.forced;
       items[0] = {row.forced, kForcedMark, 0, 0.0f};
-      argument.patches[r] = {ids, values, 1, true, nullptr, false};
+      argument.patches[r] = {ids, values, 1, true, nullptr};
     }
     return;
   }
   if (!record.has_patch) {
-    if (Thread() == 0) argument.patches[r] = {nullptr, nullptr, 0, false, bitmask, false};
+    if (Thread() == 0) argument.patches[r] = {nullptr, nullptr, 0, false, bitmask};
     return;
   }
 
@@ -288,17 +283,13 @@ __global__ void __launch_bounds__(kThreads)
     int32_t all = 0;
     const int32_t before = CountBefore(is_kept, memory, all);
     if (is_kept) {
-      if (bitmask != nullptr) {
-        if (!semantics::BitmaskAllows(bitmask, item.id)) item.marks |= kMaskedMark;
-        Forbid(bitmask, item.id);
-      }
       ids[kept + before] = item.id;
       items[kept + before] = item;
     }
     kept += all;
   }
   if (Thread() == 0) {
-    argument.patches[r] = {ids, values, kept, record.has_allowed_ids, bitmask, true};
+    argument.patches[r] = {ids, values, kept, record.has_allowed_ids, bitmask};
   }
 }
 
@@ -324,13 +315,18 @@ __global__ void __launch_bounds__(kApplyThreads)
   const int r = static_cast<int>(blockIdx.x);
   const int32_t count = argument.patches[r].count;
   const int32_t slot = argument.rows[r].slot;
+  const int32_t place_of_bitmask = argument.rows[r].bitmask;
   const RequestRecord& record = argument.store.records[slot];
+  const int32_t* bitmask =
+      place_of_bitmask < 0 ? nullptr
+                           : argument.bitmasks + int64_t{place_of_bitmask} * argument.bitmask_words;
   const PatchItem* items = argument.items + int64_t{r} * argument.max_patch;
   float* values = argument.values + int64_t{r} * argument.max_patch;
   const char* row = static_cast<const char*>(argument.logits) + r * argument.stride_bytes;
   for (int32_t i = Thread(); i < count; i += kApplyThreads) {
     const PatchItem item = items[i];
     float x = semantics::Load(row, argument.dtype, item.id);
+    if (bitmask != nullptr && !semantics::BitmaskAllows(bitmask, item.id)) x = -INFINITY;
     if ((item.marks & kMaskedMark) != 0) x = -INFINITY;
     if ((item.marks & kBiasMark) != 0) {
       x = WithBias(reinterpret_cast<const BiasEntry*>(argument.store.ListsOf(slot)),

@@ -25,7 +25,6 @@ namespace sluice::cuda {
 struct StepShape {
   OutputShape output;
   LogitsView logits;
-  LogitsSource source;
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
@@ -34,15 +33,13 @@ struct StepShape {
   bool rejects = false;
   bool draws_gumbel = false;
   bool draws_cdf = false;
-  bool draws_wide = false;  // for a request of which the top of a row does not decide
-  uint8_t modes = 0;        // of log-probabilities, a bit a mode
+  uint8_t modes = 0;  // of log-probabilities, a bit a mode
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
-                        s.source.enqueue, s.source.context, s.has_patches, s.has_values,
-                        s.is_greedy, s.has_verdict, s.has_results, s.rejects, s.draws_gumbel,
-                        s.draws_cdf, s.draws_wide, s.modes);
+                        s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
+                        s.rejects, s.draws_gumbel, s.draws_cdf, s.modes);
     };
     return members(a) == members(b);
   }
@@ -64,8 +61,7 @@ class DeviceSampler::Impl {
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
-  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream,
-                  const LogitsSource& source);
+  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream);
   DeviceStepResult Get(uint64_t step);
 
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }

@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "backend/row_launch.h"
 #include "pipeline/device_sampler_impl.h"
-#include "pipeline/sample_reported.h"
+#include "pipeline/sample_adjusted.h"
 #include "support/check.h"
 
 namespace sluice::cuda {
@@ -40,44 +39,25 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
           .dtype = logits.dtype};
 }
 
-// What the rows whose requests want log-probabilities in a mode get.
-LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
-                          const Limits& limits) {
+// The log-probabilities of the rows whose requests want them in a mode.
+void EnqueueReport(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
+                   const Limits& limits, bool is_behind_draw, void* stream) {
   const int64_t rows = shape.output.rows;
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
   RowParams params{{buffers.params, rows}, {}, limits};
   if (shape.is_greedy) params.params = {buffers.greedy_params, 1};
   const bool is_processed = IsProcessed(mode);
   if (is_processed && shape.has_patches) params.patches = {buffers.patches, rows};
-  return {.rows = ArgumentOf(shape.logits, params),
-          .mode = mode,
-          .results = is_processed ? buffers.results : nullptr,
-          .kept_masses = nullptr,
-          .lists = {outputs.list_ids, outputs.list_values, shape.output.width},
-          .step = {.wishes = TablesOf(buffers.tables, rows, shape.output.requests).wishes,
-                   .ids = outputs.ids,
-                   .logprobs = outputs.logprobs,
-                   .ranks = outputs.ranks}};
-}
-
-// Whether a list of a row's top may decide its draw.
-bool MayBeDrawnFromTop(const SelectParams& params) {
-  if (params.temperature == 0.0f) return true;
-  if (params.top_n_sigma > 0.0f) return false;
-  return params.top_k > 0 ||
-         (params.typical_p == 1.0f && (params.top_p < 1.0f || params.min_p > 0.0f));
-}
-
-// The mode that the draw reports in the same kernel: a raw one, alone, where nothing changes the
-// rows or their tokens, and the draw's list has most of the report. (Elsewhere a kernel of its own
-// reads the rows while the draw does.)
-std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
-  if (shape.has_patches || shape.has_verdict || shape.draws_wide) return std::nullopt;
-  if (!CanSampleReported(shape.output.rows)) return std::nullopt;
-  for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
-    if (shape.modes == 1u << static_cast<int>(mode)) return mode;
-  }
-  return std::nullopt;
+  LaunchLogprobs({.rows = ArgumentOf(shape.logits, params),
+                  .mode = mode,
+                  .results = is_processed ? buffers.results : nullptr,
+                  .kept_masses = nullptr,
+                  .lists = {outputs.list_ids, outputs.list_values, shape.output.width},
+                  .step = {.wishes = TablesOf(buffers.tables, rows, shape.output.requests).wishes,
+                           .ids = outputs.ids,
+                           .logprobs = outputs.logprobs,
+                           .ranks = outputs.ranks}},
+                 shape.logits.dtype, stream, is_behind_draw);
 }
 
 }  // namespace
@@ -138,7 +118,6 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     const bool is_cdf = record.draw_method == DrawMethod::kCdf && !greedy;
     shape.draws_cdf = shape.draws_cdf || is_cdf;
     shape.draws_gumbel = shape.draws_gumbel || !is_cdf;
-    shape.draws_wide = shape.draws_wide || !MayBeDrawnFromTop(record.select);
     if (record.has_logprobs) {
       shape.modes = static_cast<uint8_t>(shape.modes | 1u << static_cast<int>(record.logprob_mode));
       if (record.listed_logprobs > 0) shape.output.width = 1 + options_.max_logprobs;
@@ -213,19 +192,18 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
   const DeviceArray<int32_t> ids{outputs.ids, rows};
   const DeviceArray<RowStatus> statuses{outputs.statuses, rows};
+  if (shape.is_greedy) {
+    SampleIds(shape.logits, {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits},
+              DrawMethod::kGumbel, ids, statuses, stream);
+  }
+  if (shape.has_values) LaunchApply(PatchOf(buffers, shape), rows, stream);
+  RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
+  if (shape.has_patches) params.patches = {buffers.patches, rows};
   const bool has_both = shape.draws_cdf && shape.draws_gumbel;
   const DrawMethod method = shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
   const bool has_results = shape.has_results;
-  RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
-  if (shape.is_greedy) params = {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits};
-  if (shape.has_patches) params.patches = {buffers.patches, rows};
-  if (const auto mode = ModeBesideDraw(shape)) {
-    SampleReported(shape.logits, params, method, {nullptr, outputs.ids, outputs.statuses},
-                   ReportOf(buffers, shape, *mode, limits), stream);
-    return;
-  }
-  if (shape.has_values) {
-    LaunchApply(PatchOf(buffers, shape), rows, stream);
+  if (shape.is_greedy) {
+  } else if (shape.has_values) {
     SampleAdjusted(shape.logits, params, method,
                    {has_results ? buffers.results : nullptr, outputs.ids, outputs.statuses},
                    stream);
@@ -277,8 +255,7 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   bool is_behind_draw = !shape.has_verdict && !has_both;
   for (int mode = 0; mode < 4; ++mode) {
     if ((shape.modes >> mode & 1) == 0) continue;
-    LaunchLogprobs(ReportOf(buffers, shape, static_cast<LogprobMode>(mode), limits),
-                   shape.logits.dtype, stream, is_behind_draw);
+    EnqueueReport(buffers, shape, static_cast<LogprobMode>(mode), limits, is_behind_draw, stream);
     is_behind_draw = false;
   }
 }
@@ -289,9 +266,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
-    const auto stream = static_cast<cudaStream_t>(captures_);
-    if (shape.source.enqueue != nullptr) shape.source.enqueue(shape.source.context, stream);
-    EnqueueStep(buffers_, shape, options_.limits, stream);
+    EnqueueStep(buffers_, shape, options_.limits, static_cast<cudaStream_t>(captures_));
   } catch (...) {
     cudaStreamEndCapture(captures_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -304,8 +279,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   return graphs_.Add(shape, Graph(graph));
 }
 
-StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
-                                     const LogitsSource& source) {
+StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -314,8 +288,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     }
     CountTokens(record);
   }
-  StepShape shape = CheckStep(input);
-  shape.source = source;
+  const StepShape shape = CheckStep(input);
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);

@@ -40,7 +40,6 @@ struct SampleMemory {
   TeamMemory team;
   RowStart start;
   TopPlan plan;
-  bool is_typical;  // and of a list of the top
   bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
@@ -116,50 +115,15 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   return result;
 }
 
-// Typical sampling before a top-k: the rule looks at the whole row, but few tokens are kept of it.
-inline constexpr int kMostDropped = 14;  // from the top, as long as the list holds k more
-
-__device__ bool IsTypicalOfTop(const SelectParams& params, int vocab, int elements) {
-  const Profile& profile = params.profile;
-  return !semantics::IsGreedy(params) && params.typical_p < 1 && params.top_n_sigma == 0 &&
-         params.top_k > 0 && params.top_k <= kMostTopK &&
-         CanListTop(params.top_k + kMostDropped, vocab, elements) &&
-         !(profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1) &&
-         !(profile.min_p_stage == MinPStage::kBeforeTopK && params.min_p > 0);
-}
-// listed: tokens that are wanted of the top of the row, whatever the rules keep.
-__device__ TopPlan PlanOfSample(const SelectParams& params, int vocab, int elements, int listed) {
-  TopPlan plan = PlanOfTop(params, vocab, elements);
-  if (IsTypicalOfTop(params, vocab, elements)) plan.needed = params.top_k + kMostDropped;
-  if (plan.needed > 0 && !plan.is_whole) plan.needed = max(plan.needed, listed);
-  return plan;
-}
-
-// What is told beside the token; this: nothing. All threads of the team call it.
-struct NoReport {
-  // How many of the most likely tokens.
-  __device__ int Listed() const { return 0; }
-  // Behind the list of the row's top, before the first block selects from it.
-  __device__ void BesideSelection(const Team&, const TokenList&, const ListedTop&) {}
-  // By the first threads of the first block: the top of the row, sorted, and the place of the
-  // token in it.
-  __device__ void KeepTop(const ListedTokens&, const ListedTop&, int) {}
-  // By the first thread, of a row whose token is certain: what the team is told. Not 0.
-  __device__ uint32_t Decided() const { return 1; }
-};
-
-// By the first block alone; its first thread has the result. kIsTypical: whether there is a bound.
-template <bool kIsTypical, class Report>
+// By the first block alone; its first thread has the result.
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
-                                     const TopPlan& plan, const SampleArgument& argument,
-                                     const TypicalBound& typical, Report& report) {
+                                     const TopPlan& plan, const SampleArgument& argument) {
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
-  if (!kIsTypical && top.size > kMostRanked && !plan.is_whole && is_gumbel &&
-      BinsDecide(memory.start.params)) {
+  if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
     return SampleFromMany(top.size, argument.WantsCuts());
   }
   const ListedTokens pruned =
@@ -167,7 +131,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const int size = pruned.size;
   const float scale = memory.start.scales.draw;
   if (size > block.threads()) {
-    if (plan.is_whole || kIsTypical) return result;
+    if (plan.is_whole) return result;
     return SampleFromList(pruned.tokens, size, argument.method);
   }
   auto score = [&](uint64_t token, float max) {
@@ -181,8 +145,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr,
-                                     kIsTypical ? &typical : nullptr);
+  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -193,56 +156,6 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
-  report.KeepTop(sorted, top, winner);
-  return result;
-}
-
-// What typical keeps of a row whose top was listed.
-template <DType kDType, bool kPatched>
-__device__ TypicalBound TypicalOfRow(const SampleArgument& argument, int row, int listed) {
-  SampleMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  static_assert(sizeof(TypicalMemory) <= sizeof memory.first.find);
-  TypicalMemory& typical = *reinterpret_cast<TypicalMemory*>(&memory.first.find);
-  if (team.rank() == 0) {
-    uint32_t largest = 0;
-    for (int i = team.thread(); i < listed; i += team.threads()) {
-      largest = max(largest, static_cast<uint32_t>(memory.first.list.tokens[i] >> 32));
-    }
-    largest = static_cast<uint32_t>(team.MaxOfBlock(largest));
-    if (team.thread() == 0) typical.largest = largest;
-  }
-  team.Sync();
-  const uint32_t largest = *team.Of(0, &typical.largest);
-  if (largest == 0) return {-1, 0};
-  const float scale = memory.start.scales.filter;
-  const float p = memory.start.params.typical_p;
-  const auto slice = [&] {
-    if constexpr (kPatched) {
-      return TeamRow<kDType, true>::SliceOf(team, argument.rows, row);
-    } else {
-      return VectorSlice<kDType>(team, argument.rows, row);
-    }
-  }();
-  return BoundTypical(
-      team, typical, [&](auto visit) { ForEachValue(slice, visit); },
-      semantics::ValueOfKey(largest), scale, p);
-}
-
-// By all blocks, of which the first one's first thread has the result. Not inline, as
-// SampleFromList.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ TokenResult SampleTypical(const SampleArgument& argument, int row,
-                                                  const ListedTop top) {
-  SampleMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  const TypicalBound typical = TypicalOfRow<kDType, kPatched>(argument, row, top.size);
-  TokenResult result;
-  result.id = kUndecided;
-  NoReport report;
-  if (team.rank() == 0 && top.size > 0) {
-    result = SampleFromTop<true>(team, memory, top, memory.plan, argument, typical, report);
-  }
   return result;
 }
 
@@ -365,10 +278,10 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   return result;
 }
 
-// Whether a guess decides the row: what the report says then, or 0.
-template <DType kDType, bool kPatched, class Report>
-__device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
-                                  const SampleArgument& argument, int row, Report& report) {
+// Whether a guess decides the row.
+template <DType kDType, bool kPatched>
+__device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
+                              const SampleArgument& argument, int row) {
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
@@ -377,10 +290,7 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] {
-             memory.plan = PlanOfSample(params, slice.vocab(), slice.kElements, report.Listed());
-             memory.is_typical = IsTypicalOfTop(params, slice.vocab(), slice.kElements);
-           });
+           [&] { memory.plan = PlanOfTop(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -389,7 +299,7 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
-    return verdict.Tell(is_certain ? report.Decided() : 0);
+    return verdict.Tell(is_certain ? 1 : 0) != 0;
   };
   TopPlan plan = memory.plan;
   // A mask may leave so few tokens that the first vectors have none: all are listed.
@@ -403,26 +313,20 @@ __device__ uint32_t SampleByGuess(const Team& team, SampleMemory& memory,
   } else {
     team.SyncBlock();
   }
-  if (!memory.are_valid) return 0;
+  if (!memory.are_valid) return false;
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
-    if (memory.is_typical) {
-      slice.DropMarks();  // they lie where the bound is found
-      return is_decided(SampleTypical<kDType, kPatched>(argument, row, top));
-    }
-    report.BesideSelection(team, memory.first.list, top);
     if (team.rank() == 0 && top.size > 0) {
-      result = SampleFromTop<false>(team, memory, top, plan, argument, {}, report);
+      result = SampleFromTop(team, memory, top, plan, argument);
     }
-    const uint32_t told = is_decided(result);
-    if (told != 0) return told;
+    if (is_decided(result)) return true;
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }
-  if (argument.method != DrawMethod::kGumbel) return 0;
+  if (argument.method != DrawMethod::kGumbel) return false;
   const bool has_top_p = IsNucleusAlone(team, params, argument.rows.vocab);
-  if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return 0;
+  if (!has_top_p && !HasNoFilter(params, argument.rows.vocab)) return false;
   return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
 }
 
@@ -446,8 +350,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const int row = TeamIndex(team);
   LetNextKernelStart();
-  NoReport report;
-  if (SampleByGuess<kDType, kPatched>(team, memory, argument, row, report) == 0) {
+  if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }
 }

@@ -83,9 +83,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
       top.unit = {course.filter_scale, course.mass_offset};
     }
     const int needed = course.decides == Decides::kFirst ? course.k : size;
-    NoReport report;
-    result = SampleFromTop<false>(block, memory, top, {needed, course.is_nucleus}, argument.sample,
-                                  {}, report);
+    result = SampleFromTop(block, memory, top, {needed, course.is_nucleus}, argument.sample);
   }
   if (result.id != kUndecided) return DenseReason::kNone;
   return is_of_planes && course.is_nucleus ? DenseReason::kMass : DenseReason::kSurvivors;
@@ -129,8 +127,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   if (TeamIndex(team) >= argument.call.memory.counters->dense) return;
   const int row = argument.call.memory.dense_rows[TeamIndex(team)];
-  NoReport report;
-  if (SampleByGuess<DType::kF32, false>(team, memory, argument.sample, row, report) == 0) {
+  if (!SampleByGuess<DType::kF32, false>(team, memory, argument.sample, row)) {
     SampleByDefinition<DType::kF32, false>(argument.sample, row);
   }
 }

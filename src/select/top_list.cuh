@@ -47,18 +47,17 @@ __device__ inline bool DoVectorsRank(int k, int vocab, int elements) {
 }
 
 // elements: of a vector.
-__device__ inline bool CanListTop(int k, int vocab, int elements) {
-  return k <= kMostByGroups ||
-         (k <= kMostTopK && (vocab <= kListCapacity || DoVectorsRank(k, vocab, elements)));
-}
-
 __device__ inline TopPlan PlanOfTop(const SelectParams& params, int vocab, int elements) {
   if (semantics::IsGreedy(params)) return {1, false};
   if (params.top_n_sigma > 0 || params.typical_p < 1) return {0, false};
   const Profile& profile = params.profile;
   const bool joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
   if (params.top_k > 0 && !joint) {
-    return {CanListTop(params.top_k, vocab, elements) ? params.top_k : 0, false};
+    const bool is_listed =
+        params.top_k <= kMostByGroups ||
+        (params.top_k <= kMostTopK &&
+         (vocab <= kListCapacity || DoVectorsRank(params.top_k, vocab, elements)));
+    return {is_listed ? params.top_k : 0, false};
   }
   return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
 }

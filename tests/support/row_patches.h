@@ -16,7 +16,6 @@ struct HostPatch {
   std::vector<int32_t> ids;
   std::vector<float> values;
   bool others_masked = false;
-  bool ids_masked = false;
   std::vector<int32_t> allowed;  // empty: all
 
   bool Allows(int64_t id) const {
@@ -44,7 +43,6 @@ struct PatchKind {
   bool others_masked = false;
   bool is_at_the_ends = false;  // the first and the last id
   bool takes_the_top = false;   // the ids are those of the largest values
-  bool ids_masked = false;      // the mask has none of them
 };
 
 inline constexpr PatchKind kPatchKinds[] = {
@@ -69,9 +67,6 @@ inline constexpr PatchKind kPatchKinds[] = {
     {.count = 1, .others_masked = true},
     {.count = 5, .allowed = 0.5, .others_masked = true},
     {.count = 1000, .others_masked = true},
-    {.count = 1, .allowed = 1.0, .ids_masked = true},
-    {.count = 1000, .allowed = 0.5, .ids_masked = true},
-    {.count = 300, .allowed = 1.0, .takes_the_top = true, .ids_masked = true},
 };
 
 // Ids of a kind, and values near those that they replace; one of `odd` now and then.
@@ -110,10 +105,6 @@ inline HostPatch MakePatch(const PatchKind& kind, const std::vector<float>& row,
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   patch.ids = ids;
-  patch.ids_masked = kind.ids_masked;
-  for (const int32_t id : ids) {
-    if (kind.ids_masked) patch.allowed[static_cast<size_t>(id / 32)] &= ~(1u << (id % 32));
-  }
   for (const int32_t id : ids) {
     const float x = row[static_cast<size_t>(id)];
     const float value = x > 0 ? x / 1.3f : x * 1.3f - 0.25f;
@@ -134,8 +125,7 @@ class PatchesOnDevice {
       allowed_.push_back(std::make_unique<OnDevice<int32_t>>(patch.allowed));
       there.push_back({ids_.back()->data(), values_.back()->data(),
                        static_cast<int32_t>(patch.ids.size()), patch.others_masked,
-                       patch.allowed.empty() ? nullptr : allowed_.back()->data(),
-                       patch.ids_masked});
+                       patch.allowed.empty() ? nullptr : allowed_.back()->data()});
     }
     patches_ = std::make_unique<OnDevice<cuda::RowPatch>>(there);
   }
