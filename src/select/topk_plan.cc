@@ -19,13 +19,13 @@ struct Policy {
 // Measured on an H200 with k = 2048, fp32, 1, 16, 64 and 128 rows of 8192 to 524288 columns: all
 // shapes are within a table that `sluice_cuda_topk --plans all` prints, the best of a cell is here.
 constexpr Policy kPolicies[] = {
-    {8, 24576, {8, 512}},            // one row of 65536: 7.4 us with 4 blocks or 8
+    {8, 24576, {8, 512}},            // one row of 65536: 6.9 us
     {30, 16384, {4, 512}},           // 16 rows of 524288: 14.0, 20.0 with 8 (an earlier version)
     {66, 393216, {2, 1024}},         // whose guess is the narrower one
-    {66, 16384, {2, 512}},           // 64 rows of 131072: 13.4, 14.6 with 1024 threads
+    {66, 16384, {2, 512}},           // 64 rows of 131072: 13.2, 14.6 with 1024 threads
     {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 84.7
-    {INT64_MAX, 49152, {1, 1024}},   // 128 rows of 65536: 14.6, 15.2 with 512 threads
-    {INT64_MAX, 16384, {1, 512}},    // 128 rows of 32768: 11.6
+    {INT64_MAX, 49152, {1, 1024}},   // 128 rows of 65536: 14.7, 15.2 with 512 threads
+    {INT64_MAX, 16384, {1, 512}},    // 128 rows of 32768: 12.2
     {INT64_MAX, 0, {1, 1024}},       // short rows
 };
 
