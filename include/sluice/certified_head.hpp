@@ -33,7 +33,8 @@ struct HeadPlaneOptions {
   // Of the dither. Unset, the operating system gives one; keep it private: the promise of dither4
   // holds for hidden states that do not depend on it.
   std::optional<uint64_t> seed = {};
-  // Called now and then, on a thread of the parallel-for, with the number of rows that are done.
+  // Called now and then with the number of rows that are done: on threads of the parallel-for,
+  // perhaps by several at once and in any order.
   void (*progress)(void* context, int64_t rows, int64_t vocab) = nullptr;
   void* progress_context = nullptr;
 };

@@ -27,7 +27,8 @@ typedef struct sluice_plane_options {
   sluice_certificate_kind kind;
   bool has_seed;
   uint64_t seed;
-  /* Null, or called now and then, on a thread of the parallel-for, with the rows that are done. */
+  /* Null, or called now and then with the rows that are done: on threads of the parallel-for,
+   * perhaps by several at once and in any order. */
   void (*progress)(void* context, int64_t rows, int64_t vocab);
   void* progress_context;
   /* To load: what is compared with the hashes in the file. */
