@@ -11,6 +11,7 @@
 #include "head/device_call.h"
 #include "semantics/noise.h"
 #include "semantics/temperature.h"
+#include "tests/head/certified_draws.h"
 #include "tests/head/device_head.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"
@@ -38,13 +39,8 @@ class HeadOnDevice : public DeviceTest {
                                 const std::string& what) {
     device.Ask(hidden, bitmask);
     const std::vector<int32_t> actual = device.Sample(params, keys, method);
-    const auto logits = DenseLogits(head, {Matrix(hidden), bitmask});
-    const Batch batch(logits);
-    Execution execution{Backend::kRef};
-    std::vector<TokenResult> results(logits.size());
-    AlignedBytes memory(SelectWorkspaceBytes(batch.view(), execution));
-    execution.workspace = memory.span();
-    Sample({batch.view(), params, keys}, method, results, execution);
+    const std::vector<TokenResult> results =
+        DenseSample(head, {Matrix(hidden), bitmask}, params, keys, method);
     std::vector<int32_t> expected;
     for (const TokenResult& result : results) expected.push_back(result.id);
     for (const TokenResult& result : results) {

@@ -14,34 +14,41 @@ struct Drawn {
   CertifiedStats stats;
 };
 
-inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
-                       std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                       DrawMethod method, Execution execution) {
+// call(drawn, execution): fills the results and the rows; answers with the statistics.
+template <typename Call>
+Drawn RunWithMemory(const CertifiedHead& head, const CertifiedInput& input, Execution execution,
+                    Call call) {
   const auto rows = static_cast<size_t>(input.hidden.rows);
   Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
   AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
   execution.workspace = memory.span();
-  drawn.stats = head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, execution);
+  drawn.stats = call(drawn, execution);
   return drawn;
+}
+
+inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
+                       std::span<const SelectParams> params, std::span<const NoiseKey> keys,
+                       DrawMethod method, const Execution& execution) {
+  return RunWithMemory(head, input, execution, [&](Drawn& drawn, const Execution& with) {
+    return head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, with);
+  });
 }
 
 // Without Cuts.
 inline Drawn RunSampleIds(const CertifiedHead& head, const CertifiedInput& input,
                           std::span<const SelectParams> params, std::span<const NoiseKey> keys,
-                          DrawMethod method, Execution execution) {
-  const auto rows = static_cast<size_t>(input.hidden.rows);
-  Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
-  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
-  execution.workspace = memory.span();
-  std::vector<int32_t> ids(rows);
-  std::vector<RowStatus> statuses(rows);
-  drawn.stats =
-      head.SampleIds(input, params, keys, {}, method, ids, statuses, drawn.rows, execution);
-  for (size_t r = 0; r < rows; ++r) {
-    drawn.results[r].id = ids[r];
-    drawn.results[r].status = statuses[r];
-  }
-  return drawn;
+                          DrawMethod method, const Execution& execution) {
+  return RunWithMemory(head, input, execution, [&](Drawn& drawn, const Execution& with) {
+    std::vector<int32_t> ids(drawn.rows.size());
+    std::vector<RowStatus> statuses(drawn.rows.size());
+    const CertifiedStats stats =
+        head.SampleIds(input, params, keys, {}, method, ids, statuses, drawn.rows, with);
+    for (size_t r = 0; r < ids.size(); ++r) {
+      drawn.results[r].id = ids[r];
+      drawn.results[r].status = statuses[r];
+    }
+    return stats;
+  });
 }
 
 inline std::vector<TokenResult> WithoutCuts(std::vector<TokenResult> results) {

@@ -48,8 +48,8 @@ TEST(MassAround, IsTheSameOnEveryBackend) {
   Random random(1);
   const std::vector<float> temperatures = {0.01f, 0.7f, 1.0f, 5.0f};
   for (int n = 0; n < 300; ++n) {
-    // Above 2048 vectors of eight their sums are emptied in between.
-    const int64_t size = kTileRows * (n % 50 == 0 ? 1500 : random.Between(1, 20));
+    // Above 2048 vectors their sums are emptied in between; of 16 floats at most.
+    const int64_t size = kTileRows * (n % 50 == 0 ? 2500 : random.Between(1, 20));
     SomeIntervals made = MakeIntervals(size, random);
     const float max = *std::max_element(made.logits.begin(), made.logits.end());
     if (max == -INFINITY) continue;
