@@ -146,8 +146,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
   constexpr uint32_t kMostSent = 64;  // eights of which the tokens go to the first block one by one
   constexpr int kLoadsAtOnce = 4;
   List& first = *team.Of(0, &list);
-  // Of more there will be no list.
-  const uint32_t noted = list.noted_count > List::kMostNoted ? 0 : list.noted_count;
+  const uint32_t noted = min(list.noted_count, List::kMostNoted);
   if (team.thread() == 0) {
     atomicMax(&first.threshold, threshold);
     if (list.noted_count > List::kMostNoted) first.is_spoilt = 1;

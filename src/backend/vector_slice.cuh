@@ -250,17 +250,6 @@ class VectorSlice {
   }
 
   __device__ int vocab() const { return vocab_; }
-  // Of a warp of the team, by ids: its first and the one behind its last.
-  struct Stretch {
-    int first;
-    int end;
-  };
-  __device__ Stretch StretchOf(int warp) const {
-    const int eights = pieces_ / kTogether;
-    const int shift = 31 - __clz(warps_);
-    return {((eights * warp) >> shift) * kTokensOfEights,
-            min(((eights * (warp + 1)) >> shift) * kTokensOfEights, vocab_)};
-  }
   // Whether an eight is of this warp's stretch: Stream visits some behind it, masked.
   __device__ bool Has(int first_id) const { return first_id < end_ * kWarpSize * kElements; }
   // As it is streamed.

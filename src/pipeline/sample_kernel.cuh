@@ -7,9 +7,7 @@
 #include "draw/contenders.cuh"
 #include "draw/draw_kept.cuh"
 #include "select/binned_top.cuh"
-#include "select/list_again.cuh"
 #include "select/nucleus.cuh"
-#include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
 namespace sluice::cuda {
@@ -45,10 +43,7 @@ struct SampleMemory {
   bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
-  union {
-    Boundary boundary;
-    PlateauMemory plateau;  // where that is no longer needed
-  };
+  Boundary boundary;
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
@@ -95,27 +90,8 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
                      memory.start.key, method);
 }
 
-// The Gumbel draw from what bins keep of a list.
-__device__ __forceinline__ TokenResult DrawFromBins(const Team& block, const ListedTokens& from,
-                                                    const BinnedTop& kept, bool wants_cut) {
-  const RowStart& start = MemoryOfBlock().start;
-  TokenResult result;
-  const semantics::Stream stream = semantics::GumbelStream(start.key);
-  BestToken best;
-#pragma unroll 1
-  for (int i = block.thread(); i < from.size; i += block.threads()) {
-    if (from.tokens[i] < kept.last) continue;
-    const float x = ValueOf(from.tokens[i]);
-    const int32_t id = IdOf(from.tokens[i]);
-    const float g = semantics::Gumbel(semantics::NoiseBits(start.key, stream, id));
-    best.See(semantics::LogWeight(x, kept.max, start.scales.draw) + g, x, id);
-  }
-  result.id = IdOfBest(block, best);
-  if (wants_cut) result.cut = CutOfBins(block, from, kept);
-  return result;
-}
-
-// From a list that is certified by its count, where bins find what is kept of it. The same.
+// The Gumbel draw from a list that is certified by its count, where bins find what is kept of it.
+// The same.
 __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -123,7 +99,20 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   const ListedTokens from{list.tokens, list.room, size};
   const BinnedTop kept = SelectByBins(block, from, memory.start);
   if (kept.last == 0) return SampleFromList(from.tokens, size, DrawMethod::kGumbel);
-  return DrawFromBins(block, from, kept, wants_cut);
+  TokenResult result;
+  const semantics::Stream stream = semantics::GumbelStream(memory.start.key);
+  BestToken best;
+#pragma unroll 1
+  for (int i = block.thread(); i < from.size; i += block.threads()) {
+    if (from.tokens[i] < kept.last) continue;
+    const float x = ValueOf(from.tokens[i]);
+    const int32_t id = IdOf(from.tokens[i]);
+    const float g = semantics::Gumbel(semantics::NoiseBits(memory.start.key, stream, id));
+    best.See(semantics::LogWeight(x, kept.max, memory.start.scales.draw) + g, x, id);
+  }
+  result.id = IdOfBest(block, best);
+  if (wants_cut) result.cut = CutOfBins(block, from, kept);
+  return result;
 }
 
 // By the first block alone; its first thread has the result.
@@ -324,7 +313,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   } else {
     team.SyncBlock();
   }
-  if (!memory.are_valid || top.size == ListedTop::kHopeless) return false;
+  if (!memory.are_valid) return false;
   if (plan.needed > 0) {
     TokenResult result;
     result.id = kUndecided;
@@ -341,74 +330,12 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   return is_decided(SampleByNoise(team, memory, slice, loaded, argument, row, has_top_p));
 }
 
-// From a list that is made again. The first thread has the result.
+// Not inline: what it needs is not in the way of the guesses, which are the rule.
 template <DType kDType, bool kPatched>
-__device__ __forceinline__ TokenResult SampleFromListAgain(const Team& team, SampleMemory& memory,
-                                                           const SampleArgument& argument,
-                                                           int row) {
-  TokenResult result;
-  result.id = kUndecided;
-  VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
-  const int size = ListAgain(team, slice, memory.first, memory.plan.needed);
-  if (team.rank() != 0 || size <= 0) return result;
-  const Team block = team.Block();
-  const ListedTokens from{memory.first.list.tokens, memory.first.list.room, size};
-  const BinnedTop kept = SelectListedAgain(block, from, memory.start);
-  return kept.last == 0 ? result : DrawFromBins(block, from, kept, argument.WantsCuts());
-}
-
-// From a nucleus that ends among many ties. The same.
-template <DType kDType, bool kPatched>
-__device__ __forceinline__ TokenResult SampleFromPlateau(const Team& team, SampleMemory& memory,
-                                                         const SampleArgument& argument, int row) {
-  TokenResult result;
-  result.id = kUndecided;
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
-  const Plateau found =
-      SelectPlateau<true>(team, slice, memory.start, memory.first, memory.plateau);
-  const int contenders = ContendersOf(memory.first);
-  if (!found.is_certain || contenders < 0 || team.rank() != 0) return result;
-  if (team.thread() >= kDrawingThreads) return result;
-  const CutIds ids{INFINITY, found.cut.lower, 0, memory.plateau.last_at_lower};
-  const int32_t id = DrawContender(
-      team.FirstThreads(kDrawingThreads), memory.first, contenders, found.unit, found.max,
-      memory.start.key, [&](uint64_t token) {
-        return ids.Keeps(ValueOf(token), IdOf(token)) ? Keeping::kKept : Keeping::kDropped;
-      });
-  if (id >= 0) result.id = id;
-  result.cut = found.cut;
-  return result;
-}
-
-// What no guess decided, by all threads together: by a second guess, where there is one, or else by
-// the definition. Not inline: what it needs is not in the way of the guesses, which are the rule.
-// And all of it is in this one function: calls from here made ptxas keep what the guesses need all
-// the time in other registers than uniform ones, and spill, for 0.5 to 0.9 us a row.
-template <DType kDType, bool kPatched>
-__device__ __noinline__ void SampleUndecided(const SampleArgument& argument, int index) {
+__device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, int index) {
   if constexpr (kPatched) AwaitKernelBefore();  // as ForEachPatch does
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
-  const SelectParams& params = memory.start.params;
-  const int vocab = argument.rows.vocab;
-  if (memory.are_valid && memory.plan.needed > 0 && argument.method == DrawMethod::kGumbel) {
-    const bool is_listed = IsListedAgain(memory.plan, params, vocab);
-    TokenResult result;
-    result.id = kUndecided;
-    if (is_listed) {
-      result = SampleFromListAgain<kDType, kPatched>(team, memory, argument, index);
-    } else if (IsNucleusAlone(team, params, vocab)) {
-      result = SampleFromPlateau<kDType, kPatched>(team, memory, argument, index);
-    }
-    if (team.IsFirstThread()) {
-      memory.drawn = result.id;
-      if (result.id != kUndecided) argument.Set(index, result, Way::kCertified);
-    }
-    team.Sync();
-    const bool is_decided = *team.Of(0, &memory.drawn) != kUndecided;
-    team.Sync();  // the first block leaves when all have read it
-    if (is_decided) return;
-  }
   const TeamRow<kDType, kPatched> row(team, argument.rows, index);
   const TokenResult result =
       SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits),
@@ -424,7 +351,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int row = TeamIndex(team);
   LetNextKernelStart();
   if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
-    SampleUndecided<kDType, kPatched>(argument, row);
+    SampleByDefinition<kDType, kPatched>(argument, row);
   }
 }
 

@@ -59,10 +59,9 @@ __device__ inline bool BinsDecide(const SelectParams& params) {
          profile.ties != Ties::kAll && !is_joint;
 }
 
-// By all threads of a block. Inline wherever it is called: a second call would else put it out of
-// line.
-__device__ __forceinline__ BinnedTop SelectByBins(const Team& block, const ListedTokens& from,
-                                                  const RowStart& start) {
+// By all threads of a block.
+__device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from,
+                                         const RowStart& start) {
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;

@@ -7,9 +7,7 @@
 #include "backend/rows.cuh"
 #include "backend/verdict.cuh"
 #include "select/binned_top.cuh"
-#include "select/list_again.cuh"
 #include "select/nucleus.cuh"
-#include "select/plateau.cuh"
 #include "select/row_rules.cuh"
 
 namespace sluice::cuda {
@@ -43,15 +41,12 @@ struct SelectMemory {
   bool are_valid;
   ScoreMemory scores;
   FirstReadMemory first;
-  union {
-    Boundary boundary;
-    PlateauMemory plateau;  // where that is no longer needed
-  };
+  Boundary boundary;
   Nucleus nucleus;
   // Of the first block, for the others.
   Band band;
   CutIds ids;
-  bool has_band;  // or a Cut, behind a second guess
+  bool has_band;
   VerdictMemory verdict;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
@@ -234,7 +229,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   } else {
     team.SyncBlock();
   }
-  if (!memory.are_valid || top.size == ListedTop::kHopeless) return false;
+  if (!memory.are_valid) return false;
   if (plan.needed > 0) {
     if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
     slice.LoadFirst(loaded);
@@ -276,75 +271,11 @@ __device__ void SelectByDefinition(const Team& team, FindMemory& memory,
   }
 }
 
-// From a list that is made again: the first thread has the Cut, the first block its ids.
-template <DType kDType, bool kPatched>
-__device__ __forceinline__ Cut SelectFromListAgain(const Team& team, SelectMemory& memory,
-                                                   const SelectArgument& argument, int index) {
-  Cut cut;
-  cut.count = kUndecided;
-  VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
-  const int size = ListAgain(team, slice, memory.first, memory.plan.needed);
-  if (team.rank() != 0 || size <= 0) return cut;
-  const Team block = team.Block();
-  const ListedTokens from{memory.first.list.tokens, memory.first.list.room, size};
-  const BinnedTop kept = SelectListedAgain(block, from, memory.start);
-  if (kept.last == 0) return cut;
-  cut = CutOfBins(block, from, kept);
-  if (block.thread() == 0) memory.ids = {cut.upper, cut.lower, 0, IdOf(kept.last)};
-  return cut;
-}
-
-// A nucleus that ends among many ties. The same.
-template <DType kDType, bool kPatched>
-__device__ __forceinline__ Cut SelectFromPlateau(const Team& team, SelectMemory& memory,
-                                                 const SelectArgument& argument, int index) {
-  const VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
-  const Plateau found =
-      SelectPlateau<false>(team, slice, memory.start, memory.first, memory.plateau);
-  Cut cut = found.cut;
-  if (!found.is_certain) cut.count = kUndecided;
-  if (team.IsFirstThread()) {
-    memory.ids = {INFINITY, cut.lower, 0, memory.plateau.last_at_lower};
-  }
-  return cut;
-}
-
-// What no guess decided, by all threads together: by a second guess, where there is one, or else by
-// the definition. Not inline: what it needs is not in the way of the guesses, which are the rule.
-// And all of it is in this one function: calls from here made ptxas keep what the guesses need all
-// the time in other registers than uniform ones, and spill, for 0.5 to 0.9 us a row.
+// Not inline: what it needs is not in the way of the guesses, which are the rule.
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void SelectUndecided(const SelectArgument& argument, int index) {
   SelectMemory& memory = MemoryOfBlock();
-  const Team team(memory.team);
-  const SelectParams& params = memory.start.params;
-  const int vocab = argument.rows.vocab;
-  if (memory.are_valid && memory.plan.needed > 0) {
-    const bool is_listed = IsListedAgain(memory.plan, params, vocab);
-    Cut cut;
-    cut.count = kUndecided;
-    if (is_listed) {
-      cut = SelectFromListAgain<kDType, kPatched>(team, memory, argument, index);
-    } else if (IsNucleusAlone(team, params, vocab)) {
-      cut = SelectFromPlateau<kDType, kPatched>(team, memory, argument, index);
-    }
-    if (team.IsFirstThread()) {
-      memory.has_band = cut.count != kUndecided;
-      if (memory.has_band) argument.cuts[index] = cut;
-    }
-    team.Sync();
-    const bool is_selected = *team.Of(0, &memory.has_band);
-    const CutIds ids = *team.Of(0, &memory.ids);
-    team.Sync();  // the first block may leave
-    if (is_selected) {
-      if (argument.Masks<kPatched>()) {
-        MaskRow(VectorSlice<kDType, kPatched>(team, argument.rows, index),
-                RowOf(argument.rows, index), ids);
-      }
-      return;
-    }
-  }
-  SelectByDefinition<kDType, kPatched>(team, memory.first.find, argument, index);
+  SelectByDefinition<kDType, kPatched>(Team(memory.team), memory.first.find, argument, index);
 }
 
 template <DType kDType, bool kPatched>

@@ -4,8 +4,8 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out. What is too long is listed again, elsewhere
-// (list_again.cuh).
+// team, or the thresholds left nothing out. A block that has a row for itself and lists more
+// than it has room for knows k of them, and lists what reaches the k-th.
 //
 // For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
 // row, so that top-p can be certified (sorted_rules.cuh).
@@ -18,7 +18,7 @@ namespace sluice::cuda {
 // The largest k that a list rarely overflows: a sixteenth of the row sampled, as from 512 rows on,
 // lists 2680 to 2800 tokens, give or take 200.
 inline constexpr int kMostTopK = 2048;
-static_assert(kMostTopK <= kListCapacity, "list_again.cuh ranks among that many");
+static_assert(kMostTopK <= kListCapacity, "ListAgain ranks among that many");
 
 // Where top-p or min-p decides: a nucleus is seldom larger, and more take longer.
 inline constexpr int kListedNucleus = 224;
@@ -64,18 +64,11 @@ __device__ inline TopPlan PlanOfTop(const SelectParams& params, int vocab, int e
 
 inline constexpr int kProbesAtOnce = 3;
 
-// A key, and how many reach it; INT32_MAX: all.
-struct Reached {
-  uint32_t key;
-  int count;
-};
-
 // The largest key from `low` to `high` that `rank` of some keys reach, or one that no more than
-// `enough` of them reach; all reach `low`. Three probes at a time, because most of a count is a
+// `enough` of them reach; `rank` reach `low`. Three probes at a time, because most of a count is a
 // wait for its sum: count(probes, their counts, number of the three).
 template <typename Count>
-__device__ Reached SearchKeys(uint32_t low, uint32_t high, int rank, int enough, Count count) {
-  int of_low = INT32_MAX;
+__device__ uint32_t SearchKeys(uint32_t low, uint32_t high, int rank, int enough, Count count) {
 #pragma unroll 1
   for (int n = 0; low < high; ++n) {
     const uint32_t middle = high - (high - low) / 2;
@@ -83,6 +76,7 @@ __device__ Reached SearchKeys(uint32_t low, uint32_t high, int rank, int enough,
                                             high - (high - middle) / 2};
     int counts[kProbesAtOnce];
     count(probes, counts, n);
+    int of_low = enough + 1;
 #pragma unroll
     for (int i = 0; i < kProbesAtOnce; ++i) {
       if (counts[i] >= rank) {
@@ -94,7 +88,7 @@ __device__ Reached SearchKeys(uint32_t low, uint32_t high, int rank, int enough,
     }
     if (of_low <= enough) break;
   }
-  return {low, of_low};
+  return low;
 }
 
 // The least and the largest key of a warp, and how many reach one. kKeys a lane.
@@ -124,7 +118,8 @@ struct KeysOfWarp {
 
 // Among the keys of one warp, which has no barriers to wait at.
 template <int kKeys>
-__device__ Reached KeyOfRankInWarp(const KeysOfWarp<kKeys>& warp, int rank, int enough) {
+__device__ uint32_t KeyOfRankInWarp(const uint32_t (&keys)[kKeys], int rank, int enough) {
+  const KeysOfWarp<kKeys> warp(keys);
   return SearchKeys(warp.least, warp.most, rank, enough,
                     [&](const auto& probes, auto& counts, int) {
 #pragma unroll
@@ -143,37 +138,26 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
     atomicMax(&list.most, warp.most);
   }
   team.SyncBlock();
-  auto count = [&](const auto& probes, auto& counts, int n) {
-    uint32_t* of_block = list.counts + n * kProbesAtOnce;
+  return SearchKeys(list.least, list.most, rank, enough,
+                    [&](const auto& probes, auto& counts, int n) {
+                      uint32_t* of_block = list.counts + n * kProbesAtOnce;
 #pragma unroll
-    for (int i = 0; i < kProbesAtOnce; ++i) {
-      const int of_warp = warp.CountFrom(probes[i]);
-      if (team.lane() == i) atomicAdd(&of_block[i], of_warp);
-    }
-    team.SyncBlock();
+                      for (int i = 0; i < kProbesAtOnce; ++i) {
+                        const int of_warp = warp.CountFrom(probes[i]);
+                        if (team.lane() == i) atomicAdd(&of_block[i], of_warp);
+                      }
+                      team.SyncBlock();
 #pragma unroll
-    for (int i = 0; i < kProbesAtOnce; ++i) counts[i] = static_cast<int>(of_block[i]);
-  };
-  return SearchKeys(list.least, list.most, rank, enough, count).key;
+                      for (int i = 0; i < kProbesAtOnce; ++i) {
+                        counts[i] = static_cast<int>(of_block[i]);
+                      }
+                    });
 }
 
 struct Threshold {
   float value;
   bool is_of_team;  // the same in all blocks: groups of threads are fine enough for the rank
-  bool is_hopeless = false;  // the list would overflow; the same in all blocks
 };
-
-// The key of no value: stands for a threshold that is hopeless.
-inline constexpr uint32_t kHopelessKey = 0;
-
-// So many of the groups have their largest value at a key or above it, where fewer than the rank
-// have it above, that a list has no room for what equals it in the row: of n tokens of V, a group
-// of g has none in exp(-g n / V) of all cases.
-__device__ inline float GroupsOfPlateau(float sampled_share) {
-  constexpr float kOctaves = 1.4427f * kListCapacity / kGroups;  // by which groups become fewer
-  const float others = kGroups * Exp2Approx(-kOctaves * sampled_share);
-  return others > 0.25f ? kGroups - others : INFINITY;
-}
 
 template <DType kDType, bool kPatched>
 __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -192,20 +176,11 @@ __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, 
   if (rank <= (plan.is_whole ? kGroups / 2 : kMostByGroups)) {
     if (team.thread() < kWarpSize) {
       const OfGroups<uint32_t> largest(team, start.largest);
-      const KeysOfWarp<kGroupsALane> warp(largest.value);
-      const float of_plateau = fmaxf(GroupsOfPlateau(share), 2.0f * static_cast<float>(rank));
-      const Reached reached = KeyOfRankInWarp(warp, rank, rank + rank / 8 + 2);
-      const bool is_plateau = static_cast<float>(reached.count) > of_plateau &&
-                              reached.key > semantics::OrderKey(-INFINITY);
-      // A nucleus may lie above it.
-      const bool lists_above = plan.is_whole && reached.key < warp.most;
-      if (team.lane() == 0) {
-        list.guess = !is_plateau ? reached.key : lists_above ? reached.key + 1 : kHopelessKey;
-      }
+      const uint32_t key = KeyOfRankInWarp(largest.value, rank, rank + rank / 8 + 2);
+      if (team.lane() == 0) list.guess = key;
     }
     team.SyncBlock();
-    const uint32_t key = list.guess;
-    return {semantics::ValueOfKey(key), true, key == kHopelessKey};
+    return {semantics::ValueOfKey(list.guess), true};
   }
   constexpr int kElements = Vector<kDType>::kElements;
   if (slice.vocab() <= kListCapacity && !DoVectorsRank(needed, slice.vocab(), kElements)) {
@@ -242,8 +217,6 @@ __device__ inline int CountFrom(const Team& team, const TokenList& list, int siz
 
 // What the first block knows of a row behind ListTop.
 struct ListedTop {
-  static constexpr int kHopeless = -2;  // in all threads of the team
-
   int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
                   // logit is NaN or +inf; 0: a row without support
   bool has_all = false;  // of the support
@@ -279,6 +252,34 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
+// Lists again what a block alone noted, behind a list that is not spoilt but too long. Of the
+// tokens that had room, those that `needed` of them reach are no fewer in the row. Not inline, and
+// the slice is a copy: seldom needed, it is not in the way of what is the rule.
+template <DType kDType, bool kPatched>
+__device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDType, kPatched> slice,
+                                       TokenList& list, int needed) {
+  constexpr int kKeys = (kListCapacity + 511) / 512;  // blocks have 512 threads or more
+  uint32_t keys[kKeys];
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const int place = block.thread() + i * block.threads();
+    keys[i] = place < kListCapacity ? static_cast<uint32_t>(list.tokens[place] >> 32) : 0;
+  }
+  block.SyncBlock();  // all have seen the count
+  if (block.thread() == 0) {
+    list.least = ~0u;
+    list.most = list.count = list.has_zero = 0;
+  }
+  block.SyncBlock();
+  const uint32_t key = KeyOfRank(block, list, keys, needed, needed + needed / 16 + 4);
+  const float threshold = semantics::ValueOfKey(key);
+  slice.ForEachPatch(block, [&](float, float x, int id) {
+    if (!(x < threshold)) ListToken(list, x, id);
+  });
+  ListNoted(block, slice, list, key, [&](float x, int) { return !(x < threshold); });
+  block.SyncBlock();
+}
+
 // Only the first block gets the answer. The list was cleared before StartRow.
 template <DType kDType, bool kPatched>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
@@ -289,10 +290,6 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
   const float threshold = fmaxf(guess.value, semantics::kLowestValue);
   ListedTop top;
-  if (guess.is_hopeless) {
-    top.size = ListedTop::kHopeless;
-    return top;
-  }
   if (plan.is_whole) {
     const float scale = start.scales.filter;
     top.unit = {scale, -LargestOfFirst(team, start) * scale};
@@ -308,6 +305,9 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   ListNoted(team, slice, list, semantics::OrderKey(threshold),
             [&](float x, int) { return !(x < threshold); });
   team.Sync();
+  if (team.blocks() == 1 && !plan.is_whole && list.is_spoilt == 0 && list.count > kListCapacity) {
+    ListAgain(team, slice, list, plan.needed);
+  }
   if (team.rank() != 0 || !list.IsComplete()) return top;
   const int size = static_cast<int>(list.count);
   top.has_all = list.threshold == semantics::OrderKey(semantics::kLowestValue);
