@@ -53,6 +53,8 @@ struct Result {
   int64_t wrong = 0;        // tokens that are not those of the dense head
   int64_t dense = 0;        // rows of all calls
   double survivors = 0.0;
+  double refined = 0.0;  // rows of the second plane that were read
+  double bytes = 0.0;    // of a call, of one read of the weights
 };
 
 class HeadBench {
@@ -129,6 +131,7 @@ class HeadBench {
     const size_t bytes = cuda::CertifiedWorkspaceBytes(device_planes_, batch);
     const DeviceMemory<std::byte> workspace(bytes);
     const DeviceMemory<cuda::HeadRow> how(rows);
+    const DeviceMemory<int32_t> refined(rows);
     const DeviceMemory<int32_t> ids(rows);
     const DeviceMemory<int32_t> dense_ids(rows);
     const DeviceMemory<float> logits(static_cast<size_t>(batch * vocab()));
@@ -144,7 +147,8 @@ class HeadBench {
                                  .planes = device_planes_,
                                  .hidden = Hidden(i, batch),
                                  .workspace = {workspace.data(), workspace.size()},
-                                 .rows = {how.data(), batch}};
+                                 .rows = {how.data(), batch},
+                                 .refined = {refined.data(), batch}};
     };
     auto call = [&](int i, cudaStream_t stream) {
       cuda::SampleIds(call_of(i), params_of(i), DrawMethod::kGumbel, {ids.data(), batch}, {},
@@ -175,10 +179,18 @@ class HeadBench {
                       {dense_ids.data(), batch}, {}, nullptr);
       const std::vector<int32_t> actual = ids.Get(), expected = dense_ids.Get();
       for (size_t r = 0; r < rows; ++r) result.wrong += actual[r] != expected[r] ? 1 : 0;
-      for (const cuda::HeadRow& row : how.Get()) {
+      const std::vector<cuda::HeadRow> of_rows = how.Get();
+      const std::vector<int32_t> refined_of_rows = refined.Get();
+      for (const cuda::HeadRow& row : of_rows) {
         result.dense += row.path == CertifiedPath::kDense ? 1 : 0;
         result.survivors += static_cast<double>(row.survivors) / static_cast<double>(kStates);
       }
+      for (const int32_t count : refined_of_rows) {
+        result.refined += static_cast<double>(count) / static_cast<double>(kStates);
+      }
+      result.bytes += static_cast<double>(
+                          cuda::BytesRead(device_planes_, of_rows, refined_of_rows) * batch) /
+                      static_cast<double>(vocab() * dim() * 2 * kStates);
     }
     result.us = timer_.Microseconds(call);
     result.energy_uj = Energy(call);
@@ -272,20 +284,21 @@ void Run(int argc, char** argv) {
             "\"energy_uj\": %.0f, \"library_energy_uj\": %.0f, "
             "\"encode_ns\": %.0f, \"score_ns\": %.0f, \"logits_ns\": %.0f, "
             "\"weights_floor_ns\": %.0f, \"planes_floor_ns\": %.0f, \"exact\": %s, "
-            "\"survivors\": %.1f, \"dense_rows\": %lld}",
+            "\"survivors\": %.1f, \"refined\": %.1f, \"bytes\": %.4f, \"dense_rows\": %lld}",
             separator, task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
             static_cast<long long>(shape.dim), static_cast<long long>(batch), result.us * 1e3,
             library.us * 1e3, result.energy_uj, library.energy_uj, result.encode_us * 1e3,
             result.score_us * 1e3, result.logits_us * 1e3, weights_us * 1e3, planes_us * 1e3,
-            result.wrong == 0 ? "true" : "false", result.survivors,
+            result.wrong == 0 ? "true" : "false", result.survivors, result.refined, result.bytes,
             static_cast<long long>(result.dense));
         std::fprintf(stderr,
                      "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
-                     "floor %5.2f  (%.1f %.1f %.1f)  survivors %7.1f  dense %lld  wrong %lld\n",
+                     "floor %5.2f  (%.1f %.1f %.1f)  refined %8.1f  survivors %7.1f  dense %lld  wrong "
+                     "%lld\n",
                      static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
                      static_cast<long long>(batch), task, result.us, library.us,
                      result.us / library.us, result.us / planes_us, result.encode_us,
-                     result.score_us, result.logits_us, result.survivors,
+                     result.score_us, result.logits_us, result.refined, result.survivors,
                      static_cast<long long>(result.dense), static_cast<long long>(result.wrong));
         separator = ",\n";
       };

@@ -3,6 +3,8 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
+//   ask        of strict planes: what the likeliest tokens reach by both planes
+//   refine     of strict planes: the intervals by both planes of the tokens that may matter then
 //   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
 //              the tokens that do, which say more; and those of the other tokens that may matter
 //   answer     from the exact logits, by who asked
@@ -64,6 +66,14 @@ struct SureEnds {
   uint32_t best;   // the same of the scores of a draw from the whole softmax
 };
 
+// What the tokens of a row that were asked reach for certain by both planes, as order keys: at least
+// as many as are wanted. 0: nothing is known of it.
+struct AskedEnds {
+  uint32_t least;
+  uint32_t best;    // of one token: a score of a draw from the whole softmax
+  int32_t refined;  // rows of the second plane that were read
+};
+
 // In fp32, as it was computed; of the row's listed tokens some may be -inf.
 struct Survivor {
   float x;
@@ -101,7 +111,10 @@ struct PlanesArgument {
   const float* dither;     // [groups][128]
   const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
   const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
-  const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
+  const float* errors;     // [tiles][16]: ||E||; null, as all below: of dithered planes
+  const uint4* low_codes;  // [tiles * 16][groups][4], as in planes.h
+  const uint16_t* low_scales;  // [tiles * 16][groups]: the scales again, those of a row together
+  const float* low_errors;     // [tiles][16]: of both planes
   int32_t vocab;
   int32_t dim;
   int32_t tiles;
@@ -117,6 +130,9 @@ struct DevicePlaneLayout {
   size_t scales;
   size_t codes;
   size_t errors;
+  size_t low_codes;
+  size_t low_scales;
+  size_t low_errors;
   size_t end;
 };
 
@@ -127,6 +143,9 @@ SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
   return vocab / 16 > 256 ? vocab / 16 : 256;
 }
 
+// Of wider heads no second plane is read: a block keeps a hidden state.
+inline constexpr int64_t kMostRefinedGroups = 256;
+
 // The workspace, by value.
 struct CallMemory {
   RowCourse* courses;
@@ -135,6 +154,8 @@ struct CallMemory {
   float* hidden;     // [rows][dim]
   QuadGroup* quads;  // PlaceOfQuad
   SureEnds* sure;
+  AskedEnds* asked;          // null, as the next: there is no second plane to read
+  float* tile_middles;       // [rows][tiles]
   float* tile_least;         // [rows][tiles]: the largest lower end
   float* tile_most;          //                the largest upper end
   float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
@@ -171,7 +192,8 @@ struct CallArgument {
   double kappa;            // 0: strict planes
   QuestionArgument question;
   CallMemory memory;
-  HeadRow* rows;  // null: not wanted
+  HeadRow* rows;     // null: not wanted
+  int32_t* refined;  // likewise
 };
 
 // Checks the call; throws Error.
@@ -184,6 +206,9 @@ void LaunchScore(const CallArgument& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
 void LaunchScoreMany(const CallArgument& call, void* stream);
+// These two of calls whose memory.asked is not null. LaunchRefine takes what is there.
+void LaunchAsk(const CallArgument& call, void* stream);
+void LaunchRefine(const CallArgument& call, void* stream);
 // The logits of the rows of memory.dense_rows.
 void LaunchDense(const CallArgument& call, void* stream);
 
