@@ -188,9 +188,9 @@ class HeadBench {
       for (const int32_t count : refined_of_rows) {
         result.refined += static_cast<double>(count) / static_cast<double>(kStates);
       }
-      result.bytes += static_cast<double>(
-                          cuda::BytesRead(device_planes_, of_rows, refined_of_rows) * batch) /
-                      static_cast<double>(vocab() * dim() * 2 * kStates);
+      result.bytes +=
+          static_cast<double>(cuda::BytesRead(device_planes_, of_rows, refined_of_rows) * batch) /
+          static_cast<double>(vocab() * dim() * 2 * kStates);
     }
     result.us = timer_.Microseconds(call);
     result.energy_uj = Energy(call);
@@ -291,15 +291,16 @@ void Run(int argc, char** argv) {
             result.score_us * 1e3, result.logits_us * 1e3, weights_us * 1e3, planes_us * 1e3,
             result.wrong == 0 ? "true" : "false", result.survivors, result.refined, result.bytes,
             static_cast<long long>(result.dense));
-        std::fprintf(stderr,
-                     "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
-                     "floor %5.2f  (%.1f %.1f %.1f)  refined %8.1f  survivors %7.1f  dense %lld  wrong "
-                     "%lld\n",
-                     static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
-                     static_cast<long long>(batch), task, result.us, library.us,
-                     result.us / library.us, result.us / planes_us, result.encode_us,
-                     result.score_us, result.logits_us, result.refined, result.survivors,
-                     static_cast<long long>(result.dense), static_cast<long long>(result.wrong));
+        std::fprintf(
+            stderr,
+            "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
+            "floor %5.2f  (%.1f %.1f %.1f)  refined %8.1f  survivors %7.1f  dense %lld  wrong "
+            "%lld\n",
+            static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim),
+            static_cast<long long>(batch), task, result.us, library.us, result.us / library.us,
+            result.us / planes_us, result.encode_us, result.score_us, result.logits_us,
+            result.refined, result.survivors, static_cast<long long>(result.dense),
+            static_cast<long long>(result.wrong));
         separator = ",\n";
       };
       if (only_task.empty()) print("dense", bench.Dense(batch));

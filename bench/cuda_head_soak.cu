@@ -214,14 +214,15 @@ int Run(int argc, char** argv) {
       "\"dim\": %lld, \"batch\": %lld, \"steps\": %lld, \"intervals\": %lld, \"wrong_intervals\": "
       "%llu, "
       "\"largest_error\": %.4f, \"intervals_by_both\": %lld, \"wrong_by_both\": %llu, "
-      "\"largest_error_by_both\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": {",
+      "\"largest_error_by_both\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": "
+      "{",
       environment.commit.c_str(), std::string(Name(kind)).c_str(), static_cast<long long>(vocab),
       static_cast<long long>(dim), static_cast<long long>(batch),
       static_cast<long long>(launches * batch), static_cast<long long>(launches * batch * vocab),
       result.wrong, LargestError(result),
       static_cast<long long>(is_strict ? launches * batch * vocab : 0), by_both.wrong,
-      LargestError(by_both),
-      static_cast<long long>(launches * batch * std::ssize(kTasks)), result.other);
+      LargestError(by_both), static_cast<long long>(launches * batch * std::ssize(kTasks)),
+      result.other);
   for (size_t t = 0; t < kTaskCount; ++t) {
     std::printf("%s\"%s\": %lld", t == 0 ? "" : ", ", kTasks[t].name,
                 static_cast<long long>(dense[t]));

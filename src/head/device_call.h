@@ -66,8 +66,8 @@ struct SureEnds {
   uint32_t best;   // the same of the scores of a draw from the whole softmax
 };
 
-// What the tokens of a row that were asked reach for certain by both planes, as order keys: at least
-// as many as are wanted. 0: nothing is known of it.
+// What the tokens of a row that were asked reach for certain by both planes, as order keys: at
+// least as many as are wanted. 0: nothing is known of it.
 struct AskedEnds {
   uint32_t least;
   uint32_t best;    // of one token: a score of a draw from the whole softmax
@@ -108,11 +108,11 @@ SLUICE_HD inline int64_t PlaceOfQuad(int quad, int group, int groups) {
 
 // The planes as kernels take them.
 struct PlanesArgument {
-  const float* dither;     // [groups][128]
-  const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
-  const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
-  const float* errors;     // [tiles][16]: ||E||; null, as all below: of dithered planes
-  const uint4* low_codes;  // [tiles * 16][groups][4], as in planes.h
+  const float* dither;         // [groups][128]
+  const uint32_t* scales;      // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
+  const uint4* codes;          // [tiles][groups][2][32]: device_planes.cu
+  const float* errors;         // [tiles][16]: ||E||; null, as all below: of dithered planes
+  const uint4* low_codes;      // [tiles * 16][groups][4], as in planes.h
   const uint16_t* low_scales;  // [tiles * 16][groups]: the scales again, those of a row together
   const float* low_errors;     // [tiles][16]: of both planes
   int32_t vocab;

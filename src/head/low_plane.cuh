@@ -121,9 +121,7 @@ class LowPlane {
   }
 
  private:
-  __device__ int64_t At(int32_t id) const {
-    return int64_t{row_} * planes_.tiles * kTileRows + id;
-  }
+  __device__ int64_t At(int32_t id) const { return int64_t{row_} * planes_.tiles * kTileRows + id; }
   // Four bytes of codes: the halves of a byte are elements 64 apart. As codes of tensor cores do, a
   // code becomes sixteen times itself in two's complement.
   static __device__ void AddProducts(uint32_t codes, uint32_t first_high, uint32_t second_high,

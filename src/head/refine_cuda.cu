@@ -264,8 +264,8 @@ class Stretch {
     int32_t id;
   };
   __device__ Four FourOf(int tile) const {
-    const int id = tile * kTileRows +
-                   static_cast<int>(threadIdx.x) % kThreadsOfTile * kTokensOfThread;
+    const int id =
+        tile * kTileRows + static_cast<int>(threadIdx.x) % kThreadsOfTile * kTokensOfThread;
     const int64_t at = row_at_ * kTileRows + id;
     const float4 s = *reinterpret_cast<const float4*>(call_.memory.scores + at);
     const float4 w = *reinterpret_cast<const float4*>(call_.memory.widths + at);
@@ -383,8 +383,7 @@ RefineShape ShapeOf(const CallArgument& call) {
   constexpr size_t kMostSlots = 256;
   const size_t fixed =
       sizeof(RefineMemory) + sizeof(NearGroup) * static_cast<size_t>(call.planes.groups);
-  const size_t of_slot =
-      sizeof(GroupTerm) * static_cast<size_t>(TermsOfToken(call.planes.groups));
+  const size_t of_slot = sizeof(GroupTerm) * static_cast<size_t>(TermsOfToken(call.planes.groups));
   const size_t room = kHalfOfProcessor > fixed ? (kHalfOfProcessor - fixed) / of_slot : 0;
   const size_t slots = std::clamp(room / 2 * 2, kFewSlots, kMostSlots);
   return {{call, static_cast<int>(slots)}, fixed + slots * of_slot};

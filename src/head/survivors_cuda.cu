@@ -306,7 +306,7 @@ __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& co
   if (course.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
     return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
-                               Team(memory.team).Block()))};
+                                 Team(memory.team).Block()))};
   }
   const SureEnds sure = call.memory.sure[row];
   return {ValueOfEnd(sure.least), ValueOfEnd(sure.best)};

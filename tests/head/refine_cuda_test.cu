@@ -192,8 +192,7 @@ TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads)
          {SelectParams{.temperature = 0.0f}, SelectParams{.temperature = 0.3f},
           SelectParams{.temperature = 0.3f, .min_p = 0.1f},
           SelectParams{.temperature = 0.5f, .top_k = 20, .top_p = 0.9f}}) {
-      const std::vector<int32_t> actual =
-          device.Sample({rows, params}, keys, DrawMethod::kGumbel);
+      const std::vector<int32_t> actual = device.Sample({rows, params}, keys, DrawMethod::kGumbel);
       const std::vector<TokenResult> expected =
           DenseSample({Matrix(weight_)}, {Matrix(hidden)}, std::vector<SelectParams>(rows, params),
                       keys, DrawMethod::kGumbel);
@@ -243,8 +242,7 @@ TEST_P(RefineCuda, OfAHeadThatIsTooWideTheFirstPlaneIsAllThatIsRead) {
   const Batch hidden(PeakedStates(rows, 2, random), DType::kF32);
   device.Ask(hidden, {});
   const TopResult actual = device.TopK(5);
-  EXPECT_TRUE(
-      SameSequence(actual.ids, DenseTopK({Matrix(weight)}, {Matrix(hidden)}, 5).ids));
+  EXPECT_TRUE(SameSequence(actual.ids, DenseTopK({Matrix(weight)}, {Matrix(hidden)}, 5).ids));
   EXPECT_TRUE(SameSequence(device.refined(), {0, 0}));
 }
 
