@@ -125,7 +125,8 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
           .question = question,
           .memory = memory,
           .rows = call.rows.size == 0 ? nullptr : call.rows.data,
-          .refined = call.refined.size == 0 ? nullptr : call.refined.data};
+          .refined = call.refined.size == 0 ? nullptr : call.refined.data,
+          .few_to_refine = kFewToRefine};
 }
 
 int64_t BytesRead(const DevicePlanes& planes, std::span<const HeadRow> rows,

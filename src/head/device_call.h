@@ -146,6 +146,9 @@ SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
 // Of wider heads no second plane is read: a block keeps a hidden state.
 inline constexpr int64_t kMostRefinedGroups = 256;
 
+// Of fewer tokens of a row that may matter the logits are computed at once.
+inline constexpr int32_t kFewToRefine = 256;
+
 // The workspace, by value.
 struct CallMemory {
   RowCourse* courses;
@@ -194,6 +197,7 @@ struct CallArgument {
   CallMemory memory;
   HeadRow* rows;     // null: not wanted
   int32_t* refined;  // likewise
+  int32_t few_to_refine;
 };
 
 // Checks the call; throws Error.

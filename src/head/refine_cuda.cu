@@ -24,8 +24,6 @@ constexpr int kMostListed = kTilesAtOnce * kTileRows;
 // Where more are wanted nobody is asked, and nothing is narrowed.
 constexpr int kMostAsked = 640;
 constexpr int kMostWanted = 512;
-// Fewer tokens of a row that may matter are computed at once.
-constexpr int kFewToRefine = 256;
 // Weights below 2^-24 of the last wanted token's: all of them are less of a nucleus than is unknown
 // of a few wider ones.
 constexpr float kLeastOfNucleus = 24.0f;
@@ -245,7 +243,8 @@ class Stretch {
       const auto count = static_cast<int>(memory_.count);
       // As many of a row as there would be if all tiles had as many as these.
       const int64_t of_row = int64_t{count} * call_.planes.tiles;
-      if (of_row < int64_t{kFewToRefine} * min(kTilesAtOnce, end - base) || count == 0) continue;
+      const int64_t of_few = int64_t{call_.few_to_refine} * min(kTilesAtOnce, end - base);
+      if (of_row < of_few || count == 0) continue;
       if (!has_state) plane_.CopyState();
       has_state = true;
       __syncthreads();
