@@ -99,6 +99,7 @@ __device__ int32_t LikeliestOfTile(const CallArgument& call, const RowCourse& co
 template <typename Middle>
 __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
   uint64_t best = 0;
+#pragma unroll 8
   for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThreads) {
     const float x = middle(tile);
     if (!(x > -INFINITY)) continue;
@@ -137,12 +138,14 @@ __device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, 
     __syncthreads();
   } else {
     float* const middles = call.memory.tile_middles + at;
+#pragma unroll 8
     for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThreads) {
       middles[tile] = middle_of(tile);
     }
     __syncthreads();
     const uint32_t least = KeyOfRank(TileKeys<kThreads>(middles, tiles), course.k, block);
     if (least <= semantics::OrderKey(-INFINITY)) return 0;
+#pragma unroll 8
     for (int tile = static_cast<int>(threadIdx.x); tile < tiles; tile += kThreads) {
       if (semantics::OrderKey(middles[tile]) < least) continue;
       const uint32_t place = atomicAdd(&memory.count, 1u);

@@ -388,13 +388,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       team.Sync();
       Gather(team, memory);
       team.ArriveStarted();  // and has read what the others have in their memory
-      if (memory.of_all.count > 0) {
-        float least = semantics::ValueOfKey(memory.of_all.least);
-        if (call.memory.asked != nullptr) {
-          least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
-        }
-        near = NearThreshold(course, {least});
+      const bool has_first = memory.of_all.count > 0;
+      float least = has_first ? semantics::ValueOfKey(memory.of_all.least) : -INFINITY;
+      // Of intervals that were not narrowed none may reach what a second plane says of a token.
+      if (call.memory.asked != nullptr && (has_first || !course.is_nucleus)) {
+        least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
       }
+      if (least > -INFINITY) near = NearThreshold(course, {least});
       if (team.IsFirstThread()) {
         course.first = static_cast<int32_t>(memory.of_all.count);
         course.least_first = memory.of_all.least;
