@@ -232,6 +232,12 @@ TEST_F(WideIntervalsCuda, FewTokensAreComputedAtOnce) {
   device.Ask(hidden, {});
   EXPECT_TRUE(SameSequence(device.TopK(1).ids, {17, 4000}));
   EXPECT_TRUE(SameSequence(device.refined(), {1, 1}));
+  // Here what the first plane says of the tiles does not reach what both say of the first token.
+  const std::vector<int32_t> drawn =
+      device.Sample({2, {.min_p = 0.5f}}, {NoiseKey{1, 2}, NoiseKey{3, 4}}, DrawMethod::kGumbel);
+  EXPECT_EQ(drawn[0], 17);
+  EXPECT_EQ(drawn[1], 4000);
+  EXPECT_LT(TookBy(device).survivors, 20);
 }
 
 TEST_P(RefineCuda, OfAHeadThatIsTooWideTheFirstPlaneIsAllThatIsRead) {
