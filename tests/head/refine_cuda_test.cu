@@ -93,7 +93,9 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
             ASSERT_TRUE(reaches || is_of(first[r])) << what << " token " << v;
           }
           ASSERT_EQ(of_both, refined) << what;
-          if (least == -INFINITY) ASSERT_EQ(refined, vocab) << what;
+          if (least == -INFINITY) {
+            ASSERT_EQ(refined, vocab) << what;
+          }
           for (size_t t = 0; t < tiles; ++t) {
             float lower = -INFINITY, upper = -INFINITY;
             for (size_t v = t * kTileRows; v < (t + 1) * kTileRows; ++v) {
@@ -230,8 +232,8 @@ TEST_F(WideIntervalsCuda, FewTokensAreComputedAtOnce) {
   DeviceHead device(weight_, {}, planes_);
   const Batch hidden(states, DType::kF32);
   device.Ask(hidden, {});
-  EXPECT_TRUE(SameSequence(device.TopK(1).ids, {17, 4000}));
-  EXPECT_TRUE(SameSequence(device.refined(), {1, 1}));
+  EXPECT_EQ(device.TopK(1).ids, (std::vector<int32_t>{17, 4000}));
+  EXPECT_EQ(device.refined(), (std::vector<int32_t>{1, 1}));
   // Here what the first plane says of the tiles does not reach what both say of the first token.
   const std::vector<int32_t> drawn =
       device.Sample({2, {.min_p = 0.5f}}, {NoiseKey{1, 2}, NoiseKey{3, 4}}, DrawMethod::kGumbel);
@@ -249,7 +251,7 @@ TEST_P(RefineCuda, OfAHeadThatIsTooWideTheFirstPlaneIsAllThatIsRead) {
   device.Ask(hidden, {});
   const TopResult actual = device.TopK(5);
   EXPECT_TRUE(SameSequence(actual.ids, DenseTopK({Matrix(weight)}, {Matrix(hidden)}, 5).ids));
-  EXPECT_TRUE(SameSequence(device.refined(), {0, 0}));
+  EXPECT_EQ(device.refined(), (std::vector<int32_t>{0, 0}));
 }
 
 TEST_F(WideIntervalsCuda, ABoundOfBothPlanesATenthSmallerGivesAnotherToken) {
