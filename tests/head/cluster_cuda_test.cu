@@ -13,6 +13,7 @@
 
 #include "head/cluster_file.h"
 #include "sluice/cuda_clusters.hpp"
+#include "sluice/error.hpp"
 #include "tests/head/certified.h"
 #include "tests/support/device.h"
 
