@@ -378,16 +378,21 @@ struct RefineShape {
   size_t shared_bytes;
 };
 
-// Room for the terms of as many tokens as leave a processor two blocks, or of a few.
+// Room for the terms of as many tokens as leave a processor two blocks, or of more where those are
+// few.
 RefineShape ShapeOf(const CallArgument& call) {
   constexpr size_t kHalfOfProcessor = 110 * 1024;
   constexpr size_t kFewSlots = 2 * kWarps;
   constexpr size_t kMostSlots = 256;
+  const size_t most = CurrentDeviceShape().most_shared_bytes;
   const size_t fixed =
       sizeof(RefineMemory) + sizeof(NearGroup) * static_cast<size_t>(call.planes.groups);
   const size_t of_slot = sizeof(GroupTerm) * static_cast<size_t>(TermsOfToken(call.planes.groups));
-  const size_t room = kHalfOfProcessor > fixed ? (kHalfOfProcessor - fixed) / of_slot : 0;
-  const size_t slots = std::clamp(room / 2 * 2, kFewSlots, kMostSlots);
+  auto slots_in = [&](size_t bytes) {
+    return bytes > fixed ? (bytes - fixed) / of_slot / 2 * 2 : 0;
+  };
+  size_t slots = std::min(slots_in(std::min(kHalfOfProcessor, most)), kMostSlots);
+  if (slots < kFewSlots) slots = std::clamp(slots_in(most), size_t{2}, kFewSlots);
   return {{call, static_cast<int>(slots)}, fixed + slots * of_slot};
 }
 
