@@ -24,11 +24,9 @@ std::vector<T> Read(const T* from, size_t count) {
   return values;
 }
 
-Rows PeakedStates(const Rows& head, int64_t count, Random& random) {
+Rows States(HiddenKind kind, const Rows& head, int64_t count, Random& random) {
   Rows states;
-  for (int64_t r = 0; r < count; ++r) {
-    states.push_back(MakeHidden(HiddenKind::kPeaked, head, random));
-  }
+  for (int64_t r = 0; r < count; ++r) states.push_back(MakeHidden(kind, head, random));
   return states;
 }
 
@@ -62,7 +60,8 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
       const Batch weight(rows, GetParam());
       const std::vector<float> bias = MakeBias(vocab, random);
       const HeadPlanes planes = HeadPlanes::Build(Matrix(weight), kStrict);
-      const Batch hidden(PeakedStates(rows, count, random), kAllDTypes[random.Below(3)]);
+      const Batch hidden(States(HiddenKind::kPeaked, rows, count, random),
+                         kAllDTypes[random.Below(3)]);
       DeviceHead device(weight, bias, planes);
       const auto first = Scored(kScoreRef, planes, bias, Matrix(hidden));
       const auto both = Scored(kScoreRef, planes, bias, Matrix(hidden), true);
@@ -137,7 +136,7 @@ TEST_P(RefineCuda, NoLogitLiesOutsideItsInterval) {
   }
 }
 
-// Rows of noise, of which the first plane alone leaves thousands.
+// Rows and states of noise, of which the first plane alone leaves some 500 to 4500 tokens.
 class WideIntervalsCuda : public DeviceTest {
  protected:
   static constexpr int64_t kVocab = 20000;
@@ -173,7 +172,7 @@ class WideIntervalsCuda : public DeviceTest {
 TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads) {
   DeviceHead device(weight_, {}, planes_);
   for (const int64_t count : {1, 7, 40}) {
-    const Batch hidden(PeakedStates(rows_, count, random_), DType::kBf16);
+    const Batch hidden(States(HiddenKind::kNormal, rows_, count, random_), DType::kBf16);
     device.Ask(hidden, {});
     for (const int32_t k : {1, 10, 50}) {
       const TopResult actual = device.TopK(k);
@@ -181,7 +180,7 @@ TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads)
       EXPECT_TRUE(SameSequence(actual.ids, expected.ids)) << count << " k " << k;
       EXPECT_TRUE(SameSequence(actual.logits, expected.logits)) << count << " k " << k;
       const Took took = TookBy(device);
-      EXPECT_GT(took.refined, 4 * took.survivors) << count << " k " << k;
+      EXPECT_GT(took.refined, 3 * took.survivors) << count << " k " << k;
       EXPECT_GE(took.survivors, count * k);
       device.TopK(k);  // and twice the same
       EXPECT_EQ(TookBy(device).refined, took.refined);
@@ -191,8 +190,8 @@ TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads)
     std::vector<NoiseKey> keys;
     for (uint32_t r = 0; r < rows; ++r) keys.push_back({61, r});
     for (const SelectParams& params :
-         {SelectParams{.temperature = 0.0f}, SelectParams{.temperature = 0.3f},
-          SelectParams{.temperature = 0.3f, .min_p = 0.1f},
+         {SelectParams{.temperature = 0.0f}, SelectParams{.temperature = 0.1f},
+          SelectParams{.temperature = 0.1f, .min_p = 0.1f},
           SelectParams{.temperature = 0.5f, .top_k = 20, .top_p = 0.9f}}) {
       const std::vector<int32_t> actual = device.Sample({rows, params}, keys, DrawMethod::kGumbel);
       const std::vector<TokenResult> expected =
@@ -201,7 +200,7 @@ TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads)
       for (size_t r = 0; r < rows; ++r) {
         EXPECT_EQ(actual[r], expected[r].id) << count << " row " << r;
       }
-      EXPECT_GT(TookBy(device).refined, 4 * TookBy(device).survivors)
+      EXPECT_GT(TookBy(device).refined, 3 * TookBy(device).survivors)
           << count << " T " << params.temperature << " min-p " << params.min_p;
     }
   }
@@ -209,7 +208,7 @@ TEST_F(WideIntervalsCuda, BothPlanesLeaveFewTokensAndTheAnswersAreTheDenseHeads)
 
 TEST_F(WideIntervalsCuda, WhatACallReadIsThePlanesAndWhatItsRowsSay) {
   DeviceHead device(weight_, {}, planes_);
-  device.Ask(Batch(PeakedStates(rows_, 3, random_), DType::kBf16), {});
+  device.Ask(Batch(States(HiddenKind::kNormal, rows_, 3, random_), DType::kBf16), {});
   device.TopK(10);
   const Took took = TookBy(device);
   constexpr int64_t kOfRow = (kDim / 128) * (64 + 2);
@@ -247,7 +246,7 @@ TEST_P(RefineCuda, OfAHeadThatIsTooWideTheFirstPlaneIsAllThatIsRead) {
   const Rows rows = Representable(MakeHead(HeadKind::kNormal, 300, 33000, random), GetParam());
   const Batch weight(rows, GetParam());
   DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), kStrict));
-  const Batch hidden(PeakedStates(rows, 2, random), DType::kF32);
+  const Batch hidden(States(HiddenKind::kPeaked, rows, 2, random), DType::kF32);
   device.Ask(hidden, {});
   const TopResult actual = device.TopK(5);
   EXPECT_TRUE(SameSequence(actual.ids, DenseTopK({Matrix(weight)}, {Matrix(hidden)}, 5).ids));
