@@ -159,7 +159,7 @@ int Run(int argc, char** argv) {
       .rows = {how.data(), batch}};
   cuda::QuestionArgument question = {};
   question.k = 1;
-  const bool is_strict = kind == CertificateKind::kStrict;
+  const bool has_low_plane = cuda::ArgumentOf(call, question).memory.asked != nullptr;
   // That every token reaches.
   const std::vector<cuda::AskedEnds> all_asked(rows, {semantics::OrderKey(-INFINITY), 0, 0});
   int64_t dense[kTaskCount] = {};
@@ -174,7 +174,7 @@ int Run(int argc, char** argv) {
     cuda::LaunchScore(argument, nullptr);
     IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
         argument.memory, argument.planes.tiles, vocab, logits.data(), found.data());
-    if (is_strict) {
+    if (has_low_plane) {
       RequireCuda(cudaMemcpyAsync(argument.memory.asked, all_asked.data(),
                                   rows * sizeof(cuda::AskedEnds), cudaMemcpyHostToDevice, nullptr));
       cuda::LaunchRefine(argument, nullptr);
@@ -220,7 +220,7 @@ int Run(int argc, char** argv) {
       static_cast<long long>(dim), static_cast<long long>(batch),
       static_cast<long long>(launches * batch), static_cast<long long>(launches * batch * vocab),
       result.wrong, LargestError(result),
-      static_cast<long long>(is_strict ? launches * batch * vocab : 0), by_both.wrong,
+      static_cast<long long>(has_low_plane ? launches * batch * vocab : 0), by_both.wrong,
       LargestError(by_both), static_cast<long long>(launches * batch * std::ssize(kTasks)),
       result.other);
   for (size_t t = 0; t < kTaskCount; ++t) {

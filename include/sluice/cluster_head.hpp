@@ -60,8 +60,7 @@ struct ClusterOptions {
   bool folds_bias = false;
   // Null: the parallel-for. On a GPU: cuda::DeviceMeans (cuda_clusters.hpp).
   const MeansFinder* means = nullptr;
-  // Called on a thread of the parallel-for, now and then, with the share of the rounds that is
-  // done.
+  // Called by Build behind each round with the share of the rounds that is done.
   void (*progress)(void* context, double share) = nullptr;
   void* progress_context = nullptr;
 };

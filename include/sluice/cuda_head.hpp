@@ -61,7 +61,8 @@ struct CertifiedCall {
   DeviceArray<const int32_t> bitmask = {};  // empty, or ceil(vocab / 32) words a row
   DeviceArray<std::byte> workspace = {};    // CertifiedWorkspaceBytes, aligned to 256
   DeviceArray<HeadRow> rows = {};           // empty, or one a row
-  // Empty, or one a row: how many rows of the second plane of strict planes were read for it.
+  // Empty, or one a row: how many rows of the second plane of strict planes were read for it, those
+  // that were read twice counted twice.
   DeviceArray<int32_t> refined = {};
 };
 

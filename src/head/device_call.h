@@ -45,9 +45,10 @@ struct RowCourse {
   bool is_nucleus;  // the first k are a bet on where top-p ends
   NoiseKey key;
 
-  int32_t first;         // tokens that are computed first
-  uint32_t least_first;  // the order key of their least exact logit
-  int32_t listed;        // tokens that are to be computed; above the budget not all of them are
+  int32_t first;  // tokens that are computed first
+  uint32_t
+      least_first;  // an order key: of the first k none is below it, and what is not is computed
+  int32_t listed;   // tokens that are to be computed; above the budget not all of them are
   // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over
   // the lower and over the upper ends of all tokens; a token that was computed is at both ends.
   // NaN: there are no sums.

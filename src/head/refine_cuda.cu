@@ -21,9 +21,10 @@ constexpr int kThreadsOfTile = 4;
 constexpr int kTilesAtOnce = kThreads / kThreadsOfTile;
 constexpr int kTokensOfThread = kTileRows / kThreadsOfTile;
 constexpr int kMostListed = kTilesAtOnce * kTileRows;
-// Where more are wanted nobody is asked, and nothing is narrowed.
-constexpr int kMostAsked = 640;
+// Where more are wanted nobody is asked, and nothing is narrowed; nor where more are as likely as
+// those, which a block would read one after the other.
 constexpr int kMostWanted = 512;
+constexpr int kMostAsked = 640;
 // Weights below 2^-24 of the last wanted token's: all of them are less of a nucleus than is unknown
 // of a few wider ones.
 constexpr float kLeastOfNucleus = 24.0f;

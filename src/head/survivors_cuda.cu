@@ -397,7 +397,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (least > -INFINITY) near = NearThreshold(course, {least});
       if (team.IsFirstThread()) {
         course.first = static_cast<int32_t>(memory.of_all.count);
-        course.least_first = memory.of_all.least;
+        // What is not below it is computed, all of it.
+        course.least_first = has_first ? semantics::OrderKey(least) : ~0u;
       }
       __syncthreads();
     } else if (is_known) {

@@ -138,33 +138,17 @@ TEST_F(ClustersCuda, EveryRoundIsTold) {
   EXPECT_EQ(shares, (std::vector<double>{0.25, 0.5, 0.75, 1.0}));
 }
 
-TEST_F(ClustersCuda, ADeviceWithoutRoomIsAnErrorThatSaysHowMuchIsNeeded) {
-  constexpr size_t kLeast = size_t{1} << 20;
-  std::vector<void*> taken;
-  size_t free = 0, all = 0;
-  Require(cudaMemGetInfo(&free, &all));
-  for (size_t size = free; size >= kLeast;) {
-    void* memory = nullptr;
-    if (cudaMalloc(&memory, size) == cudaSuccess) {
-      taken.push_back(memory);
-    } else {
-      cudaGetLastError();
-      size /= 2;
-    }
-  }
-  const Rows rows = MakeHead(HeadKind::kNormal, 6000, 1024, random_);  // 24 MB
-  const Batch weight(rows, DType::kF32);
+TEST_F(ClustersCuda, MorePointsThanADeviceHasRoomForAreAnErrorThatSaysHowMuchIsNeeded) {
+  const std::vector<int32_t> rows(4'000'000);
+  const MeansTask task = {.width = int64_t{1} << 20, .rows = rows};  // 16 terabytes
   try {
-    HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .rounds = 1, .means = &means_});
+    means_.Find(task);
     ADD_FAILURE() << "there was room";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kExhausted);
-    EXPECT_NE(error.value().find(" bytes"), std::string::npos);
+    EXPECT_GE(std::stod(error.value()), 1.6e13) << error.value();
   }
-  for (void* memory : taken) cudaFree(memory);
-  // And none of it stays behind.
-  EXPECT_NO_THROW(
-      HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .rounds = 1, .means = &means_}));
+  Require(cudaDeviceSynchronize());  // and nothing of it is left to the next call
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "head/device_call.h"
@@ -32,12 +33,15 @@ Rows States(HiddenKind kind, const Rows& head, int64_t count, Random& random) {
 
 class RefineCuda : public DeviceTest, public ::testing::WithParamInterface<DType> {
  protected:
-  // The call, scored; and the second plane read for every token that reaches `least`.
-  static cuda::CallArgument Refined(DeviceHead& device, const Batch& hidden, float least) {
+  // The call, scored; and the second plane read for every token that reaches `least`, unless they
+  // are few.
+  static cuda::CallArgument Refined(DeviceHead& device, const Batch& hidden, float least,
+                                    int32_t few) {
     device.Ask(hidden, {});
     cuda::QuestionArgument question = {};
     question.k = 1;
-    const cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+    cuda::CallArgument call = cuda::ArgumentOf(device.call(), question);
+    call.few_to_refine = few;
     cuda::LaunchEncode(call, nullptr);
     cuda::LaunchScore(call, nullptr);
     const cuda::AskedEnds asked = {semantics::OrderKey(least), 0, 0};
@@ -69,9 +73,16 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
       for (size_t v = 0; v < static_cast<size_t>(vocab); ++v) {
         uppers.push_back(first[0].scores[v] + first[0].widths[v]);
       }
-      std::nth_element(uppers.begin(), uppers.begin() + 10, uppers.end());
-      for (const float least : {-INFINITY, uppers[10]}) {
-        const cuda::CallArgument call = Refined(device, hidden, least);
+      std::sort(uppers.begin(), uppers.end(), std::greater<>());
+      struct Case {
+        float least;
+        int32_t few;
+      };
+      // All, a few of the first row, and a half, of some stretches too few.
+      for (const auto& [least, few] :
+           {Case{-INFINITY, 0}, Case{uppers[10], 0},
+            Case{uppers[static_cast<size_t>(vocab) / 2], static_cast<int32_t>(vocab) / 2}}) {
+        const cuda::CallArgument call = Refined(device, hidden, least, few);
         const auto tiles = static_cast<size_t>(call.planes.tiles);
         for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
           const std::string what = std::to_string(vocab) + " x " + std::to_string(dim) + " row " +
@@ -90,10 +101,11 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
             const bool reaches = first[r].scores[v] + first[r].widths[v] >= least;
             ASSERT_TRUE(is_of(both[r]) || is_of(first[r])) << what << " token " << v;
             ASSERT_TRUE(reaches || is_of(first[r])) << what << " token " << v;
+            ASSERT_TRUE(few > 0 || !reaches || is_of(both[r])) << what << " token " << v;
           }
           ASSERT_EQ(of_both, refined) << what;
-          if (least == -INFINITY) {
-            ASSERT_EQ(refined, vocab) << what;
+          if (few == 0 && r == 0) {
+            ASSERT_GE(refined, least == -INFINITY ? vocab : 11) << what;
           }
           for (size_t t = 0; t < tiles; ++t) {
             float lower = -INFINITY, upper = -INFINITY;
@@ -123,7 +135,7 @@ TEST_P(RefineCuda, NoLogitLiesOutsideItsInterval) {
     for (const HiddenKind kind : kAllHiddenKinds) states.push_back(MakeHidden(kind, rows, random));
     const Batch hidden(states, DType::kF32);
     DeviceHead device(weight, {}, planes);
-    const cuda::CallArgument call = Refined(device, hidden, -INFINITY);
+    const cuda::CallArgument call = Refined(device, hidden, -INFINITY, 0);
     const auto width = static_cast<size_t>(call.planes.tiles) * kTileRows;
     for (size_t r = 0; r < states.size(); ++r) {
       const ScoredRow scored = {Read(call.memory.scores + r * width, width),
@@ -275,6 +287,46 @@ TEST_F(WideIntervalsCuda, ABoundOfBothPlanesATenthSmallerGivesAnotherToken) {
   const auto changed = std::make_shared<ChangedPlanes>(planes);
   changed->ShrinkLowBounds(0.9f);
   EXPECT_NE(first(PlaneAccess::Make(changed)), planted.first);
+}
+
+// Likely tokens that lie together, whose intervals are narrowed, and others that are alone in their
+// stretches, which are computed at once: where the nucleus ends is the dense head's all the same.
+TEST_F(WideIntervalsCuda, NucleiOfTokensThatAreNarrowedAndOthersThatAreNotAreTheDenseHeads) {
+  constexpr size_t kTokens = 4096, kLarge = 128, kWidth = 64;
+  Random random(57);
+  Rows rows = MakeHead(HeadKind::kNormal, kTokens, kWidth, random);
+  std::vector<float> along;
+  for (size_t j = 0; j < kWidth; ++j) along.push_back(static_cast<float>(random.Normal()));
+  auto make_large = [&](size_t v) {
+    const double share = 0.3 + 0.01 * random.Normal();
+    for (size_t j = 0; j < kWidth; ++j) rows[v][j] += static_cast<float>(share) * along[j];
+  };
+  for (size_t v = 0; v < kLarge; ++v) make_large(v);
+  for (size_t n = 0; n < 8; ++n) make_large(1000 + 300 * n);
+  const Batch weight(rows, DType::kF32);
+  DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), kStrict));
+  int64_t by_planes = 0;
+  for (const float temperature : {0.1f, 0.3f, 1.0f}) {
+    for (int n = 0; n < 6; ++n) {
+      std::vector<float> state = along;
+      for (float& h : state) h += 0.3f * static_cast<float>(random.Normal());
+      const Batch hidden({state}, DType::kF32);
+      device.Ask(hidden, {});
+      for (int step = 1; step < 20; ++step) {
+        const SelectParams params = {.temperature = temperature,
+                                     .top_p = 0.05f * static_cast<float>(step)};
+        for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+          const std::vector<NoiseKey> keys = {{71, static_cast<uint32_t>(100 * n + step)}};
+          const std::vector<int32_t> actual = device.Sample({params}, keys, method);
+          const std::vector<TokenResult> expected = DenseSample(
+              {Matrix(weight)}, {Matrix(hidden)}, std::vector<SelectParams>{params}, keys, method);
+          ASSERT_EQ(actual[0], expected[0].id) << temperature << " p " << params.top_p;
+          by_planes += device.rows()[0].path == CertifiedPath::kPlanes ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(by_planes, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RefineCuda, ::testing::ValuesIn(kAllDTypes),
