@@ -92,20 +92,22 @@ TEST_P(RefineCuda, IntervalsByBothPlanesAreThoseOfTheReference) {
           const auto tile_least = Read(call.memory.tile_least + r * tiles, tiles);
           const auto tile_most = Read(call.memory.tile_most + r * tiles, tiles);
           const int32_t refined = Read(call.memory.asked + r, 1)[0].refined;
-          int32_t of_both = 0;
+          int32_t changed = 0, reaching = 0;
           for (size_t v = 0; v < static_cast<size_t>(vocab); ++v) {
             auto is_of = [&](const ScoredRow& row) {
               return SameBits(scores[v], row.scores[v]) && SameBits(widths[v], row.widths[v]);
             };
-            of_both += is_of(both[r]) ? 1 : 0;
+            changed += is_of(first[r]) ? 0 : 1;
             const bool reaches = first[r].scores[v] + first[r].widths[v] >= least;
+            reaching += reaches ? 1 : 0;
             ASSERT_TRUE(is_of(both[r]) || is_of(first[r])) << what << " token " << v;
             ASSERT_TRUE(reaches || is_of(first[r])) << what << " token " << v;
             ASSERT_TRUE(few > 0 || !reaches || is_of(both[r])) << what << " token " << v;
           }
-          ASSERT_EQ(of_both, refined) << what;
-          if (few == 0 && r == 0) {
-            ASSERT_GE(refined, least == -INFINITY ? vocab : 11) << what;
+          ASSERT_LE(changed, refined) << what;  // a low code of 0 changes nothing
+          ASSERT_LE(refined, reaching) << what;
+          if (few == 0) {
+            ASSERT_EQ(refined, reaching) << what;
           }
           for (size_t t = 0; t < tiles; ++t) {
             float lower = -INFINITY, upper = -INFINITY;
