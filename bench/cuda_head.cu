@@ -62,7 +62,7 @@ struct Result {
   // Of strict planes by the first alone; negative: not measured.
   double first_plane_us = -1.0;
   int64_t first_plane_dense = 0;
-  std::vector<double> few_us;
+  std::vector<double> few_us = {};
 };
 
 class HeadBench {
