@@ -53,14 +53,5 @@ TEST_F(PlantedFault, ABoundATenthSmallerGivesAnotherToken) {
   EXPECT_NE(FirstToken(planted, PlaneAccess::Make(changed)), planted.first);
 }
 
-TEST_F(PlantedFault, ABoundOfBothPlanesATenthSmallerGivesAnotherToken) {
-  const PlantedHead planted = DecidedByATenthOfALowBound(random_);
-  const HeadPlanes planes = Planes(planted, CertificateKind::kStrict);
-  EXPECT_EQ(FirstToken(planted, planes), planted.first);
-  const auto changed = std::make_shared<ChangedPlanes>(planes);
-  changed->ShrinkLowBounds(0.9f);
-  EXPECT_NE(FirstToken(planted, PlaneAccess::Make(changed)), planted.first);
-}
-
 }  // namespace
 }  // namespace sluice::test
