@@ -2,7 +2,9 @@
 // states of a made head. Usage: sluice_cuda_head_soak [--head VOCABxDIM] [--steps N] [--batch B]
 // [--kind dither4|strict]; prints a JSON object, and ends with 1 where anything was wrong.
 //
-// Up to four, up to eight and more hidden states a call are scored by kernels of their own.
+// Up to four, up to eight and more hidden states a call are scored by kernels of their own. Of
+// strict planes the intervals by both planes are looked at as well. How far it is stands on the
+// error stream.
 //
 // A hidden state is normal noise and, along a row of the head that is drawn for it, a share of its
 // norm that leaves the first logits about as far from the rest as a model's. All logits by
@@ -22,6 +24,7 @@
 #include "bench/heads.h"
 #include "cli/thread_pool.h"
 #include "head/device_call.h"
+#include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "sluice/cuda_head.hpp"
@@ -55,6 +58,10 @@ struct Found {
   unsigned long long other;  // tokens
   unsigned int most;         // the bits of the largest error over its half width
 };
+
+double LargestError(const Found& found) {
+  return static_cast<double>(semantics::FloatOf(uint32_t{found.most}));
+}
 
 __global__ void IntervalsKernel(cuda::CallMemory memory, int64_t tiles, int64_t vocab,
                                 const float* logits, Found* found) {
@@ -137,6 +144,7 @@ int Run(int argc, char** argv) {
   const Drawn drawn(rows), dense_drawn(rows);
   const DeviceMemory<cuda::HeadRow> how(rows);
   const DeviceMemory<Found> found(std::vector<Found>(1));
+  const DeviceMemory<Found> found_by_both(std::vector<Found>(1));
   constexpr size_t kTaskCount = std::size(kTasks);
   std::vector<SelectParams> params_of_tasks;
   for (const Task& task : kTasks) params_of_tasks.push_back(task.params);
@@ -151,6 +159,9 @@ int Run(int argc, char** argv) {
       .rows = {how.data(), batch}};
   cuda::QuestionArgument question = {};
   question.k = 1;
+  const bool has_low_plane = cuda::ArgumentOf(call, question).memory.asked != nullptr;
+  // That every token reaches.
+  const std::vector<cuda::AskedEnds> all_asked(rows, {semantics::OrderKey(-INFINITY), 0, 0});
   int64_t dense[kTaskCount] = {};
   const int64_t launches = (steps + batch - 1) / batch;
   for (int64_t n = 0; n < launches; ++n) {
@@ -163,6 +174,13 @@ int Run(int argc, char** argv) {
     cuda::LaunchScore(argument, nullptr);
     IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
         argument.memory, argument.planes.tiles, vocab, logits.data(), found.data());
+    if (has_low_plane) {
+      RequireCuda(cudaMemcpyAsync(argument.memory.asked, all_asked.data(),
+                                  rows * sizeof(cuda::AskedEnds), cudaMemcpyHostToDevice, nullptr));
+      cuda::LaunchRefine(argument, nullptr);
+      IntervalsKernel<<<dim3(32, static_cast<unsigned>(batch)), kThreads>>>(
+          argument.memory, argument.planes.tiles, vocab, logits.data(), found_by_both.data());
+    }
     std::vector<NoiseKey> some_keys;
     for (int64_t r = 0; r < batch; ++r) {
       some_keys.push_back({static_cast<uint64_t>(n), static_cast<uint32_t>(r)});
@@ -182,29 +200,35 @@ int Run(int argc, char** argv) {
         dense[t] += row.path == CertifiedPath::kDense ? 1 : 0;
       }
     }
+    if ((n + 1) % std::max<int64_t>(1, launches / 20) == 0) {
+      std::fprintf(stderr, "%lld of %lld hidden states\n", static_cast<long long>((n + 1) * batch),
+                   static_cast<long long>(launches * batch));
+    }
   }
   RequireCuda(cudaDeviceSynchronize());
   const Found result = found.Get()[0];
-  float most = 0.0f;
-  std::copy_n(reinterpret_cast<const char*>(&result.most), sizeof most,
-              reinterpret_cast<char*>(&most));
+  const Found by_both = found_by_both.Get()[0];
   const Environment environment = ThisEnvironment();
   std::printf(
       "{\"commit\": \"%s\", \"bench\": \"cuda-head-soak\", \"planes\": \"%s\", \"n\": %lld, "
       "\"dim\": %lld, \"batch\": %lld, \"steps\": %lld, \"intervals\": %lld, \"wrong_intervals\": "
       "%llu, "
-      "\"largest_error\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": {",
+      "\"largest_error\": %.4f, \"intervals_by_both\": %lld, \"wrong_by_both\": %llu, "
+      "\"largest_error_by_both\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": "
+      "{",
       environment.commit.c_str(), std::string(Name(kind)).c_str(), static_cast<long long>(vocab),
       static_cast<long long>(dim), static_cast<long long>(batch),
       static_cast<long long>(launches * batch), static_cast<long long>(launches * batch * vocab),
-      result.wrong, static_cast<double>(most),
-      static_cast<long long>(launches * batch * std::ssize(kTasks)), result.other);
+      result.wrong, LargestError(result),
+      static_cast<long long>(has_low_plane ? launches * batch * vocab : 0), by_both.wrong,
+      LargestError(by_both), static_cast<long long>(launches * batch * std::ssize(kTasks)),
+      result.other);
   for (size_t t = 0; t < kTaskCount; ++t) {
     std::printf("%s\"%s\": %lld", t == 0 ? "" : ", ", kTasks[t].name,
                 static_cast<long long>(dense[t]));
   }
   std::printf("}}\n");
-  return result.wrong == 0 && result.other == 0 ? 0 : 1;
+  return result.wrong == 0 && by_both.wrong == 0 && result.other == 0 ? 0 : 1;
 }
 
 }  // namespace

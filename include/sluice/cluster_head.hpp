@@ -24,6 +24,29 @@ enum class ClusterMetric : uint8_t {
 std::string_view Name(ClusterMetric metric);
 ClusterMetric ClusterMetricByName(std::string_view name);  // throws Error with the known ones
 
+// Points to divide, and what becomes of them.
+struct MeansTask {
+  const float* points = nullptr;  // [rows, width]
+  int64_t width = 0;
+  std::span<const int32_t> rows = {};  // those to divide, ascending
+  std::span<float> means = {};         // [clusters, width]: first some of the points
+  std::span<int32_t> cluster_of = {};  // one a row of `rows`
+  bool is_spherical = false;           // points and means have length 1
+  int32_t rounds = 0;
+  void (*progress)(void* context, int32_t rounds) = nullptr;  // null, or told of each that is done
+  void* progress_context = nullptr;
+};
+
+// Who moves means and assigns points to them, for Build. Whatever it answers is a valid clustering
+// as long as every row has a cluster: bounds are computed from the result.
+class MeansFinder {
+ public:
+  virtual ~MeansFinder() = default;
+  // Assigns each row to its nearest mean, of equally near ones to the first, and then in each round
+  // moves the means and assigns again. A mean without rows stays where it is.
+  virtual void Find(const MeansTask& task) const = 0;
+};
+
 struct ClusterOptions {
   ClusterMetric metric = ClusterMetric::kEuclidean;
   int64_t clusters = 2000;  // at most one a row; those that stay empty are left out
@@ -35,8 +58,9 @@ struct ClusterOptions {
   // The bias as one more element of a row, beside an element 1 of the hidden state. Otherwise a
   // cluster's largest bias is added to its bound.
   bool folds_bias = false;
-  // Called on a thread of the parallel-for, now and then, with the share of the rounds that is
-  // done.
+  // Null: the parallel-for. On a GPU: cuda::DeviceMeans (cuda_clusters.hpp).
+  const MeansFinder* means = nullptr;
+  // Called by Build behind each round with the share of the rounds that is done.
   void (*progress)(void* context, double share) = nullptr;
   void* progress_context = nullptr;
 };
@@ -44,8 +68,8 @@ struct ClusterOptions {
 // Immutable, cheap to copy, without the weights.
 class HeadClusters {
  public:
-  // The same clusters for the same options whatever the threads. Throws Error naming the first
-  // weight that is not finite.
+  // The same clusters for the same options and finder whatever the threads. Throws Error naming the
+  // first weight that is not finite.
   static HeadClusters Build(const DenseHead& head, const ClusterOptions& options,
                             const ParallelFor& parallel = {});
   // Maps the file, which must not change. Throws Error when it is not a file of clusters, damaged,

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "sluice/certified_head.hpp"
 #include "sluice/cuda.hpp"
@@ -60,10 +61,18 @@ struct CertifiedCall {
   DeviceArray<const int32_t> bitmask = {};  // empty, or ceil(vocab / 32) words a row
   DeviceArray<std::byte> workspace = {};    // CertifiedWorkspaceBytes, aligned to 256
   DeviceArray<HeadRow> rows = {};           // empty, or one a row
+  // Empty, or one a row: how many rows of the second plane of strict planes were read for it, those
+  // that were read twice counted twice.
+  DeviceArray<int32_t> refined = {};
 };
 
 // For calls with as many hidden states or fewer.
 size_t CertifiedWorkspaceBytes(const DevicePlanes& planes, int64_t rows);
+
+// What a call read, of planes and weights, from what it has said of its rows, on the host; the
+// planes and the whole head once for all rows. refined: empty, or as many.
+int64_t BytesRead(const DevicePlanes& planes, std::span<const HeadRow> rows,
+                  std::span<const int32_t> refined = {});
 
 inline constexpr int32_t kMostCertifiedK = 2048;
 inline constexpr int64_t kMostCertifiedRows = 1024;

@@ -61,17 +61,95 @@ struct Points {
   }
 };
 
+// By the threads of the caller.
+class ThreadedMeans : public MeansFinder {
+ public:
+  explicit ThreadedMeans(const ParallelFor& parallel) : parallel_(parallel) {}
+
+  void Find(const MeansTask& task) const override {
+    Assign(task);
+    for (int32_t round = 0; round < task.rounds; ++round) {
+      Move(task);
+      Assign(task);
+      if (task.progress != nullptr) task.progress(task.progress_context, round + 1);
+    }
+  }
+
+ private:
+  static const float* PointOf(const MeansTask& task, size_t i) {
+    return task.points + int64_t{task.rows[i]} * task.width;
+  }
+
+  void Assign(const MeansTask& task) const {
+    const auto width = static_cast<size_t>(task.width);
+    const size_t clusters = task.means.size() / width;
+    std::vector<float> halves(clusters);  // of the squares of their norms
+    for (size_t c = 0; c < clusters && !task.is_spherical; ++c) {
+      const float* const mean = &task.means[c * width];
+      halves[c] = 0.5f * Product(mean, mean, width);
+    }
+    const int64_t tasks = (std::ssize(task.rows) + kRowsInTask - 1) / kRowsInTask;
+    ForEachRow(parallel_, tasks, [&](int64_t part, int) {
+      const auto begin = static_cast<size_t>(part * kRowsInTask);
+      const size_t end = std::min(begin + kRowsInTask, task.rows.size());
+      float best[kRowsInTask];
+      std::fill_n(best, kRowsInTask, -INFINITY);
+      for (size_t c = 0; c < clusters; ++c) {
+        const float* const mean = &task.means[c * width];
+        for (size_t i = begin; i < end; ++i) {
+          const float score = Product(PointOf(task, i), mean, width) - halves[c];
+          if (!(score > best[i - begin])) continue;
+          best[i - begin] = score;
+          task.cluster_of[i] = static_cast<int32_t>(c);
+        }
+      }
+    });
+  }
+
+  void Move(const MeansTask& task) const {
+    const auto width = static_cast<size_t>(task.width);
+    const size_t clusters = task.means.size() / width;
+    std::vector<int64_t> sizes(clusters);
+    for (const int32_t c : task.cluster_of) ++sizes[static_cast<size_t>(c)];
+    const int64_t tasks = (task.width + kColumnsInTask - 1) / kColumnsInTask;
+    ForEachRow(parallel_, tasks, [&](int64_t part, int) {
+      const auto begin = static_cast<size_t>(part * kColumnsInTask);
+      const size_t columns = std::min<size_t>(kColumnsInTask, width - begin);
+      std::vector<double> sums(clusters * columns);
+      for (size_t i = 0; i < task.rows.size(); ++i) {
+        const float* const point = PointOf(task, i) + begin;
+        double* const sum = &sums[static_cast<size_t>(task.cluster_of[i]) * columns];
+        for (size_t j = 0; j < columns; ++j) sum[j] += static_cast<double>(point[j]);
+      }
+      for (size_t c = 0; c < clusters; ++c) {
+        if (sizes[c] == 0) continue;
+        for (size_t j = 0; j < columns; ++j) {
+          task.means[c * width + begin + j] =
+              static_cast<float>(sums[c * columns + j] / static_cast<double>(sizes[c]));
+        }
+      }
+    });
+    if (!task.is_spherical) return;
+    for (size_t c = 0; c < clusters; ++c) {
+      float* const mean = &task.means[c * width];
+      const double norm = std::sqrt(Dot(mean, mean, width));
+      for (size_t j = 0; norm > 0.0 && j < width; ++j) {
+        mean[j] = static_cast<float>(static_cast<double>(mean[j]) / norm);
+      }
+    }
+  }
+
+  const ParallelFor& parallel_;
+};
+
+// Tokens and their clusters.
 class Means {
  public:
-  Means(const Points& points, std::vector<int32_t> tokens, int64_t clusters, bool is_spherical,
-        const ParallelFor& parallel)
+  Means(const Points& points, std::vector<int32_t> tokens, int64_t clusters)
       : points_(points),
         tokens_(std::move(tokens)),
         clusters_(static_cast<size_t>(clusters)),
-        is_spherical_(is_spherical),
-        parallel_(parallel),
         centroids_(clusters_ * points.width),
-        halves_(clusters_),
         of_token_(tokens_.size()) {}
 
   // Different rows, any.
@@ -85,60 +163,13 @@ class Means {
     }
   }
 
-  void Assign() {
-    for (size_t c = 0; c < clusters_; ++c) {
-      const float* const mean = &centroids_[c * points_.width];
-      halves_[c] = is_spherical_ ? 0.0f : 0.5f * Product(mean, mean, points_.width);
-    }
-    const int64_t tasks = (std::ssize(tokens_) + kRowsInTask - 1) / kRowsInTask;
-    ForEachRow(parallel_, tasks, [&](int64_t task, int) {
-      const auto begin = static_cast<size_t>(task * kRowsInTask);
-      const size_t end = std::min(begin + kRowsInTask, tokens_.size());
-      float best[kRowsInTask];
-      std::fill_n(best, kRowsInTask, -INFINITY);
-      for (size_t c = 0; c < clusters_; ++c) {
-        const float* const mean = &centroids_[c * points_.width];
-        for (size_t i = begin; i < end; ++i) {
-          const float score = Product(points_.At(tokens_[i]), mean, points_.width) - halves_[c];
-          if (!(score > best[i - begin])) continue;
-          best[i - begin] = score;
-          of_token_[i] = static_cast<int32_t>(c);
-        }
-      }
-    });
-  }
-
-  // A cluster without rows keeps its centroid.
-  void Move() {
-    std::vector<int64_t> sizes(clusters_);
-    for (const int32_t c : of_token_) ++sizes[static_cast<size_t>(c)];
-    const auto width = static_cast<int64_t>(points_.width);
-    const int64_t tasks = (width + kColumnsInTask - 1) / kColumnsInTask;
-    ForEachRow(parallel_, tasks, [&](int64_t task, int) {
-      const auto begin = static_cast<size_t>(task * kColumnsInTask);
-      const size_t columns = std::min<size_t>(kColumnsInTask, points_.width - begin);
-      std::vector<double> sums(clusters_ * columns);
-      for (size_t i = 0; i < tokens_.size(); ++i) {
-        const float* const point = points_.At(tokens_[i]) + begin;
-        double* const sum = &sums[static_cast<size_t>(of_token_[i]) * columns];
-        for (size_t j = 0; j < columns; ++j) sum[j] += static_cast<double>(point[j]);
-      }
-      for (size_t c = 0; c < clusters_; ++c) {
-        if (sizes[c] == 0) continue;
-        for (size_t j = 0; j < columns; ++j) {
-          centroids_[c * points_.width + begin + j] =
-              static_cast<float>(sums[c * columns + j] / static_cast<double>(sizes[c]));
-        }
-      }
-    });
-    if (!is_spherical_) return;
-    for (size_t c = 0; c < clusters_; ++c) {
-      float* const mean = &centroids_[c * points_.width];
-      const double norm = std::sqrt(Dot(mean, mean, points_.width));
-      for (size_t j = 0; norm > 0.0 && j < points_.width; ++j) {
-        mean[j] = static_cast<float>(static_cast<double>(mean[j]) / norm);
-      }
-    }
+  // What a finder is to do with them.
+  MeansTask Task() {
+    return {.points = points_.values.data(),
+            .width = static_cast<int64_t>(points_.width),
+            .rows = tokens_,
+            .means = centroids_,
+            .cluster_of = of_token_};
   }
 
   struct Cluster {
@@ -149,6 +180,7 @@ class Means {
     std::vector<Cluster> all(clusters_);
     for (size_t c = 0; c < clusters_; ++c) all[c].centroid = &centroids_[c * points_.width];
     for (size_t i = 0; i < tokens_.size(); ++i) {
+      CheckInRange("options.means: cluster", of_token_[i], 0, static_cast<int64_t>(clusters_) - 1);
       all[static_cast<size_t>(of_token_[i])].tokens.push_back(tokens_[i]);
     }
     std::erase_if(all, [](const Cluster& cluster) { return cluster.tokens.empty(); });
@@ -159,11 +191,21 @@ class Means {
   const Points& points_;
   std::vector<int32_t> tokens_;
   size_t clusters_;
-  bool is_spherical_;
-  const ParallelFor& parallel_;
   std::vector<float> centroids_;
-  std::vector<float> halves_;  // of the squares of their norms
   std::vector<int32_t> of_token_;
+};
+
+// Rounds of a part of the tokens as a share of all rounds.
+struct PartProgress {
+  const ClusterOptions& options;
+  double before;
+  double share;
+
+  static void Tell(void* context, int32_t rounds) {
+    const auto& part = *static_cast<const PartProgress*>(context);
+    part.options.progress(part.options.progress_context,
+                          part.before + part.share * rounds / part.options.rounds);
+  }
 };
 
 class BuiltClusters : public HeadClusters::Impl {
@@ -295,6 +337,8 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     CheckInRange("options.fine_tokens", token, 0, vocab - 1);
     is_fine[static_cast<size_t>(token)] = true;
   }
+  const ThreadedMeans threaded(parallel);
+  const MeansFinder& finder = options.means == nullptr ? threaded : *options.means;
   std::vector<Means::Cluster> clusters;
   std::vector<Means> parts;
   parts.reserve(2);
@@ -305,19 +349,19 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     }
     if (tokens.empty()) continue;
     const int64_t wanted = fine ? options.fine_clusters : options.clusters;
-    Means& means =
-        parts.emplace_back(is_spherical ? directions : points, tokens,
-                           std::min<int64_t>(wanted, std::ssize(tokens)), is_spherical, parallel);
+    Means& means = parts.emplace_back(is_spherical ? directions : points, tokens,
+                                      std::min<int64_t>(wanted, std::ssize(tokens)));
     means.Start(options.seed + (fine ? 1 : 0));
-    means.Assign();
-    for (int32_t round = 0; round < options.rounds; ++round) {
-      means.Move();
-      means.Assign();
-      if (options.progress == nullptr) continue;
-      const double before = fine && parts.size() > 1 ? 0.5 : 0.0;
-      const double share = options.fine_tokens.empty() ? 1.0 : 0.5;
-      options.progress(options.progress_context, before + share * (round + 1) / options.rounds);
+    PartProgress progress = {options, fine && parts.size() > 1 ? 0.5 : 0.0,
+                             options.fine_tokens.empty() ? 1.0 : 0.5};
+    MeansTask task = means.Task();
+    task.is_spherical = is_spherical;
+    task.rounds = options.rounds;
+    if (options.progress != nullptr) {
+      task.progress = PartProgress::Tell;
+      task.progress_context = &progress;
     }
+    finder.Find(task);
     for (Means::Cluster& cluster : means.Clusters()) clusters.push_back(std::move(cluster));
   }
 

@@ -1,5 +1,7 @@
 #include "head/device_call.h"
 
+#include <algorithm>
+
 #include "support/check.h"
 
 namespace sluice::cuda {
@@ -19,7 +21,12 @@ DevicePlaneLayout::DevicePlaneLayout(CertificateKind kind, int64_t vocab, int64_
   codes = Aligned(scales + tile_groups * kTileRows * 2);
   errors = Aligned(codes + tile_groups * kTileRows * kPlaneGroup / 2);
   const bool is_strict = kind == CertificateKind::kStrict;
-  end = errors + (is_strict ? static_cast<size_t>(tiles) * kTileRows * sizeof(float) : 0);
+  const size_t padded_rows = is_strict ? static_cast<size_t>(tiles) * kTileRows : 0;
+  const size_t of_row = static_cast<size_t>(groups);
+  low_codes = Aligned(errors + padded_rows * sizeof(float));
+  low_scales = Aligned(low_codes + padded_rows * of_row * kRowGroupBytes);
+  low_errors = Aligned(low_scales + padded_rows * of_row * 2);
+  end = low_errors + padded_rows * sizeof(float);
 }
 
 PlanesArgument ArgumentOf(const DevicePlanes& planes) {
@@ -31,6 +38,9 @@ PlanesArgument ArgumentOf(const DevicePlanes& planes) {
   argument.codes = reinterpret_cast<const uint4*>(data + layout.codes);
   if (planes.kind == CertificateKind::kStrict) {
     argument.errors = reinterpret_cast<const float*>(data + layout.errors);
+    argument.low_codes = reinterpret_cast<const uint4*>(data + layout.low_codes);
+    argument.low_scales = reinterpret_cast<const uint16_t*>(data + layout.low_scales);
+    argument.low_errors = reinterpret_cast<const float*>(data + layout.low_errors);
   }
   argument.vocab = static_cast<int32_t>(planes.vocab);
   argument.dim = static_cast<int32_t>(planes.dim);
@@ -62,6 +72,10 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   take(memory.hidden, count * static_cast<size_t>(planes.dim));
   take(memory.quads, quad_groups);
   take(memory.sure, count);
+  if (planes.kind == CertificateKind::kStrict && layout.groups <= kMostRefinedGroups) {
+    take(memory.asked, count);
+    take(memory.tile_middles, count * tiles);
+  }
   take(memory.tile_least, count * tiles);
   take(memory.tile_most, count * tiles);
   take(memory.tile_least_scores, count * tiles);
@@ -92,6 +106,7 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
     CheckSize("bitmask", static_cast<size_t>(call.bitmask.size), rows * ((planes.vocab + 31) / 32));
   }
   CheckOneARow("rows", call.rows, rows, true);
+  CheckOneARow("refined", call.refined, rows, true);
   size_t bytes = 0;
   const CallMemory memory = LayOut(planes, rows, call.workspace.data, &bytes);
   CheckInRange("workspace.size", call.workspace.size, static_cast<int64_t>(bytes), INT64_MAX);
@@ -109,7 +124,26 @@ CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& quest
           .kappa = is_strict ? 0.0 : DitherKappa(planes.vocab, kDitherFailure),
           .question = question,
           .memory = memory,
-          .rows = call.rows.size == 0 ? nullptr : call.rows.data};
+          .rows = call.rows.size == 0 ? nullptr : call.rows.data,
+          .refined = call.refined.size == 0 ? nullptr : call.refined.data,
+          .few_to_refine = kFewToRefine};
+}
+
+int64_t BytesRead(const DevicePlanes& planes, std::span<const HeadRow> rows,
+                  std::span<const int32_t> refined) {
+  if (rows.empty()) return 0;
+  if (!refined.empty()) CheckSize("refined", refined.size(), std::ssize(rows));
+  const DevicePlaneLayout layout(planes.kind, planes.vocab, planes.dim);
+  const int64_t of_row = layout.groups * (kRowGroupBytes + int64_t{2});  // a scale
+  const int64_t of_weights = planes.dim * static_cast<int64_t>(SizeOf(planes.dtype));
+  int64_t bytes = layout.tiles * kTileRows * of_row;
+  bool is_dense = false;
+  for (const HeadRow& row : rows) {
+    bytes += std::min<int64_t>(row.survivors, SurvivorBudget(planes.vocab)) * of_weights;
+    is_dense = is_dense || row.path == CertifiedPath::kDense;
+  }
+  for (const int32_t count : refined) bytes += count * of_row;
+  return bytes + (is_dense ? planes.vocab * of_weights : 0);
 }
 
 }  // namespace sluice::cuda

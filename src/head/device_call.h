@@ -3,6 +3,8 @@
 //
 //   encode     a hidden state as integers, what the row wants, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
+//   ask        of strict planes: what the likeliest tokens reach by both planes
+//   refine     of strict planes: the intervals by both planes of the tokens that may matter then
 //   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
 //              the tokens that do, which say more; and those of the other tokens that may matter
 //   answer     from the exact logits, by who asked
@@ -43,9 +45,10 @@ struct RowCourse {
   bool is_nucleus;  // the first k are a bet on where top-p ends
   NoiseKey key;
 
-  int32_t first;         // tokens that are computed first
-  uint32_t least_first;  // the order key of their least exact logit
-  int32_t listed;        // tokens that are to be computed; above the budget not all of them are
+  int32_t first;  // tokens that are computed first
+  uint32_t
+      least_first;  // an order key: of the first k none is below it, and what is not is computed
+  int32_t listed;   // tokens that are to be computed; above the budget not all of them are
   // Of a nucleus: weights are 2^(x filter_scale + mass_offset), of which these are the sums over
   // the lower and over the upper ends of all tokens; a token that was computed is at both ends.
   // NaN: there are no sums.
@@ -62,6 +65,14 @@ struct RowCourse {
 struct SureEnds {
   uint32_t least;  // the largest lower end
   uint32_t best;   // the same of the scores of a draw from the whole softmax
+};
+
+// What the tokens of a row that were asked reach for certain by both planes, as order keys: at
+// least as many as are wanted. 0: nothing is known of it.
+struct AskedEnds {
+  uint32_t least;
+  uint32_t best;    // of one token: a score of a draw from the whole softmax
+  int32_t refined;  // rows of the second plane that were read
 };
 
 // In fp32, as it was computed; of the row's listed tokens some may be -inf.
@@ -98,10 +109,13 @@ SLUICE_HD inline int64_t PlaceOfQuad(int quad, int group, int groups) {
 
 // The planes as kernels take them.
 struct PlanesArgument {
-  const float* dither;     // [groups][128]
-  const uint32_t* scales;  // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
-  const uint4* codes;      // [tiles][groups][2][32]: device_planes.cu
-  const float* errors;     // [tiles][16]: ||E||; null: of dithered planes
+  const float* dither;         // [groups][128]
+  const uint32_t* scales;      // [tiles][groups][8]: rows g and g + 8 of a tile, bf16
+  const uint4* codes;          // [tiles][groups][2][32]: device_planes.cu
+  const float* errors;         // [tiles][16]: ||E||; null, as all below: of dithered planes
+  const uint4* low_codes;      // [tiles * 16][groups][4], as in planes.h
+  const uint16_t* low_scales;  // [tiles * 16][groups]: the scales again, those of a row together
+  const float* low_errors;     // [tiles][16]: of both planes
   int32_t vocab;
   int32_t dim;
   int32_t tiles;
@@ -117,6 +131,9 @@ struct DevicePlaneLayout {
   size_t scales;
   size_t codes;
   size_t errors;
+  size_t low_codes;
+  size_t low_scales;
+  size_t low_errors;
   size_t end;
 };
 
@@ -127,6 +144,12 @@ SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
   return vocab / 16 > 256 ? vocab / 16 : 256;
 }
 
+// Of wider heads no second plane is read: a block keeps a hidden state.
+inline constexpr int64_t kMostRefinedGroups = 256;
+
+// Of fewer tokens of a row that may matter the logits are computed at once.
+inline constexpr int32_t kFewToRefine = 256;
+
 // The workspace, by value.
 struct CallMemory {
   RowCourse* courses;
@@ -135,6 +158,8 @@ struct CallMemory {
   float* hidden;     // [rows][dim]
   QuadGroup* quads;  // PlaceOfQuad
   SureEnds* sure;
+  AskedEnds* asked;          // null, as the next: there is no second plane to read
+  float* tile_middles;       // [rows][tiles]
   float* tile_least;         // [rows][tiles]: the largest lower end
   float* tile_most;          //                the largest upper end
   float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
@@ -171,7 +196,9 @@ struct CallArgument {
   double kappa;            // 0: strict planes
   QuestionArgument question;
   CallMemory memory;
-  HeadRow* rows;  // null: not wanted
+  HeadRow* rows;     // null: not wanted
+  int32_t* refined;  // likewise
+  int32_t few_to_refine;
 };
 
 // Checks the call; throws Error.
@@ -184,6 +211,9 @@ void LaunchScore(const CallArgument& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
 void LaunchScoreMany(const CallArgument& call, void* stream);
+// These two of calls whose memory.asked is not null. LaunchRefine takes what is there.
+void LaunchAsk(const CallArgument& call, void* stream);
+void LaunchRefine(const CallArgument& call, void* stream);
 // The logits of the rows of memory.dense_rows.
 void LaunchDense(const CallArgument& call, void* stream);
 

@@ -63,6 +63,9 @@ __device__ inline void Report(const CallArgument& call, int row) {
   const RowCourse& course = call.memory.courses[row];
   const bool is_dense = course.way == RowCourse::Way::kDense;
   if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
+  if (call.refined != nullptr) {
+    call.refined[row] = call.memory.asked == nullptr ? 0 : call.memory.asked[row].refined;
+  }
   if (call.rows == nullptr) return;
   HeadRow report;
   report.path = is_dense                                 ? CertifiedPath::kDense

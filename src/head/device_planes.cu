@@ -13,8 +13,9 @@ namespace {
 constexpr int kCodeWords = kTileGroupBytes / 4;
 constexpr int kScaleWords = kTileRows / 2;
 
-// A block has a group of a tile, in place.
-__global__ void __launch_bounds__(kCodeWords) ReorderKernel(uint32_t* codes, uint32_t* scales) {
+// A block has a group of a tile, in place. low_scales: null, or a copy of the scales by rows.
+__global__ void __launch_bounds__(kCodeWords)
+    ReorderKernel(uint32_t* codes, uint32_t* scales, uint16_t* low_scales, int groups) {
   __shared__ uint32_t words[kCodeWords];
   __shared__ uint32_t scale_words[kScaleWords];
   const int i = static_cast<int>(threadIdx.x);
@@ -32,6 +33,12 @@ __global__ void __launch_bounds__(kCodeWords) ReorderKernel(uint32_t* codes, uin
   if (i < kScaleWords) {
     auto scale_of = [&](int r) { return scale_words[r / 2] >> (r % 2 * 16) & 0xffffu; };
     scales[i] = scale_of(i) | scale_of(i + 8) << 16;
+    if (low_scales == nullptr) return;
+    const int64_t tile = blockIdx.x / static_cast<unsigned>(groups);
+    const int group = static_cast<int>(blockIdx.x % static_cast<unsigned>(groups));
+    for (const int r : {i, i + 8}) {
+      low_scales[(tile * kTileRows + r) * groups + group] = static_cast<uint16_t>(scale_of(r));
+    }
   }
 }
 
@@ -63,12 +70,18 @@ DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memor
   copy(layout.dither, view.dither, static_cast<size_t>(layout.groups) * kPlaneGroup * 4);
   copy(layout.scales, view.scales, tile_groups * kTileRows * 2);
   copy(layout.codes, view.codes, tile_groups * kTileGroupBytes);
+  uint16_t* low_scales = nullptr;
   if (view.errors != nullptr) {
-    copy(layout.errors, view.errors, static_cast<size_t>(layout.tiles) * kTileRows * 4);
+    const size_t of_errors = static_cast<size_t>(layout.tiles) * kTileRows * 4;
+    copy(layout.errors, view.errors, of_errors);
+    copy(layout.low_codes, view.low_codes, tile_groups * kTileGroupBytes);
+    copy(layout.low_errors, view.low_errors, of_errors);
+    low_scales = reinterpret_cast<uint16_t*>(memory.data + layout.low_scales);
   }
   ReorderKernel<<<static_cast<unsigned>(tile_groups), kCodeWords, 0, queue>>>(
       reinterpret_cast<uint32_t*>(memory.data + layout.codes),
-      reinterpret_cast<uint32_t*>(memory.data + layout.scales));
+      reinterpret_cast<uint32_t*>(memory.data + layout.scales), low_scales,
+      static_cast<int>(layout.groups));
   Require(cudaGetLastError());
   Require(cudaStreamSynchronize(queue));
   return {planes.kind(),

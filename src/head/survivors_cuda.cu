@@ -5,16 +5,15 @@
 // is computed; where those are many, exact logits of the tiles that reach it come first, for they
 // reach more. When several are wanted, each block finds the same threshold by itself and computes
 // first the tokens of its stretch that reach it for certain; the blocks tell each other the least
-// of their logits, and each computes what may matter beside them.
+// of their logits, and each computes what may matter beside them. Of strict planes refine_cuda.cu
+// has narrowed intervals before.
 #include <algorithm>
 
 #include "backend/cuda_check.h"
 #include "head/copy_ahead.cuh"
-#include "head/device_course.cuh"
 #include "head/dot_lanes.cuh"
+#include "head/row_threshold.cuh"
 #include "head/tile_keys.cuh"
-#include "semantics/min_p.h"
-#include "semantics/noise.h"
 
 namespace sluice::cuda {
 namespace {
@@ -23,7 +22,6 @@ using Way = RowCourse::Way;
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr float kMostNoise = 50.0f;
 
 constexpr int kTurns = 4;  // tiles of a thread that it looks at together
 // Room for the tokens of one turn, whatever they are.
@@ -57,24 +55,6 @@ struct alignas(16) SurvivorsMemory {
   bool has_room;
   Survivor list[kMostListed];
 };
-
-// A token's interval; of one that was computed, or is masked, none.
-struct Ends {
-  bool is_open;
-  float lower;
-  float upper;
-};
-
-__device__ Ends EndsOf(float score, float width) {
-  const bool is_finite = width < INFINITY;
-  return {width != 0.0f, is_finite ? score - width : -INFINITY,
-          is_finite ? score + width : INFINITY};
-}
-
-__device__ float NoiseOf(const RowCourse& course, int32_t id) {
-  return semantics::Gumbel(
-      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
-}
 
 // The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
 // code that runs once comes from far.
@@ -116,12 +96,6 @@ __device__ float LogitOf(const WeightsArgument& head, const float* near_hidden,
   const float dot = SumOfLanes(sum[0][0]);
   return head.bias == nullptr ? dot : dot + head.bias[id];
 }
-
-// What the logits and scores of tokens that may matter reach.
-struct Threshold {
-  float least = -INFINITY;
-  float best = INFINITY;  // of scores of a draw; none
-};
 
 template <DType kWeight, bool kIsAligned>
 class RowTokens {
@@ -329,27 +303,13 @@ class RowTokens {
 // What the wanted tokens reach for certain. In all blocks the same.
 __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& course, int row,
                                    SurvivorsMemory& memory) {
-  // A key of -inf that has lost its last bits would be a NaN's.
-  auto value_of = [](uint32_t key) {
-    return key <= semantics::OrderKey(-INFINITY) ? -INFINITY : semantics::ValueOfKey(key);
-  };
   if (course.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
-    return {value_of(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
-                               Team(memory.team).Block()))};
+    return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
+                                 Team(memory.team).Block()))};
   }
   const SureEnds sure = call.memory.sure[row];
-  return {value_of(sure.least), value_of(sure.best)};
-}
-
-// What the others must reach, when the wanted tokens reach that.
-__device__ Threshold NearThreshold(const RowCourse& course, Threshold sure) {
-  if (course.decides == Decides::kFirst) return {sure.least};
-  if (course.decides == Decides::kLikely) {
-    // The threshold never falls as the maximum rises, which is at least that.
-    return {semantics::MinPThreshold(course.min_p, sure.least, course.filter_scale)};
-  }
-  return {sure.least, SurelyBelow(sure.best)};
+  return {ValueOfEnd(sure.least), ValueOfEnd(sure.best)};
 }
 
 // Of the blocks of the team, behind its Sync.
@@ -428,12 +388,17 @@ __global__ void __launch_bounds__(kThreads, 1)
       team.Sync();
       Gather(team, memory);
       team.ArriveStarted();  // and has read what the others have in their memory
-      if (memory.of_all.count > 0) {
-        near = NearThreshold(course, {semantics::ValueOfKey(memory.of_all.least)});
+      const bool has_first = memory.of_all.count > 0;
+      float least = has_first ? semantics::ValueOfKey(memory.of_all.least) : -INFINITY;
+      // Of intervals that were not narrowed none may reach what a second plane says of a token.
+      if (call.memory.asked != nullptr && (has_first || !course.is_nucleus)) {
+        least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
       }
+      if (least > -INFINITY) near = NearThreshold(course, {least});
       if (team.IsFirstThread()) {
         course.first = static_cast<int32_t>(memory.of_all.count);
-        course.least_first = memory.of_all.least;
+        // What is not below it is computed, all of it.
+        course.least_first = has_first ? semantics::OrderKey(least) : ~0u;
       }
       __syncthreads();
     } else if (is_known) {
@@ -494,6 +459,10 @@ const void* KernelOf(DType dtype) {
 void LaunchSurvivors(const CallArgument& call, void* stream) {
   LaunchEncode(call, stream);
   LaunchScore(call, stream);
+  if (call.memory.asked != nullptr) {
+    LaunchAsk(call, stream);
+    LaunchRefine(call, stream);
+  }
   const int rows = call.memory.rows;
   const bool is_aligned =
       call.head.stride % 4 == 0 && call.head.dim % 4 == 0 &&

@@ -63,9 +63,11 @@ class DeviceHead {
     const size_t bytes = cuda::CertifiedWorkspaceBytes(call_.planes, call_.hidden.rows);
     workspace_ = std::make_unique<OnDevice<std::byte>>(bytes);
     rows_ = std::make_unique<OnDevice<cuda::HeadRow>>(static_cast<size_t>(call_.hidden.rows));
+    refined_ = std::make_unique<OnDevice<int32_t>>(static_cast<size_t>(call_.hidden.rows));
     call_.bitmask = {bitmask_->data(), std::ssize(bitmask)};
     call_.workspace = *workspace_;
     call_.rows = *rows_;
+    call_.refined = *refined_;
   }
 
   TopResult TopK(int32_t k) const {
@@ -96,6 +98,7 @@ class DeviceHead {
   }
 
   std::vector<cuda::HeadRow> rows() const { return rows_->Get(); }
+  std::vector<int32_t> refined() const { return refined_->Get(); }
   const cuda::CertifiedCall& call() const { return call_; }
   std::byte* planes() const { return memory_.data(); }
 
@@ -107,6 +110,7 @@ class DeviceHead {
   std::unique_ptr<OnDevice<int32_t>> bitmask_;
   std::unique_ptr<OnDevice<std::byte>> workspace_;
   std::unique_ptr<OnDevice<cuda::HeadRow>> rows_;
+  std::unique_ptr<OnDevice<int32_t>> refined_;
   cuda::CertifiedCall call_;
 };
 

@@ -69,6 +69,52 @@ inline PlantedHead DecidedByATenthOfABound(Random& random) {
   }
 }
 
+// The same of both planes: the hidden state is what both leave of the first row. By the first plane
+// alone half of the rows behind it may be the first, so that many are refined.
+inline PlantedHead DecidedByATenthOfALowBound(Random& random) {
+  constexpr size_t kDim = 128;
+  PlantedHead planted = {Rows(6000, std::vector<float>(kDim)), {}, 100};
+  for (auto& row : planted.rows) {
+    for (float& w : row) w = static_cast<float>(random.Normal());
+  }
+  for (;;) {
+    std::vector<double> rest(kDim);
+    auto& first = planted.rows[static_cast<size_t>(planted.first)];
+    double largest = 0.0;
+    for (float& w : first) {
+      w = static_cast<float>(random.Normal());
+      largest = std::max(largest, std::abs(static_cast<double>(w)));
+    }
+    const double scale = static_cast<double>(semantics::FloatOf(uint32_t{ScaleFor(largest)} << 16));
+    double product = 0.0, squares = 0.0;
+    for (size_t j = 0; j < kDim; ++j) {
+      const TwoCodes code = StrictCodes(static_cast<double>(first[j]), scale);
+      const double kept = scale * (code.high + code.low / 16.0);
+      rest[j] = static_cast<double>(first[j]) - kept;
+      product += kept * rest[j];
+      squares += rest[j] * rest[j];
+    }
+    const double target = product + 0.95 * squares;
+    if (!(target > squares && target < 4.0 * squares)) continue;
+    planted.hidden.clear();
+    for (const double e : rest) planted.hidden.push_back(static_cast<float>(e));
+    size_t most = 0;
+    for (size_t j = 0; j < kDim; ++j) {
+      if (std::abs(rest[j]) > std::abs(rest[most])) most = j;
+    }
+    for (size_t v = 0; v < planted.rows.size(); ++v) {
+      if (v == static_cast<size_t>(planted.first)) continue;
+      double logit = 0.0;
+      for (size_t j = 0; j < kDim; ++j) logit += static_cast<double>(planted.rows[v][j]) * rest[j];
+      for (float& w : planted.rows[v]) w = logit > 0.0 ? -w : w;
+    }
+    const float seventh = static_cast<float>(target / rest[most] / 7.0);
+    planted.rows[200].assign(kDim, 0.0f);
+    planted.rows[200][most] = 7.0f * semantics::FloatOf(semantics::BitsOf(seventh) & 0xffff0000u);
+    return planted;
+  }
+}
+
 // The same bytes as a HeadPlanes, changed.
 class ChangedPlanes : public HeadPlanes::Impl {
  public:
@@ -89,13 +135,15 @@ class ChangedPlanes : public HeadPlanes::Impl {
     codes[CodeByte(row % kTileRows, element)] ^=
         IsHighHalf(element) ? std::byte{0x80} : std::byte{0x08};
   }
-  void ShrinkBounds(float factor) {
-    const PlaneView planes = view();
-    auto* const errors = const_cast<float*>(planes.errors);
-    for (int64_t v = 0; v < planes.tiles() * kTileRows; ++v) errors[v] *= factor;
-  }
+  void ShrinkBounds(float factor) { Shrink(view().errors, factor); }
+  void ShrinkLowBounds(float factor) { Shrink(view().low_errors, factor); }
 
  private:
+  void Shrink(const float* errors, float factor) {
+    auto* const changed = const_cast<float*>(errors);
+    for (int64_t v = 0; v < view().tiles() * kTileRows; ++v) changed[v] *= factor;
+  }
+
   std::vector<uint64_t> memory_;
 };
 
