@@ -131,9 +131,9 @@ class DeviceSampler {
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
   // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
-  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the device
-  // fails amid a step, no handle names it, none of its tokens are accepted, and the next call waits
-  // for what was enqueued of it.
+  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
+  // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
+  // call waits for what was enqueued of it.
   StepHandle Step(const StepInput& input, void* stream);
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.

@@ -126,8 +126,8 @@ inline int32_t MostRows(const DeviceSamplerOptions& options) {
   return options.max_rows > 0 ? options.max_rows : options.max_requests * (1 + options.max_drafts);
 }
 inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
-  return {MostRows(options),         options.max_requests,  true, options.cuts,
-          1 + options.max_logprobs, options.max_drafts > 0};
+  return {MostRows(options), options.max_requests,     true,
+          options.cuts,      1 + options.max_logprobs, options.max_drafts > 0};
 }
 inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
   const bool has_drafts = options.max_drafts > 0;

@@ -46,8 +46,7 @@ size_t RequestBytes(const RequestStore& store) {
 // Room for two steps, and for as many new requests as 16 MiB hold, but for four at least.
 size_t RingBytes(const DeviceSamplerOptions& options) {
   const DeviceBuffers buffers = BuffersOf(nullptr, options);
-  const size_t step = static_cast<size_t>(BitmaskBytes(options)) +
-                      MostTableBytes(options);
+  const size_t step = static_cast<size_t>(BitmaskBytes(options)) + MostTableBytes(options);
   const size_t request = RequestBytes(buffers.store);
   return 2 * step +
          std::max(4 * request,

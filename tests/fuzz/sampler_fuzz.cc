@@ -1,5 +1,5 @@
-// Any sequence of requests, steps, drafts in chains and trees, and rollbacks: histories are what was emitted, tokens are
-// kept ones, and a step that is taken back and done again is the same step.
+// Any sequence of requests, steps, drafts in chains and trees, and rollbacks: histories are what
+// was emitted, tokens are kept ones, and a step that is taken back and done again is the same step.
 #include <optional>
 #include <vector>
 
@@ -226,8 +226,7 @@ class Session {
     const size_t rows = static_cast<size_t>(logits.rows);
     Outputs out{std::vector<TokenResult>(rows), std::vector<int32_t>(requests.size()),
                 std::vector<int32_t>(rows * static_cast<size_t>((vocab_ + 31) / 32)),
-                std::vector<float>(rows * static_cast<size_t>(vocab_)),
-                std::vector<int32_t>(rows)};
+                std::vector<float>(rows * static_cast<size_t>(vocab_)), std::vector<int32_t>(rows)};
     sampler_.Step({logits, requests},
                   {.tokens = out.tokens,
                    .emitted = out.emitted,

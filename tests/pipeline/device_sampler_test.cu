@@ -185,18 +185,17 @@ TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
   // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right one.
   const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
   const std::vector<int32_t> parents = {-1, -1, 1};
-  const StepRequest tree{.request = ordinary.sampler.Add({.params = greedy}),
-                         .drafts = drafts,
-                         .parents = parents};
-  const cuda::StepHandle step = ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
+  const StepRequest tree{
+      .request = ordinary.sampler.Add({.params = greedy}), .drafts = drafts, .parents = parents};
+  const cuda::StepHandle step =
+      ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
   const cuda::DeviceStepResult result = step.Get();
   std::vector<int32_t> path(4);
   ASSERT_EQ(step.path().size, 4);
   Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
   EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
   EXPECT_TRUE(SameSequence(result.path, path));
-  EXPECT_TRUE(SameSequence(result.ids,
-                           std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
+  EXPECT_TRUE(SameSequence(result.ids, std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
   EXPECT_EQ(result.emitted[0], 3);
   EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
 }
