@@ -113,6 +113,7 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
     tokens.rows[r].rank = answer.ranks[r];
   }
   tokens.emitted.assign(answer.emitted.begin(), answer.emitted.end());
+  tokens.path.assign(answer.path.begin(), answer.path.end());
   tokens.top.Resize(answer.ids.size(), answer.width);
   if (answer.width > 0) {
     const LogprobLists lists = tokens.top.View();

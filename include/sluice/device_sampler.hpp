@@ -52,6 +52,7 @@ struct DeviceStepResult {
   std::span<const RowStatus> statuses = {};
   std::span<const int32_t> emitted = {};
   std::span<const Cut> cuts = {};
+  std::span<const int32_t> path = {};  // as StepOutput's, when a request of the step has `parents`
 
   // As TokenResult and LogprobLists: of the rows whose requests ask for them.
   std::span<const float> logprobs = {};
@@ -72,6 +73,8 @@ class StepHandle {
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
+  // Empty when no request has `parents`.
+  DeviceArray<const int32_t> path() const { return path_; }
   // The cudaEvent_t behind which they are there.
   void* event() const { return event_; }
 
@@ -93,6 +96,7 @@ class StepHandle {
   DeviceArray<const int32_t> ids_ = {};
   DeviceArray<const RowStatus> statuses_ = {};
   DeviceArray<const int32_t> emitted_ = {};
+  DeviceArray<const int32_t> path_ = {};
   void* event_ = nullptr;
   void* copied_ = nullptr;  // the event behind its copy
 };
@@ -121,13 +125,15 @@ class DeviceSampler {
   void Update(RequestHandle request, const SamplingParams& params);
 
   // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
-  // before the call returns. Draft probabilities lie on the device; a draft model's logits are an
-  // Error. stream: the cudaStream_t that the logits are computed on.
+  // before the call returns. Draft probabilities and the logits of a draft model lie on the device,
+  // and are read on the stream; its parameters and Cuts on the host. stream: the cudaStream_t that
+  // the logits are computed on.
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
-  // a step that Get has not answered counts as if all of its rows gave a token, until it is
-  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, no handle
-  // names it, none of its tokens are accepted, and the next call waits for what was enqueued of it.
+  // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
+  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
+  // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
+  // call waits for what was enqueued of it.
   StepHandle Step(const StepInput& input, void* stream);
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.

@@ -36,10 +36,13 @@ struct StepTables {
   int32_t* drafts;
   const float** probabilities;
   LogprobWish* wishes;
+  TreeRow* trees;         // null: all drafts are chains
+  DraftModelRow* models;  // null: no draft models
   size_t bytes;
 };
 
-inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests) {
+inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests, bool has_trees = false,
+                           bool has_models = false) {
   Carver carver(base);
   StepTables tables;
   tables.rows = carver.Take<StepRow>(rows);
@@ -47,11 +50,13 @@ inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests) {
   tables.drafts = carver.Take<int32_t>(rows);
   tables.probabilities = carver.Take<const float*>(rows);
   tables.wishes = carver.Take<LogprobWish>(rows);
+  tables.trees = has_trees ? carver.Take<TreeRow>(rows) : nullptr;
+  tables.models = has_models ? carver.Take<DraftModelRow>(rows) : nullptr;
   tables.bytes = carver.used();
   return tables;
 }
 
-// What a step gives, in one piece. Lists and Cuts come last, where they are wanted.
+// What a step gives, in one piece. What not every step gives comes last.
 struct StepOutputs {
   int32_t* ids;
   RowStatus* statuses;
@@ -61,6 +66,7 @@ struct StepOutputs {
   int32_t* list_ids;
   float* list_values;
   Cut* cuts;
+  int32_t* path;
   size_t bytes;
 };
 
@@ -70,6 +76,7 @@ struct OutputShape {
   bool has_logprobs = false;
   bool has_cuts = false;
   int32_t width = 0;
+  bool has_path = false;  // of trees of drafts
 
   friend bool operator==(const OutputShape&, const OutputShape&) = default;
 };
@@ -86,6 +93,7 @@ inline StepOutputs OutputsOf(std::byte* base, const OutputShape& shape) {
   outputs.list_ids = carver.Take<int32_t>(with_logprobs * shape.width);
   outputs.list_values = carver.Take<float>(with_logprobs * shape.width);
   outputs.cuts = carver.Take<Cut>(shape.has_cuts ? shape.rows : 0);
+  outputs.path = carver.Take<int32_t>(shape.has_path ? shape.rows : 0);
   outputs.bytes = carver.used();
   return outputs;
 }
@@ -107,6 +115,7 @@ struct DeviceBuffers {
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
+  DraftLaw* laws;
   std::byte* outputs;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;
@@ -117,7 +126,12 @@ inline int32_t MostRows(const DeviceSamplerOptions& options) {
   return options.max_rows > 0 ? options.max_rows : options.max_requests * (1 + options.max_drafts);
 }
 inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
-  return {MostRows(options), options.max_requests, true, options.cuts, 1 + options.max_logprobs};
+  return {MostRows(options), options.max_requests,     true,
+          options.cuts,      1 + options.max_logprobs, options.max_drafts > 0};
+}
+inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
+  const bool has_drafts = options.max_drafts > 0;
+  return TablesOf(nullptr, MostRows(options), options.max_requests, has_drafts, has_drafts).bytes;
 }
 
 inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& options) {
@@ -135,8 +149,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   store.watched = carver.Take<WatchedToken>(slots * store.max_watched);
   store.lists = carver.Take<int32_t>(slots * store.max_listed);
   buffers.max_patch = store.max_watched + options.max_drafts;
-  buffers.tables =
-      carver.Take<std::byte>(static_cast<int64_t>(TablesOf(nullptr, rows, slots).bytes));
+  buffers.tables = carver.Take<std::byte>(static_cast<int64_t>(MostTableBytes(options)));
   const int64_t words = (options.vocab + 31) / 32;
   buffers.bitmasks = carver.Take<int32_t>(options.bitmasks ? rows * words : 0);
   buffers.params = carver.Take<SelectParams>(rows);
@@ -151,6 +164,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
+  buffers.laws = carver.Take<DraftLaw>(options.max_drafts > 0 ? rows : 0);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.greedy_params = carver.Take<SelectParams>(1);

@@ -46,8 +46,7 @@ size_t RequestBytes(const RequestStore& store) {
 // Room for two steps, and for as many new requests as 16 MiB hold, but for four at least.
 size_t RingBytes(const DeviceSamplerOptions& options) {
   const DeviceBuffers buffers = BuffersOf(nullptr, options);
-  const size_t step = static_cast<size_t>(BitmaskBytes(options)) +
-                      TablesOf(nullptr, MostRows(options), options.max_requests).bytes;
+  const size_t step = static_cast<size_t>(BitmaskBytes(options)) + MostTableBytes(options);
   const size_t request = RequestBytes(buffers.store);
   return 2 * step +
          std::max(4 * request,
@@ -170,7 +169,7 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
   slots_.resize(static_cast<size_t>(options.max_requests));
   for (int32_t slot = options.max_requests - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   for (StepRecord& step : steps_kept_) step.members.reserve(slots_.size());
-  const size_t tables = TablesOf(nullptr, MostRows(options), options.max_requests).bytes;
+  const size_t tables = MostTableBytes(options);
   tables_.reserve(tables);
   new_tables_.reserve(tables);
   bitmasks_.reserve(slots_.size());

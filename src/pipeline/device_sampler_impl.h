@@ -31,6 +31,7 @@ struct StepShape {
   bool has_verdict = false;  // drafts, Cuts or two ways to draw
   bool has_results = false;  // Cuts are needed
   bool rejects = false;
+  bool has_models = false;  // draft models to reject against
   bool draws_gumbel = false;
   bool draws_cdf = false;
   uint8_t modes = 0;  // of log-probabilities, a bit a mode
@@ -39,7 +40,7 @@ struct StepShape {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
                         s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
-                        s.rejects, s.draws_gumbel, s.draws_cdf, s.modes);
+                        s.rejects, s.has_models, s.draws_gumbel, s.draws_cdf, s.modes);
     };
     return members(a) == members(b);
   }
@@ -76,13 +77,14 @@ class DeviceSampler::Impl {
     RequestRecord record = {};
     SamplingParams params = {};
     int64_t tokens = 0;  // that the host knows of
-    int64_t unread = 0;  // rows of steps that Get has not answered
+    int64_t unread = 0;  // that steps may give which Get has not answered
   };
   // A request of a step, for when its answer comes.
   struct Member {
     int32_t slot;
     uint32_t generation;
     int32_t rows;
+    int32_t most_tokens;
   };
   struct StepRecord {
     uint64_t step = 0;
