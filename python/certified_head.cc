@@ -115,10 +115,10 @@ class PythonCertifiedHead {
     {
       const nb::gil_scoped_release release;
       const CertifiedInput input{hidden.view, bitmask.words()};
-      stats = tokens.has_cuts ? head_->Sample(input, params.select(), params.keys(),
-                                              params.limits(), params.draw_method(), tokens.rows,
-                                              {}, execution)
-                              : SampleIds(input, params, execution, tokens.rows);
+      stats = tokens.has_cuts
+                  ? head_->Sample(input, params.select(), params.keys(), params.limits(),
+                                  params.draw_method(), tokens.rows, {}, execution)
+                  : SampleIds(input, params, execution, tokens.rows);
     }
     Count(stats);
     return output.object;

@@ -76,7 +76,7 @@ struct GeneratorOptions {
 // What a step gave one choice.
 struct ChoiceStep {
   int32_t choice = 0;
-  TokenResult token = {};  // its Cut where a report of sets was asked for
+  TokenResult token = {};         // its Cut where a report of sets was asked for
   CertifiedRow certificate = {};  // path kNothing: the dense head served
   Delta delta = {};
   std::string_view text = {};  // what came out; valid until the next call

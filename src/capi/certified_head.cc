@@ -188,8 +188,7 @@ sluice_status sluice_certified_topk(const sluice_certified_head* certified,
     const CertifiedHead& own = Deref("certified", certified).head;
     const sluice_certified_top& t = Deref("top", top);
     Report(own.TopK(ToCertifiedInput(Deref("input", input)),
-                    {t.k,
-                     Elements("ids", t.ids, t.id_count),
+                    {t.k, Elements("ids", t.ids, t.id_count),
                      Elements("logits", t.logits, t.logit_count),
                      ToStatuses("status", t.status, t.status_count)},
                     Structs("rows", rows, row_count), ToExecution(execution)),

@@ -117,11 +117,10 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
   for (const HeadRow& row : rows) {
     const int64_t output_length =
         std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
-    const DenseCause cause =
-        certified_.has_value()
-            ? CauseOf(*row.params, output_length, options_.head.weight.rows, options_.logit_softcap,
-                      options_.reports)
-            : DenseCause::kNone;
+    const DenseCause cause = certified_.has_value()
+                                 ? CauseOf(*row.params, output_length, options_.head.weight.rows,
+                                           options_.logit_softcap, options_.reports)
+                                 : DenseCause::kNone;
     const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
     if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
     routes_.push_back(is_certified ? Route::kCertified : Route::kDense);

@@ -125,9 +125,9 @@ class Call {
     state.need = question_.Prepare(r);
     if (state.need == RowQuestion::Need::kNothing) return;
     PrepareAdjusts(r);
-    state.is_few = state.bitmask != nullptr &&
-                   RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <=
-                       RowCertificate::Budget(planes_.vocab);
+    state.is_few =
+        state.bitmask != nullptr && RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <=
+                                        RowCertificate::Budget(planes_.vocab);
     if (state.is_few) return;
     if (state.need == RowQuestion::Need::kDense) {
       state.reason = DenseReason::kParameters;

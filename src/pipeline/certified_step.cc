@@ -35,8 +35,8 @@ class StepQuestion : public SampleQuestion {
   std::span<const RequestHandle> requests_;
 };
 
-void CheckRequests(SamplerAccess::Impl& sampler, std::span<const RequestHandle> requests, int64_t rows,
-                   int64_t vocab) {
+void CheckRequests(SamplerAccess::Impl& sampler, std::span<const RequestHandle> requests,
+                   int64_t rows, int64_t vocab) {
   CheckInRange("sampler.vocab", sampler.vocab(), vocab, vocab);
   CheckSize("requests", requests.size(), rows);
   sampler.BeginStep();
@@ -55,9 +55,8 @@ CertifiedStats RunStep(const CertifiedHead& head, const CertifiedInput& input, S
   SamplerAccess::Impl& impl = SamplerAccess::Get(sampler);
   CheckRequests(impl, requests, input.hidden.rows, vocab);
   StepQuestion question(impl, requests, output, execution.backend);
-  const CertifiedStats stats =
-      RunCertifiedCall(head, input, question, rows, execution,
-                       SampleQuestion::Bytes(vocab, execution.backend));
+  const CertifiedStats stats = RunCertifiedCall(head, input, question, rows, execution,
+                                                SampleQuestion::Bytes(vocab, execution.backend));
   for (size_t i = 0; i < requests.size(); ++i) {
     const int32_t id = output.ids.empty() ? output.results[i].id : output.ids[i];
     if (id >= 0) impl.StateOf(requests[i]).Accept(id);

@@ -1,5 +1,5 @@
-// The tokens that the rules of selection look at, the whole softmax by a certified Gumbel-max, top-p
-// by bounds of the mass, and the ordinary Sample on the dense head's logits for the rest.
+// The tokens that the rules of selection look at, the whole softmax by a certified Gumbel-max,
+// top-p by bounds of the mass, and the ordinary Sample on the dense head's logits for the rest.
 #include "pipeline/sample_question.h"
 
 #include <algorithm>
@@ -109,12 +109,9 @@ void SampleQuestion::FromLogits(int64_t row, std::span<const float> logits, cons
                                 std::byte* workspace) {
   const RowDraw draw = DrawOf(row);
   TokenResult result;
-  SampleRow({{logits.data(), DType::kF32, std::ssize(logits)},
-             draw.params,
-             draw.key,
-             limits_,
-             false},
-            draw.method, selection_, draws_, workspace, result);
+  SampleRow(
+      {{logits.data(), DType::kF32, std::ssize(logits)}, draw.params, draw.key, limits_, false},
+      draw.method, selection_, draws_, workspace, result);
   Set(row, result);
 }
 

@@ -1,5 +1,5 @@
-// Stages 6 to 8 of single tokens, for whoever does not have the row: the rules of AdjustRow in their
-// order, of what a row says of one token.
+// Stages 6 to 8 of single tokens, for whoever does not have the row: the rules of AdjustRow in
+// their order, of what a row says of one token.
 //
 // What they make of a value never falls as the value rises, with its rounding, so the ends of an
 // interval become the ends of an interval:
@@ -29,8 +29,8 @@ class TokenAdjust {
 
   TokenAdjust() = default;  // changes nothing
 
-  // in.bias: ascending by id, those of one id in their order. Counts the repeats of DRY. Views: what
-  // `in` looks at must not change.
+  // in.bias: ascending by id, those of one id in their order. Counts the repeats of DRY. Views:
+  // what `in` looks at must not change.
   explicit TokenAdjust(const AdjustInput& in)
       : bias_(in.bias), penalties_(in.penalties), scope_(in.penalty_scope), dry_(in.dry) {
     const bool has_penalties = penalties_.repetition != 1.0f || penalties_.frequency != 0.0f ||

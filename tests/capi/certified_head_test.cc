@@ -78,9 +78,8 @@ TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoesAndForLess) {
       std::vector<RowStatus> statuses(kRows);
       std::vector<CertifiedRow> rows(kRows);
       AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
-      const CertifiedStats stats =
-          cpp.SampleIds(CppInput(), params_, keys_, {}, method, expected, statuses, rows,
-                        {.workspace = memory.span()});
+      const CertifiedStats stats = cpp.SampleIds(CppInput(), params_, keys_, {}, method, expected,
+                                                 statuses, rows, {.workspace = memory.span()});
       ExpectSame(ids.stats, stats);
       for (size_t r = 0; r < kRows; ++r) {
         SCOPED_TRACE(r);

@@ -68,8 +68,8 @@ TEST_P(CertifiedNucleusOf, HostileRowsIsTheDenseHeads) {
     const std::vector<NoiseKey> keys = {{1, 2}, {3, 4}, {5, 6}};
     std::vector<CertifiedHead> heads;
     for (const CertificateKind kind : kCertificateKinds) {
-      heads.push_back({{Matrix(weight)},
-                       HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5})});
+      heads.push_back(
+          {{Matrix(weight)}, HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5})});
     }
     for (const SelectParams& params : all) {
       for (const DrawMethod method : kMethods) {

@@ -54,8 +54,7 @@ class Requests {
       requests.push_back(
           {.request = handles_[i], .bitmask = input.bitmask.subspan(i * words, words)});
     }
-    const std::vector<TokenResult> expected =
-        StepTokens(samplers_[0], batch.view(), requests);
+    const std::vector<TokenResult> expected = StepTokens(samplers_[0], batch.view(), requests);
     const Drawn drawn = RunStep(head, input, samplers_[1], handles_, {backend_});
     ASSERT_TRUE(SameSequence(drawn.results, expected));
     ids = RunStepIds(head, input, samplers_[2], handles_, {backend_});
@@ -196,7 +195,8 @@ TEST_P(CertifiedStep, OfUsualRequestsNeedsNoDenseHead) {
     for (const LiteralRequest& request : usual) requests.Add(request);
     for (int step = 0; step < 3; ++step) {
       Rows states;
-      for (int r = 0; r < 6; ++r) states.push_back(MakeHidden(HiddenKind::kPeaked, weights, random));
+      for (int r = 0; r < 6; ++r)
+        states.push_back(MakeHidden(HiddenKind::kPeaked, weights, random));
       const Batch hidden(states, dtype());
       ASSERT_NO_FATAL_FAILURE(requests.Step(head, {Matrix(hidden), {}})) << Name(kind);
       EXPECT_EQ(requests.ids.stats.dense_rows, 0) << Name(kind);
@@ -220,15 +220,16 @@ TEST(CertifiedStepChecks, RefuseWhatDoesNotFitAndChangeNothing) {
   const auto step = [&](Sampler& with, const std::vector<RequestHandle>& requests) {
     return RunStepIds(head, input, with, requests, {});
   };
-  const LogitsProcessor processor{.apply = [](void*, std::span<const int32_t>, size_t,
-                                              std::span<float>) {},
-                                  .argmax_invariant = true};
+  const LogitsProcessor processor{
+      .apply = [](void*, std::span<const int32_t>, size_t, std::span<float>) {},
+      .argmax_invariant = true};
   Request request{.processors = {&processor, 1}};
   const RequestHandle processed = sampler.Add(request);
   request.params.temperature = 0.0f;
   const RequestHandle greedy = sampler.Add(request);
   ExpectError([&] { step(sampler, {first, processed}); }, "requests",
-              "a request with a logits processor", "requests without, which leave most logits alone");
+              "a request with a logits processor",
+              "requests without, which leave most logits alone");
   ExpectError([&] { step(sampler, {first, first}); }, "requests", "a request that appears twice",
               "each request once a step");
   ExpectError([&] { step(sampler, {first}); }, "requests.size()", "1", "2");
