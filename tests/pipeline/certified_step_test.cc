@@ -41,8 +41,8 @@ class Requests {
                   Sampler({.vocab = vocab, .backend = backend})} {}
 
   void Add(const LiteralRequest& request) {
-    for (Sampler& sampler : samplers_) AddTo(sampler, request);
-    handles_.push_back({static_cast<int32_t>(handles_.size()), 0});
+    handles_.push_back(AddTo(samplers_[0], request));  // the others name it alike
+    for (Sampler* other : {&samplers_[1], &samplers_[2]}) AddTo(*other, request);
   }
 
   // All of them, with each hidden state's logits as the dense head has them.
