@@ -15,7 +15,7 @@ import subprocess
 
 TOKENS = 400
 PROMPTS = ["Once upon a time", "It was a dark", "The captain looked at"]
-SEEDS = [1, 2, 3]
+SEEDS = [1, 2]
 REQUESTS = {
     "k = 50, p = 0.9": ["--top-k", "50", "--top-p", "0.9"],
     "p = 0.9": ["--top-p", "0.9"],
@@ -39,16 +39,16 @@ def run(sluice: str, head: str, prompt: str, seed: int, flags: list) -> dict:
     return json.loads(done.stdout)
 
 
-def figures(sluice: str, head: str, name: str) -> dict:
+def figures(sluice: str, head: str, name: str, dense: dict) -> dict:
     row = {"bench": "generate_heads", "request": name, "head": head, "tokens": 0, "different": 0,
            "certified": 0, "read_whole": 0, "dense": 0, "survivors": 0, "bytes": 0,
            "dense_bytes": 0}
     for prompt in PROMPTS:
         for seed in SEEDS:
-            dense = run(sluice, "dense", prompt, seed, REQUESTS[name])
             own = run(sluice, head, prompt, seed, REQUESTS[name])
-            for a, b in zip(dense["choices"], own["choices"], strict=True):
-                row["different"] += a["token_ids"] != b["token_ids"]
+            for a, b in zip(dense[prompt, seed]["choices"], own["choices"], strict=True):
+                row["different"] += sum(x != y for x, y in zip(a["token_ids"], b["token_ids"],
+                                                               strict=True))
             statistics = own["statistics"]
             certified = statistics["certified"]
             row["tokens"] += TOKENS
@@ -68,8 +68,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name in REQUESTS:
+        dense = {(prompt, seed): run(arguments.sluice, "dense", prompt, seed, REQUESTS[name])
+                 for prompt in PROMPTS for seed in SEEDS}
         for head in ("dither4", "strict"):
-            rows.append(figures(arguments.sluice, head, name))
+            rows.append(figures(arguments.sluice, head, name, dense))
             print(rows[-1], flush=True)
     commit = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"],
                             capture_output=True, text=True).stdout.strip()

