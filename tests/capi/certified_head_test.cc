@@ -64,7 +64,7 @@ TEST_F(CCertifiedHead, SamplesWhatTheCppHeadAndTheDenseHeadSample) {
   }
 }
 
-TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoesAndForLess) {
+TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoes) {
   params_[0] = params_[2] = {.top_p = 0.5f};
   bitmask_.assign(bitmask_.size(), -1);
   for (const CertificateKind kind : kCertificateKinds) {
@@ -89,9 +89,7 @@ TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoesAndForLess) {
         EXPECT_EQ(ids.results[r].status, all.results[r].status);
         ExpectSame(ids.rows[r], rows[r]);
       }
-      if (method == DrawMethod::kGumbel) {
-        EXPECT_LT(ids.stats.survivors, all.stats.survivors);
-      }
+      EXPECT_LE(ids.stats.bytes_read, all.stats.bytes_read);
     }
   }
 }
