@@ -52,7 +52,7 @@ def figures(sluice: str, head: str, name: str, dense: dict) -> dict:
             statistics = own["statistics"]
             certified = statistics["certified"]
             row["tokens"] += TOKENS
-            row["certified"] += certified["rows"] - certified["rows_read_whole"]
+            row["certified"] += certified["rows"]
             row["read_whole"] += certified["rows_read_whole"]
             row["dense"] += sum(statistics["dense_rows"].values())
             row["survivors"] += certified["survivors"]
