@@ -54,6 +54,7 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 	build/release/sluice bench serve --json $(RESULTS)/serve-cpu.json
 	build/release/sluice bench topk --backend cpu --dtype fp32,bf16 --json $(RESULTS)/topk-cpu.json
 	$(PYTHON) -B bench/generate_rate.py build/release/sluice --json $(RESULTS)/generate-cpu.json
+	$(PYTHON) -B bench/generate_heads.py build/release/sluice --json $(RESULTS)/generate-heads-cpu.json
 	@if $(PYTHON) -c 'import numpy' 2>/dev/null; then \
 	  $(PYTHON) -B bench/trace_study.py build/release/sluice --json $(RESULTS)/traces-cpu.json && \
 	  $(PYTHON) -B bench/peers_python.py --output $(RESULTS)/select-peers-python.json; \

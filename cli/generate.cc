@@ -134,8 +134,9 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 
 void RunGenerate(const GenerateOptions& options, std::ostream& out, const Terminal& terminal) {
   const bool shows_candidates = options.show_candidates > 0;
-  Generation generation(options.generation,
-                        {.logits = shows_candidates, .masses = shows_candidates});
+  Generation generation(
+      options.generation,
+      {.logits = shows_candidates, .cuts = options.as_json_lines, .masses = shows_candidates});
   SayTruncated(generation.prompt(), options.generation);
   const InterruptGuard interrupt;
   generation.Prefill(interrupt);

@@ -12,7 +12,7 @@ std::string CauseText(DenseCause cause) {
     case DenseCause::kNone:
       break;
     case DenseCause::kAdjustments:
-      return "penalties, bias or masks";
+      return "sets kept of changed logits";
     case DenseCause::kLogprobs:
       return "log-probabilities";
     case DenseCause::kSoftCap:
@@ -24,7 +24,7 @@ std::string CauseText(DenseCause cause) {
 }
 
 // "head dither4: 55 rows certified (21.4 logits computed for each, 27 % of the bytes), 2 dense for
-// penalties, bias or masks".
+// filters that measure all tokens".
 void PrintHead(const Generation& generation, std::ostream& out) {
   const GenerationStats& stats = generation.generator().stats();
   const CertifiedStats& certified = stats.certified;

@@ -91,7 +91,8 @@ class PythonCertifiedHead {
   }
 
   nb::object Sample(nb::handle hidden_object, nb::handle params_object, nb::kwargs kwargs) {
-    const Arguments arguments(kRowKeywords | Keywords{Keyword::bitmask, Keyword::out}, kwargs);
+    const Arguments arguments(
+        kRowKeywords | Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts}, kwargs);
     const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
     RowParams params(params_object, arguments, hidden.view.rows);
     if (params.logprobs().has_value()) {
@@ -104,6 +105,7 @@ class PythonCertifiedHead {
     TokenResults& tokens = *output.result;
     FitRows(tokens.rows, hidden.view.rows);
     tokens.is_row = hidden.is_row;
+    tokens.has_cuts = arguments.Flag(Keyword::with_cuts);
     const std::vector<uint64_t> seeds = params.ChooseSeeds();
     Fit("seeds", tokens.seeds, seeds.size());
     std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
@@ -112,8 +114,11 @@ class PythonCertifiedHead {
     CertifiedStats stats;
     {
       const nb::gil_scoped_release release;
-      stats = head_->Sample({hidden.view, bitmask.words()}, params.select(), params.keys(),
-                            params.limits(), params.draw_method(), tokens.rows, {}, execution);
+      const CertifiedInput input{hidden.view, bitmask.words()};
+      stats = tokens.has_cuts
+                  ? head_->Sample(input, params.select(), params.keys(), params.limits(),
+                                  params.draw_method(), tokens.rows, {}, execution)
+                  : SampleIds(input, params, execution, tokens.rows);
     }
     Count(stats);
     return output.object;
@@ -134,6 +139,17 @@ class PythonCertifiedHead {
   const HeadPlanes& planes() const { return head_->planes(); }
 
  private:
+  CertifiedStats SampleIds(const CertifiedInput& input, const RowParams& params,
+                           const Execution& execution, std::vector<TokenResult>& rows) const {
+    std::vector<int32_t> ids(rows.size());
+    std::vector<RowStatus> statuses(rows.size());
+    const CertifiedStats stats =
+        head_->SampleIds(input, params.select(), params.keys(), params.limits(),
+                         params.draw_method(), ids, statuses, {}, execution);
+    for (size_t r = 0; r < rows.size(); ++r) rows[r] = {.id = ids[r], .status = statuses[r]};
+    return stats;
+  }
+
   struct Bitmask {
     std::optional<Elements<const int32_t>> elements;
     std::span<const int32_t> words() const {
@@ -193,7 +209,9 @@ that are allowed.
     array([[3., 2.]], dtype=float32))";
 
 constexpr const char* kSampleDoc =
-    R"(Samples one token a hidden state: the ids, statuses and Cuts of ``dense_head`` and ``sample``.
+    R"(Samples one token a hidden state: the ids and statuses of ``dense_head`` and ``sample``.
+
+``with_cuts=True`` adds the Cuts. Those of top-p without top-k take far more than the token does.
 
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> head.sample(np.array([1, 9, 2], np.float32), temperature=0.5, seed=7).ids
@@ -245,7 +263,7 @@ void BindCertifiedHead(nb::module_& module) {
            nb::arg("params").none() = nb::none(), nb::arg("kwargs"),
            nb::sig(RowSignature("sample", "self, hidden: typing.Any",
                                 "bitmask: typing.Any = None, out: TokenResults | None = None, "
-                                "draw_method: str | None = None",
+                                "with_cuts: bool = False, draw_method: str | None = None",
                                 "TokenResults")),
            kSampleDoc)
       .def(

@@ -158,6 +158,7 @@ void BindTokenResults(nb::module_& module) {
       .def_prop_ro(
           "cuts",
           [](const TokenResults& tokens) {
+            if (!tokens.has_cuts) ThrowNotAsked("cuts", "with_cuts=True");
             Cuts cuts;
             cuts.is_row = tokens.is_row;
             for (const TokenResult& row : tokens.rows) cuts.rows.push_back(row.cut);

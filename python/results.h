@@ -37,6 +37,7 @@ struct TopLists {
 struct TokenResults {
   std::vector<TokenResult> rows;
   bool is_row = false;
+  bool has_cuts = true;
   std::vector<uint64_t> seeds;  // one, or one a row; empty where the caller knows them
   TopLists top;
   std::vector<int32_t> emitted;  // of a verification or a step: one a request

@@ -22,6 +22,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
+  tokens.has_cuts = true;
   tokens.is_row = logits.is_row;
   const std::vector<uint64_t> seeds = params.ChooseSeeds();
   Fit("seeds", tokens.seeds, seeds.size());

@@ -173,6 +173,7 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
+  tokens.has_cuts = true;
   const size_t rows = tokens.rows.size();
   Fit("emitted", tokens.emitted, step_requests.size());
   Fit("masses", tokens.masses, arguments.Flag(Keyword::masses) ? rows : 0);

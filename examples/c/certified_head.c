@@ -102,6 +102,20 @@ int main(int argc, char** argv) {
          tokens[1].id, tokens[2].id, 100.0 * (double)stats.bytes_read / (double)stats.dense_bytes,
          (int)stats.survivors, (int)stats.dense_rows);
   // [sample]
+
+  /* Top-p over the whole vocabulary: its token without its kept set, which takes less. */
+  sluice_select_params nucleus;
+  sluice_select_params_init(&nucleus);
+  nucleus.top_p = 0.9f;
+  input.params = &nucleus;
+  // [ids]
+  int32_t ids[ROWS];
+  sluice_row_status statuses[ROWS];
+  if (sluice_certified_sample_ids(head, &input, SLUICE_DRAW_GUMBEL, ids, ROWS, statuses, ROWS, NULL,
+                                  0, &stats, &execution) != SLUICE_OK) {
+    return fail();
+  }
+  // [ids]
   free(memory);
   sluice_certified_head_destroy(head);
   sluice_head_planes_destroy(planes);
@@ -127,8 +141,14 @@ int main(int argc, char** argv) {
       sluice_sample(&all, SLUICE_DRAW_GUMBEL, expected, ROWS, &execution) != SLUICE_OK) {
     return fail();
   }
+  sluice_token_result all_of_nucleus[ROWS];
+  all.params = &nucleus;
+  if (sluice_sample(&all, SLUICE_DRAW_GUMBEL, all_of_nucleus, ROWS, &execution) != SLUICE_OK) {
+    return fail();
+  }
   free(memory);
   for (int r = 0; r < ROWS; ++r) {
+    if (statuses[r] != SLUICE_ROW_OK || ids[r] != all_of_nucleus[r].id) return 1;
     if (tokens[r].status != SLUICE_ROW_OK || tokens[r].id != expected[r].id ||
         tokens[r].cut.count != expected[r].cut.count) {
       return 1;

@@ -16,6 +16,7 @@
 
 #include "sluice/draw.hpp"
 #include "sluice/head.hpp"
+#include "sluice/sampler.hpp"
 
 namespace sluice {
 
@@ -162,6 +163,20 @@ class CertifiedHead {
                            std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
                            std::span<int32_t> ids, std::span<RowStatus> statuses,
                            std::span<CertifiedRow> rows, const Execution& execution) const;
+
+  // As Project and then the sampler's Step, for requests without drafts, one a row and each once:
+  // the same tokens, statuses and Cuts, and the sampler has accepted the tokens. What a request
+  // changes of its logits is heeded, but for processors, which have to see all of them: throws
+  // Error when one would run. Log-probabilities are not reported. In the workspace of Sample.
+  CertifiedStats Step(const CertifiedInput& input, Sampler& sampler,
+                      std::span<const RequestHandle> requests, std::span<TokenResult> results,
+                      std::span<CertifiedRow> rows, const Execution& execution) const;
+
+  // The same as SampleIds is to Sample.
+  CertifiedStats StepIds(const CertifiedInput& input, Sampler& sampler,
+                         std::span<const RequestHandle> requests, std::span<int32_t> ids,
+                         std::span<RowStatus> statuses, std::span<CertifiedRow> rows,
+                         const Execution& execution) const;
 
  private:
   DenseHead head_;

@@ -57,8 +57,11 @@ struct GenerationRequest {
 // has left it out.
 struct GenerationReports {
   bool logits = false;  // as the model gave them, behind its soft-cap
+  bool cuts = false;    // of tokens; those of top-p on all tokens are the dense head's
   bool kept = false;    // kept sets as bitmasks
   bool masses = false;
+
+  bool HasSets() const { return cuts || kept || masses; }
 };
 
 struct GeneratorOptions {
@@ -73,7 +76,7 @@ struct GeneratorOptions {
 // What a step gave one choice.
 struct ChoiceStep {
   int32_t choice = 0;
-  TokenResult token = {};
+  TokenResult token = {};         // its Cut where a report of sets was asked for
   CertifiedRow certificate = {};  // path kNothing: the dense head served
   Delta delta = {};
   std::string_view text = {};  // what came out; valid until the next call
@@ -83,10 +86,11 @@ struct ChoiceStep {
 // Why a row was not the certified head's although there are planes.
 enum class DenseCause : uint8_t {
   kNone,
-  kAdjustments,  // penalties, bias and masks need all logits
+  kAdjustments,  // penalties, bias and masks, where kept sets or masses are reported
   kLogprobs,
   kSoftCap,  // two logits may round to one under it, and then the smaller id comes first
-  kMass,     // top-p and others measure all tokens, where neither top-k nor min-p comes first
+  kMass,     // measured on all tokens, where neither top-k nor min-p comes first: typical,
+             // top-n-sigma, a cdf draw, XTC; and top-p where its Cut is reported
 };
 inline constexpr size_t kDenseCauses = 5;
 std::string_view Name(DenseCause cause);

@@ -122,6 +122,7 @@ class Sampler {
   void Rollback(RequestHandle request, int64_t count);
 
  private:
+  friend struct SamplerAccess;  // the library's own
   class Impl;
   Impl& Get() const;
   std::unique_ptr<Impl> impl_;

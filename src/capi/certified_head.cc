@@ -35,6 +35,12 @@ CertifiedInput ToCertifiedInput(const sluice_certified_input& c) {
   return {ToCpp(c.hidden), Elements("bitmask", c.bitmask, c.word_count)};
 }
 
+std::span<RowStatus> ToStatuses(const char* name, sluice_row_status* statuses, size_t count) {
+  static_assert(sizeof(RowStatus) == sizeof(sluice_row_status));
+  Elements(name, statuses, count);
+  return {reinterpret_cast<RowStatus*>(statuses), count};
+}
+
 void Report(const CertifiedStats& stats, sluice_certified_stats* to) {
   if (to != nullptr) *to = std::bit_cast<sluice_certified_stats>(stats);
 }
@@ -154,21 +160,37 @@ sluice_status sluice_certified_sample(const sluice_certified_head* certified,
   });
 }
 
+sluice_status sluice_certified_sample_ids(const sluice_certified_head* certified,
+                                          const sluice_certified_input* input,
+                                          sluice_draw_method method, int32_t* ids, size_t id_count,
+                                          sluice_row_status* statuses, size_t status_count,
+                                          sluice_certified_row* rows, size_t row_count,
+                                          sluice_certified_stats* stats,
+                                          const sluice_execution* execution) {
+  return Guarded([&] {
+    const CertifiedHead& own = Deref("certified", certified).head;
+    const sluice_certified_input& c = Deref("input", input);
+    Report(own.SampleIds(ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
+                         ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
+                         static_cast<DrawMethod>(method), Elements("ids", ids, id_count),
+                         ToStatuses("statuses", statuses, status_count),
+                         Structs("rows", rows, row_count), ToExecution(execution)),
+           stats);
+  });
+}
+
 sluice_status sluice_certified_topk(const sluice_certified_head* certified,
                                     const sluice_certified_input* input,
                                     const sluice_certified_top* top, sluice_certified_row* rows,
                                     size_t row_count, sluice_certified_stats* stats,
                                     const sluice_execution* execution) {
-  static_assert(sizeof(RowStatus) == sizeof(sluice_row_status));
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const sluice_certified_top& t = Deref("top", top);
-    Elements("status", t.status, t.status_count);
     Report(own.TopK(ToCertifiedInput(Deref("input", input)),
-                    {t.k,
-                     Elements("ids", t.ids, t.id_count),
+                    {t.k, Elements("ids", t.ids, t.id_count),
                      Elements("logits", t.logits, t.logit_count),
-                     {reinterpret_cast<RowStatus*>(t.status), t.status_count}},
+                     ToStatuses("status", t.status, t.status_count)},
                     Structs("rows", rows, row_count), ToExecution(execution)),
            stats);
   });

@@ -45,12 +45,18 @@ int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
 }  // namespace
 
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
-                   float logit_softcap) {
+                   float logit_softcap, const GenerationReports& reports) {
   if (logit_softcap != 0.0f) return DenseCause::kSoftCap;
   if (params.logprobs.has_value()) return DenseCause::kLogprobs;
-  if (ChangesLogits(params, output_length)) return DenseCause::kAdjustments;
-  const Decides decides = DecidingTokens(params.Select(), params.draw_method, vocab);
-  return decides == Decides::kMass ? DenseCause::kMass : DenseCause::kNone;
+  if ((reports.kept || reports.masses) && ChangesLogits(params, output_length)) {
+    return DenseCause::kAdjustments;
+  }
+  const SelectParams select = params.Select();
+  if (DecidingTokens(select, params.draw_method, vocab) != Decides::kMass) return DenseCause::kNone;
+  // Of a nucleus the token alone is known for little (docs/certified-head.md); its Cut is not.
+  const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
+                              select.xtc_probability == 0.0f && !reports.HasSets();
+  return is_token_alone ? DenseCause::kNone : DenseCause::kMass;
 }
 
 void HeadResults::Resize(size_t rows, size_t vocab, int32_t width,
@@ -88,6 +94,9 @@ HeadStage::HeadStage(const HeadStageOptions& options)
   }
   workspace_ = AlignedBytes(bytes);
   indices_.reserve(rows);
+  handles_.reserve(rows);
+  ids_.resize(rows);
+  statuses_.resize(rows);
   params_.reserve(rows);
   keys_.reserve(rows);
   requests_.reserve(rows);
@@ -108,17 +117,15 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
   for (const HeadRow& row : rows) {
     const int64_t output_length =
         std::ssize(sampler.Tokens(row.request)) - sampler.PromptLength(row.request);
-    const DenseCause cause =
-        certified_.has_value()
-            ? CauseOf(*row.params, output_length, options_.head.weight.rows, options_.logit_softcap)
-            : DenseCause::kNone;
+    const DenseCause cause = certified_.has_value()
+                                 ? CauseOf(*row.params, output_length, options_.head.weight.rows,
+                                           options_.logit_softcap, options_.reports)
+                                 : DenseCause::kNone;
     const bool is_certified = certified_.has_value() && cause == DenseCause::kNone;
     if (!is_certified) ++stats.dense_rows[static_cast<size_t>(cause)];
-    routes_.push_back(!is_certified                                 ? Route::kDense
-                      : row.params->draw_method == DrawMethod::kCdf ? Route::kCertifiedCdf
-                                                                    : Route::kCertifiedGumbel);
+    routes_.push_back(is_certified ? Route::kCertified : Route::kDense);
   }
-  for (const Route route : {Route::kDense, Route::kCertifiedGumbel, Route::kCertifiedCdf}) {
+  for (const Route route : {Route::kDense, Route::kCertified}) {
     indices_.clear();
     for (size_t i = 0; i < rows.size(); ++i) {
       if (routes_[i] == route) indices_.push_back(i);
@@ -129,9 +136,7 @@ void HeadStage::Sample(const MatrixView& hidden, std::span<const HeadRow> rows, 
     if (route == Route::kDense) {
       SampleDense(states, rows, sampler, stats);
     } else {
-      const bool is_cdf = route == Route::kCertifiedCdf;
-      SampleCertified(states, rows, is_cdf ? DrawMethod::kCdf : DrawMethod::kGumbel, sampler,
-                      stats);
+      SampleCertified(states, rows, sampler, stats);
     }
     Scatter();
   }
@@ -219,30 +224,43 @@ void HeadStage::SampleDense(const MatrixView& hidden, std::span<const HeadRow> r
 }
 
 void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows,
-                                DrawMethod method, Sampler& sampler, GenerationStats& stats) {
+                                Sampler& sampler, GenerationStats& stats) {
   Clock clock;
+  const GenerationReports& reports = options_.reports;
+  const bool is_reported = reports.logits || reports.kept || reports.masses;
+  if (is_reported) NoteDraws(rows, sampler);
+  handles_.clear();
+  for (const size_t i : indices_) handles_.push_back(rows[i].request);
+  CertifiedStats call;
+  if (reports.HasSets()) {
+    call = certified_->Step({.hidden = hidden}, sampler, handles_, part_.tokens, part_.certificates,
+                            WithWorkspace());
+  } else {
+    const std::span<int32_t> ids = std::span(ids_).first(handles_.size());
+    const std::span<RowStatus> statuses = std::span(statuses_).first(handles_.size());
+    call = certified_->StepIds({.hidden = hidden}, sampler, handles_, ids, statuses,
+                               part_.certificates, WithWorkspace());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      part_.tokens[i] = {.id = ids[i], .status = statuses[i]};
+    }
+  }
+  Add(call, stats.certified);
+  stats.head_ns += clock.Lap();
+  if (!is_reported) return;
+  ReportCertified(hidden);
+  stats.report_ns += clock.Lap();
+}
+
+// What the sampler's own step draws with.
+void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler) {
   params_.clear();
   keys_.clear();
   for (const size_t i : indices_) {
     const HeadRow& row = rows[i];
     params_.push_back(row.params->Select());
-    // As the Sampler's own step draws.
     const auto position = static_cast<uint32_t>(sampler.Tokens(row.request).size());
     keys_.push_back({sampler.Seed(row.request), position, row.choice});
   }
-  const CertifiedStats call =
-      certified_->Sample({.hidden = hidden}, params_, keys_, options_.limits, method, part_.tokens,
-                         part_.certificates, WithWorkspace());
-  Add(call, stats.certified);
-  for (size_t i = 0; i < indices_.size(); ++i) {
-    const int32_t& id = part_.tokens[i].id;
-    if (id >= 0) sampler.Accept(rows[indices_[i]].request, {&id, 1});
-  }
-  stats.head_ns += clock.Lap();
-  const GenerationReports& reports = options_.reports;
-  if (!reports.logits && !reports.kept && !reports.masses) return;
-  ReportCertified(hidden);
-  stats.report_ns += clock.Lap();
 }
 
 // What the dense head would have had at hand.

@@ -1,8 +1,9 @@
 // From hidden states to accepted tokens: for each row the certified head where it can serve, else
 // the dense one. Which of them it was changes no token.
 //
-// The certified head samples from SelectParams alone. A row that changes its logits (penalties,
-// bias, masks), or reports log-probabilities, needs them all; DenseCause says so in the statistics.
+// The certified head steps the sampler's requests, with their penalties, bias and masks. A row that
+// reports log-probabilities, or of its changed logits more than a token, needs them all; DenseCause
+// says so in the statistics.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ namespace sluice::engine {
 // Why the certified head cannot serve a request's next token, behind so many of its own; kNone: it
 // can.
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
-                   float logit_softcap);
+                   float logit_softcap, const GenerationReports& reports = {});
 
 struct HeadStageOptions {
   DenseHead head = {};
@@ -79,7 +80,7 @@ class HeadStage {
              GenerationStats& stats);
 
  private:
-  enum class Route : uint8_t { kDense, kCertifiedGumbel, kCertifiedCdf };
+  enum class Route : uint8_t { kDense, kCertified };
 
   MatrixView Gather(const MatrixView& hidden);
   void Scatter();
@@ -87,8 +88,9 @@ class HeadStage {
   LogitsView ProjectInto(const MatrixView& hidden, std::vector<float>& logits);
   void SampleDense(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
                    GenerationStats& stats);
-  void SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows, DrawMethod method,
-                       Sampler& sampler, GenerationStats& stats);
+  void SampleCertified(const MatrixView& hidden, std::span<const HeadRow> rows, Sampler& sampler,
+                       GenerationStats& stats);
+  void NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler);
   void ReportCertified(const MatrixView& hidden);
 
   Execution WithWorkspace() { return {options_.backend, options_.parallel, workspace_.span()}; }
@@ -105,6 +107,10 @@ class HeadStage {
   HeadResults part_;
   std::vector<float> gathered_;  // hidden states
   std::vector<float> logits_;    // unless they are reported
+  std::vector<RequestHandle> handles_;
+  std::vector<int32_t> ids_;
+  std::vector<RowStatus> statuses_;
+  // Of what is reported of certified rows:
   std::vector<SelectParams> params_;
   std::vector<NoiseKey> keys_;
   std::vector<Cut> cuts_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "semantics/mask.h"
+#include "semantics/token_mask.h"
 #include "support/check.h"
 #include "support/rows.h"
 
@@ -16,7 +16,9 @@ constexpr int64_t kTilesInTask = 32;
 // What is known of a row on its way through the call.
 struct RowState {
   RowQuestion::Need need;
-  bool is_few;  // so few tokens are allowed that they are computed without scores
+  bool is_few;             // so few tokens are allowed that they are computed without scores
+  const int32_t* bitmask;  // of all masks; null: none
+  semantics::TokenAdjust adjust;
   DenseReason reason;
   HiddenState hidden;
   CertifiedRow result;
@@ -34,17 +36,21 @@ struct CallLayout {
     scored = intervals + RoundUp(2 * count * static_cast<size_t>(width) * sizeof(float));
     scored_intervals = scored + RoundUp(count * sizeof(HiddenState));
     dense_rows = scored_intervals + RoundUp(count * sizeof(Intervals));
-    call_bytes = dense_rows + RoundUp((count + 1) * sizeof(int32_t));
+    masks = dense_rows + RoundUp((count + 1) * sizeof(int32_t));
+    mask_words = (planes.vocab + 31) / 32;
+    call_bytes = masks + RoundUp(count * static_cast<size_t>(mask_words) * sizeof(int32_t));
 
     ids = RoundUp(vocab * sizeof(semantics::Token));
     refined = ids + RoundUp(vocab * sizeof(int32_t));
-    question = refined + RoundUp(vocab);
+    scores_before = refined + RoundUp(vocab);
+    question = scores_before + (planes.low_codes == nullptr ? 0 : RoundUp(vocab * sizeof(float)));
     worker_bytes = question + RoundUp(question_bytes);
   }
 
   int64_t width;  // of a row of scores
-  size_t groups, intervals, scored, scored_intervals, dense_rows, call_bytes;
-  size_t ids, refined, question, worker_bytes;
+  int64_t mask_words;
+  size_t groups, intervals, scored, scored_intervals, dense_rows, masks, call_bytes;
+  size_t ids, refined, scores_before, question, worker_bytes;
 };
 
 class Call {
@@ -90,14 +96,26 @@ class Call {
     std::byte* const own = Worker(worker);
     return {IntervalsOf(r), reinterpret_cast<semantics::Token*>(own),
             reinterpret_cast<int32_t*>(own + layout_.ids),
-            reinterpret_cast<uint8_t*>(own + layout_.refined)};
+            reinterpret_cast<uint8_t*>(own + layout_.refined),
+            planes_.low_codes == nullptr ? nullptr
+                                         : reinterpret_cast<float*>(own + layout_.scores_before)};
   }
   semantics::Row Hidden(int64_t r) const {
     return {input_.hidden.Row(r), input_.hidden.dtype, input_.hidden.columns};
   }
-  const int32_t* Bitmask(int64_t r) const {
-    const int64_t words = (planes_.vocab + 31) / 32;
-    return input_.bitmask.empty() ? nullptr : input_.bitmask.data() + r * words;
+
+  // The masks of the input and of the row as one, and what changes single logits.
+  void PrepareAdjusts(int64_t r) {
+    RowState& state = states_[r];
+    if (!input_.bitmask.empty()) state.bitmask = input_.bitmask.data() + r * layout_.mask_words;
+    semantics::AdjustInput adjust;
+    if (!question_.Adjusts(r, adjust)) return;
+    state.adjust = semantics::TokenAdjust(adjust);
+    if (!semantics::MasksTokens(adjust)) return;
+    adjust.bitmask = state.bitmask;
+    int32_t* const words = At<int32_t>(layout_.masks) + r * layout_.mask_words;
+    semantics::MaskTokens(adjust, {words, static_cast<size_t>(layout_.mask_words)});
+    state.bitmask = words;
   }
 
   void PrepareRow(int64_t r) {
@@ -106,10 +124,10 @@ class Call {
     state.result.margin = semantics::Infinity();
     state.need = question_.Prepare(r);
     if (state.need == RowQuestion::Need::kNothing) return;
-    const int32_t* const bitmask = Bitmask(r);
-    const int64_t allowed =
-        bitmask == nullptr ? planes_.vocab : RowCertificate::AllowedCount(bitmask, planes_.vocab);
-    state.is_few = bitmask != nullptr && allowed <= RowCertificate::Budget(planes_.vocab);
+    PrepareAdjusts(r);
+    state.is_few =
+        state.bitmask != nullptr && RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <=
+                                        RowCertificate::Budget(planes_.vocab);
     if (state.is_few) return;
     if (state.need == RowQuestion::Need::kDense) {
       state.reason = DenseReason::kParameters;
@@ -159,8 +177,8 @@ class Call {
     RowState& state = states_[r];
     if (state.need == RowQuestion::Need::kNothing) return;
     if (!state.is_few && state.need == RowQuestion::Need::kDense) return;
-    RowCertificate certificate(head_, planes_, Hidden(r), state.hidden, Bitmask(r), dense_, score_,
-                               Memory(r, worker));
+    RowCertificate certificate(head_, planes_, Hidden(r), state.hidden, state.bitmask, dense_,
+                               score_, Memory(r, worker), state.adjust);
     DenseReason open = DenseReason::kNone;
     if (state.is_few) {
       state.result.path = CertifiedPath::kAllowed;
@@ -208,9 +226,12 @@ class Call {
       const int64_t r = ends[i + 1] - 1;
       const std::span<float> row(static_cast<float*>(view.Row(i)),
                                  static_cast<size_t>(planes_.vocab));
-      if (const int32_t* const bitmask = Bitmask(r); bitmask != nullptr) {
-        semantics::ApplyBitmask(row, bitmask);
-      }
+      const RowState& state = states_[r];
+      if (state.bitmask != nullptr) semantics::ApplyBitmask(row, state.bitmask);
+      state.adjust.ForEach([&](int32_t id, const semantics::TokenAdjust::OfToken& token) {
+        float& x = row[static_cast<size_t>(id)];
+        x = state.adjust.Adjusted(x, token);
+      });
       question_.FromLogits(r, row, Memory(r, worker), QuestionMemory(worker));
     });
   }
@@ -251,6 +272,8 @@ class Call {
 };
 
 }  // namespace
+
+bool RowQuestion::Adjusts(int64_t, semantics::AdjustInput&) { return false; }
 
 size_t CertifiedCallBytes(const CertifiedHead& head, int64_t rows, const Execution& execution,
                           size_t question_bytes) {

@@ -17,12 +17,15 @@ class RowQuestion {
   enum class Need : uint8_t { kNothing, kPlanes, kDense };
   // kNothing: answered, by its parameters alone.
   virtual Need Prepare(int64_t row) = 0;
+  // What changes the row's logits, but for the bitmask of the input; asked once. False: nothing
+  // does. Its lists must stay as they are, and those of the bias ascend by id.
+  virtual bool Adjusts(int64_t row, semantics::AdjustInput& adjust);
   // From a certificate that has been started and whose status is ok; why it does not decide, kNone:
   // it does.
   virtual DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) = 0;
   // From all allowed tokens.
   virtual void FromTokens(int64_t row, const TopTokens& all, std::byte* workspace) = 0;
-  // From the logits of the dense head; masked tokens are -inf.
+  // From the logits of the dense head, masked and adjusted.
   virtual void FromLogits(int64_t row, std::span<const float> logits, const RowMemory& memory,
                           std::byte* workspace) = 0;
   virtual void Fail(int64_t row, RowStatus status) = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "semantics/mask.h"
@@ -37,7 +38,8 @@ bool Comes(const Token& a, const Token& b) { return semantics::Before(a, b); }
 RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
                                const semantics::Row& hidden, const HiddenState& state,
                                const int32_t* bitmask, const DenseHeadTable& dense,
-                               const ScoreTable& score, const RowMemory& memory)
+                               const ScoreTable& score, const RowMemory& memory,
+                               const semantics::TokenAdjust& adjust)
     : head_(head),
       planes_(planes),
       hidden_(hidden),
@@ -46,6 +48,7 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       dense_(dense),
       score_(score),
       memory_(memory),
+      adjust_(adjust),
       budget_(Budget(planes.vocab)) {}
 
 // A trained head of 8192 rows leaves up to 2000 open, more than a sixteenth; to read them is fewer
@@ -83,11 +86,24 @@ void RowCertificate::Seal() {
   }
 }
 
+// The interval of what the row makes of the logit. One that has lost an end is computed by Start.
+void RowCertificate::AdjustInterval(int32_t id, const semantics::TokenAdjust::OfToken& token) {
+  float& score = memory_.intervals.scores[id];
+  float& width = memory_.intervals.widths[id];
+  if (score == -Infinity() || !(width < Infinity())) return;
+  const float lower = adjust_.Adjusted(score - width, token);
+  const float upper = adjust_.Adjusted(score + width, token);
+  score = lower + 0.5f * (upper - lower);
+  const float half = std::max(upper - score, score - lower);
+  // Rounded up: score -+ width reaches both ends before its own rounding, which keeps that.
+  width = half == 0.0f ? 0.0f : std::nextafter(half, Infinity());
+}
+
 float RowCertificate::Compute(int32_t id) {
   if (!IsExact(id)) {
     float logit;
     dense_.project_some(head_, hidden_, {&id, 1}, &logit);
-    memory_.intervals.scores[id] = logit;
+    memory_.intervals.scores[id] = adjust_.Adjusted(logit, adjust_.Find(id));
     memory_.intervals.widths[id] = 0.0f;
     ++survivors_;
   }
@@ -103,6 +119,12 @@ bool RowCertificate::Start() {
     std::memset(memory_.is_refined, 0, static_cast<size_t>(planes_.vocab));
   }
   Seal();
+  adjust_.ForEach([&](int32_t id, const semantics::TokenAdjust::OfToken& token) {
+    if (memory_.scores_before != nullptr) {
+      memory_.scores_before[id] = memory_.intervals.scores[id];
+    }
+    AdjustInterval(id, token);
+  });
   // An interval without an end: a sum that may overflow.
   const float* const widths = memory_.intervals.widths;
   int64_t listed = 0;
@@ -135,6 +157,7 @@ TopTokens RowCertificate::ComputeAllowed() {
     const auto id = static_cast<int32_t>(v);
     float x;
     dense_.project_some(head_, hidden_, {&id, 1}, &x);
+    x = adjust_.Adjusted(x, adjust_.Find(id));
     ++survivors_;
     if (semantics::IsNan(x)) {
       status_ = semantics::Worse(status_, RowStatus::kNanInput);
@@ -163,7 +186,10 @@ void RowCertificate::Refine(int32_t id) {
   if (planes_.low_codes == nullptr || IsExact(id) || memory_.is_refined[id] != 0) return;
   memory_.is_refined[id] = 1;
   ++refined_;
+  const semantics::TokenAdjust::OfToken token = adjust_.Find(id);
+  if (!token.IsNothing()) memory_.intervals.scores[id] = memory_.scores_before[id];
   score_.refine(planes_, state_, id, memory_.intervals);
+  if (!token.IsNothing()) AdjustInterval(id, token);
 }
 
 bool RowCertificate::RefineFrom(float least) {

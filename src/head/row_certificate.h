@@ -2,7 +2,8 @@
 //
 // A token whose score plus half width stays below a logit that others are known to reach cannot be
 // among them; the rest, the survivors, are computed from the weights, in the defined order. What is
-// computed once replaces its interval (width 0).
+// computed once replaces its interval (width 0). Where a request changes single logits, all of this
+// is about the changed ones, from the moment that scores are there.
 #pragma once
 
 #include <span>
@@ -10,6 +11,7 @@
 #include "head/dense_table.h"
 #include "head/score_table.h"
 #include "semantics/order.h"
+#include "semantics/token_adjust.h"
 #include "sluice/certified_head.hpp"
 
 namespace sluice {
@@ -20,6 +22,7 @@ struct RowMemory {
   semantics::Token* tokens = nullptr;  // these three: one a token of the vocabulary
   int32_t* ids = nullptr;
   uint8_t* is_refined = nullptr;
+  float* scores_before = nullptr;  // of strict planes: before a token was adjusted
 };
 
 // The tokens at and above some logit, in the total order.
@@ -31,7 +34,8 @@ class RowCertificate {
  public:
   RowCertificate(const DenseHead& head, const PlaneView& planes, const semantics::Row& hidden,
                  const HiddenState& state, const int32_t* bitmask, const DenseHeadTable& dense,
-                 const ScoreTable& score, const RowMemory& memory);
+                 const ScoreTable& score, const RowMemory& memory,
+                 const semantics::TokenAdjust& adjust = {});
 
   // More survivors than this are not worth reading one by one.
   static int64_t Budget(int64_t vocab);
@@ -97,6 +101,7 @@ class RowCertificate {
   bool IsExact(int64_t id) const { return memory_.intervals.widths[id] == 0.0f; }
   void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
   void Seal();
+  void AdjustInterval(int32_t id, const semantics::TokenAdjust::OfToken& token);
   void PrefetchLow(int32_t id) const;
   template <typename KeyOf>
   int64_t Largest(int64_t k, const KeyOf& key_of);
@@ -116,6 +121,7 @@ class RowCertificate {
   const DenseHeadTable& dense_;
   const ScoreTable& score_;
   RowMemory memory_;
+  const semantics::TokenAdjust adjust_;
   RowStatus status_ = RowStatus::kOk;
   int64_t budget_;
   int64_t survivors_ = 0;

@@ -21,6 +21,9 @@ RequestState::RequestState(const Request& request, int64_t vocab, uint64_t seed)
     std::sort(allowed_ids_.begin(), allowed_ids_.end());
     allowed_ids_.erase(std::unique(allowed_ids_.begin(), allowed_ids_.end()), allowed_ids_.end());
   }
+  bias_ = params_.logit_bias;
+  std::stable_sort(bias_.begin(), bias_.end(),
+                   [](const BiasEntry& a, const BiasEntry& b) { return a.id < b.id; });
   std::sort(params_.dry_sequence_breakers.begin(), params_.dry_sequence_breakers.end());
   bad_word_offsets_.push_back(0);
   for (const auto& word : params_.bad_words) {
@@ -50,7 +53,7 @@ semantics::AdjustInput RequestState::Adjustments(const int32_t* bitmask) {
   in.bad_words = {bad_word_ids_, bad_word_offsets_};
   in.stop_ids = params_.stop_token_ids;
   in.min_tokens = params_.min_tokens;
-  in.bias = params_.logit_bias;
+  in.bias = bias_;
   in.penalties = {params_.repetition_penalty, params_.frequency_penalty, params_.presence_penalty};
   in.penalty_scope = params_.profile.penalty_scope;
   in.dry = {params_.dry_multiplier, params_.dry_base, params_.dry_allowed_length, params_.dry_range,

@@ -30,6 +30,9 @@ class RequestState {
   // What the adjustments of the next token look at.
   semantics::AdjustInput Adjustments(const int32_t* bitmask);
 
+  // Whether a processor of the user's changes the next token's logits.
+  bool RunsProcessors() const;
+
   // Whether the next token's logits are to be changed at all, a bitmask and a forced token aside.
   bool HasAdjustments() const;
 
@@ -39,12 +42,12 @@ class RequestState {
  private:
   void Grow();
   void Count(int32_t token, bool in_prompt);
-  bool RunsProcessors() const;
 
   SamplingParams params_;
   SelectParams select_;
   std::vector<LogitsProcessor> processors_;
   std::vector<int32_t> allowed_ids_;  // ascending, distinct
+  std::vector<BiasEntry> bias_;       // ascending by id, those of one id in their order
   std::vector<int32_t> bad_word_ids_;
   std::vector<int32_t> bad_word_offsets_;
   std::vector<int32_t> tokens_;

@@ -28,8 +28,12 @@ class Sampler::Impl {
   RequestHandle Add(const Request& request);
   void Remove(RequestHandle request);
   RequestState& StateOf(RequestHandle request);
+  // To be called of each request of a step, which takes it once.
+  void BeginStep() { ++steps_; }
+  const RequestState& TakeIntoStep(RequestHandle request);
   void Step(const StepInput& input, const StepOutput& output);
   int64_t vocab() const { return options_.vocab; }
+  const Limits& limits() const { return options_.limits; }
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }
 
  private:
@@ -74,6 +78,12 @@ class Sampler::Impl {
   std::vector<std::byte> memory_;
   std::vector<Worker> workers_;
   uint64_t steps_ = 0;
+};
+
+// For calls that draw the tokens of requests themselves.
+struct SamplerAccess {
+  using Impl = Sampler::Impl;
+  static Impl& Get(const Sampler& sampler) { return sampler.Get(); }
 };
 
 }  // namespace sluice

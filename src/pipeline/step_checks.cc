@@ -5,6 +5,16 @@
 
 namespace sluice {
 
+const RequestState& Sampler::Impl::TakeIntoStep(RequestHandle request) {
+  const RequestState& state = StateOf(request);
+  Slot& slot = slots_[static_cast<size_t>(request.slot)];
+  if (slot.last_step == steps_) {
+    ThrowInvalid("requests", "a request that appears twice", "each request once a step");
+  }
+  slot.last_step = steps_;
+  return state;
+}
+
 void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) {
   const int64_t vocab = options_.vocab;
   const int64_t words = BitmaskWords(vocab);
@@ -12,16 +22,11 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
   CheckInRange("logits.vocab", input.logits.vocab, vocab, vocab);
   CheckInRange("requests.size()", static_cast<int64_t>(input.requests.size()), 0,
                options_.max_requests);
-  ++steps_;
+  BeginStep();
   first_rows_.clear();
   int64_t rows = 0;
   for (const StepRequest& request : input.requests) {
-    const SamplingParams& params = StateOf(request.request).params();
-    Slot& slot = slots_[static_cast<size_t>(request.request.slot)];
-    if (slot.last_step == steps_) {
-      ThrowInvalid("requests", "a request that appears twice", "each request once a step");
-    }
-    slot.last_step = steps_;
+    const SamplingParams& params = TakeIntoStep(request.request).params();
     first_rows_.push_back(rows);
     const int64_t drafts = static_cast<int64_t>(request.drafts.size());
     for (const int32_t draft : request.drafts) CheckInRange("drafts", draft, 0, vocab - 1);

@@ -31,14 +31,19 @@ SLUICE_HD inline bool EndsWith(const Tokens& output, std::span<const int32_t> pr
   return true;
 }
 
-SLUICE_HD inline void ApplyBadWords(std::span<float> x, const BadWords& words,
-                                    std::span<const int32_t> output) {
+// Calls mask(id) for the tokens that are blocked behind this output.
+template <typename Mask>
+SLUICE_HD inline void ForEachBadToken(const BadWords& words, std::span<const int32_t> output,
+                                      const Mask& mask) {
   for (size_t w = 0; w < words.size(); ++w) {
     const auto word = words[w];
-    if (EndsWith(output, word.first(word.size() - 1))) {
-      x[static_cast<size_t>(word.back())] = -Infinity();
-    }
+    if (EndsWith(output, word.first(word.size() - 1))) mask(word.back());
   }
+}
+
+SLUICE_HD inline void ApplyBadWords(std::span<float> x, const BadWords& words,
+                                    std::span<const int32_t> output) {
+  ForEachBadToken(words, output, [&](int32_t id) { x[static_cast<size_t>(id)] = -Infinity(); });
 }
 
 }  // namespace sluice::semantics

@@ -69,10 +69,10 @@ SLUICE_HD inline void FindRepeats(const Tokens& tokens, std::span<uint32_t> repe
   }
 }
 
-// tokens: prompt and output. counts: of the same tokens; their scratch field is overwritten.
-// workspace: as many elements as tokens.
-SLUICE_HD inline void ApplyDry(std::span<float> x, const Dry& dry, std::span<const int32_t> tokens,
-                               std::span<TokenCount> counts, std::span<uint32_t> workspace) {
+// The repeats that the tokens would extend, into the scratch field of the counts, when DRY is on.
+// tokens: prompt and output. counts: of the same tokens. workspace: as many elements as tokens.
+SLUICE_HD inline void CountRepeats(const Dry& dry, std::span<const int32_t> tokens,
+                                   std::span<TokenCount> counts, std::span<uint32_t> workspace) {
   if (dry.multiplier == 0.0f) return;
   if (dry.range >= 0 && tokens.size() > static_cast<size_t>(dry.range)) {
     tokens = tokens.last(static_cast<size_t>(dry.range));
@@ -88,10 +88,23 @@ SLUICE_HD inline void ApplyDry(std::span<float> x, const Dry& dry, std::span<con
     TokenCount& follower = counts[LowerBound(counts, tokens[n - d])];
     if (length > follower.repeat) follower.repeat = length;
   }
+}
+
+// count: of the token, its repeat counted.
+SLUICE_HD inline float WithoutRepeat(float x, const Dry& dry, const TokenCount& count) {
+  if (dry.multiplier == 0.0f) return x;
+  if (count.repeat < static_cast<uint32_t>(dry.allowed_length)) return x;
+  return x - DryPenalty(dry, count.repeat);
+}
+
+// counts and workspace: as CountRepeats takes them.
+SLUICE_HD inline void ApplyDry(std::span<float> x, const Dry& dry, std::span<const int32_t> tokens,
+                               std::span<TokenCount> counts, std::span<uint32_t> workspace) {
+  if (dry.multiplier == 0.0f) return;
+  CountRepeats(dry, tokens, counts, workspace);
   for (const TokenCount& count : counts) {
-    if (count.repeat < static_cast<uint32_t>(dry.allowed_length)) continue;
     float& value = x[static_cast<size_t>(count.id)];
-    value = value - DryPenalty(dry, count.repeat);
+    value = WithoutRepeat(value, dry, count);
   }
 }
 

@@ -33,9 +33,13 @@ SLUICE_HD inline void ApplyAllowedIds(std::span<float> x, std::span<const int32_
   }
 }
 
+SLUICE_HD inline bool MasksStops(int32_t min_tokens, int64_t generated) {
+  return generated < min_tokens;
+}
+
 SLUICE_HD inline void ApplyMinTokens(std::span<float> x, std::span<const int32_t> stop_ids,
                                      int32_t min_tokens, int64_t generated) {
-  if (generated >= min_tokens) return;
+  if (!MasksStops(min_tokens, generated)) return;
   for (const int32_t id : stop_ids) x[static_cast<size_t>(id)] = -Infinity();
 }
 

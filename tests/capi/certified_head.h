@@ -99,21 +99,30 @@ class CCertifiedHead : public ::testing::Test {
   CertifiedInput CppInput() const { return {Matrix(hidden_), bitmask_}; }
 
   struct Drawn {
-    std::array<sluice_token_result, kRows> results{};
+    std::array<sluice_token_result, kRows> results{};  // of SampledIds: ids and statuses
     std::array<sluice_certified_row, kRows> rows{};
     sluice_certified_stats stats{};
   };
-  // With what C asks for as a workspace, and not a byte more.
   Drawn Sampled(const sluice_certified_head* head, sluice_draw_method method) const {
     Drawn drawn;
-    sluice_execution execution = AsC(Execution{});
-    size_t bytes = 0;
-    ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
-    AlignedBytes memory(bytes);
-    execution.workspace = memory.span().data();
-    execution.workspace_bytes = bytes;
-    ExpectOk(sluice_certified_sample(head, &input_, method, drawn.results.data(), kRows,
-                                     drawn.rows.data(), kRows, &drawn.stats, &execution));
+    WithMemory(head, [&](const sluice_execution& execution) {
+      return sluice_certified_sample(head, &input_, method, drawn.results.data(), kRows,
+                                     drawn.rows.data(), kRows, &drawn.stats, &execution);
+    });
+    return drawn;
+  }
+  Drawn SampledIds(const sluice_certified_head* head, sluice_draw_method method) const {
+    Drawn drawn;
+    int32_t ids[kRows] = {};
+    sluice_row_status statuses[kRows] = {};
+    WithMemory(head, [&](const sluice_execution& execution) {
+      return sluice_certified_sample_ids(head, &input_, method, ids, kRows, statuses, kRows,
+                                         drawn.rows.data(), kRows, &drawn.stats, &execution);
+    });
+    for (size_t r = 0; r < kRows; ++r) {
+      drawn.results[r].id = ids[r];
+      drawn.results[r].status = statuses[r];
+    }
     return drawn;
   }
 
@@ -130,6 +139,18 @@ class CCertifiedHead : public ::testing::Test {
   std::string path_;
 
  private:
+  // Calls with what C asks for as a workspace, and not a byte more.
+  template <typename Call>
+  static void WithMemory(const sluice_certified_head* head, const Call& call) {
+    sluice_execution execution = AsC(Execution{});
+    size_t bytes = 0;
+    ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
+    AlignedBytes memory(bytes);
+    execution.workspace = memory.span().data();
+    execution.workspace_bytes = bytes;
+    ExpectOk(call(execution));
+  }
+
   std::vector<sluice_head_planes*> planes_;
   std::vector<sluice_certified_head*> heads_;
 };

@@ -89,6 +89,10 @@ struct Call {
     return sluice_certified_sample(head, &input, method, results, result_count, rows, row_count,
                                    &stats, &execution);
   }
+  sluice_status SampleIds() {
+    return sluice_certified_sample_ids(head, &input, method, ids, id_count, status, status_count,
+                                       rows, row_count, &stats, &execution);
+  }
   sluice_status TopK() {
     return sluice_certified_topk(head, &input, &top, rows, row_count, &stats, &execution);
   }
@@ -110,6 +114,8 @@ struct Call {
   size_t row_count = 6;
   sluice_certified_stats stats;
   int32_t ids[12];
+  size_t id_count = 6;  // of SampleIds
+  size_t status_count = 6;
   float logits[12];
   sluice_row_status status[6];
   sluice_certified_top top = {2, ids, 12, logits, 12, status, 6};
@@ -148,7 +154,7 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
        "function stores the header's",
        SLUICE_UNAVAILABLE},
   };
-  const std::vector<BadCall> of_sample = {
+  const std::vector<BadCall> of_draws = {
       {[](Call& c) { c.input.params = nullptr; }, "params" + elements},
       {[](Call& c) { c.input.param_count = 2; },
        "params.size() = 2 is not allowed: 1 or the number of rows, 6"},
@@ -156,7 +162,13 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
       {[](Call& c) { c.input.key_count = 0; },
        "keys.size() = 0 is not allowed: 1 or the number of rows, 6"},
       {[](Call& c) { c.method = 9; }, "draw_method = 9 is not allowed: gumbel or cdf"},
+  };
+  const std::vector<BadCall> of_sample = {
       {[](Call& c) { c.result_count = 5; }, "results.size() = 5 is not allowed: 6"},
+  };
+  const std::vector<BadCall> of_ids = {
+      {[](Call& c) { c.id_count = 5; }, "ids.size() = 5 is not allowed: 6"},
+      {[](Call& c) { c.status_count = 7; }, "statuses.size() = 7 is not allowed: 6"},
   };
   const std::vector<BadCall> of_topk = {
       {[](Call& c) { c.top.k = 0; }, "k = 0 is not allowed: [1, 600]"},
@@ -178,7 +190,11 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
     }
   };
   expect_refused(of_both, &Call::Sample);
+  expect_refused(of_draws, &Call::Sample);
   expect_refused(of_sample, &Call::Sample);
+  expect_refused(of_both, &Call::SampleIds);
+  expect_refused(of_draws, &Call::SampleIds);
+  expect_refused(of_ids, &Call::SampleIds);
   expect_refused(of_both, &Call::TopK);
   expect_refused(of_topk, &Call::TopK);
 
@@ -204,6 +220,8 @@ TEST_F(CCertifiedHead, AsksForNoMoreThanItNeeds) {
   Call call(Head(Built()), input_, memory.span());
   ExpectOk(sluice_certified_sample(call.head, &call.input, call.method, call.results, 6, nullptr, 0,
                                    nullptr, &call.execution));
+  ExpectOk(sluice_certified_sample_ids(call.head, &call.input, call.method, call.ids, 6, nullptr, 0,
+                                       nullptr, 0, nullptr, &call.execution));
   call.input = {};  // neither parameters nor keys nor a bitmask
   call.input.hidden = input_.hidden;
   ExpectOk(sluice_certified_topk(call.head, &call.input, &call.top, nullptr, 0, nullptr,

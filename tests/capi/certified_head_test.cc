@@ -64,6 +64,35 @@ TEST_F(CCertifiedHead, SamplesWhatTheCppHeadAndTheDenseHeadSample) {
   }
 }
 
+TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoes) {
+  params_[0] = params_[2] = {.top_p = 0.5f};
+  bitmask_.assign(bitmask_.size(), -1);
+  for (const CertificateKind kind : kCertificateKinds) {
+    const CertifiedHead cpp = CppHead(kind);
+    const sluice_certified_head* const head =
+        Head(Built(Options(static_cast<sluice_certificate_kind>(kind))));
+    for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
+      const Drawn ids = SampledIds(head, static_cast<sluice_draw_method>(method));
+      const Drawn all = Sampled(head, static_cast<sluice_draw_method>(method));
+      std::vector<int32_t> expected(kRows);
+      std::vector<RowStatus> statuses(kRows);
+      std::vector<CertifiedRow> rows(kRows);
+      AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
+      const CertifiedStats stats = cpp.SampleIds(CppInput(), params_, keys_, {}, method, expected,
+                                                 statuses, rows, {.workspace = memory.span()});
+      ExpectSame(ids.stats, stats);
+      for (size_t r = 0; r < kRows; ++r) {
+        SCOPED_TRACE(r);
+        EXPECT_EQ(ids.results[r].id, expected[r]);
+        EXPECT_EQ(ids.results[r].id, all.results[r].id);
+        EXPECT_EQ(ids.results[r].status, static_cast<uint8_t>(statuses[r]));
+        EXPECT_EQ(ids.results[r].status, all.results[r].status);
+        ExpectSame(ids.rows[r], rows[r]);
+      }
+    }
+  }
+}
+
 TEST_F(CCertifiedHead, FindsTheFirstTokensThatTheCppHeadFinds) {
   const CertifiedHead cpp = CppHead(CertificateKind::kDither4);
   const sluice_certified_head* const head = Head(Built());

@@ -60,16 +60,16 @@ Generated Generate(const Checkpoint& checkpoint, const GenerationRequest& reques
 
 // Parameters that take every way through the head stage.
 std::vector<SamplingParams> AllParams() {
-  std::vector<SamplingParams> all(9);
+  std::vector<SamplingParams> all(13);
   all[0].temperature = 0.0f;
   all[1].temperature = 0.8f;  // whole softmax
   all[2].top_k = 20;
   all[2].top_p = 0.9f;
   all[3].min_p = 0.05f;
-  all[4].top_p = 0.8f;  // the mass of all tokens: the certified head reads everything
+  all[4].top_p = 0.8f;  // the mass of all tokens, as far as one of them asks
   all[5].top_k = 10;
   all[5].draw_method = DrawMethod::kCdf;
-  all[6].top_k = 10;  // needs adjusted logits
+  all[6].top_k = 10;  // intervals of adjusted logits
   all[6].repetition_penalty = 1.3f;
   all[6].logit_bias = {{17, 3.0f}};
   all[7].top_k = 30;  // adjusted for five tokens, then not
@@ -77,6 +77,17 @@ std::vector<SamplingParams> AllParams() {
   all[7].stop_token_ids = {1, 2, 3, 4, 5, 6, 7, 8};
   all[8].top_k = 30;
   all[8].logprobs = 3;
+  all[9].top_p = 0.9f;
+  all[9].repetition_penalty = 0.8f;
+  all[9].frequency_penalty = 0.5f;
+  all[9].presence_penalty = -0.3f;
+  all[10].allowed_token_ids = {{3, 5, 7, 11, 13, 200, 201, 202}};
+  all[10].typical_p = 0.9f;
+  all[11].dry_multiplier = 2.0f;
+  all[11].dry_allowed_length = 1;
+  all[11].bad_words = {{17}, {20, 21}};
+  all[12].top_p = 0.7f;
+  all[12].draw_method = DrawMethod::kCdf;
   return all;
 }
 
@@ -158,9 +169,9 @@ TEST_F(GeneratorTest, CountsWhatTheCertifiedHeadServedAndWhyNotTheRest) {
   const Checkpoint checkpoint = Make();
   const std::vector<int32_t> prompt = Prompt(checkpoint);
   const auto planes = HeadPlanesFor(HeadChoice::kDither4, checkpoint, {});
-  const auto stats_of = [&](const SamplingParams& params) {
+  const auto stats_of = [&](const SamplingParams& params, const GenerationReports& reports = {}) {
     return Generate(checkpoint, {.params = params, .prompt = prompt, .max_tokens = 12},
-                    {.planes = planes})
+                    {.planes = planes, .reports = reports})
         .stats;
   };
   const auto rows_by = [](const GenerationStats& stats, DenseCause cause) {
@@ -173,9 +184,18 @@ TEST_F(GeneratorTest, CountsWhatTheCertifiedHeadServedAndWhyNotTheRest) {
   EXPECT_LT(stats.certified.bytes_read, stats.certified.dense_bytes);
 
   params.min_tokens = 5;
-  stats = stats_of(params);
+  params.stop_token_ids = {7};
+  EXPECT_EQ(stats_of(params).certified.rows, 12);
+  stats = stats_of(params, {.masses = true});
   EXPECT_EQ(rows_by(stats, DenseCause::kAdjustments), 5);
   EXPECT_EQ(stats.certified.rows, 7);
+
+  params.repetition_penalty = 1.1f;
+  params.logit_bias = {{17, 3.0f}};
+  params.bad_words = {{20}};
+  stats = stats_of(params);
+  EXPECT_EQ(stats.certified.rows, 12);
+  EXPECT_EQ(stats.certified.dense_rows, 0);
 
   params.logprobs = 2;
   stats = stats_of(params);
@@ -184,6 +204,9 @@ TEST_F(GeneratorTest, CountsWhatTheCertifiedHeadServedAndWhyNotTheRest) {
 
   params = {};
   params.top_p = 0.9f;
+  EXPECT_EQ(stats_of(params).certified.rows, 12);
+  EXPECT_EQ(rows_by(stats_of(params, {.cuts = true}), DenseCause::kMass), 12);
+  params.draw_method = DrawMethod::kCdf;
   EXPECT_EQ(rows_by(stats_of(params), DenseCause::kMass), 12);
 }
 

@@ -155,6 +155,21 @@ TEST(Allocation, NoCertifiedHeadAllocates) {
                   0);
       }
     }
+    Sampler sampler({.vocab = kVocab, .max_requests = 4, .backend = Backend::kRef});
+    std::vector<RequestHandle> requests;
+    for (int r = 0; r < 4; ++r) {
+      LiteralRequest request = RandomLiteralRequest(kVocab, random);
+      request.params.top_k = 5;
+      request.params.dry_multiplier = 1.0f;
+      requests.push_back(AddTo(sampler, request));
+    }
+    EXPECT_EQ(AllocationsOf([&] {
+                head.Step(input, sampler, requests, results, paths,
+                          {Backend::kRef, {}, workspace.span()});
+                head.StepIds(input, sampler, requests, std::span(ids).first(4), statuses, paths,
+                             {Backend::kRef, {}, workspace.span()});
+              }),
+              0);
   }
 }
 

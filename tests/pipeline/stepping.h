@@ -112,9 +112,9 @@ struct LiteralRequest {
     return {*params.seed, static_cast<uint32_t>(prompt.size() + output.size()), choice};
   }
 
-  // Stages 3 to 9.
-  std::vector<float> Adjusted(std::vector<float> values, const int32_t* bitmask,
-                              int32_t forced) const {
+  // Calls with(input): what stages 3 to 8 look at, without a bitmask.
+  template <typename With>
+  void WithInput(const With& with) const {
     std::vector<int32_t> tokens = prompt;
     tokens.insert(tokens.end(), output.begin(), output.end());
     std::map<int32_t, semantics::TokenCount> by_id;
@@ -127,7 +127,6 @@ struct LiteralRequest {
     for (const auto& [id, count] : by_id) counts.push_back(count);
 
     semantics::AdjustInput in;
-    in.bitmask = bitmask;
     std::vector<int32_t> allowed = params.allowed_token_ids.value_or(std::vector<int32_t>{});
     std::sort(allowed.begin(), allowed.end());
     allowed.erase(std::unique(allowed.begin(), allowed.end()), allowed.end());
@@ -152,7 +151,16 @@ struct LiteralRequest {
     in.counts = counts;
     std::vector<uint32_t> dry_workspace(tokens.size());
     in.dry_workspace = dry_workspace;
-    semantics::AdjustRow(values, in);
+    with(in);
+  }
+
+  // Stages 3 to 9.
+  std::vector<float> Adjusted(std::vector<float> values, const int32_t* bitmask,
+                              int32_t forced) const {
+    WithInput([&](semantics::AdjustInput& in) {
+      in.bitmask = bitmask;
+      semantics::AdjustRow(values, in);
+    });
     if (forced >= 0) semantics::ApplyForced(values, forced);
     return values;
   }

@@ -49,7 +49,22 @@ def test_sample_is_dense_head_and_sample(head, params):
     tokens = certified.sample(hidden, **params, **keys)
     np.testing.assert_array_equal(tokens.ids, expected.ids)
     np.testing.assert_array_equal(tokens.statuses, expected.statuses)
-    np.testing.assert_array_equal(tokens.cuts.counts, expected.cuts.counts)
+    with pytest.raises(AttributeError, match="with_cuts=True"):
+        tokens.cuts
+    detailed = certified.sample(hidden, **params, **keys, with_cuts=True, out=tokens)
+    np.testing.assert_array_equal(detailed.ids, expected.ids)
+    np.testing.assert_array_equal(detailed.cuts.counts, expected.cuts.counts)
+    assert certified.stats["rows"] == 12
+
+
+def test_a_token_of_top_p_alone_takes_less_than_its_cut(head):
+    certified, weight, bias = head
+    _, hidden = made()
+    keys = {"seed": 5, "position": np.arange(6)}
+    certified.sample(hidden, top_p=0.6, **keys)
+    alone = certified.stats["bytes_read"]
+    certified.sample(hidden, top_p=0.6, **keys, with_cuts=True)
+    assert alone < certified.stats["bytes_read"] - alone
 
 
 def test_threads_params_and_masks_are_heeded(head):
@@ -111,6 +126,7 @@ def test_wrong_arguments_are_named(head):
             (lambda: certified.topk(hidden[:, :8], 1), "hidden.dim = 8"),
             (lambda: certified.topk(hidden, 1, bitmask=np.zeros((6, 3), np.int32)), "bitmask"),
             (lambda: certified.sample(hidden, logprobs=3), "logprobs = 3"),
+            (lambda: certified.sample(hidden, with_cuts=1), "with_cuts"),
             (lambda: certified.sample(hidden, top_p=np.ones(4)), "top_p")]:
         with pytest.raises(sluice.Error, match=said):
             call()

@@ -161,6 +161,15 @@ SLUICE_API sluice_status sluice_certified_sample(const sluice_certified_head* ce
                                                  sluice_certified_stats* stats,
                                                  const sluice_execution* execution);
 
+/* The ids and statuses alone, in the same workspace, and less of the head where top-p decides
+ * without top-k: a Cut takes the mass of all tokens to within the weight of one. statuses: none, or
+ * one a row. */
+SLUICE_API sluice_status sluice_certified_sample_ids(
+    const sluice_certified_head* certified, const sluice_certified_input* input,
+    sluice_draw_method method, int32_t* ids, size_t id_count, sluice_row_status* statuses,
+    size_t status_count, sluice_certified_row* rows, size_t row_count,
+    sluice_certified_stats* stats, const sluice_execution* execution);
+
 /* The first k tokens of each row in the total order. */
 typedef struct sluice_certified_top {
   int32_t k;
