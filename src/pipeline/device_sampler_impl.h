@@ -25,6 +25,7 @@ namespace sluice::cuda {
 struct StepShape {
   OutputShape output;
   LogitsView logits;
+  LogitsSource source;
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
@@ -38,8 +39,9 @@ struct StepShape {
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
-                        s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
-                        s.rejects, s.draws_gumbel, s.draws_cdf, s.modes);
+                        s.source.enqueue, s.source.context, s.has_patches, s.has_values,
+                        s.is_greedy, s.has_verdict, s.has_results, s.rejects, s.draws_gumbel,
+                        s.draws_cdf, s.modes);
     };
     return members(a) == members(b);
   }
@@ -61,7 +63,8 @@ class DeviceSampler::Impl {
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
-  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream);
+  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                  const LogitsSource& source);
   DeviceStepResult Get(uint64_t step);
 
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }

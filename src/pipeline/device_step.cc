@@ -266,7 +266,9 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
-    EnqueueStep(buffers_, shape, options_.limits, static_cast<cudaStream_t>(captures_));
+    const auto stream = static_cast<cudaStream_t>(captures_);
+    if (shape.source.enqueue != nullptr) shape.source.enqueue(shape.source.context, stream);
+    EnqueueStep(buffers_, shape, options_.limits, stream);
   } catch (...) {
     cudaStreamEndCapture(captures_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -279,7 +281,8 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   return graphs_.Add(shape, Graph(graph));
 }
 
-StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
+StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                                     const LogitsSource& source) {
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -288,7 +291,8 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     }
     CountTokens(record);
   }
-  const StepShape shape = CheckStep(input);
+  StepShape shape = CheckStep(input);
+  shape.source = source;
   const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);
