@@ -34,14 +34,16 @@ struct StepShape {
   bool rejects = false;
   bool draws_gumbel = false;
   bool draws_cdf = false;
-  uint8_t modes = 0;  // of log-probabilities, a bit a mode
+  bool has_typical = false;  // before a top-k
+  bool has_wide = false;     // a request of which the first k of a row do not decide
+  uint8_t modes = 0;         // of log-probabilities, a bit a mode
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
                         s.source.enqueue, s.source.context, s.has_patches, s.has_values,
                         s.is_greedy, s.has_verdict, s.has_results, s.rejects, s.draws_gumbel,
-                        s.draws_cdf, s.modes);
+                        s.draws_cdf, s.has_typical, s.has_wide, s.modes);
     };
     return members(a) == members(b);
   }
