@@ -70,10 +70,11 @@ bool IsDrawnFromTop(const SelectParams& params) {
 }
 
 // The mode that the draw reports in the same kernel: a raw one, alone, where nothing changes the
-// rows or their tokens and the draw's lists have most of the report. (Elsewhere a kernel of its own
-// reads the rows beside the draw.)
+// rows or their tokens, the draw's lists have most of the report, and a block has a row for itself.
+// (Elsewhere a kernel of its own reads the rows beside the draw: 16 us in place of 18 for 8 rows.)
 std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
   if (shape.has_patches || shape.has_verdict || shape.has_wide) return std::nullopt;
+  if (ShapeForRows(shape.output.rows).blocks > 1) return std::nullopt;
   for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
     if (shape.modes == 1u << static_cast<int>(mode)) return mode;
   }
