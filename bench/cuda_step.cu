@@ -169,6 +169,8 @@ class StepBench {
     shape.has_patches = shape.has_values || task.has_bitmask;
     shape.is_greedy = is_greedy;
     shape.draws_gumbel = true;
+    shape.has_typical = params.typical_p < 1.0f;
+    shape.has_wide = shape.has_typical;
     shape.modes = has_logprobs ? 1 : 0;
     StepTimes times;
     times.step_us = timer_.Microseconds(

@@ -62,6 +62,18 @@ struct DeviceStepResult {
   std::span<const float> list_values = {};
 };
 
+// What computes the logits of a step: kernels on a stream, which become the front of the step's
+// graph. It is called when a graph is captured, and at no other time; equal sources are taken for
+// the same kernels, with the same pointers. A head without calls that wait is one: Project of
+// cuda_head.hpp, or a library's product. (A certified head is none: it hands on tokens, not
+// logits.)
+struct LogitsSource {
+  void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere
+  void* context = nullptr;
+
+  friend bool operator==(const LogitsSource&, const LogitsSource&) = default;
+};
+
 class DeviceSampler;
 
 // A step that was enqueued. It names the step and owns nothing: the DeviceSampler outlives it.
@@ -134,7 +146,9 @@ class DeviceSampler {
   // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
   // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
   // call waits for what was enqueued of it.
-  StepHandle Step(const StepInput& input, void* stream);
+  //
+  // source: computes input.logits in the same graph; what it throws the call throws.
+  StepHandle Step(const StepInput& input, void* stream, const LogitsSource& source = {});
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.
   void Accept(RequestHandle request, std::span<const int32_t> tokens);

@@ -15,6 +15,11 @@ class MassSum {
   struct Addend {
     uint32_t high;
     uint32_t low;
+
+    __device__ uint64_t Weight() const {
+      const uint32_t base = __float_as_uint(kBase);
+      return (static_cast<uint64_t>(high - base) << 20) + (low - base);
+    }
   };
 
   static __device__ Addend Of(float x, float max, float scale) {

@@ -1,134 +1,22 @@
-// Log-probabilities and logits as the model gave them, which do not depend on the token that was
-// drawn but for its rank: all that takes reads of the row is done beside the draw. One read finds
-// the maximum and a threshold, another the mass and the few tokens above the threshold, and among
-// those are nearly always the token and the list.
-#include "backend/long_mass_sum.cuh"
-#include "backend/row_start.cuh"
-#include "backend/rows.cuh"
-#include "draw/likely_tokens.cuh"
-#include "draw/row_report.cuh"
+// Raw log-probabilities by a kernel of their own, beside the draw: it waits for the token only when
+// both of its reads are done.
+#include "draw/raw_report.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-// So many are noted at least, so that the token is among them.
-constexpr int kNoted = 64;
-static_assert(kNoted <= kGroups);
-
 // In shared memory.
-struct RawMemory {
+struct RawKernelMemory {
   TeamMemory team;
-  RowStart start;
-  uint32_t least;                // order key of what is noted
-  uint64_t masses[kMostBlocks];  // of the first block
-  LikelyMemory likely;           // the same
+  RawMemory raw;
 };
-
-constexpr uint32_t kNanKey = ~0u;
-
-// What one read finds: the largest value, and a value that enough tokens reach. NaN: there is one.
-struct Outline {
-  float max;
-  float least;
-};
-
-// By groups of threads: so many of their largest values are that many tokens.
-template <DType kDType>
-__device__ Outline OutlineOf(const Team& team, const VectorSlice<kDType>& vectors, int needed,
-                             RawMemory& memory) {
-  if (team.thread() == 0) memory.likely.count = memory.least = 0;
-  BeginRow(team, memory.start);
-  float largest = -INFINITY;
-  bool has_nan = false;
-  ForEachValue(vectors, [&](float x) {
-    largest = fmaxf(largest, x);
-    has_nan |= semantics::IsNan(x);
-  });
-  uint32_t key = has_nan ? kNanKey : semantics::OrderKey(largest);
-  for (int step = 1; step < ThreadsOfGroup(team); step *= 2) {
-    key = max(key, __shfl_xor_sync(~0u, key, step));
-  }
-  ShareLargest(team, key, memory.start, [] {});
-  if (team.thread() < kGroups) {
-    const uint32_t mine = memory.start.largest[team.thread()];
-    int rank = 0;
-#pragma unroll 8
-    for (int g = 0; g < kGroups; ++g) {
-      const uint32_t other = memory.start.largest[g];
-      rank += other > mine || (other == mine && g < team.thread()) ? 1 : 0;
-    }
-    if (rank == needed - 1) memory.least = mine;
-  }
-  const OfGroups<uint32_t> of_groups(team, memory.start.largest);
-  uint32_t most = of_groups.value[0];
-#pragma unroll
-  for (int i = 1; i < kGroupsALane; ++i) most = max(most, of_groups.value[i]);
-  most = __reduce_max_sync(~0u, most);
-  team.SyncBlock();
-  return {most == kNanKey ? semantics::QuietNan() : semantics::ValueOfKey(most),
-          fmaxf(semantics::ValueOfKey(memory.least), semantics::kLowestValue)};
-}
-
-// Of this thread; notes the tokens from `least` on.
-template <bool kHasMass, DType kDType>
-__device__ uint64_t MassOfRow(const VectorSlice<kDType>& vectors, const Outline& outline,
-                              LikelyMemory& first) {
-  using Tokens = Eight<kDType>;
-  const float scale = semantics::TemperatureScale(1.0f);
-  MassSum part;
-  uint32_t addends = 0;
-  uint64_t mass = 0;
-  FirstVectors loaded;
-  vectors.LoadFirst(loaded);
-  vectors.Stream(loaded, [&](const Tokens& tokens) {
-    if constexpr (kHasMass) {
-      if (addends > MassSum::kMostAddends - Tokens::kTokens) {
-        mass += part.Total(addends);
-        part = MassSum();
-        addends = 0;
-      }
-#pragma unroll
-      for (const float x : tokens.x) part.Add(MassSum::Of(x, outline.max, scale));
-      addends += Tokens::kTokens;
-    }
-    if (!(tokens.Largest() >= outline.least)) return;
-#pragma unroll
-    for (int e = 0; e < Tokens::kTokens; ++e) {
-      if (tokens.x[e] >= outline.least) NoteLikely(first, tokens.x[e], Tokens::Id(tokens.first, e));
-    }
-  });
-  return mass + part.Total(addends);
-}
-
-// The maximum with the sign that the definition gives a zero: that of the first of equal ones.
-template <DType kDType>
-__device__ float SignedMax(const Team& team, const RowSlice<kDType>& row, float max) {
-  if (max != 0.0f) return max;
-  uint32_t complement = 0;  // of the first id
-  row.ForEach([&](float x, int id) {
-    if (x == 0.0f) complement = ::max(complement, ~static_cast<uint32_t>(id));
-  });
-  return row.ValueOf(static_cast<int>(~static_cast<uint32_t>(team.Max(complement))));
-}
-
-// How many tokens are not below one. Vectors are filled up with masked values.
-template <DType kDType>
-__device__ uint64_t CountFrom(const Team& team, const VectorSlice<kDType>& vectors,
-                              const RowSlice<kDType>& row, float sampled) {
-  uint32_t count = 0;
-  if (sampled > -INFINITY) {
-    ForEachValue(vectors, [&](float x) { count += x >= sampled ? 1 : 0; });
-  } else {
-    row.ForEach([&](float x, int) { count += x >= sampled ? 1 : 0; });
-  }
-  return team.Sum(count);
-}
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     RawLogprobsKernel(const __grid_constant__ LogprobsArgument argument) {
-  __shared__ __align__(16) unsigned char shared[sizeof(RawMemory)];  // parameters have constructors
-  RawMemory& memory = *reinterpret_cast<RawMemory*>(shared);
+  // Parameters have constructors.
+  __shared__ __align__(16) unsigned char shared[sizeof(RawKernelMemory)];
+  RawKernelMemory& memory = *reinterpret_cast<RawKernelMemory*>(shared);
   const Team team(memory.team);
   const int index = TeamIndex(team);
   const RowReport report(argument, index);
@@ -137,62 +25,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (team.rank() == 0) report.PutNothing(team);
     return;
   }
-  const int vocab = argument.rows.vocab;
-  const VectorSlice<kDType> vectors(team, argument.rows, index);
-  const RowSlice<kDType> row(team, RowOf(argument.rows, index), vocab);
-  const LikelyRange range{INFINITY, semantics::kLowestValue, 0, INT32_MAX,
-                          max(report.listed() - 1, 0)};
-  const Outline outline = OutlineOf(team, vectors, max(range.wanted, kNoted), memory);
-  LikelyMemory& first = *team.Of(0, &memory.likely);
-  const bool is_ok = outline.max > -INFINITY && outline.max < INFINITY;  // false for a NaN
-  const bool has_mass = argument.mode == LogprobMode::kRawLogprobs && is_ok;
-  const uint64_t mine = has_mass ? MassOfRow<true>(vectors, outline, first)
-                                 : MassOfRow<false>(vectors, outline, first);
-  const float max = has_mass ? SignedMax(team, row, outline.max) : 0.0f;
-  const uint64_t of_block = team.SumOfBlock(mine);
-  if (team.thread() == 0) *team.Of(0, memory.masses + team.rank()) = of_block;
-  team.Sync();
-  ModeValue value{argument.mode, argument.rows.no_params, semantics::NormalizerOf(0.0f, 1.0f, 0)};
-  if (has_mass && team.rank() == 0) {
-    uint64_t mass = 0;
-    for (int block = 0; block < team.blocks(); ++block) mass += memory.masses[block];
-    value.normalizer = semantics::NormalizerOf(max, 1.0f, mass);
-  }
-  const int noted = static_cast<int>(first.count);
-  team.Sync();  // everybody has read it
-  AwaitKernelBefore();
-
-  const TokenResult drawn = report.Drawn();
-  if (argument.step.wishes == nullptr) team.Sync();  // what was drawn is written over
-  if (drawn.id < 0) {
-    if (team.rank() == 0) report.PutNothing(team);
-    return;
-  }
-  const float sampled = row.ValueOf(drawn.id);
-  float logprob = value(sampled);  // known to the first block
-  if (semantics::IsNan(logprob)) logprob = semantics::QuietNan();
-  uint64_t rank = 0;
-  if (noted <= kMostLikely && sampled >= outline.least) {
-    if (team.rank() != 0) return;
-    uint32_t count = 0;
-    for (int i = team.thread(); i < noted; i += team.threads()) {
-      count += ValueOf(memory.likely.tokens[i]) >= sampled ? 1 : 0;
-    }
-    rank = team.Block().Sum(count);
-  } else {
-    rank = CountFrom(team, vectors, row, sampled);
-  }
-  if (team.IsFirstThread()) report.Put(logprob, static_cast<int32_t>(rank));
-  if (report.listed() == 0) return;
-  if (team.rank() == 0) report.BeginList(team, drawn.id, logprob);
-  if (range.wanted == 0) return;
-  team.Block().SyncBlock();
-  auto put = [&](int n, int32_t id) { report.PutListed(1 + n, id, value(row.ValueOf(id))); };
-  if (noted > kMostLikely) {
-    ListOneByOne(team, vectors, vocab, range, put);
-  } else if (team.rank() == 0) {
-    PutLikely(team, memory.likely, noted, range, put);
-  }
+  ReportRaw<kDType>(team, memory.raw, argument, index, report, [] { AwaitKernelBefore(); });
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ namespace sluice::cuda {
 struct StepShape {
   OutputShape output;
   LogitsView logits;
+  LogitsSource source;
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
@@ -34,13 +35,16 @@ struct StepShape {
   bool has_models = false;  // draft models to reject against
   bool draws_gumbel = false;
   bool draws_cdf = false;
-  uint8_t modes = 0;  // of log-probabilities, a bit a mode
+  bool has_typical = false;  // before a top-k
+  bool has_wide = false;     // a request of which the first k of a row do not decide
+  uint8_t modes = 0;         // of log-probabilities, a bit a mode
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
       return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
-                        s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
-                        s.rejects, s.has_models, s.draws_gumbel, s.draws_cdf, s.modes);
+                        s.source.enqueue, s.source.context, s.has_patches, s.has_values,
+                        s.is_greedy, s.has_verdict, s.has_results, s.rejects, s.has_models,
+                        s.draws_gumbel, s.draws_cdf, s.has_typical, s.has_wide, s.modes);
     };
     return members(a) == members(b);
   }
@@ -62,7 +66,8 @@ class DeviceSampler::Impl {
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
-  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream);
+  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                  const LogitsSource& source);
   DeviceStepResult Get(uint64_t step);
 
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }

@@ -5,26 +5,32 @@
 namespace sluice::cuda {
 namespace {
 
+const void* KernelFor(DType dtype, bool is_patched, bool has_typical) {
+  if (has_typical) {
+    return is_patched ? PatchedTypicalSampleKernelFor(dtype) : TypicalSampleKernelFor(dtype);
+  }
+  return is_patched ? PatchedSampleKernelFor(dtype) : SampleKernelFor<false>(dtype);
+}
+
 void Launch(const LogitsView& logits, SampleArgument argument, void* stream,
-            bool starts_early = false) {
-  const void* kernel = argument.rows.patches != nullptr ? PatchedSampleKernelFor(logits.dtype)
-                                                        : SampleKernelFor<false>(logits.dtype);
-  LaunchOverRows({kernel, ShapeForRows(logits.rows), sizeof(SampleMemory), starts_early},
+            const AdjustedDraw& draw = {}) {
+  const void* kernel = KernelFor(logits.dtype, argument.rows.patches != nullptr, draw.has_typical);
+  LaunchOverRows({kernel, ShapeForRows(logits.rows), sizeof(SampleMemory), draw.starts_early},
                  logits.rows, &argument, stream);
 }
 
 }  // namespace
 
 void SampleAdjusted(const LogitsView& logits, const RowParams& params, DrawMethod method,
-                    const AdjustedSamples& samples, void* stream) {
+                    const AdjustedSamples& samples, const AdjustedDraw& draw, void* stream) {
   Launch(logits,
          {.rows = ArgumentOf(logits, params),
           .method = method,
           .results = samples.results,
           .ids = samples.ids,
           .statuses = samples.statuses,
-          .ways = nullptr},
-         stream, true);
+          .ways = samples.ways},
+         stream, draw);
 }
 
 void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method,

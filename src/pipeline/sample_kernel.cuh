@@ -115,25 +115,46 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   return result;
 }
 
+// What a kernel knows beyond what every draw needs; this: nothing, and so nothing is in the way.
+struct DrawAlone {
+  static constexpr bool kHasOwnRows = false;  // whose top it draws from by itself
+
+  __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
+    return PlanOfTop(params, vocab, elements);
+  }
+};
+
+// Of the top of a row that a draw was certain of: the tokens, sorted, and the place of its own.
+struct TellsNobody {
+  __device__ void operator()(const ListedTokens&, int) const {}
+};
+
 // By the first block alone; its first thread has the result.
+template <class Typical = NoTypical, class Tell = TellsNobody>
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
-                                     const TopPlan& plan, const SampleArgument& argument) {
+                                     const TopPlan& plan, const SampleArgument& argument,
+                                     Typical typical = {}, Tell tell = {}) {
+  constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
+  constexpr bool kSorts = kIsTypical || !std::is_same_v<Tell, TellsNobody>;
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;
   result.id = kUndecided;
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
-  if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
-    return SampleFromMany(top.size, argument.WantsCuts());
+  if constexpr (!kSorts) {
+    if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
+      return SampleFromMany(top.size, argument.WantsCuts());
+    }
   }
   const ListedTokens pruned =
       PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
   const int size = pruned.size;
   const float scale = memory.start.scales.draw;
   if (size > block.threads()) {
-    if (plan.is_whole) return result;
+    if (plan.is_whole || kSorts) return result;
     return SampleFromList(pruned.tokens, size, argument.method);
   }
+  if constexpr (kIsTypical) typical.has_all = top.has_all && size == top.size;
   auto score = [&](uint64_t token, float max) {
     return ScoreKey(ValueOf(token), IdOf(token), max, scale, key);
   };
@@ -145,7 +166,8 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (plan.is_whole) {
     whole = WholeMassOf(team, top, ValueOf(sorted.tokens[0]), argument.rows.vocab);
   }
-  const KeptTop kept = SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr);
+  const KeptTop kept =
+      SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr, typical);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
   if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
@@ -156,6 +178,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
+  tell(sorted, winner);
   return result;
 }
 
@@ -279,9 +302,9 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 }
 
 // Whether a guess decides the row.
-template <DType kDType, bool kPatched>
+template <DType kDType, bool kPatched, class Beside = DrawAlone>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
-                              const SampleArgument& argument, int row) {
+                              const SampleArgument& argument, int row, const Beside& beside = {}) {
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
@@ -290,7 +313,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfTop(params, slice.vocab(), slice.kElements); });
+           [&] { memory.plan = beside.PlanOf(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -315,6 +338,11 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   }
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
+    if constexpr (Beside::kHasOwnRows) {
+      if (beside.IsOwn(params)) {
+        return is_decided(beside.template Sample<kDType, kPatched>(argument, row, top));
+      }
+    }
     TokenResult result;
     result.id = kUndecided;
     if (team.rank() == 0 && top.size > 0) {
@@ -343,27 +371,30 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
 }
 
-template <DType kDType, bool kPatched>
+template <DType kDType, bool kPatched, class Beside = DrawAlone>
 __global__ void __launch_bounds__(kMostThreads)
     SampleKernel(const __grid_constant__ SampleArgument argument) {
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
   LetNextKernelStart();
-  if (!SampleByGuess<kDType, kPatched>(team, memory, argument, row)) {
+  if (!SampleByGuess<kDType, kPatched, Beside>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }
 }
 
-template <bool kPatched>
+template <bool kPatched, class Beside = DrawAlone>
 const void* SampleKernelFor(DType dtype) {
-  return ForDType(dtype, SampleKernel<DType::kF32, kPatched>, SampleKernel<DType::kBf16, kPatched>,
-                  SampleKernel<DType::kF16, kPatched>);
+  return ForDType(dtype, SampleKernel<DType::kF32, kPatched, Beside>,
+                  SampleKernel<DType::kBf16, kPatched, Beside>,
+                  SampleKernel<DType::kF16, kPatched, Beside>);
 }
 
 }  // namespace
 
-// Compiled by itself, because it takes as long as the other.
+// Compiled by themselves, because each takes as long as the first.
 const void* PatchedSampleKernelFor(DType dtype);
+const void* TypicalSampleKernelFor(DType dtype);
+const void* PatchedTypicalSampleKernelFor(DType dtype);
 
 }  // namespace sluice::cuda

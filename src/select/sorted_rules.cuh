@@ -4,6 +4,7 @@
 
 #include "backend/cut_ids.cuh"
 #include "select/prune_top.cuh"
+#include "select/typical_bound.cuh"
 #include "semantics/min_p.h"
 #include "semantics/noise.h"
 #include "semantics/top_p.h"
@@ -117,10 +118,12 @@ struct KeptTop {
 };
 
 // Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
-// whole row.
-template <class TeamOfRow>
+// whole row. typical: what that rule keeps, with a top-k behind it, unless it is NoTypical.
+template <class TeamOfRow, class Typical = NoTypical>
 __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
-                                 const RowStart& start, const WholeMass* whole) {
+                                 const RowStart& start, const WholeMass* whole,
+                                 const Typical& typical = {}) {
+  constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
   const SelectParams& params = start.params;
   const int size = sorted.size;
   const int place = team.thread();
@@ -139,16 +142,27 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
   const Profile& profile = params.profile;
   const bool with_ties = profile.ties == Ties::kAll;
   const float scale = start.scales.filter;
-  const uint64_t weight = semantics::Weight(kept.x, kept.max, scale);
+  uint64_t weight = semantics::Weight(kept.x, kept.max, scale);
 
   // Tokens before a place for which the predicate holds.
   auto count_before = [&](int limit, bool predicate) {
     return team.CountOfBlock(place < limit && predicate);
   };
+  int first = 0;  // tokens before it are dropped, and have no weight from here on
+  if constexpr (kIsTypical) {
+    const float t = semantics::LogWeight(kept.x, kept.max, scale);
+    const int told = count_before(size, semantics::OrderKey(kept.x) >= typical.threshold);
+    first = count_before(told, typical.DropsFromTheTop(t));
+    kept.begin = first;
+    kept.end = count_before(told, !typical.DropsFromTheBottom(t));
+    const bool is_the_end = kept.end < told || (typical.has_all && told == size);
+    kept.is_known = first < kept.end && (is_the_end || first + params.top_k <= kept.end);
+    if (place < first) weight = 0;
+  }
   auto weight_before = [&](int limit) { return place < limit ? weight : 0; };
   auto end_of_min_p = [&] {
     const uint64_t least = semantics::Fixed40(params.min_p);
-    return max(1, count_before(size, weight >= least));
+    return first + max(1, count_before(size, weight >= least));
   };
   auto end_with_ties = [&](int end, int limit) {
     const float last = ValueOf(sorted.tokens[end - 1]);
@@ -162,8 +176,9 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     is_whole = false;  // the other rules look at what is left, which is listed
   }
   const int before_top_k = kept.end;
-  if (params.top_k > 0 && params.top_k < kept.end) {
-    kept.end = with_ties ? end_with_ties(params.top_k, kept.end) : params.top_k;
+  if (params.top_k > 0 && params.top_k < kept.end - first) {
+    const int end = first + params.top_k;
+    kept.end = with_ties ? end_with_ties(end, kept.end) : end;
   }
   kept.most_end = kept.end;
   if (params.top_p < 1) {
@@ -173,7 +188,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     auto end_of = [&](uint64_t total) {
       const uint64_t target = semantics::TargetMass(params.top_p, total);
       const bool keeps = semantics::TopPKeeps(mass_above, target, profile.top_p_boundary);
-      const int end = max(1, count_before(measured, keeps));
+      const int end = max(first + 1, count_before(measured, keeps));
       return with_ties ? end_with_ties(end, measured) : end;
     };
     const int least_end = end_of(is_whole ? whole->least : listed);
@@ -195,8 +210,9 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     kept.is_known &= kept.end == kept.most_end;
     const uint64_t mass = team.SumOfBlock(weight_before(kept.end));
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);
-    const int above = count_before(kept.end, semantics::XtcCounts(weight, least));
-    if (above >= 2) kept.begin = above - 1;
+    const bool is_left = !kIsTypical || place >= first;
+    const int above = count_before(kept.end, is_left && semantics::XtcCounts(weight, least));
+    if (above >= 2) kept.begin = first + above - 1;
   }
   return kept;
 }

@@ -15,6 +15,36 @@
 
 namespace sluice::test {
 
+// Of a step on a device and on the host, with lists of `width` entries where there are some.
+inline void ExpectSame(const cuda::DeviceStepResult& actual, const Stepped& expected,
+                       int64_t width) {
+  std::vector<int32_t> ids;
+  std::vector<RowStatus> statuses;
+  std::vector<Cut> cuts;
+  std::vector<float> logprobs;
+  std::vector<int32_t> ranks;
+  for (const TokenResult& token : expected.tokens) {
+    ids.push_back(token.id);
+    statuses.push_back(token.status);
+    cuts.push_back(token.cut);
+    logprobs.push_back(token.logprob);
+    ranks.push_back(token.rank);
+  }
+  ASSERT_TRUE(SameSequence(actual.ids, ids));
+  ASSERT_TRUE(SameSequence(actual.statuses, statuses));
+  ASSERT_TRUE(SameSequence(actual.emitted, expected.emitted));
+  if (!actual.cuts.empty()) ASSERT_TRUE(SameSequence(actual.cuts, cuts));
+  if (!actual.logprobs.empty()) {
+    ASSERT_TRUE(SameSequence(actual.logprobs, logprobs));
+    ASSERT_TRUE(SameSequence(actual.ranks, ranks));
+  }
+  if (actual.width > 0) {
+    ASSERT_EQ(actual.width, width);
+    ASSERT_TRUE(SameSequence(actual.list_ids, expected.ids));
+    ASSERT_TRUE(SameSequence(actual.list_values, expected.values));
+  }
+}
+
 struct MixOptions {
   int64_t vocab = 40;  // at least max_logprobs
   DType dtype = DType::kF32;
@@ -128,7 +158,7 @@ class Mix {
     const int64_t width = 1 + options_.max_logprobs;
     const Stepped expected = StepAll(host_, batch.view(), for_host, width);
     const cuda::DeviceStepResult actual = device_.Step({on_device, for_device}, nullptr).Get();
-    Compare(actual, expected, width);
+    ExpectSame(actual, expected, width);
     if (has_trees) {
       ASSERT_TRUE(SameSequence(actual.path, expected.path));
     } else {
@@ -266,34 +296,6 @@ class Mix {
     plain.top_k = params.top_k;
     plain.top_p = params.top_p;
     return plain;
-  }
-
-  void Compare(const cuda::DeviceStepResult& actual, const Stepped& expected, int64_t width) {
-    std::vector<int32_t> ids;
-    std::vector<RowStatus> statuses;
-    std::vector<Cut> cuts;
-    std::vector<float> logprobs;
-    std::vector<int32_t> ranks;
-    for (const TokenResult& token : expected.tokens) {
-      ids.push_back(token.id);
-      statuses.push_back(token.status);
-      cuts.push_back(token.cut);
-      logprobs.push_back(token.logprob);
-      ranks.push_back(token.rank);
-    }
-    ASSERT_TRUE(SameSequence(actual.ids, ids));
-    ASSERT_TRUE(SameSequence(actual.statuses, statuses));
-    ASSERT_TRUE(SameSequence(actual.emitted, expected.emitted));
-    if (options_.cuts) ASSERT_TRUE(SameSequence(actual.cuts, cuts));
-    if (!actual.logprobs.empty()) {
-      ASSERT_TRUE(SameSequence(actual.logprobs, logprobs));
-      ASSERT_TRUE(SameSequence(actual.ranks, ranks));
-    }
-    if (actual.width > 0) {
-      ASSERT_EQ(actual.width, width);
-      ASSERT_TRUE(SameSequence(actual.list_ids, expected.ids));
-      ASSERT_TRUE(SameSequence(actual.list_values, expected.values));
-    }
   }
 
   MixOptions options_;

@@ -1,0 +1,298 @@
+// Where typical sampling ends on a row whose top is listed: the mean surprise of the whole row, and
+// a key that tells the listed tokens which semantics/typical.h keeps from those that it drops.
+//
+// A surprise is a whole number below 2^18. One read of the row, behind the list, sums what the mean
+// is made of and the mass; the tokens within eight octaves of the largest, which are few, are
+// counted into bins of 32 surprises by their mass. Around the mean, whole bins bound the mass of
+// the keys up to any one from both sides, which leaves 32 keys or fewer for the last one, K. Where
+// no listed token has one of them, they are all the same to the list; where all tokens up to there
+// are listed, the list tells which is K. Else another read looks at the tokens at the ends alone,
+// and has the mass of each key. (Where more than eight octaves matter the range is wide: then keys
+// share a slot, and more reads tell those of one apart.)
+#pragma once
+
+#include "backend/long_mass_sum.cuh"
+#include "backend/token_list.cuh"
+#include "semantics/typical.h"
+
+namespace sluice::cuda {
+
+// Of a row without typical sampling, or one whose rules go another way.
+struct NoTypical {};
+
+struct TypicalBound {
+  int32_t mean = -1;  // negative: not known
+  int32_t key = 0;
+  uint32_t threshold = 0;  // order key, of the list: what is told of tokens that reach it
+  bool has_all = false;    // they are the support of the row
+
+  // Where the surprise is too small, and where it is too large or there is no weight.
+  __device__ bool DropsFromTheTop(float t) const { return semantics::Surprise(t) < mean - key; }
+  __device__ bool DropsFromTheBottom(float t) const {
+    return semantics::WeightOf(t) == 0 || semantics::Surprise(t) > mean + key;
+  }
+};
+
+// The sums that tell the mean, and the mass.
+struct TypicalSums {
+  uint64_t surprise = 0;
+  uint64_t weights = 0;
+  uint64_t mass = 0;
+};
+
+// In shared memory of every block.
+struct TypicalMemory {
+  static constexpr int kSurprisesOfBin = 32;
+  static constexpr int32_t kMostKey = 40 << 12;  // beyond there is no weight
+  static constexpr int kOfThread = 4;            // bins that are loaded at once: a vector
+  static constexpr int kBins = 1024;
+  static constexpr int32_t kEndOfBins = kBins * kSurprisesOfBin;
+
+  // 32 bits can be added atomically at speed.
+  alignas(16) uint32_t low[kBins];
+  alignas(16) uint32_t high[kBins];
+  uint64_t before[kBins + 1];  // the mass of the team's bins before each
+  TypicalSums of_warp[kMostWarps];
+  TypicalSums of_block;
+  int32_t slot;
+  int32_t key;  // of the first block
+
+  __device__ void Clear(const Team& team) {
+    for (int i = team.thread(); i < kBins; i += team.threads()) low[i] = high[i] = 0;
+  }
+  __device__ void Add(int slot_of_token, uint64_t weight) {
+    const uint32_t word = static_cast<uint32_t>(weight);
+    const uint32_t carry = atomicAdd(low + slot_of_token, word) > ~word ? 1 : 0;
+    const uint32_t above = static_cast<uint32_t>(weight >> 32) + carry;
+    if (above != 0) atomicAdd(high + slot_of_token, above);
+  }
+  // visit(slot, the mass of the team's slots before it, its mass), a thread some neighbours.
+  // Returns the mass of all.
+  template <typename Visit>
+  __device__ uint64_t ForEachSum(const Team& team, Visit visit) {
+    static_assert(kBins % kOfThread == 0 && kBins <= kOfThread * 512,
+                  "blocks have 512 threads or more");
+    const int first = team.thread() * kOfThread;
+    const bool has_bins = first < kBins;
+    uint64_t mass[kOfThread] = {};
+#pragma unroll
+    for (int r = 0; r < kMostBlocks; ++r) {
+      if (r >= team.blocks() || !has_bins) continue;
+      const uint4 lows = *reinterpret_cast<const uint4*>(team.Of(r, low + first));
+      const uint4 highs = *reinterpret_cast<const uint4*>(team.Of(r, high + first));
+      mass[0] += lows.x + (uint64_t{highs.x} << 32);
+      mass[1] += lows.y + (uint64_t{highs.y} << 32);
+      mass[2] += lows.z + (uint64_t{highs.z} << 32);
+      mass[3] += lows.w + (uint64_t{highs.w} << 32);
+    }
+    auto [sum, all] = team.SumsOfBlock(mass[0] + mass[1] + mass[2] + mass[3]);
+    if (!has_bins) return all;
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+      visit(first + i, sum, mass[i]);
+      sum += mass[i];
+    }
+    return all;
+  }
+  // Of the team, from those of threads. With a Sync inside.
+  __device__ TypicalSums SumsOfTeam(const Team& team, const TypicalSums& mine) {
+    auto sum_of_warp = [&](const TypicalSums& sums) {
+      return TypicalSums{Team::ReduceWarp(sums.surprise, Plus{}),
+                         Team::ReduceWarp(sums.weights, Plus{}),
+                         Team::ReduceWarp(sums.mass, Plus{})};
+    };
+    const TypicalSums warp = sum_of_warp(mine);
+    if (team.lane() == 0) of_warp[team.thread() / kWarpSize] = warp;
+    team.SyncBlock();
+    if (team.thread() < kWarpSize) {
+      const bool has_warp = team.lane() < team.threads() / kWarpSize;
+      const TypicalSums block = sum_of_warp(has_warp ? of_warp[team.lane()] : TypicalSums{});
+      if (team.lane() == 0) of_block = block;
+    }
+    team.Sync();
+    return sum_of_warp(team.lane() < team.blocks() ? *team.Of(team.lane(), &of_block)
+                                                   : TypicalSums{});
+  }
+};
+
+// The least key from `low` to `high` that holds(key); `high` does, and all behind the least. By all
+// lanes of a warp.
+template <typename Holds>
+__device__ int32_t LeastKey(int32_t low, int32_t high, Holds holds) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll 1
+  while (low < high) {
+    const int32_t step = (high - low + kWarpSize - 1) / kWarpSize;
+    const uint32_t those = __ballot_sync(~0u, holds(min(low + lane * step, high)));
+    const int first = __ffs(static_cast<int>(those)) - 1;  // -1: none
+    if (first >= 0) high = min(low + first * step, high);
+    if (first != 0) low += (first < 0 ? kWarpSize - 1 : first - 1) * step + 1;
+  }
+  return low;
+}
+
+// The mass of the keys up to any one, between two bounds, from the bins.
+class TypicalMass {
+ public:
+  __device__ TypicalMass(const uint64_t* before, uint64_t total, int32_t mean)
+      : before_(before), total_(total), mean_(mean) {}
+
+  // The bins that the keys up to one fill: all of the tokens in them count.
+  __device__ int FirstFull(int32_t key) const {
+    return min((max(mean_ - key, 0) + kOfBin - 1) / kOfBin, kBins);
+  }
+  __device__ int EndFull(int32_t key) const { return min((mean_ + key + 1) / kOfBin, kBins); }
+  __device__ uint64_t InFull(int32_t key) const {
+    const int first = FirstFull(key), end = EndFull(key);
+    return first < end ? before_[end] - before_[first] : 0;
+  }
+
+  __device__ uint64_t Least(int32_t key) const {
+    const bool has_the_rest = mean_ + key >= TypicalMemory::kMostKey && mean_ <= key;
+    return has_the_rest ? total_ : InFull(key);
+  }
+  __device__ uint64_t Most(int32_t key) const {
+    const int last = (mean_ + key) / kOfBin;
+    const int first = min(max(mean_ - key, 0) / kOfBin, kBins);
+    return (last < kBins ? before_[last + 1] : total_) - before_[first];
+  }
+
+ private:
+  static constexpr int kBins = TypicalMemory::kBins;
+  static constexpr int32_t kOfBin = TypicalMemory::kSurprisesOfBin;
+
+  const uint64_t* before_;
+  uint64_t total_;
+  int32_t mean_;
+};
+
+// The last key from `least` to `most`, where all tokens up to it are listed, and there are tokens:
+// a warp for each key. By one block.
+__device__ inline int32_t KeyFromList(const Team& block, TypicalMemory& memory,
+                                      const TokenList& list, int size, float max, float scale,
+                                      int32_t mean, uint64_t target, int32_t least, int32_t most) {
+  if (block.thread() == 0) memory.key = most;
+  block.SyncBlock();
+  const int warps = block.threads() / kWarpSize;
+#pragma unroll 1
+  for (int32_t key = least + block.thread() / kWarpSize; key < most; key += warps) {
+    uint64_t mass = 0;
+#pragma unroll 1
+    for (int i = block.lane(); i < size; i += kWarpSize) {
+      const float t = semantics::LogWeight(ValueOf(list.tokens[i]), max, scale);
+      const uint64_t weight = semantics::WeightOf(t);
+      if (weight != 0 && semantics::TypicalKey(t, mean) <= key) mass += weight;
+    }
+    if (Team::ReduceWarp(mass, Plus{}) < target) continue;
+    if (block.lane() == 0) atomicMin(&memory.key, key);
+    break;
+  }
+  block.SyncBlock();
+  return memory.key;
+}
+
+// for_each(visit) calls visit(x) for the values of the row that are this thread's. By all threads
+// of the team, behind a Sync behind the list; what the first block gets counts.
+template <typename ForEach>
+__device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, TokenList& mine,
+                                     ForEach for_each, float scale, float p) {
+  constexpr int kOfBin = TypicalMemory::kSurprisesOfBin;
+  TokenList& list = *team.Of(0, &mine);
+  const int size = static_cast<int>(list.count);
+  const uint32_t threshold = list.threshold;
+  if (size == 0 || size > kListCapacity || list.is_spoilt != 0) return {};
+  // A token for each thread, mostly: the first block goes on with its list before others are done.
+  const uint32_t key_of_mine =
+      team.thread() < size ? static_cast<uint32_t>(list.tokens[team.thread()] >> 32) : 0;
+  uint32_t largest = key_of_mine;
+#pragma unroll 1
+  for (int i = team.thread() + team.threads(); i < size; i += team.threads()) {
+    largest = ::max(largest, static_cast<uint32_t>(list.tokens[i] >> 32));
+  }
+  memory.Clear(team);
+  const float max = semantics::ValueOfKey(static_cast<uint32_t>(team.MaxOfBlock(largest)));
+
+  // visit(t, surprise, the weight by MassSum) for all tokens; without weight t is -41.
+  auto for_each_surprise = [&](auto visit) {
+    constexpr float kMagic = 0x1.8p23f;
+    for_each([&](float x) {
+      float t = semantics::LogWeight(x, max, scale);
+      t = t >= -40.0f ? t : -41.0f;
+      const float shifted = __fmaf_rn(t, -4096.0f, kMagic);  // an integer in its bits
+      visit(t, static_cast<int32_t>(__float_as_uint(shifted) - __float_as_uint(kMagic)), x);
+    });
+  };
+  TypicalSums sums;
+  LongMassSum mass;
+  for_each_surprise([&](float, int32_t surprise, float x) {
+    const MassSum::Addend addend = MassSum::Of(x, max, scale);
+    mass.Add(addend);
+    const uint64_t weight = addend.Weight();
+    const auto upper = static_cast<uint32_t>(weight >> 16);
+    sums.surprise += uint64_t{upper} * static_cast<uint32_t>(surprise);
+    sums.weights += upper;
+    if (surprise < TypicalMemory::kEndOfBins) memory.Add(surprise / kOfBin, weight);
+  });
+  sums.mass = mass.Total();
+  sums = memory.SumsOfTeam(team, sums);
+  const uint64_t binned = memory.ForEachSum(
+      team, [&](int bin, uint64_t before, uint64_t) { memory.before[bin] = before; });
+  if (team.thread() == 0) memory.before[TypicalMemory::kBins] = binned;
+  team.SyncBlock();
+  team.ArriveStarted();  // who awaits it knows that all have read the bins
+
+  const auto mean = static_cast<int32_t>(sums.surprise / sums.weights);
+  const uint64_t target = ::max(semantics::TargetMass(p, sums.mass), uint64_t{1});
+  const TypicalMass bounds(memory.before, sums.mass, mean);
+  constexpr int32_t kMostKey = TypicalMemory::kMostKey;
+  int32_t least = LeastKey(0, kMostKey, [&](int32_t key) { return bounds.Most(key) >= target; });
+  int32_t most =
+      LeastKey(least, kMostKey, [&](int32_t key) { return bounds.Least(key) >= target; });
+
+  auto log_weight_of = [&](uint32_t key) {
+    return semantics::LogWeight(semantics::ValueOfKey(key), max, scale);
+  };
+  // Who is not listed has a larger surprise, or the same.
+  if (mean + most < semantics::Surprise(log_weight_of(threshold))) {
+    if (team.rank() == 0) {
+      least = KeyFromList(team.Block(), memory, mine, size, max, scale, mean, target, least, most);
+    }
+    team.AwaitStarted();
+    return {mean, least, threshold};
+  }
+  bool is_open = false;  // whether the last key decides of this thread's token
+  if (key_of_mine >= threshold) {
+    const int64_t key = semantics::TypicalKey(log_weight_of(key_of_mine), mean);
+    is_open = key > least && key <= most;
+  }
+  const bool goes_on = __syncthreads_or(is_open || size > team.threads()) != 0;
+  team.AwaitStarted();
+  if (!goes_on) return {mean, least, threshold};
+#pragma unroll 1
+  for (;;) {
+    int shift = 0;
+    while ((most - least) >> shift >= TypicalMemory::kBins) ++shift;
+    memory.Clear(team);
+    team.SyncBlock();
+    const int first = bounds.FirstFull(least), end = bounds.EndFull(least);
+    const uint64_t inside = bounds.InFull(least);
+    for_each_surprise([&](float t, int32_t surprise, float) {
+      const int32_t key = abs(surprise - mean);
+      const int bin = surprise / kOfBin;
+      if (t < -40.0f || key > most || (bin >= first && bin < end)) return;
+      memory.Add((::max(key, least) - least) >> shift, semantics::WeightOf(t));
+    });
+    team.Sync();
+    memory.ForEachSum(team, [&](int slot, uint64_t before, uint64_t of_slot) {
+      if (inside + before < target || slot == 0) {
+        if (inside + before + of_slot >= target) memory.slot = slot;
+      }
+    });
+    team.Sync();
+    least += memory.slot << shift;
+    if (shift == 0) return {mean, least, threshold};
+    most = min(most, least + (1 << shift) - 1);
+  }
+}
+
+}  // namespace sluice::cuda
