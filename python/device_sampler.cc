@@ -1,5 +1,5 @@
 // What sluice/device_sampler.py wraps: cuda::DeviceSampler with tensors as addresses, as cuda.cc
-// has them.
+// has them. Only what processors are given comes as tensors of torch, through DLPack.
 #include "sluice/device_sampler.hpp"
 
 #include <cuda_runtime.h>
@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
+#include "python/arrays.h"
 #include "python/calls.h"
 #include "python/device_rows.h"
 #include "python/errors.h"
@@ -24,7 +26,8 @@ class BoundDeviceSampler {
  public:
   BoundDeviceSampler(int device, nb::dict options) : device_(device) {
     const OnDevice guard(device_);
-    sampler_ = std::make_unique<cuda::DeviceSampler>(OptionsFrom(options));
+    options_ = OptionsFrom(options);
+    sampler_ = std::make_unique<cuda::DeviceSampler>(options_);
   }
   ~BoundDeviceSampler() {
     int before = 0;
@@ -34,14 +37,44 @@ class BoundDeviceSampler {
     cudaSetDevice(before);
   }
 
-  // Runs body(sampler) with the device current.
+  // Runs body(sampler) with the device current. A processor may let other threads run, or call back
+  // by itself: that is an Error.
   template <typename Body>
   auto Call(Body&& body) {
+    if (is_held_) ThrowValue("sampler", "in another call", "one call at a time");
+    const Hold hold(is_held_);
     const OnDevice guard(device_);
     return body(*sampler_);
   }
 
+  RequestHandle Add(const Request& request, nb::handle processors);
+  void Remove(RequestHandle request) {
+    Call([&](cuda::DeviceSampler& sampler) { sampler.Remove(request); });
+    processors_.erase(request.slot);
+  }
+
+  // For Python's collector: a processor may well refer to the sampler that calls it.
+  static int Traverse(PyObject* self, visitproc visit, void* arg);
+  static int Clear(PyObject* self);
+
  private:
+  class Hold {
+   public:
+    explicit Hold(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Hold() { flag_ = false; }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    bool& flag_;
+  };
+  struct BoundProcessor {
+    BoundDeviceSampler* sampler;
+    std::unique_ptr<Processor> processor;
+  };
+
+  static void Apply(void* self, const cuda::ProcessorRows& rows, void* stream);
+
   static cuda::DeviceSamplerOptions OptionsFrom(nb::dict given) {
     cuda::DeviceSamplerOptions options;
     auto take = [&](const char* name, auto& option) {
@@ -56,27 +89,95 @@ class BoundDeviceSampler {
     take("max_listed_ids", options.max_listed_ids);
     take("max_logprobs", options.max_logprobs);
     take("max_graphs", options.max_graphs);
+    take("max_processed_rows", options.max_processed_rows);
     take("max_temperature", options.limits.max_temperature);
+    auto take_flag = [&](const char* name, bool& option) {
+      if (!given.contains(name)) return;
+      if (!PyBool_Check(nb::object(given[name]).ptr())) {
+        ThrowType(name, Describe(given[name]), "True or False");
+      }
+      option = nb::cast<bool>(given[name]);
+    };
+    take_flag("kept", options.kept);
+    take_flag("masses", options.masses);
+    options.cuts = options.masses;
     return options;
   }
 
   int device_;
+  cuda::DeviceSamplerOptions options_;
   std::unique_ptr<cuda::DeviceSampler> sampler_;
+  std::unordered_map<int32_t, std::vector<BoundProcessor>> processors_;  // by slot
+  bool is_held_ = false;  // changed and read under the GIL
 };
 
+RequestHandle BoundDeviceSampler::Add(const Request& request, nb::handle processors) {
+  std::vector<BoundProcessor> bound;
+  for (std::unique_ptr<Processor>& processor : ProcessorsFrom(processors)) {
+    bound.push_back({this, std::move(processor)});
+  }
+  std::vector<cuda::DeviceLogitsProcessor> views;  // bound does not move its elements again
+  for (BoundProcessor& each : bound) {
+    views.push_back({&each, Apply, each.processor->View().argmax_invariant});
+  }
+  const RequestHandle handle =
+      Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request, views); });
+  processors_[handle.slot] = std::move(bound);
+  return handle;
+}
+
+void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void*) {
+  const nb::gil_scoped_acquire acquire;
+  const auto& bound = *static_cast<BoundProcessor*>(self);
+  const int device = bound.sampler->device_;
+  auto tensor = [device]<typename T>(T* data, std::initializer_list<size_t> shape,
+                                     std::initializer_list<int64_t> strides) {
+    using Tensor = nb::ndarray<nb::pytorch, T>;
+    const Tensor array(data, shape, {}, strides, nb::dtype<T>(), nb::device::cuda::value, device);
+    return nb::cast(array, nb::rv_policy::reference);
+  };
+  const nb::object tokens =
+      tensor(const_cast<int32_t*>(rows.tokens),
+             {static_cast<size_t>(bound.sampler->options_.max_tokens)}, {1});
+  const nb::object count = tensor(const_cast<int32_t*>(rows.token_count), {1}, {1});
+  const nb::object logits =
+      tensor(static_cast<float*>(rows.logits.data),
+             {static_cast<size_t>(rows.logits.rows), static_cast<size_t>(rows.logits.vocab)},
+             {rows.logits.stride, 1});
+  nb::handle(bound.processor->function())(tokens, count, rows.prompt_length, logits);
+}
+
+int BoundDeviceSampler::Traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const auto& [slot, processors] : nb::inst_ptr<BoundDeviceSampler>(self)->processors_) {
+    for (const auto& each : processors) Py_VISIT(each.processor->function());
+  }
+  return 0;
+}
+
+int BoundDeviceSampler::Clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  for (const auto& [slot, processors] : nb::inst_ptr<BoundDeviceSampler>(self)->processors_) {
+    for (const auto& each : processors) each.processor->Forget();
+  }
+  return 0;
+}
+
 RequestHandle Add(BoundDeviceSampler& self, const SamplingParams& params, nb::handle prompt,
-                  nb::handle choice) {
+                  nb::handle choice, nb::handle processors) {
   const std::vector<int32_t> tokens = GetInts("prompt", prompt);
   Request request;
   request.params = params;
   request.prompt = tokens;
   request.choice = GetNumber<uint32_t>("choice", choice);
-  return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request); });
+  return self.Add(request, processors);
 }
 
-// ids: where those of the rows go, behind the step, on its stream.
-cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests,
-                      uintptr_t ids) {
+// ids, kept: where those of the rows go, behind the step, on its stream. kept: 0 where none are
+// wanted.
+cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests, uintptr_t ids,
+                      uintptr_t kept) {
   const DeviceLogits logits(rows);
   std::deque<StepArguments> steps;  // they stay in place: the requests show their memory
   std::vector<StepRequest> step_requests;
@@ -85,14 +186,16 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
   }
   return self.Call([&](cuda::DeviceSampler& sampler) {
     const cuda::StepHandle step = sampler.Step({logits.view, step_requests}, logits.stream);
-    const cudaError_t result =
-        cudaMemcpyAsync(reinterpret_cast<void*>(ids), step.ids().data,
-                        static_cast<size_t>(step.ids().size) * sizeof(int32_t),
-                        cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
-    if (result != cudaSuccess) {
-      throw Error(ErrorCode::kUnavailable, "ids", cudaGetErrorString(result),
-                  "a device that works");
-    }
+    auto copy = [&](const char* name, uintptr_t to, cuda::DeviceArray<const int32_t> from) {
+      const cudaError_t result =
+          cudaMemcpyAsync(reinterpret_cast<void*>(to), from.data,
+                          static_cast<size_t>(from.size) * sizeof(int32_t),
+                          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
+      if (result == cudaSuccess) return;
+      throw Error(ErrorCode::kUnavailable, name, cudaGetErrorString(result), "a device that works");
+    };
+    copy("ids", ids, step.ids());
+    if (kept != 0) copy("kept", kept, step.kept());
     return step;
   });
 }
@@ -108,11 +211,13 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
   for (size_t r = 0; r < answer.ids.size(); ++r) {
     tokens.rows[r].id = answer.ids[r];
     tokens.rows[r].status = answer.statuses[r];
+    if (!answer.cuts.empty()) tokens.rows[r].cut = answer.cuts[r];
     if (answer.logprobs.empty()) continue;
     tokens.rows[r].logprob = answer.logprobs[r];
     tokens.rows[r].rank = answer.ranks[r];
   }
   tokens.emitted.assign(answer.emitted.begin(), answer.emitted.end());
+  tokens.masses.assign(answer.masses.begin(), answer.masses.end());
   tokens.top.Resize(answer.ids.size(), answer.width);
   if (answer.width > 0) {
     const LogprobLists lists = tokens.top.View();
@@ -126,13 +231,15 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
 
 void BindDeviceSampler(nb::module_& module) {
   nb::class_<cuda::StepHandle>(module, "CudaStep");
-  nb::class_<BoundDeviceSampler>(module, "CudaSampler")
+  static PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(BoundDeviceSampler::Traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(BoundDeviceSampler::Clear)},
+      {0, nullptr}};
+  nb::class_<BoundDeviceSampler>(module, "CudaSampler", nb::type_slots(slots))
       .def(nb::init<int, nb::dict>(), nb::arg("device"), nb::arg("options"))
-      .def("add", Add, nb::arg("params"), nb::arg("prompt"), nb::arg("choice"))
-      .def("remove",
-           [](BoundDeviceSampler& self, RequestHandle request) {
-             self.Call([&](cuda::DeviceSampler& sampler) { sampler.Remove(request); });
-           })
+      .def("add", Add, nb::arg("params"), nb::arg("prompt"), nb::arg("choice"),
+           nb::arg("processors"))
+      .def("remove", &BoundDeviceSampler::Remove)
       .def("update",
            [](BoundDeviceSampler& self, RequestHandle request, const SamplingParams& params) {
              self.Call([&](cuda::DeviceSampler& sampler) { sampler.Update(request, params); });
@@ -151,7 +258,8 @@ void BindDeviceSampler(nb::module_& module) {
            [](BoundDeviceSampler& self, RequestHandle request) {
              return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Seed(request); });
            })
-      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"))
+      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"),
+           nb::arg("kept"))
       .def("get", Get, nb::arg("step"))
       .def_prop_ro(
           "free_slots",

@@ -37,12 +37,37 @@ struct DeviceSamplerOptions {
   int32_t max_graphs = 64;
   bool bitmasks = true;  // whether steps may bring some
   bool cuts = false;     // whether steps report the kept sets
+  bool kept = false;     // whether they write them as bitmasks
+  bool masses = false;   // whether they report the masses behind the Cuts
+  int32_t max_processed_rows = 0;  // of a step, of requests with processors
   Limits limits = {};
 };
 
 // About 48 bytes for each of max_tokens and max_listed_ids a request, and 28 of them again for each
-// of its drafts; a bit a token for each row where there are bitmasks.
+// of its drafts; a bit a token for each row where there are bitmasks, and one where kept sets are
+// written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
+
+// The rows of a request in a step, as its processors find them. All of it lies on the device.
+struct ProcessorRows {
+  // fp32, to change in place: what stages 3 to 8 left of the logits. Row d is behind d drafts.
+  MutableLogitsView logits = {};
+  // Prompt and output, and the step's drafts behind them: row d follows *token_count + d of these.
+  // The host may be steps ahead of the tokens, so it cannot tell how many they are.
+  const int32_t* tokens = nullptr;
+  const int32_t* token_count = nullptr;
+  int64_t prompt_length = 0;
+};
+
+// As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.
+// `apply` enqueues its work on `stream`, a cudaStream_t, and returns. Whatever is enqueued behind
+// it there finds the rows as it leaves them. It may not call the DeviceSampler, and may throw: the
+// exception leaves Step.
+struct DeviceLogitsProcessor {
+  void* context = nullptr;
+  void (*apply)(void* context, const ProcessorRows& rows, void* stream) = nullptr;
+  bool argmax_invariant = false;  // it cannot move the argmax, so greedy requests skip it
+};
 
 // What a step gave, in pinned memory: one element a row, but for `emitted`, which has one a
 // request. The first emitted[r] rows of request r hold its tokens, in order; rows behind them have
@@ -52,6 +77,7 @@ struct DeviceStepResult {
   std::span<const RowStatus> statuses = {};
   std::span<const int32_t> emitted = {};
   std::span<const Cut> cuts = {};
+  std::span<const CutMass> masses = {};
 
   // As TokenResult and LogprobLists: of the rows whose requests ask for them.
   std::span<const float> logprobs = {};
@@ -72,6 +98,9 @@ class StepHandle {
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
+  // The kept sets, ceil(vocab / 32) words a row, where options.kept is set: they stay on the device,
+  // because a row of 128k tokens has 16 KB of them.
+  DeviceArray<const int32_t> kept() const { return kept_; }
   // The cudaEvent_t behind which they are there.
   void* event() const { return event_; }
 
@@ -93,6 +122,7 @@ class StepHandle {
   DeviceArray<const int32_t> ids_ = {};
   DeviceArray<const RowStatus> statuses_ = {};
   DeviceArray<const int32_t> emitted_ = {};
+  DeviceArray<const int32_t> kept_ = {};
   void* event_ = nullptr;
   void* copied_ = nullptr;  // the event behind its copy
 };
@@ -108,9 +138,10 @@ class DeviceSampler {
   DeviceSampler(const DeviceSampler&) = delete;
   DeviceSampler& operator=(const DeviceSampler&) = delete;
 
-  // As Sampler::Add. Processors run on the host: a request with some is an Error, and so is one
-  // that does not fit into what was planned.
-  RequestHandle Add(const Request& request);
+  // As Sampler::Add, with processors that work on the device: those of the Request run on the host
+  // and are an Error, and so is what does not fit into what was planned.
+  RequestHandle Add(const Request& request,
+                    std::span<const DeviceLogitsProcessor> processors = {});
   void Remove(RequestHandle request);
   int32_t FreeSlots() const;
   uint64_t Seed(RequestHandle request) const;
@@ -126,8 +157,13 @@ class DeviceSampler {
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
   // a step that Get has not answered counts as if all of its rows gave a token, until it is
-  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, no handle
-  // names it, none of its tokens are accepted, and the next call waits for what was enqueued of it.
+  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, or a
+  // processor throws, no handle names it, none of its tokens are accepted, and the next call waits
+  // for what was enqueued of it.
+  //
+  // A step of requests with processors is two graphs with the processors between them, each called
+  // once, request after request, so that they may enqueue what no graph can hold. A row behind a
+  // draft that is not accepted is processed like the others.
   StepHandle Step(const StepInput& input, void* stream);
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.

@@ -36,10 +36,14 @@ struct StepTables {
   int32_t* drafts;
   const float** probabilities;
   LogprobWish* wishes;
+  // Of the rows that processors change: where they are, and what is forced behind them or -1.
+  int32_t* processed_rows;
+  int32_t* processed_forced;
   size_t bytes;
 };
 
-inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests) {
+inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests,
+                           int64_t processed_rows = 0) {
   Carver carver(base);
   StepTables tables;
   tables.rows = carver.Take<StepRow>(rows);
@@ -47,11 +51,13 @@ inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests) {
   tables.drafts = carver.Take<int32_t>(rows);
   tables.probabilities = carver.Take<const float*>(rows);
   tables.wishes = carver.Take<LogprobWish>(rows);
+  tables.processed_rows = carver.Take<int32_t>(processed_rows);
+  tables.processed_forced = carver.Take<int32_t>(processed_rows);
   tables.bytes = carver.used();
   return tables;
 }
 
-// What a step gives, in one piece. Lists and Cuts come last, where they are wanted.
+// What a step gives, in one piece. Lists, Cuts and masses come last, where they are wanted.
 struct StepOutputs {
   int32_t* ids;
   RowStatus* statuses;
@@ -61,6 +67,7 @@ struct StepOutputs {
   int32_t* list_ids;
   float* list_values;
   Cut* cuts;
+  CutMass* masses;
   size_t bytes;
 };
 
@@ -69,6 +76,7 @@ struct OutputShape {
   int64_t requests = 0;
   bool has_logprobs = false;
   bool has_cuts = false;
+  bool has_masses = false;
   int32_t width = 0;
 
   friend bool operator==(const OutputShape&, const OutputShape&) = default;
@@ -86,8 +94,35 @@ inline StepOutputs OutputsOf(std::byte* base, const OutputShape& shape) {
   outputs.list_ids = carver.Take<int32_t>(with_logprobs * shape.width);
   outputs.list_values = carver.Take<float>(with_logprobs * shape.width);
   outputs.cuts = carver.Take<Cut>(shape.has_cuts ? shape.rows : 0);
+  outputs.masses = carver.Take<CutMass>(shape.has_masses ? shape.rows : 0);
   outputs.bytes = carver.used();
   return outputs;
+}
+
+// Of the rows that processors change, one after the other.
+struct ProcessedBuffers {
+  float* values;
+  int64_t stride;
+  SelectParams* params;
+  NoiseKey* keys;
+  TokenResult* results;
+  Cut* cuts;  // beside the masses
+  CutMass* masses;
+};
+
+inline ProcessedBuffers ProcessedOf(Carver& carver, const DeviceSamplerOptions& options) {
+  constexpr int64_t kAlignment = 64;  // of rows, in values: as of the whole
+  const int64_t rows = options.max_processed_rows;
+  const int64_t with_masses = options.masses ? rows : 0;
+  ProcessedBuffers buffers;
+  buffers.stride = (options.vocab + kAlignment - 1) / kAlignment * kAlignment;
+  buffers.values = carver.Take<float>(rows * buffers.stride);
+  buffers.params = carver.Take<SelectParams>(rows);
+  buffers.keys = carver.Take<NoiseKey>(rows);
+  buffers.results = carver.Take<TokenResult>(rows);
+  buffers.cuts = carver.Take<Cut>(with_masses);
+  buffers.masses = carver.Take<CutMass>(with_masses);
+  return buffers;
 }
 
 struct DeviceBuffers {
@@ -108,6 +143,9 @@ struct DeviceBuffers {
   RowStatus* cdf_statuses;
   int32_t* accepted;
   std::byte* outputs;
+  int32_t* kept;
+  Cut* mass_cuts;  // beside the masses
+  ProcessedBuffers processed;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;
   size_t bytes;
@@ -117,7 +155,16 @@ inline int32_t MostRows(const DeviceSamplerOptions& options) {
   return options.max_rows > 0 ? options.max_rows : options.max_requests * (1 + options.max_drafts);
 }
 inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
-  return {MostRows(options), options.max_requests, true, options.cuts, 1 + options.max_logprobs};
+  return {.rows = MostRows(options),
+          .requests = options.max_requests,
+          .has_logprobs = true,
+          .has_cuts = options.cuts,
+          .has_masses = options.masses,
+          .width = 1 + options.max_logprobs};
+}
+inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
+  return TablesOf(nullptr, MostRows(options), options.max_requests, options.max_processed_rows)
+      .bytes;
 }
 
 inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& options) {
@@ -135,8 +182,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   store.watched = carver.Take<WatchedToken>(slots * store.max_watched);
   store.lists = carver.Take<int32_t>(slots * store.max_listed);
   buffers.max_patch = store.max_watched + options.max_drafts;
-  buffers.tables =
-      carver.Take<std::byte>(static_cast<int64_t>(TablesOf(nullptr, rows, slots).bytes));
+  buffers.tables = carver.Take<std::byte>(static_cast<int64_t>(MostTableBytes(options)));
   const int64_t words = (options.vocab + 31) / 32;
   buffers.bitmasks = carver.Take<int32_t>(options.bitmasks ? rows * words : 0);
   buffers.params = carver.Take<SelectParams>(rows);
@@ -153,6 +199,9 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.accepted = carver.Take<int32_t>(rows);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
+  buffers.kept = carver.Take<int32_t>(options.kept ? rows * words : 0);
+  buffers.mass_cuts = carver.Take<Cut>(options.masses ? rows : 0);
+  buffers.processed = ProcessedOf(carver, options);
   buffers.greedy_params = carver.Take<SelectParams>(1);
   buffers.greedy_key = carver.Take<NoiseKey>(1);
   buffers.bytes = carver.used();

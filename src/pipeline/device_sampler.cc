@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
 constexpr int32_t kMostLogprobs = 128;
 constexpr int32_t kMostGraphs = 4096;
+constexpr int32_t kMostProcessedRows = 65535;  // a grid has that many in its second dimension
 
 void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("vocab", options.vocab, 1, kMaxVocab);
@@ -25,6 +26,7 @@ void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("max_tokens", options.max_tokens, 1, kMostTokens);
   CheckInRange("max_listed_ids", options.max_listed_ids, 0, 1 << 24);
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMostLogprobs);
+  CheckInRange("max_processed_rows", options.max_processed_rows, 0, kMostProcessedRows);
   CheckInRange("max_graphs", options.max_graphs, DeviceSampler::kStepsKept, kMostGraphs);
   if (!(options.limits.max_temperature > 0)) {
     ThrowInvalid("limits.max_temperature",
@@ -46,8 +48,7 @@ size_t RequestBytes(const RequestStore& store) {
 // Room for two steps, and for as many new requests as 16 MiB hold, but for four at least.
 size_t RingBytes(const DeviceSamplerOptions& options) {
   const DeviceBuffers buffers = BuffersOf(nullptr, options);
-  const size_t step = static_cast<size_t>(BitmaskBytes(options)) +
-                      TablesOf(nullptr, MostRows(options), options.max_requests).bytes;
+  const size_t step = static_cast<size_t>(BitmaskBytes(options)) + MostTableBytes(options);
   const size_t request = RequestBytes(buffers.store);
   return 2 * step +
          std::max(4 * request,
@@ -170,9 +171,8 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
   slots_.resize(static_cast<size_t>(options.max_requests));
   for (int32_t slot = options.max_requests - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   for (StepRecord& step : steps_kept_) step.members.reserve(slots_.size());
-  const size_t tables = TablesOf(nullptr, MostRows(options), options.max_requests).bytes;
-  tables_.reserve(tables);
-  new_tables_.reserve(tables);
+  tables_.reserve(MostTableBytes(options));
+  new_tables_.reserve(MostTableBytes(options));
   bitmasks_.reserve(slots_.size());
   const SelectParams greedy{.temperature = 0.0f};
   const NoiseKey key;
@@ -214,7 +214,24 @@ RequestRecord DeviceSampler::Impl::RecordOf(const SamplingParams& params) const 
   return record;
 }
 
-RequestHandle DeviceSampler::Impl::Add(const Request& request) {
+void DeviceSampler::Impl::CheckProcessors(const Request& request,
+    std::span<const DeviceLogitsProcessor> processors) const {
+  if (!request.processors.empty()) {
+    throw Error(ErrorCode::kUnavailable, "request.processors",
+                ToText(static_cast<int64_t>(request.processors.size())),
+                "none on a device: a DeviceLogitsProcessor, or the Sampler of sampler.hpp");
+  }
+  if (!processors.empty() && options_.max_processed_rows == 0) {
+    ThrowInvalid("processors", ToText(static_cast<int64_t>(processors.size())),
+                 "none: options.max_processed_rows is 0");
+  }
+  for (const DeviceLogitsProcessor& processor : processors) {
+    if (processor.apply == nullptr) ThrowInvalid("processors.apply", "null", "a function");
+  }
+}
+
+RequestHandle DeviceSampler::Impl::Add(const Request& request,
+                                       std::span<const DeviceLogitsProcessor> processors) {
   const SamplingParams& params = request.params;
   Validate(params, options_.vocab, options_.limits);
   for (const int32_t token : request.prompt) {
@@ -224,11 +241,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   CheckInRange("max_new_tokens", request.max_new_tokens, 0, INT32_MAX);
   CheckInRange("prompt.size()", static_cast<int64_t>(request.prompt.size()), 0,
                options_.max_tokens);
-  if (!request.processors.empty()) {
-    throw Error(ErrorCode::kUnavailable, "processors",
-                ToText(static_cast<int64_t>(request.processors.size())),
-                "none on a device: the Sampler of sampler.hpp runs them");
-  }
+  CheckProcessors(request, processors);
   if (params.logprobs.has_value()) {
     CheckInRange("logprobs", *params.logprobs, 0, options_.max_logprobs);
   }
@@ -248,6 +261,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   record.choice = request.choice;
   record.prompt_length = static_cast<int32_t>(request.prompt.size());
   SamplingParams kept = params;
+  std::vector<DeviceLogitsProcessor> kept_processors(processors.begin(), processors.end());
   const RequestProgress progress{record.prompt_length, static_cast<int32_t>(watched.size())};
   const RequestStore& store = buffers_.store;
   const Piece pieces[] = {
@@ -258,6 +272,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
       {store.ListsOf(index), lists.data(), lists.size() * sizeof lists[0]}};
   Send(pieces);
   slot.params = std::move(kept);
+  slot.processors = std::move(kept_processors);
   slot.record = record;
   slot.tokens = record.prompt_length;
   slot.unread = 0;
@@ -296,6 +311,7 @@ void DeviceSampler::Impl::Remove(RequestHandle request) {
   Slot& slot = SlotOf(request);
   slot.is_live = false;
   slot.params = {};
+  slot.processors.clear();
   ++slot.generation;
   free_slots_.push_back(request.slot);
 }
@@ -386,7 +402,10 @@ DeviceSampler::DeviceSampler(const DeviceSamplerOptions& options, DeviceArray<st
 }
 DeviceSampler::~DeviceSampler() = default;
 
-RequestHandle DeviceSampler::Add(const Request& request) { return impl_->Add(request); }
+RequestHandle DeviceSampler::Add(const Request& request,
+                                 std::span<const DeviceLogitsProcessor> processors) {
+  return impl_->Add(request, processors);
+}
 void DeviceSampler::Remove(RequestHandle request) { impl_->Remove(request); }
 int32_t DeviceSampler::FreeSlots() const { return impl_->FreeSlots(); }
 uint64_t DeviceSampler::Seed(RequestHandle request) const { return impl_->Seed(request); }

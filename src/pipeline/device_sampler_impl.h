@@ -2,6 +2,7 @@
 //
 //   device_sampler.cc   admission, and what changes a request between steps
 //   device_step.cc      what a step may be given, its tables, its graph, its answer
+//   device_rows.cc      rows that processors change; what is reported of rows beside their tokens
 //   device_*.cu         the kernels
 //
 // Three streams: the caller's, on which the graph of a step runs; `changes_`, on which all that
@@ -21,10 +22,15 @@
 
 namespace sluice::cuda {
 
+// Of a step with processors, which run between two graphs.
+enum class StepPart : uint8_t { kWhole, kBeforeProcessors, kBehindProcessors };
+
 // Which kernels a step needs, and of what shape.
 struct StepShape {
+  StepPart part = StepPart::kWhole;
   OutputShape output;
   LogitsView logits;
+  int32_t processed_rows = 0;
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
@@ -33,13 +39,16 @@ struct StepShape {
   bool rejects = false;
   bool draws_gumbel = false;
   bool draws_cdf = false;
+  bool has_kept = false;
   uint8_t modes = 0;  // of log-probabilities, a bit a mode
+
+  bool draws_both() const { return draws_gumbel && draws_cdf; }
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
-      return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
+      return std::tuple(s.part, s.processed_rows, s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
                         s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
-                        s.rejects, s.draws_gumbel, s.draws_cdf, s.modes);
+                        s.rejects, s.draws_gumbel, s.draws_cdf, s.has_kept, s.modes);
     };
     return members(a) == members(b);
   }
@@ -51,12 +60,33 @@ void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* str
 void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
                  void* stream);
 
+inline DrawMethod MethodOf(const StepShape& shape) {  // of all rows, or the first of both
+  return shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
+}
+
+inline StepTables TablesOf(const DeviceBuffers& buffers, const StepShape& shape) {
+  return TablesOf(buffers.tables, shape.output.rows, shape.output.requests, shape.processed_rows);
+}
+
+// Those of its rows, with their keys and patches.
+RowParams ParamsOf(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits);
+
+// The rows that processors change, written out for them; and their draws behind them, to where
+// those of the other rows are.
+void EnqueueWriteOut(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
+void EnqueueProcessedDraws(const DeviceBuffers& buffers, const StepShape& shape,
+                           const Limits& limits, void* stream);
+
+// Behind the ids: log-probabilities, masses and kept sets. is_behind_draw: directly.
+void EnqueueReports(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
+                    bool is_behind_draw, void* stream);
+
 class DeviceSampler::Impl {
  public:
   Impl(const DeviceSamplerOptions& options, DeviceArray<std::byte> memory);
   ~Impl();
 
-  RequestHandle Add(const Request& request);
+  RequestHandle Add(const Request& request, std::span<const DeviceLogitsProcessor> processors);
   void Remove(RequestHandle request);
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
@@ -75,6 +105,7 @@ class DeviceSampler::Impl {
     uint64_t last_check = 0;  // a request may take part in a step once
     RequestRecord record = {};
     SamplingParams params = {};
+    std::vector<DeviceLogitsProcessor> processors;
     int64_t tokens = 0;  // that the host knows of
     int64_t unread = 0;  // rows of steps that Get has not answered
   };
@@ -106,9 +137,12 @@ class DeviceSampler::Impl {
   void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
   RequestRecord RecordOf(const SamplingParams& params) const;
   void Send(std::span<const Piece> pieces);
+  void CheckProcessors(const Request& request,
+                       std::span<const DeviceLogitsProcessor> processors) const;
   StepShape CheckStep(const StepInput& input);
   void CheckRequest(const StepRequest& request, const Slot& slot, int device) const;
   void SendTables(const StepInput& input, const StepShape& shape);
+  void RunProcessors(const StepInput& input, const StepShape& shape, void* stream);
   cudaGraphExec_t GraphOf(const StepShape& shape);
   void CountTokens(StepRecord& record);
 

@@ -102,6 +102,7 @@ struct StepRow {
   int32_t draft;        // the token that the next row assumes of this one; -1: the last row
   int32_t forced;       // -1: none
   int32_t bitmask;      // -1: none, else its place among those of the step
+  int32_t processed;    // -1: no processor changes it, else its place among those that some do
 };
 
 struct StepSpan {
