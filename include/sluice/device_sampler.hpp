@@ -87,6 +87,18 @@ struct DeviceStepResult {
   std::span<const float> list_values = {};
 };
 
+// What computes the logits of a step: kernels on a stream, which become the front of the step's
+// graph. It is called when a graph is captured, and at no other time; equal sources are taken for
+// the same kernels, with the same pointers. A head without calls that wait is one: Project of
+// cuda_head.hpp, or a library's product. (A certified head is none: it hands on tokens, not
+// logits.)
+struct LogitsSource {
+  void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere
+  void* context = nullptr;
+
+  friend bool operator==(const LogitsSource&, const LogitsSource&) = default;
+};
+
 class DeviceSampler;
 
 // A step that was enqueued. It names the step and owns nothing: the DeviceSampler outlives it.
@@ -164,7 +176,9 @@ class DeviceSampler {
   // A step of requests with processors is two graphs with the processors between them, each called
   // once, request after request, so that they may enqueue what no graph can hold. A row behind a
   // draft that is not accepted is processed like the others.
-  StepHandle Step(const StepInput& input, void* stream);
+  //
+  // source: computes input.logits in the same graph; what it throws the call throws.
+  StepHandle Step(const StepInput& input, void* stream, const LogitsSource& source = {});
 
   // As those of Sampler. Rollback: behind a Get of the last step of the request.
   void Accept(RequestHandle request, std::span<const int32_t> tokens);

@@ -412,8 +412,8 @@ uint64_t DeviceSampler::Seed(RequestHandle request) const { return impl_->Seed(r
 void DeviceSampler::Update(RequestHandle request, const SamplingParams& params) {
   impl_->Update(request, params);
 }
-StepHandle DeviceSampler::Step(const StepInput& input, void* stream) {
-  return impl_->Step(this, input, stream);
+StepHandle DeviceSampler::Step(const StepInput& input, void* stream, const LogitsSource& source) {
+  return impl_->Step(this, input, stream, source);
 }
 void DeviceSampler::Accept(RequestHandle request, std::span<const int32_t> tokens) {
   impl_->Accept(request, tokens);

@@ -30,6 +30,7 @@ struct StepShape {
   StepPart part = StepPart::kWhole;
   OutputShape output;
   LogitsView logits;
+  LogitsSource source;
   int32_t processed_rows = 0;
   bool has_patches = false;  // masks or values
   bool has_values = false;
@@ -46,7 +47,8 @@ struct StepShape {
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
-      return std::tuple(s.part, s.processed_rows, s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
+      return std::tuple(s.part, s.output, s.logits.data, s.logits.rows, s.logits.stride,
+                        s.logits.dtype, s.source.enqueue, s.source.context, s.processed_rows,
                         s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
                         s.rejects, s.draws_gumbel, s.draws_cdf, s.has_kept, s.modes);
     };
@@ -91,7 +93,8 @@ class DeviceSampler::Impl {
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
-  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream);
+  StepHandle Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                  const LogitsSource& source);
   DeviceStepResult Get(uint64_t step);
 
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }

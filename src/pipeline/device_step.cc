@@ -322,7 +322,9 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   RequireCuda(cudaStreamBeginCapture(captures_, cudaStreamCaptureModeThreadLocal), "graph");
   cudaGraph_t graph = nullptr;
   try {
-    EnqueueStep(buffers_, shape, options_.limits, static_cast<cudaStream_t>(captures_));
+    const auto stream = static_cast<cudaStream_t>(captures_);
+    if (shape.source.enqueue != nullptr) shape.source.enqueue(shape.source.context, stream);
+    EnqueueStep(buffers_, shape, options_.limits, stream);
   } catch (...) {
     cudaStreamEndCapture(captures_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
@@ -335,7 +337,8 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   return graphs_.Add(shape, Graph(graph));
 }
 
-StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream) {
+StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
+                                     const LogitsSource& source) {
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -347,6 +350,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   const StepShape shape = CheckStep(input);
   const bool is_processed = shape.processed_rows > 0;
   StepShape first = shape, last = shape;
+  first.source = source;
   if (is_processed) {
     first.part = StepPart::kBeforeProcessors;
     last.part = StepPart::kBehindProcessors;

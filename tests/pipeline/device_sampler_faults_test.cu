@@ -41,10 +41,10 @@ class DeviceSamplerFaults : public ::testing::Test {
     requests_.push_back({.request = sampler_->Add({.params = params})});
     return requests_.back().request;
   }
-  cuda::StepHandle Step(int64_t rows) {
+  cuda::StepHandle Step(int64_t rows, const cuda::LogitsSource& source = {}) {
     const LogitsView logits{memory_.data(), rows,        options_.vocab,
                             options_.vocab, DType::kF32, {DeviceKind::kCuda, 0}};
-    return sampler_->Step({logits, {requests_.data(), static_cast<size_t>(rows)}}, nullptr);
+    return sampler_->Step({logits, {requests_.data(), static_cast<size_t>(rows)}}, nullptr, source);
   }
   // What all steps will have given: id 0, or none.
   void GiveTokens(bool gives) {
@@ -108,6 +108,33 @@ TEST_F(DeviceSamplerFaults, KeepsTheGraphsThatAreInUse) {
   }
   EXPECT_EQ(FakeCuda().graphs, 7);
   EXPECT_EQ(sampler_->Waits(), 0);
+}
+
+TEST_F(DeviceSamplerFaults, CapturesASourceOfLogitsOnceForAGraph) {
+  struct Head {
+    int calls = 0;
+    bool fails = false;
+    static void Enqueue(void* context, void*) {
+      Head& head = *static_cast<Head*>(context);
+      ++head.calls;
+      if (head.fails) throw Error(ErrorCode::kUnavailable, "head", "1", "2");
+    }
+  };
+  Head first, second{.fails = true};
+  Add();
+  Add();
+  for (int i = 0; i < 3; ++i) Step(2, {Head::Enqueue, &first}).Get();
+  EXPECT_EQ(first.calls, 1);
+  Step(1, {Head::Enqueue, &first}).Get();
+  EXPECT_EQ(first.calls, 2);
+  const int64_t held = FakeCuda().held;
+  EXPECT_THROW(Step(2, {Head::Enqueue, &second}), Error);
+  EXPECT_EQ(FakeCuda().held, held);
+  second.fails = false;
+  for (int i = 0; i < 3; ++i) Step(2, {Head::Enqueue, &second}).Get();
+  EXPECT_EQ(second.calls, 2);
+  for (int i = 0; i < 3; ++i) Step(2).Get();
+  EXPECT_EQ(first.calls + second.calls, 4);
 }
 
 TEST_F(DeviceSamplerFaults, TakesNoSlotForARequestThatWasNotSent) {

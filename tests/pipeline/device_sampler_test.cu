@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "sluice/cuda_head.hpp"
 #include "tests/pipeline/device_mix.h"
 #include "tests/support/bad_input.h"
 
@@ -136,6 +137,55 @@ TEST_F(DeviceSamplerCalls, HandTheIdsOnOnTheDevice) {
   Require(cudaMemcpy(ids.data(), step.ids().data, 16, cudaMemcpyDeviceToHost));
   EXPECT_TRUE(SameSequence(ids, step.Get().ids));
   for (const int32_t id : ids) EXPECT_GE(id, 0);
+}
+
+// From hidden states to tokens in one graph, which is captured once and reads what is there.
+TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
+  constexpr int64_t kRows = 4, kDim = 64, kVocab = 1000;
+  // [head]
+  struct Head {
+    cuda::HeadWeights weights;
+    MatrixView hidden;         // read by every step, from the same place
+    MutableLogitsView logits;  // those of the step
+    int captures = 0;
+
+    static void Enqueue(void* context, void* stream) {
+      Head& head = *static_cast<Head*>(context);
+      ++head.captures;
+      cuda::Project(head.weights, head.hidden, head.logits, stream);
+    }
+  };
+  // [head]
+  constexpr Device kGpu{DeviceKind::kCuda, 0};
+  Random random(9);
+  auto normals = [&](int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& x : values) x = static_cast<float>(random.Normal());
+    return values;
+  };
+  const OnDevice<float> weight(normals(kVocab * kDim));
+  OnDevice<float> hidden(static_cast<size_t>(kRows * kDim));
+  OnDevice<float> in_graph(static_cast<size_t>(kRows * kVocab));
+  OnDevice<float> before(static_cast<size_t>(kRows * kVocab));
+  Head head{{{weight.data(), kVocab, kDim, kDim, DType::kF32, kGpu}},
+            {hidden.data(), kRows, kDim, kDim, DType::kF32, kGpu},
+            {in_graph.data(), kRows, kVocab, kVocab, DType::kF32, kGpu}};
+  Ordinary together(kOrdinary), apart(kOrdinary);
+  for (int step = 0; step < 5; ++step) {
+    const std::vector<float> states = normals(kRows * kDim);
+    Require(cudaMemcpy(hidden.data(), states.data(), states.size() * 4, cudaMemcpyHostToDevice));
+    cuda::Project(head.weights, head.hidden,
+                  {before.data(), kRows, kVocab, kVocab, DType::kF32, kGpu}, nullptr);
+    const LogitsView of_graph{in_graph.data(), kRows, kVocab, kVocab, DType::kF32, kGpu};
+    const LogitsView of_call{before.data(), kRows, kVocab, kVocab, DType::kF32, kGpu};
+    const auto expected = apart.sampler.Step({of_call, apart.requests}, nullptr).Get();
+    // [step]
+    const cuda::LogitsSource source{Head::Enqueue, &head};
+    const auto actual = together.sampler.Step({of_graph, together.requests}, nullptr, source).Get();
+    // [step]
+    EXPECT_TRUE(SameSequence(actual.ids, expected.ids));
+  }
+  EXPECT_EQ(head.captures, 1);
 }
 
 TEST_F(DeviceSamplerCalls, GoOnWithOtherNumbersAfterAnUpdate) {
