@@ -144,7 +144,11 @@ void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void
       tensor(static_cast<float*>(rows.logits.data),
              {static_cast<size_t>(rows.logits.rows), static_cast<size_t>(rows.logits.vocab)},
              {rows.logits.stride, 1});
-  nb::handle(bound.processor->function())(tokens, count, rows.prompt_length, logits);
+  const size_t draft_count = static_cast<size_t>(rows.logits.rows) - 1;
+  const nb::object drafts = tensor(const_cast<int32_t*>(rows.drafts), {draft_count}, {1});
+  const nb::object given = nb::module_::import_("sluice.device_sampler").attr("ProcessorRows")(
+      logits, tokens, count, drafts, rows.prompt_length);
+  nb::handle(bound.processor->function())(given);
 }
 
 int BoundDeviceSampler::Traverse(PyObject* self, visitproc visit, void* arg) {

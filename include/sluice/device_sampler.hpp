@@ -48,15 +48,16 @@ struct DeviceSamplerOptions {
 // written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 
-// The rows of a request in a step, as its processors find them. All of it lies on the device.
+// The rows of a request in a step, as its processors find them. What is pointed to lies on the device.
 struct ProcessorRows {
-  // fp32, to change in place: what stages 3 to 8 left of the logits. Row d is behind d drafts.
+  // fp32, to change in place: what stages 3 to 8 left of the logits. The last of n + 1 rows is behind
+  // n drafts.
   MutableLogitsView logits = {};
-  // Prompt and output, and the step's drafts behind them: row d follows *token_count + d of these.
-  // The host may be steps ahead of the tokens, so it cannot tell how many they are.
+  // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
   const int32_t* token_count = nullptr;
-  int64_t prompt_length = 0;
+  const int32_t* drafts = nullptr;  // row d follows the first d of these, behind the tokens
+  int64_t prompt_length = 0;        // of the tokens, on the host
 };
 
 // As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.

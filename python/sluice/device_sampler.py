@@ -7,6 +7,8 @@
     step.get().ids  # waits for one copy
 """
 
+import typing
+
 import torch
 
 from sluice import _sluice, tensor_ops
@@ -15,6 +17,17 @@ from sluice.errors import ArgumentTypeError
 
 OPTIONS = ("max_requests", "max_drafts", "max_rows", "max_tokens", "max_listed_ids", "max_logprobs",
            "max_graphs", "max_processed_rows", "max_temperature", "kept", "masses")
+
+
+class ProcessorRows(typing.NamedTuple):
+    """The rows of a request in a step, as its processors find them: tensors on the device that show
+    the sampler's memory, for as long as the call takes."""
+
+    logits: torch.Tensor  #: float32 [1 + n, vocab] behind 0 to n drafts, to change in place
+    tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output, and nothing behind them
+    token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
+    drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens
+    prompt_length: int
 
 
 class DeviceStep:
@@ -63,14 +76,10 @@ class DeviceSampler:
     def add(self, params=None, *, prompt=(), choice=0, processors=(), **fields):
         """A request: SamplingParams, or their fields as keywords. Returns its handle.
 
-        ``processors``: callables f(tokens, token_count, prompt_length, logits), or LogitsProcessor,
-        called once a step behind all penalties. ``logits`` is a float32 tensor on the device, a row
-        for each of the request's rows in the step, to change in place by work on the current
-        stream. Row d follows the first ``token_count + d`` of ``tokens``, int32 on the device:
-        prompt, output and the step's drafts; ``token_count`` is a tensor of one, because the host
-        may be steps ahead. The tensors show the sampler's memory: nobody may keep them. An
+        ``processors``: callables of a ProcessorRows, or LogitsProcessor of such, called once a step
+        behind all penalties; what they do to its ``logits`` is work on the current stream. An
         exception leaves the step, of which nothing is accepted. A step has room for
-        ``max_processed_rows`` such rows.
+        ``max_processed_rows`` rows of such requests.
         """
         if params is not None and fields:
             name, value = next(iter(fields.items()))

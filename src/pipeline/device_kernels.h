@@ -38,11 +38,8 @@ void LaunchPrepare(const PatchArgument& argument, int64_t rows, void* stream);
 void LaunchApply(const PatchArgument& argument, int64_t rows, void* stream);
 
 // The rows that processors change, written out as stages 3 to 8 leave them, with the parameters and
-// keys of their draws; and the drafts of their requests behind the tokens.
+// keys of their draws.
 struct WriteOutArgument {
-  RequestStore store;
-  const StepRow* rows;
-  const int32_t* drafts;
   const int32_t* places;  // among the rows of the step, one for each that is written
 
   // One for each row of the step. patches: null when nothing is adjusted.

@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(kThreads)
     WriteOutKernel(const __grid_constant__ WriteOutArgument argument) {
   const int w = static_cast<int>(blockIdx.y);
   const int32_t r = argument.places[w];
-  const StepRow row = argument.rows[r];
   const RowPatch patch = argument.patches == nullptr ? RowPatch{} : argument.patches[r];
   const void* logits = static_cast<const char*>(argument.logits) + r * argument.stride_bytes;
   float* values = argument.values + w * argument.stride;
@@ -63,15 +62,9 @@ __global__ void __launch_bounds__(kThreads)
        i < patch.count && patch.ids[i] < part.end; i += kThreads) {
     values[patch.ids[i]] = patch.values[i];
   }
-  if (blockIdx.x != 0) return;
-  if (Thread() == 0) {
+  if (blockIdx.x == 0 && Thread() == 0) {
     argument.written_params[w] = argument.params[r];
     argument.written_keys[w] = argument.keys[r];
-  }
-  if (row.draft >= 0) return;  // behind the last row of a request are all of its drafts
-  int32_t* end = argument.store.TokensOf(row.slot) + argument.store.progress[row.slot].tokens;
-  for (int32_t d = Thread(); d < row.depth; d += kThreads) {
-    end[d] = argument.drafts[row.first_draft + d];
   }
 }
 

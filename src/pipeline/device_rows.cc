@@ -87,10 +87,7 @@ void EnqueueWriteOut(const DeviceBuffers& buffers, const StepShape& shape, void*
   const LogitsView& logits = shape.logits;
   const StepTables tables = TablesOf(buffers, shape);
   const ProcessedBuffers& processed = buffers.processed;
-  LaunchWriteOut({.store = buffers.store,
-                  .rows = tables.rows,
-                  .drafts = tables.drafts,
-                  .places = tables.processed_rows,
+  LaunchWriteOut({.places = tables.processed_rows,
                   .logits = logits.data,
                   .stride_bytes = logits.stride * static_cast<int64_t>(SizeOf(logits.dtype)),
                   .dtype = logits.dtype,

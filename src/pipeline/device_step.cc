@@ -297,9 +297,12 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
 void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape& shape,
                                         void* stream) {
   float* values = buffers_.processed.values;
+  const int32_t* drafts = TablesOf(buffers_, shape).drafts;
   for (const StepRequest& request : input.requests) {
     const int32_t index = request.request.slot;
     const Slot& slot = slots_[static_cast<size_t>(index)];
+    const int32_t* own_drafts = drafts;
+    drafts += request.drafts.size();
     if (!ChangesRows(slot.record, slot.processors)) continue;
     const bool is_greedy = slot.record.select.temperature == 0.0f;
     const int64_t stride = buffers_.processed.stride;
@@ -307,6 +310,7 @@ void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape&
                                         DType::kF32, shape.logits.device},
                              .tokens = buffers_.store.TokensOf(index),
                              .token_count = &buffers_.store.progress[index].tokens,
+                             .drafts = own_drafts,
                              .prompt_length = slot.record.prompt_length};
     for (const DeviceLogitsProcessor& processor : slot.processors) {
       if (is_greedy && processor.argmax_invariant) continue;

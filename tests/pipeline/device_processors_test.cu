@@ -123,14 +123,18 @@ struct Witness {
               Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
               int32_t count = 0;
               Require(cudaMemcpy(&count, rows.token_count, sizeof count, cudaMemcpyDeviceToHost));
-              for (int64_t r = 0; r < rows.logits.rows; ++r, ++count) {
+              for (int64_t r = 0; r < rows.logits.rows; ++r) {
                 std::vector<float> row(static_cast<size_t>(rows.logits.vocab));
                 Require(cudaMemcpy(row.data(), rows.logits.Row(r), row.size() * sizeof(float),
                                    cudaMemcpyDeviceToHost));
                 seen.values.insert(seen.values.end(), row.begin(), row.end());
-                seen.tokens.emplace_back(static_cast<size_t>(count));
-                Require(cudaMemcpy(seen.tokens.back().data(), rows.tokens,
+                std::vector<int32_t>& tokens =
+                    seen.tokens.emplace_back(static_cast<size_t>(count + r));
+                Require(cudaMemcpy(tokens.data(), rows.tokens,
                                    static_cast<size_t>(count) * sizeof(int32_t),
+                                   cudaMemcpyDeviceToHost));
+                Require(cudaMemcpy(tokens.data() + count, rows.drafts,
+                                   static_cast<size_t>(r) * sizeof(int32_t),
                                    cudaMemcpyDeviceToHost));
               }
               seen.prompt_length = rows.prompt_length;

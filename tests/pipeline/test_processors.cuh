@@ -19,11 +19,13 @@ struct TestProcessor {
   uint32_t salt = 0;
   bool argmax_invariant = false;  // in truth none of them is
 
-  __host__ __device__ float operator()(const int32_t* tokens, int64_t count, int64_t prompt_length,
+  // token(i): of `count` before the row.
+  template <typename Token>
+  __host__ __device__ float operator()(Token token, int64_t count, int64_t prompt_length,
                                        int32_t id, float x) const {
     uint32_t mixed = salt + static_cast<uint32_t>(prompt_length);
     for (int64_t i = count > 3 ? count - 3 : 0; i < count; ++i) {
-      mixed = mixed * 31 + static_cast<uint32_t>(tokens[i]);
+      mixed = mixed * 31 + static_cast<uint32_t>(token(i));
     }
     const uint32_t of_id = (mixed + static_cast<uint32_t>(id)) * 2654435761u >> 16;
     switch (way) {
@@ -47,10 +49,11 @@ struct TestProcessor {
  private:
   static void Apply(void* self, std::span<const int32_t> tokens, size_t prompt_length,
                     std::span<float> logits) {
+    const auto token = [&](int64_t i) { return tokens[static_cast<size_t>(i)]; };
     for (size_t id = 0; id < logits.size(); ++id) {
       logits[id] = (*static_cast<TestProcessor*>(self))(
-          tokens.data(), static_cast<int64_t>(tokens.size()), static_cast<int64_t>(prompt_length),
-          static_cast<int32_t>(id), logits[id]);
+          token, std::ssize(tokens), static_cast<int64_t>(prompt_length), static_cast<int32_t>(id),
+          logits[id]);
     }
   }
   static void Enqueue(void* self, const cuda::ProcessorRows& rows, void* stream);
@@ -59,11 +62,15 @@ struct TestProcessor {
 namespace {
 
 __global__ void TestProcessorKernel(TestProcessor processor, cuda::ProcessorRows rows) {
-  float* row = static_cast<float*>(rows.logits.data) + int64_t{blockIdx.x} * rows.logits.stride;
+  const int64_t r = blockIdx.x;
+  float* row = static_cast<float*>(rows.logits.data) + r * rows.logits.stride;
+  const int64_t accepted = *rows.token_count;
+  const auto token = [&](int64_t i) {
+    return i < accepted ? rows.tokens[i] : rows.drafts[i - accepted];
+  };
   for (int32_t id = static_cast<int32_t>(threadIdx.x); id < rows.logits.vocab;
        id += static_cast<int32_t>(blockDim.x)) {
-    row[id] = processor(rows.tokens, *rows.token_count + int64_t{blockIdx.x}, rows.prompt_length,
-                        id, row[id]);
+    row[id] = processor(token, accepted + r, rows.prompt_length, id, row[id]);
   }
 }
 
