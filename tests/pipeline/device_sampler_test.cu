@@ -281,7 +281,7 @@ TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
   const LogitsProcessor processor{
       .apply = [](void*, std::span<const int32_t>, size_t, std::span<float>) {}};
   ExpectError([&] { sampler.Add({.processors = {&processor, 1}}); }, ErrorCode::kUnavailable,
-              "processors");
+              "request.processors");
   const std::vector<int32_t> long_prompt(5000, 1);
   ExpectError([&] { sampler.Add({.prompt = long_prompt}); }, kInvalid, "prompt.size()");
   ExpectError(
