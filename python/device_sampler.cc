@@ -136,9 +136,8 @@ void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void
     const Tensor array(data, shape, {}, strides, nb::dtype<T>(), nb::device::cuda::value, device);
     return nb::cast(array, nb::rv_policy::reference);
   };
-  const nb::object tokens =
-      tensor(const_cast<int32_t*>(rows.tokens),
-             {static_cast<size_t>(bound.sampler->options_.max_tokens)}, {1});
+  const nb::object tokens = tensor(const_cast<int32_t*>(rows.tokens),
+                                   {static_cast<size_t>(bound.sampler->options_.max_tokens)}, {1});
   const nb::object count = tensor(const_cast<int32_t*>(rows.token_count), {1}, {1});
   const nb::object logits =
       tensor(static_cast<float*>(rows.logits.data),
@@ -146,8 +145,9 @@ void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void
              {rows.logits.stride, 1});
   const size_t draft_count = static_cast<size_t>(rows.logits.rows) - 1;
   const nb::object drafts = tensor(const_cast<int32_t*>(rows.drafts), {draft_count}, {1});
-  const nb::object given = nb::module_::import_("sluice.device_sampler").attr("ProcessorRows")(
-      logits, tokens, count, drafts, rows.prompt_length);
+  const nb::object given =
+      nb::module_::import_("sluice.device_sampler")
+          .attr("ProcessorRows")(logits, tokens, count, drafts, rows.prompt_length);
   nb::handle(bound.processor->function())(given);
 }
 
@@ -191,10 +191,9 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
   return self.Call([&](cuda::DeviceSampler& sampler) {
     const cuda::StepHandle step = sampler.Step({logits.view, step_requests}, logits.stream);
     auto copy = [&](const char* name, uintptr_t to, cuda::DeviceArray<const int32_t> from) {
-      const cudaError_t result =
-          cudaMemcpyAsync(reinterpret_cast<void*>(to), from.data,
-                          static_cast<size_t>(from.size) * sizeof(int32_t),
-                          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
+      const cudaError_t result = cudaMemcpyAsync(
+          reinterpret_cast<void*>(to), from.data, static_cast<size_t>(from.size) * sizeof(int32_t),
+          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
       if (result == cudaSuccess) return;
       throw Error(ErrorCode::kUnavailable, name, cudaGetErrorString(result), "a device that works");
     };
@@ -262,8 +261,7 @@ void BindDeviceSampler(nb::module_& module) {
            [](BoundDeviceSampler& self, RequestHandle request) {
              return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Seed(request); });
            })
-      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"),
-           nb::arg("kept"))
+      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"), nb::arg("kept"))
       .def("get", Get, nb::arg("step"))
       .def_prop_ro(
           "free_slots",

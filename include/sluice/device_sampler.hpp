@@ -35,10 +35,10 @@ struct DeviceSamplerOptions {
   // makes room. The driver takes some 120 KB of the device's memory for each, and 40 KB of the
   // host's.
   int32_t max_graphs = 64;
-  bool bitmasks = true;  // whether steps may bring some
-  bool cuts = false;     // whether steps report the kept sets
-  bool kept = false;     // whether they write them as bitmasks
-  bool masses = false;   // whether they report the masses behind the Cuts
+  bool bitmasks = true;            // whether steps may bring some
+  bool cuts = false;               // whether steps report the kept sets
+  bool kept = false;               // whether they write them as bitmasks
+  bool masses = false;             // whether they report the masses behind the Cuts
   int32_t max_processed_rows = 0;  // of a step, of requests with processors
   Limits limits = {};
 };
@@ -48,10 +48,11 @@ struct DeviceSamplerOptions {
 // written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 
-// The rows of a request in a step, as its processors find them. What is pointed to lies on the device.
+// The rows of a request in a step, as its processors find them. What is pointed to lies on the
+// device.
 struct ProcessorRows {
-  // fp32, to change in place: what stages 3 to 8 left of the logits. The last of n + 1 rows is behind
-  // n drafts.
+  // fp32, to change in place: what stages 3 to 8 left of the logits. The last of n + 1 rows is
+  // behind n drafts.
   MutableLogitsView logits = {};
   // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
@@ -111,8 +112,8 @@ class StepHandle {
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
-  // The kept sets, ceil(vocab / 32) words a row, where options.kept is set: they stay on the device,
-  // because a row of 128k tokens has 16 KB of them.
+  // The kept sets, ceil(vocab / 32) words a row, where options.kept is set: they stay on the
+  // device, because a row of 128k tokens has 16 KB of them.
   DeviceArray<const int32_t> kept() const { return kept_; }
   // The cudaEvent_t behind which they are there.
   void* event() const { return event_; }
@@ -153,8 +154,7 @@ class DeviceSampler {
 
   // As Sampler::Add, with processors that work on the device: those of the Request run on the host
   // and are an Error, and so is what does not fit into what was planned.
-  RequestHandle Add(const Request& request,
-                    std::span<const DeviceLogitsProcessor> processors = {});
+  RequestHandle Add(const Request& request, std::span<const DeviceLogitsProcessor> processors = {});
   void Remove(RequestHandle request);
   int32_t FreeSlots() const;
   uint64_t Seed(RequestHandle request) const;

@@ -102,7 +102,9 @@ __global__ void SettleMassesKernel(const __grid_constant__ SettleMassesArgument 
   }
 }
 
-unsigned BlocksFor(int32_t count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
+unsigned BlocksFor(int32_t count) {
+  return static_cast<unsigned>((count + kThreads - 1) / kThreads);
+}
 
 }  // namespace
 
@@ -129,8 +131,8 @@ void LaunchPlace(const PlaceArgument& argument, void* stream) {
 
 void LaunchSettleMasses(const SettleMassesArgument& argument, void* stream) {
   if (argument.count == 0) return;
-  SettleMassesKernel<<<BlocksFor(argument.count), kThreads, 0,
-                       static_cast<cudaStream_t>(stream)>>>(argument);
+  SettleMassesKernel<<<BlocksFor(argument.count), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      argument);
   RequireCuda(cudaGetLastError(), "kernel");
 }
 

@@ -1,5 +1,5 @@
-// What the graphs of a DeviceSampler do of rows that processors change, and what is reported of rows
-// beside their tokens.
+// What the graphs of a DeviceSampler do of rows that processors change, and what is reported of
+// rows beside their tokens.
 #include "draw/mode_value.h"
 #include "pipeline/device_sampler_impl.h"
 
@@ -40,8 +40,8 @@ void EnqueueLogprobs(const DeviceBuffers& buffers, const StepShape& shape, Logpr
                                      .ranks = outputs.ranks}};
   LaunchLogprobs(argument, shape.logits.dtype, stream, is_behind_draw);
   if (!is_processed || shape.processed_rows == 0) return;
-  argument.rows = ArgumentOf(ProcessedRows(buffers, shape),
-                             ProcessedParams(buffers, shape, limits));
+  argument.rows =
+      ArgumentOf(ProcessedRows(buffers, shape), ProcessedParams(buffers, shape, limits));
   argument.step.places = tables.processed_rows;
   LaunchLogprobs(argument, DType::kF32, stream);
 }
@@ -75,8 +75,8 @@ void EnqueueKept(const DeviceBuffers& buffers, const StepShape& shape, const Lim
                         .bitmasks = buffers.kept};
   LaunchKept(argument, shape.logits.dtype, stream);
   if (shape.processed_rows == 0) return;
-  argument.rows = ArgumentOf(ProcessedRows(buffers, shape),
-                             ProcessedParams(buffers, shape, limits));
+  argument.rows =
+      ArgumentOf(ProcessedRows(buffers, shape), ProcessedParams(buffers, shape, limits));
   argument.places = TablesOf(buffers, shape).processed_rows;
   LaunchKept(argument, DType::kF32, stream);
 }

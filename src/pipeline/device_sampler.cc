@@ -215,7 +215,7 @@ RequestRecord DeviceSampler::Impl::RecordOf(const SamplingParams& params) const 
 }
 
 void DeviceSampler::Impl::CheckProcessors(const Request& request,
-    std::span<const DeviceLogitsProcessor> processors) const {
+                                          std::span<const DeviceLogitsProcessor> processors) const {
   if (!request.processors.empty()) {
     throw Error(ErrorCode::kUnavailable, "request.processors",
                 ToText(static_cast<int64_t>(request.processors.size())),

@@ -140,8 +140,8 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   const size_t bytes =
       TablesOf(nullptr, shape.output.rows, shape.output.requests, shape.processed_rows).bytes;
   new_tables_.assign(bytes, std::byte{0});
-  const StepTables tables = TablesOf(new_tables_.data(), shape.output.rows, shape.output.requests,
-                                     shape.processed_rows);
+  const StepTables tables =
+      TablesOf(new_tables_.data(), shape.output.rows, shape.output.requests, shape.processed_rows);
   int32_t r = 0;
   int32_t drafts = 0;
   int32_t bitmasks = 0;
@@ -288,8 +288,7 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
                    .emitted = outputs.emitted},
                   stream);
   }
-  const bool is_behind_draw =
-      shape.part == StepPart::kWhole && !shape.has_verdict && !has_both;
+  const bool is_behind_draw = shape.part == StepPart::kWhole && !shape.has_verdict && !has_both;
   EnqueueReports(buffers, shape, limits, is_behind_draw, stream);
 }
 
@@ -407,9 +406,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   record.done.HoldBack(changes_);
   if (graph != nullptr) {  // last: nothing is accepted of a step that fails
     LaunchAccept(
-        {.store = buffers_.store,
-         .spans = TablesOf(buffers_, shape).spans,
-         .ids = outputs.ids},
+        {.store = buffers_.store, .spans = TablesOf(buffers_, shape).spans, .ids = outputs.ids},
         shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
 

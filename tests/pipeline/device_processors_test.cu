@@ -1,8 +1,10 @@
 // Processors on the device's logits, and kept sets that stay there: what the Sampler's processors
 // find is what these find, what they leave gives the Sampler's tokens, and what does not go well
 // changes nothing.
+#include <cmath>
 #include <stdexcept>
 
+#include "sluice/error.hpp"
 #include "tests/pipeline/device_mix.h"
 
 namespace sluice::test {
@@ -118,35 +120,32 @@ struct Witness {
             }};
   }
   cuda::DeviceLogitsProcessor OnDevice() {
-    return {this, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
-              auto& seen = *static_cast<Witness*>(self);
-              Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
-              int32_t count = 0;
-              Require(cudaMemcpy(&count, rows.token_count, sizeof count, cudaMemcpyDeviceToHost));
-              for (int64_t r = 0; r < rows.logits.rows; ++r) {
-                std::vector<float> row(static_cast<size_t>(rows.logits.vocab));
-                Require(cudaMemcpy(row.data(), rows.logits.Row(r), row.size() * sizeof(float),
-                                   cudaMemcpyDeviceToHost));
-                seen.values.insert(seen.values.end(), row.begin(), row.end());
-                std::vector<int32_t>& tokens =
-                    seen.tokens.emplace_back(static_cast<size_t>(count + r));
-                Require(cudaMemcpy(tokens.data(), rows.tokens,
-                                   static_cast<size_t>(count) * sizeof(int32_t),
-                                   cudaMemcpyDeviceToHost));
-                Require(cudaMemcpy(tokens.data() + count, rows.drafts,
-                                   static_cast<size_t>(r) * sizeof(int32_t),
-                                   cudaMemcpyDeviceToHost));
-              }
-              seen.prompt_length = rows.prompt_length;
-            }};
+    return {
+        this, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
+          auto& seen = *static_cast<Witness*>(self);
+          Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+          int32_t count = 0;
+          Require(cudaMemcpy(&count, rows.token_count, sizeof count, cudaMemcpyDeviceToHost));
+          for (int64_t r = 0; r < rows.logits.rows; ++r) {
+            std::vector<float> row(static_cast<size_t>(rows.logits.vocab));
+            Require(cudaMemcpy(row.data(), rows.logits.Row(r), row.size() * sizeof(float),
+                               cudaMemcpyDeviceToHost));
+            seen.values.insert(seen.values.end(), row.begin(), row.end());
+            std::vector<int32_t>& tokens = seen.tokens.emplace_back(static_cast<size_t>(count + r));
+            Require(cudaMemcpy(tokens.data(), rows.tokens,
+                               static_cast<size_t>(count) * sizeof(int32_t),
+                               cudaMemcpyDeviceToHost));
+            Require(cudaMemcpy(tokens.data() + count, rows.drafts,
+                               static_cast<size_t>(r) * sizeof(int32_t), cudaMemcpyDeviceToHost));
+          }
+          seen.prompt_length = rows.prompt_length;
+        }};
   }
 };
 
 // Behind bitmask, bad words, bias, penalties and DRY, and before the forced token.
 TEST_F(DeviceProcessorCalls, FindWhatTheSamplersFind) {
   Random random(41);
-  const Batch batch(SomeRows(5));
-  const DeviceBatch on_device(batch);
   Sampler host({.vocab = kVocab});
   cuda::DeviceSampler device(kOptions);
   for (int round = 0; round < 20 && !HasFailure(); ++round) {
@@ -158,8 +157,8 @@ TEST_F(DeviceProcessorCalls, FindWhatTheSamplersFind) {
     const cuda::DeviceLogitsProcessor device_witness = by_device.OnDevice();
     Request request{.params = literal.params, .prompt = literal.prompt};
     std::vector<StepRequest> plain = {{.request = device.Add({})}, {.request = host.Add({})}};
-    std::vector<StepRequest> for_device = {
-        plain[0], {.request = device.Add(request, {&device_witness, 1})}};
+    std::vector<StepRequest> for_device = {plain[0],
+                                           {.request = device.Add(request, {&device_witness, 1})}};
     request.processors = {&host_witness, 1};
     std::vector<StepRequest> for_host = {plain[1], {.request = host.Add(request)}};
 
@@ -203,18 +202,18 @@ TEST_F(DeviceProcessorCalls, AreSkippedByGreedyRequestsWhereTheyCannotMoveTheArg
 }
 
 TEST_F(DeviceProcessorCalls, GiveARowTheStatusOfWhatTheyWrite) {
-  for (const float value : {std::numeric_limits<float>::infinity(),
-                            std::numeric_limits<float>::quiet_NaN(),
-                            -std::numeric_limits<float>::infinity()}) {
+  for (const float value :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+        -std::numeric_limits<float>::infinity()}) {
     SCOPED_TRACE(value);
     struct Filled {
       float value;
-      size_t last;  // id that is written; the first one is 0
-    } filled{value, value < 0 ? kVocab - 1 : 0};
+      size_t count;  // of tokens, from 0 on
+    } filled{value, value < 0 ? static_cast<size_t>(kVocab) : 1};
     const cuda::DeviceLogitsProcessor fills{
         &filled, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
           const auto& filled = *static_cast<Filled*>(self);
-          std::vector<float> values(filled.last + 1, filled.value);
+          std::vector<float> values(filled.count, filled.value);
           Require(cudaMemcpyAsync(rows.logits.data, values.data(), values.size() * sizeof(float),
                                   cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)));
           Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
@@ -223,9 +222,9 @@ TEST_F(DeviceProcessorCalls, GiveARowTheStatusOfWhatTheyWrite) {
     TestProcessor other;
     pair.Add({.params = {.seed = 1}}, {});
     pair.Add({.params = {.seed = 2}}, {&other});
-    const std::vector<TokenResult> expected = StepTokens(
-        pair.host, [&] { LogitsView two = pair.batch.view(); two.rows = 2; return two; }(),
-        pair.for_host);
+    LogitsView two = pair.batch.view();
+    two.rows = 2;
+    const std::vector<TokenResult> expected = StepTokens(pair.host, two, pair.for_host);
     pair.for_device.push_back({.request = pair.device.Add({}, {&fills, 1})});
     const cuda::DeviceStepResult actual = pair.OnDevice().Get();
     EXPECT_EQ(actual.ids[0], expected[0].id);
@@ -294,9 +293,10 @@ TEST_F(DeviceProcessorCalls, RefuseWhatWasNotPlannedAndChangeNothing) {
   options.max_processed_rows = 1 << 16;
   ExpectError([&] { cuda::DeviceSampler more(options); }, kInvalid, "max_processed_rows");
 
-  const std::vector<TokenResult> expected = StepTokens(
-      pair.host, [&] { LogitsView one = pair.batch.view(); one.rows = 1; return one; }(),
-      std::vector<StepRequest>{{.request = pair.for_host[0].request}});
+  LogitsView one_there = pair.batch.view();
+  one_there.rows = 1;
+  const std::vector<StepRequest> alone_there = {{.request = pair.for_host[0].request}};
+  const std::vector<TokenResult> expected = StepTokens(pair.host, one_there, alone_there);
   LogitsView one = pair.rows.view();
   one.rows = 1;
   const std::vector<StepRequest> alone = {{.request = pair.for_device[0].request}};
@@ -308,8 +308,7 @@ TEST_F(DeviceProcessorCalls, AcceptNothingOfAStepOfWhichOneThrows) {
   struct Mood {
     bool is_bad = false;
   } mood;
-  const cuda::DeviceLogitsProcessor moody{&mood,
-                                          [](void* self, const cuda::ProcessorRows&, void*) {
+  const cuda::DeviceLogitsProcessor moody{&mood, [](void* self, const cuda::ProcessorRows&, void*) {
                                             if (static_cast<Mood*>(self)->is_bad) {
                                               throw std::runtime_error("in a bad mood");
                                             }

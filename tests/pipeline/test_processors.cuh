@@ -51,9 +51,9 @@ struct TestProcessor {
                     std::span<float> logits) {
     const auto token = [&](int64_t i) { return tokens[static_cast<size_t>(i)]; };
     for (size_t id = 0; id < logits.size(); ++id) {
-      logits[id] = (*static_cast<TestProcessor*>(self))(
-          token, std::ssize(tokens), static_cast<int64_t>(prompt_length), static_cast<int32_t>(id),
-          logits[id]);
+      logits[id] = (*static_cast<TestProcessor*>(self))(token, std::ssize(tokens),
+                                                        static_cast<int64_t>(prompt_length),
+                                                        static_cast<int32_t>(id), logits[id]);
     }
   }
   static void Enqueue(void* self, const cuda::ProcessorRows& rows, void* stream);
