@@ -32,7 +32,7 @@ class ProcessorRows(typing.NamedTuple):
 
 class DeviceStep:
     """A step that was enqueued. ``ids``: int32 on the device, one a row, -1 where there is none.
-    ``kept``: with ``kept=True``, int32 [rows, ceil(vocab / 32)] there: the kept sets, a bit a token.
+    ``kept``: with ``kept=True``, int32 [rows, ceil(vocab / 32)] there: a bit for each kept token.
     """
 
     def __init__(self, sampler, step, ids, kept):
