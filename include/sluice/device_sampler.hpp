@@ -57,7 +57,10 @@ struct ProcessorRows {
   // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
   const int32_t* token_count = nullptr;
-  const int32_t* drafts = nullptr;  // row d follows the first d of these, behind the tokens
+  // Behind the tokens row d follows the first d of these, or with `parents` (as StepRequest has them,
+  // on the host) those before it in the tree.
+  const int32_t* drafts = nullptr;
+  std::span<const int32_t> parents = {};
   int64_t prompt_length = 0;        // of the tokens, on the host
 };
 
@@ -80,6 +83,7 @@ struct DeviceStepResult {
   std::span<const int32_t> emitted = {};
   std::span<const Cut> cuts = {};
   std::span<const CutMass> masses = {};
+  std::span<const int32_t> path = {};  // as StepOutput's, when a request of the step has `parents`
 
   // As TokenResult and LogprobLists: of the rows whose requests ask for them.
   std::span<const float> logprobs = {};
@@ -115,6 +119,8 @@ class StepHandle {
   // The kept sets, ceil(vocab / 32) words a row, where options.kept is set: they stay on the
   // device, because a row of 128k tokens has 16 KB of them.
   DeviceArray<const int32_t> kept() const { return kept_; }
+  // Empty when no request has `parents`.
+  DeviceArray<const int32_t> path() const { return path_; }
   // The cudaEvent_t behind which they are there.
   void* event() const { return event_; }
 
@@ -137,6 +143,7 @@ class StepHandle {
   DeviceArray<const RowStatus> statuses_ = {};
   DeviceArray<const int32_t> emitted_ = {};
   DeviceArray<const int32_t> kept_ = {};
+  DeviceArray<const int32_t> path_ = {};
   void* event_ = nullptr;
   void* copied_ = nullptr;  // the event behind its copy
 };
@@ -165,14 +172,15 @@ class DeviceSampler {
   void Update(RequestHandle request, const SamplingParams& params);
 
   // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
-  // before the call returns. Draft probabilities lie on the device; a draft model's logits are an
-  // Error. stream: the cudaStream_t that the logits are computed on.
+  // before the call returns. Draft probabilities and the logits of a draft model lie on the device,
+  // and are read on the stream; its parameters and Cuts on the host. stream: the cudaStream_t that
+  // the logits are computed on.
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
-  // a step that Get has not answered counts as if all of its rows gave a token, until it is
-  // kStepsKept steps ago and the call looks itself. When the device fails amid a step, or a
-  // processor throws, no handle names it, none of its tokens are accepted, and the next call waits
-  // for what was enqueued of it.
+  // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
+  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the device
+  // fails amid a step, or a processor throws, no handle names it, none of its tokens are accepted,
+  // and the next call waits for what was enqueued of it.
   //
   // A step of requests with processors is two graphs with the processors between them, each called
   // once, request after request, so that they may enqueue what no graph can hold. A row behind a

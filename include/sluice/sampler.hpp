@@ -42,8 +42,14 @@ struct RequestHandle {
 struct StepRequest {
   RequestHandle request = {};
   std::span<const int32_t> drafts = {};  // n drafts take n + 1 consecutive rows of the logits
+  // A tree of drafts: for each the index of the draft before it, which is below its own, or -1 for
+  // the request's tokens. Row 0 is what the target says after those, row i + 1 what it says after
+  // draft i and the drafts before it. Empty: a chain, each draft behind the one before.
+  std::span<const int32_t> parents = {};
 
   // For DraftMode::kReject, what the drafts were drawn from, one row a draft; at most one of these.
+  // Siblings are tried in order: the row of each is its law given that those before it were drawn.
+  // With `parents`, at most 64 drafts.
   MatrixView draft_probabilities = {};
   SelectInput draft_model = {};  // a Sluice draft model's logits and parameters
   std::span<const Cut> draft_cuts = {};
@@ -68,8 +74,11 @@ struct StepOutput {
   LogprobLists logprobs = {};
   std::span<int32_t> kept = {};    // the kept set as a bitmask, ceil(vocab / 32) words a row
   std::span<CutMass> masses = {};  // one a row
-  // fp32: the values after stage 9. Rows behind a rejection are left alone. May be the logits.
+  // fp32: the values after stage 9. Rows that were not looked at are left alone. May be the logits.
   MutableLogitsView adjusted = {};
+  // One a row. In place of all that is told of a token: which row of its request's logits gave it,
+  // 0, 1, 2 of a chain; -1 where nothing is told. `adjusted` alone lies where the logits do.
+  std::span<int32_t> path = {};
 };
 
 struct SamplerOptions {

@@ -32,6 +32,7 @@ namespace {
 StepRequest ToStepRequest(const sluice_step_request& c) {
   return {ToCpp(c.request),
           Elements("drafts", c.drafts, c.draft_count),
+          Elements("parents", c.parents, c.parent_count),
           ToCpp(c.draft_probabilities),
           ToSelectInput("draft_model", c.draft_model),
           Structs("draft_cuts", c.draft_cuts, c.draft_cut_count),
@@ -43,7 +44,8 @@ StepOutput ToStepOutput(const sluice_step_output& c) {
   return {
       Structs("tokens", c.tokens, c.token_count), Elements("emitted", c.emitted, c.emitted_count),
       ToLogprobLists("logprobs", c.logprobs),     Elements("kept", c.kept, c.kept_count),
-      Structs("masses", c.masses, c.mass_count),  ToCpp(c.adjusted)};
+      Structs("masses", c.masses, c.mass_count),  ToCpp(c.adjusted),
+      Elements("path", c.path, c.path_count)};
 }
 
 }  // namespace

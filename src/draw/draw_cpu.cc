@@ -69,11 +69,11 @@ namespace sluice {
 const DrawTable kDrawAvx2 = {N_AVX2::ExamineRowOfAnyDType, N_AVX2::FirstKeptOfAnyDType,
                              N_AVX2::DrawByMethod,         N_AVX2::DrawListed,
                              N_AVX2::ListContenders,       N_AVX2::LogprobsOfRows,
-                             N_AVX2::VerifyDraft};
+                             N_AVX2::VerifyDrafts};
 const DrawTable kDrawAvx512 = {N_AVX3::ExamineRowOfAnyDType, N_AVX3::FirstKeptOfAnyDType,
                                N_AVX3::DrawByMethod,         N_AVX3::DrawListed,
                                N_AVX3::ListContenders,       N_AVX3::LogprobsOfRows,
-                               N_AVX3::VerifyDraft};
+                               N_AVX3::VerifyDrafts};
 
 }  // namespace sluice
 #endif

@@ -1,4 +1,7 @@
 // Draws, log-probabilities and draft verification by the definition.
+#include <array>
+#include <variant>
+
 #include "draw/draw_table.h"
 #include "draw/mode_value.h"
 #include "semantics/draft.h"
@@ -107,35 +110,32 @@ void LogprobsByDefinition(const LogprobInput& input, std::span<TokenResult> resu
 
 namespace {
 
-template <typename Q>
-Verdict VerifyAgainst(const SelectInput& target, const Cut& cut, int32_t draft, const Q& q) {
-  const Row row = RowOf(target.logits, 0);
-  const float max = semantics::ScanRow(row).max;
-  const float scale = semantics::ScalesOf(target.params[0]).draw;
-  const semantics::CutProbabilities p(row, cut, max, scale);
-  const NoiseKey& key = target.keys[0];
-  if (semantics::AcceptsDraft(row.size, p, q, draft, key)) return {true, draft, RowStatus::kOk};
-  const int32_t recovered = semantics::DrawRecovered(row.size, p, q, key);
-  return {false, recovered >= 0 ? recovered : semantics::FirstKept(row, cut), RowStatus::kOk};
-}
+// What any draft was drawn from.
+class SourceProbabilities {
+ public:
+  SourceProbabilities() = default;
+  template <typename Q>
+  explicit SourceProbabilities(const Q& q) : q_(q) {}
 
-}  // namespace
-
-Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t draft,
-                           const DraftSource& source) {
-  const FloatEnvironment environment;
-  if (semantics::IsGreedy(target.params[0])) {
-    const int32_t best = semantics::FirstKept(RowOf(target.logits, 0), cut);
-    return {semantics::AcceptsGreedyDraft(best, draft), best, RowStatus::kOk};
+  uint64_t operator()(int64_t id) const {
+    return std::visit([id](const auto& q) { return q(id); }, q_);
   }
+
+ private:
+  std::variant<semantics::CertainDraft, semantics::GivenProbabilities, semantics::CutProbabilities>
+      q_{semantics::CertainDraft(-1)};
+};
+
+// Answers a status when a source is none.
+RowStatus Open(const DraftToTry& one, int64_t vocab, SourceProbabilities& q) {
+  const DraftSource& source = one.source;
   if (source.probabilities != nullptr) {
-    for (int64_t id = 0; id < target.logits.vocab; ++id) {
-      const float q = source.probabilities[id];
-      if (!(q >= 0.0f && q <= 1.0f)) return {false, -1, RowStatus::kBadParam};
+    for (int64_t id = 0; id < vocab; ++id) {
+      const float given = source.probabilities[id];
+      if (!(given >= 0.0f && given <= 1.0f)) return RowStatus::kBadParam;
     }
-    return VerifyAgainst(target, cut, draft, semantics::GivenProbabilities(source.probabilities));
-  }
-  if (source.model != nullptr) {
+    q = SourceProbabilities(semantics::GivenProbabilities(source.probabilities));
+  } else if (source.model != nullptr) {
     const Row row = RowOf(source.model->logits, 0);
     const semantics::RowScan scan = semantics::ScanRow(row);
     const SelectParams& params = source.model->params[0];
@@ -143,12 +143,52 @@ Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t dr
     const RowStatus status = semantics::Worse(
         source.cut->status,
         semantics::Worse(scan.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
-    if (status != RowStatus::kOk) return {false, -1, status};
-    return VerifyAgainst(
-        target, cut, draft,
-        semantics::CutProbabilities(row, *source.cut, scan.max, semantics::ScalesOf(params).draw));
+    if (status != RowStatus::kOk) return status;
+    q = SourceProbabilities(semantics::CutProbabilities(row, *source.cut, scan.max,
+                                                        semantics::ScalesOf(params).draw));
+  } else {
+    q = SourceProbabilities(semantics::CertainDraft(one.draft));
   }
-  return VerifyAgainst(target, cut, draft, semantics::CertainDraft(draft));
+  return RowStatus::kOk;
+}
+
+}  // namespace
+
+Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut,
+                           std::span<const DraftToTry> drafts) {
+  const FloatEnvironment environment;
+  const Row row = RowOf(target.logits, 0);
+  const int32_t count = static_cast<int32_t>(drafts.size());
+  if (semantics::IsGreedy(target.params[0])) {
+    const int32_t best = semantics::FirstKept(row, cut);
+    for (int32_t n = 0; n < count; ++n) {
+      const int32_t draft = drafts[static_cast<size_t>(n)].draft;
+      if (semantics::AcceptsGreedyDraft(best, draft)) return {n, best, RowStatus::kOk};
+    }
+    return {-1, best, RowStatus::kOk};
+  }
+  using Left = semantics::LeftProbabilities<semantics::CutProbabilities, SourceProbabilities>;
+  const NoiseKey& key = target.keys[0];
+  const semantics::CutProbabilities p(row, cut, semantics::ScanRow(row).max,
+                                      semantics::ScalesOf(target.params[0]).draw);
+  std::array<Left::Rejected, semantics::kMostTries> rejected;
+  for (int32_t n = 0; n < count; ++n) {
+    const size_t before = static_cast<size_t>(n);
+    const int32_t draft = drafts[before].draft;
+    SourceProbabilities q;
+    const RowStatus status = Open(drafts[before], row.size, q);
+    if (status != RowStatus::kOk) return {-1, -1, status};
+    const Left left(p, std::span(rejected).first(before));
+    const uint32_t u = semantics::AcceptanceOfTry(key, static_cast<uint32_t>(n));
+    if (semantics::AcceptsDraft(left(draft), q(draft), u)) return {n, draft, RowStatus::kOk};
+    const uint64_t mass = semantics::PositiveMass(row.size, left, q);
+    if (mass == 0) break;
+    if (n + 1 == count) {
+      return {-1, semantics::DrawRecovered(row.size, left, q, key), RowStatus::kOk};
+    }
+    rejected[before] = {q, mass};
+  }
+  return {-1, semantics::FirstKept(row, cut), RowStatus::kOk};
 }
 
 const DrawTable kDrawRef = {ExamineRef,        semantics::FirstKept, semantics::DrawToken,

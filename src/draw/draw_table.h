@@ -15,9 +15,15 @@ struct DraftSource {
   const Cut* cut = nullptr;
 };
 
+// A draft that may follow a row of the target.
+struct DraftToTry {
+  int32_t draft;
+  DraftSource source;
+};
+
 struct Verdict {
-  bool accepted;
-  int32_t id;  // the draft, or the token that replaces it
+  int32_t accepted;  // which of the drafts; -1: none
+  int32_t id;        // that draft, or the token in place of all of them
   RowStatus status;
 };
 
@@ -43,9 +49,9 @@ struct DrawTable {
                              float best, int32_t* ids);
   void (*logprobs)(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
                    const Execution&);
-  // Rejection sampling of one draft on one row of the target, whose Cut has status kOk.
-  Verdict (*verify)(const SelectInput& target, const Cut& cut, int32_t draft,
-                    const DraftSource& source);
+  // Rejection sampling on one row of the target, whose Cut has status kOk, of 1 to kMostTries
+  // drafts, one after the other until one is accepted.
+  Verdict (*verify)(const SelectInput& target, const Cut& cut, std::span<const DraftToTry> drafts);
 };
 
 extern const DrawTable kDrawRef;
@@ -57,7 +63,7 @@ const DrawTable& DrawTableFor(Backend backend);
 // The definition, for what a backend has no faster way to.
 void LogprobsByDefinition(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
                           const Execution&);
-Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut, int32_t draft,
-                           const DraftSource& source);
+Verdict VerifyByDefinition(const SelectInput& target, const Cut& cut,
+                           std::span<const DraftToTry> drafts);
 
 }  // namespace sluice

@@ -1,9 +1,11 @@
-// Rejection sampling of a draft with vectors, as in semantics/draft.h.
+// Rejection sampling of drafts with vectors, as in semantics/draft.h.
 //
 // Whether the draft is accepted depends on its own two probabilities and the masses; the recovered
 // token comes from what the target keeps, so nothing else is weighed.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <optional>
 
 #include "draw/draw_table.h"
 #include "semantics/draft.h"
@@ -22,8 +24,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Three kinds of distributions with one shape: which tokens of a block may have any probability
-// (blocks from 0 on, one after the other), and how much one of those has, in units of 2^-40.
+// Distributions with one shape: which tokens of a block may have any probability (blocks from 0 on,
+// one after the other), and how much one of those has, in units of 2^-40.
 
 // semantics::CutProbabilities.
 template <class Read>
@@ -66,8 +68,50 @@ struct BlocksOfCertain {
   uint64_t Of(size_t id) const { return id == draft ? semantics::kFullWeight : 0; }
 };
 
+// semantics::LeftProbabilities.
 template <class P, class Q>
-bool Accepts(P& p, Q& q, size_t draft, const NoiseKey& key) {
+class BlocksOfLeft {
+ public:
+  explicit BlocksOfLeft(const P& p) : p_(p) {}
+
+  void Reject(const Q& q, uint64_t mass) {
+    Rejected& one = rejected_[count_++];
+    one.q.emplace(q);
+    one.reciprocal = (static_cast<semantics::uint128_t>(1) << 103) / mass;
+  }
+
+  uint64_t At(size_t i) {
+    for (size_t n = 0; n < count_; ++n) rejected_[n].block = rejected_[n].q->At(i);
+    return p_.At(i);
+  }
+  void Restart() {
+    for (size_t n = 0; n < count_; ++n) rejected_[n].q->Restart();
+    p_.Restart();
+  }
+  uint64_t Of(size_t id) const {
+    uint64_t left = p_.Of(id);
+    for (size_t n = 0; n < count_ && left > 0; ++n) {
+      const Rejected& one = rejected_[n];
+      const uint64_t q = (one.block >> id % kBlock) & 1 ? one.q->Of(id) : 0;
+      left = static_cast<uint64_t>((one.reciprocal * semantics::PositivePart(left, q)) >> 63);
+    }
+    return left;
+  }
+
+ private:
+  struct Rejected {
+    std::optional<Q> q;
+    uint64_t block;
+    semantics::uint128_t reciprocal;
+  };
+
+  P p_;
+  std::array<Rejected, semantics::kMostTries> rejected_;
+  size_t count_ = 0;
+};
+
+template <class P, class Q>
+bool Accepts(P& p, Q& q, size_t draft, uint32_t u) {
   uint64_t p_block = 0, q_block = 0;
   for (size_t i = 0; i <= draft; i += kBlock) {
     p_block = p.At(i);
@@ -75,8 +119,7 @@ bool Accepts(P& p, Q& q, size_t draft, const NoiseKey& key) {
   }
   const uint64_t p_draft = (p_block >> draft % kBlock) & 1 ? p.Of(draft) : 0;
   const uint64_t q_draft = (q_block >> draft % kBlock) & 1 ? q.Of(draft) : 0;
-  return semantics::AcceptsDraft(p_draft, q_draft,
-                                 semantics::Uniform32(key, semantics::Stream::kAcceptance));
+  return semantics::AcceptsDraft(p_draft, q_draft, u);
 }
 
 // The first token whose running mass of P - Q exceeds the threshold, or -1; and that mass.
@@ -102,74 +145,124 @@ Residual WalkResidual(P& p, Q& q, size_t size, uint64_t threshold) {
   return {-1, running};
 }
 
-template <class Read, class Q>
-Verdict VerifyAgainst(const SelectInput& target, const semantics::Row& row, const Cut& cut,
-                      float max, int32_t draft, Q q) {
+// The drafts of one node in order. open(n, q): what the n-th was drawn from, or a status.
+template <class Q, class P, class Open>
+Verdict TryEach(const SelectInput& target, size_t size, P& p, std::span<const DraftToTry> drafts,
+                Open open) {
   const NoiseKey& key = target.keys[0];
-  BlocksOfCut<Read> p(row, cut, max, semantics::ScalesOf(target.params[0]).draw);
-  if (Accepts(p, q, static_cast<size_t>(draft), key)) return {true, draft, RowStatus::kOk};
-
-  const size_t size = static_cast<size_t>(row.size);
-  const uint64_t mass = WalkResidual(p, q, size, ~uint64_t{0}).mass;
-  if (mass == 0) return {false, FirstKept<Read>(row, cut), RowStatus::kOk};
-  const uint64_t threshold = semantics::CdfThreshold(key, semantics::Stream::kRecovered, mass);
-  return {false, WalkResidual(p, q, size, threshold).id, RowStatus::kOk};
+  const int32_t count = static_cast<int32_t>(drafts.size());
+  for (int32_t n = 0; n < count; ++n) {
+    const int32_t draft = drafts[static_cast<size_t>(n)].draft;
+    std::optional<Q> q;
+    const RowStatus status = open(drafts[static_cast<size_t>(n)], q);
+    if (status != RowStatus::kOk) return {-1, -1, status};
+    const uint32_t u = semantics::AcceptanceOfTry(key, static_cast<uint32_t>(n));
+    p.Restart();
+    if (Accepts(p, *q, static_cast<size_t>(draft), u)) return {n, draft, RowStatus::kOk};
+    const uint64_t mass = WalkResidual(p, *q, size, ~uint64_t{0}).mass;
+    if (mass == 0) break;
+    if (n + 1 == count) {
+      const uint64_t threshold = semantics::CdfThreshold(key, semantics::Stream::kRecovered, mass);
+      return {-1, WalkResidual(p, *q, size, threshold).id, RowStatus::kOk};
+    }
+    if constexpr (requires { p.Reject(*q, mass); }) {
+      q->Restart();
+      p.Reject(*q, mass);
+    }
+  }
+  return {-1, -1, RowStatus::kOk};
 }
 
+template <class Read, class Q, class Open>
+Verdict VerifyAgainst(const SelectInput& target, const semantics::Row& row, const Cut& cut,
+                      float max, std::span<const DraftToTry> drafts, Open open) {
+  const size_t size = static_cast<size_t>(row.size);
+  BlocksOfCut<Read> p(row, cut, max, semantics::ScalesOf(target.params[0]).draw);
+  Verdict verdict;
+  if (drafts.size() == 1) {
+    verdict = TryEach<Q>(target, size, p, drafts, open);
+  } else {
+    BlocksOfLeft<BlocksOfCut<Read>, Q> left(p);
+    verdict = TryEach<Q>(target, size, left, drafts, open);
+  }
+  if (verdict.status == RowStatus::kOk && verdict.id < 0) {  // nothing is left
+    verdict.id = FirstKept<Read>(row, cut);
+  }
+  return verdict;
+}
+
+inline bool AreProbabilities(const float* given, size_t size) {
+  const F32 d;
+  auto holds = hn::Eq(hn::Zero(d), hn::Zero(d));
+  size_t id = 0;
+  for (; id + hn::Lanes(d) <= size; id += hn::Lanes(d)) {
+    const auto q = hn::LoadU(d, given + id);
+    holds = hn::And(holds, hn::And(hn::Ge(q, hn::Zero(d)), hn::Le(q, hn::Set(d, 1.0f))));
+  }
+  bool all = hn::AllTrue(d, holds);
+  for (; id < size; ++id) all = all && given[id] >= 0.0f && given[id] <= 1.0f;
+  return all;
+}
+
+// Drafts of one kind of source.
 template <class Read>
 Verdict VerifyRow(const SelectInput& target, const semantics::Row& row, const Cut& cut,
-                  int32_t draft, const DraftSource& source) {
+                  std::span<const DraftToTry> drafts) {
   if (semantics::IsGreedy(target.params[0])) {
     const int32_t best = FirstKept<Read>(row, cut);
-    return {semantics::AcceptsGreedyDraft(best, draft), best, RowStatus::kOk};
+    for (size_t n = 0; n < drafts.size(); ++n) {
+      if (semantics::AcceptsGreedyDraft(best, drafts[n].draft)) {
+        return {static_cast<int32_t>(n), best, RowStatus::kOk};
+      }
+    }
+    return {-1, best, RowStatus::kOk};
   }
   const semantics::StatusAndMax found = ExamineRow<Read>(row);
   if (found.status != RowStatus::kOk) {  // a Cut of another row
-    return VerifyByDefinition(target, cut, draft, source);
+    return VerifyByDefinition(target, cut, drafts);
   }
-  if (source.probabilities != nullptr) {
-    const F32 d;
+  if (drafts[0].source.probabilities != nullptr) {
     const size_t size = static_cast<size_t>(row.size);
-    auto holds = hn::Eq(hn::Zero(d), hn::Zero(d));
-    size_t id = 0;
-    for (; id + hn::Lanes(d) <= size; id += hn::Lanes(d)) {
-      const auto q = hn::LoadU(d, source.probabilities + id);
-      holds = hn::And(holds, hn::And(hn::Ge(q, hn::Zero(d)), hn::Le(q, hn::Set(d, 1.0f))));
-    }
-    bool all = hn::AllTrue(d, holds);
-    for (; id < size; ++id) {
-      all = all && source.probabilities[id] >= 0.0f && source.probabilities[id] <= 1.0f;
-    }
-    if (!all) return {false, -1, RowStatus::kBadParam};
-    return VerifyAgainst<Read>(target, row, cut, found.max, draft,
-                               BlocksOfGiven{source.probabilities});
+    auto open = [size](const DraftToTry& one, std::optional<BlocksOfGiven>& q) HWY_ATTR {
+      if (!AreProbabilities(one.source.probabilities, size)) return RowStatus::kBadParam;
+      q.emplace(BlocksOfGiven{one.source.probabilities});
+      return RowStatus::kOk;
+    };
+    return VerifyAgainst<Read, BlocksOfGiven>(target, row, cut, found.max, drafts, open);
   }
-  if (source.model == nullptr) {
-    return VerifyAgainst<Read>(target, row, cut, found.max, draft,
-                               BlocksOfCertain{static_cast<size_t>(draft)});
+  if (drafts[0].source.model == nullptr) {
+    auto open = [](const DraftToTry& one, std::optional<BlocksOfCertain>& q) {
+      q.emplace(BlocksOfCertain{static_cast<size_t>(one.draft)});
+      return RowStatus::kOk;
+    };
+    return VerifyAgainst<Read, BlocksOfCertain>(target, row, cut, found.max, drafts, open);
   }
-  const LogitsView& logits = source.model->logits;
-  const semantics::Row model{logits.Row(0), logits.dtype, logits.vocab};
-  const semantics::StatusAndMax model_found = ExamineRow<Read>(model);
-  const SelectParams& params = source.model->params[0];
-  const bool is_valid = semantics::AreValid(params, source.model->limits);
-  const RowStatus status = semantics::Worse(
-      source.cut->status,
-      semantics::Worse(model_found.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
-  if (status != RowStatus::kOk) return {false, -1, status};
-  const BlocksOfCut<Read> q(model, *source.cut, model_found.max, semantics::ScalesOf(params).draw);
-  return VerifyAgainst<Read>(target, row, cut, found.max, draft, q);
+  auto open = [](const DraftToTry& one, std::optional<BlocksOfCut<Read>>& q) HWY_ATTR {
+    const SelectInput& source = *one.source.model;
+    const semantics::Row model{source.logits.Row(0), source.logits.dtype, source.logits.vocab};
+    const semantics::StatusAndMax model_found = ExamineRow<Read>(model);
+    const bool is_valid = semantics::AreValid(source.params[0], source.limits);
+    const RowStatus status = semantics::Worse(
+        one.source.cut->status,
+        semantics::Worse(model_found.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
+    if (status != RowStatus::kOk) return status;
+    q.emplace(model, *one.source.cut, model_found.max,
+              semantics::ScalesOf(source.params[0]).draw);
+    return RowStatus::kOk;
+  };
+  return VerifyAgainst<Read, BlocksOfCut<Read>>(target, row, cut, found.max, drafts, open);
 }
 
-inline Verdict VerifyDraft(const SelectInput& target, const Cut& cut, int32_t draft,
-                           const DraftSource& source) {
+inline Verdict VerifyDrafts(const SelectInput& target, const Cut& cut,
+                            std::span<const DraftToTry> drafts) {
   const LogitsView& logits = target.logits;
-  if (source.model != nullptr && source.model->logits.dtype != logits.dtype) {
-    return VerifyByDefinition(target, cut, draft, source);  // a pair of dtypes that nobody has
+  const SelectInput* model = drafts[0].source.model;
+  if (model != nullptr && model->logits.dtype != logits.dtype) {
+    return VerifyByDefinition(target, cut, drafts);  // a pair of dtypes that nobody has
   }
   const semantics::Row row{logits.Row(0), logits.dtype, logits.vocab};
   return WithReader(row.dtype, [&](auto read) HWY_ATTR {
-    return VerifyRow<decltype(read)>(target, row, cut, draft, source);
+    return VerifyRow<decltype(read)>(target, row, cut, drafts);
   });
 }
 

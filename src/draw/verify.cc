@@ -100,7 +100,8 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
         result.status = result.cut.status;
         if (result.status == RowStatus::kOk) {
           SelectInput draft_row;
-          DraftSource source;
+          DraftToTry one_draft{draft, {}};
+          DraftSource& source = one_draft.source;
           if (drafts.probabilities.data != nullptr) {
             source.probabilities = static_cast<const float*>(drafts.probabilities.Row(row));
           } else if (drafts.model.logits.data != nullptr) {
@@ -108,11 +109,11 @@ void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, Dra
             source.model = &draft_row;
             source.cut = &drafts.model_cuts[static_cast<size_t>(row)];
           }
-          const Verdict verdict = table.verify(one, result.cut, draft, source);
+          const Verdict verdict = table.verify(one, result.cut, {&one_draft, 1});
           result.id = verdict.id;
           result.status = verdict.status;
           if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);
-          goes_on = verdict.accepted;
+          goes_on = verdict.accepted == 0;
         } else {
           goes_on = false;
         }

@@ -36,28 +36,40 @@ struct StepTables {
   int32_t* drafts;
   const float** probabilities;
   LogprobWish* wishes;
+  TreeRow* trees;         // null: all drafts are chains
+  DraftModelRow* models;  // null: no draft models
   // Of the rows that processors change: where they are, and what is forced behind them or -1.
   int32_t* processed_rows;
   int32_t* processed_forced;
   size_t bytes;
 };
 
-inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests,
-                           int64_t processed_rows = 0) {
+// How large they are.
+struct TableShape {
+  int64_t rows = 0;
+  int64_t requests = 0;
+  bool has_trees = false;
+  bool has_models = false;
+  int64_t processed_rows = 0;
+};
+
+inline StepTables TablesOf(std::byte* base, const TableShape& shape) {
   Carver carver(base);
   StepTables tables;
-  tables.rows = carver.Take<StepRow>(rows);
-  tables.spans = carver.Take<StepSpan>(requests);
-  tables.drafts = carver.Take<int32_t>(rows);
-  tables.probabilities = carver.Take<const float*>(rows);
-  tables.wishes = carver.Take<LogprobWish>(rows);
-  tables.processed_rows = carver.Take<int32_t>(processed_rows);
-  tables.processed_forced = carver.Take<int32_t>(processed_rows);
+  tables.rows = carver.Take<StepRow>(shape.rows);
+  tables.spans = carver.Take<StepSpan>(shape.requests);
+  tables.drafts = carver.Take<int32_t>(shape.rows);
+  tables.probabilities = carver.Take<const float*>(shape.rows);
+  tables.wishes = carver.Take<LogprobWish>(shape.rows);
+  tables.trees = shape.has_trees ? carver.Take<TreeRow>(shape.rows) : nullptr;
+  tables.models = shape.has_models ? carver.Take<DraftModelRow>(shape.rows) : nullptr;
+  tables.processed_rows = carver.Take<int32_t>(shape.processed_rows);
+  tables.processed_forced = carver.Take<int32_t>(shape.processed_rows);
   tables.bytes = carver.used();
   return tables;
 }
 
-// What a step gives, in one piece. Lists, Cuts and masses come last, where they are wanted.
+// What a step gives, in one piece. What not every step gives comes last.
 struct StepOutputs {
   int32_t* ids;
   RowStatus* statuses;
@@ -68,6 +80,7 @@ struct StepOutputs {
   float* list_values;
   Cut* cuts;
   CutMass* masses;
+  int32_t* path;
   size_t bytes;
 };
 
@@ -76,8 +89,9 @@ struct OutputShape {
   int64_t requests = 0;
   bool has_logprobs = false;
   bool has_cuts = false;
-  bool has_masses = false;
   int32_t width = 0;
+  bool has_masses = false;
+  bool has_path = false;  // of trees of drafts
 
   friend bool operator==(const OutputShape&, const OutputShape&) = default;
 };
@@ -95,6 +109,7 @@ inline StepOutputs OutputsOf(std::byte* base, const OutputShape& shape) {
   outputs.list_values = carver.Take<float>(with_logprobs * shape.width);
   outputs.cuts = carver.Take<Cut>(shape.has_cuts ? shape.rows : 0);
   outputs.masses = carver.Take<CutMass>(shape.has_masses ? shape.rows : 0);
+  outputs.path = carver.Take<int32_t>(shape.has_path ? shape.rows : 0);
   outputs.bytes = carver.used();
   return outputs;
 }
@@ -142,6 +157,7 @@ struct DeviceBuffers {
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
+  DraftLaw* laws;
   std::byte* outputs;
   int32_t* kept;
   Cut* mass_cuts;  // beside the masses
@@ -159,11 +175,17 @@ inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
           .requests = options.max_requests,
           .has_logprobs = true,
           .has_cuts = options.cuts,
+          .width = 1 + options.max_logprobs,
           .has_masses = options.masses,
-          .width = 1 + options.max_logprobs};
+          .has_path = options.max_drafts > 0};
 }
 inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
-  return TablesOf(nullptr, MostRows(options), options.max_requests, options.max_processed_rows)
+  const bool has_drafts = options.max_drafts > 0;
+  return TablesOf(nullptr, {.rows = MostRows(options),
+                            .requests = options.max_requests,
+                            .has_trees = has_drafts,
+                            .has_models = has_drafts,
+                            .processed_rows = options.max_processed_rows})
       .bytes;
 }
 
@@ -197,6 +219,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
+  buffers.laws = carver.Take<DraftLaw>(options.max_drafts > 0 ? rows : 0);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.kept = carver.Take<int32_t>(options.kept ? rows * words : 0);

@@ -4,6 +4,7 @@
 
 #include "backend/row_launch.h"
 #include "pipeline/device_state.h"
+#include "semantics/placed_cut.h"
 #include "sluice/cuda.hpp"
 
 namespace sluice::cuda {
@@ -14,6 +15,7 @@ inline constexpr int kMostDrafts = 64;
 struct PatchArgument {
   RequestStore store;
   const StepRow* rows;
+  const TreeRow* trees;  // null: all drafts are chains
   const int32_t* drafts;
   const int32_t* bitmasks;
   int32_t bitmask_words;
@@ -101,11 +103,24 @@ struct KeptArgument {
   int32_t* bitmasks;
 };
 void LaunchKept(KeptArgument argument, DType dtype, void* stream);
+// The probabilities of a draft model's row, of any id.
+struct DraftLaw {
+  semantics::Row row;  // data null: no draft model
+  semantics::PlacedCut cut;
+  float max;
+  float scale;
+  semantics::uint128_t reciprocal;  // of the mass, as semantics::Probability40 has it
+  RowStatus status;
+};
+void LaunchDraftLaws(const DraftModelRow* models, DraftLaw* laws, int32_t vocab, int64_t rows,
+                     void* stream);
 
 // Rejection sampling of the rows that have drafts to reject: `results` have their Cuts.
 struct RejectArgument {
   RequestStore store;
   const StepRow* rows;
+  const TreeRow* trees;  // null: all drafts are chains
+  const int32_t* drafts;
   const void* logits;
   int64_t stride_bytes;
   DType dtype;
@@ -116,16 +131,22 @@ struct RejectArgument {
   const float* processed;  // rows that processors have changed, in place of logits and patches
   int64_t processed_stride;
   const float* const* probabilities;  // one a row; null: nothing is known of the draft
+  const DraftLaw* laws;               // likewise; null: no step has a draft model
   TokenResult* results;
-  int32_t* accepted;  // one a row; left alone where the draft must match
+  // One a row; -1 where the draft must match, 0 where none is accepted. Else 1 of a chain, and of a
+  // tree the row of its request that comes next.
+  int32_t* accepted;
 };
 void LaunchReject(const RejectArgument& argument, int64_t rows, void* stream);
+void LaunchRejectTrees(const RejectArgument& argument, int64_t rows, void* stream);
 
 // Which rows stand: those up to the first whose token its draft is not. The others become as if
 // they had not been sampled.
 struct VerdictArgument {
   RequestStore store;
   const StepRow* rows;
+  const TreeRow* trees;  // null: all drafts are chains
+  const int32_t* drafts;
   const StepSpan* spans;
   int32_t requests;
   const int32_t* accepted;         // null: every draft must match
@@ -137,8 +158,29 @@ struct VerdictArgument {
   RowStatus* statuses;
   Cut* cuts;  // null: not wanted
   int32_t* emitted;
+  int32_t* path;  // of trees
 };
 void LaunchVerdict(const VerdictArgument& argument, void* stream);
+// The same of trees; the rows that stand are not beside each other yet.
+void LaunchTreeVerdict(const VerdictArgument& argument, void* stream);
+
+// Moves what is told of the rows that stand to the first rows of their requests.
+struct CompactArgument {
+  const StepSpan* spans;
+  const int32_t* path;
+  int32_t* ids;
+  RowStatus* statuses;
+  Cut* cuts;        // null: not wanted
+  CutMass* masses;  // likewise
+  float* logprobs;  // likewise
+  int32_t* ranks;
+  int32_t width;
+  int32_t* list_ids;
+  float* list_values;
+  int32_t kept_words;  // of a row; 0: not wanted
+  int32_t* kept;
+};
+void LaunchCompact(const CompactArgument& argument, int64_t requests, void* stream);
 
 // The tokens of a step behind the histories of its requests.
 struct AcceptArgument {

@@ -247,7 +247,15 @@ __global__ void __launch_bounds__(kThreads)
 
   const WatchedToken* list = argument.store.WatchedOf(row.slot);
   const int32_t* lists = argument.store.ListsOf(row.slot);
-  if (Thread() < row.depth) memory.drafts[Thread()] = argument.drafts[row.first_draft + Thread()];
+  if (argument.trees == nullptr) {
+    if (Thread() < row.depth) memory.drafts[Thread()] = argument.drafts[row.first_draft + Thread()];
+  } else if (Thread() < kMostDrafts) {
+    const uint64_t before = argument.trees[r].before;
+    const uint64_t own = uint64_t{1} << Thread();
+    if ((before & own) != 0) {
+      memory.drafts[__popcll(before & (own - 1))] = argument.drafts[row.first_draft + Thread()];
+    }
+  }
   if (Thread() == 0) {
     memory.added_count = 0;
     memory.last_breaker = INT32_MAX;

@@ -38,6 +38,7 @@ struct StepShape {
   bool has_verdict = false;  // drafts, Cuts or two ways to draw
   bool has_results = false;  // Cuts are needed
   bool rejects = false;
+  bool has_models = false;  // draft models to reject against
   bool draws_gumbel = false;
   bool draws_cdf = false;
   bool has_kept = false;
@@ -50,7 +51,7 @@ struct StepShape {
       return std::tuple(s.part, s.output, s.logits.data, s.logits.rows, s.logits.stride,
                         s.logits.dtype, s.source.enqueue, s.source.context, s.processed_rows,
                         s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
-                        s.rejects, s.draws_gumbel, s.draws_cdf, s.has_kept, s.modes);
+                        s.rejects, s.has_models, s.draws_gumbel, s.draws_cdf, s.has_kept, s.modes);
     };
     return members(a) == members(b);
   }
@@ -66,8 +67,15 @@ inline DrawMethod MethodOf(const StepShape& shape) {  // of all rows, or the fir
   return shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
 }
 
+inline StepTables TablesOf(std::byte* base, const StepShape& shape) {
+  return TablesOf(base, TableShape{.rows = shape.output.rows,
+                                   .requests = shape.output.requests,
+                                   .has_trees = shape.output.has_path,
+                                   .has_models = shape.has_models,
+                                   .processed_rows = shape.processed_rows});
+}
 inline StepTables TablesOf(const DeviceBuffers& buffers, const StepShape& shape) {
-  return TablesOf(buffers.tables, shape.output.rows, shape.output.requests, shape.processed_rows);
+  return TablesOf(buffers.tables, shape);
 }
 
 // Those of its rows, with their keys and patches.
@@ -110,13 +118,14 @@ class DeviceSampler::Impl {
     SamplingParams params = {};
     std::vector<DeviceLogitsProcessor> processors;
     int64_t tokens = 0;  // that the host knows of
-    int64_t unread = 0;  // rows of steps that Get has not answered
+    int64_t unread = 0;  // that steps may give which Get has not answered
   };
   // A request of a step, for when its answer comes.
   struct Member {
     int32_t slot;
     uint32_t generation;
     int32_t rows;
+    int32_t most_tokens;
   };
   struct StepRecord {
     uint64_t step = 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "semantics/penalties.h"
+#include "sluice/cut.hpp"
 #include "sluice/params.hpp"
 #include "sluice/tensor.hpp"
 
@@ -94,15 +95,37 @@ struct RequestStore {
   SLUICE_HD int32_t* ListsOf(int32_t slot) const { return lists + int64_t{slot} * max_listed; }
 };
 
-// A row of a step. Rows of a request follow each other; row d of it comes behind d drafts.
+// A row of a step. Rows of a request follow each other; row d of a chain comes behind d drafts.
 struct StepRow {
   int32_t slot;
   int32_t first_draft;  // of its request, among the drafts of the step
-  int32_t depth;        // d
-  int32_t draft;        // the token that the next row assumes of this one; -1: the last row
+  int32_t depth;        // how many drafts it comes behind
+  int32_t draft;        // the first token that a row behind this one assumes; -1: there is none
   int32_t forced;       // -1: none
   int32_t bitmask;      // -1: none, else its place among those of the step
   int32_t processed;    // -1: no processor changes it, else its place among those that some do
+};
+
+// Beside each row of a step in which a request has a tree of drafts; a chain is one, too. Row i + 1
+// of a request is the node of its draft i.
+struct TreeRow {
+  uint64_t before;  // bit i: the row comes behind draft i, its own one for the last
+  int32_t row;      // of its request
+  int32_t rows;
+
+  SLUICE_HD bool IsBehind(const TreeRow& node) const {
+    return row > 0 && before == (node.before | uint64_t{1} << (row - 1));
+  }
+};
+
+// What a Sluice draft model says of a draft. Beside the row of the same number within the request
+// as the draft, as given probabilities are.
+struct DraftModelRow {
+  const void* logits;  // null: no draft model
+  SelectParams params;
+  Cut cut;
+  DType dtype;
+  RowStatus status;  // of cut and parameters
 };
 
 struct StepSpan {

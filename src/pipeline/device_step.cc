@@ -1,10 +1,16 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <utility>
 
 #include "backend/row_launch.h"
 #include "pipeline/device_sampler_impl.h"
+#include "pipeline/draft_tree.h"
 #include "pipeline/sample_adjusted.h"
+#include "semantics/row_status.h"
+#include "semantics/validate.h"
 #include "support/check.h"
+#include "support/rows.h"
 
 namespace sluice::cuda {
 namespace {
@@ -31,6 +37,7 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
   const StepTables tables = TablesOf(buffers, shape);
   return {.store = buffers.store,
           .rows = tables.rows,
+          .trees = tables.trees,
           .drafts = tables.drafts,
           .bitmasks = buffers.bitmasks,
           .bitmask_words = static_cast<int32_t>((logits.vocab + 31) / 32),
@@ -47,6 +54,43 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
           .dtype = logits.dtype};
 }
 
+// What a step may give of a request.
+int32_t MostTokens(const StepRequest& request) {
+  if (request.parents.empty()) return RowsOf(request);
+  const DraftTree tree(request);
+  std::array<int32_t, kMostDrafts + 1> tokens = {1};  // of each node
+  for (int32_t i = 0; i < tree.size(); ++i) {
+    tokens[static_cast<size_t>(i) + 1] = tokens[static_cast<size_t>(tree.Parent(i))] + 1;
+  }
+  return *std::max_element(tokens.begin(), tokens.end());
+}
+
+// The rows of a request in a step that has trees.
+void TellTree(const StepRequest& request, const StepTables& tables, int32_t first_row) {
+  const DraftTree tree(request);
+  TreeRow* const trees = tables.trees + first_row;
+  StepRow* const rows = tables.rows + first_row;
+  for (int32_t d = 0; d <= tree.size(); ++d) {
+    const uint64_t before =
+        d == 0 ? 0 : trees[tree.Parent(d - 1)].before | uint64_t{1} << (d - 1);
+    trees[d] = {before, d, tree.size() + 1};
+    const int32_t child = tree.NextBehind(d, 0);
+    rows[d].depth = std::popcount(before);
+    rows[d].draft = child == tree.size() ? -1 : request.drafts[static_cast<size_t>(child)];
+  }
+}
+
+void TellModel(const StepRequest& request, DraftModelRow* models) {
+  const SelectInput& model = request.draft_model;
+  for (int64_t i = 0; i < std::ssize(request.drafts); ++i) {
+    const SelectParams& params = PerRow(model.params, i);
+    const Cut& cut = request.draft_cuts[static_cast<size_t>(i)];
+    const bool is_valid = semantics::AreValid(params, model.limits);
+    models[i] = {model.logits.Row(i), params, cut, model.logits.dtype,
+                 semantics::Worse(cut.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam)};
+  }
+}
+
 }  // namespace
 
 void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& slot,
@@ -55,14 +99,23 @@ void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& s
   const int64_t drafts = static_cast<int64_t>(request.drafts.size());
   CheckInRange("drafts.size()", drafts, 0, options_.max_drafts);
   for (const int32_t draft : request.drafts) CheckInRange("drafts", draft, 0, vocab - 1);
+  CheckParents(request, slot.record.draft_mode);
   CheckInRange("forced", request.forced, -1, vocab - 1);
   if (!request.bitmask.empty()) {
     if (!options_.bitmasks) ThrowInvalid("bitmask", "given", "none: options.bitmasks is false");
     CheckSize("bitmask", request.bitmask.size(), (drafts + 1) * ((vocab + 31) / 32));
   }
   if (request.draft_model.logits.data != nullptr) {
-    throw Error(ErrorCode::kUnavailable, "draft_model", "given",
-                "none on a device: draft_probabilities, or the Sampler of sampler.hpp");
+    if (request.draft_probabilities.data != nullptr) {
+      ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
+    }
+    const LogitsView& logits = request.draft_model.logits;
+    CheckLogits("draft_model.logits", logits, DeviceKind::kCuda);
+    CheckInRange("draft_model.logits.device.index", logits.device.index, device, device);
+    CheckPerRow("draft_model.params", request.draft_model.params.size(), drafts);
+    CheckInRange("draft_model.logits.rows", logits.rows, drafts, drafts);
+    CheckInRange("draft_model.logits.vocab", logits.vocab, vocab, vocab);
+    CheckSize("draft_cuts", request.draft_cuts.size(), drafts);
   }
   if (request.draft_probabilities.data != nullptr) {
     CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab,
@@ -73,7 +126,7 @@ void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& s
     CheckInRange("draft_probabilities.rows", request.draft_probabilities.rows, drafts, drafts);
     CheckInRange("draft_probabilities.columns", request.draft_probabilities.columns, vocab, vocab);
   }
-  CheckRoom(slot, drafts + 1, "tokens");
+  CheckRoom(slot, MostTokens(request), "tokens");
 }
 
 // Throws before anything has changed; answers which kernels the step needs.
@@ -103,8 +156,12 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     shape.has_patches = shape.has_patches || shape.has_values || !request.bitmask.empty();
     is_greedy = is_greedy && greedy;
     has_drafts = has_drafts || !request.drafts.empty();
-    shape.rejects = shape.rejects ||
-                    (!request.drafts.empty() && !greedy && record.draft_mode == DraftMode::kReject);
+    const bool rejects =
+        !request.drafts.empty() && !greedy && record.draft_mode == DraftMode::kReject;
+    shape.rejects = shape.rejects || rejects;
+    shape.has_models =
+        shape.has_models || (rejects && request.draft_model.logits.data != nullptr);
+    shape.output.has_path = shape.output.has_path || !request.parents.empty();
     const bool is_cdf = record.draw_method == DrawMethod::kCdf && !greedy;
     shape.draws_cdf = shape.draws_cdf || is_cdf;
     shape.draws_gumbel = shape.draws_gumbel || !is_cdf;
@@ -137,11 +194,9 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
 // What the kernels read of the step, on its way to the device unless it is there from the step
 // before.
 void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& shape) {
-  const size_t bytes =
-      TablesOf(nullptr, shape.output.rows, shape.output.requests, shape.processed_rows).bytes;
+  const size_t bytes = TablesOf(nullptr, shape).bytes;
   new_tables_.assign(bytes, std::byte{0});
-  const StepTables tables =
-      TablesOf(new_tables_.data(), shape.output.rows, shape.output.requests, shape.processed_rows);
+  const StepTables tables = TablesOf(new_tables_.data(), shape);
   int32_t r = 0;
   int32_t drafts = 0;
   int32_t bitmasks = 0;
@@ -176,6 +231,10 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
       tables.probabilities[r] = is_last || request.draft_probabilities.data == nullptr
                                     ? nullptr
                                     : static_cast<const float*>(request.draft_probabilities.Row(d));
+    }
+    if (tables.trees != nullptr) TellTree(request, tables, tables.spans[q].first_row);
+    if (tables.models != nullptr && request.draft_model.logits.data != nullptr) {
+      TellModel(request, tables.models + tables.spans[q].first_row);
     }
     for (const int32_t draft : request.drafts) tables.drafts[drafts++] = draft;
   }
@@ -254,10 +313,18 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
   const bool has_both = shape.draws_both();
   const bool has_results = shape.has_results;
+  const bool has_trees = shape.output.has_path;
+  if (shape.has_models) {
+    LaunchDraftLaws(tables.models, buffers.laws, static_cast<int32_t>(shape.logits.vocab), rows,
+                    stream);
+  }
   if (shape.rejects) {
-    LaunchReject(
+    auto* const launch = has_trees ? LaunchRejectTrees : LaunchReject;
+    launch(
         {.store = buffers.store,
          .rows = tables.rows,
+         .trees = tables.trees,
+         .drafts = tables.drafts,
          .logits = shape.logits.data,
          .stride_bytes = shape.logits.stride * static_cast<int64_t>(SizeOf(shape.logits.dtype)),
          .dtype = shape.logits.dtype,
@@ -268,28 +335,50 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
          .processed = buffers.processed.values,
          .processed_stride = buffers.processed.stride,
          .probabilities = tables.probabilities,
+         .laws = shape.has_models ? buffers.laws : nullptr,
          .results = buffers.results,
          .accepted = buffers.accepted},
         rows, stream);
   }
   if (shape.has_verdict) {
-    LaunchVerdict({.store = buffers.store,
-                   .rows = tables.rows,
-                   .spans = tables.spans,
-                   .requests = static_cast<int32_t>(shape.output.requests),
-                   .accepted = shape.rejects ? buffers.accepted : nullptr,
-                   .results = has_results ? buffers.results : nullptr,
-                   .cdf_results = has_both && has_results ? buffers.cdf_results : nullptr,
-                   .cdf_ids = has_both && !has_results ? buffers.cdf_ids : nullptr,
-                   .cdf_statuses = has_both && !has_results ? buffers.cdf_statuses : nullptr,
-                   .ids = outputs.ids,
-                   .statuses = outputs.statuses,
-                   .cuts = shape.output.has_cuts ? outputs.cuts : nullptr,
-                   .emitted = outputs.emitted},
-                  stream);
+    auto* const launch = has_trees ? LaunchTreeVerdict : LaunchVerdict;
+    launch({.store = buffers.store,
+            .rows = tables.rows,
+            .trees = tables.trees,
+            .drafts = tables.drafts,
+            .spans = tables.spans,
+            .requests = static_cast<int32_t>(shape.output.requests),
+            .accepted = shape.rejects ? buffers.accepted : nullptr,
+            .results = has_results ? buffers.results : nullptr,
+            .cdf_results = has_both && has_results ? buffers.cdf_results : nullptr,
+            .cdf_ids = has_both && !has_results ? buffers.cdf_ids : nullptr,
+            .cdf_statuses = has_both && !has_results ? buffers.cdf_statuses : nullptr,
+            .ids = outputs.ids,
+            .statuses = outputs.statuses,
+            .cuts = shape.output.has_cuts ? outputs.cuts : nullptr,
+            .emitted = outputs.emitted,
+            .path = has_trees ? outputs.path : nullptr},
+           stream);
   }
   const bool is_behind_draw = shape.part == StepPart::kWhole && !shape.has_verdict && !has_both;
   EnqueueReports(buffers, shape, limits, is_behind_draw, stream);
+  if (has_trees) {
+    const int32_t words = static_cast<int32_t>((shape.logits.vocab + 31) / 32);
+    LaunchCompact({.spans = tables.spans,
+                   .path = outputs.path,
+                   .ids = outputs.ids,
+                   .statuses = outputs.statuses,
+                   .cuts = shape.output.has_cuts ? outputs.cuts : nullptr,
+                   .masses = shape.output.has_masses ? outputs.masses : nullptr,
+                   .logprobs = shape.output.has_logprobs ? outputs.logprobs : nullptr,
+                   .ranks = outputs.ranks,
+                   .width = shape.output.has_logprobs ? shape.output.width : 0,
+                   .list_ids = outputs.list_ids,
+                   .list_values = outputs.list_values,
+                   .kept_words = shape.has_kept ? words : 0,
+                   .kept = buffers.kept},
+                  shape.output.requests, stream);
+  }
 }
 
 // The processors of the requests, in the order of both.
@@ -310,6 +399,7 @@ void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape&
                              .tokens = buffers_.store.TokensOf(index),
                              .token_count = &buffers_.store.progress[index].tokens,
                              .drafts = own_drafts,
+                             .parents = request.parents,
                              .prompt_length = slot.record.prompt_length};
     for (const DeviceLogitsProcessor& processor : slot.processors) {
       if (is_greedy && processor.argmax_invariant) continue;
@@ -372,6 +462,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   if (shape.has_kept) {
     handle.kept_ = {buffers_.kept, shape.output.rows * ((options_.vocab + 31) / 32)};
   }
+  if (shape.output.has_path) handle.path_ = {outputs.path, shape.output.rows};
   handle.event_ = static_cast<cudaEvent_t>(record.done);
   handle.copied_ = static_cast<cudaEvent_t>(record.copied);
 
@@ -417,10 +508,11 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   record.is_read = false;
   record.members.clear();
   for (const StepRequest& request : input.requests) {
-    const int32_t rows = RowsOf(request);
+    const int32_t most_tokens = MostTokens(request);
     Slot& slot = slots_[static_cast<size_t>(request.request.slot)];
-    slot.unread += rows;
-    record.members.push_back({request.request.slot, slot.generation, rows});
+    slot.unread += most_tokens;
+    record.members.push_back(
+        {request.request.slot, slot.generation, RowsOf(request), most_tokens});
   }
   return handle;
 }
@@ -439,7 +531,7 @@ void DeviceSampler::Impl::CountTokens(StepRecord& record) {
     r += member.rows;
     Slot& slot = slots_[static_cast<size_t>(member.slot)];
     if (slot.generation != member.generation) continue;
-    slot.unread -= member.rows;
+    slot.unread -= member.most_tokens;
     slot.tokens += emitted;
   }
 }
@@ -465,6 +557,7 @@ DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
   result.emitted = part(outputs.emitted, shape.requests);
   if (shape.has_cuts) result.cuts = part(outputs.cuts, shape.rows);
   if (shape.has_masses) result.masses = part(outputs.masses, shape.rows);
+  if (shape.has_path) result.path = part(outputs.path, shape.rows);
   if (shape.has_logprobs) {
     result.logprobs = part(outputs.logprobs, shape.rows);
     result.ranks = part(outputs.ranks, shape.rows);

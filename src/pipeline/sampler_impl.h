@@ -12,7 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "draw/draw_table.h"
 #include "pipeline/request_state.h"
+#include "semantics/draft.h"
 #include "sluice/sampler.hpp"
 
 namespace sluice {
@@ -37,23 +39,32 @@ class Sampler::Impl {
     std::optional<RequestState> state;
   };
 
-  // What one worker needs for a row: its adjusted values, and the workspace of the stages.
+  // A draft that may follow a row: its node, and what it was drawn from.
+  struct Try {
+    int32_t node = 0;
+    SelectInput model;
+  };
+
+  // What one worker needs for a row: its adjusted values, the workspace of the stages, and room for
+  // the drafts behind it.
   struct Worker {
     std::span<float> values;
     std::span<std::byte> workspace;
     std::exception_ptr error;  // of the first request, in their order, that threw
     int64_t error_index = 0;
+    std::vector<Try> tries = std::vector<Try>(semantics::kMostTries);
+    std::vector<DraftToTry> to_verify = std::vector<DraftToTry>(semantics::kMostTries);
   };
 
   void CheckStep(const StepInput& input, const StepOutput& output);
   void StepRequestRows(const StepInput& input, const StepOutput& output, size_t index,
                        int64_t first_row, Worker& worker);
   LogitsView AdjustedRow(const LogitsView& raw, RequestState& state, const StepRequest& request,
-                         int64_t draft_index, bool must_copy, std::span<float> values) const;
-  bool SampleRow(const SelectInput& row, const StepRequest& request, const RequestState& state,
-                 size_t draft_index, const Execution& serial, TokenResult& result) const;
+                         int64_t node, bool must_copy, std::span<float> values) const;
+  int32_t SampleRow(const SelectInput& row, const StepRequest& request, const RequestState& state,
+                    int32_t node, Worker& worker, TokenResult& result) const;
   void Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
-              const StepOutput& output, int64_t r, const Execution& serial) const;
+              const StepOutput& output, int64_t r, int64_t raw_row, const Execution& serial) const;
 
   SamplerOptions options_;
   size_t row_workspace_;

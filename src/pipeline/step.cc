@@ -3,6 +3,7 @@
 
 #include "adjust/adjust_table.h"
 #include "draw/draw_table.h"
+#include "pipeline/draft_tree.h"
 #include "pipeline/sampler_impl.h"
 #include "semantics/cut.h"
 #include "semantics/temperature.h"
@@ -14,6 +15,7 @@ void Sampler::Impl::Step(const StepInput& input, const StepOutput& output) {
   CheckStep(input, output);
   std::fill(output.emitted.begin(), output.emitted.end(), 0);
   std::fill(output.tokens.begin(), output.tokens.end(), TokenResult{});
+  std::fill(output.path.begin(), output.path.end(), -1);
   for (Worker& worker : workers_) worker.error = nullptr;
   ForEachRow(options_.parallel, static_cast<int64_t>(input.requests.size()),
              [&](int64_t index, int w) {
@@ -40,22 +42,24 @@ void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& ou
   const StepRequest& request = input.requests[index];
   RequestState& state = StateOf(request.request);
   const Execution serial{options_.backend, {}, worker.workspace};
-  const size_t drafts = request.drafts.size();
-  bool goes_on = true;
-  for (size_t d = 0; d <= drafts; ++d) {
-    const int64_t r = first_row + static_cast<int64_t>(d);
+  const int64_t rows = static_cast<int64_t>(request.drafts.size()) + 1;
+  int32_t node = 0;  // of the tree of drafts; -1: behind the last token
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t r = first_row + n;
     TokenResult& result = output.tokens[static_cast<size_t>(r)];
+    const int64_t raw_row = node < 0 ? r : first_row + node;
     LogitsView raw = input.logits;
-    raw.data = input.logits.Row(r);
+    raw.data = input.logits.Row(raw_row);
     raw.rows = 1;
     const NoiseKey key = state.Key();
     SelectInput row{raw, {&state.select(), 1}, {&key, 1}, options_.limits};
-    if (goes_on) {
-      row.logits = AdjustedRow(raw, state, request, static_cast<int64_t>(d),
-                               output.adjusted.data != nullptr, worker.values);
-      goes_on = SampleRow(row, request, state, d, serial, result);
+    if (node >= 0) {
+      row.logits =
+          AdjustedRow(raw, state, request, node, output.adjusted.data != nullptr, worker.values);
+      if (!output.path.empty()) output.path[static_cast<size_t>(r)] = node;
+      node = SampleRow(row, request, state, node, worker, result);
     }
-    Report(raw, row, state, output, r, serial);
+    Report(raw, row, state, output, r, raw_row, serial);
     if (result.id < 0) continue;
     state.Accept(result.id);
     ++output.emitted[index];
@@ -64,12 +68,12 @@ void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& ou
 
 // The row after stages 3 to 9: the caller's own memory where nothing changes it.
 LogitsView Sampler::Impl::AdjustedRow(const LogitsView& raw, RequestState& state,
-                                      const StepRequest& request, int64_t draft_index,
-                                      bool must_copy, std::span<float> values) const {
-  const int32_t* bitmask =
-      request.bitmask.empty() ? nullptr
-                              : request.bitmask.data() + draft_index * BitmaskWords(options_.vocab);
-  const int32_t forced = draft_index == 0 ? request.forced : -1;
+                                      const StepRequest& request, int64_t node, bool must_copy,
+                                      std::span<float> values) const {
+  const int32_t* bitmask = request.bitmask.empty()
+                               ? nullptr
+                               : request.bitmask.data() + node * BitmaskWords(options_.vocab);
+  const int32_t forced = node == 0 ? request.forced : -1;
   if (!must_copy && bitmask == nullptr && forced < 0 && !state.HasAdjustments()) return raw;
 
   const AdjustTable& table = AdjustTableFor(options_.backend);
@@ -83,46 +87,52 @@ LogitsView Sampler::Impl::AdjustedRow(const LogitsView& raw, RequestState& state
   return {values.data(), 1, raw.vocab, raw.vocab, DType::kF32, raw.device};
 }
 
-// Fills the result of one row; true when the row accepted its draft, so that the next one counts.
-bool Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request,
-                              const RequestState& state, size_t draft_index,
-                              const Execution& serial, TokenResult& result) const {
-  const DrawMethod method = state.params().draw_method;
-  if (draft_index == request.drafts.size()) {
-    Sample(row, method, {&result, 1}, serial);
-    return false;
-  }
-  const int32_t draft = request.drafts[draft_index];
-  if (state.params().draft_mode == DraftMode::kMatch) {
-    Sample(row, method, {&result, 1}, serial);
-    return result.id == draft;
+// Fills the result of one row; answers the node of the draft that it accepts, -1 for none.
+int32_t Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request,
+                                 const RequestState& state, int32_t node, Worker& worker,
+                                 TokenResult& result) const {
+  const Execution serial{options_.backend, {}, worker.workspace};
+  const DraftTree tree(request);
+  int32_t draft = tree.NextBehind(node, 0);
+  if (draft == tree.size() || state.params().draft_mode == DraftMode::kMatch) {
+    Sample(row, state.params().draw_method, {&result, 1}, serial);
+    draft = result.id < 0 ? tree.size() : tree.Find(node, result.id);
+    return draft < tree.size() ? draft + 1 : -1;
   }
   Select(row, {&result.cut, 1}, {}, serial);
   result.status = result.cut.status;
-  if (result.status != RowStatus::kOk) return false;
+  if (result.status != RowStatus::kOk) return -1;
 
-  DraftSource source;
-  SelectInput draft_row = request.draft_model;
-  if (request.draft_probabilities.data != nullptr) {
-    source.probabilities = static_cast<const float*>(
-        request.draft_probabilities.Row(static_cast<int64_t>(draft_index)));
-  } else if (draft_row.logits.data != nullptr) {
-    draft_row.params = {&PerRow(draft_row.params, static_cast<int64_t>(draft_index)), 1};
-    draft_row.logits.data = request.draft_model.logits.Row(static_cast<int64_t>(draft_index));
-    draft_row.logits.rows = 1;
-    source.model = &draft_row;
-    source.cut = &request.draft_cuts[draft_index];
+  size_t count = 0;
+  for (; draft < tree.size(); draft = tree.NextBehind(node, draft + 1)) {
+    Try& one = worker.tries[count];
+    DraftToTry& to_verify = worker.to_verify[count++];
+    one.node = draft + 1;
+    to_verify = {request.drafts[static_cast<size_t>(draft)], {}};
+    if (request.draft_probabilities.data != nullptr) {
+      to_verify.source.probabilities =
+          static_cast<const float*>(request.draft_probabilities.Row(draft));
+    } else if (request.draft_model.logits.data != nullptr) {
+      one.model = request.draft_model;
+      one.model.params = {&PerRow(one.model.params, draft), 1};
+      one.model.logits.data = request.draft_model.logits.Row(draft);
+      one.model.logits.rows = 1;
+      to_verify.source.model = &one.model;
+      to_verify.source.cut = &request.draft_cuts[static_cast<size_t>(draft)];
+    }
   }
-  const Verdict verdict = DrawTableFor(options_.backend).verify(row, result.cut, draft, source);
+  const Verdict verdict = DrawTableFor(options_.backend)
+                              .verify(row, result.cut, std::span(worker.to_verify).first(count));
   result.id = verdict.id;
   result.status = verdict.status;
   if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);
-  return verdict.accepted;
+  return verdict.accepted < 0 ? -1 : worker.tries[static_cast<size_t>(verdict.accepted)].node;
 }
 
 // Everything about a row but its token: log-probabilities, kept set, masses, adjusted values.
 void Sampler::Impl::Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
-                           const StepOutput& output, int64_t r, const Execution& serial) const {
+                           const StepOutput& output, int64_t r, int64_t raw_row,
+                           const Execution& serial) const {
   TokenResult& result = output.tokens[static_cast<size_t>(r)];
   const bool has_token = result.id >= 0;
   const SamplingParams& params = state.params();
@@ -158,7 +168,7 @@ void Sampler::Impl::Report(const LogitsView& raw, const SelectInput& row, const 
   }
   if (output.adjusted.data != nullptr && row.logits.data != raw.data) {
     const float* from = static_cast<const float*>(row.logits.data);
-    std::copy(from, from + options_.vocab, static_cast<float*>(output.adjusted.Row(r)));
+    std::copy(from, from + options_.vocab, static_cast<float*>(output.adjusted.Row(raw_row)));
   }
 }
 

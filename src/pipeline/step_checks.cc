@@ -1,4 +1,5 @@
 // What a step may be given. Nothing has changed yet when one of these throws.
+#include "pipeline/draft_tree.h"
 #include "pipeline/sampler_impl.h"
 #include "support/check.h"
 
@@ -24,6 +25,7 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
     first_rows_.push_back(rows);
     const int64_t drafts = static_cast<int64_t>(request.drafts.size());
     for (const int32_t draft : request.drafts) CheckInRange("drafts", draft, 0, vocab - 1);
+    CheckParents(request, params.draft_mode);
     if (!request.bitmask.empty()) {
       CheckSize("bitmask", request.bitmask.size(), (drafts + 1) * words);
     }
@@ -62,6 +64,7 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
   CheckSize("logprobs.values", output.logprobs.values.size(), rows * output.logprobs.width);
   if (!output.kept.empty()) CheckSize("kept", output.kept.size(), rows * words);
   if (!output.masses.empty()) CheckSize("masses", output.masses.size(), rows);
+  if (!output.path.empty()) CheckSize("path", output.path.size(), rows);
   if (output.adjusted.data != nullptr) {
     CheckLogits("adjusted", output.adjusted);
     CheckDType("adjusted", output.adjusted.dtype, DType::kF32);

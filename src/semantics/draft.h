@@ -3,9 +3,15 @@
 // match: accept iff the draft is the token that the ordinary draw gives, so that output with and
 // without drafts is identical. reject: accept iff P * 2^32 >= (U + 1) * Q, else draw from the
 // positive part of P - Q; the law is the target's. Probabilities are integers in units of 2^-40.
+//
+// Several drafts behind one node of a tree are tried in order: when one is rejected, the positive
+// part of P - Q, measured against its own sum, is what the next one is tried against.
 #pragma once
 
+#include <span>
+
 #include "semantics/draw.h"
+#include "semantics/placed_cut.h"
 
 namespace sluice::semantics {
 
@@ -28,21 +34,39 @@ SLUICE_HD inline bool AcceptsGreedyDraft(int32_t argmax, int32_t draft) { return
 
 SLUICE_HD inline uint64_t PositivePart(uint64_t p, uint64_t q) { return p > q ? p - q : 0; }
 
-// A distribution of the target or of a draft model, token by token in id order. Every token must be
-// asked about.
+// What a rejected draft leaves of P for the next one behind the same node. mass: that of the
+// positive part.
+SLUICE_HD inline uint64_t Left40(uint64_t p, uint64_t q, uint64_t mass) {
+  return Probability40(PositivePart(p, q), mass);
+}
+
+// How many drafts may be tried at a node.
+inline constexpr int kMostTries = 64;
+
+// U of the n-th draft that is tried at a node.
+SLUICE_HD inline uint32_t AcceptanceOfTry(const NoiseKey& key, uint32_t n) {
+  return NoiseBlock(key, Stream::kAcceptance, n >> 2, 0).Word(n & 3);
+}
+
+// A distribution of the target or of a draft model.
 class CutProbabilities {
  public:
   SLUICE_HD CutProbabilities(const Row& row, const Cut& cut, float m, float scale)
-      : row_(row), walk_(cut), m_(m), scale_(scale), mass_(KeptMass(row, cut, m, scale)) {}
+      : row_(row),
+        cut_(PlaceCut(row, cut)),
+        m_(m),
+        scale_(scale),
+        mass_(KeptMass(row, cut, m, scale)) {}
 
-  SLUICE_HD uint64_t operator()(int64_t id) {
+  SLUICE_HD uint64_t operator()(int64_t id) const {
     const float x = row_[id];
-    return walk_.Keeps(x) ? Probability40(Weight(x, m_, scale_), mass_) : 0;
+    const bool is_kept = cut_.Keeps(x, static_cast<int32_t>(id));
+    return is_kept ? Probability40(Weight(x, m_, scale_), mass_) : 0;
   }
 
  private:
   Row row_;
-  CutWalk walk_;
+  PlacedCut cut_;
   float m_;
   float scale_;
   uint64_t mass_;
@@ -52,7 +76,7 @@ class CutProbabilities {
 class GivenProbabilities {
  public:
   SLUICE_HD explicit GivenProbabilities(const float* q) : q_(q) {}
-  SLUICE_HD uint64_t operator()(int64_t id) { return Fixed40(q_[id]); }
+  SLUICE_HD uint64_t operator()(int64_t id) const { return Fixed40(q_[id]); }
 
  private:
   const float* q_;
@@ -62,40 +86,51 @@ class GivenProbabilities {
 class CertainDraft {
  public:
   SLUICE_HD explicit CertainDraft(int32_t id) : id_(id) {}
-  SLUICE_HD uint64_t operator()(int64_t id) { return id == id_ ? kFullWeight : 0; }
+  SLUICE_HD uint64_t operator()(int64_t id) const { return id == id_ ? kFullWeight : 0; }
 
  private:
   int32_t id_;
 };
 
+// What the drafts that were rejected at a node have left of P.
 template <typename P, typename Q>
-SLUICE_HD inline bool AcceptsDraft(int64_t vocab, P p, Q q, int32_t draft, const NoiseKey& key) {
-  uint64_t p_draft = 0;
-  uint64_t q_draft = 0;
-  for (int64_t id = 0; id < vocab; ++id) {
-    const uint64_t p_id = p(id);
-    const uint64_t q_id = q(id);
-    if (id == draft) {
-      p_draft = p_id;
-      q_draft = q_id;
-    }
-  }
-  return AcceptsDraft(p_draft, q_draft, Uniform32(key, Stream::kAcceptance));
-}
+class LeftProbabilities {
+ public:
+  struct Rejected {
+    Q q;
+    uint64_t mass;
+  };
+  SLUICE_HD LeftProbabilities(const P& p, std::span<const Rejected> rejected)
+      : p_(p), rejected_(rejected) {}
 
-// The token behind a rejection: a cdf draw from the positive part of P - Q in id order, or -1 when
-// that is empty (then it is the first kept token of the target in the total order).
+  SLUICE_HD uint64_t operator()(int64_t id) const {
+    uint64_t left = p_(id);
+    for (const Rejected& one : rejected_) left = Left40(left, one.q(id), one.mass);
+    return left;
+  }
+
+ private:
+  P p_;
+  std::span<const Rejected> rejected_;
+};
+
 template <typename P, typename Q>
-SLUICE_HD inline int32_t DrawRecovered(int64_t vocab, P p, Q q, const NoiseKey& key) {
-  P p_again = p;
-  Q q_again = q;
+SLUICE_HD inline uint64_t PositiveMass(int64_t vocab, const P& p, const Q& q) {
   uint64_t mass = 0;
   for (int64_t id = 0; id < vocab; ++id) mass += PositivePart(p(id), q(id));
+  return mass;
+}
+
+// The token behind the last rejection: a cdf draw from the positive part of P - Q in id order, or
+// -1 when that is empty (then it is the first kept token of the target in the total order).
+template <typename P, typename Q>
+SLUICE_HD inline int32_t DrawRecovered(int64_t vocab, const P& p, const Q& q, const NoiseKey& key) {
+  const uint64_t mass = PositiveMass(vocab, p, q);
   if (mass == 0) return -1;
   const uint64_t threshold = CdfThreshold(key, Stream::kRecovered, mass);
   uint64_t running = 0;
   for (int64_t id = 0; id < vocab; ++id) {
-    running += PositivePart(p_again(id), q_again(id));
+    running += PositivePart(p(id), q(id));
     if (running > threshold) return static_cast<int32_t>(id);
   }
   return -1;  // not reached: the threshold is below the mass

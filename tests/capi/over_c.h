@@ -231,6 +231,8 @@ class Sampler {
       c.request = C(from.request);
       c.drafts = from.drafts.data();
       c.draft_count = from.drafts.size();
+      c.parents = from.parents.data();
+      c.parent_count = from.parents.size();
       c.draft_probabilities = AsC<sluice_matrix_view>(from.draft_probabilities);
       c.draft_model = AsC(from.draft_model);
       c.draft_cuts = DataAsC<sluice_cut>(from.draft_cuts);
@@ -252,6 +254,8 @@ class Sampler {
     c.masses = DataAsC<sluice_cut_mass>(output.masses);
     c.mass_count = output.masses.size();
     c.adjusted = AsC<sluice_mutable_logits_view>(output.adjusted);
+    c.path = output.path.data();
+    c.path_count = output.path.size();
     Check(sluice_sampler_step(sampler_, &c_input, &c));
   }
 

@@ -19,6 +19,7 @@ void ExpectSame(const Stepped& c, const Stepped& cpp) {
   EXPECT_TRUE(SameSequence(c.kept, cpp.kept));
   EXPECT_TRUE(SameSequence(c.masses, cpp.masses));
   EXPECT_TRUE(SameSequence(c.adjusted, cpp.adjusted));
+  EXPECT_TRUE(SameSequence(c.path, cpp.path));
 }
 
 // Looks at all that a processor is given.
@@ -33,19 +34,25 @@ void Change(void* context, std::span<const int32_t> tokens, size_t prompt_length
 // What a request's part of a step points to.
 struct StepParts {
   std::vector<int32_t> drafts;
+  std::vector<int32_t> parents;
   std::vector<int32_t> bitmask;
   std::vector<float> q;
 
   StepParts(Random& random) {
-    for (int64_t n = random.Below(3); n > 0; --n) {
+    for (int64_t n = random.Below(4); n > 0; --n) {
       drafts.push_back(static_cast<int32_t>(random.Below(kVocab)));
     }
     const int64_t n = static_cast<int64_t>(drafts.size());
+    if (random.Coin()) parents = RandomParents(n, random);
     if (random.Coin(0.3)) bitmask = RandomBitmask(kVocab, n + 1, random);
     if (random.Coin()) q.assign(static_cast<size_t>(n * kVocab), 1.0f / kVocab);
   }
   StepRequest For(RequestHandle handle, int32_t forced) const {
-    StepRequest request{.request = handle, .drafts = drafts, .bitmask = bitmask, .forced = forced};
+    StepRequest request{.request = handle,
+                        .drafts = drafts,
+                        .parents = parents,
+                        .bitmask = bitmask,
+                        .forced = forced};
     const int64_t n = static_cast<int64_t>(drafts.size());
     if (!q.empty()) request.draft_probabilities = {q.data(), n, kVocab, kVocab};
     return request;

@@ -189,6 +189,7 @@ struct StepCall {
   std::vector<float> values = {0, 1, 2, 3, 3, 2, 1, 0, 0, 2, 0, 1};
   api::Sampler sampler{{.vocab = 4, .max_requests = 3}};
   std::vector<int32_t> drafts = {0};
+  std::vector<int32_t> parents = {-1};
   std::vector<int32_t> bitmask = {-1, -1};
   std::vector<float> q = {1, 0, 0, 0};
   SelectParams draft_params;
@@ -205,6 +206,7 @@ struct StepCall {
   std::vector<CutMass> masses = std::vector<CutMass>(3);
   std::vector<float> adjusted_values = std::vector<float>(12);
   MutableLogitsView adjusted{adjusted_values.data(), 3, 4, 4};
+  std::vector<int32_t> path = std::vector<int32_t>(3);
 
   StepCall() {
     SamplingParams params;
@@ -214,6 +216,7 @@ struct StepCall {
     params.draft_mode = DraftMode::kReject;
     for (StepRequest& request : requests) request.request = sampler.Add({.params = params});
     requests[1].drafts = drafts;
+    requests[1].parents = parents;
     requests[1].bitmask = bitmask;
     requests[1].draft_probabilities = {q.data(), 1, 4, 4};
   }
@@ -229,7 +232,8 @@ struct StepCall {
                                       .logprobs = {width, ids, listed},
                                       .kept = kept,
                                       .masses = masses,
-                                      .adjusted = adjusted});
+                                      .adjusted = adjusted,
+                                      .path = path});
   }
 };
 
@@ -257,6 +261,18 @@ std::vector<BadCase<StepCall>> StepCases() {
                   "a request that appears twice", "each request once a step"},
                  {[](StepCall& s) { s.drafts[0] = 4; }, "drafts", "4", "[0, 3]"},
                  {[](StepCall& s) { s.drafts[0] = -1; }, "drafts", "-1", "[0, 3]"},
+                 {[](StepCall& s) { s.parents[0] = 0; }, "parents", "0", "-1"},
+                 {[](StepCall& s) { s.parents[0] = -2; }, "parents", "-2", "-1"},
+                 {[](StepCall& s) { s.requests[0].parents = s.parents; }, "parents.size()", "1",
+                  "0"},
+                 {[](StepCall& s) {
+                    s.drafts.resize(65);
+                    s.parents.resize(65, -1);
+                    s.requests[1].drafts = s.drafts;
+                    s.requests[1].parents = s.parents;
+                  },
+                  "drafts.size()", "65", "[0, 64]"},
+                 {[](StepCall& s) { s.path.resize(2); }, "path.size()", "2", "3"},
                  {[](StepCall& s) { s.requests[1].bitmask = std::span(s.bitmask).first(1); },
                   "bitmask.size()", "1", "2"},
                  {[](StepCall& s) { s.requests[0].forced = 4; }, "forced", "4", "[-1, 3]"},
@@ -315,6 +331,7 @@ TEST(BadRequest, AStepThatThrowsHasChangedNothing) {
       EXPECT_TRUE(step.sampler.Tokens(request.request).empty());
     }
     step.drafts[0] = drafts[0];
+    step.parents[0] = -1;
     step.requests = requests;
     step.logits = logits;
     step.adjusted = adjusted;
@@ -325,6 +342,9 @@ TEST(BadRequest, AStepThatThrowsHasChangedNothing) {
     step.listed.resize(15);
     step.kept.resize(3);
     step.masses.resize(3);
+    step.path.resize(3);
+    step.requests[1].drafts = std::span(step.drafts).first(1);
+    step.requests[1].parents = std::span(step.parents).first(1);
     step.Run();
     EXPECT_TRUE(SameSequence(step.tokens, good.tokens)) << bad.parameter;
     EXPECT_TRUE(SameSequence(step.adjusted_values, good.adjusted_values));

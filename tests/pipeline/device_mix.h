@@ -1,10 +1,11 @@
 // A Sampler and a DeviceSampler that are told the same, step by step: random requests join, leave,
-// are rolled back and go on, with drafts, bitmasks and forced tokens.
+// are rolled back and go on, with drafts in chains and trees, bitmasks and forced tokens.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "sluice/device_sampler.hpp"
@@ -12,6 +13,7 @@
 #include "tests/pipeline/test_processors.cuh"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
+#include "tests/support/run.h"
 
 namespace sluice::test {
 
@@ -27,6 +29,7 @@ struct MixOptions {
   bool logprobs = true;
   bool kept = false;  // and masses
   bool processors = false;
+  double trees = 0.5;  // of the requests with drafts
 };
 
 class Mix {
@@ -47,7 +50,8 @@ class Mix {
                  .max_processed_rows =
                      options.processors ? options.max_requests * (1 + options.max_drafts) : 0}),
         logits_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4 + 64),
-        probabilities_(MostRows() * static_cast<size_t>(options.vocab)) {}
+        probabilities_(MostRows() * static_cast<size_t>(options.vocab)),
+        models_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4) {}
 
   // One step of both, and the same answers.
   void Step() {
@@ -63,11 +67,15 @@ class Mix {
 
     std::vector<std::vector<float>> rows;
     std::vector<std::vector<int32_t>> drafts(chosen.size());
+    std::vector<std::vector<int32_t>> parents(chosen.size());
     std::vector<std::vector<int32_t>> bitmasks(chosen.size());
     std::vector<std::vector<float>> probabilities(chosen.size());
     std::vector<StepRequest> for_host(chosen.size());
     std::vector<StepRequest> for_device(chosen.size());
+    std::vector<DraftModel> models(chosen.size());
     size_t first_probability = 0;
+    size_t first_model = 0;
+    bool has_trees = false;
     for (size_t c = 0; c < chosen.size(); ++c) {
       const Live& live = live_[chosen[c]];
       const int64_t room = options_.max_tokens - Length(live) - 1;
@@ -76,12 +84,16 @@ class Mix {
         for (int64_t n = random_.Between(1, most); n > 0; --n) drafts[c].push_back(Id());
       }
       const int64_t count = static_cast<int64_t>(drafts[c].size());
-      for (int64_t d = 0; d <= count; ++d)
-        rows.push_back(Row(d < count ? drafts[c][static_cast<size_t>(d)] : -1));
+      if (count > 0 && random_.Coin(options_.trees)) parents[c] = RandomParents(count, random_);
+      has_trees = has_trees || !parents[c].empty();
+      for (int64_t d = 0; d <= count; ++d) rows.push_back(Row(DraftBehind(drafts[c], parents[c], d)));
       if (random_.Coin(0.3)) bitmasks[c] = Bitmask(count + 1);
       const int32_t forced = random_.Coin(0.1) ? Id() : -1;
-      for_host[c] = {
-          .request = live.host, .drafts = drafts[c], .bitmask = bitmasks[c], .forced = forced};
+      for_host[c] = {.request = live.host,
+                     .drafts = drafts[c],
+                     .parents = parents[c],
+                     .bitmask = bitmasks[c],
+                     .forced = forced};
       for_device[c] = for_host[c];
       for_device[c].request = live.device;
       if (count > 0 && random_.Coin(0.5)) {
@@ -99,6 +111,18 @@ class Mix {
         view.device = {DeviceKind::kCuda, 0};
         for_device[c].draft_probabilities = view;
         first_probability += probabilities[c].size();
+      } else if (count > 0 && random_.Coin(0.6)) {
+        models[c] = DraftModel(rows, count, options_.vocab, random_);
+        for_host[c].draft_model = models[c].Input();
+        for_host[c].draft_cuts = models[c].cuts;
+        for_device[c].draft_model = for_host[c].draft_model;
+        for_device[c].draft_cuts = models[c].cuts;
+        const auto bytes = models[c].batch->row_bytes();
+        std::byte* there = models_.data() + first_model;
+        Require(cudaMemcpy(there, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+        for_device[c].draft_model.logits.data = there;
+        for_device[c].draft_model.logits.device = {DeviceKind::kCuda, 0};
+        first_model += (bytes.size() + 15) / 16 * 16;
       }
     }
     const Batch batch(rows, options_.dtype);
@@ -114,6 +138,11 @@ class Mix {
     const cuda::DeviceStepResult actual = step.Get();
     Compare(actual, expected, width);
     CompareKept(step, actual, expected);
+    if (has_trees) {
+      ASSERT_TRUE(SameSequence(actual.path, expected.path));
+    } else {
+      ASSERT_TRUE(actual.path.empty());
+    }
     steps_ += static_cast<int64_t>(chosen.size());
     tokens_ +=
         std::count_if(actual.ids.begin(), actual.ids.end(), [](int32_t id) { return id >= 0; });
@@ -129,6 +158,43 @@ class Mix {
     RequestHandle host;
     RequestHandle device;
   };
+
+  // A draft model's rows near the target's, with their parameters and Cuts.
+  struct DraftModel {
+    std::unique_ptr<Batch> batch;
+    std::vector<SelectParams> params;
+    std::vector<Cut> cuts;
+
+    DraftModel() = default;
+    DraftModel(const std::vector<std::vector<float>>& rows, int64_t count, int64_t vocab,
+               Random& random) {
+      std::vector<std::vector<float>> own(rows.end() - count - 1, rows.end() - 1);
+      for (auto& row : own) {
+        if (random.Coin()) random.Pick(row) += 1.0f;
+      }
+      batch = std::make_unique<Batch>(own, kAllDTypes[random.Below(3)]);
+      for (int64_t i = random.Coin() ? count : 1; i > 0; --i) {
+        params.push_back(RandomSelectParams(vocab, random));
+      }
+      const std::vector<NoiseKey> keys(own.size(), NoiseKey{});
+      SelectInput input = Input();
+      input.keys = keys;
+      cuts = Selected(input).cuts;
+      if (random.Coin(0.05)) random.Pick(cuts).ties_kept += 2;  // of another row
+    }
+    SelectInput Input() const { return {batch->view(), params, {}}; }
+  };
+
+  // Of one that comes behind a node; -1: none does.
+  int32_t DraftBehind(const std::vector<int32_t>& drafts, const std::vector<int32_t>& parents,
+                      int64_t node) {
+    std::vector<int32_t> behind;
+    for (int64_t i = 0; i < std::ssize(drafts); ++i) {
+      const int64_t parent = parents.empty() ? i : parents[static_cast<size_t>(i)] + 1;
+      if (parent == node) behind.push_back(drafts[static_cast<size_t>(i)]);
+    }
+    return behind.empty() ? -1 : random_.Pick(behind);
+  }
 
   size_t MostRows() const {
     return static_cast<size_t>(options_.max_requests * (1 + options_.max_drafts));
@@ -262,6 +328,7 @@ class Mix {
   cuda::DeviceSampler device_;
   OnDevice<std::byte> logits_;
   OnDevice<float> probabilities_;
+  OnDevice<std::byte> models_;
   std::vector<Live> live_;
   std::deque<std::vector<TestProcessor>> processors_;  // they stay in place
   int64_t steps_ = 0;

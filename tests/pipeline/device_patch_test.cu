@@ -37,7 +37,7 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
     const DType dtype = kAllDTypes[round % 3];
     const cuda::DeviceSamplerOptions options{.vocab = vocab,
                                              .max_requests = 6,
-                                             .max_drafts = 3,
+                                             .max_drafts = 5,
                                              .max_tokens = 64,
                                              .max_listed_ids = 32,
                                              .max_logprobs = 8};
@@ -55,12 +55,14 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
       std::vector<std::vector<float>> rows;
       std::vector<StepRequest> requests;
       std::vector<std::vector<int32_t>> drafts(literal.size());
+      std::vector<std::vector<int32_t>> parents(literal.size());
       std::vector<std::vector<int32_t>> bitmasks(literal.size());
       for (size_t i = 0; i < literal.size(); ++i) {
-        for (int64_t d = random.Below(4); d > 0; --d) {
+        for (int64_t d = random.Below(6); d > 0; --d) {
           drafts[i].push_back(static_cast<int32_t>(random.Below(vocab)));
         }
         const int64_t count = std::ssize(drafts[i]) + 1;
+        if (random.Coin()) parents[i] = RandomParents(count - 1, random);
         if (random.Coin(0.3)) bitmasks[i] = RandomBitmask(vocab, count, random);
         for (int64_t d = 0; d < count; ++d) {
           rows.push_back(MakeRow(kAllRowKinds[random.Below(8)], vocab, random));
@@ -68,6 +70,7 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
         requests.push_back(
             {.request = handles[i],
              .drafts = drafts[i],
+             .parents = parents[i],
              .bitmask = bitmasks[i],
              .forced = random.Coin(0.1) ? static_cast<int32_t>(random.Below(vocab)) : -1});
       }
@@ -83,12 +86,19 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
                          cudaMemcpyDeviceToHost));
       size_t r = 0;
       for (size_t i = 0; i < literal.size(); ++i) {
-        LiteralRequest request = literal[i];
+        std::vector<LiteralRequest> at_node = {literal[i]};
         const size_t words = static_cast<size_t>((vocab + 31) / 32);
         const size_t first = r;
         for (size_t d = 0; d <= drafts[i].size(); ++d, ++r) {
           SCOPED_TRACE(testing::Message() << "round " << round << ", step " << step << ", request "
                                           << i << ", draft " << d);
+          if (d > 0) {
+            const int64_t parent = parents[i].empty() ? static_cast<int64_t>(d) - 1
+                                                      : parents[i][d - 1] + 1;
+            at_node.push_back(at_node[static_cast<size_t>(parent)]);
+            at_node.back().output.push_back(drafts[i][d - 1]);
+          }
+          const LiteralRequest& request = at_node[d];
           std::vector<int32_t> bitmask;
           if (!bitmasks[i].empty()) {
             const auto from = bitmasks[i].begin() + static_cast<ptrdiff_t>(d * words);
@@ -107,7 +117,6 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
           EXPECT_EQ(keys[r].seed, request.Key().seed);
           EXPECT_EQ(keys[r].choice, request.Key().choice);
           patched += patches[r].count;
-          if (d < drafts[i].size()) request.output.push_back(drafts[i][d]);
         }
         for (int32_t n = 0; n < result.emitted[i]; ++n) {
           literal[i].output.push_back(result.ids[first + static_cast<size_t>(n)]);

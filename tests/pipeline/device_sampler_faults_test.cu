@@ -398,5 +398,24 @@ TEST_F(DeviceSamplerFaults, RefusesDraftProbabilitiesOfAnotherDevice) {
   }
 }
 
+TEST_F(DeviceSamplerFaults, RefusesADraftModelOnAnotherDevice) {
+  Add();
+  const std::vector<int32_t> drafts = {3};
+  const SelectParams params;
+  const Cut cut;
+  requests_[0].drafts = drafts;
+  requests_[0].draft_model.logits = {
+      memory_.data(), 1, 64, 64, DType::kF32, {DeviceKind::kCuda, 1}};
+  requests_[0].draft_model.params = {&params, 1};
+  requests_[0].draft_cuts = {&cut, 1};
+  const LogitsView logits{memory_.data(), 2, 64, 64, DType::kF32, {DeviceKind::kCuda, 0}};
+  try {
+    sampler_->Step({logits, requests_}, nullptr);
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.parameter(), "draft_model.logits.device.index");
+  }
+}
+
 }  // namespace
 }  // namespace sluice::test

@@ -35,6 +35,26 @@ TEST_P(DeviceSampler, EqualsTheSamplerOnRandomMixesOfRequests) {
   EXPECT_GT(tokens, 3000);  // the test tests something
 }
 
+TEST_P(DeviceSampler, EqualsTheSamplerOnLargeTreesOfDrafts) {
+  Random random(29);
+  int64_t tokens = 0;
+  for (int round = 0; round < 8 && !HasFailure(); ++round) {
+    SCOPED_TRACE(round);
+    Mix mix({.vocab = round == 7 ? 3000 : random.Between(6, 60),
+             .dtype = GetParam(),
+             .max_requests = 6,
+             .max_drafts = 64,
+             .max_tokens = 200,
+             .cuts = round % 2 == 1,
+             .trees = 0.9},
+            random.Bits());
+    for (int step = 0; step < 40 && !HasFailure(); ++step) mix.Step();
+    EXPECT_EQ(mix.device().Waits(), 0);
+    tokens += mix.tokens();
+  }
+  EXPECT_GT(tokens, 1500);  // the test tests something
+}
+
 INSTANTIATE_TEST_SUITE_P(, DeviceSampler, ::testing::ValuesIn(kAllDTypes),
                          [](const auto& param) { return std::string(Name(param.param)); });
 
@@ -68,6 +88,17 @@ struct Ordinary {
 };
 
 constexpr cuda::DeviceSamplerOptions kOrdinary{.vocab = 1000, .max_requests = 8, .max_drafts = 2};
+
+template <typename Call>
+void ExpectError(Call call, ErrorCode code, const std::string& parameter) {
+  try {
+    call();
+    ADD_FAILURE() << "no Error for " << parameter;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_EQ(error.parameter(), parameter) << error.what();
+  }
+}
 
 // Every call returns while the stream stands still; only Get waits.
 TEST_F(DeviceSamplerCalls, WaitForNothingButTheAnswer) {
@@ -186,6 +217,51 @@ TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
     EXPECT_TRUE(SameSequence(actual.ids, expected.ids));
   }
   EXPECT_EQ(head.captures, 1);
+// An engine moves its KV cache along the path without the host.
+TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3});
+  const SamplingParams greedy{.temperature = 0.0f};
+  const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
+  std::vector<int32_t> on_top;
+  for (int64_t r = 0; r < 4; ++r) {
+    LogitsView row = ordinary.device.view();
+    row.data = row.Row(r);
+    row.rows = 1;
+    on_top.push_back(ordinary.sampler.Step({row, {&alone, 1}}, nullptr).Get().ids[0]);
+  }
+  ordinary.sampler.Remove(alone.request);
+  // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right one.
+  const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
+  const std::vector<int32_t> parents = {-1, -1, 1};
+  const StepRequest tree{.request = ordinary.sampler.Add({.params = greedy}),
+                         .drafts = drafts,
+                         .parents = parents};
+  const cuda::StepHandle step = ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
+  const cuda::DeviceStepResult result = step.Get();
+  std::vector<int32_t> path(4);
+  ASSERT_EQ(step.path().size, 4);
+  Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
+  EXPECT_TRUE(SameSequence(result.path, path));
+  EXPECT_TRUE(SameSequence(result.ids,
+                           std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
+  EXPECT_EQ(result.emitted[0], 3);
+  EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
+}
+
+// A tree takes the room of its longest path.
+TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3, .max_tokens = 2});
+  const std::vector<int32_t> drafts = {1, 2, 3};
+  const std::vector<int32_t> flat = {-1, -1, -1};
+  const std::vector<int32_t> deep = {-1, 0, -1};
+  StepRequest tree{.request = ordinary.sampler.Add({}), .drafts = drafts, .parents = deep};
+  const StepInput input{ordinary.device.view(), {&tree, 1}};
+  ExpectError([&] { ordinary.sampler.Step(input, nullptr); }, ErrorCode::kExhausted, "tokens");
+  tree.parents = flat;
+  const int32_t emitted = ordinary.sampler.Step(input, nullptr).Get().emitted[0];
+  ordinary.sampler.Rollback(tree.request, emitted);
+  EXPECT_GE(ordinary.sampler.Step(input, nullptr).Get().emitted[0], 1);
 }
 
 TEST_F(DeviceSamplerCalls, GoOnWithOtherNumbersAfterAnUpdate) {
@@ -231,17 +307,6 @@ TEST_F(DeviceSamplerCalls, TellTheStatusOfARowAndGoOnWithTheOthers) {
   }
 }
 
-template <typename Call>
-void ExpectError(Call call, ErrorCode code, const std::string& parameter) {
-  try {
-    call();
-    ADD_FAILURE() << "no Error for " << parameter;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_EQ(error.parameter(), parameter) << error.what();
-  }
-}
-
 TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
   Ordinary ordinary(kOrdinary), untouched(kOrdinary);
   cuda::DeviceSampler& sampler = ordinary.sampler;
@@ -266,6 +331,41 @@ TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
   ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = drafts; }), kInvalid,
               "drafts.size()");
   ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = no_token; }), kInvalid, "drafts");
+  const std::vector<int32_t> parents = {0, -2};
+  const std::vector<int32_t> one_draft = {1};
+  const SelectParams draft_params;
+  auto use_model = [&](StepRequest& request) {
+    request.drafts = one_draft;
+    request.draft_model.logits = ordinary.device.view();
+    request.draft_model.logits.rows = 1;
+    request.draft_model.params = {&draft_params, 1};
+  };
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].parents = parents; }), kInvalid,
+              "parents.size()");
+  for (const size_t i : {0, 1}) {
+    ExpectError(step([&](Requests& r, LogitsView&) {
+                  r[1].drafts = one_draft;
+                  r[1].parents = std::span(parents).subspan(i, 1);
+                }),
+                kInvalid, "parents");
+  }
+  ExpectError(step([&](Requests& r, LogitsView&) { use_model(r[1]); }), kInvalid,
+              "draft_cuts.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.params = {};
+              }),
+              kInvalid, "draft_model.params.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.logits.rows = 2;
+              }),
+              kInvalid, "draft_model.logits.rows");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.logits.device.kind = DeviceKind::kCpu;
+              }),
+              ErrorCode::kInvalidType, "draft_model.logits.device");
   ExpectError(step([&](Requests& r, LogitsView&) { r[1].bitmask = short_mask; }), kInvalid,
               "bitmask.size()");
   ExpectError(step([&](Requests& r, LogitsView&) { r[1].forced = 1000; }), kInvalid, "forced");

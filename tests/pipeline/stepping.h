@@ -24,7 +24,8 @@ struct Stepped {
   std::vector<float> values;
   std::vector<int32_t> kept;
   std::vector<CutMass> masses;
-  std::vector<float> adjusted;  // vocab a row, whatever was in the rows behind a rejection
+  std::vector<float> adjusted;  // vocab a row, 0 in the rows that were not looked at
+  std::vector<int32_t> path;
 };
 
 template <typename AnySampler>
@@ -40,13 +41,15 @@ Stepped StepAll(AnySampler& sampler, const LogitsView& logits,
   out.kept.resize(rows * ((vocab + 31) / 32));
   out.masses.resize(rows);
   out.adjusted.resize(rows * vocab);
+  out.path.resize(rows);
   const MutableLogitsView adjusted{out.adjusted.data(), logits.rows, logits.vocab, logits.vocab};
   sampler.Step({logits, requests}, {.tokens = out.tokens,
                                     .emitted = out.emitted,
                                     .logprobs = {static_cast<int32_t>(width), out.ids, out.values},
                                     .kept = out.kept,
                                     .masses = out.masses,
-                                    .adjusted = adjusted});
+                                    .adjusted = adjusted,
+                                    .path = out.path});
   return out;
 }
 
@@ -178,6 +181,18 @@ inline LiteralRequest RandomLiteralRequest(int64_t vocab, Random& random) {
   }
   request.choice = static_cast<uint32_t>(random.Below(3));
   return request;
+}
+
+// Parents of `count` drafts: trees that are wide, deep, or anything between.
+inline std::vector<int32_t> RandomParents(int64_t count, Random& random) {
+  std::vector<int64_t> reaches = {1, 2, 5, count + 1};
+  const int64_t nearest = random.Pick(reaches);
+  std::vector<int32_t> parents;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t back = random.Between(1, std::min(nearest, i + 1));
+    parents.push_back(static_cast<int32_t>(nearest == 2 && random.Coin(0.1) ? -1 : i - back));
+  }
+  return parents;
 }
 
 template <typename AnySampler>

@@ -250,6 +250,8 @@ StepRequest = struct(
     ("request", RequestHandle),
     ("drafts", c.c_void_p),
     ("draft_count", c.c_size_t),
+    ("parents", c.c_void_p),
+    ("parent_count", c.c_size_t),
     ("draft_probabilities", View),
     ("draft_model", SelectInput),
     ("draft_cuts", c.c_void_p),
@@ -273,6 +275,8 @@ StepOutput = struct(
     ("masses", c.c_void_p),
     ("mass_count", c.c_size_t),
     ("adjusted", View),
+    ("path", c.c_void_p),
+    ("path_count", c.c_size_t),
 )
 
 

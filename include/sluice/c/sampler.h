@@ -89,6 +89,10 @@ typedef struct sluice_step_request {
   sluice_request_handle request;
   const int32_t* drafts; /* n drafts take n + 1 consecutive rows of the logits */
   size_t draft_count;
+  /* A tree of drafts: for each the index of the draft before it, which is below its own, or -1. None:
+   * a chain. See sluice::StepRequest. */
+  const int32_t* parents;
+  size_t parent_count;
   /* For SLUICE_DRAFT_REJECT, what the drafts were drawn from, one row a draft; at most one. */
   sluice_matrix_view draft_probabilities;
   sluice_select_input draft_model;
@@ -126,6 +130,8 @@ typedef struct sluice_step_output {
   sluice_cut_mass* masses; /* one a row */
   size_t mass_count;
   sluice_mutable_logits_view adjusted; /* fp32: the values after stage 9. May be the logits. */
+  int32_t* path; /* one a row: which row of its request's logits gave its token; -1: none */
+  size_t path_count;
 } sluice_step_output;
 
 /* Samples and accepts; see sluice::Sampler::Step. After SLUICE_CALLBACK_FAILED `emitted` says how

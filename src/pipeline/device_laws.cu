@@ -1,0 +1,101 @@
+// What Sluice draft models said of their drafts: the probabilities of their rows in O(1), so that
+// whoever rejects against them asks for one token at a time.
+#include "backend/cuda_check.h"
+#include "pipeline/device_drafts.cuh"
+#include "semantics/row_status.h"
+#include "semantics/temperature.h"
+
+namespace sluice::cuda {
+namespace {
+
+// In shared memory.
+struct LawMemory {
+  uint64_t of_warp[kRejectThreads / kWarp];
+  int32_t last_dropped;
+  int32_t last_kept;
+};
+
+// semantics::CutProbabilities of one row a block. Each thread has a stretch of ids to itself.
+__global__ void __launch_bounds__(kRejectThreads)
+    LawKernel(const DraftModelRow* models, DraftLaw* laws, int32_t vocab) {
+  __shared__ LawMemory memory;
+  const DraftModelRow& model = models[blockIdx.x];
+  DraftLaw& law = laws[blockIdx.x];
+  const semantics::Row row{model.logits, model.dtype, vocab};
+  if (row.data == nullptr) {
+    if (Thread() == 0) law.row.data = nullptr;
+    return;
+  }
+  const Cut cut = model.cut;
+  if (Thread() == 0) {
+    memory.last_dropped = cut.ties_dropped > 0 ? semantics::kBehindAllTies : -1;
+    memory.last_kept = cut.ties_kept > 0 ? semantics::kBehindAllTies : -1;
+  }
+  const int32_t share = (vocab + kRejectThreads - 1) / kRejectThreads;
+  const int32_t first = min(Thread() * share, vocab);
+  const int32_t end = min(first + share, vocab);
+  float max = -INFINITY;
+  bool has_support = false, has_nan = false, has_inf = false;
+  uint32_t at_upper = 0, at_lower = 0;
+  for (int32_t id = first; id < end; ++id) {
+    const float x = row[id];
+    const bool is_finite = x > -INFINITY && x < INFINITY;
+    has_support = has_support || x != -INFINITY;
+    has_nan = has_nan || x != x;
+    has_inf = has_inf || x == INFINITY;
+    if (is_finite && x > max) max = x;
+    at_upper += x == cut.upper ? 1 : 0;
+    at_lower += x == cut.lower ? 1 : 0;
+  }
+  RowStatus status = __syncthreads_or(has_support) != 0 ? RowStatus::kOk : RowStatus::kEmptySupport;
+  if (__syncthreads_or(has_inf) != 0) status = RowStatus::kPosInfInput;
+  if (__syncthreads_or(has_nan) != 0) status = RowStatus::kNanInput;
+  status = semantics::Worse(status, model.status);
+  if (status != RowStatus::kOk) {
+    if (Thread() == 0) {
+      law.row = row;
+      law.status = status;
+    }
+    return;
+  }
+
+  max = MaxOf(max, memory.of_warp);
+  const uint64_t ties =
+      SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
+  const int32_t upper_before = static_cast<int32_t>(ties >> 32);
+  const int32_t lower_before = static_cast<int32_t>(ties & 0xffffffffu);
+  const float scale = semantics::ScalesOf(model.params).draw;
+  Cut rest = cut;  // what is left of the ties for this thread
+  rest.ties_dropped -= upper_before;
+  rest.ties_kept -= lower_before;
+  int32_t upper_ties = 0, lower_ties = 0;
+  semantics::CutWalk walk(rest);
+  uint64_t weight = 0;
+  for (int32_t id = first; id < end; ++id) {
+    const float x = row[id];
+    if (x == cut.upper && ++upper_ties == rest.ties_dropped) memory.last_dropped = id;
+    if (x == cut.lower && ++lower_ties == rest.ties_kept) memory.last_kept = id;
+    if (walk.Keeps(x)) weight += semantics::Weight(x, max, scale);
+  }
+  const uint64_t mass = SumsOf(weight, memory.of_warp).all;
+  if (Thread() == 0) {
+    law.row = row;
+    law.cut = {cut.upper, cut.lower, memory.last_dropped, memory.last_kept};
+    law.max = max;
+    law.scale = scale;
+    law.reciprocal = mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
+    law.status = RowStatus::kOk;
+  }
+}
+
+}  // namespace
+
+void LaunchDraftLaws(const DraftModelRow* models, DraftLaw* laws, int32_t vocab, int64_t rows,
+                     void* stream) {
+  if (rows == 0) return;
+  LawKernel<<<static_cast<unsigned>(rows), kRejectThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      models, laws, vocab);
+  RequireCuda(cudaGetLastError(), "kernel");
+}
+
+}  // namespace sluice::cuda
