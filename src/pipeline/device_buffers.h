@@ -76,8 +76,8 @@ struct OutputShape {
   int64_t requests = 0;
   bool has_logprobs = false;
   bool has_cuts = false;
-  bool has_masses = false;
   int32_t width = 0;
+  bool has_masses = false;
 
   friend bool operator==(const OutputShape&, const OutputShape&) = default;
 };
@@ -159,8 +159,8 @@ inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
           .requests = options.max_requests,
           .has_logprobs = true,
           .has_cuts = options.cuts,
-          .has_masses = options.masses,
-          .width = 1 + options.max_logprobs};
+          .width = 1 + options.max_logprobs,
+          .has_masses = options.masses};
 }
 inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
   return TablesOf(nullptr, MostRows(options), options.max_requests, options.max_processed_rows)
