@@ -57,11 +57,11 @@ struct ProcessorRows {
   // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
   const int32_t* token_count = nullptr;
-  // Behind the tokens row d follows the first d of these, or with `parents` (as StepRequest has them,
-  // on the host) those before it in the tree.
+  // Behind the tokens row d follows the first d of these, or with `parents` (as StepRequest has
+  // them, on the host) those before it in the tree.
   const int32_t* drafts = nullptr;
   std::span<const int32_t> parents = {};
-  int64_t prompt_length = 0;        // of the tokens, on the host
+  int64_t prompt_length = 0;  // of the tokens, on the host
 };
 
 // As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.
@@ -178,9 +178,9 @@ class DeviceSampler {
   //
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
   // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
-  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the device
-  // fails amid a step, or a processor throws, no handle names it, none of its tokens are accepted,
-  // and the next call waits for what was enqueued of it.
+  // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
+  // device fails amid a step, or a processor throws, no handle names it, none of its tokens are
+  // accepted, and the next call waits for what was enqueued of it.
   //
   // A step of requests with processors is two graphs with the processors between them, each called
   // once, request after request, so that they may enqueue what no graph can hold. A row behind a

@@ -144,8 +144,8 @@ RowStatus Open(const DraftToTry& one, int64_t vocab, SourceProbabilities& q) {
         source.cut->status,
         semantics::Worse(scan.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
     if (status != RowStatus::kOk) return status;
-    q = SourceProbabilities(semantics::CutProbabilities(row, *source.cut, scan.max,
-                                                        semantics::ScalesOf(params).draw));
+    q = SourceProbabilities(
+        semantics::CutProbabilities(row, *source.cut, scan.max, semantics::ScalesOf(params).draw));
   } else {
     q = SourceProbabilities(semantics::CertainDraft(one.draft));
   }

@@ -246,8 +246,7 @@ Verdict VerifyRow(const SelectInput& target, const semantics::Row& row, const Cu
         one.source.cut->status,
         semantics::Worse(model_found.status, is_valid ? RowStatus::kOk : RowStatus::kBadParam));
     if (status != RowStatus::kOk) return status;
-    q.emplace(model, *one.source.cut, model_found.max,
-              semantics::ScalesOf(source.params[0]).draw);
+    q.emplace(model, *one.source.cut, model_found.max, semantics::ScalesOf(source.params[0]).draw);
     return RowStatus::kOk;
   };
   return VerifyAgainst<Read, BlocksOfCut<Read>>(target, row, cut, found.max, drafts, open);

@@ -71,8 +71,7 @@ void TellTree(const StepRequest& request, const StepTables& tables, int32_t firs
   TreeRow* const trees = tables.trees + first_row;
   StepRow* const rows = tables.rows + first_row;
   for (int32_t d = 0; d <= tree.size(); ++d) {
-    const uint64_t before =
-        d == 0 ? 0 : trees[tree.Parent(d - 1)].before | uint64_t{1} << (d - 1);
+    const uint64_t before = d == 0 ? 0 : trees[tree.Parent(d - 1)].before | uint64_t{1} << (d - 1);
     trees[d] = {before, d, tree.size() + 1};
     const int32_t child = tree.NextBehind(d, 0);
     rows[d].depth = std::popcount(before);
@@ -159,8 +158,7 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     const bool rejects =
         !request.drafts.empty() && !greedy && record.draft_mode == DraftMode::kReject;
     shape.rejects = shape.rejects || rejects;
-    shape.has_models =
-        shape.has_models || (rejects && request.draft_model.logits.data != nullptr);
+    shape.has_models = shape.has_models || (rejects && request.draft_model.logits.data != nullptr);
     shape.output.has_path = shape.output.has_path || !request.parents.empty();
     const bool is_cdf = record.draw_method == DrawMethod::kCdf && !greedy;
     shape.draws_cdf = shape.draws_cdf || is_cdf;
@@ -320,25 +318,24 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   }
   if (shape.rejects) {
     auto* const launch = has_trees ? LaunchRejectTrees : LaunchReject;
-    launch(
-        {.store = buffers.store,
-         .rows = tables.rows,
-         .trees = tables.trees,
-         .drafts = tables.drafts,
-         .logits = shape.logits.data,
-         .stride_bytes = shape.logits.stride * static_cast<int64_t>(SizeOf(shape.logits.dtype)),
-         .dtype = shape.logits.dtype,
-         .vocab = static_cast<int32_t>(shape.logits.vocab),
-         .params = buffers.params,
-         .keys = buffers.keys,
-         .patches = buffers.patches,
-         .processed = buffers.processed.values,
-         .processed_stride = buffers.processed.stride,
-         .probabilities = tables.probabilities,
-         .laws = shape.has_models ? buffers.laws : nullptr,
-         .results = buffers.results,
-         .accepted = buffers.accepted},
-        rows, stream);
+    launch({.store = buffers.store,
+            .rows = tables.rows,
+            .trees = tables.trees,
+            .drafts = tables.drafts,
+            .logits = shape.logits.data,
+            .stride_bytes = shape.logits.stride * static_cast<int64_t>(SizeOf(shape.logits.dtype)),
+            .dtype = shape.logits.dtype,
+            .vocab = static_cast<int32_t>(shape.logits.vocab),
+            .params = buffers.params,
+            .keys = buffers.keys,
+            .patches = buffers.patches,
+            .processed = buffers.processed.values,
+            .processed_stride = buffers.processed.stride,
+            .probabilities = tables.probabilities,
+            .laws = shape.has_models ? buffers.laws : nullptr,
+            .results = buffers.results,
+            .accepted = buffers.accepted},
+           rows, stream);
   }
   if (shape.has_verdict) {
     auto* const launch = has_trees ? LaunchTreeVerdict : LaunchVerdict;
@@ -511,8 +508,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     const int32_t most_tokens = MostTokens(request);
     Slot& slot = slots_[static_cast<size_t>(request.request.slot)];
     slot.unread += most_tokens;
-    record.members.push_back(
-        {request.request.slot, slot.generation, RowsOf(request), most_tokens});
+    record.members.push_back({request.request.slot, slot.generation, RowsOf(request), most_tokens});
   }
   return handle;
 }

@@ -120,12 +120,11 @@ __global__ void __launch_bounds__(kRejectThreads)
   int32_t child = NextBehind(of_request, node, node.row + 1);
   while (true) {
     const int32_t told_at = first_row + child - 1;
-    const Source q{
-        argument.probabilities[told_at],
-        argument.laws == nullptr || argument.laws[told_at].row.data == nullptr
-            ? nullptr
-            : argument.laws + told_at,
-        argument.drafts[row.first_draft + child - 1]};
+    const Source q{argument.probabilities[told_at],
+                   argument.laws == nullptr || argument.laws[told_at].row.data == nullptr
+                       ? nullptr
+                       : argument.laws + told_at,
+                   argument.drafts[row.first_draft + child - 1]};
     if (Thread() == 0) {
       memory.p_draft = 0;
       memory.has_bad_probability = 0;
@@ -205,7 +204,7 @@ __global__ void TreeVerdictKernel(const __grid_constant__ VerdictArgument argume
   int32_t* path = argument.path + span.first_row;
   int32_t length = 0;
   int32_t emitted = 0;
-  int32_t at = 0;         // the row of the path that comes next; span.rows: none
+  int32_t at = 0;  // the row of the path that comes next; span.rows: none
   for (int32_t row = 0; row < span.rows; ++row) {
     const int32_t r = span.first_row + row;
     TokenResult result;

@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  const uint64_t ties = SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
+  const uint64_t ties =
+      SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
   Cut rest = cut;  // what is left of the ties for this thread
   rest.ties_dropped -= static_cast<int32_t>(ties >> 32);
   rest.ties_kept -= static_cast<int32_t>(ties & 0xffffffffu);

@@ -254,61 +254,61 @@ std::vector<BadCase<StepCall>> StepCases() {
     std::erase_if(*optional, [](const auto& c) { return c.value == "null"; });
     Append(cases, *optional);
   }
-  Append(cases, {{[](StepCall& s) { s.logits.vocab = 3; }, "logits.vocab", "3", "4"},
-                 {[](StepCall& s) { s.logits.rows = 2; }, "logits.rows", "2", "3"},
-                 {[](StepCall& s) { s.requests.resize(4); }, "requests.size()", "4", "[0, 3]"},
-                 {[](StepCall& s) { s.requests[1].request = s.requests[0].request; }, "requests",
-                  "a request that appears twice", "each request once a step"},
-                 {[](StepCall& s) { s.drafts[0] = 4; }, "drafts", "4", "[0, 3]"},
-                 {[](StepCall& s) { s.drafts[0] = -1; }, "drafts", "-1", "[0, 3]"},
-                 {[](StepCall& s) { s.parents[0] = 0; }, "parents", "0", "-1"},
-                 {[](StepCall& s) { s.parents[0] = -2; }, "parents", "-2", "-1"},
-                 {[](StepCall& s) { s.requests[0].parents = s.parents; }, "parents.size()", "1",
-                  "0"},
-                 {[](StepCall& s) {
-                    s.drafts.resize(65);
-                    s.parents.resize(65, -1);
-                    s.requests[1].drafts = s.drafts;
-                    s.requests[1].parents = s.parents;
-                  },
-                  "drafts.size()", "65", "[0, 64]"},
-                 {[](StepCall& s) { s.path.resize(2); }, "path.size()", "2", "3"},
-                 {[](StepCall& s) { s.requests[1].bitmask = std::span(s.bitmask).first(1); },
-                  "bitmask.size()", "1", "2"},
-                 {[](StepCall& s) { s.requests[0].forced = 4; }, "forced", "4", "[-1, 3]"},
-                 {[](StepCall& s) { s.requests[0].forced = -2; }, "forced", "-2", "[-1, 3]"},
-                 {[](StepCall& s) { s.requests[1].draft_model.logits = s.logits; },
-                  "draft_probabilities", "given beside draft_model", "at most one of the two"},
-                 {[](StepCall& s) { s.requests[1].draft_probabilities.rows = 2; },
-                  "draft_probabilities.rows", "2", "1"},
-                 {[](StepCall& s) { s.requests[1].draft_probabilities.columns = 3; },
-                  "draft_probabilities.columns", "3", "4"},
-                 {[](StepCall& s) { s.requests[1].draft_probabilities.dtype = DType::kF16; },
-                  "draft_probabilities.dtype", "float16", "float32", ErrorCode::kInvalidType},
-                 {[](StepCall& s) {
-                    s.UseSluiceDraft();
-                    s.requests[1].draft_model.params = {};
-                  },
-                  "draft_model.params.size()", "0", "1 or the number of rows, 1"},
-                 {[](StepCall& s) {
-                    s.UseSluiceDraft();
-                    s.requests[1].draft_cuts = {};
-                  },
-                  "draft_cuts.size()", "0", "1"},
-                 {[](StepCall& s) { s.tokens.resize(2); }, "tokens.size()", "2", "3"},
-                 {[](StepCall& s) { s.emitted.resize(3); }, "emitted.size()", "3", "2"},
-                 {[](StepCall& s) { s.width = 4; }, "logprobs.width", "4",
-                  "at least 1 + the request's logprobs, 5"},
-                 {[](StepCall& s) { s.width = 6; }, "logprobs.width", "6", "[0, 5]"},
-                 {[](StepCall& s) { s.width = -1; }, "logprobs.width", "-1", "[0, 5]"},
-                 {[](StepCall& s) { s.ids.resize(14); }, "logprobs.ids.size()", "14", "15"},
-                 {[](StepCall& s) { s.listed.resize(16); }, "logprobs.values.size()", "16", "15"},
-                 {[](StepCall& s) { s.kept.resize(2); }, "kept.size()", "2", "3"},
-                 {[](StepCall& s) { s.masses.resize(1); }, "masses.size()", "1", "3"},
-                 {[](StepCall& s) { s.adjusted.rows = 1; }, "adjusted.rows", "1", "3"},
-                 {[](StepCall& s) { s.adjusted.vocab = 3; }, "adjusted.vocab", "3", "4"},
-                 {[](StepCall& s) { s.adjusted.dtype = DType::kF16; }, "adjusted.dtype", "float16",
-                  "float32", ErrorCode::kInvalidType}});
+  Append(cases,
+         {{[](StepCall& s) { s.logits.vocab = 3; }, "logits.vocab", "3", "4"},
+          {[](StepCall& s) { s.logits.rows = 2; }, "logits.rows", "2", "3"},
+          {[](StepCall& s) { s.requests.resize(4); }, "requests.size()", "4", "[0, 3]"},
+          {[](StepCall& s) { s.requests[1].request = s.requests[0].request; }, "requests",
+           "a request that appears twice", "each request once a step"},
+          {[](StepCall& s) { s.drafts[0] = 4; }, "drafts", "4", "[0, 3]"},
+          {[](StepCall& s) { s.drafts[0] = -1; }, "drafts", "-1", "[0, 3]"},
+          {[](StepCall& s) { s.parents[0] = 0; }, "parents", "0", "-1"},
+          {[](StepCall& s) { s.parents[0] = -2; }, "parents", "-2", "-1"},
+          {[](StepCall& s) { s.requests[0].parents = s.parents; }, "parents.size()", "1", "0"},
+          {[](StepCall& s) {
+             s.drafts.resize(65);
+             s.parents.resize(65, -1);
+             s.requests[1].drafts = s.drafts;
+             s.requests[1].parents = s.parents;
+           },
+           "drafts.size()", "65", "[0, 64]"},
+          {[](StepCall& s) { s.path.resize(2); }, "path.size()", "2", "3"},
+          {[](StepCall& s) { s.requests[1].bitmask = std::span(s.bitmask).first(1); },
+           "bitmask.size()", "1", "2"},
+          {[](StepCall& s) { s.requests[0].forced = 4; }, "forced", "4", "[-1, 3]"},
+          {[](StepCall& s) { s.requests[0].forced = -2; }, "forced", "-2", "[-1, 3]"},
+          {[](StepCall& s) { s.requests[1].draft_model.logits = s.logits; }, "draft_probabilities",
+           "given beside draft_model", "at most one of the two"},
+          {[](StepCall& s) { s.requests[1].draft_probabilities.rows = 2; },
+           "draft_probabilities.rows", "2", "1"},
+          {[](StepCall& s) { s.requests[1].draft_probabilities.columns = 3; },
+           "draft_probabilities.columns", "3", "4"},
+          {[](StepCall& s) { s.requests[1].draft_probabilities.dtype = DType::kF16; },
+           "draft_probabilities.dtype", "float16", "float32", ErrorCode::kInvalidType},
+          {[](StepCall& s) {
+             s.UseSluiceDraft();
+             s.requests[1].draft_model.params = {};
+           },
+           "draft_model.params.size()", "0", "1 or the number of rows, 1"},
+          {[](StepCall& s) {
+             s.UseSluiceDraft();
+             s.requests[1].draft_cuts = {};
+           },
+           "draft_cuts.size()", "0", "1"},
+          {[](StepCall& s) { s.tokens.resize(2); }, "tokens.size()", "2", "3"},
+          {[](StepCall& s) { s.emitted.resize(3); }, "emitted.size()", "3", "2"},
+          {[](StepCall& s) { s.width = 4; }, "logprobs.width", "4",
+           "at least 1 + the request's logprobs, 5"},
+          {[](StepCall& s) { s.width = 6; }, "logprobs.width", "6", "[0, 5]"},
+          {[](StepCall& s) { s.width = -1; }, "logprobs.width", "-1", "[0, 5]"},
+          {[](StepCall& s) { s.ids.resize(14); }, "logprobs.ids.size()", "14", "15"},
+          {[](StepCall& s) { s.listed.resize(16); }, "logprobs.values.size()", "16", "15"},
+          {[](StepCall& s) { s.kept.resize(2); }, "kept.size()", "2", "3"},
+          {[](StepCall& s) { s.masses.resize(1); }, "masses.size()", "1", "3"},
+          {[](StepCall& s) { s.adjusted.rows = 1; }, "adjusted.rows", "1", "3"},
+          {[](StepCall& s) { s.adjusted.vocab = 3; }, "adjusted.vocab", "3", "4"},
+          {[](StepCall& s) { s.adjusted.dtype = DType::kF16; }, "adjusted.dtype", "float16",
+           "float32", ErrorCode::kInvalidType}});
   return cases;
 }
 

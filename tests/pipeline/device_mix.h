@@ -86,7 +86,8 @@ class Mix {
       const int64_t count = static_cast<int64_t>(drafts[c].size());
       if (count > 0 && random_.Coin(options_.trees)) parents[c] = RandomParents(count, random_);
       has_trees = has_trees || !parents[c].empty();
-      for (int64_t d = 0; d <= count; ++d) rows.push_back(Row(DraftBehind(drafts[c], parents[c], d)));
+      for (int64_t d = 0; d <= count; ++d)
+        rows.push_back(Row(DraftBehind(drafts[c], parents[c], d)));
       if (random_.Coin(0.3)) bitmasks[c] = Bitmask(count + 1);
       const int32_t forced = random_.Coin(0.1) ? Id() : -1;
       for_host[c] = {.request = live.host,

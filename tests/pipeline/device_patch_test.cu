@@ -93,8 +93,8 @@ TEST_F(DevicePatch, IsWhatTheAdjustmentsMakeOfARow) {
           SCOPED_TRACE(testing::Message() << "round " << round << ", step " << step << ", request "
                                           << i << ", draft " << d);
           if (d > 0) {
-            const int64_t parent = parents[i].empty() ? static_cast<int64_t>(d) - 1
-                                                      : parents[i][d - 1] + 1;
+            const int64_t parent =
+                parents[i].empty() ? static_cast<int64_t>(d) - 1 : parents[i][d - 1] + 1;
             at_node.push_back(at_node[static_cast<size_t>(parent)]);
             at_node.back().output.push_back(drafts[i][d - 1]);
           }

@@ -404,8 +404,8 @@ TEST_F(DeviceSamplerFaults, RefusesADraftModelOnAnotherDevice) {
   const SelectParams params;
   const Cut cut;
   requests_[0].drafts = drafts;
-  requests_[0].draft_model.logits = {
-      memory_.data(), 1, 64, 64, DType::kF32, {DeviceKind::kCuda, 1}};
+  requests_[0].draft_model.logits = {memory_.data(),        1, 64, 64, DType::kF32,
+                                     {DeviceKind::kCuda, 1}};
   requests_[0].draft_model.params = {&params, 1};
   requests_[0].draft_cuts = {&cut, 1};
   const LogitsView logits{memory_.data(), 2, 64, 64, DType::kF32, {DeviceKind::kCuda, 0}};

@@ -130,8 +130,7 @@ TEST_P(DraftTrees, MatchIsTheWalkOfStepsOfOneRowEach) {
         rows.insert(rows.end(), parts[i].rows.begin(), parts[i].rows.end());
       }
       const Batch batch(rows, dtype());
-      const Stepped stepped =
-          StepAll(sampler, batch.view(), requests, static_cast<int64_t>(width));
+      const Stepped stepped = StepAll(sampler, batch.view(), requests, static_cast<int64_t>(width));
       size_t first = 0;
       for (size_t i = 0; i < handles.size(); ++i) {
         SCOPED_TRACE(testing::Message() << "round " << round << ", step " << step << ", " << i);
@@ -154,8 +153,7 @@ TEST_P(DraftTrees, MatchIsTheWalkOfStepsOfOneRowEach) {
           EXPECT_TRUE(SameSequence(adjusted, alone.adjusted));
           EXPECT_EQ(stepped.path[first + n], static_cast<int32_t>(node));
           emitted += alone.emitted[0];
-          const size_t child =
-              alone.tokens[0].id < 0 ? 0 : part.ChildOf(node, alone.tokens[0].id);
+          const size_t child = alone.tokens[0].id < 0 ? 0 : part.ChildOf(node, alone.tokens[0].id);
           forks += child > node + 1 ? 1 : 0;
           node = child;
           if (child == 0) {
@@ -198,8 +196,7 @@ std::vector<uint64_t> Probabilities(const std::vector<float>& x, const Cut& cut,
     mass += weights.back();
   }
   for (uint64_t& weight : weights) {
-    const auto reciprocal =
-        mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
+    const auto reciprocal = mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
     weight = static_cast<uint64_t>((reciprocal * weight) >> 63);
   }
   return weights;
@@ -345,8 +342,8 @@ TEST_P(DraftTrees, RejectTriesSiblingsInOrderAgainstWhatIsLeft) {
       size_t next = 0;
       bool has_children = false;
       for (size_t i = 0; i < count; ++i) {
-        has_children = has_children || part.Parent(static_cast<int64_t>(i)) ==
-                                           static_cast<int64_t>(node);
+        has_children =
+            has_children || part.Parent(static_cast<int64_t>(i)) == static_cast<int64_t>(node);
       }
       const TokenResult& actual = stepped.tokens[told];
       EXPECT_EQ(stepped.path[told], static_cast<int32_t>(node));
@@ -357,8 +354,8 @@ TEST_P(DraftTrees, RejectTriesSiblingsInOrderAgainstWhatIsLeft) {
         } else {
           const semantics::Row row{adjusted.data(), DType::kF32, vocab};
           const Outcome outcome =
-              TryThem(Probabilities(adjusted, expected.cut, semantics::ScalesOf(select).draw),
-                      part, node, known, literal.Key(), semantics::FirstKept(row, expected.cut));
+              TryThem(Probabilities(adjusted, expected.cut, semantics::ScalesOf(select).draw), part,
+                      node, known, literal.Key(), semantics::FirstKept(row, expected.cut));
           expected.id = outcome.id;
           next = outcome.node;
           if (outcome.status != RowStatus::kOk) {
@@ -449,10 +446,9 @@ TEST_P(DraftTrees, AdjustedValuesMayTakeThePlaceOfTheLogits) {
     const int64_t rows = std::ssize(part.rows);
     std::vector<TokenResult> tokens(part.rows.size());
     std::vector<int32_t> emitted(1);
-    other.Step({{memory.data(), rows, vocab, vocab}, {&inside, 1}},
-               {.tokens = tokens,
-                .emitted = emitted,
-                .adjusted = {memory.data(), rows, vocab, vocab}});
+    other.Step(
+        {{memory.data(), rows, vocab, vocab}, {&inside, 1}},
+        {.tokens = tokens, .emitted = emitted, .adjusted = {memory.data(), rows, vocab, vocab}});
     for (size_t r = 0; r < tokens.size(); ++r) {
       EXPECT_EQ(tokens[r].id, expected.tokens[r].id);
       EXPECT_EQ(tokens[r].status, expected.tokens[r].status);

@@ -1,7 +1,7 @@
 // Processors that do the same to a row on the host and on the device.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <stdexcept>
 #include <vector>
 
@@ -59,18 +59,39 @@ struct TestProcessor {
   static void Enqueue(void* self, const cuda::ProcessorRows& rows, void* stream);
 };
 
+// The drafts before each row of a request, few enough for an argument.
+struct DraftPaths {
+  static constexpr int64_t kMost = 8;
+
+  explicit DraftPaths(const cuda::ProcessorRows& rows) {
+    const int64_t drafts = rows.logits.rows - 1;
+    if (drafts > kMost) throw std::runtime_error("too many drafts for this test");
+    for (int64_t d = 0; d < drafts; ++d) {
+      const int64_t before =
+          rows.parents.empty() ? d : rows.parents[static_cast<size_t>(d)] + int64_t{1};
+      std::copy_n(draft[before], depth[before], draft[d + 1]);
+      draft[d + 1][depth[before]] = static_cast<int32_t>(d);
+      depth[d + 1] = depth[before] + 1;
+    }
+  }
+
+  int32_t depth[kMost + 1] = {};
+  int32_t draft[kMost + 1][kMost] = {};
+};
+
 namespace {
 
-__global__ void TestProcessorKernel(TestProcessor processor, cuda::ProcessorRows rows) {
+__global__ void TestProcessorKernel(TestProcessor processor, cuda::ProcessorRows rows,
+                                    DraftPaths paths) {
   const int64_t r = blockIdx.x;
   float* row = static_cast<float*>(rows.logits.data) + r * rows.logits.stride;
   const int64_t accepted = *rows.token_count;
   const auto token = [&](int64_t i) {
-    return i < accepted ? rows.tokens[i] : rows.drafts[i - accepted];
+    return i < accepted ? rows.tokens[i] : rows.drafts[paths.draft[r][i - accepted]];
   };
   for (int32_t id = static_cast<int32_t>(threadIdx.x); id < rows.logits.vocab;
        id += static_cast<int32_t>(blockDim.x)) {
-    row[id] = processor(token, accepted + r, rows.prompt_length, id, row[id]);
+    row[id] = processor(token, accepted + paths.depth[r], rows.prompt_length, id, row[id]);
   }
 }
 
@@ -79,7 +100,7 @@ __global__ void TestProcessorKernel(TestProcessor processor, cuda::ProcessorRows
 inline void TestProcessor::Enqueue(void* self, const cuda::ProcessorRows& rows, void* stream) {
   const auto count = static_cast<unsigned>(rows.logits.rows);
   TestProcessorKernel<<<count, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-      *static_cast<TestProcessor*>(self), rows);
+      *static_cast<TestProcessor*>(self), rows, DraftPaths(rows));
   if (cudaGetLastError() != cudaSuccess) throw std::runtime_error("kernel");
 }
 

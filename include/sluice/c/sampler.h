@@ -89,8 +89,8 @@ typedef struct sluice_step_request {
   sluice_request_handle request;
   const int32_t* drafts; /* n drafts take n + 1 consecutive rows of the logits */
   size_t draft_count;
-  /* A tree of drafts: for each the index of the draft before it, which is below its own, or -1. None:
-   * a chain. See sluice::StepRequest. */
+  /* A tree of drafts: for each the index of the draft before it, which is below its own, or -1.
+   * None: a chain. See sluice::StepRequest. */
   const int32_t* parents;
   size_t parent_count;
   /* For SLUICE_DRAFT_REJECT, what the drafts were drawn from, one row a draft; at most one. */
