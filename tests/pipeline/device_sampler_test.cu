@@ -217,199 +217,195 @@ TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
     EXPECT_TRUE(SameSequence(actual.ids, expected.ids));
   }
   EXPECT_EQ(head.captures, 1);
-  // An engine moves its KV cache along the path without the host.
-  TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
-    Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3});
-    const SamplingParams greedy{.temperature = 0.0f};
-    const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
-    std::vector<int32_t> on_top;
-    for (int64_t r = 0; r < 4; ++r) {
-      LogitsView row = ordinary.device.view();
-      row.data = row.Row(r);
-      row.rows = 1;
-      on_top.push_back(ordinary.sampler.Step({row, {&alone, 1}}, nullptr).Get().ids[0]);
-    }
-    ordinary.sampler.Remove(alone.request);
-    // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right
-    // one.
-    const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
-    const std::vector<int32_t> parents = {-1, -1, 1};
-    const StepRequest tree{
-        .request = ordinary.sampler.Add({.params = greedy}), .drafts = drafts, .parents = parents};
-    const cuda::StepHandle step =
-        ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
-    const cuda::DeviceStepResult result = step.Get();
-    std::vector<int32_t> path(4);
-    ASSERT_EQ(step.path().size, 4);
-    Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
-    EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
-    EXPECT_TRUE(SameSequence(result.path, path));
-    EXPECT_TRUE(
-        SameSequence(result.ids, std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
-    EXPECT_EQ(result.emitted[0], 3);
-    EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
-  }
+}
 
-  // A tree takes the room of its longest path.
-  TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
-    Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3, .max_tokens = 2});
-    const std::vector<int32_t> drafts = {1, 2, 3};
-    const std::vector<int32_t> flat = {-1, -1, -1};
-    const std::vector<int32_t> deep = {-1, 0, -1};
-    StepRequest tree{.request = ordinary.sampler.Add({}), .drafts = drafts, .parents = deep};
-    const StepInput input{ordinary.device.view(), {&tree, 1}};
-    ExpectError([&] { ordinary.sampler.Step(input, nullptr); }, ErrorCode::kExhausted, "tokens");
-    tree.parents = flat;
-    const int32_t emitted = ordinary.sampler.Step(input, nullptr).Get().emitted[0];
-    ordinary.sampler.Rollback(tree.request, emitted);
-    EXPECT_GE(ordinary.sampler.Step(input, nullptr).Get().emitted[0], 1);
-  }
-
-  TEST_F(DeviceSamplerCalls, GoOnWithOtherNumbersAfterAnUpdate) {
-    Ordinary ordinary(kOrdinary);
-    const std::vector<int32_t> prompt = {5, 6, 7, 5};
-    SamplingParams params = Ordinary::Params(3);
-    const RequestHandle request = ordinary.sampler.Add({.params = params, .prompt = prompt});
-    ordinary.sampler.Accept(request, prompt);
-    params.temperature = 0.6f;
-    params.repetition_penalty = 1.7f;
-    params.dry_multiplier = 3.0f;
-    ordinary.sampler.Update(request, params);
-    Sampler host({.vocab = 1000});
-    const RequestHandle expected = host.Add({.params = params, .prompt = prompt});
-    host.Accept(expected, prompt);
+// An engine moves its KV cache along the path without the host.
+TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3});
+  const SamplingParams greedy{.temperature = 0.0f};
+  const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
+  std::vector<int32_t> on_top;
+  for (int64_t r = 0; r < 4; ++r) {
     LogitsView row = ordinary.device.view();
+    row.data = row.Row(r);
     row.rows = 1;
-    const std::vector<StepRequest> on_device = {{.request = request}};
-    const std::vector<StepRequest> on_host = {{.request = expected}};
-    for (int step = 0; step < 20; ++step) {
-      const auto tokens = StepTokens(host, ordinary.batch.row(0), on_host);
-      EXPECT_EQ(ordinary.sampler.Step({row, on_device}, nullptr).Get().ids[0], tokens[0].id);
-    }
+    on_top.push_back(ordinary.sampler.Step({row, {&alone, 1}}, nullptr).Get().ids[0]);
   }
+  ordinary.sampler.Remove(alone.request);
+  // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right
+  // one.
+  const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
+  const std::vector<int32_t> parents = {-1, -1, 1};
+  const StepRequest tree{
+      .request = ordinary.sampler.Add({.params = greedy}), .drafts = drafts, .parents = parents};
+  const cuda::StepHandle step =
+      ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
+  const cuda::DeviceStepResult result = step.Get();
+  std::vector<int32_t> path(4);
+  ASSERT_EQ(step.path().size, 4);
+  Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
+  EXPECT_TRUE(SameSequence(result.path, path));
+  EXPECT_TRUE(SameSequence(result.ids, std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
+  EXPECT_EQ(result.emitted[0], 3);
+  EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
+}
 
-  // A row with trouble has its status; the rows beside it have their tokens.
-  TEST_F(DeviceSamplerCalls, TellTheStatusOfARowAndGoOnWithTheOthers) {
-    Ordinary ordinary(kOrdinary);
-    std::vector<int32_t> nothing((1000 + 31) / 32, 0);
-    const auto alone = [&] {
-      Ordinary other(kOrdinary);
-      const auto ids = other.sampler.Step(other.input(), nullptr).Get().ids;
-      return std::vector<int32_t>(ids.begin(), ids.end());
-    }();
-    ordinary.requests[2].bitmask = nothing;
-    const auto result = ordinary.sampler.Step(ordinary.input(), nullptr).Get();
-    EXPECT_EQ(result.statuses[2], RowStatus::kEmptySupport);
-    EXPECT_EQ(result.ids[2], -1);
-    EXPECT_EQ(result.emitted[2], 0);
-    for (const size_t r : {0, 1, 3}) {
-      EXPECT_EQ(result.ids[r], alone[r]);
-      EXPECT_EQ(result.statuses[r], RowStatus::kOk);
-    }
+// A tree takes the room of its longest path.
+TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3, .max_tokens = 2});
+  const std::vector<int32_t> drafts = {1, 2, 3};
+  const std::vector<int32_t> flat = {-1, -1, -1};
+  const std::vector<int32_t> deep = {-1, 0, -1};
+  StepRequest tree{.request = ordinary.sampler.Add({}), .drafts = drafts, .parents = deep};
+  const StepInput input{ordinary.device.view(), {&tree, 1}};
+  ExpectError([&] { ordinary.sampler.Step(input, nullptr); }, ErrorCode::kExhausted, "tokens");
+  tree.parents = flat;
+  const int32_t emitted = ordinary.sampler.Step(input, nullptr).Get().emitted[0];
+  ordinary.sampler.Rollback(tree.request, emitted);
+  EXPECT_GE(ordinary.sampler.Step(input, nullptr).Get().emitted[0], 1);
+}
+
+TEST_F(DeviceSamplerCalls, GoOnWithOtherNumbersAfterAnUpdate) {
+  Ordinary ordinary(kOrdinary);
+  const std::vector<int32_t> prompt = {5, 6, 7, 5};
+  SamplingParams params = Ordinary::Params(3);
+  const RequestHandle request = ordinary.sampler.Add({.params = params, .prompt = prompt});
+  ordinary.sampler.Accept(request, prompt);
+  params.temperature = 0.6f;
+  params.repetition_penalty = 1.7f;
+  params.dry_multiplier = 3.0f;
+  ordinary.sampler.Update(request, params);
+  Sampler host({.vocab = 1000});
+  const RequestHandle expected = host.Add({.params = params, .prompt = prompt});
+  host.Accept(expected, prompt);
+  LogitsView row = ordinary.device.view();
+  row.rows = 1;
+  const std::vector<StepRequest> on_device = {{.request = request}};
+  const std::vector<StepRequest> on_host = {{.request = expected}};
+  for (int step = 0; step < 20; ++step) {
+    const auto tokens = StepTokens(host, ordinary.batch.row(0), on_host);
+    EXPECT_EQ(ordinary.sampler.Step({row, on_device}, nullptr).Get().ids[0], tokens[0].id);
   }
+}
 
-  TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
-    Ordinary ordinary(kOrdinary), untouched(kOrdinary);
-    cuda::DeviceSampler& sampler = ordinary.sampler;
-    auto step = [&](auto spoil) {
-      return [&, spoil] {
-        std::vector<StepRequest> requests = ordinary.requests;
-        LogitsView logits = ordinary.device.view();
-        spoil(requests, logits);
-        sampler.Step({logits, requests}, nullptr);
-      };
+// A row with trouble has its status; the rows beside it have their tokens.
+TEST_F(DeviceSamplerCalls, TellTheStatusOfARowAndGoOnWithTheOthers) {
+  Ordinary ordinary(kOrdinary);
+  std::vector<int32_t> nothing((1000 + 31) / 32, 0);
+  const auto alone = [&] {
+    Ordinary other(kOrdinary);
+    const auto ids = other.sampler.Step(other.input(), nullptr).Get().ids;
+    return std::vector<int32_t>(ids.begin(), ids.end());
+  }();
+  ordinary.requests[2].bitmask = nothing;
+  const auto result = ordinary.sampler.Step(ordinary.input(), nullptr).Get();
+  EXPECT_EQ(result.statuses[2], RowStatus::kEmptySupport);
+  EXPECT_EQ(result.ids[2], -1);
+  EXPECT_EQ(result.emitted[2], 0);
+  for (const size_t r : {0, 1, 3}) {
+    EXPECT_EQ(result.ids[r], alone[r]);
+    EXPECT_EQ(result.statuses[r], RowStatus::kOk);
+  }
+}
+
+TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
+  Ordinary ordinary(kOrdinary), untouched(kOrdinary);
+  cuda::DeviceSampler& sampler = ordinary.sampler;
+  auto step = [&](auto spoil) {
+    return [&, spoil] {
+      std::vector<StepRequest> requests = ordinary.requests;
+      LogitsView logits = ordinary.device.view();
+      spoil(requests, logits);
+      sampler.Step({logits, requests}, nullptr);
     };
-    using Requests = std::vector<StepRequest>;
-    const RequestHandle gone = sampler.Add({});
-    sampler.Remove(gone);
-    const std::vector<int32_t> drafts = {1, 2, 3};
-    const std::vector<int32_t> no_token = {1000};
-    const std::vector<int32_t> short_mask = {1, 2};
-    constexpr ErrorCode kInvalid = ErrorCode::kInvalidValue;
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].request = gone; }), kInvalid, "request");
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].request = r[0].request; }), kInvalid,
-                "requests");
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = drafts; }), kInvalid,
-                "drafts.size()");
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = no_token; }), kInvalid,
-                "drafts");
-    const std::vector<int32_t> parents = {0, -2};
-    const std::vector<int32_t> one_draft = {1};
-    const SelectParams draft_params;
-    auto use_model = [&](StepRequest& request) {
-      request.drafts = one_draft;
-      request.draft_model.logits = ordinary.device.view();
-      request.draft_model.logits.rows = 1;
-      request.draft_model.params = {&draft_params, 1};
-    };
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].parents = parents; }), kInvalid,
-                "parents.size()");
-    for (const size_t i : {0, 1}) {
-      ExpectError(step([&](Requests& r, LogitsView&) {
-                    r[1].drafts = one_draft;
-                    r[1].parents = std::span(parents).subspan(i, 1);
-                  }),
-                  kInvalid, "parents");
-    }
-    ExpectError(step([&](Requests& r, LogitsView&) { use_model(r[1]); }), kInvalid,
-                "draft_cuts.size()");
+  };
+  using Requests = std::vector<StepRequest>;
+  const RequestHandle gone = sampler.Add({});
+  sampler.Remove(gone);
+  const std::vector<int32_t> drafts = {1, 2, 3};
+  const std::vector<int32_t> no_token = {1000};
+  const std::vector<int32_t> short_mask = {1, 2};
+  constexpr ErrorCode kInvalid = ErrorCode::kInvalidValue;
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].request = gone; }), kInvalid, "request");
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].request = r[0].request; }), kInvalid,
+              "requests");
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = drafts; }), kInvalid,
+              "drafts.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].drafts = no_token; }), kInvalid, "drafts");
+  const std::vector<int32_t> parents = {0, -2};
+  const std::vector<int32_t> one_draft = {1};
+  const SelectParams draft_params;
+  auto use_model = [&](StepRequest& request) {
+    request.drafts = one_draft;
+    request.draft_model.logits = ordinary.device.view();
+    request.draft_model.logits.rows = 1;
+    request.draft_model.params = {&draft_params, 1};
+  };
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].parents = parents; }), kInvalid,
+              "parents.size()");
+  for (const size_t i : {0, 1}) {
     ExpectError(step([&](Requests& r, LogitsView&) {
-                  use_model(r[1]);
-                  r[1].draft_model.params = {};
+                  r[1].drafts = one_draft;
+                  r[1].parents = std::span(parents).subspan(i, 1);
                 }),
-                kInvalid, "draft_model.params.size()");
-    ExpectError(step([&](Requests& r, LogitsView&) {
-                  use_model(r[1]);
-                  r[1].draft_model.logits.rows = 2;
-                }),
-                kInvalid, "draft_model.logits.rows");
-    ExpectError(step([&](Requests& r, LogitsView&) {
-                  use_model(r[1]);
-                  r[1].draft_model.logits.device.kind = DeviceKind::kCpu;
-                }),
-                ErrorCode::kInvalidType, "draft_model.logits.device");
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].bitmask = short_mask; }), kInvalid,
-                "bitmask.size()");
-    ExpectError(step([&](Requests& r, LogitsView&) { r[1].forced = 1000; }), kInvalid, "forced");
-    ExpectError(step([&](Requests&, LogitsView& l) { l.rows = 3; }), kInvalid, "logits.rows");
-    ExpectError(step([&](Requests&, LogitsView& l) { l.vocab = 999; }), kInvalid, "logits.vocab");
-    ExpectError(step([&](Requests&, LogitsView& l) { l.device.kind = DeviceKind::kCpu; }),
-                ErrorCode::kInvalidType, "logits.device");
-    ExpectError([&] { sampler.Remove(gone); }, kInvalid, "request");
-    ExpectError([&] { sampler.Rollback(ordinary.requests[0].request, 1); }, kInvalid, "count");
-    ExpectError([&] { sampler.Accept(ordinary.requests[0].request, no_token); }, kInvalid,
-                "tokens");
-    ExpectError([&] { sampler.Add({.params = {.top_p = 2.0f}}); }, kInvalid, "top_p");
-    ExpectError([&] { sampler.Add({.params = {.logprobs = 1}}); }, kInvalid, "logprobs");
-    const LogitsProcessor processor{
-        .apply = [](void*, std::span<const int32_t>, size_t, std::span<float>) {}};
-    ExpectError([&] { sampler.Add({.processors = {&processor, 1}}); }, ErrorCode::kUnavailable,
-                "request.processors");
-    const std::vector<int32_t> long_prompt(5000, 1);
-    ExpectError([&] { sampler.Add({.prompt = long_prompt}); }, kInvalid, "prompt.size()");
-    ExpectError(
-        [&] {
-          while (true) sampler.Add({});
-        },
-        ErrorCode::kExhausted, "requests");
-    ExpectError(
-        [&] { sampler.Accept(ordinary.requests[0].request, std::vector<int32_t>(4097, 1)); },
-        ErrorCode::kExhausted, "tokens.size()");
-    const OnDevice<std::byte> memory(100);
-    ExpectError([&] { cuda::DeviceSampler(kOrdinary, memory); }, kInvalid, "memory.size");
-    ExpectError([&] { cuda::DeviceSampler({.vocab = 0}); }, kInvalid, "vocab");
-    ExpectError([&] { cuda::DeviceSampler({.vocab = 5, .max_drafts = 65}); }, kInvalid,
-                "max_drafts");
-    ExpectError([&] { cuda::StepHandle().Get(); }, kInvalid, "step");
-
-    const cuda::StepHandle first = sampler.Step(ordinary.input(), nullptr);
-    EXPECT_TRUE(SameSequence(first.Get().ids,
-                             untouched.sampler.Step(untouched.input(), nullptr).Get().ids));
-    for (int i = 0; i < cuda::DeviceSampler::kStepsKept; ++i)
-      sampler.Step(ordinary.input(), nullptr);
-    ExpectError([&] { first.Get(); }, kInvalid, "step");
-    ExpectError([&] { sampler.Rollback(ordinary.requests[0].request, 1); }, kInvalid, "request");
+                kInvalid, "parents");
   }
+  ExpectError(step([&](Requests& r, LogitsView&) { use_model(r[1]); }), kInvalid,
+              "draft_cuts.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.params = {};
+              }),
+              kInvalid, "draft_model.params.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.logits.rows = 2;
+              }),
+              kInvalid, "draft_model.logits.rows");
+  ExpectError(step([&](Requests& r, LogitsView&) {
+                use_model(r[1]);
+                r[1].draft_model.logits.device.kind = DeviceKind::kCpu;
+              }),
+              ErrorCode::kInvalidType, "draft_model.logits.device");
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].bitmask = short_mask; }), kInvalid,
+              "bitmask.size()");
+  ExpectError(step([&](Requests& r, LogitsView&) { r[1].forced = 1000; }), kInvalid, "forced");
+  ExpectError(step([&](Requests&, LogitsView& l) { l.rows = 3; }), kInvalid, "logits.rows");
+  ExpectError(step([&](Requests&, LogitsView& l) { l.vocab = 999; }), kInvalid, "logits.vocab");
+  ExpectError(step([&](Requests&, LogitsView& l) { l.device.kind = DeviceKind::kCpu; }),
+              ErrorCode::kInvalidType, "logits.device");
+  ExpectError([&] { sampler.Remove(gone); }, kInvalid, "request");
+  ExpectError([&] { sampler.Rollback(ordinary.requests[0].request, 1); }, kInvalid, "count");
+  ExpectError([&] { sampler.Accept(ordinary.requests[0].request, no_token); }, kInvalid, "tokens");
+  ExpectError([&] { sampler.Add({.params = {.top_p = 2.0f}}); }, kInvalid, "top_p");
+  ExpectError([&] { sampler.Add({.params = {.logprobs = 1}}); }, kInvalid, "logprobs");
+  const LogitsProcessor processor{
+      .apply = [](void*, std::span<const int32_t>, size_t, std::span<float>) {}};
+  ExpectError([&] { sampler.Add({.processors = {&processor, 1}}); }, ErrorCode::kUnavailable,
+              "request.processors");
+  const std::vector<int32_t> long_prompt(5000, 1);
+  ExpectError([&] { sampler.Add({.prompt = long_prompt}); }, kInvalid, "prompt.size()");
+  ExpectError(
+      [&] {
+        while (true) sampler.Add({});
+      },
+      ErrorCode::kExhausted, "requests");
+  ExpectError([&] { sampler.Accept(ordinary.requests[0].request, std::vector<int32_t>(4097, 1)); },
+              ErrorCode::kExhausted, "tokens.size()");
+  const OnDevice<std::byte> memory(100);
+  ExpectError([&] { cuda::DeviceSampler(kOrdinary, memory); }, kInvalid, "memory.size");
+  ExpectError([&] { cuda::DeviceSampler({.vocab = 0}); }, kInvalid, "vocab");
+  ExpectError([&] { cuda::DeviceSampler({.vocab = 5, .max_drafts = 65}); }, kInvalid, "max_drafts");
+  ExpectError([&] { cuda::StepHandle().Get(); }, kInvalid, "step");
+
+  const cuda::StepHandle first = sampler.Step(ordinary.input(), nullptr);
+  EXPECT_TRUE(
+      SameSequence(first.Get().ids, untouched.sampler.Step(untouched.input(), nullptr).Get().ids));
+  for (int i = 0; i < cuda::DeviceSampler::kStepsKept; ++i) sampler.Step(ordinary.input(), nullptr);
+  ExpectError([&] { first.Get(); }, kInvalid, "step");
+  ExpectError([&] { sampler.Rollback(ordinary.requests[0].request, 1); }, kInvalid, "request");
+}
 
 }  // namespace
 }  // namespace sluice::test
