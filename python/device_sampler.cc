@@ -221,6 +221,7 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
   }
   tokens.emitted.assign(answer.emitted.begin(), answer.emitted.end());
   tokens.masses.assign(answer.masses.begin(), answer.masses.end());
+  tokens.path.assign(answer.path.begin(), answer.path.end());
   tokens.top.Resize(answer.ids.size(), answer.width);
   if (answer.width > 0) {
     const LogprobLists lists = tokens.top.View();

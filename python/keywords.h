@@ -33,7 +33,7 @@ namespace nb = nanobind;
                                       KEYWORD(max_tokens) KEYWORD(stop) KEYWORD(include_stop)  \
                                           KEYWORD(ignore_eos) KEYWORD(skip_special_tokens)     \
                                               KEYWORD(mode) KEYWORD(stream_interval)       \
-                                                  KEYWORD(prompt_logprobs)
+                                                  KEYWORD(prompt_logprobs) KEYWORD(parents)
 // clang-format on
 
 enum class Keyword : uint8_t {

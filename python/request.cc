@@ -15,7 +15,7 @@ namespace sluice::python {
 // sluice.StepRequest: checked when it is used, because only then its arrays have to be right.
 struct StepRequestObject {
   RequestHandle request;
-  nb::object drafts, bitmask, forced, probabilities, logits, params, cuts;
+  nb::object drafts, parents, bitmask, forced, probabilities, logits, params, cuts;
 };
 
 namespace {
@@ -44,10 +44,12 @@ float32 array to change in place, of the request's row. An exception leaves the 
 constexpr const char* kStepRequestDoc =
     R"(One request of a step with more than its row: drafts, a mask, a forced token.
 
-n ``drafts`` take n + 1 consecutive rows of the logits. ``bitmask``: int32, ceil(vocab / 32) words a
-row, one bit a token. ``forced``: the token that the first row must give. For draft_mode "reject",
-what the drafts were drawn from, one row a draft: ``draft_probabilities``, or a Sluice draft model's
-``draft_logits``, ``draft_params`` and ``draft_cuts``.
+n ``drafts`` take n + 1 consecutive rows of the logits. ``parents`` makes a tree of them: for each the
+index of the draft before it, or -1; row i + 1 is then what the target says behind draft i.
+``bitmask``: int32, ceil(vocab / 32) words a row, one bit a token. ``forced``: the token that the
+first row must give. For draft_mode "reject", what the drafts were drawn from, one row a draft:
+``draft_probabilities``, or a Sluice draft model's ``draft_logits``, ``draft_params`` and
+``draft_cuts``.
 
     >>> sampler = sluice.Sampler(vocab=3)
     >>> request = sampler.add()
@@ -57,6 +59,7 @@ what the drafts were drawn from, one row a draft: ``draft_probabilities``, or a 
 
 constexpr const char* kStepRequestSignature =
     "def __init__(self, request: RequestHandle, *, drafts: numpy.typing.ArrayLike | None = None, "
+    "parents: numpy.typing.ArrayLike | None = None, "
     "bitmask: typing.Any = None, forced: int | None = None, draft_probabilities: typing.Any = "
     "None, "
     "draft_logits: typing.Any = None, "
@@ -65,14 +68,16 @@ constexpr const char* kStepRequestSignature =
 
 StepRequestObject MakeStepRequest(RequestHandle request, nb::kwargs kwargs) {
   const Arguments arguments(
-      Keywords{Keyword::drafts, Keyword::bitmask, Keyword::forced, Keyword::draft_probabilities,
-               Keyword::draft_logits, Keyword::draft_params, Keyword::draft_cuts},
+      Keywords{Keyword::drafts, Keyword::parents, Keyword::bitmask, Keyword::forced,
+               Keyword::draft_probabilities, Keyword::draft_logits, Keyword::draft_params,
+               Keyword::draft_cuts},
       kwargs);
   const auto get = [&](Keyword keyword) {
     return arguments.Has(keyword) ? nb::borrow(arguments[keyword]) : nb::none();
   };
   return {request,
           get(Keyword::drafts),
+          get(Keyword::parents),
           get(Keyword::bitmask),
           get(Keyword::forced),
           get(Keyword::draft_probabilities),
@@ -128,6 +133,8 @@ StepArguments::StepArguments(nb::handle object) {
 void StepArguments::Read(const StepRequestObject& object) {
   if (!object.drafts.is_none()) drafts_ = GetInts("drafts", object.drafts);
   view_.drafts = drafts_;
+  if (!object.parents.is_none()) parents_ = GetInts("parents", object.parents);
+  view_.parents = parents_;
   const auto drafts = static_cast<int64_t>(drafts_.size());
   if (!object.forced.is_none()) view_.forced = GetNumber<int32_t>("forced", object.forced);
   if (!object.bitmask.is_none()) {

@@ -50,6 +50,7 @@ class StepArguments {
 
   StepRequest view_;
   std::vector<int32_t> drafts_;
+  std::vector<int32_t> parents_;
   std::optional<Array> bitmask_;
   std::optional<MatrixArgument> probabilities_;
   std::optional<MatrixArgument> model_logits_;

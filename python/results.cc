@@ -204,6 +204,12 @@ void BindTokenResults(nb::module_& module) {
           nb::sig("def emitted(self) -> numpy.typing.NDArray[numpy.int32]"),
           "Of a verification or a step: how many of each request's rows hold its tokens.")
       .def_prop_ro(
+          "path",
+          [](nb::handle self) { return Vector(self, nb::cast<TokenResults&>(self).path, false); },
+          nb::sig("def path(self) -> numpy.typing.NDArray[numpy.int32]"),
+          "Of a step with trees of drafts: which row of its request's logits gave each token, -1 "
+          "behind the last one.")
+      .def_prop_ro(
           "kept",
           [](nb::handle self) {
             auto& tokens = nb::cast<TokenResults&>(self);

@@ -40,6 +40,7 @@ struct TokenResults {
   std::vector<uint64_t> seeds;  // one, or one a row; empty where the caller knows them
   TopLists top;
   std::vector<int32_t> emitted;  // of a verification or a step: one a request
+  std::vector<int32_t> path;     // of a step with trees of drafts
   std::vector<int32_t> kept;     // bitmask, kept_words a row
   int64_t kept_words = 0;
   std::vector<CutMass> masses;

@@ -180,7 +180,11 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
   tokens.kept_words = arguments.Flag(Keyword::kept) ? (options_.vocab + 31) / 32 : 0;
   Fit("kept", tokens.kept, rows * static_cast<size_t>(tokens.kept_words));
   std::optional<MatrixArgument> adjusted;
-  StepOutput step{tokens.rows, tokens.emitted, {}, tokens.kept, tokens.masses, {}};
+  const bool has_trees =
+      std::any_of(step_requests.begin(), step_requests.end(),
+                  [](const StepRequest& request) { return !request.parents.empty(); });
+  Fit("path", tokens.path, has_trees ? rows : 0);
+  StepOutput step{tokens.rows, tokens.emitted, {}, tokens.kept, tokens.masses, {}, tokens.path};
   if (width > 0) step.logprobs = tokens.top.View();
   if (const nb::handle given = arguments[Keyword::adjusted]; given.is_valid()) {
     adjusted.emplace(GetMatrix("adjusted", given, Access::kWrite));

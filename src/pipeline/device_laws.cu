@@ -16,7 +16,7 @@ struct LawMemory {
 };
 
 // semantics::CutProbabilities of one row a block. Each thread has a stretch of ids to itself.
-__global__ void __launch_bounds__(kRejectThreads)
+__global__ void __launch_bounds__(kRejectThreads, 1)
     LawKernel(const DraftModelRow* models, DraftLaw* laws, int32_t vocab) {
   __shared__ LawMemory memory;
   const DraftModelRow& model = models[blockIdx.x];

@@ -52,7 +52,7 @@ __device__ uint64_t Probability(semantics::uint128_t reciprocal, uint64_t weight
 
 // As RejectKernel. What the drafts before have left of P is found again for each token that the
 // row keeps, because there is no room for it.
-__global__ void __launch_bounds__(kRejectThreads)
+__global__ void __launch_bounds__(kRejectThreads, 1)
     RejectTreeKernel(const __grid_constant__ RejectArgument argument) {
   __shared__ TreeMemory memory;
   const int r = static_cast<int>(blockIdx.x);

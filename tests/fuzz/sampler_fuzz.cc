@@ -1,5 +1,5 @@
-// Any sequence of requests, steps, drafts and rollbacks: histories are what was emitted, tokens are
-// kept ones, and a step that is taken back and done again is the same step.
+// Any sequence of requests, steps, drafts in chains and trees, and rollbacks: histories are what
+// was emitted, tokens are kept ones, and a step that is taken back and done again is the same step.
 #include <optional>
 #include <vector>
 
@@ -23,6 +23,7 @@ struct Outputs {
   std::vector<int32_t> emitted;
   std::vector<int32_t> kept;
   std::vector<float> adjusted;
+  std::vector<int32_t> path;
 };
 
 class Session {
@@ -149,14 +150,21 @@ class Session {
     const size_t count = 1 + static_cast<size_t>(bytes_.Raw<uint8_t>()) % live_.size();
     const size_t words = static_cast<size_t>((vocab_ + 31) / 32);
     std::vector<std::vector<int32_t>> drafts(count);
+    std::vector<std::vector<int32_t>> parents(count);
     std::vector<std::vector<int32_t>> bitmasks(count);
     std::vector<std::vector<float>> probabilities(count);
     std::vector<StepRequest> requests(count);
     size_t rows = 0;
     for (size_t i = 0; i < count; ++i) {
-      drafts[i] = Ids(3);
+      drafts[i] = Ids(5);
       const size_t own_rows = drafts[i].size() + 1;
       requests[i] = {.request = live_[i].handle, .drafts = drafts[i]};
+      if (bytes_.Coin()) {
+        for (int32_t d = 0; d < static_cast<int32_t>(drafts[i].size()); ++d) {
+          parents[i].push_back(static_cast<int32_t>(bytes_.Between(0, d)) - 1);
+        }
+        requests[i].parents = parents[i];
+      }
       if (bytes_.Coin()) {
         bitmasks[i].resize(own_rows * words);
         for (int32_t& word : bitmasks[i]) word = bytes_.Raw<int32_t>();
@@ -189,6 +197,7 @@ class Session {
     Check(SameSequence(again.tokens, first.tokens));
     Check(again.emitted == first.emitted && again.kept == first.kept);
     Check(SameSequence(again.adjusted, first.adjusted));
+    Check(again.path == first.path);
 
     size_t row = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -198,6 +207,13 @@ class Session {
         Check((result.id >= 0) == is_emitted);
         Check(result.status == RowStatus::kOk || result.id == -1);
         if (!is_emitted) continue;
+        const size_t node = static_cast<size_t>(first.path[row]);
+        if (d == 0) {
+          Check(node == 0);
+        } else {
+          Check(drafts[i][node - 1] == first.tokens[row - 1].id);
+          Check(node > static_cast<size_t>(first.path[row - 1]));
+        }
         Check(result.id < vocab_);
         const size_t word = row * words + static_cast<size_t>(result.id / 32);
         Check(static_cast<uint32_t>(first.kept[word]) >> (result.id % 32) & 1u);
@@ -210,12 +226,13 @@ class Session {
     const size_t rows = static_cast<size_t>(logits.rows);
     Outputs out{std::vector<TokenResult>(rows), std::vector<int32_t>(requests.size()),
                 std::vector<int32_t>(rows * static_cast<size_t>((vocab_ + 31) / 32)),
-                std::vector<float>(rows * static_cast<size_t>(vocab_))};
+                std::vector<float>(rows * static_cast<size_t>(vocab_)), std::vector<int32_t>(rows)};
     sampler_.Step({logits, requests},
                   {.tokens = out.tokens,
                    .emitted = out.emitted,
                    .kept = out.kept,
-                   .adjusted = {out.adjusted.data(), logits.rows, vocab_, vocab_}});
+                   .adjusted = {out.adjusted.data(), logits.rows, vocab_, vocab_},
+                   .path = out.path});
     return out;
   }
 

@@ -166,6 +166,7 @@ TEST(Allocation, NoStepAllocates) {
   std::vector<StepRequest> requests;
   std::vector<std::vector<float>> rows;
   const std::vector<int32_t> drafts = {1, 2};
+  const std::vector<int32_t> siblings = {-1, -1};
   const auto bitmask = RandomBitmask(kVocab, 3, random);
   const Batch q(std::vector(2, std::vector<float>(50, 0.02f)));
   const Batch draft_model(
@@ -179,6 +180,7 @@ TEST(Allocation, NoStepAllocates) {
     literal.back().params.draft_mode = i % 2 == 0 ? DraftMode::kMatch : DraftMode::kReject;
     requests.push_back(
         {.request = AddTo(sampler, literal.back()), .drafts = drafts, .bitmask = bitmask});
+    if (i >= 4) requests.back().parents = siblings;
     if (i % 3 == 1) requests.back().draft_probabilities = Matrix(q);
     if (i % 3 == 2) {
       requests.back().draft_model = draft_input;

@@ -2,6 +2,7 @@
 // tried and whatever they were drawn from.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -66,7 +67,8 @@ TEST_P(DraftTreesLaw, TokensOfEveryDepthFollowTheTarget) {
   const Batch batch(rows);
   std::vector<int32_t> parents(kSiblings, -1);
   for (int32_t i = 0; i < static_cast<int32_t>(kSiblings); ++i) {
-    parents.insert(parents.end(), {i, i});
+    parents.push_back(i);
+    parents.push_back(i);
   }
   std::vector<int32_t> drafts(parents.size());
   std::vector<float> q(parents.size() * kVocab);

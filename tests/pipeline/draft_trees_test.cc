@@ -103,7 +103,7 @@ void ExpectSame(const Told& actual, const Told& expected) {
 TEST_P(DraftTrees, MatchIsTheWalkOfStepsOfOneRowEach) {
   Random random(11);
   int64_t longest = 0, forks = 0;
-  for (int round = 0; round < 80; ++round) {
+  for (int round = 0; round < 200; ++round) {
     const int64_t vocab = random.Between(4, 40);
     const size_t width = static_cast<size_t>(1 + vocab);
     const int64_t most_drafts = round % 8 == 0 ? 64 : 9;
@@ -264,7 +264,7 @@ Outcome TryThem(std::vector<uint64_t> p, const Part& part, size_t node,
 TEST_P(DraftTrees, RejectTriesSiblingsInOrderAgainstWhatIsLeft) {
   Random random(12);
   int64_t accepted_later = 0, recovered_later = 0, statuses = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 1500; ++round) {
     const int64_t vocab = random.Between(3, 30);
     const size_t n = static_cast<size_t>(vocab);
     LiteralRequest literal = RandomLiteralRequest(vocab, random);
@@ -278,7 +278,7 @@ TEST_P(DraftTrees, RejectTriesSiblingsInOrderAgainstWhatIsLeft) {
     for (auto& row : given) {
       for (float& q : row) q = static_cast<float>(random.Uniform() / static_cast<double>(n));
     }
-    if (random.Coin(0.1)) random.Pick(random.Pick(given)) = 1.5f;
+    if (random.Coin(0.2)) random.Pick(random.Pick(given)) = 1.5f;
     for (size_t i = 0; i < count; ++i) {
       model_rows.push_back(part.rows[static_cast<size_t>(part.Parent(static_cast<int64_t>(i)))]);
       if (random.Coin()) random.Pick(model_rows.back()) += 1.0f;

@@ -151,11 +151,15 @@ class CSampler:
     def rollback(self, count: int) -> None:
         c_api.call("sluice_sampler_rollback", self.sampler, self.handle, c.c_int64(count))
 
-    def step(self, logits, drafts, matrix, model, model_cuts, bitmasks, forced, width):
+    def step(
+        self, logits, drafts, matrix, model, model_cuts, bitmasks, forced, width, parents=None
+    ):
         rows, drafts = len(logits), c_api.int32s(drafts)
+        parents = c_api.int32s(() if parents is None else parents)
         given = c_api.StepRequest(self.handle, forced=forced)
         if len(drafts):
             given.drafts, given.draft_count = drafts.ctypes.data, len(drafts)
+            given.parents, given.parent_count = parents.ctypes.data, len(parents)
             if matrix is not None:
                 given.draft_probabilities = c_api.view(matrix)
             if model is not None:
@@ -171,13 +175,14 @@ class CSampler:
         self.kept = np.zeros((rows, (self.vocab + 31) // 32), np.int32)
         self.masses = (c_api.CutMass * rows)()
         self.adjusted = np.zeros((rows, self.vocab), np.float32)
+        self.path = np.zeros(rows, np.int32)
         lists = c_api.LogprobLists(
             width, self.ids.ctypes.data, self.ids.size, self.values.ctypes.data, self.values.size
         )
         output = c_api.StepOutput(
             c.addressof(self.results), rows, self.emitted.ctypes.data, 1, lists,
             self.kept.ctypes.data, self.kept.size, c.addressof(self.masses), rows,
-            c_api.view(self.adjusted),
+            c_api.view(self.adjusted), self.path.ctypes.data, rows,
         )  # fmt: skip
         c_api.call("sluice_sampler_step", self.sampler, step, output)
 
@@ -209,7 +214,8 @@ def compare_step(tokens, reports, sampler: CSampler, width: int, where) -> None:
             assert (sampler.kept[r] == 0).all(), (r, where)
             assert c_api.plain(sampler.masses[r]) == plain(reference.CutMass()), (r, where)
         else:
-            assert same_bits(report.adjusted, sampler.adjusted[r]), (r, where)
+            assert sampler.path[r] == report.row, (r, where)
+            assert same_bits(report.adjusted, sampler.adjusted[report.row]), (r, where)
             assert same_bits(report.kept, sampler.kept[r]), (r, where)
             assert plain(report.mass) == c_api.plain(sampler.masses[r]), (r, where)
         ids, values = sampler.ids[r], sampler.values[r]
@@ -248,7 +254,10 @@ def test_requests_with_their_history(seed):
         width = 0 if random.random() < 0.2 else own_width
 
         for _ in range(6):
-            drafts = [int(i) for i in random.integers(vocab, size=random.integers(4))]
+            drafts = [int(i) for i in random.integers(vocab, size=random.integers(6))]
+            parents = None
+            if drafts and random.random() < 0.5:
+                parents = [int(random.integers(-1, i)) for i in range(len(drafts))]
             rows = np.array([random_row(vocab, random) for _ in range(len(drafts) + 1)])
             if random.random() < 0.05:
                 rows[0, random.integers(vocab)] = random.choice([np.nan, np.inf])
@@ -265,10 +274,10 @@ def test_requests_with_their_history(seed):
                 drafts[0] = max(0, first.id)
                 request.tokens = list(before)
 
-            tokens, reports = request.step(logits, drafts, sources, bitmasks, forced)
-            where = (params, before, len(request.prompt), drafts, forced, logits)
+            tokens, reports = request.step(logits, drafts, sources, bitmasks, forced, parents)
+            where = (params, before, len(request.prompt), drafts, parents, forced, logits)
             for sampler in samplers:
-                sampler.step(logits, drafts, *c_sources, bitmasks, forced, width)
+                sampler.step(logits, drafts, *c_sources, bitmasks, forced, width, parents)
                 compare_step(tokens, reports, sampler, width, where)
                 assert sampler.tokens() == request.tokens, where
 

@@ -72,6 +72,24 @@ def test_drafts_change_nothing():
     assert drafted.tokens(request).tolist() == expected[:4]
 
 
+def test_trees_of_drafts_change_nothing():
+    rows = random_rows(5, VOCAB)
+    plain = sluice.Sampler(vocab=VOCAB)
+    request = plain.add(seed=9, top_k=9)
+    expected = [int(plain.step(rows[r][None], [request]).ids[0]) for r in (0, 2, 4)]
+    drafted = sluice.Sampler(vocab=VOCAB)
+    request = drafted.add(seed=9, top_k=9)
+    wrong = (expected[0] + 1) % VOCAB
+    drafts, parents = [wrong, expected[0], expected[1], expected[1]], [-1, -1, 0, 1]
+    tokens = drafted.step(rows, [sluice.StepRequest(request, drafts=drafts, parents=parents)])
+    assert tokens.emitted.tolist() == [3]
+    assert tokens.ids.tolist() == [*expected, -1, -1]
+    assert tokens.path.tolist() == [0, 2, 4, -1, -1]
+    assert drafted.step(rows[:1], [request]).path.size == 0
+    with pytest.raises(sluice.Error, match="parents"):
+        drafted.step(rows, [sluice.StepRequest(request, drafts=drafts, parents=[0, -1, 0, 1])])
+
+
 def test_masks_and_forced_tokens_hold():
     sampler = sluice.Sampler(vocab=VOCAB)
     a, b = sampler.add(seed=1), sampler.add(seed=2)

@@ -232,13 +232,14 @@ def verify(
     tokens: list[Token] = []
     goes_on = True
     for j, row in enumerate(logits):
-        draft = drafts[j] if j < len(drafts) else None
-        source = sources[j] if sources is not None and draft is not None else None
+        source = sources[j] if sources is not None and j < len(drafts) else None
+        tries = [(drafts[j], source)] if j < len(drafts) else []
         key = keys[j] if keys is not None else _key(None, params, position + j, choice)
         if not goes_on:
             tokens.append(Token())
             continue
-        token, goes_on = verified_row(widen(row), params, key, draft, source, max_temperature)
+        token, which = verified_row(widen(row), params, key, tries, max_temperature)
+        goes_on = which >= 0
         tokens.append(token)
     return tokens
 

@@ -10,9 +10,13 @@ floor(q * 2^40) of given fp32 probabilities, or 2^40 on the draft token when not
              otherwise the token is a cdf draw from max(P - Q, 0) in id order, recovered stream, or
              the first kept one in the total order when that is empty. The law is the target's.
 
+Several drafts behind one node of a tree are tried in order: when one is rejected, and max(P - Q, 0)
+is not empty, that against its own sum is the P of the next one. The n-th try has the n-th U.
+
 A greedy row accepts its argmax, whatever Q.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,8 +34,8 @@ from .weight import FULL_WEIGHT
 
 
 class Verdict(NamedTuple):
-    is_accepted: bool
-    id: int  # the draft, or the token that replaces it
+    accepted: int  # which of the drafts; -1: none
+    id: int  # that draft, or the token in place of all of them
     status: Status
 
 
@@ -58,21 +62,12 @@ def accepts(p: int, q: int, u: int) -> bool:
     return q > 0 and p << 32 >= (u + 1) * q
 
 
-def verify_row(
-    x: np.ndarray,
-    cut: Cut,
-    params: Params,
-    key: NoiseKey,
-    draft: int,
-    source: np.ndarray | DraftModel | None,
-) -> Verdict:
-    """One draft by the mode `reject`. cut: that of the target's row, without a status."""
-    if is_greedy(params):
-        best = first_kept(x, cut)
-        return Verdict(draft == best, best, Status.OK)
-
+def source_probabilities(
+    source: np.ndarray | DraftModel | None, draft: int, vocab: int
+) -> tuple[Status, np.ndarray]:
+    """Q of each token, or why there is none."""
+    q = np.zeros(vocab, np.int64)
     if source is None:
-        q = np.zeros(len(x), np.int64)
         q[draft] = FULL_WEIGHT
     elif isinstance(source, DraftModel):
         status, m = scan_row(source.x)
@@ -80,15 +75,38 @@ def verify_row(
             status = Status.BAD_PARAM
         status = max(status, source.cut.status)
         if status != Status.OK:
-            return Verdict(False, -1, status)
+            return status, q
         q = probabilities40(kept_weights(source.x, source.cut, m, draw_scale(source.params)))
     else:
         if not ((source >= 0) & (source <= 1)).all():
-            return Verdict(False, -1, Status.BAD_PARAM)
+            return Status.BAD_PARAM, q
         q = np.array([fixed40(share) for share in source], dtype=np.int64)
+    return Status.OK, q
+
+
+# A draft, and what it was drawn from.
+Try = tuple[int, np.ndarray | DraftModel | None]
+
+
+def verify_row(
+    x: np.ndarray, cut: Cut, params: Params, key: NoiseKey, tries: Sequence[Try]
+) -> Verdict:
+    """Drafts by the mode `reject`. cut: that of the target's row, without a status."""
+    if is_greedy(params):
+        best = first_kept(x, cut)
+        drafts = [draft for draft, _ in tries]
+        return Verdict(drafts.index(best) if best in drafts else -1, best, Status.OK)
 
     p = probabilities40(kept_weights(x, cut, scan_row(x)[1], draw_scale(params)))
-    if accepts(int(p[draft]), int(q[draft]), uniform32(key, ACCEPTANCE)):
-        return Verdict(True, draft, Status.OK)
-    recovered = draw_by_mass(np.maximum(p - q, 0).astype(np.uint64), key, RECOVERED)
-    return Verdict(False, recovered if recovered >= 0 else first_kept(x, cut), Status.OK)
+    for n, (draft, source) in enumerate(tries):
+        status, q = source_probabilities(source, draft, len(x))
+        if status != Status.OK:
+            return Verdict(-1, -1, status)
+        if accepts(int(p[draft]), int(q[draft]), uniform32(key, ACCEPTANCE, n)):
+            return Verdict(n, draft, Status.OK)
+        rest = np.maximum(p - q, 0).astype(np.uint64)
+        p = probabilities40(rest)
+        if not rest.any():
+            break
+    recovered = draw_by_mass(rest, key, RECOVERED)
+    return Verdict(-1, recovered if recovered >= 0 else first_kept(x, cut), Status.OK)

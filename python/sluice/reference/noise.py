@@ -63,8 +63,9 @@ def uniform64(key: NoiseKey, stream: int) -> int:
     return high << 32 | low
 
 
-def uniform32(key: NoiseKey, stream: int) -> int:
-    return uniform64(key, stream) & 0xFFFFFFFF
+def uniform32(key: NoiseKey, stream: int, n: int = 0) -> int:
+    """The n-th coin of a row: word n % 4 of block(n // 4, 0)."""
+    return int(blocks(key, stream, np.full(1, n // 4), 0)[n % 4, 0])
 
 
 def xtc_coin_falls(key: NoiseKey, probability: float) -> bool:

@@ -2,8 +2,9 @@
 
 A step is a pure function of the logits, the request's own history and its seed: a request gets
 the same tokens alone, in any batch, with drafts (mode `match`) or without. A request with n drafts
-takes n + 1 rows: row j is what the target says after the first j drafts. They are walked in order,
-each row sees the tokens that the rows before it gave, and the first disagreement ends the walk.
+takes n + 1 rows: row 0 is what the target says after the tokens so far, row i + 1 what it says after
+draft i and the drafts before it. They are walked from row 0 on, each row sees the tokens that the
+rows before it gave, and a token that is no draft behind it ends the walk.
 """
 
 import secrets
@@ -14,7 +15,7 @@ import numpy as np
 
 from .adjust import Processor, adjust_row
 from .cut import Cut, CutMass, kept_bitmask
-from .draft import DraftModel, verify_row
+from .draft import DraftModel, Try, verify_row
 from .draw import draw_token
 from .logprob import Logprobs, logprobs_row
 from .params import NoiseKey, Params
@@ -37,6 +38,7 @@ class Token:
 class Report:
     """What else a step tells about a row with a token."""
 
+    row: int  # of the logits, that gave the token
     adjusted: np.ndarray  # the values after stage 9
     kept: np.ndarray  # the kept set as a bitmask
     mass: CutMass
@@ -57,21 +59,21 @@ def verified_row(
     x: np.ndarray,
     params: Params,
     key: NoiseKey,
-    draft: int | None,
-    source: np.ndarray | DraftModel | None,
+    tries: Sequence[Try],
     max_temperature: float = MAX_TEMPERATURE,
-) -> tuple[Token, bool]:
-    """The token of one row, and whether it is the draft. draft: none on a bonus row."""
-    if draft is None or params.draft_mode == "match":
+) -> tuple[Token, int]:
+    """The token of one row, and which of the drafts behind it that is; -1: none."""
+    if not tries or params.draft_mode == "match":
         token = sample_row(x, params, key, max_temperature)
-        return token, token.id == draft
+        drafts = [draft for draft, _ in tries]
+        return token, drafts.index(token.id) if token.id in drafts else -1
     cut = select_row(x, params, key, max_temperature).cut
     if cut.status != Status.OK:
-        return Token(status=cut.status, cut=cut), False
-    verdict = verify_row(x, cut, params, key, draft, source)
+        return Token(status=cut.status, cut=cut), -1
+    verdict = verify_row(x, cut, params, key, tries)
     if verdict.status != Status.OK:
-        return Token(status=verdict.status, cut=Cut(status=verdict.status)), False
-    return Token(verdict.id, Status.OK, cut), verdict.is_accepted
+        return Token(status=verdict.status, cut=Cut(status=verdict.status)), -1
+    return Token(verdict.id, Status.OK, cut), verdict.accepted
 
 
 @dataclass
@@ -110,42 +112,45 @@ class Request:
         sources: Sequence[np.ndarray | DraftModel] | None = None,
         bitmasks: Sequence[np.ndarray] | None = None,
         forced: int = -1,
+        parents: Sequence[int] | None = None,
     ) -> tuple[list[Token], list[Report | None]]:
-        """One token a row of `logits`, and its report. `sources`: what each draft was drawn from,
-        for the mode `reject`. `bitmasks`: one a row. `forced` is for the first row."""
+        """As many tokens as `logits` has rows, those of the walk first, and their reports.
+        `sources`: what each draft was drawn from, for the mode `reject`. `bitmasks`: one a row.
+        `forced` is for the first row. `parents`: of each draft the index of the one before it, or
+        -1; without them each is behind the one before."""
         params = self.params
+        if parents is None:
+            parents = range(-1, len(drafts) - 1)
         tokens: list[Token] = []
         reports: list[Report | None] = []
-        goes_on = True
-        for j, raw in enumerate(logits):
-            if not goes_on:
-                tokens.append(Token())
-                reports.append(None)
-                continue
-            raw = widen(raw)
-            bitmask = None if bitmasks is None else bitmasks[j]
+        row = 0
+        while row >= 0:
+            raw = widen(logits[row])
             x = adjust_row(
                 raw,
                 params,
                 self.tokens,
                 len(self.prompt),
-                bitmask,
+                None if bitmasks is None else bitmasks[row],
                 self.processors,
-                forced if j == 0 else -1,
+                forced if row == 0 else -1,
             )
-            draft = drafts[j] if j < len(drafts) else None
-            source = sources[j] if sources is not None and draft is not None else None
+            behind = [i for i in range(len(drafts)) if parents[i] == row - 1]
+            tries = [(drafts[i], None if sources is None else sources[i]) for i in behind]
             key = self.key()
-            token, goes_on = verified_row(x, params, key, draft, source, self.max_temperature)
+            token, which = verified_row(x, params, key, tries, self.max_temperature)
             tokens.append(token)
-            if token.id < 0:
-                reports.append(None)
-                continue
-            reports.append(self._report(raw, x, key, token))
-            self.accept([token.id])
+            if token.id >= 0:
+                reports.append(self._report(row, raw, x, key, token))
+                self.accept([token.id])
+            row = behind[which] + 1 if which >= 0 else -1
+        tokens += [Token()] * (len(logits) - len(tokens))
+        reports += [None] * (len(logits) - len(reports))
         return tokens, reports
 
-    def _report(self, raw: np.ndarray, x: np.ndarray, key: NoiseKey, token: Token) -> Report:
+    def _report(
+        self, row: int, raw: np.ndarray, x: np.ndarray, key: NoiseKey, token: Token
+    ) -> Report:
         params = self.params
         selection: Selection = select_row(x, params, key, self.max_temperature)
         logprobs = None
@@ -154,4 +159,4 @@ class Request:
             values = raw if params.logprob_mode.startswith("raw") else x
             mode = params.logprob_mode
             logprobs = logprobs_row(values, token.cut, params, mode, token.id, count)
-        return Report(x, kept_bitmask(x, token.cut), selection.mass, logprobs)
+        return Report(row, x, kept_bitmask(x, token.cut), selection.mass, logprobs)
