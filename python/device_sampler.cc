@@ -145,9 +145,11 @@ void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void
              {rows.logits.stride, 1});
   const size_t draft_count = static_cast<size_t>(rows.logits.rows) - 1;
   const nb::object drafts = tensor(const_cast<int32_t*>(rows.drafts), {draft_count}, {1});
+  nb::list parents;
+  for (const int32_t parent : rows.parents) parents.append(parent);
   const nb::object given =
       nb::module_::import_("sluice.device_sampler")
-          .attr("ProcessorRows")(logits, tokens, count, drafts, rows.prompt_length);
+          .attr("ProcessorRows")(logits, tokens, count, drafts, rows.prompt_length, parents);
   nb::handle(bound.processor->function())(given);
 }
 

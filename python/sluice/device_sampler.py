@@ -28,6 +28,7 @@ class ProcessorRows(typing.NamedTuple):
     token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
     drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens
     prompt_length: int
+    parents: list  #: of a tree of drafts, as StepRequest has them; row d follows those before it
 
 
 class DeviceStep:
