@@ -107,39 +107,44 @@ struct Pair {
 // What a processor was given, seen by one that changes nothing.
 struct Witness {
   std::vector<float> values;
-  std::vector<std::vector<int32_t>> tokens;  // before each row
-  int64_t prompt_length = 0;
+  std::vector<std::vector<int32_t>> before;  // the tokens before each row
+  int64_t of_prompt = 0;
 
   LogitsProcessor OnHost() {
     return {this, [](void* self, std::span<const int32_t> tokens, size_t prompt_length,
                      std::span<float> logits) {
               auto& seen = *static_cast<Witness*>(self);
               seen.values.insert(seen.values.end(), logits.begin(), logits.end());
-              seen.tokens.emplace_back(tokens.begin(), tokens.end());
-              seen.prompt_length = static_cast<int64_t>(prompt_length);
+              seen.before.emplace_back(tokens.begin(), tokens.end());
+              seen.of_prompt = static_cast<int64_t>(prompt_length);
             }};
   }
   cuda::DeviceLogitsProcessor OnDevice() {
-    return {
-        this, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
-          auto& seen = *static_cast<Witness*>(self);
-          Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
-          int32_t count = 0;
-          Require(cudaMemcpy(&count, rows.token_count, sizeof count, cudaMemcpyDeviceToHost));
-          for (int64_t r = 0; r < rows.logits.rows; ++r) {
-            std::vector<float> row(static_cast<size_t>(rows.logits.vocab));
-            Require(cudaMemcpy(row.data(), rows.logits.Row(r), row.size() * sizeof(float),
-                               cudaMemcpyDeviceToHost));
-            seen.values.insert(seen.values.end(), row.begin(), row.end());
-            std::vector<int32_t>& tokens = seen.tokens.emplace_back(static_cast<size_t>(count + r));
-            Require(cudaMemcpy(tokens.data(), rows.tokens,
-                               static_cast<size_t>(count) * sizeof(int32_t),
-                               cudaMemcpyDeviceToHost));
-            Require(cudaMemcpy(tokens.data() + count, rows.drafts,
-                               static_cast<size_t>(r) * sizeof(int32_t), cudaMemcpyDeviceToHost));
-          }
-          seen.prompt_length = rows.prompt_length;
-        }};
+    return {this, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
+              Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+              static_cast<Witness*>(self)->See(rows);
+            }};
+  }
+
+ private:
+  template <typename T>
+  static std::vector<T> Copied(const void* from, int64_t count) {
+    std::vector<T> values_there(static_cast<size_t>(count));
+    Require(cudaMemcpy(values_there.data(), from, values_there.size() * sizeof(T),
+                       cudaMemcpyDeviceToHost));
+    return values_there;
+  }
+
+  void See(const cuda::ProcessorRows& rows) {
+    const int32_t count = Copied<int32_t>(rows.token_count, 1)[0];
+    for (int64_t r = 0; r < rows.logits.rows; ++r) {
+      const std::vector<float> row = Copied<float>(rows.logits.Row(r), rows.logits.vocab);
+      values.insert(values.end(), row.begin(), row.end());
+      before.push_back(Copied<int32_t>(rows.tokens, count));
+      const std::vector<int32_t> drafts = Copied<int32_t>(rows.drafts, r);
+      before.back().insert(before.back().end(), drafts.begin(), drafts.end());
+    }
+    of_prompt = rows.prompt_length;
   }
 };
 
@@ -175,12 +180,12 @@ TEST_F(DeviceProcessorCalls, FindWhatTheSamplersFind) {
     const std::vector<TokenResult> expected = StepTokens(host, with_drafts.view(), for_host);
     const auto answer = device.Step({with_drafts_there.view(), for_device}, nullptr).Get();
     ASSERT_EQ(answer.ids[1], expected[1].id);
-    ASSERT_FALSE(by_host.tokens.empty());
+    ASSERT_FALSE(by_host.before.empty());
     by_device.values.resize(by_host.values.size());  // rows behind a rejection
-    by_device.tokens.resize(by_host.tokens.size());
+    by_device.before.resize(by_host.before.size());
     EXPECT_TRUE(SameSequence(by_device.values, by_host.values));
-    EXPECT_TRUE(SameSequence(by_device.tokens, by_host.tokens));
-    EXPECT_EQ(by_device.prompt_length, by_host.prompt_length);
+    EXPECT_TRUE(SameSequence(by_device.before, by_host.before));
+    EXPECT_EQ(by_device.of_prompt, by_host.of_prompt);
     for (const StepRequest& each : for_host) host.Remove(each.request);
     for (const StepRequest& each : for_device) device.Remove(each.request);
   }
@@ -212,8 +217,8 @@ TEST_F(DeviceProcessorCalls, GiveARowTheStatusOfWhatTheyWrite) {
     } filled{value, value < 0 ? static_cast<size_t>(kVocab) : 1};
     const cuda::DeviceLogitsProcessor fills{
         &filled, [](void* self, const cuda::ProcessorRows& rows, void* stream) {
-          const auto& filled = *static_cast<Filled*>(self);
-          std::vector<float> values(filled.count, filled.value);
+          const auto& own = *static_cast<Filled*>(self);
+          const std::vector<float> values(own.count, own.value);
           Require(cudaMemcpyAsync(rows.logits.data, values.data(), values.size() * sizeof(float),
                                   cudaMemcpyHostToDevice, static_cast<cudaStream_t>(stream)));
           Require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
