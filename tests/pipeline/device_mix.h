@@ -87,7 +87,7 @@ class Mix {
       if (count > 0 && random_.Coin(options_.trees)) parents[c] = RandomParents(count, random_);
       has_trees = has_trees || !parents[c].empty();
       for (int64_t d = 0; d <= count; ++d)
-        rows.push_back(Row(DraftBehind(drafts[c], parents[c], d)));
+        rows.push_back(Row(DraftsBehind(drafts[c], parents[c], d)));
       if (random_.Coin(0.3)) bitmasks[c] = Bitmask(count + 1);
       const int32_t forced = random_.Coin(0.1) ? Id() : -1;
       for_host[c] = {.request = live.host,
@@ -176,7 +176,9 @@ class Mix {
       batch = std::make_unique<Batch>(own, kAllDTypes[random.Below(3)]);
       for (int64_t i = random.Coin() ? count : 1; i > 0; --i) {
         params.push_back(RandomSelectParams(vocab, random));
+        if (random.Coin()) params.back() = {.top_k = static_cast<int32_t>(random.Between(1, 9))};
       }
+      if (random.Coin(0.05)) random.Pick(params).top_p = 2.0f;
       const std::vector<NoiseKey> keys(own.size(), NoiseKey{});
       SelectInput input = Input();
       input.keys = keys;
@@ -186,15 +188,14 @@ class Mix {
     SelectInput Input() const { return {batch->view(), params, {}}; }
   };
 
-  // Of one that comes behind a node; -1: none does.
-  int32_t DraftBehind(const std::vector<int32_t>& drafts, const std::vector<int32_t>& parents,
-                      int64_t node) {
+  static std::vector<int32_t> DraftsBehind(const std::vector<int32_t>& drafts,
+                                           const std::vector<int32_t>& parents, int64_t node) {
     std::vector<int32_t> behind;
     for (int64_t i = 0; i < std::ssize(drafts); ++i) {
       const int64_t parent = parents.empty() ? i : parents[static_cast<size_t>(i)] + 1;
       if (parent == node) behind.push_back(drafts[static_cast<size_t>(i)]);
     }
-    return behind.empty() ? -1 : random_.Pick(behind);
+    return behind;
   }
 
   size_t MostRows() const {
@@ -203,10 +204,16 @@ class Mix {
   int32_t Id() { return static_cast<int32_t>(random_.Below(options_.vocab)); }
   int64_t Length(const Live& live) const { return std::ssize(host_.Tokens(live.host)); }
 
-  // Any row; often one that has its draft on top, so that drafts are accepted.
-  std::vector<float> Row(int32_t draft) {
+  // Any row; often one that has a draft behind it on top, so that drafts are accepted, or all of
+  // them among the likely tokens, so that it matters which are tried, and against what.
+  std::vector<float> Row(const std::vector<int32_t>& behind) {
     std::vector<float> row = MakeRow(kAllRowKinds[random_.Below(8)], options_.vocab, random_);
-    if (draft >= 0 && random_.Coin(0.7)) row[static_cast<size_t>(draft)] = 30.0f;
+    if (!behind.empty() && random_.Coin(0.5)) {
+      row[static_cast<size_t>(random_.Pick(behind))] = 30.0f;
+    } else if (random_.Coin()) {
+      for (float& x : row) x = static_cast<float>(random_.Below(4)) * 0.25f;  // many ties
+      for (const int32_t draft : behind) row[static_cast<size_t>(draft)] += 0.5f;
+    }
     if (random_.Coin(0.03)) random_.Pick(row) = std::numeric_limits<float>::quiet_NaN();
     if (random_.Coin(0.03)) random_.Pick(row) = std::numeric_limits<float>::infinity();
     if (random_.Coin(0.02))

@@ -221,7 +221,7 @@ TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
 
 // An engine moves its KV cache along the path without the host.
 TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
-  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3});
+  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3});
   const SamplingParams greedy{.temperature = 0.0f};
   const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
   std::vector<int32_t> on_top;
@@ -253,7 +253,7 @@ TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
 
 // A tree takes the room of its longest path.
 TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
-  Ordinary ordinary({.vocab = 1000, .max_requests = 4, .max_drafts = 3, .max_tokens = 2});
+  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3, .max_tokens = 2});
   const std::vector<int32_t> drafts = {1, 2, 3};
   const std::vector<int32_t> flat = {-1, -1, -1};
   const std::vector<int32_t> deep = {-1, 0, -1};

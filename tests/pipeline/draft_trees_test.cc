@@ -265,7 +265,7 @@ TEST_P(DraftTrees, RejectTriesSiblingsInOrderAgainstWhatIsLeft) {
   Random random(12);
   int64_t accepted_later = 0, recovered_later = 0, statuses = 0;
   for (int round = 0; round < 1500; ++round) {
-    const int64_t vocab = random.Between(3, 30);
+    const int64_t vocab = random.Between(4, 30);
     const size_t n = static_cast<size_t>(vocab);
     LiteralRequest literal = RandomLiteralRequest(vocab, random);
     literal.params.draft_mode = DraftMode::kReject;
