@@ -1,5 +1,5 @@
-"""Processors of sluice.DeviceSampler on tensors of torch, and the kept sets of its steps: the bits of
-sluice.Sampler."""
+"""Processors of sluice.DeviceSampler on tensors of torch, and the kept sets of its steps: the bits
+of sluice.Sampler."""
 
 import gc
 import weakref
@@ -53,7 +53,8 @@ def test_equal_the_samplers_with_drafts_and_histories():
         rows[0, drafts[0]] = 20
         if step % 2:
             rows[1, 8] = 20
-        answer = sampler.step(on_device(rows), [sluice.StepRequest(mine[0], drafts=drafts), mine[1]])
+        answer = sampler.step(on_device(rows),
+                              [sluice.StepRequest(mine[0], drafts=drafts), mine[1]])
         expected = host.step(rows, [sluice.StepRequest(theirs[0], drafts=drafts), theirs[1]],
                              kept=True, masses=True)
         got = answer.get()
