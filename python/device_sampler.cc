@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -34,15 +36,15 @@ class BoundDeviceSampler {
     cudaGetDevice(&before);
     cudaSetDevice(device_);
     sampler_.reset();
+    if (handed_on_ != nullptr) cudaEventDestroy(handed_on_);
     cudaSetDevice(before);
   }
 
-  // Runs body(sampler) with the device current. A processor may let other threads run, or call back
-  // by itself: that is an Error.
+  // Runs body(sampler) with the device current. While a processor lets other threads run, their
+  // calls wait; that it calls the sampler by itself is an Error.
   template <typename Body>
   auto Call(Body&& body) {
-    if (is_held_) ThrowValue("sampler", "in another call", "one call at a time");
-    const Hold hold(is_held_);
+    const Hold hold(*this);
     const OnDevice guard(device_);
     return body(*sampler_);
   }
@@ -50,7 +52,19 @@ class BoundDeviceSampler {
   RequestHandle Add(const Request& request, nb::handle processors);
   void Remove(RequestHandle request) {
     Call([&](cuda::DeviceSampler& sampler) { sampler.Remove(request); });
-    processors_.erase(request.slot);
+    const auto gone = processors_.extract(request.slot);  // what goes with it may be Python code
+  }
+
+  // Copies of what a step gave go to the caller's stream, behind it; the next step, which may be on
+  // another one, writes where they read.
+  void AwaitHandedOn(void* stream) {
+    if (handed_on_ == nullptr) {
+      Require(cudaEventCreateWithFlags(&handed_on_, cudaEventDisableTiming));
+    }
+    Require(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), handed_on_, 0));
+  }
+  void HandedOn(void* stream) {
+    Require(cudaEventRecord(handed_on_, static_cast<cudaStream_t>(stream)));
   }
 
   // For Python's collector: a processor may well refer to the sampler that calls it.
@@ -60,13 +74,25 @@ class BoundDeviceSampler {
  private:
   class Hold {
    public:
-    explicit Hold(bool& flag) : flag_(flag) { flag_ = true; }
-    ~Hold() { flag_ = false; }
+    explicit Hold(BoundDeviceSampler& sampler) : sampler_(sampler) {
+      if (sampler.owner_ == std::this_thread::get_id()) {
+        ThrowValue("sampler", "in another call", "one call at a time");
+      }
+      if (!sampler.mutex_.try_lock()) {
+        const nb::gil_scoped_release release;
+        sampler.mutex_.lock();
+      }
+      sampler.owner_ = std::this_thread::get_id();
+    }
+    ~Hold() {
+      sampler_.owner_ = std::thread::id();
+      sampler_.mutex_.unlock();
+    }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
-    bool& flag_;
+    BoundDeviceSampler& sampler_;
   };
   struct BoundProcessor {
     BoundDeviceSampler* sampler;
@@ -74,6 +100,13 @@ class BoundDeviceSampler {
   };
 
   static void Apply(void* self, const cuda::ProcessorRows& rows, void* stream);
+
+  static void Require(cudaError_t result) {
+    if (result == cudaSuccess) return;
+    cudaGetLastError();  // the error belongs to this call, not to the next one
+    throw Error(ErrorCode::kUnavailable, "event", cudaGetErrorString(result),
+                "a device that works");
+  }
 
   static cuda::DeviceSamplerOptions OptionsFrom(nb::dict given) {
     cuda::DeviceSamplerOptions options;
@@ -106,9 +139,11 @@ class BoundDeviceSampler {
 
   int device_;
   cuda::DeviceSamplerOptions options_;
+  cudaEvent_t handed_on_ = nullptr;
   std::unique_ptr<cuda::DeviceSampler> sampler_;
   std::unordered_map<int32_t, std::vector<BoundProcessor>> processors_;  // by slot
-  bool is_held_ = false;  // changed and read under the GIL
+  std::mutex mutex_;
+  std::thread::id owner_;  // of the mutex; changed and read under the GIL
 };
 
 RequestHandle BoundDeviceSampler::Add(const Request& request, nb::handle processors) {
@@ -120,9 +155,15 @@ RequestHandle BoundDeviceSampler::Add(const Request& request, nb::handle process
   for (BoundProcessor& each : bound) {
     views.push_back({&each, Apply, each.processor->View().argmax_invariant});
   }
+  processors_.reserve(processors_.size() + 1);
+  std::unordered_map<int32_t, std::vector<BoundProcessor>>
+      node;  // so that nothing fails behind Add
+  node.emplace(0, std::move(bound));
   const RequestHandle handle =
       Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request, views); });
-  processors_[handle.slot] = std::move(bound);
+  auto entry = node.extract(0);
+  entry.key() = handle.slot;
+  processors_.insert(std::move(entry));
   return handle;
 }
 
@@ -164,9 +205,12 @@ int BoundDeviceSampler::Traverse(PyObject* self, visitproc visit, void* arg) {
 
 int BoundDeviceSampler::Clear(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
+  // What goes with it may be Python code: the processors stay, and no longer name anything.
+  std::vector<Processor*> all;
   for (const auto& [slot, processors] : nb::inst_ptr<BoundDeviceSampler>(self)->processors_) {
-    for (const auto& each : processors) each.processor->Forget();
+    for (const auto& each : processors) all.push_back(each.processor.get());
   }
+  for (Processor* processor : all) processor->Forget();
   return 0;
 }
 
@@ -191,6 +235,7 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
     step_requests.push_back(steps.emplace_back(object).View());
   }
   return self.Call([&](cuda::DeviceSampler& sampler) {
+    self.AwaitHandedOn(logits.stream);
     const cuda::StepHandle step = sampler.Step({logits.view, step_requests}, logits.stream);
     auto copy = [&](const char* name, uintptr_t to, cuda::DeviceArray<const int32_t> from) {
       const cudaError_t result = cudaMemcpyAsync(
@@ -201,6 +246,7 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
     };
     copy("ids", ids, step.ids());
     if (kept != 0) copy("kept", kept, step.kept());
+    self.HandedOn(logits.stream);
     return step;
   });
 }

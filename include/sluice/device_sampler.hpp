@@ -32,14 +32,14 @@ struct DeviceSamplerOptions {
   int32_t max_listed_ids = 256;
   int32_t max_logprobs = 0;  // the most likely tokens that a request may ask for, at most 128
   // How many shapes of batches keep their graphs, from kStepsKept on; the one used the longest ago
-  // makes room. The driver takes some 120 KB of the device's memory for each, and 40 KB of the
-  // host's.
+  // makes room. A shape with processors has two. The driver takes some 120 KB of the device's
+  // memory for each, and 40 KB of the host's.
   int32_t max_graphs = 64;
   bool bitmasks = true;            // whether steps may bring some
   bool cuts = false;               // whether steps report the kept sets
   bool kept = false;               // whether they write them as bitmasks
   bool masses = false;             // whether they report the masses behind the Cuts
-  int32_t max_processed_rows = 0;  // of a step, of requests with processors
+  int32_t max_processed_rows = 0;  // of a step, of requests with processors; more are its Error
   Limits limits = {};
 };
 
@@ -66,8 +66,8 @@ struct ProcessorRows {
 
 // As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.
 // `apply` enqueues its work on `stream`, a cudaStream_t, and returns. Whatever is enqueued behind
-// it there finds the rows as it leaves them. It may not call the DeviceSampler, and may throw: the
-// exception leaves Step.
+// it there finds the rows as it leaves them. A call of the DeviceSampler from it is an Error. It
+// may throw: the exception leaves Step.
 struct DeviceLogitsProcessor {
   void* context = nullptr;
   void (*apply)(void* context, const ProcessorRows& rows, void* stream) = nullptr;
@@ -179,8 +179,9 @@ class DeviceSampler {
   // Throws before anything has changed, with kExhausted when a request may grow beyond max_tokens:
   // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
   // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
-  // device fails amid a step, or a processor throws, no handle names it, none of its tokens are
-  // accepted, and the next call waits for what was enqueued of it.
+  // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
+  // step waits for what was enqueued of it. The same when a processor throws, but that nobody waits
+  // on the host: what changes requests waits on the device.
   //
   // A step of requests with processors is two graphs with the processors between them, each called
   // once, request after request, so that they may enqueue what no graph can hold. A row behind a

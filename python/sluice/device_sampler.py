@@ -24,7 +24,7 @@ class ProcessorRows(typing.NamedTuple):
     the sampler's memory, for as long as the call takes."""
 
     logits: torch.Tensor  #: float32 [1 + n, vocab] behind 0 to n drafts, to change in place
-    tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output, and nothing behind them
+    tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output; the rest means nothing
     token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
     drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens
     prompt_length: int

@@ -232,6 +232,7 @@ void DeviceSampler::Impl::CheckProcessors(const Request& request,
 
 RequestHandle DeviceSampler::Impl::Add(const Request& request,
                                        std::span<const DeviceLogitsProcessor> processors) {
+  CheckNotProcessing();
   const SamplingParams& params = request.params;
   Validate(params, options_.vocab, options_.limits);
   for (const int32_t token : request.prompt) {
@@ -308,6 +309,7 @@ void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
 }
 
 void DeviceSampler::Impl::Remove(RequestHandle request) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   slot.is_live = false;
   slot.params = {};
@@ -327,6 +329,7 @@ const DeviceSampler::Impl::Slot& DeviceSampler::Impl::SlotOf(RequestHandle reque
 }
 
 void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& params) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   Validate(params, options_.vocab, options_.limits);
   auto check_same = [](std::string_view name, bool is_same) {
@@ -361,6 +364,10 @@ void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& pa
   slot.params = std::move(kept);
 }
 
+void DeviceSampler::Impl::CheckNotProcessing() const {
+  if (is_processing_) ThrowInvalid("sampler", "in a step", "not called by a processor");
+}
+
 void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
                                     std::string_view parameter) const {
   const int64_t tokens = slot.tokens + slot.unread + more;
@@ -370,6 +377,7 @@ void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
 }
 
 void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t> tokens) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   for (const int32_t token : tokens) CheckInRange("tokens", token, 0, options_.vocab - 1);
   CheckRoom(slot, static_cast<int64_t>(tokens.size()), "tokens.size()");
@@ -385,6 +393,7 @@ void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t>
 }
 
 void DeviceSampler::Impl::Rollback(RequestHandle request, int64_t count) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   if (slot.unread > 0) {
     ThrowInvalid("request", "one whose last step Get has not answered",

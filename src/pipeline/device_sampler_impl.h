@@ -146,6 +146,7 @@ class DeviceSampler::Impl {
   Slot& SlotOf(RequestHandle request) {
     return const_cast<Slot&>(static_cast<const Impl*>(this)->SlotOf(request));
   }
+  void CheckNotProcessing() const;
   void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
   RequestRecord RecordOf(const SamplingParams& params) const;
   void Send(std::span<const Piece> pieces);
@@ -177,7 +178,8 @@ class DeviceSampler::Impl {
   std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
-  bool has_failed_ = false;  // the last step, when some of it was enqueued
+  bool is_processing_ = false;  // processors of a step run
+  bool has_failed_ = false;     // the last step, when some of it was enqueued
   int64_t waits_ = 0;
 };
 

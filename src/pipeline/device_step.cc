@@ -429,6 +429,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
 
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
                                      const LogitsSource& source) {
+  CheckNotProcessing();
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -479,7 +480,18 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   if (before.step != 0) before.copied.HoldBack(own);
   if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
   if (is_processed) {
-    RunProcessors(input, shape, stream);
+    try {
+      is_processing_ = true;
+      RunProcessors(input, shape, stream);
+      is_processing_ = false;
+    } catch (...) {
+      is_processing_ = false;
+      // What was enqueued may still read requests: what changes them comes behind it.
+      has_failed_ = cudaEventRecord(record.done, own) != cudaSuccess ||
+                    cudaStreamWaitEvent(changes_, record.done, 0) != cudaSuccess;
+      if (has_failed_) cudaGetLastError();
+      throw;
+    }
     RequireCuda(cudaGraphLaunch(behind, own), "graph");
   }
   record.done.Record(own);
@@ -533,6 +545,7 @@ void DeviceSampler::Impl::CountTokens(StepRecord& record) {
 }
 
 DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
+  CheckNotProcessing();
   StepRecord& record = steps_kept_[step % kStepsKept];
   if (record.step != step) {
     ThrowInvalid("step", ToText(static_cast<int64_t>(step)),

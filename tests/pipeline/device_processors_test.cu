@@ -330,7 +330,38 @@ TEST_F(DeviceProcessorCalls, AcceptNothingOfAStepOfWhichOneThrows) {
   EXPECT_THROW(pair.OnDevice(), std::runtime_error);
   mood.is_bad = false;
   for (int step = 0; step < 5; ++step) pair.ExpectSameStep();
-  EXPECT_EQ(pair.device.Waits(), 2);  // behind each of those
+  EXPECT_EQ(pair.device.Waits(), 0);
+}
+
+// A tenth of a second of the device, then what the processor was shown.
+__global__ void ReadCountLate(const int32_t* token_count, int32_t* seen) {
+  const int64_t start = clock64();
+  while (clock64() - start < 200'000'000) {
+  }
+  *seen = *token_count;
+}
+
+// What is enqueued of a step that throws may still read its requests.
+TEST_F(DeviceProcessorCalls, ReadTheirOwnRequestThoughAnotherThrewAndItsPlaceIsTaken) {
+  const OnDevice<int32_t> seen(1);
+  const cuda::DeviceLogitsProcessor late{
+      seen.data(), [](void* to, const cuda::ProcessorRows& rows, void* stream) {
+        ReadCountLate<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(rows.token_count,
+                                                                      static_cast<int32_t*>(to));
+      }};
+  const cuda::DeviceLogitsProcessor throws{
+      nullptr, [](void*, const cuda::ProcessorRows&, void*) { throw std::runtime_error("no"); }};
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  const std::vector<cuda::DeviceLogitsProcessor> processors = {late, throws};
+  cuda::DeviceSamplerOptions options = kOptions;
+  options.max_requests = 1;
+  cuda::DeviceSampler sampler(options);
+  const DeviceBatch rows{Batch(SomeRows(1))};
+  const std::vector<StepRequest> one = {{.request = sampler.Add({.prompt = prompt}, processors)}};
+  EXPECT_THROW(sampler.Step({rows.view(), one}, nullptr), std::runtime_error);
+  sampler.Remove(one[0].request);
+  sampler.Add({});
+  EXPECT_EQ(seen.Get()[0], 3);
 }
 
 // Rows without processors beside some that have them are drawn as they are alone.

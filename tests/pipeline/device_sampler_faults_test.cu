@@ -283,9 +283,61 @@ TEST_F(DeviceSamplerFaults, AcceptsNothingOfAStepWithProcessorsThatFails) {
   processor_throws_ = false;
   const int64_t waits = FakeCuda().device_waits;
   Step(1).Get();
-  EXPECT_EQ(FakeCuda().device_waits, waits + 1);
+  EXPECT_EQ(FakeCuda().device_waits, waits);  // what changes requests waits on the device
   EXPECT_THROW(sampler_->Rollback(request, 4), Error);
   sampler_->Rollback(request, 3);
+}
+
+// Whatever of the run-time library fails behind the throw, the exception is the processor's.
+TEST_F(DeviceSamplerFaults, HoldsChangesBackBehindAProcessorThatThrows) {
+  Begin(kProcessed);
+  AddProcessed();
+  Step(1).Get();
+  processor_throws_ = true;
+  int64_t calls = FakeCuda().calls;
+  EXPECT_THROW(Step(1), std::runtime_error);
+  const int64_t of_step = FakeCuda().calls - calls;
+  for (int64_t n = of_step - 1; n <= of_step; ++n) {  // the event, and the wait for it
+    const int64_t waits = FakeCuda().device_waits;
+    FakeCuda().failing = FakeCuda().calls + n;
+    EXPECT_THROW(Step(1), std::runtime_error);
+    FakeCuda().failing = 0;
+    processor_throws_ = false;
+    Step(1).Get();
+    EXPECT_EQ(FakeCuda().device_waits, waits + 1) << n;  // nothing else would be safe
+    processor_throws_ = true;
+  }
+}
+
+TEST_F(DeviceSamplerFaults, RefusesCallsOfItsProcessors) {
+  Begin(kProcessed);
+  struct Caller {
+    cuda::DeviceSampler& sampler;
+    RequestHandle request;
+    int64_t refused;
+  } caller{*sampler_, {}, 0};
+  const cuda::DeviceLogitsProcessor processor{
+      &caller, [](void* self, const cuda::ProcessorRows&, void*) {
+        Caller& own = *static_cast<Caller*>(self);
+        auto call = [&](auto body) {
+          try {
+            body();
+          } catch (const Error& error) {
+            own.refused += error.parameter() == "sampler" ? 1 : 0;
+          }
+        };
+        call([&] { own.sampler.Add({}); });
+        call([&] { own.sampler.Update(own.request, {}); });
+        call([&] { own.sampler.Accept(own.request, std::vector<int32_t>{1}); });
+        call([&] { own.sampler.Rollback(own.request, 0); });
+        call([&] { own.sampler.Remove(own.request); });
+        call([&] { own.sampler.Step({}, nullptr); });
+      }};
+  caller.request = sampler_->Add({}, {&processor, 1});
+  requests_.push_back({.request = caller.request});
+  Step(1).Get();
+  EXPECT_EQ(caller.refused, 6);
+  EXPECT_EQ(sampler_->FreeSlots(), 7);
 }
 
 TEST_F(DeviceSamplerFaults, RefusesMoreProcessedRowsThanPlannedBeforeAnythingChanges) {
