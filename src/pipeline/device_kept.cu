@@ -13,17 +13,6 @@ struct KeptMemory {
   FindMemory find;
 };
 
-// The rule is that all ties with the last token are kept: then no id is looked for.
-template <typename Slice>
-__device__ CutIds KeptIds(const Team& team, FindMemory& memory, const Slice& slice,
-                          const Cut& cut) {
-  uint64_t ties = 0;
-  slice.ForEach([&](float x, int) { ties += x == cut.lower ? 1 : 0; });
-  const bool keeps_all = team.Sum(ties) == static_cast<uint64_t>(cut.ties_kept);
-  if (keeps_all && cut.ties_dropped == 0) return {cut.upper, cut.lower, 0, INT32_MAX};
-  return ResolveTies(team, memory, slice, cut);
-}
-
 template <DType kDType, bool kPatched>
 __global__ void __launch_bounds__(kMostThreads)
     KeptKernel(const __grid_constant__ KeptArgument argument) {
@@ -33,7 +22,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int32_t place = argument.places == nullptr ? row.index : argument.places[row.index];
   const bool has_token = argument.ids[place] >= 0;
   CutIds kept{};
-  if (has_token) kept = KeptIds(team, memory.find, row.slice, argument.results[place].cut);
+  if (has_token) kept = ResolveTies(team, memory.find, row.slice, argument.results[place].cut);
   const int32_t words = (argument.rows.vocab + 31) / 32;
   int32_t* bitmask = argument.bitmasks + int64_t{place} * words;
   const WarpStretch<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
