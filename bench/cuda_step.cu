@@ -179,7 +179,7 @@ class StepBench {
         [&](cudaStream_t stream) { cuda::PrepareStep(buffers, shape, stream); });
     times.accept_us = timer_.Microseconds([&](cudaStream_t stream) {
       cuda::LaunchAccept({.store = buffers.store,
-                          .spans = cuda::TablesOf(buffers.tables, rows_, rows_).spans,
+                          .spans = cuda::TablesOf(buffers.tables, shape).spans,
                           .ids = cuda::OutputsOf(buffers.outputs, shape.output).ids},
                          rows_, stream);
     });

@@ -1,5 +1,5 @@
 // What sluice/device_sampler.py wraps: cuda::DeviceSampler with tensors as addresses, as cuda.cc
-// has them.
+// has them. Only what processors are given comes as tensors of torch, through DLPack.
 #include "sluice/device_sampler.hpp"
 
 #include <cuda_runtime.h>
@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
 #include <vector>
 
+#include "python/arrays.h"
 #include "python/calls.h"
 #include "python/device_rows.h"
 #include "python/errors.h"
@@ -24,24 +28,86 @@ class BoundDeviceSampler {
  public:
   BoundDeviceSampler(int device, nb::dict options) : device_(device) {
     const OnDevice guard(device_);
-    sampler_ = std::make_unique<cuda::DeviceSampler>(OptionsFrom(options));
+    options_ = OptionsFrom(options);
+    sampler_ = std::make_unique<cuda::DeviceSampler>(options_);
   }
   ~BoundDeviceSampler() {
     int before = 0;
     cudaGetDevice(&before);
     cudaSetDevice(device_);
     sampler_.reset();
+    if (handed_on_ != nullptr) cudaEventDestroy(handed_on_);
     cudaSetDevice(before);
   }
 
-  // Runs body(sampler) with the device current.
+  // Runs body(sampler) with the device current. While a processor lets other threads run, their
+  // calls wait; that it calls the sampler by itself is an Error.
   template <typename Body>
   auto Call(Body&& body) {
+    const Hold hold(*this);
     const OnDevice guard(device_);
     return body(*sampler_);
   }
 
+  RequestHandle Add(const Request& request, nb::handle processors);
+  void Remove(RequestHandle request) {
+    Call([&](cuda::DeviceSampler& sampler) { sampler.Remove(request); });
+    const auto gone = processors_.extract(request.slot);  // what goes with it may be Python code
+  }
+
+  // Copies of what a step gave go to the caller's stream, behind it; the next step, which may be on
+  // another one, writes where they read.
+  void AwaitHandedOn(void* stream) {
+    if (handed_on_ == nullptr) {
+      Require(cudaEventCreateWithFlags(&handed_on_, cudaEventDisableTiming));
+    }
+    Require(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), handed_on_, 0));
+  }
+  void HandedOn(void* stream) {
+    Require(cudaEventRecord(handed_on_, static_cast<cudaStream_t>(stream)));
+  }
+
+  // For Python's collector: a processor may well refer to the sampler that calls it.
+  static int Traverse(PyObject* self, visitproc visit, void* arg);
+  static int Clear(PyObject* self);
+
  private:
+  class Hold {
+   public:
+    explicit Hold(BoundDeviceSampler& sampler) : sampler_(sampler) {
+      if (sampler.owner_ == std::this_thread::get_id()) {
+        ThrowValue("sampler", "in another call", "one call at a time");
+      }
+      if (!sampler.mutex_.try_lock()) {
+        const nb::gil_scoped_release release;
+        sampler.mutex_.lock();
+      }
+      sampler.owner_ = std::this_thread::get_id();
+    }
+    ~Hold() {
+      sampler_.owner_ = std::thread::id();
+      sampler_.mutex_.unlock();
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    BoundDeviceSampler& sampler_;
+  };
+  struct BoundProcessor {
+    BoundDeviceSampler* sampler;
+    std::unique_ptr<Processor> processor;
+  };
+
+  static void Apply(void* self, const cuda::ProcessorRows& rows, void* stream);
+
+  static void Require(cudaError_t result) {
+    if (result == cudaSuccess) return;
+    cudaGetLastError();  // the error belongs to this call, not to the next one
+    throw Error(ErrorCode::kUnavailable, "event", cudaGetErrorString(result),
+                "a device that works");
+  }
+
   static cuda::DeviceSamplerOptions OptionsFrom(nb::dict given) {
     cuda::DeviceSamplerOptions options;
     auto take = [&](const char* name, auto& option) {
@@ -56,27 +122,112 @@ class BoundDeviceSampler {
     take("max_listed_ids", options.max_listed_ids);
     take("max_logprobs", options.max_logprobs);
     take("max_graphs", options.max_graphs);
+    take("max_processed_rows", options.max_processed_rows);
     take("max_temperature", options.limits.max_temperature);
+    auto take_flag = [&](const char* name, bool& option) {
+      if (!given.contains(name)) return;
+      if (!PyBool_Check(nb::object(given[name]).ptr())) {
+        ThrowType(name, Describe(given[name]), "True or False");
+      }
+      option = nb::cast<bool>(given[name]);
+    };
+    take_flag("kept", options.kept);
+    take_flag("masses", options.masses);
+    options.cuts = options.masses;
     return options;
   }
 
   int device_;
+  cuda::DeviceSamplerOptions options_;
+  cudaEvent_t handed_on_ = nullptr;
   std::unique_ptr<cuda::DeviceSampler> sampler_;
+  std::unordered_map<int32_t, std::vector<BoundProcessor>> processors_;  // by slot
+  std::mutex mutex_;
+  std::thread::id owner_;  // of the mutex; changed and read under the GIL
 };
 
+RequestHandle BoundDeviceSampler::Add(const Request& request, nb::handle processors) {
+  std::vector<BoundProcessor> bound;
+  for (std::unique_ptr<Processor>& processor : ProcessorsFrom(processors)) {
+    bound.push_back({this, std::move(processor)});
+  }
+  std::vector<cuda::DeviceLogitsProcessor> views;  // bound does not move its elements again
+  for (BoundProcessor& each : bound) {
+    views.push_back({&each, Apply, each.processor->View().argmax_invariant});
+  }
+  processors_.reserve(processors_.size() + 1);
+  std::unordered_map<int32_t, std::vector<BoundProcessor>>
+      node;  // so that nothing fails behind Add
+  node.emplace(0, std::move(bound));
+  const RequestHandle handle =
+      Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request, views); });
+  auto entry = node.extract(0);
+  entry.key() = handle.slot;
+  processors_.insert(std::move(entry));
+  return handle;
+}
+
+void BoundDeviceSampler::Apply(void* self, const cuda::ProcessorRows& rows, void*) {
+  const nb::gil_scoped_acquire acquire;
+  const auto& bound = *static_cast<BoundProcessor*>(self);
+  const int device = bound.sampler->device_;
+  auto tensor = [device]<typename T>(T* data, std::initializer_list<size_t> shape,
+                                     std::initializer_list<int64_t> strides) {
+    using Tensor = nb::ndarray<nb::pytorch, T>;
+    const Tensor array(data, shape, {}, strides, nb::dtype<T>(), nb::device::cuda::value, device);
+    return nb::cast(array, nb::rv_policy::reference);
+  };
+  const nb::object tokens = tensor(const_cast<int32_t*>(rows.tokens),
+                                   {static_cast<size_t>(bound.sampler->options_.max_tokens)}, {1});
+  const nb::object count = tensor(const_cast<int32_t*>(rows.token_count), {1}, {1});
+  const nb::object logits =
+      tensor(static_cast<float*>(rows.logits.data),
+             {static_cast<size_t>(rows.logits.rows), static_cast<size_t>(rows.logits.vocab)},
+             {rows.logits.stride, 1});
+  const size_t draft_count = static_cast<size_t>(rows.logits.rows) - 1;
+  const nb::object drafts = tensor(const_cast<int32_t*>(rows.drafts), {draft_count}, {1});
+  nb::list parents;
+  for (const int32_t parent : rows.parents) parents.append(parent);
+  const nb::object given =
+      nb::module_::import_("sluice.device_sampler")
+          .attr("ProcessorRows")(logits, tokens, count, drafts, rows.prompt_length, parents);
+  nb::handle(bound.processor->function())(given);
+}
+
+int BoundDeviceSampler::Traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const auto& [slot, processors] : nb::inst_ptr<BoundDeviceSampler>(self)->processors_) {
+    for (const auto& each : processors) Py_VISIT(each.processor->function());
+  }
+  return 0;
+}
+
+int BoundDeviceSampler::Clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  // What goes with it may be Python code: the processors stay, and no longer name anything.
+  std::vector<Processor*> all;
+  for (const auto& [slot, processors] : nb::inst_ptr<BoundDeviceSampler>(self)->processors_) {
+    for (const auto& each : processors) all.push_back(each.processor.get());
+  }
+  for (Processor* processor : all) processor->Forget();
+  return 0;
+}
+
 RequestHandle Add(BoundDeviceSampler& self, const SamplingParams& params, nb::handle prompt,
-                  nb::handle choice) {
+                  nb::handle choice, nb::handle processors) {
   const std::vector<int32_t> tokens = GetInts("prompt", prompt);
   Request request;
   request.params = params;
   request.prompt = tokens;
   request.choice = GetNumber<uint32_t>("choice", choice);
-  return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request); });
+  return self.Add(request, processors);
 }
 
-// ids: where those of the rows go, behind the step, on its stream.
-cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests,
-                      uintptr_t ids) {
+// ids, kept: where those of the rows go, behind the step, on its stream. kept: 0 where none are
+// wanted.
+cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests, uintptr_t ids,
+                      uintptr_t kept) {
   const DeviceLogits logits(rows);
   std::deque<StepArguments> steps;  // they stay in place: the requests show their memory
   std::vector<StepRequest> step_requests;
@@ -84,15 +235,18 @@ cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle reque
     step_requests.push_back(steps.emplace_back(object).View());
   }
   return self.Call([&](cuda::DeviceSampler& sampler) {
+    self.AwaitHandedOn(logits.stream);
     const cuda::StepHandle step = sampler.Step({logits.view, step_requests}, logits.stream);
-    const cudaError_t result =
-        cudaMemcpyAsync(reinterpret_cast<void*>(ids), step.ids().data,
-                        static_cast<size_t>(step.ids().size) * sizeof(int32_t),
-                        cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
-    if (result != cudaSuccess) {
-      throw Error(ErrorCode::kUnavailable, "ids", cudaGetErrorString(result),
-                  "a device that works");
-    }
+    auto copy = [&](const char* name, uintptr_t to, cuda::DeviceArray<const int32_t> from) {
+      const cudaError_t result = cudaMemcpyAsync(
+          reinterpret_cast<void*>(to), from.data, static_cast<size_t>(from.size) * sizeof(int32_t),
+          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(logits.stream));
+      if (result == cudaSuccess) return;
+      throw Error(ErrorCode::kUnavailable, name, cudaGetErrorString(result), "a device that works");
+    };
+    copy("ids", ids, step.ids());
+    if (kept != 0) copy("kept", kept, step.kept());
+    self.HandedOn(logits.stream);
     return step;
   });
 }
@@ -108,11 +262,13 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
   for (size_t r = 0; r < answer.ids.size(); ++r) {
     tokens.rows[r].id = answer.ids[r];
     tokens.rows[r].status = answer.statuses[r];
+    if (!answer.cuts.empty()) tokens.rows[r].cut = answer.cuts[r];
     if (answer.logprobs.empty()) continue;
     tokens.rows[r].logprob = answer.logprobs[r];
     tokens.rows[r].rank = answer.ranks[r];
   }
   tokens.emitted.assign(answer.emitted.begin(), answer.emitted.end());
+  tokens.masses.assign(answer.masses.begin(), answer.masses.end());
   tokens.path.assign(answer.path.begin(), answer.path.end());
   tokens.top.Resize(answer.ids.size(), answer.width);
   if (answer.width > 0) {
@@ -127,13 +283,15 @@ TokenResults Get(BoundDeviceSampler& self, const cuda::StepHandle& step) {
 
 void BindDeviceSampler(nb::module_& module) {
   nb::class_<cuda::StepHandle>(module, "CudaStep");
-  nb::class_<BoundDeviceSampler>(module, "CudaSampler")
+  static PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(BoundDeviceSampler::Traverse)},
+      {Py_tp_clear, reinterpret_cast<void*>(BoundDeviceSampler::Clear)},
+      {0, nullptr}};
+  nb::class_<BoundDeviceSampler>(module, "CudaSampler", nb::type_slots(slots))
       .def(nb::init<int, nb::dict>(), nb::arg("device"), nb::arg("options"))
-      .def("add", Add, nb::arg("params"), nb::arg("prompt"), nb::arg("choice"))
-      .def("remove",
-           [](BoundDeviceSampler& self, RequestHandle request) {
-             self.Call([&](cuda::DeviceSampler& sampler) { sampler.Remove(request); });
-           })
+      .def("add", Add, nb::arg("params"), nb::arg("prompt"), nb::arg("choice"),
+           nb::arg("processors"))
+      .def("remove", &BoundDeviceSampler::Remove)
       .def("update",
            [](BoundDeviceSampler& self, RequestHandle request, const SamplingParams& params) {
              self.Call([&](cuda::DeviceSampler& sampler) { sampler.Update(request, params); });
@@ -152,7 +310,7 @@ void BindDeviceSampler(nb::module_& module) {
            [](BoundDeviceSampler& self, RequestHandle request) {
              return self.Call([&](cuda::DeviceSampler& sampler) { return sampler.Seed(request); });
            })
-      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"))
+      .def("step", Step, nb::arg("rows"), nb::arg("requests"), nb::arg("ids"), nb::arg("kept"))
       .def("get", Get, nb::arg("step"))
       .def_prop_ro(
           "free_slots",

@@ -32,17 +32,47 @@ struct DeviceSamplerOptions {
   int32_t max_listed_ids = 256;
   int32_t max_logprobs = 0;  // the most likely tokens that a request may ask for, at most 128
   // How many shapes of batches keep their graphs, from kStepsKept on; the one used the longest ago
-  // makes room. The driver takes some 120 KB of the device's memory for each, and 40 KB of the
-  // host's.
+  // makes room. A shape with processors has two. The driver takes some 120 KB of the device's
+  // memory for each, and 40 KB of the host's.
   int32_t max_graphs = 64;
-  bool bitmasks = true;  // whether steps may bring some
-  bool cuts = false;     // whether steps report the kept sets
+  bool bitmasks = true;            // whether steps may bring some
+  bool cuts = false;               // whether steps report the kept sets
+  bool kept = false;               // whether they write them as bitmasks
+  bool masses = false;             // whether they report the masses behind the Cuts
+  int32_t max_processed_rows = 0;  // of a step, of requests with processors; more are its Error
   Limits limits = {};
 };
 
 // About 48 bytes for each of max_tokens and max_listed_ids a request, and 28 of them again for each
-// of its drafts; a bit a token for each row where there are bitmasks.
+// of its drafts; a bit a token for each row where there are bitmasks, and one where kept sets are
+// written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
+
+// The rows of a request in a step, as its processors find them. What is pointed to lies on the
+// device.
+struct ProcessorRows {
+  // fp32, to change in place: what stages 3 to 8 left of the logits. The last of n + 1 rows is
+  // behind n drafts.
+  MutableLogitsView logits = {};
+  // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
+  const int32_t* tokens = nullptr;
+  const int32_t* token_count = nullptr;
+  // Behind the tokens row d follows the first d of these, or with `parents` (as StepRequest has
+  // them, on the host) those before it in the tree.
+  const int32_t* drafts = nullptr;
+  std::span<const int32_t> parents = {};
+  int64_t prompt_length = 0;  // of the tokens, on the host
+};
+
+// As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.
+// `apply` enqueues its work on `stream`, a cudaStream_t, and returns. Whatever is enqueued behind
+// it there finds the rows as it leaves them. A call of the DeviceSampler from it is an Error. It
+// may throw: the exception leaves Step.
+struct DeviceLogitsProcessor {
+  void* context = nullptr;
+  void (*apply)(void* context, const ProcessorRows& rows, void* stream) = nullptr;
+  bool argmax_invariant = false;  // it cannot move the argmax, so greedy requests skip it
+};
 
 // What a step gave, in pinned memory: one element a row, but for `emitted`, which has one a
 // request. The first emitted[r] rows of request r hold its tokens, in order; rows behind them have
@@ -52,6 +82,7 @@ struct DeviceStepResult {
   std::span<const RowStatus> statuses = {};
   std::span<const int32_t> emitted = {};
   std::span<const Cut> cuts = {};
+  std::span<const CutMass> masses = {};
   std::span<const int32_t> path = {};  // as StepOutput's, when a request of the step has `parents`
 
   // As TokenResult and LogprobLists: of the rows whose requests ask for them.
@@ -85,6 +116,9 @@ class StepHandle {
   DeviceArray<const int32_t> ids() const { return ids_; }
   DeviceArray<const RowStatus> statuses() const { return statuses_; }
   DeviceArray<const int32_t> emitted() const { return emitted_; }
+  // The kept sets, ceil(vocab / 32) words a row, where options.kept is set: they stay on the
+  // device, because a row of 128k tokens has 16 KB of them.
+  DeviceArray<const int32_t> kept() const { return kept_; }
   // Empty when no request has `parents`.
   DeviceArray<const int32_t> path() const { return path_; }
   // The cudaEvent_t behind which they are there.
@@ -108,6 +142,7 @@ class StepHandle {
   DeviceArray<const int32_t> ids_ = {};
   DeviceArray<const RowStatus> statuses_ = {};
   DeviceArray<const int32_t> emitted_ = {};
+  DeviceArray<const int32_t> kept_ = {};
   DeviceArray<const int32_t> path_ = {};
   void* event_ = nullptr;
   void* copied_ = nullptr;  // the event behind its copy
@@ -124,9 +159,9 @@ class DeviceSampler {
   DeviceSampler(const DeviceSampler&) = delete;
   DeviceSampler& operator=(const DeviceSampler&) = delete;
 
-  // As Sampler::Add. Processors run on the host: a request with some is an Error, and so is one
-  // that does not fit into what was planned.
-  RequestHandle Add(const Request& request);
+  // As Sampler::Add, with processors that work on the device: those of the Request run on the host
+  // and are an Error, and so is what does not fit into what was planned.
+  RequestHandle Add(const Request& request, std::span<const DeviceLogitsProcessor> processors = {});
   void Remove(RequestHandle request);
   int32_t FreeSlots() const;
   uint64_t Seed(RequestHandle request) const;
@@ -145,7 +180,12 @@ class DeviceSampler {
   // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
   // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
   // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
-  // call waits for what was enqueued of it.
+  // step waits for what was enqueued of it. The same when a processor throws, but that nobody waits
+  // on the host: what changes requests waits on the device.
+  //
+  // A step of requests with processors is two graphs with the processors between them, each called
+  // once, request after request, so that they may enqueue what no graph can hold. A row behind a
+  // draft that is not accepted is processed like the others.
   //
   // source: computes input.logits in the same graph; what it throws the call throws.
   StepHandle Step(const StepInput& input, void* stream, const LogitsSource& source = {});

@@ -7,6 +7,8 @@
     step.get().ids  # waits for one copy
 """
 
+import typing
+
 import torch
 
 from sluice import _sluice, tensor_ops
@@ -14,14 +16,28 @@ from sluice.device_params import text_of
 from sluice.errors import ArgumentTypeError
 
 OPTIONS = ("max_requests", "max_drafts", "max_rows", "max_tokens", "max_listed_ids", "max_logprobs",
-           "max_graphs", "max_temperature")
+           "max_graphs", "max_processed_rows", "max_temperature", "kept", "masses")
+
+
+class ProcessorRows(typing.NamedTuple):
+    """The rows of a request in a step, as its processors find them: tensors on the device that show
+    the sampler's memory, for as long as the call takes."""
+
+    logits: torch.Tensor  #: float32 [1 + n, vocab] behind 0 to n drafts, to change in place
+    tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output; the rest means nothing
+    token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
+    drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens
+    prompt_length: int
+    parents: list  #: of a tree of drafts, as StepRequest has them; row d follows those before it
 
 
 class DeviceStep:
-    """A step that was enqueued. ``ids``: int32 on the device, one a row, -1 where there is none."""
+    """A step that was enqueued. ``ids``: int32 on the device, one a row, -1 where there is none.
+    ``kept``: with ``kept=True``, int32 [rows, ceil(vocab / 32)] there: a bit for each kept token.
+    """
 
-    def __init__(self, sampler, step, ids):
-        self.ids = ids
+    def __init__(self, sampler, step, ids, kept):
+        self.ids, self.kept = ids, kept
         self._sampler, self._step = sampler, step
         self._answer = None
 
@@ -37,8 +53,10 @@ class DeviceSampler:
     """As sluice.Sampler, on a CUDA device: the same tokens, bit for bit.
 
     ``max_requests``, ``max_tokens``, ``max_drafts``, ``max_listed_ids``, ``max_logprobs``,
-    ``max_rows``, ``max_graphs`` and ``max_temperature`` say what there is room for. A build without
-    CUDA raises UnavailableError.
+    ``max_rows``, ``max_processed_rows``, ``max_graphs`` and ``max_temperature`` say what there is
+    room for. ``kept=True``: steps write the kept sets as bitmasks, which stay on the device.
+    ``masses=True``: their answers have ``cuts`` with masses. A build without CUDA raises
+    UnavailableError.
     """
 
     def __init__(self, *, vocab, device=None, **options):
@@ -54,14 +72,21 @@ class DeviceSampler:
         self._sampler = _sluice.CudaSampler(device.index or 0, {"vocab": vocab, **options})
         self.device = device
         self.vocab = vocab
+        self._has_kept = options.get("kept", False)
 
-    def add(self, params=None, *, prompt=(), choice=0, **fields):
-        """A request: SamplingParams, or their fields as keywords. Returns its handle."""
+    def add(self, params=None, *, prompt=(), choice=0, processors=(), **fields):
+        """A request: SamplingParams, or their fields as keywords. Returns its handle.
+
+        ``processors``: callables of a ProcessorRows, or LogitsProcessor of such, called once a step
+        behind all penalties; what they do to its ``logits`` is work on the current stream. An
+        exception leaves the step, of which nothing is accepted. A step has room for
+        ``max_processed_rows`` rows of such requests.
+        """
         if params is not None and fields:
             name, value = next(iter(fields.items()))
             raise ArgumentTypeError(name, text_of(value), "nothing beside params")
         return self._sampler.add(_sluice.SamplingParams(**fields) if params is None else params,
-                                 prompt, choice)
+                                 prompt, choice, processors)
 
     def remove(self, request):
         self._sampler.remove(request)
@@ -100,4 +125,10 @@ class DeviceSampler:
             raise ArgumentTypeError("logits.device", str(logits.device), str(self.device))
         rows = tensor_ops.rows_of(logits)
         ids = torch.empty(logits.shape[0], dtype=torch.int32, device=self.device)
-        return DeviceStep(self._sampler, self._sampler.step(rows, requests, ids.data_ptr()), ids)
+        kept = None
+        if self._has_kept:
+            kept = torch.empty((logits.shape[0], (self.vocab + 31) // 32), dtype=torch.int32,
+                               device=self.device)
+        step = self._sampler.step(rows, requests, ids.data_ptr(),
+                                  0 if kept is None else kept.data_ptr())
+        return DeviceStep(self._sampler, step, ids, kept)

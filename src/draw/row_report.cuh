@@ -10,9 +10,11 @@ namespace sluice::cuda {
 class RowReport {
  public:
   __device__ RowReport(const LogprobsArgument& argument, int row)
-      : argument_(argument), row_(row), listed_(argument.lists.width) {
+      : argument_(argument),
+        row_(argument.step.places == nullptr ? row : argument.step.places[row]),
+        listed_(argument.lists.width) {
     if (argument.step.wishes == nullptr) return;
-    const LogprobWish wish = argument.step.wishes[row];
+    const LogprobWish wish = argument.step.wishes[row_];
     is_wanted_ = wish.is_wanted && wish.mode == argument.mode;
     is_of_others_ = wish.is_wanted && wish.mode != argument.mode;
     listed_ = min(1 + wish.listed, argument.lists.width);
@@ -67,7 +69,7 @@ class RowReport {
   __device__ int64_t Offset() const { return int64_t{row_} * argument_.lists.width; }
 
   const LogprobsArgument& argument_;
-  int row_;
+  int row_;  // its place where reports go
   int listed_;
   bool is_wanted_ = true;
   bool is_of_others_ = false;

@@ -22,6 +22,8 @@ struct StepLogprobs {
   const int32_t* ids = nullptr;  // -1: no token
   float* logprobs = nullptr;
   int32_t* ranks = nullptr;
+  // Of each row of the call, its place in all other arrays; null: the rows are those of the step.
+  const int32_t* places = nullptr;
 };
 
 struct LogprobsArgument {

@@ -38,20 +38,33 @@ struct StepTables {
   LogprobWish* wishes;
   TreeRow* trees;         // null: all drafts are chains
   DraftModelRow* models;  // null: no draft models
+  // Of the rows that processors change: where they are, and what is forced behind them or -1.
+  int32_t* processed_rows;
+  int32_t* processed_forced;
   size_t bytes;
 };
 
-inline StepTables TablesOf(std::byte* base, int64_t rows, int64_t requests, bool has_trees = false,
-                           bool has_models = false) {
+// How large they are.
+struct TableShape {
+  int64_t rows = 0;
+  int64_t requests = 0;
+  bool has_trees = false;
+  bool has_models = false;
+  int64_t processed_rows = 0;
+};
+
+inline StepTables TablesOf(std::byte* base, const TableShape& shape) {
   Carver carver(base);
   StepTables tables;
-  tables.rows = carver.Take<StepRow>(rows);
-  tables.spans = carver.Take<StepSpan>(requests);
-  tables.drafts = carver.Take<int32_t>(rows);
-  tables.probabilities = carver.Take<const float*>(rows);
-  tables.wishes = carver.Take<LogprobWish>(rows);
-  tables.trees = has_trees ? carver.Take<TreeRow>(rows) : nullptr;
-  tables.models = has_models ? carver.Take<DraftModelRow>(rows) : nullptr;
+  tables.rows = carver.Take<StepRow>(shape.rows);
+  tables.spans = carver.Take<StepSpan>(shape.requests);
+  tables.drafts = carver.Take<int32_t>(shape.rows);
+  tables.probabilities = carver.Take<const float*>(shape.rows);
+  tables.wishes = carver.Take<LogprobWish>(shape.rows);
+  tables.trees = shape.has_trees ? carver.Take<TreeRow>(shape.rows) : nullptr;
+  tables.models = shape.has_models ? carver.Take<DraftModelRow>(shape.rows) : nullptr;
+  tables.processed_rows = carver.Take<int32_t>(shape.processed_rows);
+  tables.processed_forced = carver.Take<int32_t>(shape.processed_rows);
   tables.bytes = carver.used();
   return tables;
 }
@@ -66,6 +79,7 @@ struct StepOutputs {
   int32_t* list_ids;
   float* list_values;
   Cut* cuts;
+  CutMass* masses;
   int32_t* path;
   size_t bytes;
 };
@@ -76,6 +90,7 @@ struct OutputShape {
   bool has_logprobs = false;
   bool has_cuts = false;
   int32_t width = 0;
+  bool has_masses = false;
   bool has_path = false;  // of trees of drafts
 
   friend bool operator==(const OutputShape&, const OutputShape&) = default;
@@ -93,9 +108,36 @@ inline StepOutputs OutputsOf(std::byte* base, const OutputShape& shape) {
   outputs.list_ids = carver.Take<int32_t>(with_logprobs * shape.width);
   outputs.list_values = carver.Take<float>(with_logprobs * shape.width);
   outputs.cuts = carver.Take<Cut>(shape.has_cuts ? shape.rows : 0);
+  outputs.masses = carver.Take<CutMass>(shape.has_masses ? shape.rows : 0);
   outputs.path = carver.Take<int32_t>(shape.has_path ? shape.rows : 0);
   outputs.bytes = carver.used();
   return outputs;
+}
+
+// Of the rows that processors change, one after the other.
+struct ProcessedBuffers {
+  float* values;
+  int64_t stride;
+  SelectParams* params;
+  NoiseKey* keys;
+  TokenResult* results;
+  Cut* cuts;  // beside the masses
+  CutMass* masses;
+};
+
+inline ProcessedBuffers ProcessedOf(Carver& carver, const DeviceSamplerOptions& options) {
+  constexpr int64_t kAlignment = 64;  // of rows, in values: as of the whole
+  const int64_t rows = options.max_processed_rows;
+  const int64_t with_masses = options.masses ? rows : 0;
+  ProcessedBuffers buffers;
+  buffers.stride = (options.vocab + kAlignment - 1) / kAlignment * kAlignment;
+  buffers.values = carver.Take<float>(rows * buffers.stride);
+  buffers.params = carver.Take<SelectParams>(rows);
+  buffers.keys = carver.Take<NoiseKey>(rows);
+  buffers.results = carver.Take<TokenResult>(rows);
+  buffers.cuts = carver.Take<Cut>(with_masses);
+  buffers.masses = carver.Take<CutMass>(with_masses);
+  return buffers;
 }
 
 struct DeviceBuffers {
@@ -117,6 +159,9 @@ struct DeviceBuffers {
   int32_t* accepted;
   DraftLaw* laws;
   std::byte* outputs;
+  int32_t* kept;
+  Cut* mass_cuts;  // beside the masses
+  ProcessedBuffers processed;
   SelectParams* greedy_params;  // one, for batches of which all rows are greedy
   NoiseKey* greedy_key;
   size_t bytes;
@@ -126,12 +171,22 @@ inline int32_t MostRows(const DeviceSamplerOptions& options) {
   return options.max_rows > 0 ? options.max_rows : options.max_requests * (1 + options.max_drafts);
 }
 inline OutputShape LargestOutput(const DeviceSamplerOptions& options) {
-  return {MostRows(options), options.max_requests,     true,
-          options.cuts,      1 + options.max_logprobs, options.max_drafts > 0};
+  return {.rows = MostRows(options),
+          .requests = options.max_requests,
+          .has_logprobs = true,
+          .has_cuts = options.cuts,
+          .width = 1 + options.max_logprobs,
+          .has_masses = options.masses,
+          .has_path = options.max_drafts > 0};
 }
 inline size_t MostTableBytes(const DeviceSamplerOptions& options) {
   const bool has_drafts = options.max_drafts > 0;
-  return TablesOf(nullptr, MostRows(options), options.max_requests, has_drafts, has_drafts).bytes;
+  return TablesOf(nullptr, {.rows = MostRows(options),
+                            .requests = options.max_requests,
+                            .has_trees = has_drafts,
+                            .has_models = has_drafts,
+                            .processed_rows = options.max_processed_rows})
+      .bytes;
 }
 
 inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& options) {
@@ -167,6 +222,9 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.laws = carver.Take<DraftLaw>(options.max_drafts > 0 ? rows : 0);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
+  buffers.kept = carver.Take<int32_t>(options.kept ? rows * words : 0);
+  buffers.mass_cuts = carver.Take<Cut>(options.masses ? rows : 0);
+  buffers.processed = ProcessedOf(carver, options);
   buffers.greedy_params = carver.Take<SelectParams>(1);
   buffers.greedy_key = carver.Take<NoiseKey>(1);
   buffers.bytes = carver.used();

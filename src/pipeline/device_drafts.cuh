@@ -31,9 +31,7 @@ __device__ inline uint64_t ProbabilityOf(const DraftLaw& law, int32_t id) {
 class PatchedStretch {
  public:
   __device__ PatchedStretch(const RejectArgument& argument, int r, int32_t first)
-      : row_{static_cast<const char*>(argument.logits) + r * argument.stride_bytes, argument.dtype,
-             argument.vocab},
-        patch_(argument.patches[r]) {
+      : row_(RowOf(argument, r)), patch_(PatchOf(argument, r)) {
     int32_t end = patch_.count;
     while (next_ < end) {  // the first id that is not below
       const int32_t middle = next_ + (end - next_) / 2;
@@ -56,8 +54,20 @@ class PatchedStretch {
   }
 
  private:
+  static __device__ semantics::Row RowOf(const RejectArgument& argument, int r) {
+    const int32_t place = argument.rows[r].processed;
+    if (place >= 0) {
+      return {argument.processed + place * argument.processed_stride, DType::kF32, argument.vocab};
+    }
+    return {static_cast<const char*>(argument.logits) + r * argument.stride_bytes, argument.dtype,
+            argument.vocab};
+  }
+  static __device__ RowPatch PatchOf(const RejectArgument& argument, int r) {
+    return argument.rows[r].processed >= 0 ? RowPatch{} : argument.patches[r];
+  }
+
   semantics::Row row_;
-  const RowPatch& patch_;
+  RowPatch patch_;
   int32_t next_ = 0;
 };
 

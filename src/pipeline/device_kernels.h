@@ -2,6 +2,7 @@
 // captured; what its argument points to is device memory.
 #pragma once
 
+#include "backend/row_launch.h"
 #include "pipeline/device_state.h"
 #include "semantics/placed_cut.h"
 #include "sluice/cuda.hpp"
@@ -38,6 +39,70 @@ struct PatchArgument {
 void LaunchPrepare(const PatchArgument& argument, int64_t rows, void* stream);
 void LaunchApply(const PatchArgument& argument, int64_t rows, void* stream);
 
+// The rows that processors change, written out as stages 3 to 8 leave them, with the parameters and
+// keys of their draws.
+struct WriteOutArgument {
+  const int32_t* places;  // among the rows of the step, one for each that is written
+
+  // One for each row of the step. patches: null when nothing is adjusted.
+  const void* logits;
+  int64_t stride_bytes;
+  DType dtype;
+  int32_t vocab;
+  const SelectParams* params;
+  const NoiseKey* keys;
+  const RowPatch* patches;
+
+  // One for each that is written.
+  float* values;
+  int64_t stride;
+  SelectParams* written_params;
+  NoiseKey* written_keys;
+};
+void LaunchWriteOut(const WriteOutArgument& argument, int64_t count, void* stream);
+
+// The forced tokens of such rows, behind the processors. -1: none.
+struct ForceArgument {
+  float* values;
+  int64_t stride;
+  int32_t vocab;
+  const int32_t* forced;
+};
+void LaunchForce(const ForceArgument& argument, int64_t count, void* stream);
+
+// What was drawn of such rows, to where the step looks for it.
+struct PlaceArgument {
+  const int32_t* places;
+  int32_t count;
+  const TokenResult* from;
+  TokenResult* results;  // null: ids and statuses are wanted
+  int32_t* ids;
+  RowStatus* statuses;
+};
+void LaunchPlace(const PlaceArgument& argument, void* stream);
+
+// The masses of a step, selected row by row, as it reports them: none of rows without a token, and
+// those of the rows that processors change from where they are.
+struct SettleMassesArgument {
+  const StepRow* rows;
+  int32_t count;
+  const int32_t* ids;
+  const CutMass* processed;
+  CutMass* masses;
+};
+void LaunchSettleMasses(const SettleMassesArgument& argument, void* stream);
+
+// Kept sets as bitmasks, ceil(vocab / 32) words a row of the step, nothing of rows without a token.
+// places: of the rows that are given, among those of the step, to which everything else belongs;
+// null: they are those.
+struct KeptArgument {
+  RowsArgument rows;
+  const int32_t* places;
+  const TokenResult* results;  // their Cuts are read
+  const int32_t* ids;
+  int32_t* bitmasks;
+};
+void LaunchKept(KeptArgument argument, DType dtype, void* stream);
 // The probabilities of a draft model's row, of any id.
 struct DraftLaw {
   semantics::Row row;  // data null: no draft model
@@ -63,6 +128,8 @@ struct RejectArgument {
   const SelectParams* params;
   const NoiseKey* keys;
   const RowPatch* patches;
+  const float* processed;  // rows that processors have changed, in place of logits and patches
+  int64_t processed_stride;
   const float* const* probabilities;  // one a row; null: nothing is known of the draft
   const DraftLaw* laws;               // likewise; null: no step has a draft model
   TokenResult* results;
@@ -104,11 +171,14 @@ struct CompactArgument {
   int32_t* ids;
   RowStatus* statuses;
   Cut* cuts;        // null: not wanted
-  float* logprobs;  // null: not wanted
+  CutMass* masses;  // likewise
+  float* logprobs;  // likewise
   int32_t* ranks;
   int32_t width;
   int32_t* list_ids;
   float* list_values;
+  int32_t kept_words;  // of a row; 0: not wanted
+  int32_t* kept;
 };
 void LaunchCompact(const CompactArgument& argument, int64_t requests, void* stream);
 

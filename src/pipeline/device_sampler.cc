@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
 constexpr int32_t kMostLogprobs = 128;
 constexpr int32_t kMostGraphs = 4096;
+constexpr int32_t kMostProcessedRows = 65535;  // a grid has that many in its second dimension
 
 void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("vocab", options.vocab, 1, kMaxVocab);
@@ -25,6 +26,7 @@ void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("max_tokens", options.max_tokens, 1, kMostTokens);
   CheckInRange("max_listed_ids", options.max_listed_ids, 0, 1 << 24);
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMostLogprobs);
+  CheckInRange("max_processed_rows", options.max_processed_rows, 0, kMostProcessedRows);
   CheckInRange("max_graphs", options.max_graphs, DeviceSampler::kStepsKept, kMostGraphs);
   if (!(options.limits.max_temperature > 0)) {
     ThrowInvalid("limits.max_temperature",
@@ -169,9 +171,8 @@ DeviceSampler::Impl::Impl(const DeviceSamplerOptions& options, DeviceArray<std::
   slots_.resize(static_cast<size_t>(options.max_requests));
   for (int32_t slot = options.max_requests - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   for (StepRecord& step : steps_kept_) step.members.reserve(slots_.size());
-  const size_t tables = MostTableBytes(options);
-  tables_.reserve(tables);
-  new_tables_.reserve(tables);
+  tables_.reserve(MostTableBytes(options));
+  new_tables_.reserve(MostTableBytes(options));
   bitmasks_.reserve(slots_.size());
   const SelectParams greedy{.temperature = 0.0f};
   const NoiseKey key;
@@ -213,7 +214,25 @@ RequestRecord DeviceSampler::Impl::RecordOf(const SamplingParams& params) const 
   return record;
 }
 
-RequestHandle DeviceSampler::Impl::Add(const Request& request) {
+void DeviceSampler::Impl::CheckProcessors(const Request& request,
+                                          std::span<const DeviceLogitsProcessor> processors) const {
+  if (!request.processors.empty()) {
+    throw Error(ErrorCode::kUnavailable, "request.processors",
+                ToText(static_cast<int64_t>(request.processors.size())),
+                "none on a device: a DeviceLogitsProcessor, or the Sampler of sampler.hpp");
+  }
+  if (!processors.empty() && options_.max_processed_rows == 0) {
+    ThrowInvalid("processors", ToText(static_cast<int64_t>(processors.size())),
+                 "none: options.max_processed_rows is 0");
+  }
+  for (const DeviceLogitsProcessor& processor : processors) {
+    if (processor.apply == nullptr) ThrowInvalid("processors.apply", "null", "a function");
+  }
+}
+
+RequestHandle DeviceSampler::Impl::Add(const Request& request,
+                                       std::span<const DeviceLogitsProcessor> processors) {
+  CheckNotProcessing();
   const SamplingParams& params = request.params;
   Validate(params, options_.vocab, options_.limits);
   for (const int32_t token : request.prompt) {
@@ -223,11 +242,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   CheckInRange("max_new_tokens", request.max_new_tokens, 0, INT32_MAX);
   CheckInRange("prompt.size()", static_cast<int64_t>(request.prompt.size()), 0,
                options_.max_tokens);
-  if (!request.processors.empty()) {
-    throw Error(ErrorCode::kUnavailable, "processors",
-                ToText(static_cast<int64_t>(request.processors.size())),
-                "none on a device: the Sampler of sampler.hpp runs them");
-  }
+  CheckProcessors(request, processors);
   if (params.logprobs.has_value()) {
     CheckInRange("logprobs", *params.logprobs, 0, options_.max_logprobs);
   }
@@ -247,6 +262,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
   record.choice = request.choice;
   record.prompt_length = static_cast<int32_t>(request.prompt.size());
   SamplingParams kept = params;
+  std::vector<DeviceLogitsProcessor> kept_processors(processors.begin(), processors.end());
   const RequestProgress progress{record.prompt_length, static_cast<int32_t>(watched.size())};
   const RequestStore& store = buffers_.store;
   const Piece pieces[] = {
@@ -257,6 +273,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request) {
       {store.ListsOf(index), lists.data(), lists.size() * sizeof lists[0]}};
   Send(pieces);
   slot.params = std::move(kept);
+  slot.processors = std::move(kept_processors);
   slot.record = record;
   slot.tokens = record.prompt_length;
   slot.unread = 0;
@@ -292,9 +309,11 @@ void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
 }
 
 void DeviceSampler::Impl::Remove(RequestHandle request) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   slot.is_live = false;
   slot.params = {};
+  slot.processors.clear();
   ++slot.generation;
   free_slots_.push_back(request.slot);
 }
@@ -310,6 +329,7 @@ const DeviceSampler::Impl::Slot& DeviceSampler::Impl::SlotOf(RequestHandle reque
 }
 
 void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& params) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   Validate(params, options_.vocab, options_.limits);
   auto check_same = [](std::string_view name, bool is_same) {
@@ -344,6 +364,10 @@ void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& pa
   slot.params = std::move(kept);
 }
 
+void DeviceSampler::Impl::CheckNotProcessing() const {
+  if (is_processing_) ThrowInvalid("sampler", "in a step", "not called by a processor");
+}
+
 void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
                                     std::string_view parameter) const {
   const int64_t tokens = slot.tokens + slot.unread + more;
@@ -353,6 +377,7 @@ void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
 }
 
 void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t> tokens) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   for (const int32_t token : tokens) CheckInRange("tokens", token, 0, options_.vocab - 1);
   CheckRoom(slot, static_cast<int64_t>(tokens.size()), "tokens.size()");
@@ -368,6 +393,7 @@ void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t>
 }
 
 void DeviceSampler::Impl::Rollback(RequestHandle request, int64_t count) {
+  CheckNotProcessing();
   Slot& slot = SlotOf(request);
   if (slot.unread > 0) {
     ThrowInvalid("request", "one whose last step Get has not answered",
@@ -385,7 +411,10 @@ DeviceSampler::DeviceSampler(const DeviceSamplerOptions& options, DeviceArray<st
 }
 DeviceSampler::~DeviceSampler() = default;
 
-RequestHandle DeviceSampler::Add(const Request& request) { return impl_->Add(request); }
+RequestHandle DeviceSampler::Add(const Request& request,
+                                 std::span<const DeviceLogitsProcessor> processors) {
+  return impl_->Add(request, processors);
+}
 void DeviceSampler::Remove(RequestHandle request) { impl_->Remove(request); }
 int32_t DeviceSampler::FreeSlots() const { return impl_->FreeSlots(); }
 uint64_t DeviceSampler::Seed(RequestHandle request) const { return impl_->Seed(request); }

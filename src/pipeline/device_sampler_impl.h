@@ -2,6 +2,7 @@
 //
 //   device_sampler.cc   admission, and what changes a request between steps
 //   device_step.cc      what a step may be given, its tables, its graph, its answer
+//   device_rows.cc      rows that processors change; what is reported of rows beside their tokens
 //   device_*.cu         the kernels
 //
 // Three streams: the caller's, on which the graph of a step runs; `changes_`, on which all that
@@ -21,11 +22,16 @@
 
 namespace sluice::cuda {
 
+// Of a step with processors, which run between two graphs.
+enum class StepPart : uint8_t { kWhole, kBeforeProcessors, kBehindProcessors };
+
 // Which kernels a step needs, and of what shape.
 struct StepShape {
+  StepPart part = StepPart::kWhole;
   OutputShape output;
   LogitsView logits;
   LogitsSource source;
+  int32_t processed_rows = 0;
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
@@ -37,14 +43,18 @@ struct StepShape {
   bool draws_cdf = false;
   bool has_typical = false;  // before a top-k
   bool has_wide = false;     // a request of which the first k of a row do not decide
-  uint8_t modes = 0;         // of log-probabilities, a bit a mode
+  bool has_kept = false;
+  uint8_t modes = 0;  // of log-probabilities, a bit a mode
+
+  bool draws_both() const { return draws_gumbel && draws_cdf; }
 
   friend bool operator==(const StepShape& a, const StepShape& b) {
     auto members = [](const StepShape& s) {
-      return std::tuple(s.output, s.logits.data, s.logits.rows, s.logits.stride, s.logits.dtype,
-                        s.source.enqueue, s.source.context, s.has_patches, s.has_values,
-                        s.is_greedy, s.has_verdict, s.has_results, s.rejects, s.has_models,
-                        s.draws_gumbel, s.draws_cdf, s.has_typical, s.has_wide, s.modes);
+      return std::tuple(s.part, s.output, s.logits.data, s.logits.rows, s.logits.stride,
+                        s.logits.dtype, s.source.enqueue, s.source.context, s.processed_rows,
+                        s.has_patches, s.has_values, s.is_greedy, s.has_verdict, s.has_results,
+                        s.rejects, s.has_models, s.draws_gumbel, s.draws_cdf, s.has_typical,
+                        s.has_wide, s.has_kept, s.modes);
     };
     return members(a) == members(b);
   }
@@ -56,12 +66,44 @@ void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* str
 void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
                  void* stream);
 
+inline DrawMethod MethodOf(const StepShape& shape) {  // of all rows, or the first of both
+  return shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
+}
+
+inline StepTables TablesOf(std::byte* base, const StepShape& shape) {
+  return TablesOf(base, TableShape{.rows = shape.output.rows,
+                                   .requests = shape.output.requests,
+                                   .has_trees = shape.output.has_path,
+                                   .has_models = shape.has_models,
+                                   .processed_rows = shape.processed_rows});
+}
+inline StepTables TablesOf(const DeviceBuffers& buffers, const StepShape& shape) {
+  return TablesOf(buffers.tables, shape);
+}
+
+// Those of its rows, with their keys and patches.
+RowParams ParamsOf(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits);
+
+// What the rows whose requests want log-probabilities in a mode get.
+LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
+                          const Limits& limits);
+
+// The rows that processors change, written out for them; and their draws behind them, to where
+// those of the other rows are.
+void EnqueueWriteOut(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
+void EnqueueProcessedDraws(const DeviceBuffers& buffers, const StepShape& shape,
+                           const Limits& limits, void* stream);
+
+// Behind the ids: log-probabilities, masses and kept sets. is_behind_draw: directly.
+void EnqueueReports(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
+                    bool is_behind_draw, void* stream);
+
 class DeviceSampler::Impl {
  public:
   Impl(const DeviceSamplerOptions& options, DeviceArray<std::byte> memory);
   ~Impl();
 
-  RequestHandle Add(const Request& request);
+  RequestHandle Add(const Request& request, std::span<const DeviceLogitsProcessor> processors);
   void Remove(RequestHandle request);
   void Update(RequestHandle request, const SamplingParams& params);
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
@@ -81,6 +123,7 @@ class DeviceSampler::Impl {
     uint64_t last_check = 0;  // a request may take part in a step once
     RequestRecord record = {};
     SamplingParams params = {};
+    std::vector<DeviceLogitsProcessor> processors;
     int64_t tokens = 0;  // that the host knows of
     int64_t unread = 0;  // that steps may give which Get has not answered
   };
@@ -110,12 +153,16 @@ class DeviceSampler::Impl {
   Slot& SlotOf(RequestHandle request) {
     return const_cast<Slot&>(static_cast<const Impl*>(this)->SlotOf(request));
   }
+  void CheckNotProcessing() const;
   void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
   RequestRecord RecordOf(const SamplingParams& params) const;
   void Send(std::span<const Piece> pieces);
+  void CheckProcessors(const Request& request,
+                       std::span<const DeviceLogitsProcessor> processors) const;
   StepShape CheckStep(const StepInput& input);
   void CheckRequest(const StepRequest& request, const Slot& slot, int device) const;
   void SendTables(const StepInput& input, const StepShape& shape);
+  void RunProcessors(const StepInput& input, const StepShape& shape, void* stream);
   cudaGraphExec_t GraphOf(const StepShape& shape);
   void CountTokens(StepRecord& record);
 
@@ -138,7 +185,8 @@ class DeviceSampler::Impl {
   std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
-  bool has_failed_ = false;  // the last step, when some of it was enqueued
+  bool is_processing_ = false;  // processors of a step run
+  bool has_failed_ = false;     // the last step, when some of it was enqueued
   int64_t waits_ = 0;
 };
 

@@ -103,6 +103,7 @@ struct StepRow {
   int32_t draft;        // the first token that a row behind this one assumes; -1: there is none
   int32_t forced;       // -1: none
   int32_t bitmask;      // -1: none, else its place among those of the step
+  int32_t processed;    // -1: no processor changes it, else its place among those that some do
 };
 
 // Beside each row of a step in which a request has a tree of drafts; a chain is one, too. Row i + 1

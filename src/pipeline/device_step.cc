@@ -26,14 +26,17 @@ bool HasProcessed(uint8_t modes) {
                    1u << static_cast<int>(LogprobMode::kProcessedLogits))) != 0;
 }
 
-StepTables TablesOfShape(std::byte* base, const StepShape& shape) {
-  return TablesOf(base, shape.output.rows, shape.output.requests, shape.output.has_path,
-                  shape.has_models);
+// Whether a processor changes the request's rows.
+bool ChangesRows(const RequestRecord& record, std::span<const DeviceLogitsProcessor> processors) {
+  const bool is_greedy = record.select.temperature == 0.0f;
+  return std::ranges::any_of(processors, [&](const DeviceLogitsProcessor& processor) {
+    return !(is_greedy && processor.argmax_invariant);
+  });
 }
 
 PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
   const LogitsView& logits = shape.logits;
-  const StepTables tables = TablesOfShape(buffers.tables, shape);
+  const StepTables tables = TablesOf(buffers, shape);
   return {.store = buffers.store,
           .rows = tables.rows,
           .trees = tables.trees,
@@ -89,26 +92,6 @@ void TellModel(const StepRequest& request, DraftModelRow* models) {
   }
 }
 
-// What the rows whose requests want log-probabilities in a mode get.
-LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, LogprobMode mode,
-                          const Limits& limits) {
-  const int64_t rows = shape.output.rows;
-  const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
-  RowParams params{{buffers.params, rows}, {}, limits};
-  if (shape.is_greedy) params.params = {buffers.greedy_params, 1};
-  const bool is_processed = IsProcessed(mode);
-  if (is_processed && shape.has_patches) params.patches = {buffers.patches, rows};
-  return {.rows = ArgumentOf(shape.logits, params),
-          .mode = mode,
-          .results = is_processed ? buffers.results : nullptr,
-          .kept_masses = nullptr,
-          .lists = {outputs.list_ids, outputs.list_values, shape.output.width},
-          .step = {.wishes = TablesOf(buffers.tables, rows, shape.output.requests).wishes,
-                   .ids = outputs.ids,
-                   .logprobs = outputs.logprobs,
-                   .ranks = outputs.ranks}};
-}
-
 // Whether the first k of a row, a few hundred, decide its draw, or may.
 bool IsDrawnFromTop(const SelectParams& params) {
   constexpr int32_t kMostTopK = 400;
@@ -122,7 +105,8 @@ bool IsDrawnFromTop(const SelectParams& params) {
 // rows or their tokens, the draw's lists have most of the report, and a block has a row for itself.
 // (Elsewhere a kernel of its own reads the rows beside the draw: 16 us in place of 18 for 8 rows.)
 std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
-  if (shape.has_patches || shape.has_verdict || shape.has_wide) return std::nullopt;
+  if (shape.has_patches || shape.has_verdict || shape.has_wide || shape.processed_rows > 0)
+    return std::nullopt;
   if (ShapeForRows(shape.output.rows).blocks > 1) return std::nullopt;
   for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
     if (shape.modes == 1u << static_cast<int>(mode)) return mode;
@@ -179,6 +163,7 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
   bool is_greedy = true;
   bool has_drafts = false;
   int64_t rows = 0;
+  int64_t processed_rows = 0;
   for (const StepRequest& request : input.requests) {
     Slot& slot = SlotOf(request.request);
     if (slot.last_check == check) {
@@ -188,7 +173,9 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     CheckRequest(request, slot, input.logits.device.index);
     const RequestRecord& record = slot.record;
     const bool greedy = record.select.temperature == 0.0f;
-    shape.has_values = shape.has_values || record.has_patch || request.forced >= 0;
+    const bool is_processed = ChangesRows(record, slot.processors);
+    shape.has_values =
+        shape.has_values || record.has_patch || (request.forced >= 0 && !is_processed);
     shape.has_patches = shape.has_patches || shape.has_values || !request.bitmask.empty();
     is_greedy = is_greedy && greedy;
     has_drafts = has_drafts || !request.drafts.empty();
@@ -208,7 +195,9 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
       if (record.listed_logprobs > 0) shape.output.width = 1 + options_.max_logprobs;
     }
     rows += RowsOf(request);
+    if (is_processed) processed_rows += RowsOf(request);
   }
+  CheckInRange("processed rows", processed_rows, 0, options_.max_processed_rows);
   CheckInRange("logits.rows", input.logits.rows, rows, rows);
   CheckInRange("logits.rows", rows, 0, MostRows(options_));
   shape.logits = input.logits;
@@ -216,27 +205,35 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
   shape.output.requests = static_cast<int64_t>(input.requests.size());
   shape.output.has_logprobs = shape.modes != 0;
   shape.output.has_cuts = options_.cuts;
-  shape.has_results = options_.cuts || shape.rejects || HasProcessed(shape.modes);
+  shape.output.has_masses = options_.masses;
+  shape.has_kept = options_.kept;
+  shape.processed_rows = static_cast<int32_t>(processed_rows);
+  shape.has_results = options_.cuts || options_.kept || options_.masses || shape.rejects ||
+                      HasProcessed(shape.modes);
   shape.has_verdict = has_drafts || shape.has_results || (shape.draws_cdf && shape.draws_gumbel);
   shape.has_wide = shape.has_wide && shape.modes != 0;
-  shape.is_greedy = is_greedy && !shape.has_patches && !shape.has_results;
+  shape.is_greedy =
+      is_greedy && !shape.has_patches && !shape.has_results && shape.processed_rows == 0;
   return shape;
 }
 
 // What the kernels read of the step, on its way to the device unless it is there from the step
 // before.
 void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& shape) {
-  const size_t bytes = TablesOfShape(nullptr, shape).bytes;
+  const size_t bytes = TablesOf(nullptr, shape).bytes;
   new_tables_.assign(bytes, std::byte{0});
-  const StepTables tables = TablesOfShape(new_tables_.data(), shape);
+  const StepTables tables = TablesOf(new_tables_.data(), shape);
   int32_t r = 0;
   int32_t drafts = 0;
   int32_t bitmasks = 0;
+  int32_t processed = 0;
   for (size_t q = 0; q < input.requests.size(); ++q) {
     const StepRequest& request = input.requests[q];
-    const int32_t slot = request.request.slot;
-    tables.spans[q] = {slot, r, RowsOf(request)};
-    const RequestRecord& record = slots_[static_cast<size_t>(slot)].record;
+    const int32_t index = request.request.slot;
+    tables.spans[q] = {index, r, RowsOf(request)};
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    const RequestRecord& record = slot.record;
+    const bool is_processed = ChangesRows(record, slot.processors);
     const LogprobWish wish{record.has_logprobs, record.logprob_mode,
                            static_cast<int16_t>(record.listed_logprobs)};
     for (int32_t d = 0; d < RowsOf(request); ++d, ++r) {
@@ -244,8 +241,19 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
       const bool is_last = d + 1 == RowsOf(request);
       const int32_t draft = is_last ? -1 : request.drafts[static_cast<size_t>(d)];
       const bool has_bitmask = !request.bitmask.empty();
-      tables.rows[r] = {
-          slot, drafts, d, draft, d == 0 ? request.forced : -1, has_bitmask ? bitmasks++ : -1};
+      const int32_t forced = d == 0 ? request.forced : -1;
+      tables.rows[r] = {.slot = index,
+                        .first_draft = drafts,
+                        .depth = d,
+                        .draft = draft,
+                        .forced = is_processed ? -1 : forced,
+                        .bitmask = has_bitmask ? bitmasks++ : -1,
+                        .processed = is_processed ? processed : -1};
+      if (is_processed) {
+        tables.processed_rows[processed] = r;
+        tables.processed_forced[processed] = forced;
+        ++processed;
+      }
       tables.probabilities[r] = is_last || request.draft_probabilities.data == nullptr
                                     ? nullptr
                                     : static_cast<const float*>(request.draft_probabilities.Row(d));
@@ -275,34 +283,30 @@ void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* str
   if (!shape.is_greedy) LaunchPrepare(PatchOf(buffers, shape), shape.output.rows, stream);
 }
 
-void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
-                 void* stream) {
+RowParams ParamsOf(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits) {
   const int64_t rows = shape.output.rows;
-  const StepTables tables = TablesOfShape(buffers.tables, shape);
+  RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
+  if (shape.has_patches) params.patches = {buffers.patches, rows};
+  return params;
+}
+
+// From the logits to a token a row.
+void EnqueueDraws(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
+                  void* stream) {
+  const int64_t rows = shape.output.rows;
   const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
   const DeviceArray<int32_t> ids{outputs.ids, rows};
   const DeviceArray<RowStatus> statuses{outputs.statuses, rows};
-  if (const auto mode = ModeBesideDraw(shape)) {
-    RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
-    if (shape.is_greedy) params = {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits};
-    SampleReported(
-        shape.logits, params, shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf,
-        {nullptr, outputs.ids, outputs.statuses}, ReportOf(buffers, shape, *mode, limits), stream);
-    return;
-  }
   if (shape.is_greedy) {
     SampleIds(shape.logits, {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits},
               DrawMethod::kGumbel, ids, statuses, stream);
+    return;
   }
   if (shape.has_values) LaunchApply(PatchOf(buffers, shape), rows, stream);
-  RowParams params{{buffers.params, rows}, {buffers.keys, rows}, limits};
-  if (shape.has_patches) params.patches = {buffers.patches, rows};
-  const bool has_both = shape.draws_cdf && shape.draws_gumbel;
-  const DrawMethod method = shape.draws_gumbel ? DrawMethod::kGumbel : DrawMethod::kCdf;
+  const RowParams params = ParamsOf(buffers, shape, limits);
+  const DrawMethod method = MethodOf(shape);
   const bool has_results = shape.has_results;
-  const bool has_trees = shape.output.has_path;
-  if (shape.is_greedy) {
-  } else if (shape.has_values || shape.has_typical) {
+  if (shape.has_values || shape.has_typical) {
     SampleAdjusted(shape.logits, params, method,
                    {has_results ? buffers.results : nullptr, outputs.ids, outputs.statuses},
                    {.starts_early = shape.has_values, .has_typical = shape.has_typical}, stream);
@@ -311,14 +315,39 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
   } else {
     SampleIds(shape.logits, params, method, ids, statuses, stream);
   }
-  if (has_both) {
-    if (has_results) {
-      Sample(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_results, rows}, stream);
-    } else {
-      SampleIds(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_ids, rows},
-                {buffers.cdf_statuses, rows}, stream);
-    }
+  if (!shape.draws_both()) return;
+  if (has_results) {
+    Sample(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_results, rows}, stream);
+  } else {
+    SampleIds(shape.logits, params, DrawMethod::kCdf, {buffers.cdf_ids, rows},
+              {buffers.cdf_statuses, rows}, stream);
   }
+}
+
+void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Limits& limits,
+                 void* stream) {
+  if (const auto mode = ModeBesideDraw(shape)) {
+    RowParams params = ParamsOf(buffers, shape, limits);
+    if (shape.is_greedy) params = {{buffers.greedy_params, 1}, {buffers.greedy_key, 1}, limits};
+    const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
+    SampleReported(shape.logits, params, MethodOf(shape), {nullptr, outputs.ids, outputs.statuses},
+                   ReportOf(buffers, shape, *mode, limits), stream);
+    return;
+  }
+  if (shape.part != StepPart::kBehindProcessors) EnqueueDraws(buffers, shape, limits, stream);
+  if (shape.part == StepPart::kBeforeProcessors) {
+    EnqueueWriteOut(buffers, shape, stream);
+    return;
+  }
+  if (shape.part == StepPart::kBehindProcessors) {
+    EnqueueProcessedDraws(buffers, shape, limits, stream);
+  }
+  const int64_t rows = shape.output.rows;
+  const StepTables tables = TablesOf(buffers, shape);
+  const StepOutputs outputs = OutputsOf(buffers.outputs, shape.output);
+  const bool has_both = shape.draws_both();
+  const bool has_results = shape.has_results;
+  const bool has_trees = shape.output.has_path;
   if (shape.has_models) {
     LaunchDraftLaws(tables.models, buffers.laws, static_cast<int32_t>(shape.logits.vocab), rows,
                     stream);
@@ -336,6 +365,8 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
             .params = buffers.params,
             .keys = buffers.keys,
             .patches = buffers.patches,
+            .processed = buffers.processed.values,
+            .processed_stride = buffers.processed.stride,
             .probabilities = tables.probabilities,
             .laws = shape.has_models ? buffers.laws : nullptr,
             .results = buffers.results,
@@ -362,25 +393,52 @@ void EnqueueStep(const DeviceBuffers& buffers, const StepShape& shape, const Lim
             .path = has_trees ? outputs.path : nullptr},
            stream);
   }
-  bool is_behind_draw = !shape.has_verdict && !has_both;
-  for (int mode = 0; mode < 4; ++mode) {
-    if ((shape.modes >> mode & 1) == 0) continue;
-    LaunchLogprobs(ReportOf(buffers, shape, static_cast<LogprobMode>(mode), limits),
-                   shape.logits.dtype, stream, is_behind_draw);
-    is_behind_draw = false;
-  }
+  const bool is_behind_draw = shape.part == StepPart::kWhole && !shape.has_verdict && !has_both;
+  EnqueueReports(buffers, shape, limits, is_behind_draw, stream);
   if (has_trees) {
+    const int32_t words = static_cast<int32_t>((shape.logits.vocab + 31) / 32);
     LaunchCompact({.spans = tables.spans,
                    .path = outputs.path,
                    .ids = outputs.ids,
                    .statuses = outputs.statuses,
                    .cuts = shape.output.has_cuts ? outputs.cuts : nullptr,
+                   .masses = shape.output.has_masses ? outputs.masses : nullptr,
                    .logprobs = shape.output.has_logprobs ? outputs.logprobs : nullptr,
                    .ranks = outputs.ranks,
                    .width = shape.output.has_logprobs ? shape.output.width : 0,
                    .list_ids = outputs.list_ids,
-                   .list_values = outputs.list_values},
+                   .list_values = outputs.list_values,
+                   .kept_words = shape.has_kept ? words : 0,
+                   .kept = buffers.kept},
                   shape.output.requests, stream);
+  }
+}
+
+// The processors of the requests, in the order of both.
+void DeviceSampler::Impl::RunProcessors(const StepInput& input, const StepShape& shape,
+                                        void* stream) {
+  float* values = buffers_.processed.values;
+  const int32_t* drafts = TablesOf(buffers_, shape).drafts;
+  for (const StepRequest& request : input.requests) {
+    const int32_t index = request.request.slot;
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    const int32_t* own_drafts = drafts;
+    drafts += request.drafts.size();
+    if (!ChangesRows(slot.record, slot.processors)) continue;
+    const bool is_greedy = slot.record.select.temperature == 0.0f;
+    const int64_t stride = buffers_.processed.stride;
+    const ProcessorRows rows{.logits = {values, RowsOf(request), options_.vocab, stride,
+                                        DType::kF32, shape.logits.device},
+                             .tokens = buffers_.store.TokensOf(index),
+                             .token_count = &buffers_.store.progress[index].tokens,
+                             .drafts = own_drafts,
+                             .parents = request.parents,
+                             .prompt_length = slot.record.prompt_length};
+    for (const DeviceLogitsProcessor& processor : slot.processors) {
+      if (is_greedy && processor.argmax_invariant) continue;
+      processor.apply(processor.context, rows, stream);
+    }
+    values += rows.logits.rows * stride;
   }
 }
 
@@ -407,6 +465,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
 
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
                                      const LogitsSource& source) {
+  CheckNotProcessing();
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -415,9 +474,16 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
     }
     CountTokens(record);
   }
-  StepShape shape = CheckStep(input);
-  shape.source = source;
-  const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(shape) : nullptr;
+  const StepShape shape = CheckStep(input);
+  const bool is_processed = shape.processed_rows > 0;
+  StepShape first = shape, last = shape;
+  first.source = source;
+  if (is_processed) {
+    first.part = StepPart::kBeforeProcessors;
+    last.part = StepPart::kBehindProcessors;
+  }
+  const cudaGraphExec_t graph = shape.output.rows > 0 ? GraphOf(first) : nullptr;
+  const cudaGraphExec_t behind = is_processed ? GraphOf(last) : nullptr;
   const uint64_t step = steps_ + 1;
   const cudaStream_t own = static_cast<cudaStream_t>(stream);
   const StepOutputs outputs = OutputsOf(buffers_.outputs, shape.output);
@@ -427,6 +493,9 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   handle.ids_ = {outputs.ids, shape.output.rows};
   handle.statuses_ = {outputs.statuses, shape.output.rows};
   if (shape.has_verdict) handle.emitted_ = {outputs.emitted, shape.output.requests};
+  if (shape.has_kept) {
+    handle.kept_ = {buffers_.kept, shape.output.rows * ((options_.vocab + 31) / 32)};
+  }
   if (shape.output.has_path) handle.path_ = {outputs.path, shape.output.rows};
   handle.event_ = static_cast<cudaEvent_t>(record.done);
   handle.copied_ = static_cast<cudaEvent_t>(record.copied);
@@ -446,6 +515,21 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   const StepRecord& before = steps_kept_[steps_ % kStepsKept];
   if (before.step != 0) before.copied.HoldBack(own);
   if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
+  if (is_processed) {
+    try {
+      is_processing_ = true;
+      RunProcessors(input, shape, stream);
+      is_processing_ = false;
+    } catch (...) {
+      is_processing_ = false;
+      // What was enqueued may still read requests: what changes them comes behind it.
+      has_failed_ = cudaEventRecord(record.done, own) != cudaSuccess ||
+                    cudaStreamWaitEvent(changes_, record.done, 0) != cudaSuccess;
+      if (has_failed_) cudaGetLastError();
+      throw;
+    }
+    RequireCuda(cudaGraphLaunch(behind, own), "graph");
+  }
   record.done.Record(own);
   record.done.HoldBack(copies_);
   std::byte* answer = answers_.data() + (step % kStepsKept) * answer_bytes_;
@@ -458,9 +542,7 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   record.done.HoldBack(changes_);
   if (graph != nullptr) {  // last: nothing is accepted of a step that fails
     LaunchAccept(
-        {.store = buffers_.store,
-         .spans = TablesOf(buffers_.tables, shape.output.rows, shape.output.requests).spans,
-         .ids = outputs.ids},
+        {.store = buffers_.store, .spans = TablesOf(buffers_, shape).spans, .ids = outputs.ids},
         shape.output.requests, static_cast<cudaStream_t>(changes_));
   }
 
@@ -499,6 +581,7 @@ void DeviceSampler::Impl::CountTokens(StepRecord& record) {
 }
 
 DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
+  CheckNotProcessing();
   StepRecord& record = steps_kept_[step % kStepsKept];
   if (record.step != step) {
     ThrowInvalid("step", ToText(static_cast<int64_t>(step)),
@@ -518,6 +601,7 @@ DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
   result.statuses = part(outputs.statuses, shape.rows);
   result.emitted = part(outputs.emitted, shape.requests);
   if (shape.has_cuts) result.cuts = part(outputs.cuts, shape.rows);
+  if (shape.has_masses) result.masses = part(outputs.masses, shape.rows);
   if (shape.has_path) result.path = part(outputs.path, shape.rows);
   if (shape.has_logprobs) {
     result.logprobs = part(outputs.logprobs, shape.rows);

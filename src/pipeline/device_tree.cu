@@ -249,6 +249,9 @@ __global__ void CompactKernel(const __grid_constant__ CompactArgument argument) 
       argument.ids[to] = is_blank ? -1 : argument.ids[from];
       argument.statuses[to] = is_blank ? RowStatus::kOk : argument.statuses[from];
       if (argument.cuts != nullptr) argument.cuts[to] = is_blank ? Cut{} : argument.cuts[from];
+      if (argument.masses != nullptr) {
+        argument.masses[to] = is_blank ? CutMass{} : argument.masses[from];
+      }
       if (argument.logprobs != nullptr) {
         argument.logprobs[to] = is_blank ? semantics::QuietNan() : argument.logprobs[from];
         argument.ranks[to] = is_blank ? 0 : argument.ranks[from];
@@ -259,6 +262,10 @@ __global__ void CompactKernel(const __grid_constant__ CompactArgument argument) 
       const int64_t here = from * argument.width + n;
       argument.list_ids[there] = is_blank ? -1 : argument.list_ids[here];
       argument.list_values[there] = is_blank ? semantics::QuietNan() : argument.list_values[here];
+    }
+    for (int32_t n = thread; n < argument.kept_words; n += threads) {
+      argument.kept[to * argument.kept_words + n] =
+          is_blank ? 0 : argument.kept[from * argument.kept_words + n];
     }
   }
 }

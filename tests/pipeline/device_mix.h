@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include "sluice/device_sampler.hpp"
 #include "tests/pipeline/stepping.h"
+#include "tests/pipeline/test_processors.cuh"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"
@@ -55,6 +57,8 @@ struct MixOptions {
   bool cuts = false;
   bool only_match = false;
   bool logprobs = true;
+  bool kept = false;  // and masses
+  bool processors = false;
   double trees = 0.5;  // of the requests with drafts
 };
 
@@ -70,7 +74,11 @@ class Mix {
                  .max_tokens = options.max_tokens,
                  .max_listed_ids = 32,
                  .max_logprobs = options.max_logprobs,
-                 .cuts = options.cuts}),
+                 .cuts = options.cuts,
+                 .kept = options.kept,
+                 .masses = options.kept,
+                 .max_processed_rows =
+                     options.processors ? options.max_requests * (1 + options.max_drafts) : 0}),
         logits_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4 + 64),
         probabilities_(MostRows() * static_cast<size_t>(options.vocab)),
         models_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4) {}
@@ -157,8 +165,10 @@ class Mix {
     on_device.device = {DeviceKind::kCuda, 0};
     const int64_t width = 1 + options_.max_logprobs;
     const Stepped expected = StepAll(host_, batch.view(), for_host, width);
-    const cuda::DeviceStepResult actual = device_.Step({on_device, for_device}, nullptr).Get();
+    const cuda::StepHandle step = device_.Step({on_device, for_device}, nullptr);
+    const cuda::DeviceStepResult actual = step.Get();
     ExpectSame(actual, expected, width);
+    CompareKept(step, actual, expected);
     if (has_trees) {
       ASSERT_TRUE(SameSequence(actual.path, expected.path));
     } else {
@@ -282,12 +292,25 @@ class Mix {
       }
       if (!options_.only_match && random_.Coin()) params.draft_mode = DraftMode::kReject;
       if (random_.Coin(0.2)) params = Plain(params);
-      Live live;
-      live.device = AddTo(device_, request);
-      params.seed = device_.Seed(live.device);
-      live.host = AddTo(host_, request);
-      live_.push_back(live);
+      AddToBoth(request);
     }
+  }
+  void AddToBoth(LiteralRequest& request) {
+    std::vector<LogitsProcessor> on_host;
+    std::vector<cuda::DeviceLogitsProcessor> on_device;
+    if (options_.processors && random_.Coin()) {
+      for (TestProcessor& processor : processors_.emplace_back(RandomProcessors(random_))) {
+        on_host.push_back(processor.OnHost());
+        on_device.push_back(processor.OnDevice());
+      }
+    }
+    Request added{.params = request.params, .prompt = request.prompt, .choice = request.choice};
+    Live live;
+    live.device = device_.Add(added, on_device);
+    added.params.seed = device_.Seed(live.device);
+    added.processors = on_host;
+    live.host = host_.Add(added);
+    live_.push_back(live);
   }
   // Without adjustments, and without a seed.
   static SamplingParams Plain(const SamplingParams& params) {
@@ -298,6 +321,17 @@ class Mix {
     return plain;
   }
 
+  void CompareKept(const cuda::StepHandle& step, const cuda::DeviceStepResult& actual,
+                   const Stepped& expected) {
+    ASSERT_EQ(step.kept().size, options_.kept ? std::ssize(expected.kept) : 0);
+    if (!options_.kept) return;
+    std::vector<int32_t> kept(expected.kept.size());
+    Require(cudaMemcpy(kept.data(), step.kept().data, kept.size() * sizeof(int32_t),
+                       cudaMemcpyDeviceToHost));
+    ASSERT_TRUE(SameSequence(kept, expected.kept));
+    ASSERT_TRUE(SameSequence(actual.masses, expected.masses));
+  }
+
   MixOptions options_;
   Random random_;
   Sampler host_;
@@ -306,6 +340,7 @@ class Mix {
   OnDevice<float> probabilities_;
   OnDevice<std::byte> models_;
   std::vector<Live> live_;
+  std::deque<std::vector<TestProcessor>> processors_;  // they stay in place
   int64_t steps_ = 0;
   int64_t tokens_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "pipeline/device_buffers.h"
@@ -41,6 +42,19 @@ class DeviceSamplerFaults : public ::testing::Test {
     requests_.push_back({.request = sampler_->Add({.params = params})});
     return requests_.back().request;
   }
+  // Of a request with a processor, which notes that it is called.
+  RequestHandle AddProcessed(const SamplingParams& params = {}, bool argmax_invariant = false) {
+    const cuda::DeviceLogitsProcessor processor{
+        this,
+        [](void* self, const cuda::ProcessorRows& rows, void*) {
+          auto& test = *static_cast<DeviceSamplerFaults*>(self);
+          test.processed_rows_ += rows.logits.rows;
+          if (test.processor_throws_) throw std::runtime_error("of a processor");
+        },
+        argmax_invariant};
+    requests_.push_back({.request = sampler_->Add({.params = params}, {&processor, 1})});
+    return requests_.back().request;
+  }
   cuda::StepHandle Step(int64_t rows, const cuda::LogitsSource& source = {}) {
     const LogitsView logits{memory_.data(), rows,        options_.vocab,
                             options_.vocab, DType::kF32, {DeviceKind::kCuda, 0}};
@@ -76,7 +90,12 @@ class DeviceSamplerFaults : public ::testing::Test {
   std::byte* data_ = nullptr;
   std::optional<cuda::DeviceSampler> sampler_;
   std::vector<StepRequest> requests_;
+  int64_t processed_rows_ = 0;
+  bool processor_throws_ = false;
 };
+
+constexpr cuda::DeviceSamplerOptions kProcessed{
+    .vocab = 64, .max_requests = 8, .max_tokens = 256, .max_processed_rows = 2};
 
 TEST_F(DeviceSamplerFaults, CountsWhatAStepGaveThatNobodyReads) {
   const RequestHandle request = Add();
@@ -224,6 +243,116 @@ TEST_F(DeviceSamplerFaults, AcceptsNothingOfAStepThatFails) {
   EXPECT_EQ(FakeCuda().launches - launches, 2);
   EXPECT_THROW(sampler_->Rollback(request, 3), Error);
   sampler_->Rollback(request, 2);
+}
+
+TEST_F(DeviceSamplerFaults, RunsProcessorsBetweenTwoGraphs) {
+  Begin(kProcessed);
+  Add();
+  AddProcessed({.temperature = 0.0f}, true);
+  AddProcessed();
+  Step(1).Get();
+  Step(2).Get();  // what cannot move the argmax is skipped
+  EXPECT_EQ(FakeCuda().graphs, 2);
+  EXPECT_EQ(processed_rows_, 0);
+  for (int step = 0; step < 3; ++step) Step(3).Get();
+  EXPECT_EQ(FakeCuda().graphs, 4);
+  EXPECT_EQ(processed_rows_, 3);
+  EXPECT_EQ(sampler_->Waits(), 0);
+}
+
+TEST_F(DeviceSamplerFaults, AcceptsNothingOfAStepWithProcessorsThatFails) {
+  Begin(kProcessed);
+  const RequestHandle request = AddProcessed();
+  Step(1).Get();
+  int64_t launches = 0;
+  const int64_t failures = FailEverywhere([&] {
+    launches = FakeCuda().launches;
+    try {
+      Step(1).Get();
+    } catch (const Error&) {
+      EXPECT_LE(FakeCuda().launches - launches, 1);
+      throw;
+    }
+  });
+  EXPECT_GT(failures, 6);
+  processor_throws_ = true;
+  launches = FakeCuda().launches;
+  EXPECT_THROW(Step(1), std::runtime_error);
+  EXPECT_EQ(FakeCuda().launches - launches, 1);  // what prepares
+  EXPECT_THROW(Step(1), std::runtime_error);
+  processor_throws_ = false;
+  const int64_t waits = FakeCuda().device_waits;
+  Step(1).Get();
+  EXPECT_EQ(FakeCuda().device_waits, waits);  // what changes requests waits on the device
+  EXPECT_THROW(sampler_->Rollback(request, 4), Error);
+  sampler_->Rollback(request, 3);
+}
+
+// Whatever of the run-time library fails behind the throw, the exception is the processor's.
+TEST_F(DeviceSamplerFaults, HoldsChangesBackBehindAProcessorThatThrows) {
+  Begin(kProcessed);
+  AddProcessed();
+  Step(1).Get();
+  processor_throws_ = true;
+  int64_t calls = FakeCuda().calls;
+  EXPECT_THROW(Step(1), std::runtime_error);
+  const int64_t of_step = FakeCuda().calls - calls;
+  for (int64_t n = of_step - 1; n <= of_step; ++n) {  // the event, and the wait for it
+    const int64_t waits = FakeCuda().device_waits;
+    FakeCuda().failing = FakeCuda().calls + n;
+    EXPECT_THROW(Step(1), std::runtime_error);
+    FakeCuda().failing = 0;
+    processor_throws_ = false;
+    Step(1).Get();
+    EXPECT_EQ(FakeCuda().device_waits, waits + 1) << n;  // nothing else would be safe
+    processor_throws_ = true;
+  }
+}
+
+TEST_F(DeviceSamplerFaults, RefusesCallsOfItsProcessors) {
+  Begin(kProcessed);
+  struct Caller {
+    cuda::DeviceSampler& sampler;
+    RequestHandle request;
+    int64_t refused;
+  } caller{*sampler_, {}, 0};
+  const cuda::DeviceLogitsProcessor processor{
+      &caller, [](void* self, const cuda::ProcessorRows&, void*) {
+        Caller& own = *static_cast<Caller*>(self);
+        auto call = [&](auto body) {
+          try {
+            body();
+          } catch (const Error& error) {
+            own.refused += error.parameter() == "sampler" ? 1 : 0;
+          }
+        };
+        call([&] { own.sampler.Add({}); });
+        call([&] { own.sampler.Update(own.request, {}); });
+        call([&] { own.sampler.Accept(own.request, std::vector<int32_t>{1}); });
+        call([&] { own.sampler.Rollback(own.request, 0); });
+        call([&] { own.sampler.Remove(own.request); });
+        call([&] { own.sampler.Step({}, nullptr); });
+      }};
+  caller.request = sampler_->Add({}, {&processor, 1});
+  requests_.push_back({.request = caller.request});
+  Step(1).Get();
+  EXPECT_EQ(caller.refused, 6);
+  EXPECT_EQ(sampler_->FreeSlots(), 7);
+}
+
+TEST_F(DeviceSamplerFaults, RefusesMoreProcessedRowsThanPlannedBeforeAnythingChanges) {
+  Begin(kProcessed);
+  for (int i = 0; i < 3; ++i) AddProcessed();
+  Step(2).Get();
+  const int64_t calls = FakeCuda().calls;
+  try {
+    Step(3);
+    ADD_FAILURE() << "no Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.parameter(), "processed rows");
+  }
+  EXPECT_EQ(FakeCuda().calls, calls);
+  EXPECT_EQ(processed_rows_, 2);
 }
 
 TEST_F(DeviceSamplerFaults, AnswersNoStepWhosePlaceAFailedOneTook) {

@@ -170,52 +170,6 @@ TEST_F(DeviceSamplerCalls, HandTheIdsOnOnTheDevice) {
   for (const int32_t id : ids) EXPECT_GE(id, 0);
 }
 
-// An engine moves its KV cache along the path without the host.
-TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
-  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3});
-  const SamplingParams greedy{.temperature = 0.0f};
-  const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
-  std::vector<int32_t> on_top;
-  for (int64_t r = 0; r < 4; ++r) {
-    LogitsView row = ordinary.device.view();
-    row.data = row.Row(r);
-    row.rows = 1;
-    on_top.push_back(ordinary.sampler.Step({row, {&alone, 1}}, nullptr).Get().ids[0]);
-  }
-  ordinary.sampler.Remove(alone.request);
-  // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right one.
-  const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
-  const std::vector<int32_t> parents = {-1, -1, 1};
-  const StepRequest tree{
-      .request = ordinary.sampler.Add({.params = greedy}), .drafts = drafts, .parents = parents};
-  const cuda::StepHandle step =
-      ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
-  const cuda::DeviceStepResult result = step.Get();
-  std::vector<int32_t> path(4);
-  ASSERT_EQ(step.path().size, 4);
-  Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
-  EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
-  EXPECT_TRUE(SameSequence(result.path, path));
-  EXPECT_TRUE(SameSequence(result.ids, std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
-  EXPECT_EQ(result.emitted[0], 3);
-  EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
-}
-
-// A tree takes the room of its longest path.
-TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
-  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3, .max_tokens = 2});
-  const std::vector<int32_t> drafts = {1, 2, 3};
-  const std::vector<int32_t> flat = {-1, -1, -1};
-  const std::vector<int32_t> deep = {-1, 0, -1};
-  StepRequest tree{.request = ordinary.sampler.Add({}), .drafts = drafts, .parents = deep};
-  const StepInput input{ordinary.device.view(), {&tree, 1}};
-  ExpectError([&] { ordinary.sampler.Step(input, nullptr); }, ErrorCode::kExhausted, "tokens");
-  tree.parents = flat;
-  const int32_t emitted = ordinary.sampler.Step(input, nullptr).Get().emitted[0];
-  ordinary.sampler.Rollback(tree.request, emitted);
-  EXPECT_GE(ordinary.sampler.Step(input, nullptr).Get().emitted[0], 1);
-}
-
 // From hidden states to tokens in one graph, which is captured once and reads what is there.
 TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
   constexpr int64_t kRows = 4, kDim = 64, kVocab = 1000;
@@ -263,6 +217,53 @@ TEST_F(DeviceSamplerCalls, TakeTheHeadIntoTheirGraph) {
     EXPECT_TRUE(SameSequence(actual.ids, expected.ids));
   }
   EXPECT_EQ(head.captures, 1);
+}
+
+// An engine moves its KV cache along the path without the host.
+TEST_F(DeviceSamplerCalls, HandThePathOfATreeOnOnTheDevice) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3});
+  const SamplingParams greedy{.temperature = 0.0f};
+  const StepRequest alone{.request = ordinary.sampler.Add({.params = greedy})};
+  std::vector<int32_t> on_top;
+  for (int64_t r = 0; r < 4; ++r) {
+    LogitsView row = ordinary.device.view();
+    row.data = row.Row(r);
+    row.rows = 1;
+    on_top.push_back(ordinary.sampler.Step({row, {&alone, 1}}, nullptr).Get().ids[0]);
+  }
+  ordinary.sampler.Remove(alone.request);
+  // Behind the root a wrong draft and a right one; behind that one, which row 2 is of, a right
+  // one.
+  const std::vector<int32_t> drafts = {on_top[0] == 0 ? 1 : 0, on_top[0], on_top[2]};
+  const std::vector<int32_t> parents = {-1, -1, 1};
+  const StepRequest tree{
+      .request = ordinary.sampler.Add({.params = greedy}), .drafts = drafts, .parents = parents};
+  const cuda::StepHandle step =
+      ordinary.sampler.Step({ordinary.device.view(), {&tree, 1}}, nullptr);
+  const cuda::DeviceStepResult result = step.Get();
+  std::vector<int32_t> path(4);
+  ASSERT_EQ(step.path().size, 4);
+  Require(cudaMemcpy(path.data(), step.path().data, 16, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(path, (std::vector<int32_t>{0, 2, 3, -1}));
+  EXPECT_TRUE(SameSequence(result.path, path));
+  EXPECT_TRUE(SameSequence(result.ids, std::vector<int32_t>{on_top[0], on_top[2], on_top[3], -1}));
+  EXPECT_EQ(result.emitted[0], 3);
+  EXPECT_EQ(ordinary.sampler.Step(ordinary.input(), nullptr).path().size, 0);
+}
+
+// A tree takes the room of its longest path.
+TEST_F(DeviceSamplerCalls, TreesTakeTheRoomOfTheirLongestPath) {
+  Ordinary ordinary({.vocab = 1000, .max_requests = 8, .max_drafts = 3, .max_tokens = 2});
+  const std::vector<int32_t> drafts = {1, 2, 3};
+  const std::vector<int32_t> flat = {-1, -1, -1};
+  const std::vector<int32_t> deep = {-1, 0, -1};
+  StepRequest tree{.request = ordinary.sampler.Add({}), .drafts = drafts, .parents = deep};
+  const StepInput input{ordinary.device.view(), {&tree, 1}};
+  ExpectError([&] { ordinary.sampler.Step(input, nullptr); }, ErrorCode::kExhausted, "tokens");
+  tree.parents = flat;
+  const int32_t emitted = ordinary.sampler.Step(input, nullptr).Get().emitted[0];
+  ordinary.sampler.Rollback(tree.request, emitted);
+  EXPECT_GE(ordinary.sampler.Step(input, nullptr).Get().emitted[0], 1);
 }
 
 TEST_F(DeviceSamplerCalls, GoOnWithOtherNumbersAfterAnUpdate) {
@@ -382,7 +383,7 @@ TEST_F(DeviceSamplerCalls, RefuseWhatDoesNotFitAndChangeNothing) {
   const LogitsProcessor processor{
       .apply = [](void*, std::span<const int32_t>, size_t, std::span<float>) {}};
   ExpectError([&] { sampler.Add({.processors = {&processor, 1}}); }, ErrorCode::kUnavailable,
-              "processors");
+              "request.processors");
   const std::vector<int32_t> long_prompt(5000, 1);
   ExpectError([&] { sampler.Add({.prompt = long_prompt}); }, kInvalid, "prompt.size()");
   ExpectError(
