@@ -38,9 +38,9 @@ template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     StreamKernel(const __grid_constant__ StreamArgument argument) {
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ SureOfBlock<kQuads * kStatesOfQuad> sure;
+  __shared__ __align__(8) unsigned char ends_of_block[sizeof(EndsOfBlock<kQuads>)];
+  auto& ends = *reinterpret_cast<EndsOfBlock<kQuads>*>(ends_of_block);
   LetNextKernelStart();
-  sure.Clear();
   const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -68,6 +68,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
   AwaitKernelBefore();
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
+  ends.Read(call, first_quad * kStatesOfQuad);
   const QuadGroup* quads = call.memory.quads + PlaceOfQuad(first_quad, 0, groups);
   int quads_of_group = kQuadsTogether;
   if (argument.has_room) {
@@ -76,8 +77,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     auto* const copy = reinterpret_cast<uint4*>(shared + sizeof(Ring));
     const auto* const from = reinterpret_cast<const uint4*>(quads);
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
-      copy[i] = from[i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup];
+      CopyBehind<16>(copy + i,
+                     from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
     }
+    EndOfCopies();
+    AwaitCopies<0>();
     quads = reinterpret_cast<const QuadGroup*>(copy);
     quads_of_group = kQuads;
   }
@@ -108,20 +112,17 @@ __global__ void __launch_bounds__(kThreads, 1)
         rows[q][1].Add(sum[2], sum[3], codes.scale[1], state);
       }
     }
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      KeepTile(call, first_quad + q, tile, &sure.ends[q * kStatesOfQuad], rows[q]);
-    }
+    KeepTile(call, first_quad, tile, ends, rows);
   }
   __syncthreads();
-  sure.Keep(call, first_quad * kStatesOfQuad);
+  ends.Keep(call, first_quad * kStatesOfQuad);
 }
 
 template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
-  constexpr size_t kStatic = sizeof(SureOfBlock<kQuads * kStatesOfQuad>);
+  constexpr size_t kStatic = sizeof(EndsOfBlock<kQuads>);
   const size_t room = device.most_shared_bytes - sizeof(Ring) - kStatic;
   StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);

@@ -1,7 +1,7 @@
 // The intervals of all rows of the head for 32 hidden states at a time, by Hopper's products of
 // warpgroups: 64 rows of the head from registers times 64 columns, the bytes of the hidden states,
-// from shared memory. A warp has a tile. One warp more starts the copies of what they need of a
-// group, by the engine for bulk copies, and is as far ahead of them as there is room; they may be
+// from shared memory. A warp has a tile. Four warps more start the copies of what they need of a
+// group, by the engine for bulk copies, and are as far ahead of them as there is room; they may be
 // as far apart.
 #include <algorithm>
 
@@ -19,11 +19,14 @@ namespace {
 
 constexpr int kWarps = 16;                              // that multiply
 constexpr int kMultiplying = kWarps * kWarpSize;        // threads
-constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup, of which one copies
+constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup that copies
 constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
-constexpr int kSums = kColumns / 2;  // of a thread
+constexpr int kHalves = 2;  // of the columns, taken one after the other
+constexpr int kQuadsOfHalf = kQuads / kHalves;
+constexpr int kSums = kColumns / kHalves / 2;  // of a thread and a half
+constexpr int kCopiers = 4;                    // warps
 
 // Registers of a thread. A block has as many as it was launched with, whoever has them then: a
 // thread that asks for more waits until others have given them back, and for ever where there are
@@ -44,7 +47,7 @@ struct ManyMemory {
   Stage stages[kStages];
   uint64_t full[kStages];   // barriers: the copies have come
   uint64_t empty[kStages];  // and all warps have done with them
-  SureOfBlock<kQuads * kStatesOfQuad> sure;
+  EndsOfBlock<kQuads> ends;
 };
 
 // Code for other devices has no such products, and says so by its number of threads.
@@ -98,8 +101,13 @@ constexpr uint64_t kColumnsStep = 2 * sizeof(QuadGroup::elements[0]) >> 4;
 __device__ __forceinline__ void StartProducts() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void EndProducts(int32_t (&sum)[kSums]) {
-  asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+// Those that were started since the last time.
+__device__ __forceinline__ void CommitProducts() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// sum: what they were added to.
+__device__ __forceinline__ void AwaitProducts(int32_t (&sum)[kSums]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
   for (int32_t& of_column : sum) asm volatile("" : "+r"(of_column)::"memory");
 }
@@ -109,69 +117,71 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
   asm volatile(
       "{\n\t"
       ".reg .pred is_more;\n\t"
-      "setp.ne.b32 is_more, %37, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, %36, is_more;\n\t"
+      "setp.ne.b32 is_more, %21, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+      "{%16, %17, %18, %19}, %20, is_more;\n\t"
       "}"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
         "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]),
-        "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]),
-        "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]),
-        "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31])
+        "+r"(d[14]), "+r"(d[15])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(columns), "r"(is_more)
       : "memory");
 }
 #endif
 
 #if SLUICE_WARPGROUPS
-// The tiles of a block: sixteen after sixteen; behind the last of all, the last again.
+// The tiles of a block, as many of each but for one: sixteen after sixteen, and what is left.
 class TilesOfBlock {
  public:
   __device__ explicit TilesOfBlock(const PlanesArgument& planes)
       : groups(planes.groups),
-        first_(static_cast<int>(blockIdx.x) * kWarps),
-        of_turn_(static_cast<int>(gridDim.x) * kWarps),
-        last_(planes.tiles - 1),
-        turns(max((planes.tiles - first_ + of_turn_ - 1) / of_turn_, 0)) {}
+        first_(static_cast<int>(int64_t{blockIdx.x} * planes.tiles / gridDim.x)),
+        count_(static_cast<int>(int64_t{blockIdx.x + 1} * planes.tiles / gridDim.x) - first_),
+        turns((count_ + kWarps - 1) / kWarps) {}
 
+  __device__ int OfTurn(int turn) const { return min(count_ - turn * kWarps, kWarps); }
+  // Behind the last there is the last again.
   __device__ int Tile(int turn, int warp) const {
-    return min(first_ + turn * of_turn_ + warp, last_);
-  }
-  __device__ bool IsThere(int turn, int warp) const {
-    return first_ + turn * of_turn_ + warp <= last_;
+    return first_ + min(turn * kWarps + warp, count_ - 1);
   }
 
   const int groups;
 
  private:
   const int first_;
-  const int of_turn_;
-  const int last_;
+  const int count_;
 
  public:
   const int turns;
 };
 
-// By a warp, a tile's codes a lane: by one lane for all tiles 32 hidden states of 128256 x 4096
-// took 221 us, which take 173 now.
+// By kCopiers warps. A copy is started by one thread after another of a warp, so a warp that starts
+// all of a group takes longer than those who multiply.
 __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                           ManyMemory& memory) {
+  constexpr int kTilesOfCopier = kWarps / kCopiers;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int steps = tiles.turns * tiles.groups;
+  const int first_tile =
+      (static_cast<int>(threadIdx.x) - kMultiplying) / kWarpSize * kTilesOfCopier;
+  // The first copies the states as well, and says what is to come. Whoever has nothing to copy in
+  // the last turn must not wait in it either: nobody waits for him, and a barrier that is two
+  // phases on looks as if it were where he left it.
+  const bool has_last = first_tile < tiles.OfTurn(tiles.turns - 1);
+  const int steps = (tiles.turns - (has_last ? 0 : 1)) * tiles.groups;
   auto copy_codes = [&](int step, int turn, int group) {
-    if (lane >= kWarps) return;
+    const int tile = first_tile + lane;
+    if (lane >= kTilesOfCopier || tile >= tiles.OfTurn(turn)) return;
     Stage& to = memory.stages[step % kStages];
-    const int64_t from = int64_t{tiles.Tile(turn, lane)} * tiles.groups + group;
-    CopyBulk(to.codes[lane], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
+    const int64_t from = int64_t{tiles.Tile(turn, tile)} * tiles.groups + group;
+    CopyBulk(to.codes[tile], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
              &memory.full[step % kStages]);
   };
-  auto copy_states = [&](int step, int group) {
-    if (lane != 0) return;
+  auto copy_states = [&](int step, int turn, int group) {
+    if (first_tile + lane != 0) return;
     Stage& to = memory.stages[step % kStages];
     uint64_t* const full = &memory.full[step % kStages];
-    ExpectBytes(full, sizeof(Stage));
+    ExpectBytes(full, static_cast<int>(sizeof to.quads + sizeof to.codes[0] * tiles.OfTurn(turn)));
     CopyBulk(to.quads, call.memory.quads + PlaceOfQuad(first_quad, group, tiles.groups),
              sizeof to.quads, full);
   };
@@ -180,13 +190,13 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
   for (int n = 0; n < first_steps; ++n) copy_codes(n, n / tiles.groups, n % tiles.groups);
   AwaitKernelBefore();
 #pragma unroll 1
-  for (int n = 0; n < first_steps; ++n) copy_states(n, n % tiles.groups);
+  for (int n = 0; n < first_steps; ++n) copy_states(n, n / tiles.groups, n % tiles.groups);
   int turn = first_steps / tiles.groups;
   int group = first_steps % tiles.groups;
 #pragma unroll 1
   for (int n = first_steps; n < steps; ++n) {
     AwaitBarrier(&memory.empty[n % kStages], (n / kStages - 1) % 2);
-    copy_states(n, group);
+    copy_states(n, turn, group);
     copy_codes(n, turn, group);
     if (++group < tiles.groups) continue;
     group = 0;
@@ -194,7 +204,8 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
   }
 }
 
-// By the warps that multiply.
+// By the warps that multiply. Products of one half of the columns are on their way while the sums
+// of the other half become scores.
 __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                            ManyMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -207,46 +218,78 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
     return call.planes.scales + int64_t{tiles.Tile(turn, warp)} * tiles.groups * 8 + lane / 4;
   };
   RowScore rows[kQuads][2];
-  int32_t sum[kSums] = {};
+  int32_t sum[kHalves][kSums] = {};
   const uint32_t* scales = scales_of(0);
   uint32_t next_scales = __ldg(scales);
   uint32_t step = 0;
+  auto start = [&](int half, const CodeOperands& codes, uint32_t place) {
+    constexpr uint64_t kHalf = kQuadsOfHalf * sizeof(QuadGroup) >> 4;
+    const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage)) + half * kHalf;
+    StartProducts();
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      AddProducts(sum[half], codes.of_step[part], columns + part * kColumnsStep, part);
+    }
+    CommitProducts();
+  };
+  auto add = [&](int half, const float(&scale)[2], uint32_t place) {
+    const Stage& stage = memory.stages[place];
+#pragma unroll
+    for (int i = 0; i < kQuadsOfHalf; ++i) {
+      const int q = half * kQuadsOfHalf + i;
+      const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
+      const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
+      rows[q][0].Add(sum[half][4 * i], sum[half][4 * i + 1], scale[0], state);
+      rows[q][1].Add(sum[half][4 * i + 2], sum[half][4 * i + 3], scale[1], state);
+    }
+  };
+  // Of the copies in a stage.
+  auto done = [&](uint32_t place) {
+    __syncwarp();
+    if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
+  };
 #pragma unroll 1
   for (int turn = 0; turn < tiles.turns; ++turn) {
+    uint32_t place = step % kStages;
+    Await(full + place * sizeof(uint64_t), step / kStages % 2);
+    const auto& first = memory.stages[place].codes[warp];
+    CodeOperands codes(first[0][lane], first[1][lane], next_scales);
+    start(0, codes, place);
+    AwaitProducts(sum[0]);
 #pragma unroll 1
-    for (int group = 0; group < tiles.groups; ++group, ++step) {
-      const uint32_t place = step % kStages;
-      const uint32_t scales_here = next_scales;
-      scales = group + 1 < tiles.groups ? scales + 8 : scales_of(turn + 1);
+    for (int group = 1; group < tiles.groups; ++group) {
+      const float scale[2] = {codes.scale[0], codes.scale[1]};
+      scales += 8;
       next_scales = __ldg(scales);
+      start(1, codes, place);
+      add(0, scale, place);
+      const uint32_t place_before = place;
+      ++step;
+      place = step % kStages;
       Await(full + place * sizeof(uint64_t), step / kStages % 2);
-      const Stage& stage = memory.stages[place];
-      const CodeOperands codes(stage.codes[warp][0][lane], stage.codes[warp][1][lane], scales_here);
-      const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage));
-      StartProducts();
-#pragma unroll
-      for (int part = 0; part < 4; ++part) {
-        AddProducts(sum, codes.of_step[part], columns + part * kColumnsStep, part);
-      }
-      EndProducts(sum);
-#pragma unroll
-      for (int q = 0; q < kQuads; ++q) {
-        const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
-        const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
-        rows[q][0].Add(sum[4 * q], sum[4 * q + 1], codes.scale[0], state);
-        rows[q][1].Add(sum[4 * q + 2], sum[4 * q + 3], codes.scale[1], state);
-      }
-      __syncwarp();
-      if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
+      const auto& next = memory.stages[place].codes[warp];
+      const uint4 words[2] = {next[0][lane], next[1][lane]};
+      AwaitProducts(sum[1]);
+      codes = CodeOperands(words[0], words[1], next_scales);
+      start(0, codes, place);
+      add(1, scale, place_before);
+      done(place_before);
+      AwaitProducts(sum[0]);
+    }
+    const float scale[2] = {codes.scale[0], codes.scale[1]};
+    scales = scales_of(turn + 1);
+    next_scales = __ldg(scales);
+    start(1, codes, place);
+    add(0, scale, place);
+    AwaitProducts(sum[1]);
+    add(1, scale, place);
+    done(place);
+    ++step;
+    if (warp < tiles.OfTurn(turn)) {
+      KeepTile(call, first_quad, tiles.Tile(turn, warp), memory.ends, rows);
     }
 #pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      if (tiles.IsThere(turn, warp)) {
-        KeepTile(call, first_quad + q, tiles.Tile(turn, warp), &memory.sure.ends[q * kStatesOfQuad],
-                 rows[q]);
-      }
-      rows[q][0] = rows[q][1] = RowScore{};
-    }
+    for (auto& of_quad : rows) of_quad[0] = of_quad[1] = RowScore{};
   }
 }
 #endif
@@ -263,21 +306,21 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       StartBarrier(&memory.empty[s], kWarps);
     }
   }
-  memory.sure.Clear();
   __syncthreads();
   const TilesOfBlock tiles(call.planes);
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   // Who copies leaves registers to those who multiply.
   if (threadIdx.x >= kMultiplying) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
-    if (threadIdx.x < kMultiplying + kWarpSize) CopyAhead(call, tiles, first_quad, memory);
-    AwaitKernelBefore();
+    CopyAhead(call, tiles, first_quad, memory);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegistersToMultiply));
     AwaitKernelBefore();
+    memory.ends.Read(call, first_quad * kStatesOfQuad);
+    SyncThreads(kMultiplying);
     ScoreTiles(call, tiles, first_quad, memory);
     SyncThreads(kMultiplying);
-    memory.sure.Keep(call, first_quad * kStatesOfQuad);
+    memory.ends.Keep(call, first_quad * kStatesOfQuad);
   }
 #endif
 }
