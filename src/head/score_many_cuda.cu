@@ -23,10 +23,8 @@ constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup that 
 constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
-constexpr int kHalves = 2;  // of the columns, taken one after the other
-constexpr int kQuadsOfHalf = kQuads / kHalves;
-constexpr int kSums = kColumns / kHalves / 2;  // of a thread and a half
-constexpr int kCopiers = 4;                    // warps
+constexpr int kSums = kColumns / 2;  // of a thread
+constexpr int kCopiers = 4;          // warps
 
 // Registers of a thread. A block has as many as it was launched with, whoever has them then: a
 // thread that asks for more waits until others have given them back, and for ever where there are
@@ -101,8 +99,7 @@ constexpr uint64_t kColumnsStep = 2 * sizeof(QuadGroup::elements[0]) >> 4;
 __device__ __forceinline__ void StartProducts() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// Those that were started since the last time.
-__device__ __forceinline__ void CommitProducts() {
+__device__ __forceinline__ void EndProducts() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // sum: what they were added to.
@@ -117,14 +114,17 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
   asm volatile(
       "{\n\t"
       ".reg .pred is_more;\n\t"
-      "setp.ne.b32 is_more, %21, 0;\n\t"
-      "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-      "{%16, %17, %18, %19}, %20, is_more;\n\t"
+      "setp.ne.b32 is_more, %37, 0;\n\t"
+      "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, is_more;\n\t"
       "}"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
         "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]),
-        "+r"(d[14]), "+r"(d[15])
+        "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]),
+        "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]),
+        "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(columns), "r"(is_more)
       : "memory");
 }
@@ -204,8 +204,35 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
   }
 }
 
-// By the warps that multiply. Products of one half of the columns are on their way while the sums
-// of the other half become scores.
+// The scales of a warp's tiles, group by group. Without a branch: products that may start behind
+// one are made one after the other. Behind the last there are others', which nobody needs.
+class ScalesOfWarp {
+ public:
+  __device__ ScalesOfWarp(const PlanesArgument& planes, int first_tile)
+      : scales_(planes.scales + threadIdx.x % kWarpSize / 4),
+        groups_(planes.groups),
+        last_(planes.tiles * planes.groups - 1),
+        place_(first_tile * planes.groups) {}
+
+  __device__ uint32_t Next() {
+    const uint32_t scales = __ldg(scales_ + int64_t{min(place_, last_)} * (kTileRows / 2));
+    const bool is_last = ++group_ == groups_;
+    place_ += is_last ? (kWarps - 1) * groups_ + 1 : 1;
+    group_ = is_last ? 0 : group_;
+    return scales;
+  }
+
+ private:
+  const uint32_t* scales_;
+  const int groups_;
+  const int last_;
+  int place_;
+  int group_ = 0;
+};
+
+// By the warps that multiply. Scales come from global memory two groups ahead, some 2,000 cycles.
+// The compiler lets products run beside other work only where nothing but the wait for a stage
+// branches before them (ptxas says so, C7520).
 __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                            ManyMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -214,77 +241,41 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
   const uint32_t stages = Again(SharedAddress(memory.stages));
   const uint32_t full = Again(SharedAddress(memory.full));
   const uint32_t empty = Again(SharedAddress(memory.empty));
-  auto scales_of = [&](int turn) {
-    return call.planes.scales + int64_t{tiles.Tile(turn, warp)} * tiles.groups * 8 + lane / 4;
-  };
+  ScalesOfWarp scales(call.planes, tiles.Tile(0, 0) + warp);
+  uint32_t scales_here = scales.Next();
+  uint32_t next_scales = scales.Next();
   RowScore rows[kQuads][2];
-  int32_t sum[kHalves][kSums] = {};
-  const uint32_t* scales = scales_of(0);
-  uint32_t next_scales = __ldg(scales);
+  int32_t sum[kSums] = {};
   uint32_t step = 0;
-  auto start = [&](int half, const CodeOperands& codes, uint32_t place) {
-    constexpr uint64_t kHalf = kQuadsOfHalf * sizeof(QuadGroup) >> 4;
-    const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage)) + half * kHalf;
-    StartProducts();
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      AddProducts(sum[half], codes.of_step[part], columns + part * kColumnsStep, part);
-    }
-    CommitProducts();
-  };
-  auto add = [&](int half, const float(&scale)[2], uint32_t place) {
-    const Stage& stage = memory.stages[place];
-#pragma unroll
-    for (int i = 0; i < kQuadsOfHalf; ++i) {
-      const int q = half * kQuadsOfHalf + i;
-      const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
-      const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
-      rows[q][0].Add(sum[half][4 * i], sum[half][4 * i + 1], scale[0], state);
-      rows[q][1].Add(sum[half][4 * i + 2], sum[half][4 * i + 3], scale[1], state);
-    }
-  };
-  // Of the copies in a stage.
-  auto done = [&](uint32_t place) {
-    __syncwarp();
-    if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
-  };
 #pragma unroll 1
   for (int turn = 0; turn < tiles.turns; ++turn) {
-    uint32_t place = step % kStages;
-    Await(full + place * sizeof(uint64_t), step / kStages % 2);
-    const auto& first = memory.stages[place].codes[warp];
-    CodeOperands codes(first[0][lane], first[1][lane], next_scales);
-    start(0, codes, place);
-    AwaitProducts(sum[0]);
 #pragma unroll 1
-    for (int group = 1; group < tiles.groups; ++group) {
-      const float scale[2] = {codes.scale[0], codes.scale[1]};
-      scales += 8;
-      next_scales = __ldg(scales);
-      start(1, codes, place);
-      add(0, scale, place);
-      const uint32_t place_before = place;
-      ++step;
-      place = step % kStages;
+    for (int group = 0; group < tiles.groups; ++group, ++step) {
+      const uint32_t place = step % kStages;
+      const Stage& stage = memory.stages[place];
+      const uint32_t scales_behind_next = scales.Next();
       Await(full + place * sizeof(uint64_t), step / kStages % 2);
-      const auto& next = memory.stages[place].codes[warp];
-      const uint4 words[2] = {next[0][lane], next[1][lane]};
-      AwaitProducts(sum[1]);
-      codes = CodeOperands(words[0], words[1], next_scales);
-      start(0, codes, place);
-      add(1, scale, place_before);
-      done(place_before);
-      AwaitProducts(sum[0]);
+      const CodeOperands codes(stage.codes[warp][0][lane], stage.codes[warp][1][lane], scales_here);
+      const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage));
+      StartProducts();
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        AddProducts(sum, codes.of_step[part], columns + part * kColumnsStep, part);
+      }
+      EndProducts();
+      AwaitProducts(sum);
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
+        const QuadGroup::Constants state = {packed.x, packed.y, packed.z, packed.w};
+        rows[q][0].Add(sum[4 * q], sum[4 * q + 1], codes.scale[0], state);
+        rows[q][1].Add(sum[4 * q + 2], sum[4 * q + 3], codes.scale[1], state);
+      }
+      __syncwarp();
+      if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
+      scales_here = next_scales;
+      next_scales = scales_behind_next;
     }
-    const float scale[2] = {codes.scale[0], codes.scale[1]};
-    scales = scales_of(turn + 1);
-    next_scales = __ldg(scales);
-    start(1, codes, place);
-    add(0, scale, place);
-    AwaitProducts(sum[1]);
-    add(1, scale, place);
-    done(place);
-    ++step;
     if (warp < tiles.OfTurn(turn)) {
       KeepTile(call, first_quad, tiles.Tile(turn, warp), memory.ends, rows);
     }
