@@ -20,9 +20,10 @@ struct StagedGroup {
 
 using Ring = StagedGroup[kWarps][kSlots];
 
-// In shared memory: the ring, what the ends of tiles take, and the hidden states.
+// Whole lines, so that the ring behind them lies at a multiple of 128 bytes: a copy that lands
+// across two lines of shared memory asks L2 twice.
 template <int kQuads>
-constexpr size_t kBeforeStates = sizeof(Ring) + sizeof(EndsOfBlock<kQuads>);
+constexpr size_t kBytesOfEnds = (sizeof(EndsOfBlock<kQuads>) + 127) / 128 * 128;
 
 struct StreamArgument {
   CallArgument call;
@@ -41,10 +42,9 @@ __device__ __forceinline__ void AddProducts(int32_t (&sum)[4], const uint32_t (&
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     StreamKernel(const __grid_constant__ StreamArgument argument) {
-  // The ring lies at a multiple of 128 bytes, as what is copied to it does: there is no memory
-  // before it.
-  extern __shared__ __align__(128) unsigned char shared[];
-  auto& ends = *reinterpret_cast<EndsOfBlock<kQuads>*>(shared + sizeof(Ring));
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ __align__(8) unsigned char ends_of_block[kBytesOfEnds<kQuads>];
+  auto& ends = *reinterpret_cast<EndsOfBlock<kQuads>*>(ends_of_block);
   LetNextKernelStart();
   const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (argument.has_room) {
     constexpr int kPieces = sizeof(QuadGroup) / sizeof(uint4);
     constexpr int kPiecesOfGroup = kQuads * kPieces;
-    auto* const copy = reinterpret_cast<uint4*>(shared + kBeforeStates<kQuads>);
+    auto* const copy = reinterpret_cast<uint4*>(shared + sizeof(Ring));
     const auto* const from = reinterpret_cast<const uint4*>(quads);
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
       CopyBehind<16>(copy + i,
@@ -127,14 +127,15 @@ template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
-  const size_t room = device.most_shared_bytes - kBeforeStates<kQuads>;
+  constexpr size_t kStatic = kBytesOfEnds<kQuads>;
+  const size_t room = device.most_shared_bytes - sizeof(Ring) - kStatic;
   StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
   LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
                {.blocks = static_cast<unsigned>(device.processors),
                 .blocks_y = (quads + kQuads - 1) / kQuads,
                 .threads = kThreads,
-                .shared_bytes = kBeforeStates<kQuads> + (argument.has_room ? states : 0)},
+                .shared_bytes = sizeof(Ring) + (argument.has_room ? states : 0)},
                &argument, stream);
 }
 

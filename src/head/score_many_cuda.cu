@@ -99,12 +99,8 @@ constexpr uint64_t kColumnsStep = 2 * sizeof(QuadGroup::elements[0]) >> 4;
 __device__ __forceinline__ void StartProducts() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void EndProducts() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// sum: what they were added to.
-__device__ __forceinline__ void AwaitProducts(int32_t (&sum)[kSums]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+__device__ __forceinline__ void EndProducts(int32_t (&sum)[kSums]) {
+  asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
   for (int32_t& of_column : sum) asm volatile("" : "+r"(of_column)::"memory");
 }
@@ -204,35 +200,7 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
   }
 }
 
-// The scales of a warp's tiles, group by group. Without a branch: products that may start behind
-// one are made one after the other. Behind the last there are others', which nobody needs.
-class ScalesOfWarp {
- public:
-  __device__ ScalesOfWarp(const PlanesArgument& planes, int first_tile)
-      : scales_(planes.scales + threadIdx.x % kWarpSize / 4),
-        groups_(planes.groups),
-        last_(planes.tiles * planes.groups - 1),
-        place_(first_tile * planes.groups) {}
-
-  __device__ uint32_t Next() {
-    const uint32_t scales = __ldg(scales_ + int64_t{min(place_, last_)} * (kTileRows / 2));
-    const bool is_last = ++group_ == groups_;
-    place_ += is_last ? (kWarps - 1) * groups_ + 1 : 1;
-    group_ = is_last ? 0 : group_;
-    return scales;
-  }
-
- private:
-  const uint32_t* scales_;
-  const int groups_;
-  const int last_;
-  int place_;
-  int group_ = 0;
-};
-
-// By the warps that multiply. Scales come from global memory two groups ahead, some 2,000 cycles.
-// The compiler lets products run beside other work only where nothing but the wait for a stage
-// branches before them (ptxas says so, C7520).
+// By the warps that multiply.
 __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                            ManyMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -241,20 +209,24 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
   const uint32_t stages = Again(SharedAddress(memory.stages));
   const uint32_t full = Again(SharedAddress(memory.full));
   const uint32_t empty = Again(SharedAddress(memory.empty));
-  ScalesOfWarp scales(call.planes, tiles.Tile(0, 0) + warp);
-  uint32_t scales_here = scales.Next();
-  uint32_t next_scales = scales.Next();
+  auto scales_of = [&](int turn) {
+    return call.planes.scales + int64_t{tiles.Tile(turn, warp)} * tiles.groups * 8 + lane / 4;
+  };
   RowScore rows[kQuads][2];
   int32_t sum[kSums] = {};
+  const uint32_t* scales = scales_of(0);
+  uint32_t next_scales = __ldg(scales);
   uint32_t step = 0;
 #pragma unroll 1
   for (int turn = 0; turn < tiles.turns; ++turn) {
 #pragma unroll 1
     for (int group = 0; group < tiles.groups; ++group, ++step) {
       const uint32_t place = step % kStages;
-      const Stage& stage = memory.stages[place];
-      const uint32_t scales_behind_next = scales.Next();
+      const uint32_t scales_here = next_scales;
+      scales = group + 1 < tiles.groups ? scales + 8 : scales_of(turn + 1);
+      next_scales = __ldg(scales);
       Await(full + place * sizeof(uint64_t), step / kStages % 2);
+      const Stage& stage = memory.stages[place];
       const CodeOperands codes(stage.codes[warp][0][lane], stage.codes[warp][1][lane], scales_here);
       const uint64_t columns = ColumnsAt(stages + place * sizeof(Stage));
       StartProducts();
@@ -262,8 +234,7 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
       for (int part = 0; part < 4; ++part) {
         AddProducts(sum, codes.of_step[part], columns + part * kColumnsStep, part);
       }
-      EndProducts();
-      AwaitProducts(sum);
+      EndProducts(sum);
 #pragma unroll
       for (int q = 0; q < kQuads; ++q) {
         const float4 packed = reinterpret_cast<const float4*>(stage.quads[q].constants)[lane % 4];
@@ -273,8 +244,6 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
       }
       __syncwarp();
       if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
-      scales_here = next_scales;
-      next_scales = scales_behind_next;
     }
     if (warp < tiles.OfTurn(turn)) {
       KeepTile(call, first_quad, tiles.Tile(turn, warp), memory.ends, rows);
