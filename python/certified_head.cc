@@ -105,7 +105,7 @@ class PythonCertifiedHead {
     TokenResults& tokens = *output.result;
     FitRows(tokens.rows, hidden.view.rows);
     tokens.is_row = hidden.is_row;
-    tokens.has_cuts = arguments.Flag(Keyword::with_cuts);
+    const bool with_cuts = arguments.Flag(Keyword::with_cuts);
     const std::vector<uint64_t> seeds = params.ChooseSeeds();
     Fit("seeds", tokens.seeds, seeds.size());
     std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
@@ -115,11 +115,11 @@ class PythonCertifiedHead {
     {
       const nb::gil_scoped_release release;
       const CertifiedInput input{hidden.view, bitmask.words()};
-      stats = tokens.has_cuts
-                  ? head_->Sample(input, params.select(), params.keys(), params.limits(),
-                                  params.draw_method(), tokens.rows, {}, execution)
-                  : SampleIds(input, params, execution, tokens.rows);
+      stats = with_cuts ? head_->Sample(input, params.select(), params.keys(), params.limits(),
+                                        params.draw_method(), tokens.rows, {}, execution)
+                        : SampleIds(input, params, execution, tokens.rows);
     }
+    tokens.has_cuts = with_cuts;
     Count(stats);
     return output.object;
   }

@@ -164,10 +164,11 @@ class CertifiedHead {
                            std::span<int32_t> ids, std::span<RowStatus> statuses,
                            std::span<CertifiedRow> rows, const Execution& execution) const;
 
-  // As Project and then the sampler's Step, for requests without drafts, one a row and each once:
-  // the same tokens, statuses and Cuts, and the sampler has accepted the tokens. What a request
-  // changes of its logits is heeded, but for processors, which have to see all of them: throws
-  // Error when one would run. Log-probabilities are not reported. In the workspace of Sample.
+  // As Project and then the sampler's Step, for requests without drafts and forced tokens, one a
+  // row and each once: the same tokens, statuses and Cuts, and the sampler has accepted the tokens.
+  // What a request changes of its logits is heeded, but for processors, which have to see all of
+  // them: throws Error when one would run. Log-probabilities are not reported. In the workspace of
+  // Sample.
   CertifiedStats Step(const CertifiedInput& input, Sampler& sampler,
                       std::span<const RequestHandle> requests, std::span<TokenResult> results,
                       std::span<CertifiedRow> rows, const Execution& execution) const;

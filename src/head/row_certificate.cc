@@ -86,7 +86,7 @@ void RowCertificate::Seal() {
   }
 }
 
-// The interval of what the row makes of the logit. One that has lost an end is computed by Start.
+// The interval of what the row makes of the logit. One that loses an end by it has to be computed.
 void RowCertificate::AdjustInterval(int32_t id, const semantics::TokenAdjust::OfToken& token) {
   float& score = memory_.intervals.scores[id];
   float& width = memory_.intervals.widths[id];
@@ -190,6 +190,8 @@ void RowCertificate::Refine(int32_t id) {
   if (!token.IsNothing()) memory_.intervals.scores[id] = memory_.scores_before[id];
   score_.refine(planes_, state_, id, memory_.intervals);
   if (!token.IsNothing()) AdjustInterval(id, token);
+  // The narrower interval need not lie in the wider one, so an end may be lost only now.
+  if (!(memory_.intervals.widths[id] < Infinity())) Compute(id);
 }
 
 bool RowCertificate::RefineFrom(float least) {

@@ -43,7 +43,7 @@ void CheckRequests(SamplerAccess::Impl& sampler, std::span<const RequestHandle> 
   for (const RequestHandle& request : requests) {
     if (!sampler.TakeIntoStep(request).RunsProcessors()) continue;
     ThrowInvalid("requests", "a request with a logits processor",
-                 "requests without, which leave most logits alone");
+                 "requests whose processors do not run: those have to see all logits");
   }
 }
 
@@ -54,6 +54,7 @@ CertifiedStats RunStep(const CertifiedHead& head, const CertifiedInput& input, S
   const int64_t vocab = head.head().weight.rows;
   SamplerAccess::Impl& impl = SamplerAccess::Get(sampler);
   CheckRequests(impl, requests, input.hidden.rows, vocab);
+  for (const RequestHandle& request : requests) impl.StateOf(request).Grow();
   StepQuestion question(impl, requests, output, execution.backend);
   const CertifiedStats stats = RunCertifiedCall(head, input, question, rows, execution,
                                                 SampleQuestion::Bytes(vocab, execution.backend));

@@ -36,11 +36,12 @@ class RequestState {
   // Whether the next token's logits are to be changed at all, a bitmask and a forced token aside.
   bool HasAdjustments() const;
 
+  // Room for one token more: an Accept behind it does not throw.
+  void Grow();
   void Accept(int32_t token);
   void Rollback(size_t count);  // at most output_length()
 
  private:
-  void Grow();
   void Count(int32_t token, bool in_prompt);
 
   SamplingParams params_;

@@ -28,8 +28,8 @@ class Sampler::Impl {
   RequestHandle Add(const Request& request);
   void Remove(RequestHandle request);
   RequestState& StateOf(RequestHandle request);
-  // To be called of each request of a step, which takes it once.
   void BeginStep() { ++steps_; }
+  // Of each request of the step that has begun, which takes it once.
   const RequestState& TakeIntoStep(RequestHandle request);
   void Step(const StepInput& input, const StepOutput& output);
   int64_t vocab() const { return options_.vocab; }

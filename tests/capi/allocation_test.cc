@@ -97,6 +97,8 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
               sluice_certified_sample_workspace_bytes(head, 2, &execution, &bytes);
               sluice_certified_sample(head, &input, SLUICE_DRAW_GUMBEL, results, 2, rows, 2, &stats,
                                       &execution);
+              sluice_certified_sample_ids(head, &input, SLUICE_DRAW_GUMBEL, ids, 2, status, 2, rows,
+                                          2, &stats, &execution);
               sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
             }),
             0);
