@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 
 TOKENS = 400
 PROMPTS = ["Once upon a time", "It was a dark", "The captain looked at"]
@@ -58,6 +59,8 @@ def figures(sluice: str, head: str, name: str, dense: dict) -> dict:
             row["survivors"] += certified["survivors"]
             row["bytes"] += certified["bytes_read"]
             row["dense_bytes"] += certified["dense_bytes"]
+    if row["different"] != 0:
+        sys.exit(f"{name}, {head}: {row['different']} tokens are not the dense head's")
     return row
 
 

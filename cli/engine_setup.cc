@@ -21,7 +21,7 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
   options.max_step_tokens = setup.step_tokens;
   options.cache_tokens = setup.cache_tokens;
   options.max_logprobs = setup.max_logprobs;
-  options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params,
+  options.planes = HeadPlanesFor(setup.head, checkpoint, checkpoint.generation_config().params, {},
                                  plane_options, parallel);
   options.backend = setup.backend;
   options.parallel = parallel;

@@ -36,8 +36,8 @@ Generation::Generation(const GenerationOptions& options, const GenerationReports
     static_cast<ProgressLine*>(context)->Show("building the head's planes", rows, vocab);
   };
   plane_options.progress_context = &progress_;
-  const std::optional<HeadPlanes> planes =
-      HeadPlanesFor(options.head, checkpoint_, options.params, plane_options, pool_.parallel());
+  const std::optional<HeadPlanes> planes = HeadPlanesFor(options.head, checkpoint_, options.params,
+                                                         reports, plane_options, pool_.parallel());
   progress_.Clear();
   if (planes.has_value()) {
     head_ = planes->kind() == CertificateKind::kStrict ? HeadChoice::kStrict : HeadChoice::kDither4;

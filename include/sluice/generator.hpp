@@ -34,13 +34,6 @@ enum class HeadChoice : uint8_t {
 std::string_view Name(HeadChoice choice);  // "auto", "dense", "dither4", "strict"
 HeadChoice HeadChoiceByName(std::string_view name);
 
-// The planes that a choice asks for; nothing for the dense head. kAuto builds them where requests
-// like `params` gain by them.
-std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
-                                        const SamplingParams& params,
-                                        const HeadPlaneOptions& options = {},
-                                        const ParallelFor& parallel = {});
-
 struct GenerationRequest {
   SamplingParams params = {};
   std::span<const int32_t> prompt = {};
@@ -63,6 +56,14 @@ struct GenerationReports {
 
   bool HasSets() const { return cuts || kept || masses; }
 };
+
+// The planes that a choice asks for; nothing for the dense head. kAuto builds them where requests
+// like `params` gain by them, with so much to report.
+std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
+                                        const SamplingParams& params,
+                                        const GenerationReports& reports = {},
+                                        const HeadPlaneOptions& options = {},
+                                        const ParallelFor& parallel = {});
 
 struct GeneratorOptions {
   std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves

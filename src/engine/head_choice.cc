@@ -39,6 +39,7 @@ HeadChoice HeadChoiceByName(std::string_view name) {
 
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
                                         const SamplingParams& params,
+                                        const GenerationReports& reports,
                                         const HeadPlaneOptions& options,
                                         const ParallelFor& parallel) {
   const DenseHead head = checkpoint.head();
@@ -47,7 +48,7 @@ std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& che
         static_cast<size_t>(head.weight.rows * head.weight.columns) * SizeOf(head.weight.dtype);
     const bool is_served =
         engine::CauseOf(params, params.min_tokens, checkpoint.vocab(),
-                        checkpoint.model().info().logit_softcap) == DenseCause::kNone;
+                        checkpoint.model().info().logit_softcap, reports) == DenseCause::kNone;
     choice = is_served && bytes >= kLeastBytes ? HeadChoice::kDither4 : HeadChoice::kDense;
   }
   if (choice == HeadChoice::kDense) return std::nullopt;
