@@ -51,8 +51,8 @@ size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 // The rows of a request in a step, as its processors find them. What is pointed to lies on the
 // device.
 struct ProcessorRows {
-  // fp32, to change in place: what stages 3 to 8 left of the logits. The last of n + 1 rows is
-  // behind n drafts.
+  // fp32, to change in place: what stages 3 to 8 left of the logits. One row more than
+  // there are drafts; the first is behind none.
   MutableLogitsView logits = {};
   // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
@@ -95,9 +95,9 @@ struct DeviceStepResult {
 
 // What computes the logits of a step: kernels on a stream, which become the front of the step's
 // graph. It is called when a graph is captured, and at no other time; equal sources are taken for
-// the same kernels, with the same pointers. A head without calls that wait is one: Project of
-// cuda_head.hpp, or a library's product. (A certified head is none: it hands on tokens, not
-// logits.)
+// the same kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head
+// without calls that wait is one: Project of cuda_head.hpp, or a library's product. (A certified
+// head is none: it hands on tokens, not logits.)
 struct LogitsSource {
   void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere
   void* context = nullptr;

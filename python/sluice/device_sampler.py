@@ -23,7 +23,7 @@ class ProcessorRows(typing.NamedTuple):
     """The rows of a request in a step, as its processors find them: tensors on the device that show
     the sampler's memory, for as long as the call takes."""
 
-    logits: torch.Tensor  #: float32 [1 + n, vocab] behind 0 to n drafts, to change in place
+    logits: torch.Tensor  #: float32 [1 + n, vocab], the first behind no draft, to change in place
     tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output; the rest means nothing
     token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
     drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens

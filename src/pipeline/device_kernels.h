@@ -103,6 +103,7 @@ struct KeptArgument {
   int32_t* bitmasks;
 };
 void LaunchKept(KeptArgument argument, DType dtype, void* stream);
+
 // The probabilities of a draft model's row, of any id.
 struct DraftLaw {
   semantics::Row row;  // data null: no draft model

@@ -232,7 +232,7 @@ void DeviceSampler::Impl::CheckProcessors(const Request& request,
 
 RequestHandle DeviceSampler::Impl::Add(const Request& request,
                                        std::span<const DeviceLogitsProcessor> processors) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   const SamplingParams& params = request.params;
   Validate(params, options_.vocab, options_.limits);
   for (const int32_t token : request.prompt) {
@@ -309,7 +309,7 @@ void DeviceSampler::Impl::Send(std::span<const Piece> pieces) {
 }
 
 void DeviceSampler::Impl::Remove(RequestHandle request) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   Slot& slot = SlotOf(request);
   slot.is_live = false;
   slot.params = {};
@@ -329,7 +329,7 @@ const DeviceSampler::Impl::Slot& DeviceSampler::Impl::SlotOf(RequestHandle reque
 }
 
 void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& params) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   Slot& slot = SlotOf(request);
   Validate(params, options_.vocab, options_.limits);
   auto check_same = [](std::string_view name, bool is_same) {
@@ -364,8 +364,9 @@ void DeviceSampler::Impl::Update(RequestHandle request, const SamplingParams& pa
   slot.params = std::move(kept);
 }
 
-void DeviceSampler::Impl::CheckNotProcessing() const {
-  if (is_processing_) ThrowInvalid("sampler", "in a step", "not called by a processor");
+void DeviceSampler::Impl::CheckNotCalledBack() const {
+  if (is_calling_back_)
+    ThrowInvalid("sampler", "in a step", "not called by a source or a processor of it");
 }
 
 void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
@@ -377,7 +378,7 @@ void DeviceSampler::Impl::CheckRoom(const Slot& slot, int64_t more,
 }
 
 void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t> tokens) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   Slot& slot = SlotOf(request);
   for (const int32_t token : tokens) CheckInRange("tokens", token, 0, options_.vocab - 1);
   CheckRoom(slot, static_cast<int64_t>(tokens.size()), "tokens.size()");
@@ -393,7 +394,7 @@ void DeviceSampler::Impl::Accept(RequestHandle request, std::span<const int32_t>
 }
 
 void DeviceSampler::Impl::Rollback(RequestHandle request, int64_t count) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   Slot& slot = SlotOf(request);
   if (slot.unread > 0) {
     ThrowInvalid("request", "one whose last step Get has not answered",

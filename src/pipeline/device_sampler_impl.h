@@ -35,8 +35,8 @@ struct StepShape {
   bool has_patches = false;  // masks or values
   bool has_values = false;
   bool is_greedy = false;    // all of it, and nothing is adjusted
-  bool has_verdict = false;  // drafts, Cuts or two ways to draw
-  bool has_results = false;  // Cuts are needed
+  bool has_verdict = false;  // drafts, results or two ways to draw
+  bool has_results = false;  // Cuts are needed, of a report or a rejection
   bool rejects = false;
   bool has_models = false;  // draft models to reject against
   bool draws_gumbel = false;
@@ -153,7 +153,7 @@ class DeviceSampler::Impl {
   Slot& SlotOf(RequestHandle request) {
     return const_cast<Slot&>(static_cast<const Impl*>(this)->SlotOf(request));
   }
-  void CheckNotProcessing() const;
+  void CheckNotCalledBack() const;
   void CheckRoom(const Slot& slot, int64_t more, std::string_view parameter) const;
   RequestRecord RecordOf(const SamplingParams& params) const;
   void Send(std::span<const Piece> pieces);
@@ -185,8 +185,8 @@ class DeviceSampler::Impl {
   std::vector<Piece> bitmasks_;
   uint64_t steps_ = 0;
   uint64_t checks_ = 0;
-  bool is_processing_ = false;  // processors of a step run
-  bool has_failed_ = false;     // the last step, when some of it was enqueued
+  bool is_calling_back_ = false;  // a step's source or processors run
+  bool has_failed_ = false;       // the last step, when some of it was enqueued
   int64_t waits_ = 0;
 };
 

@@ -211,9 +211,11 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
   shape.has_results = options_.cuts || options_.kept || options_.masses || shape.rejects ||
                       HasProcessed(shape.modes);
   shape.has_verdict = has_drafts || shape.has_results || (shape.draws_cdf && shape.draws_gumbel);
-  shape.has_wide = shape.has_wide && shape.modes != 0;
   shape.is_greedy =
       is_greedy && !shape.has_patches && !shape.has_results && shape.processed_rows == 0;
+  // Looked at only where the draw may report: elsewhere it would make graphs that are alike.
+  shape.has_wide = shape.has_wide && shape.modes != 0 && !shape.has_patches && !shape.has_verdict &&
+                   shape.processed_rows == 0;
   return shape;
 }
 
@@ -449,9 +451,14 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
   cudaGraph_t graph = nullptr;
   try {
     const auto stream = static_cast<cudaStream_t>(captures_);
-    if (shape.source.enqueue != nullptr) shape.source.enqueue(shape.source.context, stream);
+    if (shape.source.enqueue != nullptr) {
+      is_calling_back_ = true;
+      shape.source.enqueue(shape.source.context, stream);
+      is_calling_back_ = false;
+    }
     EnqueueStep(buffers_, shape, options_.limits, stream);
   } catch (...) {
+    is_calling_back_ = false;
     cudaStreamEndCapture(captures_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
     cudaGetLastError();
@@ -465,7 +472,7 @@ cudaGraphExec_t DeviceSampler::Impl::GraphOf(const StepShape& shape) {
 
 StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& input, void* stream,
                                      const LogitsSource& source) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   StepRecord& record = steps_kept_[(steps_ + 1) % kStepsKept];
   if (!record.is_read) {  // and never will be
     if (!record.copied.IsOver()) {
@@ -517,11 +524,11 @@ StepHandle DeviceSampler::Impl::Step(DeviceSampler* sampler, const StepInput& in
   if (graph != nullptr) RequireCuda(cudaGraphLaunch(graph, own), "graph");
   if (is_processed) {
     try {
-      is_processing_ = true;
+      is_calling_back_ = true;
       RunProcessors(input, shape, stream);
-      is_processing_ = false;
+      is_calling_back_ = false;
     } catch (...) {
-      is_processing_ = false;
+      is_calling_back_ = false;
       // What was enqueued may still read requests: what changes them comes behind it.
       has_failed_ = cudaEventRecord(record.done, own) != cudaSuccess ||
                     cudaStreamWaitEvent(changes_, record.done, 0) != cudaSuccess;
@@ -581,7 +588,7 @@ void DeviceSampler::Impl::CountTokens(StepRecord& record) {
 }
 
 DeviceStepResult DeviceSampler::Impl::Get(uint64_t step) {
-  CheckNotProcessing();
+  CheckNotCalledBack();
   StepRecord& record = steps_kept_[step % kStepsKept];
   if (record.step != step) {
     ThrowInvalid("step", ToText(static_cast<int64_t>(step)),

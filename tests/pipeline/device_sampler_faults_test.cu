@@ -156,6 +156,28 @@ TEST_F(DeviceSamplerFaults, CapturesASourceOfLogitsOnceForAGraph) {
   EXPECT_EQ(first.calls + second.calls, 4);
 }
 
+// A step with processors has two graphs; the logits are computed in the first.
+TEST_F(DeviceSamplerFaults, ComputesLogitsOnceInAStepWithProcessors) {
+  int calls = 0;
+  const cuda::LogitsSource source{[](void* context, void*) { ++*static_cast<int*>(context); },
+                                  &calls};
+  Add();
+  AddProcessed();
+  for (int i = 0; i < 3; ++i) Step(2, source).Get();
+  EXPECT_EQ(processed_rows_, 3);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(DeviceSamplerFaults, RefusesCallsFromASourceOfLogits) {
+  Add();
+  const cuda::LogitsSource source{
+      [](void* context, void*) { static_cast<DeviceSamplerFaults*>(context)->Add(); }, this};
+  EXPECT_THROW(Step(1, source), Error);
+  EXPECT_EQ(sampler_->FreeSlots(), 7);
+  Add();
+  Step(2).Get();
+}
+
 TEST_F(DeviceSamplerFaults, TakesNoSlotForARequestThatWasNotSent) {
   EXPECT_GE(FailEverywhere([&] {
               EXPECT_EQ(sampler_->FreeSlots(), 8);

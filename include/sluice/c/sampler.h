@@ -130,7 +130,8 @@ typedef struct sluice_step_output {
   sluice_cut_mass* masses; /* one a row */
   size_t mass_count;
   sluice_mutable_logits_view adjusted; /* fp32: the values after stage 9. May be the logits. */
-  int32_t* path; /* one a row: which row of its request's logits gave its token; -1: none */
+  int32_t* path; /* one a row: which row of its request's logits gave its token or its status; -1:
+                    behind those */
   size_t path_count;
 } sluice_step_output;
 
