@@ -206,10 +206,16 @@ void BindTokenResults(nb::module_& module) {
           "Of a verification or a step: how many of each request's rows hold its tokens.")
       .def_prop_ro(
           "path",
-          [](nb::handle self) { return Vector(self, nb::cast<TokenResults&>(self).path, false); },
+          [](nb::handle self) {
+            auto& tokens = nb::cast<TokenResults&>(self);
+            if (tokens.path.empty()) {
+              throw nb::attribute_error("no request of the step had parents=[...]");
+            }
+            return Vector(self, tokens.path, false);
+          },
           nb::sig("def path(self) -> numpy.typing.NDArray[numpy.int32]"),
-          "Of a step with trees of drafts: which row of its request's logits gave each token, -1 "
-          "behind the last one.")
+          "Of a step with trees of drafts: which row of its request's logits gave each token or "
+          "status, -1 behind those.")
       .def_prop_ro(
           "kept",
           [](nb::handle self) {

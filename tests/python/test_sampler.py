@@ -85,7 +85,7 @@ def test_trees_of_drafts_change_nothing():
     assert tokens.emitted.tolist() == [3]
     assert tokens.ids.tolist() == [*expected, -1, -1]
     assert tokens.path.tolist() == [0, 2, 4, -1, -1]
-    assert drafted.step(rows[:1], [request]).path.size == 0
+    assert not hasattr(drafted.step(rows[:1], [request]), "path")
     with pytest.raises(sluice.Error, match="parents"):
         drafted.step(rows, [sluice.StepRequest(request, drafts=drafts, parents=[0, -1, 0, 1])])
 
