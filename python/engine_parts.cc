@@ -85,7 +85,7 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
       std::make_unique<Checkpoint>(Checkpoint::Open(parts.directory, {}, parts.model.parallel));
   const Checkpoint& checkpoint = *made.checkpoint;
   ModelRunnerOptions model = parts.model;
-  model.planes = HeadPlanesFor(parts.head, checkpoint, {}, {}, model.parallel);
+  model.planes = HeadPlanesFor(parts.head, checkpoint, {}, {}, {}, model.parallel);
   made.model = std::make_unique<ModelRunner>(checkpoint, model);
   StepRunner* runner = made.model.get();
   if (parts.engine.steps_in_flight > 0) {
