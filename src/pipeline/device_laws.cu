@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   const int32_t lower_before = static_cast<int32_t>(ties & 0xffffffffu);
   const float scale = semantics::ScalesOf(model.params).draw;
   Cut rest = cut;  // what is left of the ties for this thread
-  rest.ties_dropped = max(cut.ties_dropped, 0) - upper_before;  // a Cut of anybody's
-  rest.ties_kept = max(cut.ties_kept, 0) - lower_before;
+  rest.ties_dropped = ::max(cut.ties_dropped, 0) - upper_before;  // a Cut of anybody's
+  rest.ties_kept = ::max(cut.ties_kept, 0) - lower_before;
   int32_t upper_ties = 0, lower_ties = 0;
   semantics::CutWalk walk(rest);
   uint64_t weight = 0;

@@ -158,6 +158,7 @@ TEST_F(DeviceSamplerFaults, CapturesASourceOfLogitsOnceForAGraph) {
 
 // A step with processors has two graphs; the logits are computed in the first.
 TEST_F(DeviceSamplerFaults, ComputesLogitsOnceInAStepWithProcessors) {
+  Begin(kProcessed);
   int calls = 0;
   const cuda::LogitsSource source{[](void* context, void*) { ++*static_cast<int*>(context); },
                                   &calls};
@@ -171,7 +172,8 @@ TEST_F(DeviceSamplerFaults, ComputesLogitsOnceInAStepWithProcessors) {
 TEST_F(DeviceSamplerFaults, RefusesCallsFromASourceOfLogits) {
   Add();
   const cuda::LogitsSource source{
-      [](void* context, void*) { static_cast<DeviceSamplerFaults*>(context)->Add(); }, this};
+      [](void* context, void*) { static_cast<cuda::DeviceSampler*>(context)->Add({}); },
+      &*sampler_};
   EXPECT_THROW(Step(1, source), Error);
   EXPECT_EQ(sampler_->FreeSlots(), 7);
   Add();
