@@ -50,7 +50,9 @@ void ExpectSame(const Job& job, const Job& expected, bool has_cuts, const std::s
   for (size_t t = 0; t < job.tokens.size(); ++t) {
     EXPECT_EQ(job.tokens[t].status, expected.tokens[t].status) << where;
     EXPECT_EQ(job.tokens[t].rank, expected.tokens[t].rank) << where;
-    if (has_cuts) EXPECT_EQ(job.tokens[t].cut, expected.tokens[t].cut) << where;
+    if (has_cuts) {
+      EXPECT_EQ(job.tokens[t].cut, expected.tokens[t].cut) << where;
+    }
     EXPECT_TRUE(SameBits({&job.tokens[t].logprob, 1}, {&expected.tokens[t].logprob, 1})) << where;
   }
   EXPECT_EQ(job.logprob_width, expected.logprob_width) << where;
