@@ -60,6 +60,14 @@ struct StepShape {
   }
 };
 
+inline int32_t RowsOf(const StepRequest& request) {
+  return 1 + static_cast<int32_t>(request.drafts.size());
+}
+// What a step may give of a request.
+int32_t MostTokens(const StepRequest& request);
+// Whether a processor changes the request's rows.
+bool ChangesRows(const RequestRecord& record, std::span<const DeviceLogitsProcessor> processors);
+
 // What a step needs before its logits are there.
 void PrepareStep(const DeviceBuffers& buffers, const StepShape& shape, void* stream);
 // Enqueues the kernels of a step from its logits to its ids and what else it reports.
