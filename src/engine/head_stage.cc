@@ -6,6 +6,7 @@
 
 #include "engine/clock.h"
 #include "head/deciding_tokens.h"
+#include "pipeline/request_state.h"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {
@@ -13,14 +14,6 @@ namespace {
 
 // Rows that are projected together at least: the head's weights are read once for them.
 constexpr int64_t kScoredRows = 16;
-
-// Whether the next token's logits are the model's, by RequestState::HasAdjustments.
-bool ChangesLogits(const SamplingParams& params, int64_t output_length) {
-  return params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
-         output_length < params.min_tokens || params.repetition_penalty != 1.0f ||
-         params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f ||
-         params.dry_multiplier != 0.0f || !params.logit_bias.empty();
-}
 
 void Add(const CertifiedStats& call, CertifiedStats& sum) {
   sum.least_margin =

@@ -71,12 +71,16 @@ bool RequestState::RunsProcessors() const {
   });
 }
 
+bool ChangesLogits(const SamplingParams& params, int64_t output_length) {
+  const bool masks = params.allowed_token_ids.has_value() || !params.bad_words.empty() ||
+                     output_length < params.min_tokens;
+  const bool penalties = params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+                         params.presence_penalty != 0.0f || params.dry_multiplier != 0.0f;
+  return masks || penalties || !params.logit_bias.empty();
+}
+
 bool RequestState::HasAdjustments() const {
-  const bool masks = params_.allowed_token_ids.has_value() || !params_.bad_words.empty() ||
-                     output_length() < static_cast<size_t>(params_.min_tokens);
-  const bool penalties = params_.repetition_penalty != 1.0f || params_.frequency_penalty != 0.0f ||
-                         params_.presence_penalty != 0.0f || params_.dry_multiplier != 0.0f;
-  return masks || penalties || !params_.logit_bias.empty() || RunsProcessors();
+  return ChangesLogits(params_, static_cast<int64_t>(output_length())) || RunsProcessors();
 }
 
 void RequestState::Count(int32_t token, bool in_prompt) {

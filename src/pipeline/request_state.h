@@ -11,6 +11,9 @@
 
 namespace sluice {
 
+// Whether a request's parameters change the logits of its next token.
+bool ChangesLogits(const SamplingParams& params, int64_t output_length);
+
 class RequestState {
  public:
   // The request is valid.
