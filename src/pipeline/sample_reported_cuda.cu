@@ -93,6 +93,7 @@ __device__ void PutTop(const Team& block, const ReportedMemory& memory,
 class DrawWithReport {
  public:
   static constexpr bool kHasOwnRows = true;
+  static constexpr bool kGuesses = false;
 
   __device__ DrawWithReport(const LogprobsArgument& argument, const RowReport& report)
       : argument_(argument),
@@ -107,6 +108,11 @@ class DrawWithReport {
       if (of_list.needed > 0) plan = of_list;
     }
     return plan;
+  }
+
+  template <bool>
+  __device__ NoMoments MomentsOf(const SelectParams&) const {
+    return {};
   }
 
   // Of a row whose plan is a list. More tokens are not sorted.

@@ -20,16 +20,31 @@ namespace sluice::cuda {
 // Of a row without typical sampling, or one whose rules go another way.
 struct NoTypical {};
 
+// Among sorted tokens: how many of them something is told of, how many of those are dropped from
+// the top, and where the kept ones end.
+struct TypicalEnds {
+  int told;
+  int begin;
+  int end;
+  bool is_known;
+};
+
 struct TypicalBound {
   int32_t mean = -1;  // negative: not known
   int32_t key = 0;
   uint32_t threshold = 0;  // order key, of the list: what is told of tokens that reach it
   bool has_all = false;    // they are the support of the row
 
-  // Where the surprise is too small, and where it is too large or there is no weight.
-  __device__ bool DropsFromTheTop(float t) const { return semantics::Surprise(t) < mean - key; }
-  __device__ bool DropsFromTheBottom(float t) const {
-    return semantics::WeightOf(t) == 0 || semantics::Surprise(t) > mean + key;
+  // By the threads of a team that have a token each, sorted; of this thread's: x and its weight.
+  template <class TeamOfTop>
+  __device__ TypicalEnds EndsOf(const TeamOfTop& team, int size, float x, float max, float scale,
+                                uint64_t weight) const {
+    const int place = team.thread();
+    const int64_t surprise = semantics::Surprise(semantics::LogWeight(x, max, scale));
+    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int begin = team.CountOfBlock(place < told && surprise < mean - key);
+    const int end = team.CountOfBlock(place < told && weight != 0 && surprise <= mean + key);
+    return {told, begin, end, true};
   }
 };
 

@@ -67,9 +67,8 @@ TEST(DeviceTries, OfManySiblingsGiveTheSamplersTokens) {
     cuda::DeviceSampler device({.vocab = kVocab, .max_requests = 1, .max_drafts = kSiblings});
     SamplingParams params{.seed = 3};
     params.draft_mode = DraftMode::kReject;
-    StepRequest on_host{.request = host.Add({.params = params}),
-                        .drafts = drafts,
-                        .parents = parents};
+    StepRequest on_host{
+        .request = host.Add({.params = params}), .drafts = drafts, .parents = parents};
     StepRequest on_device = on_host;
     on_device.request = device.Add({.params = params});
     std::vector<float> q(kSiblings * kVocab);

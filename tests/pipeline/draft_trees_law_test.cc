@@ -109,7 +109,8 @@ TEST_P(DraftTreesLaw, TokensOfEveryDepthFollowTheTarget) {
   EXPECT_LT(ChiSquareOf(third, kNext).statistic, ChiSquareLimit(degrees));
   // Five standard deviations. Of certain drafts 1, 3, 5, 7, 1 the four tokens' P.
   if (GetParam() == Law::kWithoutReplacement) return;
-  const double rate = GetParam() == Law::kCertain ? kP[1] + kP[3] + kP[5] + kP[7] : AcceptanceRate();
+  const double rate =
+      GetParam() == Law::kCertain ? kP[1] + kP[3] + kP[5] + kP[7] : AcceptanceRate();
   const double deviation = std::sqrt(rate * (1.0 - rate) * kSteps);
   EXPECT_NEAR(static_cast<double>(accepted), rate * kSteps, 5.0 * deviation);
 }
