@@ -46,11 +46,9 @@ __device__ bool AddMass(const Team& team, ReportedMemory& memory, const RowsArgu
     largest = ::max(largest, static_cast<uint32_t>(list.tokens[i] >> 32));
   }
   const float max = semantics::ValueOfKey(static_cast<uint32_t>(team.MaxOfBlock(largest)));
-  const float scale = semantics::TemperatureScale(1.0f);
-  LongMassSum sum;
-  ForEachValue(VectorSlice<kDType>(team, rows, row),
-               [&](float x) { sum.Add(MassSum::Of(x, max, scale)); });
-  const uint64_t mass = team.SumOfBlock(sum.Total());
+  const uint64_t mine = MassOfSlice(VectorSlice<kDType>(team, rows, row), max,
+                                    semantics::TemperatureScale(1.0f), [](const auto&) {});
+  const uint64_t mass = team.SumOfBlock(mine);
   if (team.thread() == 0) *team.Of(0, memory.masses + team.rank()) = mass;
   team.Sync();
   return true;
