@@ -169,8 +169,7 @@ __device__ void ReportRaw(const Team& team, RawMemory& memory, const LogprobsArg
     return;
   }
   const float sampled = row.ValueOf(drawn.id);
-  float logprob = value(sampled);  // known to the first block
-  if (semantics::IsNan(logprob)) logprob = semantics::QuietNan();
+  const float logprob = value(sampled);  // known to the first block
   uint64_t rank = 0;
   if (noted <= kMostLikely && sampled >= outline.least) {
     if (team.rank() != 0) return;

@@ -150,8 +150,10 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
       return SampleFromMany(top.size, argument.WantsCuts());
     }
   }
-  const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
+  const ListedTokens whole_list{memory.first.list.tokens, memory.first.list.room, top.size};
+  const ListedTokens pruned = Typical::kSortsWhole ? whole_list
+                                                   : PruneTop(team, memory.first.list, top, plan,
+                                                              memory.start, argument.rows.vocab);
   const int size = pruned.size;
   const float scale = memory.start.scales.draw;
   if (size > block.threads()) {

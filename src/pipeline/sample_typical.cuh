@@ -49,7 +49,7 @@ struct DrawWithTypical {
     const Team team(memory.team);
     TokenResult result;
     result.id = kUndecided;
-    if (team.rank() != 0 || top.size <= 0 || top.size > kMostRanked) return result;
+    if (team.rank() != 0 || top.size <= 0 || top.size > team.threads()) return result;
     // A list that was made again left out tokens that nobody has added up.
     const uint32_t threshold = memory.first.list.threshold;
     const bool is_again =

@@ -18,7 +18,9 @@
 namespace sluice::cuda {
 
 // Of a row without typical sampling, or one whose rules go another way.
-struct NoTypical {};
+struct NoTypical {
+  static constexpr bool kSortsWhole = false;  // a list that is not pruned before
+};
 
 // Among sorted tokens: how many of them something is told of, how many of those are dropped from
 // the top, and where the kept ones end.
@@ -30,6 +32,8 @@ struct TypicalEnds {
 };
 
 struct TypicalBound {
+  static constexpr bool kSortsWhole = false;
+
   int32_t mean = -1;  // negative: not known
   int32_t key = 0;
   uint32_t threshold = 0;  // order key, of the list: what is told of tokens that reach it

@@ -17,7 +17,7 @@ namespace sluice::cuda {
 // In shared memory, of every block.
 struct MomentsMemory {
   float of_warps[4][kMostWarps];
-  double of_blocks[4][kMostBlocks];
+  float of_blocks[4][kMostBlocks];
 };
 
 // Of the tokens below a threshold, added up by all threads while the row streams by.
@@ -68,13 +68,23 @@ class UnlistedMoments {
   __device__ void ShareOfBlocks(const Team& team) const {
     if (!are_wanted_) return;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) ShareOfBlock(team, memory_.of_warps[i], memory_.of_blocks[i]);
+    for (int i = 0; i < kSums; ++i) {
+      if (team.thread() / kWarpSize != i) continue;  // a warp for each
+      const float of_lane =
+          team.lane() < team.threads() / kWarpSize ? memory_.of_warps[i][team.lane()] : 0.0f;
+      const float sum = Team::ReduceWarp(of_lane, Plus{});
+      if (team.lane() == 0) *team.Of(0, memory_.of_blocks[i] + team.rank()) = sum;
+    }
   }
 
   __device__ const WeightUnit& unit() const { return unit_; }
   __device__ float threshold() const { return threshold_; }
-  __device__ double operator()(const Team& team, Sum sum) const {
-    return sum < kSums ? SumOfTeam(team, memory_.of_blocks[sum]) : 0.0;
+  __device__ float operator()(const Team& team, Sum sum) const {
+    if (sum >= kSums) return 0.0f;
+    float all = 0.0f;
+#pragma unroll
+    for (int r = 0; r < kMostBlocks; ++r) all += r < team.blocks() ? memory_.of_blocks[sum][r] : 0;
+    return all;
   }
 
  private:
@@ -106,7 +116,7 @@ class UnlistedMoments {
 
 // In shared memory of the first block: of sorted tokens.
 struct TypicalTopMemory {
-  static constexpr int kMostTokens = kMostRanked;
+  static constexpr int kMostTokens = 1024;  // a token a thread
 
   uint64_t before[kMostTokens + 1];  // the mass before each
   int32_t surprises[kMostTokens];
@@ -115,11 +125,11 @@ struct TypicalTopMemory {
 // What unlisted tokens have, in units of semantics/weight.h, between bounds.
 struct UnlistedBounds {
   bool are_known;
-  double least_mass;
-  double most_mass;
-  double least_moment;  // mass times surprise
-  double most_moment;
-  double tokens;  // no more than that have weight
+  float least_mass;
+  float most_mass;
+  float least_moment;  // mass times surprise
+  float most_moment;
+  float tokens;  // no more than that have weight
 };
 
 template <bool kPatched>
@@ -127,40 +137,46 @@ __device__ UnlistedBounds BoundsOf(const Team& team, const UnlistedMoments<kPatc
                                    float max, int vocab, int patches, int listed, bool has_all) {
   using Moments = UnlistedMoments<kPatched>;
   // Log-weights of tokens that matter are known to 1e-5, roundings of both kinds and the
-  // instruction of the power together: none of them is beyond 100.
-  constexpr double kDoubt = 2e-5;
-  const double mass = moments(team, Moments::kMass);
-  const double moment = moments(team, Moments::kMoment);
-  const double of_max = static_cast<double>(max) * static_cast<double>(moments.unit().scale) +
-                        static_cast<double>(moments.unit().offset);
+  // instruction of the power together: none of them is beyond 100. (What is computed here is
+  // rounded by less than 1e-6.)
+  constexpr float kDoubt = 2e-5f;
+  const WeightUnit& unit = moments.unit();
+  const float mass = moments(team, Moments::kMass);
+  const float moment = moments(team, Moments::kMoment);
+  const float of_max = __fmaf_rn(max, unit.scale, unit.offset);
   const int threads = team.threads() * team.blocks();
-  const double rounding = 0x1p-24 * (vocab / threads + 64 + 2 * (patches / threads + 1));
-  const double mass_doubt =
-      mass * kDoubt + rounding * (4.0 * moments(team, Moments::kReplacedMass) + 2.0 * fabs(mass));
-  const double moment_doubt =
-      fabs(moment) * kDoubt +
-      rounding * (4.0 * moments(team, Moments::kReplacedMoment) + 2.0 * fabs(moment));
-  const double unit = 0x1p40 * static_cast<double>(Exp2Approx(static_cast<float>(-of_max)));
+  const float rounding =
+      0x1p-24f * static_cast<float>(vocab / threads + 64 + 2 * (patches / threads + 1));
+  const float mass_doubt =
+      mass * kDoubt + rounding * (4.0f * moments(team, Moments::kReplacedMass) + 2.0f * mass);
+  const float moment_doubt =
+      fabsf(moment) * kDoubt +
+      rounding * (4.0f * moments(team, Moments::kReplacedMoment) + 2.0f * fabsf(moment));
+  const float of_one = 0x1p40f * Exp2Approx(-of_max);
 
   UnlistedBounds bounds;
-  // The largest value is not below a sample's; false for a NaN.
-  bounds.are_known = of_max > -1.0 && of_max < 60.0 && mass >= 0.0 && mass < 0x1p100;
-  bounds.tokens = has_all ? 0.0 : vocab - listed;
+  // The largest value is not below a sample's; false for a NaN. A doubt that is one is in the
+  // masses.
+  bounds.are_known = of_max > -1.0f && of_max < 40.0f && mass >= 0.0f && mass < 0x1p60f;
+  bounds.tokens = has_all ? 0.0f : static_cast<float>(vocab - listed);
   // Of a token without weight the approximate one is below a unit, which is what others are cut
   // off by.
-  bounds.least_mass = fmax(unit * (mass - mass_doubt) - bounds.tokens, 0.0);
-  bounds.most_mass = unit * (mass + mass_doubt);
-  const double surprise = 4096.0 * unit * (of_max * mass - moment);
-  const double doubt = 4096.0 * unit * (fabs(of_max) * mass_doubt + moment_doubt) +
-                       0.6 * bounds.most_mass + TypicalMemory::kMostKey * bounds.tokens;
-  bounds.least_moment = fmax(surprise - doubt, 0.0);
+  bounds.least_mass = fmaxf(of_one * (mass - mass_doubt) - bounds.tokens, 0.0f);
+  bounds.most_mass = of_one * (mass + mass_doubt);
+  const float surprise = 4096.0f * of_one * (of_max * mass - moment);
+  const float doubt = 4096.0f * of_one * (fabsf(of_max) * mass_doubt + moment_doubt) +
+                      0.6f * bounds.most_mass + TypicalMemory::kMostKey * bounds.tokens;
+  bounds.least_moment = fmaxf(surprise - doubt, 0.0f);
   bounds.most_moment = surprise + doubt;
   return bounds;
 }
 
-// As TypicalBound, of a row of which no more than TypicalTopMemory has room for is listed.
+// As TypicalBound, of a list that is sorted as a whole. What it runs is seldom in the caches of
+// instructions, so it is short.
 template <bool kPatched>
 struct TypicalGuess {
+  static constexpr bool kSortsWhole = true;  // its tokens stay where they are for who reads again
+
   const UnlistedMoments<kPatched>& moments;
   TypicalTopMemory& memory;
   const Team& row_team;
@@ -176,10 +192,12 @@ struct TypicalGuess {
                                 uint64_t weight) const {
     constexpr int32_t kWithoutWeight = TypicalMemory::kMostKey + 1;
     const int place = team.thread();
-    const int32_t surprise =
-        weight == 0
-            ? kWithoutWeight
-            : static_cast<int32_t>(semantics::Surprise(semantics::LogWeight(x, max, scale)));
+    auto surprise_of = [&](float value) {
+      const float t = semantics::LogWeight(value, max, scale);
+      return t >= -40.0f ? static_cast<int32_t>(semantics::Surprise(t)) : kWithoutWeight;
+    };
+    const int32_t surprise = surprise_of(x);
+    const int32_t of_threshold = surprise_of(semantics::ValueOfKey(threshold));
     const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
     const auto [before, listed] = team.SumsOfBlock(weight);
     if (place < size) {
@@ -194,19 +212,20 @@ struct TypicalGuess {
 
     // The mean. Each weight there has its last 16 bits cut off, of a token that is not listed
     // between nothing and 1: at most all of its weight, and of those that have as much none has a
-    // larger surprise than 24 octaves.
-    constexpr double kMostCut = 24.0 * 4096.0;
-    const double weights = static_cast<double>(upper_sum);
-    const double surprises = static_cast<double>(surprise_sum);
-    const double most_weights = weights + unlisted.most_mass * 0x1p-16 - unlisted.tokens;
-    const double least_weights = weights + unlisted.least_mass * 0x1p-16 - unlisted.tokens;
-    const double least_surprises =
-        surprises + unlisted.least_moment * 0x1p-16 - kMostCut * unlisted.tokens;
-    const double most_surprises = surprises + unlisted.most_moment * 0x1p-16;
-    const double least_mean = fmax(least_surprises / most_weights - 1e-3, 0.0);
-    const double most_mean = most_surprises / least_weights + 1e-3;
+    // larger surprise than 24 octaves. Quotients here are known to a millionth.
+    constexpr float kMostCut = 24.0f * 4096.0f;
+    constexpr float kMore = 1.0f + 0x1p-19f, kLess = 1.0f - 0x1p-19f;
+    const float weights = static_cast<float>(upper_sum);
+    const float surprises = static_cast<float>(surprise_sum);
+    const float most_weights = weights + unlisted.most_mass * 0x1p-16f - unlisted.tokens;
+    const float least_weights = weights + unlisted.least_mass * 0x1p-16f - unlisted.tokens;
+    const float least_surprises =
+        surprises + unlisted.least_moment * 0x1p-16f - kMostCut * unlisted.tokens;
+    const float most_surprises = surprises + unlisted.most_moment * 0x1p-16f;
+    const float least_mean = fmaxf(least_surprises * kLess / most_weights - 0.1f, 0.0f);
+    const float most_mean = most_surprises * kMore / least_weights + 0.1f;
     const bool is_known =
-        unlisted.are_known && least_weights > 0.0 && most_mean < TypicalMemory::kMostKey;
+        unlisted.are_known && least_weights > unlisted.tokens && most_mean < kMostCut;
     if (!is_known) return {told, 0, 0, false};
     const int32_t low = static_cast<int32_t>(least_mean), high = static_cast<int32_t>(most_mean);
 
@@ -214,44 +233,41 @@ struct TypicalGuess {
     const uint64_t most_rest = static_cast<uint64_t>(unlisted.most_mass) + 1;
     const uint64_t least_target = ::max(semantics::TargetMass(p, listed + least_rest), uint64_t{1});
     const uint64_t most_target = ::max(semantics::TargetMass(p, listed + most_rest), uint64_t{1});
-    // Of told tokens with surprises between two. Behind them some are listed, and some not.
-    auto place_from = [&](int32_t least) {
-      int first = 0, end = told;
+
+    // Nearer to the mean than this token are those between it and its mirror image, for each of the
+    // two bounds. The first places with these surprises and larger ones, of told tokens:
+    const bool is_above = surprise <= low, is_below = surprise >= high;
+    const int32_t mirrors[] = {2 * low - surprise, 2 * high - surprise};
+    const int32_t least[] = {
+        // Of whatever mean,
+        is_above ? surprise + 1 : mirrors[1] + 1, is_above ? mirrors[0] : surprise,
+        // and of any.
+        min(surprise, mirrors[0]) + 1, ::max(surprise, mirrors[1])};
+    int first[4] = {};
 #pragma unroll 1
-      while (first < end) {
-        const int middle = (first + end) / 2;
-        if (memory.surprises[middle] < least) {
-          first = middle + 1;
-        } else {
-          end = middle;
-        }
+    for (int step = 1 << (31 - __clz(told | 1)); step > 0; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int next = first[i] + step;
+        if (next <= told && memory.surprises[next - 1] < least[i]) first[i] = next;
       }
-      return first;
-    };
-    auto mass_between = [&](int32_t above, int32_t below) -> uint64_t {
-      const int first = place_from(above + 1), end = place_from(below);
-      return first < end ? memory.before[end] - memory.before[first] : 0;
-    };
-    const int32_t of_threshold = static_cast<int32_t>(
-        min(semantics::Surprise(semantics::LogWeight(semantics::ValueOfKey(threshold), max, scale)),
-            int64_t{kWithoutWeight}));
+    }
     bool is_kept = true, is_dropped = false;
     if (place < told && weight != 0) {
-      // Nearer to the mean than this token, whatever the mean is, and perhaps nearer.
-      const uint64_t nearer = surprise <= low    ? mass_between(surprise, 2 * low - surprise)
-                              : surprise >= high ? mass_between(2 * high - surprise, surprise)
-                                                 : 0;
-      const int32_t end = ::max(surprise, 2 * high - surprise);
-      uint64_t most_nearer = mass_between(min(surprise, 2 * low - surprise), end);
-      if (end > of_threshold) most_nearer += most_rest + listed - memory.before[told];
-      is_kept = most_nearer < least_target;
-      is_dropped = nearer >= most_target;
+      auto mass_between = [&](int begin, int end) -> uint64_t {
+        return begin < end ? memory.before[end] - memory.before[begin] : 0;
+      };
+      uint64_t nearest = mass_between(first[2], first[3]);
+      // Behind the told tokens some are listed, and some not.
+      if (least[3] > of_threshold) nearest += most_rest + listed - memory.before[told];
+      is_kept = nearest < least_target;
+      is_dropped = (is_above || is_below) && mass_between(first[0], first[1]) >= most_target;
     }
     const bool is_certain = team.CountOfBlock(!is_kept && !is_dropped) == 0;
     const int begin = team.CountOfBlock(is_dropped && surprise < low);
-    const int kept_end =
+    const int end =
         team.CountOfBlock(place < told && weight != 0 && !(is_dropped && surprise >= low));
-    return {told, begin, kept_end, is_certain};
+    return {told, begin, end, is_certain};
   }
 };
 
