@@ -10,6 +10,7 @@
 
 #include "select/top_list.cuh"
 #include "select/typical_bound.cuh"
+#include "select/typical_mean.h"
 #include "semantics/top_p.h"
 
 namespace sluice::cuda {
@@ -122,53 +123,20 @@ struct TypicalTopMemory {
   int32_t surprises[kMostTokens];
 };
 
-// What unlisted tokens have, in units of semantics/weight.h, between bounds.
-struct UnlistedBounds {
-  bool are_known;
-  float least_mass;
-  float most_mass;
-  float least_moment;  // mass times surprise
-  float most_moment;
-  float tokens;  // no more than that have weight
-};
-
 template <bool kPatched>
-__device__ UnlistedBounds BoundsOf(const Team& team, const UnlistedMoments<kPatched>& moments,
-                                   float max, int vocab, int patches, int listed, bool has_all) {
+__device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>& moments,
+                               float max, int vocab, int patches, int listed, bool has_all) {
   using Moments = UnlistedMoments<kPatched>;
-  // Log-weights of tokens that matter are known to 1e-5, roundings of both kinds and the
-  // instruction of the power together: none of them is beyond 100. (What is computed here is
-  // rounded by less than 1e-6.)
-  constexpr float kDoubt = 2e-5f;
-  const WeightUnit& unit = moments.unit();
-  const float mass = moments(team, Moments::kMass);
-  const float moment = moments(team, Moments::kMoment);
-  const float of_max = __fmaf_rn(max, unit.scale, unit.offset);
   const int threads = team.threads() * team.blocks();
-  const float rounding =
-      0x1p-24f * static_cast<float>(vocab / threads + 64 + 2 * (patches / threads + 1));
-  const float mass_doubt =
-      mass * kDoubt + rounding * (4.0f * moments(team, Moments::kReplacedMass) + 2.0f * mass);
-  const float moment_doubt =
-      fabsf(moment) * kDoubt +
-      rounding * (4.0f * moments(team, Moments::kReplacedMoment) + 2.0f * fabsf(moment));
-  const float of_one = 0x1p40f * Exp2Approx(-of_max);
-
-  UnlistedBounds bounds;
-  // The largest value is not below a sample's; false for a NaN. A doubt that is one is in the
-  // masses.
-  bounds.are_known = of_max > -1.0f && of_max < 40.0f && mass >= 0.0f && mass < 0x1p60f;
-  bounds.tokens = has_all ? 0.0f : static_cast<float>(vocab - listed);
-  // Of a token without weight the approximate one is below a unit, which is what others are cut
-  // off by.
-  bounds.least_mass = fmaxf(of_one * (mass - mass_doubt) - bounds.tokens, 0.0f);
-  bounds.most_mass = of_one * (mass + mass_doubt);
-  const float surprise = 4096.0f * of_one * (of_max * mass - moment);
-  const float doubt = 4096.0f * of_one * (fabsf(of_max) * mass_doubt + moment_doubt) +
-                      0.6f * bounds.most_mass + TypicalMemory::kMostKey * bounds.tokens;
-  bounds.least_moment = fmaxf(surprise - doubt, 0.0f);
-  bounds.most_moment = surprise + doubt;
-  return bounds;
+  const float of_max = __fmaf_rn(max, moments.unit().scale, moments.unit().offset);
+  return {.mass = moments(team, Moments::kMass),
+          .moment = moments(team, Moments::kMoment),
+          .replaced_mass = moments(team, Moments::kReplacedMass),
+          .replaced_moment = moments(team, Moments::kReplacedMoment),
+          .addends = vocab / threads + 64 + 2 * (patches / threads + 1),
+          .of_max = of_max,
+          .of_unit = Exp2Approx(-of_max),
+          .tokens = has_all ? 0.0f : static_cast<float>(vocab - listed)};
 }
 
 // As TypicalBound, of a list that is sorted as a whole. What it runs is seldom in the caches of
@@ -208,41 +176,20 @@ struct TypicalGuess {
     const uint64_t upper = weight >> 16;
     const uint64_t upper_sum = team.SumOfBlock(upper);
     const uint64_t surprise_sum = team.SumOfBlock(upper * static_cast<uint32_t>(surprise));
-    const UnlistedBounds unlisted = BoundsOf(row_team, moments, max, vocab, patches, size, has_all);
-
-    // The mean. Each weight there has its last 16 bits cut off, of a token that is not listed
-    // between nothing and 1: at most all of its weight, and of those that have as much none has a
-    // larger surprise than 24 octaves. Quotients here are known to a millionth.
-    constexpr float kMostCut = 24.0f * 4096.0f;
-    constexpr float kMore = 1.0f + 0x1p-19f, kLess = 1.0f - 0x1p-19f;
-    const float weights = static_cast<float>(upper_sum);
-    const float surprises = static_cast<float>(surprise_sum);
-    const float most_weights = weights + unlisted.most_mass * 0x1p-16f - unlisted.tokens;
-    const float least_weights = weights + unlisted.least_mass * 0x1p-16f - unlisted.tokens;
-    const float least_surprises =
-        surprises + unlisted.least_moment * 0x1p-16f - kMostCut * unlisted.tokens;
-    const float most_surprises = surprises + unlisted.most_moment * 0x1p-16f;
-    const float least_mean = fmaxf(least_surprises * kLess / most_weights - 0.1f, 0.0f);
-    const float most_mean = most_surprises * kMore / least_weights + 0.1f;
-    const bool is_known =
-        unlisted.are_known && least_weights > unlisted.tokens && most_mean < kMostCut;
-    if (!is_known) return {told, 0, 0, false};
-    const int32_t low = static_cast<int32_t>(least_mean), high = static_cast<int32_t>(most_mean);
+    const UnlistedBounds unlisted =
+        BoundsOf(SumsOf(row_team, moments, max, vocab, patches, size, has_all));
+    const MeanBounds mean = MeanOf(unlisted, upper_sum, surprise_sum);
+    if (!mean.are_known) return {told, 0, 0, false};
 
     const uint64_t least_rest = static_cast<uint64_t>(unlisted.least_mass);
     const uint64_t most_rest = static_cast<uint64_t>(unlisted.most_mass) + 1;
     const uint64_t least_target = ::max(semantics::TargetMass(p, listed + least_rest), uint64_t{1});
     const uint64_t most_target = ::max(semantics::TargetMass(p, listed + most_rest), uint64_t{1});
 
-    // Nearer to the mean than this token are those between it and its mirror image, for each of the
-    // two bounds. The first places with these surprises and larger ones, of told tokens:
-    const bool is_above = surprise <= low, is_below = surprise >= high;
-    const int32_t mirrors[] = {2 * low - surprise, 2 * high - surprise};
-    const int32_t least[] = {
-        // Of whatever mean,
-        is_above ? surprise + 1 : mirrors[1] + 1, is_above ? mirrors[0] : surprise,
-        // and of any.
-        min(surprise, mirrors[0]) + 1, ::max(surprise, mirrors[1])};
+    // The first places from these surprises on, of told tokens.
+    const NearerTokens nearer = NearerThan(surprise, mean);
+    const int32_t least[] = {nearer.sure.from, nearer.sure.end, nearer.perhaps.from,
+                             nearer.perhaps.end};
     int first[4] = {};
 #pragma unroll 1
     for (int step = 1 << (31 - __clz(told | 1)); step > 0; step /= 2) {
@@ -259,14 +206,14 @@ struct TypicalGuess {
       };
       uint64_t nearest = mass_between(first[2], first[3]);
       // Behind the told tokens some are listed, and some not.
-      if (least[3] > of_threshold) nearest += most_rest + listed - memory.before[told];
+      if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[told];
       is_kept = nearest < least_target;
-      is_dropped = (is_above || is_below) && mass_between(first[0], first[1]) >= most_target;
+      is_dropped = mass_between(first[0], first[1]) >= most_target;
     }
     const bool is_certain = team.CountOfBlock(!is_kept && !is_dropped) == 0;
-    const int begin = team.CountOfBlock(is_dropped && surprise < low);
+    const int begin = team.CountOfBlock(is_dropped && surprise < mean.low);
     const int end =
-        team.CountOfBlock(place < told && weight != 0 && !(is_dropped && surprise >= low));
+        team.CountOfBlock(place < told && weight != 0 && !(is_dropped && surprise >= mean.low));
     return {told, begin, end, is_certain};
   }
 };
