@@ -60,6 +60,8 @@ const Task kTasks[] = {
     {"step-dry", false, AddDry},
     {"step-min-p", false, [](SamplingParams& p) { p.min_p = 0.02f; }},
     {"step-typical", false, [](SamplingParams& p) { p.typical_p = 0.95f; }},
+    // The mass of the rows' outliers: what is listed leaves a token in doubt.
+    {"step-typical-0.9", false, [](SamplingParams& p) { p.typical_p = 0.9f; }},
     {"step-xtc", false, [](SamplingParams& p) { p.xtc_probability = 0.5f; }},
     {"step-logprob", false, [](SamplingParams& p) { p.logprobs = 0; }},
     {"step-logprobs-20", false, [](SamplingParams& p) { p.logprobs = kListed; }},

@@ -26,6 +26,30 @@ class LongMassSum {
   uint64_t total_ = 0;
 };
 
+// The mass of what this thread has of the row; see(eight): called for all of it. The sum is looked
+// after once for eight tokens, not once for each.
+template <DType kDType, typename See>
+__device__ uint64_t MassOfSlice(const VectorSlice<kDType>& slice, float max, float scale, See see) {
+  using Tokens = Eight<kDType>;
+  MassSum part;
+  uint32_t addends = 0;
+  uint64_t mass = 0;
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  slice.Stream(loaded, [&](const Tokens& tokens) {
+    if (addends > MassSum::kMostAddends - Tokens::kTokens) {
+      mass += part.Total(addends);
+      part = MassSum();
+      addends = 0;
+    }
+#pragma unroll
+    for (const float x : tokens.x) part.Add(MassSum::Of(x, max, scale));
+    addends += Tokens::kTokens;
+    see(tokens);
+  });
+  return mass + part.Total(addends);
+}
+
 // visit(x) for what this thread has of the row, as it is or patched; of the first, masked values
 // behind its end are among them.
 template <DType kDType, typename Visit>

@@ -182,7 +182,6 @@ __global__ void __launch_bounds__(kMostThreads)
           is_known ? mass : MassOfKept(team, slice, result.cut, false, census, scales.filter);
     }
     logprob = value(sampled);
-    if (semantics::IsNan(logprob)) logprob = semantics::QuietNan();
     rank = static_cast<int32_t>(census.rank);
     if (!is_whole) {
       const KeptTies ties = KeptTiesOf(result.cut, census.at_upper, census.at_lower);

@@ -18,7 +18,14 @@ struct ModeValue {
   const SelectParams& params;
   semantics::Normalizer normalizer = {};  // read by the modes that need the mass
 
+  // There is one NaN, whatever the bits of the one that it comes from.
   SLUICE_HD float operator()(float x) const {
+    const float value = Of(x);
+    return semantics::IsNan(value) ? semantics::QuietNan() : value;
+  }
+
+ private:
+  SLUICE_HD float Of(float x) const {
     switch (mode) {
       case LogprobMode::kRawLogits:
         return x;

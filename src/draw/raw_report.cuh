@@ -75,31 +75,22 @@ template <bool kHasMass, DType kDType>
 __device__ uint64_t MassOfRow(const VectorSlice<kDType>& vectors, const Outline& outline,
                               LikelyMemory& likely) {
   using Tokens = Eight<kDType>;
-  const float scale = semantics::TemperatureScale(1.0f);
-  MassSum part;
-  uint32_t addends = 0;
-  uint64_t mass = 0;
-  FirstVectors loaded;
-  vectors.LoadFirst(loaded);
-  vectors.Stream(loaded, [&](const Tokens& tokens) {
-    if constexpr (kHasMass) {
-      if (addends > MassSum::kMostAddends - Tokens::kTokens) {
-        mass += part.Total(addends);
-        part = MassSum();
-        addends = 0;
-      }
-#pragma unroll
-      for (const float x : tokens.x) part.Add(MassSum::Of(x, outline.max, scale));
-      addends += Tokens::kTokens;
-    }
+  auto note = [&](const Tokens& tokens) {
     if (!(tokens.Largest() >= outline.least)) return;
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) {
       if (tokens.x[e] >= outline.least)
         NoteLikely(likely, tokens.x[e], Tokens::Id(tokens.first, e));
     }
-  });
-  return mass + part.Total(addends);
+  };
+  if constexpr (kHasMass) {
+    return MassOfSlice(vectors, outline.max, semantics::TemperatureScale(1.0f), note);
+  } else {
+    FirstVectors loaded;
+    vectors.LoadFirst(loaded);
+    vectors.Stream(loaded, note);
+    return 0;
+  }
 }
 
 // What this block has noted, to the first one: a place there is asked for once, because the answer
@@ -178,8 +169,7 @@ __device__ void ReportRaw(const Team& team, RawMemory& memory, const LogprobsArg
     return;
   }
   const float sampled = row.ValueOf(drawn.id);
-  float logprob = value(sampled);  // known to the first block
-  if (semantics::IsNan(logprob)) logprob = semantics::QuietNan();
+  const float logprob = value(sampled);  // known to the first block
   uint64_t rank = 0;
   if (noted <= kMostLikely && sampled >= outline.least) {
     if (team.rank() != 0) return;

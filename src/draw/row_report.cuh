@@ -54,7 +54,7 @@ class RowReport {
   }
   __device__ void PutListed(int n, int32_t id, float value) const {
     Ids()[n] = id;
-    Values()[n] = semantics::IsNan(value) ? semantics::QuietNan() : value;
+    Values()[n] = value;
   }
   // When there is no token; by the first block.
   __device__ void PutNothing(const Team& team) const {

@@ -21,10 +21,18 @@ __device__ inline TokenResult ResultOfStatus(RowStatus status) {
   return result;
 }
 
+// semantics::Probability40 with the division done once.
+__device__ inline semantics::uint128_t ReciprocalOf(uint64_t mass) {
+  return mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
+}
+__device__ inline uint64_t Probability(semantics::uint128_t reciprocal, uint64_t weight) {
+  return static_cast<uint64_t>((reciprocal * weight) >> 63);
+}
+
 __device__ inline uint64_t ProbabilityOf(const DraftLaw& law, int32_t id) {
   const float x = law.row[id];
   if (!law.cut.Keeps(x, id)) return 0;
-  return static_cast<uint64_t>((law.reciprocal * semantics::Weight(x, law.max, law.scale)) >> 63);
+  return Probability(law.reciprocal, semantics::Weight(x, law.max, law.scale));
 }
 
 // A stretch of a patched row, one id after the other.
@@ -108,26 +116,96 @@ __device__ inline float MaxOf(float max, uint64_t (&of_warp)[kRejectThreads / kW
   return max;
 }
 
-// The token that comes first in the total order, of the stretches of all threads; for thread 0.
-__device__ inline int32_t FirstKept(PatchedStretch x_of, const Cut& rest, int32_t first,
-                                    int32_t end, semantics::Token (&of_thread)[kRejectThreads]) {
-  semantics::Token best{0.0f, -1};
-  semantics::CutWalk walk(rest);
-  for (int32_t id = first; id < end; ++id) {
-    const semantics::Token token{x_of(id), id};
-    if (walk.Keeps(token.x) && (best.id < 0 || semantics::Before(token, best))) best = token;
+// What is left of a Cut's ties for the stretch of this thread, which has so many tokens at the
+// boundaries. By all threads, whose stretches follow each other.
+__device__ inline Cut RestOf(Cut cut, uint32_t at_upper, uint32_t at_lower,
+                             uint64_t (&of_warp)[kRejectThreads / kWarp]) {
+  const uint64_t before = SumsOf(uint64_t{at_upper} << 32 | at_lower, of_warp).before;
+  cut.ties_dropped -= static_cast<int32_t>(before >> 32);
+  cut.ties_kept -= static_cast<int32_t>(before & 0xffffffffu);
+  return cut;
+}
+
+// What a row keeps, for who goes over it again and again: each thread has a stretch of ids to
+// itself, so that what it counts and adds up comes in the order of ids.
+class KeptStretch {
+ public:
+  // see(id): for all ids of this thread, kept or not. By all threads.
+  template <typename See>
+  __device__ KeptStretch(const RejectArgument& argument, int r, const Cut& cut, float scale,
+                         uint64_t (&of_warp)[kRejectThreads / kWarp], See see)
+      : argument_(argument), row_(r), scale_(scale) {
+    const int32_t share = (argument.vocab + kRejectThreads - 1) / kRejectThreads;
+    first_ = min(Thread() * share, argument.vocab);
+    end_ = min(first_ + share, argument.vocab);
+    float max = -INFINITY;
+    uint32_t at_upper = 0, at_lower = 0;
+    PatchedStretch x_of(argument, r, first_);
+    for (int32_t id = first_; id < end_; ++id) {
+      const float x = x_of(id);
+      max = x > max ? x : max;
+      at_upper += x == cut.upper ? 1 : 0;
+      at_lower += x == cut.lower ? 1 : 0;
+      see(id);
+    }
+    rest_ = RestOf(cut, at_upper, at_lower, of_warp);
+    max_ = MaxOf(max, of_warp);
   }
-  of_thread[Thread()] = best;
-  __syncthreads();
-  semantics::Token winner{0.0f, -1};
-  if (Thread() == 0) {
-    for (int t = 0; t < kRejectThreads; ++t) {
-      const semantics::Token token = of_thread[t];
-      if (token.id >= 0 && (winner.id < 0 || semantics::Before(token, winner))) winner = token;
+
+  // visit(id, weight) for the kept tokens of this thread.
+  template <typename Visit>
+  __device__ void ForEach(Visit visit) const {
+    ForEachValue([&](float x, int32_t id) { visit(id, semantics::Weight(x, max_, scale_)); });
+  }
+
+  // The first id at which the running sum of mass_of(id, weight) is above the threshold, which lies
+  // in the stretch of this thread; `before`: the sum of the stretches before it.
+  template <typename MassOf>
+  __device__ int32_t IdAbove(uint64_t threshold, uint64_t before, MassOf mass_of) const {
+    uint64_t running = before;
+    int32_t token = -1;
+    ForEach([&](int32_t id, uint64_t weight) {
+      running += mass_of(id, weight);
+      if (token < 0 && running > threshold) token = id;
+    });
+    return token;
+  }
+
+  // The token that comes first in the total order, of all threads' stretches; for thread 0. By all
+  // threads.
+  __device__ int32_t First(semantics::Token (&of_thread)[kRejectThreads]) const {
+    semantics::Token best{0.0f, -1};
+    auto see = [](semantics::Token& first, const semantics::Token& token) {
+      if (token.id >= 0 && (first.id < 0 || semantics::Before(token, first))) first = token;
+    };
+    ForEachValue([&](float x, int32_t id) { see(best, {x, id}); });
+    of_thread[Thread()] = best;
+    __syncthreads();
+    if (Thread() == 0) {
+      for (const semantics::Token& token : of_thread) see(best, token);
+    }
+    return best.id;
+  }
+
+ private:
+  template <typename Visit>
+  __device__ void ForEachValue(Visit visit) const {
+    PatchedStretch x_of(argument_, row_, first_);
+    semantics::CutWalk walk(rest_);
+    for (int32_t id = first_; id < end_; ++id) {
+      const float x = x_of(id);
+      if (walk.Keeps(x)) visit(x, id);
     }
   }
-  return winner.id;
-}
+
+  const RejectArgument& argument_;
+  int row_;
+  float scale_;
+  float max_;
+  int32_t first_;
+  int32_t end_;
+  Cut rest_;
+};
 
 // What a row would give if it stood.
 __device__ inline TokenResult SampledAt(const VerdictArgument& argument, int32_t r, bool is_cdf,

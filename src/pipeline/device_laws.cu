@@ -60,14 +60,11 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   }
 
   max = MaxOf(max, memory.of_warp);
-  const uint64_t ties =
-      SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
-  const int32_t upper_before = static_cast<int32_t>(ties >> 32);
-  const int32_t lower_before = static_cast<int32_t>(ties & 0xffffffffu);
   const float scale = semantics::ScalesOf(model.params).draw;
-  Cut rest = cut;  // what is left of the ties for this thread
-  rest.ties_dropped = ::max(cut.ties_dropped, 0) - upper_before;  // a Cut of anybody's
-  rest.ties_kept = ::max(cut.ties_kept, 0) - lower_before;
+  Cut whole = cut;  // anybody's
+  whole.ties_dropped = ::max(cut.ties_dropped, 0);
+  whole.ties_kept = ::max(cut.ties_kept, 0);
+  const Cut rest = RestOf(whole, at_upper, at_lower, memory.of_warp);
   int32_t upper_ties = 0, lower_ties = 0;
   semantics::CutWalk walk(rest);
   uint64_t weight = 0;
@@ -83,7 +80,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
     law.cut = {cut.upper, cut.lower, memory.last_dropped, memory.last_kept};
     law.max = max;
     law.scale = scale;
-    law.reciprocal = mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
+    law.reciprocal = ReciprocalOf(mass);
     law.status = RowStatus::kOk;
   }
 }

@@ -42,14 +42,6 @@ __device__ int32_t NextBehind(const TreeRow* of_request, const TreeRow& node, in
   return next;
 }
 
-__device__ semantics::uint128_t ReciprocalOf(uint64_t mass) {
-  return mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
-}
-// semantics::Probability40 with the division done once.
-__device__ uint64_t Probability(semantics::uint128_t reciprocal, uint64_t weight) {
-  return static_cast<uint64_t>((reciprocal * weight) >> 63);
-}
-
 // As RejectKernel. What the drafts before have left of P is found again for each token that the
 // row keeps, because there is no room for it.
 __global__ void __launch_bounds__(kRejectThreads, 1)
@@ -77,38 +69,9 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   }
   const NoiseKey& key = argument.keys[r];
   const float scale = semantics::ScalesOf(params).draw;
-  const int32_t share = (argument.vocab + kRejectThreads - 1) / kRejectThreads;
-  const int32_t first = min(Thread() * share, argument.vocab);
-  const int32_t end = min(first + share, argument.vocab);
-
-  float max = -INFINITY;
-  uint32_t at_upper = 0, at_lower = 0;
-  {
-    PatchedStretch x_of(argument, r, first);
-    for (int32_t id = first; id < end; ++id) {
-      const float x = x_of(id);
-      max = x > max ? x : max;
-      at_upper += x == result.cut.upper ? 1 : 0;
-      at_lower += x == result.cut.lower ? 1 : 0;
-    }
-  }
-  const uint64_t ties =
-      SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
-  Cut rest = result.cut;  // what is left of the ties for this thread
-  rest.ties_dropped -= static_cast<int32_t>(ties >> 32);
-  rest.ties_kept -= static_cast<int32_t>(ties & 0xffffffffu);
-  max = MaxOf(max, memory.of_warp);
-  // visit(id, weight) for the kept tokens of this thread.
-  auto for_each_kept = [&](auto visit) {
-    PatchedStretch x_of(argument, r, first);
-    semantics::CutWalk walk(rest);
-    for (int32_t id = first; id < end; ++id) {
-      const float x = x_of(id);
-      if (walk.Keeps(x)) visit(id, semantics::Weight(x, max, scale));
-    }
-  };
+  const KeptStretch kept(argument, r, result.cut, scale, memory.of_warp, [](int32_t) {});
   uint64_t weight = 0;
-  for_each_kept([&](int32_t, uint64_t w) { weight += w; });
+  kept.ForEach([&](int32_t, uint64_t w) { weight += w; });
   const uint64_t mass = SumsOf(weight, memory.of_warp).all;
   if (Thread() == 0) memory.reciprocal = ReciprocalOf(mass);
   __syncthreads();
@@ -151,7 +114,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       return left;
     };
     uint64_t residual = 0;
-    for_each_kept([&](int32_t id, uint64_t w) {
+    kept.ForEach([&](int32_t id, uint64_t w) {
       const uint64_t left = left_of(w, id);
       if (id == q.draft) memory.p_draft = left;
       residual += semantics::PositivePart(left, q(id));
@@ -164,7 +127,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       return;
     }
     if (residuals.all == 0) {  // the first that is kept
-      result.id = FirstKept(PatchedStretch(argument, r, first), rest, first, end, memory.first_of);
+      result.id = kept.First(memory.first_of);
       conclude(result, 0);
       return;
     }
@@ -173,13 +136,9 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       const uint64_t threshold =
           semantics::CdfThreshold(key, semantics::Stream::kRecovered, residuals.all);
       if (residuals.before <= threshold && threshold < residuals.before + residual) {
-        uint64_t running = residuals.before;
-        int32_t token = -1;
-        for_each_kept([&](int32_t id, uint64_t w) {
-          running += semantics::PositivePart(left_of(w, id), q(id));
-          if (token < 0 && running > threshold) token = id;
+        memory.token = kept.IdAbove(threshold, residuals.before, [&](int32_t id, uint64_t w) {
+          return semantics::PositivePart(left_of(w, id), q(id));
         });
-        memory.token = token;
       }
       __syncthreads();
       result.id = memory.token;

@@ -11,7 +11,6 @@ constexpr int kThreads = kRejectThreads;
 
 struct RejectMemory {
   uint64_t of_warp[kThreads / kWarp];
-  float max;
   semantics::uint128_t reciprocal;
   uint64_t p_draft;
   int32_t token;
@@ -53,37 +52,18 @@ __global__ void __launch_bounds__(kThreads)
   }
   const NoiseKey& key = argument.keys[r];
   const float scale = semantics::ScalesOf(params).draw;
-  const int32_t share = (argument.vocab + kThreads - 1) / kThreads;
-  const int32_t first = min(Thread() * share, argument.vocab);
-  const int32_t end = min(first + share, argument.vocab);
   if (Thread() == 0) {
-    memory.max = -INFINITY;
     memory.p_draft = 0;
     memory.token = -1;
     memory.has_bad_probability = 0;
   }
   __syncthreads();
 
-  float max = -INFINITY;
-  uint32_t at_upper = 0, at_lower = 0;
-  {
-    PatchedStretch x_of(argument, r, first);
-    for (int32_t id = first; id < end; ++id) {
-      const float x = x_of(id);
-      max = x > max ? x : max;
-      at_upper += x == cut.upper ? 1 : 0;
-      at_lower += x == cut.lower ? 1 : 0;
-      if (given != nullptr && !(given[id] >= 0.0f && given[id] <= 1.0f)) {
-        memory.has_bad_probability = 1;
-      }
+  const KeptStretch kept(argument, r, cut, scale, memory.of_warp, [&](int32_t id) {
+    if (given != nullptr && !(given[id] >= 0.0f && given[id] <= 1.0f)) {
+      memory.has_bad_probability = 1;
     }
-  }
-  const uint64_t ties =
-      SumsOf(static_cast<uint64_t>(at_upper) << 32 | at_lower, memory.of_warp).before;
-  Cut rest = cut;  // what is left of the ties for this thread
-  rest.ties_dropped -= static_cast<int32_t>(ties >> 32);
-  rest.ties_kept -= static_cast<int32_t>(ties & 0xffffffffu);
-  max = MaxOf(max, memory.of_warp);
+  });
   if (memory.has_bad_probability != 0) {
     if (Thread() == 0) {
       result = ResultOfStatus(RowStatus::kBadParam);
@@ -92,26 +72,12 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
 
-  // visit(id, weight) for the kept tokens of this thread.
-  auto for_each_kept = [&](auto visit) {
-    PatchedStretch x_of(argument, r, first);
-    semantics::CutWalk walk(rest);
-    for (int32_t id = first; id < end; ++id) {
-      const float x = x_of(id);
-      if (walk.Keeps(x)) visit(id, semantics::Weight(x, max, scale));
-    }
-  };
   uint64_t weight = 0;
-  for_each_kept([&](int32_t, uint64_t w) { weight += w; });
+  kept.ForEach([&](int32_t, uint64_t w) { weight += w; });
   const uint64_t mass = SumsOf(weight, memory.of_warp).all;
-  if (Thread() == 0) {
-    memory.reciprocal = mass == 0 ? 0 : (static_cast<semantics::uint128_t>(1) << 103) / mass;
-  }
+  if (Thread() == 0) memory.reciprocal = ReciprocalOf(mass);
   __syncthreads();
   const semantics::uint128_t reciprocal = memory.reciprocal;
-  auto p_of = [&](uint64_t w) {  // semantics::Probability40 with the division done once
-    return static_cast<uint64_t>((reciprocal * w) >> 63);
-  };
   auto q_of = [&](int32_t id) {
     if (given != nullptr) return semantics::Fixed40(given[id]);
     if constexpr (kHasLaws) {
@@ -119,11 +85,13 @@ __global__ void __launch_bounds__(kThreads)
     }
     return id == row.draft ? semantics::kFullWeight : 0;
   };
+  auto residual_of = [&](int32_t id, uint64_t w) {
+    return semantics::PositivePart(Probability(reciprocal, w), q_of(id));
+  };
   uint64_t residual = 0;
-  for_each_kept([&](int32_t id, uint64_t w) {
-    const uint64_t p = p_of(w);
-    if (id == row.draft) memory.p_draft = p;
-    residual += semantics::PositivePart(p, q_of(id));
+  kept.ForEach([&](int32_t id, uint64_t w) {
+    if (id == row.draft) memory.p_draft = Probability(reciprocal, w);
+    residual += residual_of(id, w);
   });
   const Sums residuals = SumsOf(residual, memory.of_warp);
   const bool is_accepted = semantics::AcceptsDraft(
@@ -132,23 +100,16 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t threshold =
         semantics::CdfThreshold(key, semantics::Stream::kRecovered, residuals.all);
     if (residuals.before <= threshold && threshold < residuals.before + residual) {
-      uint64_t running = residuals.before;
-      int32_t token = -1;
-      for_each_kept([&](int32_t id, uint64_t w) {
-        running += semantics::PositivePart(p_of(w), q_of(id));
-        if (token < 0 && running > threshold) token = id;
-      });
-      memory.token = token;
+      memory.token = kept.IdAbove(threshold, residuals.before, residual_of);
     }
   } else if (!is_accepted) {  // the first that is kept
-    const int32_t token = FirstKept(PatchedStretch(argument, r, first), rest, first, end, first_of);
+    const int32_t token = kept.First(first_of);
     if (Thread() == 0) memory.token = token;
   }
   __syncthreads();
   if (Thread() == 0) {
-    const Cut kept = cut;
     result = TokenResult{};
-    result.cut = kept;
+    result.cut = cut;
     result.id = is_accepted ? row.draft : memory.token;
     argument.accepted[r] = is_accepted ? 1 : 0;
   }

@@ -122,6 +122,10 @@ struct DrawAlone {
   __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
     return PlanOfTop(params, vocab, elements);
   }
+  template <bool>
+  __device__ NoMoments MomentsOf(const SelectParams&) const {
+    return {};
+  }
 };
 
 // Of the top of a row that a draw was certain of: the tokens, sorted, and the place of its own.
@@ -146,8 +150,10 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
       return SampleFromMany(top.size, argument.WantsCuts());
     }
   }
-  const ListedTokens pruned =
-      PruneTop(team, memory.first.list, top, plan, memory.start, argument.rows.vocab);
+  const ListedTokens whole_list{memory.first.list.tokens, memory.first.list.room, top.size};
+  const ListedTokens pruned = Typical::kSortsWhole ? whole_list
+                                                   : PruneTop(team, memory.first.list, top, plan,
+                                                              memory.start, argument.rows.vocab);
   const int size = pruned.size;
   const float scale = memory.start.scales.draw;
   if (size > block.threads()) {
@@ -330,8 +336,9 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                          LargestOfFirst(team, memory.start) == -INFINITY;
   if (lists_all) plan = {kListedNucleus, true};
   ListedTop top;
+  auto moments = beside.template MomentsOf<kPatched>(params);
   if (plan.needed > 0) {
-    top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+    top = ListTop(team, slice, loaded, memory.start, memory.first, plan, moments);
     if (lists_all && !top.has_all) top.size = -1;
   } else {
     team.SyncBlock();
@@ -340,6 +347,9 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   if (plan.needed > 0) {
     if constexpr (Beside::kHasOwnRows) {
       if (beside.IsOwn(params)) {
+        if constexpr (Beside::kGuesses) {
+          if (is_decided(beside.Guess(argument, top, moments, slice.Patches()))) return true;
+        }
         return is_decided(beside.template Sample<kDType, kPatched>(argument, row, top));
       }
     }

@@ -46,11 +46,9 @@ __device__ bool AddMass(const Team& team, ReportedMemory& memory, const RowsArgu
     largest = ::max(largest, static_cast<uint32_t>(list.tokens[i] >> 32));
   }
   const float max = semantics::ValueOfKey(static_cast<uint32_t>(team.MaxOfBlock(largest)));
-  const float scale = semantics::TemperatureScale(1.0f);
-  LongMassSum sum;
-  ForEachValue(VectorSlice<kDType>(team, rows, row),
-               [&](float x) { sum.Add(MassSum::Of(x, max, scale)); });
-  const uint64_t mass = team.SumOfBlock(sum.Total());
+  const uint64_t mine = MassOfSlice(VectorSlice<kDType>(team, rows, row), max,
+                                    semantics::TemperatureScale(1.0f), [](const auto&) {});
+  const uint64_t mass = team.SumOfBlock(mine);
   if (team.thread() == 0) *team.Of(0, memory.masses + team.rank()) = mass;
   team.Sync();
   return true;
@@ -93,6 +91,7 @@ __device__ void PutTop(const Team& block, const ReportedMemory& memory,
 class DrawWithReport {
  public:
   static constexpr bool kHasOwnRows = true;
+  static constexpr bool kGuesses = false;
 
   __device__ DrawWithReport(const LogprobsArgument& argument, const RowReport& report)
       : argument_(argument),
@@ -107,6 +106,11 @@ class DrawWithReport {
       if (of_list.needed > 0) plan = of_list;
     }
     return plan;
+  }
+
+  template <bool>
+  __device__ NoMoments MomentsOf(const SelectParams&) const {
+    return {};
   }
 
   // Of a row whose plan is a list. More tokens are not sorted.

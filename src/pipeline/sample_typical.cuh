@@ -4,6 +4,7 @@
 #pragma once
 
 #include "pipeline/sample_kernel.cuh"
+#include "select/typical_guess.cuh"
 
 namespace sluice::cuda {
 namespace {
@@ -12,6 +13,7 @@ constexpr int kMostDropped = 14;  // from the top, as long as the list holds k m
 
 struct DrawWithTypical {
   static constexpr bool kHasOwnRows = true;
+  static constexpr bool kGuesses = true;
 
   __device__ static bool IsOwn(const SelectParams& params) {
     return !semantics::IsGreedy(params) && params.typical_p < 1;
@@ -28,8 +30,43 @@ struct DrawWithTypical {
     return PlanOfTop({.top_k = params.top_k + kMostDropped}, vocab, elements);
   }
 
-  // Behind ListTop, by all blocks, of which the first one's first thread has the result. Not
-  // inline, as SampleFromList.
+  // In memory that no row with a list needs.
+  template <bool kPatched>
+  __device__ static UnlistedMoments<kPatched> MomentsOf(const SelectParams& params) {
+    static_assert(sizeof(MomentsMemory) <= sizeof(Boundary));
+    return {reinterpret_cast<MomentsMemory&>(MemoryOfBlock().boundary), IsOwn(params)};
+  }
+
+  // What the read that lists the top tells, which is all that most rows need. Behind ListTop, by
+  // all blocks, of which the first one's first thread has the result. Not inline, as
+  // SampleFromList.
+  template <bool kPatched>
+  static __device__ __noinline__ TokenResult Guess(const SampleArgument& argument,
+                                                   const ListedTop top,
+                                                   const UnlistedMoments<kPatched> moments,
+                                                   int patches) {
+    SampleMemory& memory = MemoryOfBlock();
+    const Team team(memory.team);
+    TokenResult result;
+    result.id = kUndecided;
+    if (team.rank() != 0 || top.size <= 0 || top.size > team.threads()) return result;
+    // A list that was made again left out tokens that nobody has added up.
+    const uint32_t threshold = memory.first.list.threshold;
+    const bool is_again =
+        team.blocks() == 1 && threshold != semantics::OrderKey(moments.threshold());
+    if (is_again) return result;
+    static_assert(sizeof(TypicalTopMemory) <= sizeof memory.first.find);
+    const TypicalGuess<kPatched> guess{moments,
+                                       reinterpret_cast<TypicalTopMemory&>(memory.first.find),
+                                       team,
+                                       memory.start.params.typical_p,
+                                       argument.rows.vocab,
+                                       patches,
+                                       threshold};
+    return SampleFromTop(team, memory, top, memory.plan, argument, guess);
+  }
+
+  // Behind that, as that.
   template <DType kDType, bool kPatched>
   static __device__ __noinline__ TokenResult Sample(const SampleArgument& argument, int row,
                                                     const ListedTop top) {

@@ -225,7 +225,8 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   const TopPlan plan = memory.plan;
   ListedTop top;
   if (plan.needed > 0) {
-    top = ListTop(team, slice, loaded, memory.start, memory.first, plan);
+    NoMoments moments;
+    top = ListTop(team, slice, loaded, memory.start, memory.first, plan, moments);
   } else {
     team.SyncBlock();
   }

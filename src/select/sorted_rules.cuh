@@ -150,13 +150,13 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
   };
   int first = 0;  // tokens before it are dropped, and have no weight from here on
   if constexpr (kIsTypical) {
-    const float t = semantics::LogWeight(kept.x, kept.max, scale);
-    const int told = count_before(size, semantics::OrderKey(kept.x) >= typical.threshold);
-    first = count_before(told, typical.DropsFromTheTop(t));
+    const TypicalEnds ends = typical.EndsOf(team, size, kept.x, kept.max, scale, weight);
+    first = ends.begin;
     kept.begin = first;
-    kept.end = count_before(told, !typical.DropsFromTheBottom(t));
-    const bool is_the_end = kept.end < told || (typical.has_all && told == size);
-    kept.is_known = first < kept.end && (is_the_end || first + params.top_k <= kept.end);
+    kept.end = ends.end;
+    const bool is_the_end = kept.end < ends.told || (typical.has_all && ends.told == size);
+    kept.is_known =
+        ends.is_known && first < kept.end && (is_the_end || first + params.top_k <= kept.end);
     if (place < first) weight = 0;
   }
   auto weight_before = [&](int limit) { return place < limit ? weight : 0; };

@@ -224,15 +224,21 @@ struct ListedTop {
   WeightUnit unit = {};
 };
 
-template <bool kWeighs, DType kDType, bool kPatched>
+// What a read adds up of the tokens that it does not list: nothing. (typical_guess.cuh)
+struct NoMoments {
+  static constexpr bool kAreAddedUp = false;
+};
+
+template <bool kWeighs, DType kDType, bool kPatched, class Moments>
 __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                         FirstVectors& loaded, float threshold, const WeightUnit& unit,
-                        FirstReadMemory& memory) {
+                        FirstReadMemory& memory, Moments& moments) {
   using Tokens = Eight<kDType>;
   float mass = 0.0f;
-  if constexpr (kWeighs) slice.UnpatchFirst(loaded);
+  if constexpr (kWeighs || Moments::kAreAddedUp) slice.UnpatchFirst(loaded);
   slice.Stream(loaded, [&](const Tokens& tokens) {
     if constexpr (kWeighs) mass += unit.WeightOf(tokens);
+    if constexpr (Moments::kAreAddedUp) moments.See(tokens);
     bool all_below = true;  // false for a NaN
 #pragma unroll
     for (int e = 0; e < Tokens::kTokens; ++e) all_below &= tokens.x[e] < threshold;
@@ -246,8 +252,10 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
       mass -= weight_before;
       replaced += weight_before;
     }
+    if constexpr (Moments::kAreAddedUp) moments.Replace(before, x);
     if (!(x < threshold)) ListToken(*team.Of(0, &memory.list), x, id);
   });
+  if constexpr (Moments::kAreAddedUp) moments.ShareOfWarps(team);
   if constexpr (kWeighs) ShareOfWarp(team, mass, memory.mass);
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
@@ -281,10 +289,11 @@ __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDTyp
 }
 
 // Only the first block gets the answer. The list was cleared before StartRow.
-template <DType kDType, bool kPatched>
+// moments: of a plan that is not of the whole.
+template <DType kDType, bool kPatched, class Moments>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                              FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
-                             const TopPlan& plan) {
+                             const TopPlan& plan, Moments& moments) {
   TokenList& list = memory.list;
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
@@ -293,11 +302,14 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
   if (plan.is_whole) {
     const float scale = start.scales.filter;
     top.unit = {scale, -LargestOfFirst(team, start) * scale};
-    NoteTop<true>(team, slice, loaded, threshold, top.unit, memory);
+    NoMoments none;
+    NoteTop<true>(team, slice, loaded, threshold, top.unit, memory, none);
   } else {
-    NoteTop<false>(team, slice, loaded, threshold, top.unit, memory);
+    if constexpr (Moments::kAreAddedUp) moments.Begin(team, start, threshold);
+    NoteTop<false>(team, slice, loaded, threshold, top.unit, memory, moments);
   }
   team.SyncBlock();
+  if constexpr (Moments::kAreAddedUp) moments.ShareOfBlocks(team);
   if (plan.is_whole) {
     ShareOfBlock(team, memory.mass, memory.mass_of_blocks);
     if constexpr (kPatched) ShareOfBlock(team, memory.replaced, memory.replaced_of_blocks);

@@ -2,13 +2,13 @@
 // a key that tells the listed tokens which semantics/typical.h keeps from those that it drops.
 //
 // A surprise is a whole number below 2^18. One read of the row, behind the list, sums what the mean
-// is made of and the mass; the tokens within eight octaves of the largest, which are few, are
-// counted into bins of 32 surprises by their mass. Around the mean, whole bins bound the mass of
-// the keys up to any one from both sides, which leaves 32 keys or fewer for the last one, K. Where
-// no listed token has one of them, they are all the same to the list; where all tokens up to there
-// are listed, the list tells which is K. Else another read looks at the tokens at the ends alone,
-// and has the mass of each key. (Where more than eight octaves matter the range is wide: then keys
-// share a slot, and more reads tell those of one apart.)
+// is made of and the mass; the tokens within eight octaves of the largest, or as far as the list
+// goes, which are few, are counted into bins of 64 surprises by their mass. Around the mean, whole
+// bins bound the mass of the keys up to any one from both sides, which leaves 64 keys or fewer for
+// the last one, K. Where no listed token has one of them, they are all the same to the list; where
+// all tokens up to there are listed, the list tells which is K. Else another read looks at the
+// tokens at the ends alone, and has the mass of each key. (Where tokens behind the bins matter the
+// range is wide: then keys share a slot, and more reads tell those of one apart.)
 #pragma once
 
 #include "backend/long_mass_sum.cuh"
@@ -18,18 +18,37 @@
 namespace sluice::cuda {
 
 // Of a row without typical sampling, or one whose rules go another way.
-struct NoTypical {};
+struct NoTypical {
+  static constexpr bool kSortsWhole = false;  // a list that is not pruned before
+};
+
+// Among sorted tokens: how many of them something is told of, how many of those are dropped from
+// the top, and where the kept ones end.
+struct TypicalEnds {
+  int told;
+  int begin;
+  int end;
+  bool is_known;
+};
 
 struct TypicalBound {
+  static constexpr bool kSortsWhole = false;
+
   int32_t mean = -1;  // negative: not known
   int32_t key = 0;
   uint32_t threshold = 0;  // order key, of the list: what is told of tokens that reach it
   bool has_all = false;    // they are the support of the row
 
-  // Where the surprise is too small, and where it is too large or there is no weight.
-  __device__ bool DropsFromTheTop(float t) const { return semantics::Surprise(t) < mean - key; }
-  __device__ bool DropsFromTheBottom(float t) const {
-    return semantics::WeightOf(t) == 0 || semantics::Surprise(t) > mean + key;
+  // By the threads of a team that have a token each, sorted; of this thread's: x and its weight.
+  template <class TeamOfTop>
+  __device__ TypicalEnds EndsOf(const TeamOfTop& team, int size, float x, float max, float scale,
+                                uint64_t weight) const {
+    const int place = team.thread();
+    const int64_t surprise = semantics::Surprise(semantics::LogWeight(x, max, scale));
+    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int begin = team.CountOfBlock(place < told && surprise < mean - key);
+    const int end = team.CountOfBlock(place < told && weight != 0 && surprise <= mean + key);
+    return {told, begin, end, true};
   }
 };
 
@@ -42,11 +61,10 @@ struct TypicalSums {
 
 // In shared memory of every block.
 struct TypicalMemory {
-  static constexpr int kSurprisesOfBin = 32;
+  static constexpr int kSurprisesOfBin = 64;
   static constexpr int32_t kMostKey = 40 << 12;  // beyond there is no weight
   static constexpr int kOfThread = 4;            // bins that are loaded at once: a vector
   static constexpr int kBins = 1024;
-  static constexpr int32_t kEndOfBins = kBins * kSurprisesOfBin;
 
   // 32 bits can be added atomically at speed.
   alignas(16) uint32_t low[kBins];
@@ -134,14 +152,14 @@ __device__ int32_t LeastKey(int32_t low, int32_t high, Holds holds) {
 // The mass of the keys up to any one, between two bounds, from the bins.
 class TypicalMass {
  public:
-  __device__ TypicalMass(const uint64_t* before, uint64_t total, int32_t mean)
-      : before_(before), total_(total), mean_(mean) {}
+  __device__ TypicalMass(const uint64_t* before, int bins, uint64_t total, int32_t mean)
+      : before_(before), bins_(bins), total_(total), mean_(mean) {}
 
   // The bins that the keys up to one fill: all of the tokens in them count.
   __device__ int FirstFull(int32_t key) const {
-    return min((max(mean_ - key, 0) + kOfBin - 1) / kOfBin, kBins);
+    return min((max(mean_ - key, 0) + kOfBin - 1) / kOfBin, bins_);
   }
-  __device__ int EndFull(int32_t key) const { return min((mean_ + key + 1) / kOfBin, kBins); }
+  __device__ int EndFull(int32_t key) const { return min((mean_ + key + 1) / kOfBin, bins_); }
   __device__ uint64_t InFull(int32_t key) const {
     const int first = FirstFull(key), end = EndFull(key);
     return first < end ? before_[end] - before_[first] : 0;
@@ -153,15 +171,15 @@ class TypicalMass {
   }
   __device__ uint64_t Most(int32_t key) const {
     const int last = (mean_ + key) / kOfBin;
-    const int first = min(max(mean_ - key, 0) / kOfBin, kBins);
-    return (last < kBins ? before_[last + 1] : total_) - before_[first];
+    const int first = min(max(mean_ - key, 0) / kOfBin, bins_);
+    return (last < bins_ ? before_[last + 1] : total_) - before_[first];
   }
 
  private:
-  static constexpr int kBins = TypicalMemory::kBins;
   static constexpr int32_t kOfBin = TypicalMemory::kSurprisesOfBin;
 
   const uint64_t* before_;
+  int bins_;
   uint64_t total_;
   int32_t mean_;
 };
@@ -222,6 +240,15 @@ __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, To
       visit(t, static_cast<int32_t>(__float_as_uint(shifted) - __float_as_uint(kMagic)), x);
     });
   };
+  auto log_weight_of = [&](uint32_t key) {
+    return semantics::LogWeight(semantics::ValueOfKey(key), max, scale);
+  };
+  // Who is not listed has this surprise or a larger one. Bins go on a little behind the list, as
+  // far as there are few tokens.
+  const int64_t end_of_list = semantics::Surprise(log_weight_of(threshold));
+  constexpr int kBins = TypicalMemory::kBins;
+  const int bins_of_list = static_cast<int>(min(end_of_list, int64_t{kOfBin * kBins}) / kOfBin) + 2;
+  const int bins = min(::max(bins_of_list, kBins / 2), kBins);
   TypicalSums sums;
   LongMassSum mass;
   for_each_surprise([&](float, int32_t surprise, float x) {
@@ -231,29 +258,25 @@ __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, To
     const auto upper = static_cast<uint32_t>(weight >> 16);
     sums.surprise += uint64_t{upper} * static_cast<uint32_t>(surprise);
     sums.weights += upper;
-    if (surprise < TypicalMemory::kEndOfBins) memory.Add(surprise / kOfBin, weight);
+    if (surprise < bins * kOfBin) memory.Add(surprise / kOfBin, weight);
   });
   sums.mass = mass.Total();
   sums = memory.SumsOfTeam(team, sums);
   const uint64_t binned = memory.ForEachSum(
       team, [&](int bin, uint64_t before, uint64_t) { memory.before[bin] = before; });
-  if (team.thread() == 0) memory.before[TypicalMemory::kBins] = binned;
+  if (team.thread() == 0) memory.before[kBins] = binned;
   team.SyncBlock();
   team.ArriveStarted();  // who awaits it knows that all have read the bins
 
   const auto mean = static_cast<int32_t>(sums.surprise / sums.weights);
   const uint64_t target = ::max(semantics::TargetMass(p, sums.mass), uint64_t{1});
-  const TypicalMass bounds(memory.before, sums.mass, mean);
+  const TypicalMass bounds(memory.before, bins, sums.mass, mean);
   constexpr int32_t kMostKey = TypicalMemory::kMostKey;
   int32_t least = LeastKey(0, kMostKey, [&](int32_t key) { return bounds.Most(key) >= target; });
   int32_t most =
       LeastKey(least, kMostKey, [&](int32_t key) { return bounds.Least(key) >= target; });
 
-  auto log_weight_of = [&](uint32_t key) {
-    return semantics::LogWeight(semantics::ValueOfKey(key), max, scale);
-  };
-  // Who is not listed has a larger surprise, or the same.
-  if (mean + most < semantics::Surprise(log_weight_of(threshold))) {
+  if (mean + most < end_of_list) {
     if (team.rank() == 0) {
       least = KeyFromList(team.Block(), memory, mine, size, max, scale, mean, target, least, most);
     }

@@ -20,6 +20,7 @@ namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr uint32_t kNanBits = 0x7fc00000u;  // of the one that is reported
 constexpr LogprobMode kModes[] = {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits,
                                   LogprobMode::kProcessedLogprobs, LogprobMode::kProcessedLogits};
 
@@ -231,9 +232,9 @@ TEST_P(ListLogprobs, ARawNanOrInfinityGivesNanThroughout) {
     results[0].cut = {.lower = 0.0f, .ties_kept = 1, .count = 3};
     const auto report =
         Reported({batch.view(), LogprobMode::kRawLogprobs, {&params, 1}}, results, 3, backend());
-    EXPECT_TRUE(std::isnan(report.results[0].logprob));
+    EXPECT_EQ(semantics::BitsOf(report.results[0].logprob), kNanBits);
     EXPECT_EQ(report.results[0].status, RowStatus::kOk);
-    for (const float value : report.values) EXPECT_TRUE(std::isnan(value));
+    for (const float value : report.values) EXPECT_EQ(semantics::BitsOf(value), kNanBits);
     const auto logits =
         Reported({batch.view(), LogprobMode::kRawLogits, {&params, 1}}, results, 1, backend());
     EXPECT_EQ(logits.results[0].logprob, 1.0f);

@@ -1,14 +1,18 @@
 // A Sampler and a DeviceSampler that are told the same, step by step: random requests join, leave,
-// are rolled back and go on, with drafts in chains and trees, bitmasks and forced tokens.
+// are rolled back and go on, with drafts in chains and trees, bitmasks and forced tokens; with a
+// head in the graph, with processors, and with answers that are read late or never, if that is
+// asked for.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "sluice/device_sampler.hpp"
+#include "tests/pipeline/identity_head.h"
 #include "tests/pipeline/stepping.h"
 #include "tests/pipeline/test_processors.cuh"
 #include "tests/support/device.h"
@@ -59,6 +63,8 @@ struct MixOptions {
   bool logprobs = true;
   bool kept = false;  // and masses
   bool processors = false;
+  bool head = false;   // computes the logits in the graph
+  int32_t unread = 0;  // how many answers are read later, fewer than kStepsKept; some of them never
   double trees = 0.5;  // of the requests with drafts
 };
 
@@ -81,7 +87,9 @@ class Mix {
                      options.processors ? options.max_requests * (1 + options.max_drafts) : 0}),
         logits_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4 + 64),
         probabilities_(MostRows() * static_cast<size_t>(options.vocab)),
-        models_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4) {}
+        models_(MostRows() * static_cast<size_t>(options.vocab + 8) * 4) {
+    if (options.head) head_.emplace(options.vocab, options.dtype, MostRows());
+  }
 
   // One step of both, and the same answers.
   void Step() {
@@ -108,7 +116,7 @@ class Mix {
     bool has_trees = false;
     for (size_t c = 0; c < chosen.size(); ++c) {
       const Live& live = live_[chosen[c]];
-      const int64_t room = options_.max_tokens - Length(live) - 1;
+      const int64_t room = options_.max_tokens - MostLength(live) - 1;
       const int64_t most = std::min<int64_t>(options_.max_drafts, room);
       if (most > 0 && random_.Coin(0.4)) {
         for (int64_t n = random_.Between(1, most); n > 0; --n) drafts[c].push_back(Id());
@@ -156,29 +164,23 @@ class Mix {
         first_model += (bytes.size() + 15) / 16 * 16;
       }
     }
-    const Batch batch(rows, options_.dtype);
-    LogitsView on_device = batch.view();
-    std::byte* data = logits_.data() + (random_.Coin(0.1) ? SizeOf(options_.dtype) : 0);
-    Require(cudaMemcpy(data, batch.row_bytes().data(), batch.row_bytes().size(),
-                       cudaMemcpyHostToDevice));
-    on_device.data = data;
-    on_device.device = {DeviceKind::kCuda, 0};
-    const int64_t width = 1 + options_.max_logprobs;
-    const Stepped expected = StepAll(host_, batch.view(), for_host, width);
-    const cuda::StepHandle step = device_.Step({on_device, for_device}, nullptr);
-    const cuda::DeviceStepResult actual = step.Get();
-    ExpectSame(actual, expected, width);
-    CompareKept(step, actual, expected);
-    if (has_trees) {
-      ASSERT_TRUE(SameSequence(actual.path, expected.path));
-    } else {
-      ASSERT_TRUE(actual.path.empty());
+    Unread unread{.call = ++calls_, .has_trees = has_trees};
+    for (size_t c = 0; c < chosen.size(); ++c) {
+      unread.members.push_back({for_device[c].request, 1 + std::ssize(drafts[c])});
     }
+    const int64_t width = 1 + options_.max_logprobs;
+    const Logits logits = LogitsOf(rows);
+    unread.expected = StepAll(host_, logits.host->view(), for_host, width);
+    unread.step = device_.Step({logits.on_device, for_device}, nullptr, logits.source);
+    unread.kept = KeptOf(unread.step, unread.expected);
+    tokens_ += std::count_if(unread.expected.tokens.begin(), unread.expected.tokens.end(),
+                             [](const TokenResult& token) { return token.id >= 0; });
     steps_ += static_cast<int64_t>(chosen.size());
-    tokens_ +=
-        std::count_if(actual.ids.begin(), actual.ids.end(), [](int32_t id) { return id >= 0; });
+    unread_.push_back(std::move(unread));
+    ReadSome();
   }
 
+  int64_t calls() const { return calls_; }
   // Of requests, and what they got.
   int64_t steps() const { return steps_; }
   int64_t tokens() const { return tokens_; }
@@ -188,6 +190,28 @@ class Mix {
   struct Live {
     RequestHandle host;
     RequestHandle device;
+  };
+
+  // A step whose answer was not read, or never will be.
+  struct Unread {
+    struct Member {
+      RequestHandle device;
+      int64_t rows;
+    };
+
+    int64_t call;
+    bool has_trees;
+    bool is_dropped = false;
+    cuda::StepHandle step = {};
+    Stepped expected = {};
+    std::vector<int32_t> kept = {};  // gone with the next step
+    std::vector<Member> members = {};
+  };
+
+  struct Logits {
+    std::unique_ptr<Batch> host;
+    LogitsView on_device = {};
+    cuda::LogitsSource source = {};
   };
 
   // A draft model's rows near the target's, with their parameters and Cuts.
@@ -233,6 +257,68 @@ class Mix {
   }
   int32_t Id() { return static_cast<int32_t>(random_.Below(options_.vocab)); }
   int64_t Length(const Live& live) const { return std::ssize(host_.Tokens(live.host)); }
+  int64_t UnreadRows(const Live& live) const {
+    int64_t rows = 0;
+    for (const Unread& unread : unread_) {
+      for (const Unread::Member& member : unread.members) {
+        const bool is_same = member.device.slot == live.device.slot &&
+                             member.device.generation == live.device.generation;
+        rows += is_same ? member.rows : 0;
+      }
+    }
+    return rows;
+  }
+  // As far as the DeviceSampler knows.
+  int64_t MostLength(const Live& live) const { return Length(live) + UnreadRows(live); }
+
+  // Of the step, on both sides.
+  Logits LogitsOf(const std::vector<std::vector<float>>& rows) {
+    if (head_) {
+      const int64_t count = std::ssize(rows);
+      return {std::make_unique<Batch>(head_->Project(rows), DType::kF32), head_->View(count),
+              head_->Source(count)};
+    }
+    Logits logits{std::make_unique<Batch>(rows, options_.dtype)};
+    logits.on_device = logits.host->view();
+    std::byte* data = logits_.data() + (random_.Coin(0.1) ? SizeOf(options_.dtype) : 0);
+    const auto bytes = logits.host->row_bytes();
+    Require(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    logits.on_device.data = data;
+    logits.on_device.device = {DeviceKind::kCuda, 0};
+    return logits;
+  }
+
+  // Until no more than options.unread are left to read.
+  void ReadSome() {
+    for (Unread& unread : unread_) {
+      const int64_t left = std::count_if(unread_.begin(), unread_.end(),
+                                         [](const Unread& each) { return !each.is_dropped; });
+      if (left <= options_.unread) break;
+      if (unread.is_dropped) continue;
+      unread.is_dropped = options_.unread > 0 && random_.Coin(0.2);
+      if (!unread.is_dropped) Read(unread);
+    }
+    // The DeviceSampler has counted the tokens of one that old by itself.
+    std::erase_if(unread_, [&](const Unread& unread) {
+      return unread.members.empty() || calls_ - unread.call >= cuda::DeviceSampler::kStepsKept;
+    });
+  }
+  void Read(Unread& unread) {
+    const Stepped& expected = unread.expected;
+    const cuda::DeviceStepResult actual = unread.step.Get();
+    unread.members.clear();
+    unread.is_dropped = true;  // not to be read again
+    ExpectSame(actual, expected, 1 + options_.max_logprobs);
+    if (options_.kept) {
+      ASSERT_TRUE(SameSequence(unread.kept, expected.kept));
+      ASSERT_TRUE(SameSequence(actual.masses, expected.masses));
+    }
+    if (unread.has_trees) {
+      ASSERT_TRUE(SameSequence(actual.path, expected.path));
+    } else {
+      ASSERT_TRUE(actual.path.empty());
+    }
+  }
 
   // Any row; often one that has a draft behind it on top, so that drafts are accepted, or all of
   // them among the likely tokens, so that it matters which are tried, and against what.
@@ -260,22 +346,22 @@ class Mix {
     for (size_t i = 0; i < live_.size();) {
       const Live live = live_[i];
       const int64_t output = Length(live) - host_.PromptLength(live.host);
-      if (output > 0 && random_.Coin(0.1)) {
+      if (output > 0 && UnreadRows(live) == 0 && random_.Coin(0.1)) {
         const int64_t count = random_.Between(0, output);
         host_.Rollback(live.host, count);
         device_.Rollback(live.device, count);
       }
-      if (Length(live) < options_.max_tokens && random_.Coin(0.1)) {
+      if (MostLength(live) < options_.max_tokens && random_.Coin(0.1)) {
         std::vector<int32_t> more;
         for (int64_t n =
-                 random_.Between(1, std::min<int64_t>(5, options_.max_tokens - Length(live)));
+                 random_.Between(1, std::min<int64_t>(5, options_.max_tokens - MostLength(live)));
              n > 0; --n) {
           more.push_back(Id());
         }
         host_.Accept(live.host, more);
         device_.Accept(live.device, more);
       }
-      if (Length(live) == options_.max_tokens || random_.Coin(0.04)) {
+      if (MostLength(live) >= options_.max_tokens || random_.Coin(0.04)) {
         host_.Remove(live.host);
         device_.Remove(live.device);
         live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
@@ -321,15 +407,12 @@ class Mix {
     return plain;
   }
 
-  void CompareKept(const cuda::StepHandle& step, const cuda::DeviceStepResult& actual,
-                   const Stepped& expected) {
-    ASSERT_EQ(step.kept().size, options_.kept ? std::ssize(expected.kept) : 0);
-    if (!options_.kept) return;
-    std::vector<int32_t> kept(expected.kept.size());
+  std::vector<int32_t> KeptOf(const cuda::StepHandle& step, const Stepped& expected) const {
+    EXPECT_EQ(step.kept().size, options_.kept ? std::ssize(expected.kept) : 0);
+    std::vector<int32_t> kept(static_cast<size_t>(step.kept().size));
     Require(cudaMemcpy(kept.data(), step.kept().data, kept.size() * sizeof(int32_t),
                        cudaMemcpyDeviceToHost));
-    ASSERT_TRUE(SameSequence(kept, expected.kept));
-    ASSERT_TRUE(SameSequence(actual.masses, expected.masses));
+    return kept;
   }
 
   MixOptions options_;
@@ -339,8 +422,11 @@ class Mix {
   OnDevice<std::byte> logits_;
   OnDevice<float> probabilities_;
   OnDevice<std::byte> models_;
+  std::optional<IdentityHead> head_;
   std::vector<Live> live_;
   std::deque<std::vector<TestProcessor>> processors_;  // they stay in place
+  std::deque<Unread> unread_;
+  int64_t calls_ = 0;
   int64_t steps_ = 0;
   int64_t tokens_ = 0;
 };

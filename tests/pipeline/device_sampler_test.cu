@@ -46,6 +46,7 @@ TEST_P(DeviceSampler, EqualsTheSamplerOnLargeTreesOfDrafts) {
              .max_drafts = 64,
              .max_tokens = 200,
              .cuts = round % 2 == 1,
+             .kept = round % 4 > 1 || round == 7,
              .trees = 0.9},
             random.Bits());
     for (int step = 0; step < 40 && !HasFailure(); ++step) mix.Step();
