@@ -151,6 +151,47 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
   }
 }
 
+// What k-means is: a row lies with the mean that is nearest (of directions: at the least angle),
+// and no round takes the rows farther from their means.
+TEST_F(Clusters, EveryRoundBringsTheRowsNearerToTheirMeans) {
+  const Rows rows = PlantedHead(600, 24, 30, 0.02, random_);
+  const Batch weight(rows, DType::kF32);
+  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
+    const auto distance = [&](int32_t token, std::span<const float> mean) {
+      double squares = 0.0, product = 0.0, norm = 0.0;
+      for (size_t j = 0; j < mean.size(); ++j) {
+        const auto w = static_cast<double>(rows[static_cast<size_t>(token)][j]);
+        const auto m = static_cast<double>(mean[j]);
+        squares += (w - m) * (w - m);
+        product += w * m;
+        norm += w * w;
+      }
+      return metric == ClusterMetric::kEuclidean ? squares : 1.0 - product / std::sqrt(norm);
+    };
+    double first = 0.0, before = INFINITY;
+    for (const int32_t rounds : {0, 1, 2, 4, 8}) {
+      const HeadClusters clusters = HeadClusters::Build(
+          {Matrix(weight), {}}, {.metric = metric, .clusters = 40, .rounds = rounds, .seed = 1});
+      const ClusterView view = ClusterAccess::View(clusters);
+      const auto mean = [&](int64_t c) { return std::span<const float>(view.Centroid(c), 24); };
+      double sum = 0.0;
+      for (int64_t c = 0; c < clusters.clusters(); ++c) {
+        for (const int32_t token : view.Tokens(c)) {
+          const double own = distance(token, mean(c));
+          for (int64_t other = 0; other < clusters.clusters(); ++other) {
+            ASSERT_LE(own, distance(token, mean(other)) + 1e-6) << Name(metric) << " " << rounds;
+          }
+          sum += own;
+        }
+      }
+      EXPECT_LE(sum, before + 1e-6) << Name(metric) << " " << rounds;
+      if (rounds == 0) first = sum;
+      before = sum;
+    }
+    EXPECT_LT(before, 0.8 * first) << Name(metric);
+  }
+}
+
 TEST_F(Clusters, PlantedClustersSpareHalfOfTheRowsAndMoreWithTheSameTokens) {
   const Rows rows = PlantedHead(4000, 64, 40, 0.001, random_);
   const Batch weight(rows, DType::kF32);
