@@ -4,6 +4,7 @@
 
 #include "python/arrays.h"
 #include "python/errors.h"
+#include "python/objects.h"
 
 namespace sluice::python {
 namespace {
@@ -327,8 +328,8 @@ void TopLists::Resize(size_t rows, int64_t new_width) {
 }
 
 const Cuts& CutsFrom(std::string_view name, nb::handle object) {
-  Cuts* cuts = nullptr;
-  if (!nb::try_cast(object, cuts)) ThrowType(name, Describe(object), "sluice.Cuts");
+  const auto* const cuts = ObjectIn<Cuts>(object);
+  if (cuts == nullptr) ThrowType(name, Describe(object), "sluice.Cuts");
   return *cuts;
 }
 

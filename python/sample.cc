@@ -7,6 +7,7 @@
 #include "python/calls.h"
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/objects.h"
 #include "python/signature.h"
 
 namespace sluice::python {
@@ -82,8 +83,7 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
   Execution execution = ExecutionFrom(arguments);
   execution.workspace = Workspace(SelectWorkspaceBytes(logits.Logits(), execution));
   TokenResults tokens;
-  TokenResults* given = nullptr;
-  if (nb::try_cast(tokens_object, given)) {
+  if (const auto* const given = ObjectIn<TokenResults>(tokens_object)) {
     CheckOneARow("tokens", given->rows.size(), logits.view.rows);
     tokens.rows = given->rows;
   } else {
