@@ -1,23 +1,16 @@
 // CertifiedHead: hidden states to tokens from planes of the head, the dense head's bit for bit.
-#include "sluice/certified_head.hpp"
+#include "python/certified_head.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 
-#include "python/arrays.h"
 #include "python/calls.h"
-#include "python/certified_head.h"
 #include "python/errors.h"
 #include "python/numbers.h"
-#include "python/results.h"
-#include "python/rows.h"
 #include "python/signature.h"
 
 namespace sluice::python {
@@ -30,159 +23,140 @@ std::string PathOf(nb::handle path) {
   return {static_cast<const char*>(made.data()), made.size()};
 }
 
-// The C++ head with the arrays that it reads.
-class PythonCertifiedHead {
- public:
-  PythonCertifiedHead(nb::handle weight, nb::handle bias, std::optional<std::string_view> kind,
-                      nb::handle seed, nb::handle planes, bool check, nb::handle threads)
-      : weight_(GetMatrix("weight", weight)) {
-    weight_.array.CheckDims("weight", 2, 2);
-    DenseHead dense{weight_.view, {}};
-    if (!bias.is_none()) {
-      bias_.emplace(GetElements<const float>("bias", bias, Access::kRead, {weight_.view.rows}));
-      dense.bias = bias_->values;
-    }
-    HeadPlaneOptions options;
-    if (kind.has_value()) options.kind = CertificateKindByName(*kind);
-    if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
-    const bool is_built = planes.is_none();
-    if (!is_built && options.seed.has_value()) {
-      ThrowValue("seed", std::to_string(*options.seed),
-                 "None beside planes, which have their dither");
-    }
-    const std::string path = is_built ? std::string() : PathOf(planes);
-    const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
+}  // namespace
+
+PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
+                                         std::optional<std::string_view> kind, nb::handle seed,
+                                         nb::handle planes, bool check, nb::handle threads)
+    : weight_(GetMatrix("weight", weight)) {
+  weight_.array.CheckDims("weight", 2, 2);
+  DenseHead dense{weight_.view, {}};
+  if (!bias.is_none()) {
+    bias_.emplace(GetElements<const float>("bias", bias, Access::kRead, {weight_.view.rows}));
+    dense.bias = bias_->values;
+  }
+  HeadPlaneOptions options;
+  if (kind.has_value()) options.kind = CertificateKindByName(*kind);
+  if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
+  const bool is_built = planes.is_none();
+  if (!is_built && options.seed.has_value()) {
+    ThrowValue("seed", std::to_string(*options.seed),
+               "None beside planes, which have their dither");
+  }
+  const std::string path = is_built ? std::string() : PathOf(planes);
+  const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
+  const nb::gil_scoped_release release;
+  head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
+                                : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
+  if (kind.has_value() && head_->planes().kind() != options.kind) {
+    ThrowValue("kind", '"' + std::string(*kind) + '"',
+               "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
+  }
+}
+
+nb::object PythonCertifiedHead::TopK(nb::handle hidden_object, nb::handle k_object,
+                                     nb::kwargs kwargs) {
+  const Arguments arguments(
+      Keywords{Keyword::bitmask, Keyword::out, Keyword::backend, Keyword::threads}, kwargs);
+  const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+  const auto k =
+      GetNumber<int32_t>("k", k_object, {1, static_cast<uint64_t>(head_->head().weight.rows)});
+  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  Execution execution;
+  execution.backend = BackendFrom(arguments[Keyword::backend]);
+  execution.parallel = ParallelFrom(arguments[Keyword::threads]);
+  const auto output = OutputFor<TopkResults>(arguments[Keyword::out], "TopkResults");
+  TopkResults& top = *output.result;
+  const size_t size = static_cast<size_t>(hidden.view.rows) * static_cast<size_t>(k);
+  FitRows(top.statuses, hidden.view.rows);
+  Fit("indices", top.indices, size);
+  Fit("values", top.values, size);
+  top.k = k;
+  top.is_row = hidden.is_row;
+  execution.workspace = Workspace(head_->TopKWorkspaceBytes(hidden.view.rows, execution));
+  CertifiedStats stats;
+  {
     const nb::gil_scoped_release release;
-    head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
-                                  : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
-    if (kind.has_value() && head_->planes().kind() != options.kind) {
-      ThrowValue("kind", '"' + std::string(*kind) + '"',
-                 "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
-    }
+    stats = head_->TopK({hidden.view, bitmask.words()}, {k, top.indices, top.values, top.statuses},
+                        {}, execution);
   }
+  Count(stats);
+  return output.object;
+}
 
-  nb::object TopK(nb::handle hidden_object, nb::handle k_object, nb::kwargs kwargs) {
-    const Arguments arguments(
-        Keywords{Keyword::bitmask, Keyword::out, Keyword::backend, Keyword::threads}, kwargs);
-    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
-    const auto k =
-        GetNumber<int32_t>("k", k_object, {1, static_cast<uint64_t>(head_->head().weight.rows)});
-    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
-    Execution execution;
-    execution.backend = BackendFrom(arguments[Keyword::backend]);
-    execution.parallel = ParallelFrom(arguments[Keyword::threads]);
-    const auto output = OutputFor<TopkResults>(arguments[Keyword::out], "TopkResults");
-    TopkResults& top = *output.result;
-    const size_t size = static_cast<size_t>(hidden.view.rows) * static_cast<size_t>(k);
-    FitRows(top.statuses, hidden.view.rows);
-    Fit("indices", top.indices, size);
-    Fit("values", top.values, size);
-    top.k = k;
-    top.is_row = hidden.is_row;
-    execution.workspace = Workspace(head_->TopKWorkspaceBytes(hidden.view.rows, execution));
-    CertifiedStats stats;
-    {
-      const nb::gil_scoped_release release;
-      stats = head_->TopK({hidden.view, bitmask.words()},
-                          {k, top.indices, top.values, top.statuses}, {}, execution);
-    }
-    Count(stats);
-    return output.object;
+nb::object PythonCertifiedHead::Sample(nb::handle hidden_object, nb::handle params_object,
+                                       nb::kwargs kwargs) {
+  const Arguments arguments(
+      kRowKeywords | Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts}, kwargs);
+  const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+  RowParams params(params_object, arguments, hidden.view.rows);
+  if (params.logprobs().has_value()) {
+    ThrowValue("logprobs", std::to_string(*params.logprobs()),
+               "None: they are measured on all logits, which dense_head has");
   }
-
-  nb::object Sample(nb::handle hidden_object, nb::handle params_object, nb::kwargs kwargs) {
-    const Arguments arguments(
-        kRowKeywords | Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts}, kwargs);
-    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
-    RowParams params(params_object, arguments, hidden.view.rows);
-    if (params.logprobs().has_value()) {
-      ThrowValue("logprobs", std::to_string(*params.logprobs()),
-                 "None: they are measured on all logits, which dense_head has");
-    }
-    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
-    Execution execution = ExecutionFrom(arguments);
-    const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
-    TokenResults& tokens = *output.result;
-    FitRows(tokens.rows, hidden.view.rows);
-    tokens.is_row = hidden.is_row;
-    const bool with_cuts = arguments.Flag(Keyword::with_cuts);
-    const std::vector<uint64_t> seeds = params.ChooseSeeds();
-    Fit("seeds", tokens.seeds, seeds.size());
-    std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
-    tokens.top.Resize(tokens.rows.size(), 0);
-    execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
-    CertifiedStats stats;
-    {
-      const nb::gil_scoped_release release;
-      const CertifiedInput input{hidden.view, bitmask.words()};
-      stats = with_cuts ? head_->Sample(input, params.select(), params.keys(), params.limits(),
-                                        params.draw_method(), tokens.rows, {}, execution)
-                        : SampleIds(input, params, execution, tokens.rows);
-    }
-    tokens.has_cuts = with_cuts;
-    Count(stats);
-    return output.object;
+  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  Execution execution = ExecutionFrom(arguments);
+  const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
+  TokenResults& tokens = *output.result;
+  FitRows(tokens.rows, hidden.view.rows);
+  tokens.is_row = hidden.is_row;
+  const bool with_cuts = arguments.Flag(Keyword::with_cuts);
+  const std::vector<uint64_t> seeds = params.ChooseSeeds();
+  Fit("seeds", tokens.seeds, seeds.size());
+  std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
+  tokens.top.Resize(tokens.rows.size(), 0);
+  execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+  CertifiedStats stats;
+  {
+    const nb::gil_scoped_release release;
+    const CertifiedInput input{hidden.view, bitmask.words()};
+    stats = with_cuts
+                ? head_->Sample(input, params.select(), params.keys(), params.limits(),
+                                params.draw_method(), tokens.rows, {}, execution)
+                : IdsInto(tokens.rows, [&](auto ids, auto statuses) {
+                    return head_->SampleIds(input, params.select(), params.keys(), params.limits(),
+                                            params.draw_method(), ids, statuses, {}, execution);
+                  });
   }
+  tokens.has_cuts = with_cuts;
+  Count(stats);
+  return output.object;
+}
 
-  nb::dict Stats() const {
-    nb::dict stats;
-    stats["rows"] = total_.rows;
-    stats["dense_rows"] = total_.dense_rows;
-    stats["survivors"] = total_.survivors;
-    stats["bytes_read"] = total_.bytes_read;
-    stats["dense_bytes"] = total_.dense_bytes;
-    stats["least_margin"] = total_.least_margin;
-    return stats;
+nb::dict PythonCertifiedHead::Stats() const {
+  nb::dict stats;
+  stats["rows"] = total_.rows;
+  stats["dense_rows"] = total_.dense_rows;
+  stats["survivors"] = total_.survivors;
+  stats["bytes_read"] = total_.bytes_read;
+  stats["dense_bytes"] = total_.dense_bytes;
+  stats["least_margin"] = total_.least_margin;
+  return stats;
+}
+
+PythonCertifiedHead::Bitmask PythonCertifiedHead::BitmaskFrom(const Arguments& arguments,
+                                                              const MatrixArgument& hidden) const {
+  Bitmask bitmask;
+  if (const nb::handle given = arguments[Keyword::bitmask]; given.is_valid()) {
+    const int64_t words = (head_->head().weight.rows + 31) / 32;
+    bitmask.elements.emplace(
+        hidden.is_row ? GetElements<const int32_t>("bitmask", given, Access::kRead, {words})
+                      : GetElements<const int32_t>("bitmask", given, Access::kRead,
+                                                   {hidden.view.rows, words}));
   }
+  return bitmask;
+}
 
-  const CertifiedHead& head() const { return *head_; }
-  const HeadPlanes& planes() const { return head_->planes(); }
+void PythonCertifiedHead::Count(const CertifiedStats& stats) {
+  total_.rows += stats.rows;
+  total_.dense_rows += stats.dense_rows;
+  total_.survivors += stats.survivors;
+  total_.bytes_read += stats.bytes_read;
+  total_.dense_bytes += stats.dense_bytes;
+  total_.least_margin = std::min(total_.least_margin, stats.least_margin);
+}
 
- private:
-  CertifiedStats SampleIds(const CertifiedInput& input, const RowParams& params,
-                           const Execution& execution, std::vector<TokenResult>& rows) const {
-    std::vector<int32_t> ids(rows.size());
-    std::vector<RowStatus> statuses(rows.size());
-    const CertifiedStats stats =
-        head_->SampleIds(input, params.select(), params.keys(), params.limits(),
-                         params.draw_method(), ids, statuses, {}, execution);
-    for (size_t r = 0; r < rows.size(); ++r) rows[r] = {.id = ids[r], .status = statuses[r]};
-    return stats;
-  }
-
-  struct Bitmask {
-    std::optional<Elements<const int32_t>> elements;
-    std::span<const int32_t> words() const {
-      return elements.has_value() ? elements->values : std::span<const int32_t>{};
-    }
-  };
-  Bitmask BitmaskFrom(const Arguments& arguments, const MatrixArgument& hidden) const {
-    Bitmask bitmask;
-    if (const nb::handle given = arguments[Keyword::bitmask]; given.is_valid()) {
-      const int64_t words = (head_->head().weight.rows + 31) / 32;
-      bitmask.elements.emplace(
-          hidden.is_row ? GetElements<const int32_t>("bitmask", given, Access::kRead, {words})
-                        : GetElements<const int32_t>("bitmask", given, Access::kRead,
-                                                     {hidden.view.rows, words}));
-    }
-    return bitmask;
-  }
-
-  // Under the GIL.
-  void Count(const CertifiedStats& stats) {
-    total_.rows += stats.rows;
-    total_.dense_rows += stats.dense_rows;
-    total_.survivors += stats.survivors;
-    total_.bytes_read += stats.bytes_read;
-    total_.dense_bytes += stats.dense_bytes;
-    total_.least_margin = std::min(total_.least_margin, stats.least_margin);
-  }
-
-  MatrixArgument weight_;
-  std::optional<Elements<const float>> bias_;
-  std::optional<CertifiedHead> head_;
-  CertifiedStats total_ = {.least_margin = std::numeric_limits<float>::infinity()};
-};
+namespace {
 
 constexpr const char* kClassDoc =
     R"(A vocabulary projection that reads a quarter of the weights and returns the dense head's tokens.
@@ -216,6 +190,20 @@ constexpr const char* kSampleDoc =
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> head.sample(np.array([1, 9, 2], np.float32), temperature=0.5, seed=7).ids
     1)";
+
+constexpr const char* kStepDoc =
+    R"(Samples one token for each request of a Sampler, which accepts it.
+
+Row i of ``hidden`` is that of ``requests[i]``, a handle of ``sampler.add``, each once a step. The ids
+and statuses are those of ``dense_head`` and ``sampler.step``: penalties, bias, masks, bad words and
+min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits:
+requests that have them are refused. ``with_cuts=True`` as for ``sample``.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> sampler = sluice.Sampler(vocab=3)
+    >>> request = sampler.add(temperature=0, presence_penalty=2)
+    >>> [head.step(np.array([1, 4, 3], np.float32), sampler, [request]).ids[0] for _ in range(3)]
+    [1, 2, 1])";
 
 constexpr const char* kStatsDoc =
     R"(What all calls took: rows, those that needed the dense head, rows of the head that were computed,
@@ -266,6 +254,14 @@ void BindCertifiedHead(nb::module_& module) {
                                 "with_cuts: bool = False, draw_method: str | None = None",
                                 "TokenResults")),
            kSampleDoc)
+      .def("step", &PythonCertifiedHead::Step, nb::arg("hidden").none(), nb::arg("sampler").none(),
+           nb::arg("requests").none(), nb::arg("kwargs"),
+           nb::sig("def step(self, hidden: typing.Any, sampler: Sampler, "
+                   "requests: collections.abc.Sequence[RequestHandle], *, "
+                   "bitmask: typing.Any = None, out: TokenResults | None = None, "
+                   "with_cuts: bool = False, backend: str | None = None, "
+                   "threads: Threads | None = None) -> TokenResults"),
+           kStepDoc)
       .def(
           "save",
           [](const PythonCertifiedHead& self, nb::handle path) {

@@ -80,6 +80,78 @@ def test_threads_params_and_masks_are_heeded(head):
     np.testing.assert_array_equal(certified.topk(hidden, 1, bitmask=bitmask).indices[:, 0], best)
 
 
+# What each of six requests asks for, beside a seed of its own.
+REQUESTS = [
+    {"temperature": 0.0, "repetition_penalty": 1.5},
+    {"top_k": 5, "frequency_penalty": 0.5, "presence_penalty": 0.3},
+    {"logit_bias": {7: 4.0, 8: -100.0}, "min_p": 0.1},
+    {"allowed_token_ids": [3, 5, 900]},
+    {"min_tokens": 3, "stop_token_ids": list(range(50)), "bad_words": [[60], [61, 62]]},
+    {"top_p": 0.6, "repetition_penalty": 1.2, "dry_multiplier": 0.8},
+]
+
+
+def sampler_of(requests):
+    sampler = sluice.Sampler(vocab=VOCAB)
+    prompt = np.random.default_rng(2).integers(0, VOCAB, 300)
+    return sampler, [sampler.add(seed=9 + i, prompt=prompt, **given)
+                     for i, given in enumerate(requests)]
+
+
+@pytest.mark.parametrize("with_cuts", [False, True])
+def test_step_is_dense_head_and_the_samplers_step(head, with_cuts):
+    certified, weight, bias = head
+    dense, of_dense = sampler_of(REQUESTS)
+    sampler, requests = sampler_of(REQUESTS)
+    bitmask = np.full((6, (VOCAB + 31) // 32), -1, np.int32)
+    bitmask[0, :20] = 0
+    for step in range(5):
+        _, hidden = made(step)
+        logits = sluice.dense_head(weight, hidden, bias=bias)
+        given = [sluice.StepRequest(request, bitmask=bitmask[[i]])
+                 for i, request in enumerate(of_dense)]
+        expected = dense.step(logits, given)
+        tokens = certified.step(hidden, sampler, requests, bitmask=bitmask, with_cuts=with_cuts,
+                                threads=sluice.Threads(1 + step % 2))
+        np.testing.assert_array_equal(tokens.ids, expected.ids)
+        np.testing.assert_array_equal(tokens.statuses, expected.statuses)
+        if with_cuts:
+            np.testing.assert_array_equal(tokens.cuts.counts, expected.cuts.counts)
+    for mine, theirs in zip(requests, of_dense):
+        np.testing.assert_array_equal(sampler.tokens(mine), dense.tokens(theirs))
+    assert certified.stats["rows"] == 30 and certified.stats["dense_rows"] < 30
+    one = certified.step(made()[1][0], sampler, requests[:1], out=None)
+    assert one.ids.shape == (1,) and certified.stats["rows"] == 31
+
+
+def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
+    certified, _, _ = head
+    _, hidden = made()
+    sampler, requests = sampler_of(REQUESTS)
+    processed = sampler.add(processors=[lambda tokens, prompt_length, logits: None])
+    with_logprobs = sampler.add(logprobs=2)
+    for call, said in [
+            (lambda: certified.step(hidden, None, requests), "sampler = None"),
+            (lambda: certified.step(hidden, sampler, None), "requests = None"),
+            (lambda: certified.step(hidden, sampler, requests[:5]), r"requests.size\(\) = 5"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + requests[:1]), "twice"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + [processed]),
+             "a request with a logits processor"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + [with_logprobs]),
+             "logprobs = 2 is not allowed: None"),
+            (lambda: certified.step(hidden, sampler,
+                                    requests[:5] + [sluice.StepRequest(requests[5], forced=3)]),
+             "drafts and forced tokens are for Sampler.step"),
+            (lambda: certified.step(hidden, sluice.Sampler(vocab=9), requests), "sampler.vocab = 9"),
+            (lambda: certified.step(hidden, sampler, requests, masses=True), "masses"),
+            (lambda: certified.step(hidden[:, :8], sampler, requests), "hidden.dim = 8"),
+            (lambda: certified.step(hidden, sampler, requests, bitmask=np.zeros(3, np.int32)),
+             "bitmask")]:
+        with pytest.raises(sluice.Error, match=said):
+            call()
+    assert all(len(sampler.tokens(request)) == 300 for request in requests)
+
+
 def test_planes_are_saved_and_mapped(head, tmp_path):
     certified, weight, bias = head
     _, hidden = made()
