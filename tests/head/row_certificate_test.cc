@@ -33,10 +33,10 @@ class NarrowedRow {
         ids_(kTokens),
         refined_(kTokens),
         scores_before_(kTokens) {
-    both_ = both;
+    low_ = {both.score - first.score, both.width};
     table_.refine = [](const PlaneView&, const HiddenState&, int64_t row, const Intervals& of) {
-      of.scores[row] = both_.score;
-      of.widths[row] = both_.width;
+      of.scores[row] += low_.score;  // as backends do
+      of.widths[row] = low_.width;
     };
     for (int32_t id = 0; id < kTokens; ++id) counts_.push_back({id, 1, 0, 0});
     semantics::AdjustInput adjust;
@@ -58,7 +58,7 @@ class NarrowedRow {
   float width(size_t id) const { return widths_[id]; }
 
  private:
-  static inline Interval both_;
+  static inline Interval low_;  // what the second plane adds
 
   const float hidden_ = 1.0f;
   Batch weight_;
