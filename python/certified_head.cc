@@ -23,11 +23,41 @@ std::string PathOf(nb::handle path) {
   return {static_cast<const char*>(made.data()), made.size()};
 }
 
+// A callable that is told of rows that are done, by any thread. Its first exception is the last
+// call: it is thrown when the threads are through.
+class Progress {
+ public:
+  explicit Progress(nb::handle function) : function_(function) {
+    if (!function.is_none() && !PyCallable_Check(function.ptr())) {
+      ThrowType("progress", Describe(function), "a callable");
+    }
+  }
+
+  static void Tell(void* self, int64_t rows, int64_t vocab) {
+    const nb::gil_scoped_acquire acquire;
+    auto& own = *static_cast<Progress*>(self);
+    if (own.error_ != nullptr) return;
+    try {
+      own.function_(rows, vocab);
+    } catch (...) {
+      own.error_ = std::current_exception();
+    }
+  }
+  void Rethrow() const {
+    if (error_ != nullptr) std::rethrow_exception(error_);
+  }
+
+ private:
+  nb::handle function_;
+  std::exception_ptr error_;  // under the GIL
+};
+
 }  // namespace
 
 PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
                                          std::optional<std::string_view> kind, nb::handle seed,
-                                         nb::handle planes, bool check, nb::handle threads)
+                                         nb::handle planes, bool check, nb::handle threads,
+                                         nb::handle progress)
     : weight_(GetMatrix("weight", weight)) {
   weight_.array.CheckDims("weight", 2, 2);
   DenseHead dense{weight_.view, {}};
@@ -45,6 +75,11 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
   }
   const std::string path = is_built ? std::string() : PathOf(planes);
   const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
+  Progress told(progress);
+  if (!progress.is_none()) {
+    options.progress = Progress::Tell;
+    options.progress_context = &told;
+  }
   const nb::gil_scoped_release release;
   head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
                                 : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
@@ -52,6 +87,7 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
     ThrowValue("kind", '"' + std::string(*kind) + '"',
                "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
   }
+  told.Rethrow();
 }
 
 nb::object PythonCertifiedHead::TopK(nb::handle hidden_object, nb::handle k_object,
@@ -164,8 +200,9 @@ constexpr const char* kClassDoc =
 Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapped from the file
 ``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
 "dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
-or the file's. ``seed``: of the dither to build; keep it private. docs/certified-head.md has the
-proofs. The arrays are kept, not copied, and must not change.
+or the file's. ``seed``: of the dither to build; keep it private. ``progress``: called now and then
+while planes are built, with the rows that are done and all rows, by any thread and in any order.
+docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
 
     >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> head = sluice.CertifiedHead(weight)
@@ -232,15 +269,17 @@ const CertifiedHead& CertifiedHeadOf(nb::handle head) {
 void BindCertifiedHead(nb::module_& module) {
   nb::class_<PythonCertifiedHead>(module, "CertifiedHead", kClassDoc)
       .def(nb::init<nb::handle, nb::handle, std::optional<std::string_view>, nb::handle, nb::handle,
-                    bool, nb::handle>(),
+                    bool, nb::handle, nb::handle>(),
            nb::arg("weight").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
            nb::arg("kind").none() = nb::none(), nb::arg("seed").none() = nb::none(),
            nb::arg("planes").none() = nb::none(), nb::arg("check") = true,
-           nb::arg("threads").none() = nb::none(),
+           nb::arg("threads").none() = nb::none(), nb::arg("progress").none() = nb::none(),
            nb::sig("def __init__(self, weight: typing.Any, bias: typing.Any = None, *, "
                    "kind: str | None = None, seed: int | None = None, "
                    "planes: typing.Any = None, check: bool = True, "
-                   "threads: Threads | None = None) -> None"))
+                   "threads: Threads | None = None, "
+                   "progress: collections.abc.Callable[[int, int], object] | None = None) "
+                   "-> None"))
       .def("topk", &PythonCertifiedHead::TopK, nb::arg("hidden").none(), nb::arg("k").none(),
            nb::arg("kwargs"),
            nb::sig("def topk(self, hidden: typing.Any, k: int, *, bitmask: typing.Any = None, "

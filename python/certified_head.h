@@ -23,7 +23,8 @@ namespace nb = nanobind;
 class PythonCertifiedHead {
  public:
   PythonCertifiedHead(nb::handle weight, nb::handle bias, std::optional<std::string_view> kind,
-                      nb::handle seed, nb::handle planes, bool check, nb::handle threads);
+                      nb::handle seed, nb::handle planes, bool check, nb::handle threads,
+                      nb::handle progress);
 
   nb::object TopK(nb::handle hidden, nb::handle k, nb::kwargs kwargs);
   nb::object Sample(nb::handle hidden, nb::handle params, nb::kwargs kwargs);

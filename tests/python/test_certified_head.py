@@ -168,6 +168,27 @@ def test_planes_are_saved_and_mapped(head, tmp_path):
     sluice.CertifiedHead(other, planes=path, check=False)
 
 
+@pytest.mark.parametrize("threads", [None, 3])
+def test_building_tells_how_far_it_is(threads):
+    weight, _ = made()
+    told = []
+    sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
+                         progress=lambda rows, vocab: told.append((rows, vocab)))
+    assert max(told) == (VOCAB, VOCAB) and len(set(told)) == len(told) > 1
+    assert all(0 < rows <= vocab == VOCAB for rows, vocab in told)
+
+    calls = []
+
+    def fail(rows, vocab):
+        calls.append(rows)
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
+                             progress=fail)
+    assert len(calls) == 1
+
+
 def test_what_is_said_beside_planes_is_heeded(head, tmp_path):
     certified, weight, bias = head
     path = tmp_path / "head.planes"
@@ -192,6 +213,7 @@ def test_wrong_arguments_are_named(head):
     for call, said in [
             (lambda: sluice.CertifiedHead(weight, kind="int3"), "dither4 or strict"),
             (lambda: sluice.CertifiedHead(weight[0]), "weight"),
+            (lambda: sluice.CertifiedHead(weight, progress=3), "progress = 3"),
             (lambda: sluice.CertifiedHead(weight, bias=np.zeros(3, np.float32)), "bias"),
             (lambda: sluice.CertifiedHead(np.full((2, 2), np.nan, np.float32)), r"weight\[0\]\[0\]"),
             (lambda: certified.topk(hidden, 0), "k = 0"),
