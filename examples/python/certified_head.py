@@ -1,6 +1,7 @@
 """From hidden states to tokens: a vocabulary projection that reads a quarter of its weights."""
 
 import os
+import sys
 import tempfile
 
 import numpy as np
@@ -12,8 +13,13 @@ weight = random.normal(size=(4000, 256)).astype(np.float32)  # where a model's o
 hidden = (0.1 * weight[[11, 22, 33]] + 0.1 * random.normal(size=(3, 256))).astype(np.float32)
 path = os.path.join(tempfile.mkdtemp(), "head.planes")
 
+
+def show(rows, vocab):
+    print(f"\rplanes: {rows} of {vocab} rows", end="", file=sys.stderr, flush=True)
+
+
 # [head]
-head = sluice.CertifiedHead(weight, threads=sluice.Threads(2))  # builds the planes
+head = sluice.CertifiedHead(weight, threads=sluice.Threads(2), progress=show)  # builds the planes
 head.save(path)  # without the weights; the next start maps the file and compares its hashes
 head = sluice.CertifiedHead(weight, planes=path)
 
