@@ -195,6 +195,8 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["task"] for r in rows}, {"greedy", "k50-p0.9", "softmax", "p0.9", "p0.9-id"})
         self.assertTrue(all(r["exact"] for r in rows))
         self.assertEqual({r["threads"] for r in rows}, {2})
+        rows, text = bench_json("head", "--planes", "strict")
+        self.assertEqual({r["kind"] for r in rows}, {"strict"})
 
     def test_trained_head_compares_answers_and_intervals_with_the_dense_heads(self):
         if "trained-head" not in run("bench", "--help").stdout:
