@@ -352,6 +352,26 @@ TEST_F(Clusters, FineTokensShareNoClusterWithOthers) {
   }
 }
 
+TEST_F(Clusters, TellWhichShareOfTheirRoundsIsDone) {
+  const Rows rows = MakeHead(HeadKind::kNormal, 60, 16, random_);
+  const Batch weight(rows, DType::kF32);
+  const std::vector<int32_t> fine = {3, 4, 5, 59};
+  for (const bool has_fine : {false, true}) {
+    std::vector<double> shares;
+    ClusterOptions options = {.clusters = 6, .rounds = 4};
+    if (has_fine) options.fine_tokens = fine, options.fine_clusters = 2;
+    options.progress_context = &shares;
+    options.progress = [](void* context, double share) {
+      static_cast<std::vector<double>*>(context)->push_back(share);
+    };
+    HeadClusters::Build({Matrix(weight), {}}, options);
+    const std::vector<double> expected =
+        has_fine ? std::vector<double>{0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0}
+                 : std::vector<double>{0.25, 0.5, 0.75, 1.0};
+    EXPECT_EQ(shares, expected);
+  }
+}
+
 class ClusterFile : public Clusters {
  protected:
   ClusterFile()
