@@ -23,8 +23,8 @@ std::string PathOf(nb::handle path) {
   return {static_cast<const char*>(made.data()), made.size()};
 }
 
-// A callable that is told of rows that are done, by any thread. Its first exception is the last
-// call: it is thrown when the threads are through.
+// A callable that is told of rows that are done: one call at a time, of more rows each, by any
+// thread. After an exception there is no other call; it is thrown when the threads are through.
 class Progress {
  public:
   explicit Progress(nb::handle function) : function_(function) {
@@ -35,21 +35,35 @@ class Progress {
 
   static void Tell(void* self, int64_t rows, int64_t vocab) {
     const nb::gil_scoped_acquire acquire;
-    auto& own = *static_cast<Progress*>(self);
-    if (own.error_ != nullptr) return;
-    try {
-      own.function_(rows, vocab);
-    } catch (...) {
-      own.error_ = std::current_exception();
-    }
+    static_cast<Progress*>(self)->Call(rows, vocab);
   }
   void Rethrow() const {
     if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
  private:
+  // A call may let other threads run: what they have to tell is told behind it.
+  void Call(int64_t rows, int64_t vocab) {
+    done_ = std::max(done_, rows);
+    if (is_calling_) return;
+    is_calling_ = true;
+    try {
+      while (error_ == nullptr && told_ < done_) {
+        told_ = done_;
+        function_(told_, vocab);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    is_calling_ = false;
+  }
+
   nb::handle function_;
-  std::exception_ptr error_;  // under the GIL
+  // Under the GIL:
+  bool is_calling_ = false;
+  int64_t done_ = 0;
+  int64_t told_ = 0;
+  std::exception_ptr error_;
 };
 
 }  // namespace
@@ -135,12 +149,9 @@ nb::object PythonCertifiedHead::Sample(nb::handle hidden_object, nb::handle para
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, hidden.view.rows);
-  tokens.is_row = hidden.is_row;
+  std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
   const bool with_cuts = arguments.Flag(Keyword::with_cuts);
   const std::vector<uint64_t> seeds = params.ChooseSeeds();
-  Fit("seeds", tokens.seeds, seeds.size());
-  std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
-  tokens.top.Resize(tokens.rows.size(), 0);
   execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
   CertifiedStats stats;
   {
@@ -148,13 +159,16 @@ nb::object PythonCertifiedHead::Sample(nb::handle hidden_object, nb::handle para
     const CertifiedInput input{hidden.view, bitmask.words()};
     stats = with_cuts
                 ? head_->Sample(input, params.select(), params.keys(), params.limits(),
-                                params.draw_method(), tokens.rows, {}, execution)
-                : IdsInto(tokens.rows, [&](auto ids, auto statuses) {
+                                params.draw_method(), rows, {}, execution)
+                : IdsInto(rows, [&](auto ids, auto statuses) {
                     return head_->SampleIds(input, params.select(), params.keys(), params.limits(),
                                             params.draw_method(), ids, statuses, {}, execution);
                   });
   }
-  tokens.has_cuts = with_cuts;
+  tokens.Begin(hidden.is_row, with_cuts);
+  Fit("seeds", tokens.seeds, seeds.size());
+  std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
+  std::copy(rows.begin(), rows.end(), tokens.rows.begin());
   Count(stats);
   return output.object;
 }
@@ -201,7 +215,7 @@ Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapp
 ``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
 "dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
 or the file's. ``seed``: of the dither to build; keep it private. ``progress``: called now and then
-while planes are built, with the rows that are done and all rows, by any thread and in any order.
+while planes are built, with the rows that are done and all rows, by any thread, one at a time.
 docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
 
     >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
@@ -233,8 +247,8 @@ constexpr const char* kStepDoc =
 
 Row i of ``hidden`` is that of ``requests[i]``, a handle of ``sampler.add``, each once a step. The ids
 and statuses are those of ``dense_head`` and ``sampler.step``: penalties, bias, masks, bad words and
-min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits:
-requests that have them are refused. ``with_cuts=True`` as for ``sample``.
+min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a
+request whose processors would run, or that wants log-probabilities, is refused. ``with_cuts=True`` as for ``sample``.
 
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> sampler = sluice.Sampler(vocab=3)

@@ -1,4 +1,5 @@
 // Steps of a sluice.Sampler's requests from a sluice.CertifiedHead.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -51,17 +52,18 @@ nb::object PythonCertifiedHead::Step(nb::handle hidden_object, nb::handle sample
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, hidden.view.rows);
-  tokens.has_cuts = with_cuts;
-  tokens.top.Resize(tokens.rows.size(), 0);
+  std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
   execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
   Count(sampler->Call([&](Sampler& own) {
     const nb::gil_scoped_release release;
     const CertifiedInput input{hidden.view, bitmask.words()};
-    if (with_cuts) return head_->Step(input, own, handles, tokens.rows, {}, execution);
-    return IdsInto(tokens.rows, [&](auto ids, auto statuses) {
+    if (with_cuts) return head_->Step(input, own, handles, rows, {}, execution);
+    return IdsInto(rows, [&](auto ids, auto statuses) {
       return head_->StepIds(input, own, handles, ids, statuses, {}, execution);
     });
   }));
+  tokens.Begin(false, with_cuts);
+  std::copy(rows.begin(), rows.end(), tokens.rows.begin());
   return output.object;
 }
 

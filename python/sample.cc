@@ -23,8 +23,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
-  tokens.has_cuts = true;
-  tokens.is_row = logits.is_row;
+  tokens.Begin(logits.is_row, true);
   const std::vector<uint64_t> seeds = params.ChooseSeeds();
   Fit("seeds", tokens.seeds, seeds.size());
   std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());

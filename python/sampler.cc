@@ -64,6 +64,7 @@ RequestHandle PythonSampler::Add(nb::handle params, nb::kwargs kwargs) {
     request.processors = processors;
   }
   const RequestHandle handle = sampler_.Add(request);
+  running.generation = handle.generation;
   running_[handle.slot] = std::move(running);
   return handle;
 }
@@ -112,7 +113,7 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
-  tokens.has_cuts = true;
+  tokens.Begin(false, true);
   const size_t rows = tokens.rows.size();
   Fit("emitted", tokens.emitted, step_requests.size());
   Fit("masses", tokens.masses, arguments.Flag(Keyword::masses) ? rows : 0);
@@ -139,7 +140,8 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
 
 std::optional<int32_t> PythonSampler::LogprobsOf(RequestHandle handle) const {
   const auto running = running_.find(handle.slot);
-  return running == running_.end() ? std::nullopt : running->second.logprobs;
+  if (running == running_.end() || running->second.generation != handle.generation) return {};
+  return running->second.logprobs;
 }
 
 namespace {

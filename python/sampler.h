@@ -48,6 +48,7 @@ class PythonSampler {
   struct Running {
     std::vector<std::unique_ptr<Processor>> processors;
     std::optional<int32_t> logprobs;
+    uint32_t generation = 0;
   };
   class Hold {
    public:

@@ -1,5 +1,7 @@
 """CertifiedHead: what dense_head and sample give, from planes."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -124,6 +126,53 @@ def test_step_is_dense_head_and_the_samplers_step(head, with_cuts):
     assert one.ids.shape == (1,) and certified.stats["rows"] == 31
 
 
+def test_an_output_has_what_its_last_call_wrote(head):
+    certified, weight, bias = head
+    _, hidden = made()
+    one = hidden[:1]
+    sampler, requests = sampler_of(REQUESTS[1:2])
+    logits = sluice.dense_head(weight, one, bias=bias)
+    out = sampler.step(logits, requests, masses=True, kept=True)
+    assert out.kept.shape[0] == 1 and out.emitted.tolist() == [1]
+    certified.step(one, sampler, requests, out=out)
+    assert out.ids.shape == (1,)
+    assert out.ids[0] == sampler.tokens(requests[0])[-1]
+    for gone in ("kept", "cuts", "seeds"):
+        with pytest.raises(AttributeError):
+            getattr(out, gone)
+    assert out.emitted.shape == (0,)
+    certified.sample(one[0], top_k=3, with_cuts=True, out=out)
+    assert isinstance(out.ids, int) and isinstance(out.seeds, int)
+    assert isinstance(out.cuts.counts, int)
+    certified.step(one, sampler, requests, with_cuts=True, out=out)
+    assert out.ids.shape == (1,) and out.cuts.counts.shape == (1,)
+    with pytest.raises(AttributeError):
+        out.seeds
+    before = out.ids.tolist()
+    with pytest.raises(sluice.Error, match="twice"):
+        certified.step(np.concatenate([one, one]), sampler, requests * 2)
+    with pytest.raises(sluice.Error, match="requests"):
+        certified.step(one, sampler, [], out=out)
+    assert out.ids.tolist() == before and out.cuts.counts.shape == (1,)
+    sampler.step(logits, requests, kept=True, out=out)
+    assert out.kept.shape[0] == 1 and out.ids.shape == (1,)
+    sluice.sample(logits[0], seed=3, top_k=2, out=out)
+    assert isinstance(out.ids, int)
+    with pytest.raises(AttributeError):
+        out.kept
+
+
+def test_a_slot_that_was_taken_again_has_its_own_logprobs(head):
+    certified, _, _ = head
+    _, hidden = made()
+    sampler = sluice.Sampler(vocab=VOCAB, max_requests=1)
+    old = sampler.add()
+    sampler.remove(old)
+    sampler.add(logprobs=2)
+    with pytest.raises(sluice.Error, match="a request that was removed"):
+        certified.step(hidden[:1], sampler, [old])
+
+
 def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
     certified, _, _ = head
     _, hidden = made()
@@ -174,16 +223,17 @@ def test_building_tells_how_far_it_is(threads):
     told = []
     sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
                          progress=lambda rows, vocab: told.append((rows, vocab)))
-    assert max(told) == (VOCAB, VOCAB) and len(set(told)) == len(told) > 1
-    assert all(0 < rows <= vocab == VOCAB for rows, vocab in told)
+    assert told == sorted(told) and len(set(told)) == len(told) > 1
+    assert told[-1] == (VOCAB, VOCAB) and all(vocab == VOCAB for _, vocab in told)
 
     calls = []
 
     def fail(rows, vocab):
         calls.append(rows)
-        raise KeyError("enough")
+        time.sleep(0.01)  # others run meanwhile, and have something to tell
+        raise KeyError(f"enough of {len(calls)}")
 
-    with pytest.raises(KeyError, match="enough"):
+    with pytest.raises(KeyError, match="enough of 1"):
         sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
                              progress=fail)
     assert len(calls) == 1
