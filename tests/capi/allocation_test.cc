@@ -104,6 +104,7 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
   const sluice_certified_top top = {3, ids, 6, logits, 6, status, 2};
   sluice_certified_row rows[2];
   sluice_certified_stats stats;
+  int wrong = 0;
   EXPECT_EQ(AllocationsOf([&] {
               size_t bytes = 0;
               sluice_certified_sample_workspace_bytes(head, 2, &execution, &bytes);
@@ -113,15 +114,21 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
                                           2, &stats, &execution);
               sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
               for (int i = 0; i < 50; ++i) {
-                sluice_certified_step(head, &input, sampler, requests, 2, results, 2, rows, 2,
-                                      &stats, &execution);
-                sluice_certified_step_ids(head, &input, sampler, requests, 2, ids, 2, status, 2,
-                                          rows, 2, &stats, &execution);
+                wrong |= sluice_certified_step(head, &input, sampler, requests, 2, results, 2, rows,
+                                               2, &stats, &execution);
+                wrong |= sluice_certified_step_ids(head, &input, sampler, requests, 2, ids, 2,
+                                                   status, 2, rows, 2, &stats, &execution);
               }
             }),
             0);
   EXPECT_EQ(stats.rows, 2);
-  EXPECT_EQ(results[0].status, SLUICE_ROW_OK);
+  EXPECT_EQ(wrong, SLUICE_OK);
+  for (const sluice_request_handle handle : requests) {
+    const int32_t* tokens = nullptr;
+    size_t count = 0;
+    ExpectOk(sluice_sampler_tokens(sampler, handle, &tokens, &count));
+    EXPECT_EQ(count, 100u);
+  }
   sluice_sampler_destroy(sampler);
   sluice_certified_head_destroy(head);
   sluice_head_planes_destroy(planes);

@@ -131,27 +131,33 @@ TEST_F(CCertifiedStep, HeedsTheBitmaskOfTheInput) {
 // Good arguments for both calls, to spoil one.
 struct Call {
   const sluice_certified_head* head;
-  sluice_certified_input* input;
+  sluice_certified_input input;
   sluice_sampler* sampler;
   const sluice_request_handle* requests;
+  sluice_execution execution;
   size_t request_count = 6;
   size_t output_count = 6;
   size_t status_count = 6;
   size_t row_count = 6;
-  sluice_execution* execution;
-  sluice_token_result results[6] = {};
-  int32_t ids[6] = {};
-  sluice_row_status statuses[6] = {};
-  sluice_certified_row rows[6] = {};
+  sluice_token_result results_memory[6] = {};
+  int32_t ids_memory[6] = {};
+  sluice_row_status statuses_memory[6] = {};
+  sluice_certified_row rows_memory[6] = {};
+  const sluice_certified_input* input_given = &input;
+  const sluice_execution* execution_given = &execution;
+  sluice_token_result* results = results_memory;
+  int32_t* ids = ids_memory;
+  sluice_row_status* statuses = statuses_memory;
+  sluice_certified_row* rows = rows_memory;
 
   sluice_status Step() {
-    return sluice_certified_step(head, input, sampler, requests, request_count, results,
-                                 output_count, rows, row_count, nullptr, execution);
+    return sluice_certified_step(head, input_given, sampler, requests, request_count, results,
+                                 output_count, rows, row_count, nullptr, execution_given);
   }
   sluice_status StepIds() {
-    return sluice_certified_step_ids(head, input, sampler, requests, request_count, ids,
+    return sluice_certified_step_ids(head, input_given, sampler, requests, request_count, ids,
                                      output_count, statuses, status_count, rows, row_count, nullptr,
-                                     execution);
+                                     execution_given);
   }
 };
 
@@ -178,53 +184,68 @@ TEST_F(CCertifiedStep, RefusesWhatDoesNotFitAndAcceptsNothing) {
   std::vector<sluice_request_handle> processed = handles_;
   ExpectOk(sluice_sampler_add(samplers_[0], &request, &processed[1]));
 
+  const auto call_with = [&](const std::function<void(Call&)>& spoil, auto run) {
+    Call call{.head = head,
+              .input = input_,
+              .sampler = samplers_[0],
+              .requests = handles_.data(),
+              .execution = execution};
+    spoil(call);
+    return (call.*run)();
+  };
   const auto expect_refused = [&](const std::string& message,
                                   const std::function<void(Call&)>& spoil) {
     for (const auto run : {&Call::Step, &Call::StepIds}) {
-      Call call{.head = head,
-                .input = &input_,
-                .sampler = samplers_[0],
-                .requests = handles_.data(),
-                .execution = &execution};
-      spoil(call);
-      ExpectFailure((call.*run)(), message);
+      ExpectFailure(call_with(spoil, run), message);
     }
   };
   const std::string pointer = " = null is not allowed: a pointer";
+  const std::string elements = pointer + " to the elements";
   expect_refused("certified" + pointer, [](Call& c) { c.head = nullptr; });
-  expect_refused("input" + pointer, [](Call& c) { c.input = nullptr; });
+  expect_refused("input" + pointer, [](Call& c) { c.input_given = nullptr; });
   expect_refused("sampler" + pointer, [](Call& c) { c.sampler = nullptr; });
-  expect_refused("execution" + pointer, [](Call& c) { c.execution = nullptr; });
-  expect_refused("requests" + pointer + " to the elements", [](Call& c) { c.requests = nullptr; });
+  expect_refused("execution" + pointer, [](Call& c) { c.execution_given = nullptr; });
+  expect_refused("requests" + elements, [](Call& c) { c.requests = nullptr; });
+  expect_refused("rows" + elements, [](Call& c) { c.rows = nullptr; });
+  expect_refused("bitmask" + elements, [](Call& c) { c.input.bitmask = nullptr; });
+  expect_refused("bitmask.size() = 113 is not allowed: 114",
+                 [](Call& c) { c.input.word_count -= 1; });
+  expect_refused("hidden.dim = 128 is not allowed: 130",
+                 [](Call& c) { c.input.hidden.columns = 128; });
   expect_refused("requests.size() = 5 is not allowed: 6", [](Call& c) { c.request_count = 5; });
   expect_refused("rows.size() = 5 is not allowed: 6", [](Call& c) { c.row_count = 5; });
   expect_refused("sampler.vocab = 601 is not allowed: 600", [&](Call& c) { c.sampler = other; });
   expect_refused("requests = a request that appears twice is not allowed: each request once a step",
                  [&](Call& c) { c.requests = twice.data(); });
   expect_refused(
-      "request = a handle of a request that was removed is not allowed: a handle that Add "
-      "returned and Remove has not seen",
+      "request = a handle of a request that was removed is not allowed: a handle that Add returned "
+      "and Remove has not seen",
       [&](Call& c) { c.requests = stale.data(); });
   expect_refused(
       "requests = a request with a logits processor is not allowed: requests whose processors do "
       "not run: those have to see all logits",
       [&](Call& c) { c.requests = processed.data(); });
-  Call call{.head = head,
-            .input = &input_,
-            .sampler = samplers_[0],
-            .requests = handles_.data(),
-            .execution = &execution};
-  call.output_count = 5;
-  ExpectFailure(call.Step(), "results.size() = 5 is not allowed: 6");
-  ExpectFailure(call.StepIds(), "ids.size() = 5 is not allowed: 6");
-  call.output_count = 6;
-  call.status_count = 5;
-  ExpectFailure(call.StepIds(), "statuses.size() = 5 is not allowed: 6");
+  ExpectFailure(call_with([](Call& c) { c.results = nullptr; }, &Call::Step), "results" + elements);
+  ExpectFailure(call_with([](Call& c) { c.ids = nullptr; }, &Call::StepIds), "ids" + elements);
+  ExpectFailure(call_with([](Call& c) { c.statuses = nullptr; }, &Call::StepIds),
+                "statuses" + elements);
+  ExpectFailure(call_with([](Call& c) { c.output_count = 5; }, &Call::Step),
+                "results.size() = 5 is not allowed: 6");
+  ExpectFailure(call_with([](Call& c) { c.output_count = 5; }, &Call::StepIds),
+                "ids.size() = 5 is not allowed: 6");
+  ExpectFailure(call_with([](Call& c) { c.status_count = 5; }, &Call::StepIds),
+                "statuses.size() = 5 is not allowed: 6");
+  size_t bytes = 0;
+  ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
+  for (const auto run : {&Call::Step, &Call::StepIds}) {
+    EXPECT_EQ(call_with([&](Call& c) { c.execution.workspace_bytes = bytes - 1; }, run),
+              SLUICE_INVALID_VALUE);
+    EXPECT_STREQ(sluice_last_error_parameter(), "execution.workspace.size()");
+  }
   for (const sluice_request_handle handle : handles_) {
     EXPECT_EQ(TokensOf(samplers_[0], handle), prompt_);
   }
-  call.status_count = 6;
-  ExpectOk(call.StepIds());
+  ExpectOk(call_with([&](Call& c) { c.execution.workspace_bytes = bytes; }, &Call::StepIds));
   EXPECT_EQ(TokensOf(samplers_[0], handles_[0]).size(), prompt_.size() + 1);
   sluice_sampler_destroy(other);
 }

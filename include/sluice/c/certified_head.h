@@ -88,8 +88,8 @@ typedef struct sluice_certified_input {
   sluice_matrix_view hidden; /* [rows, dim] */
   const int32_t* bitmask; /* none, or ceil(vocab / 32) words a row: the tokens that are allowed */
   size_t word_count;
-  /* Of draws with parameters of their own alone, not of requests: one for all rows, or one a
-   * row. */
+  /* Read by sluice_certified_sample and sluice_certified_sample_ids only, one for all rows or one a
+   * row; steps take them from the requests. */
   const sluice_select_params* params;
   size_t param_count;
   const sluice_noise_key* keys;
