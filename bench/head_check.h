@@ -71,8 +71,6 @@ class HeadCheck {
 
   // hidden: one row. Returns its dense logits, until the next call.
   std::span<const float> Add(const MatrixView& hidden);
-  // With room for a Sample of these logits.
-  const Execution& execution() const { return execution_; }
 
   std::span<const HeadAnswers> answers() const { return answers_; }
   std::span<const IntervalFigures> intervals() const { return intervals_; }

@@ -78,6 +78,8 @@ void RunBenchPipeline(const BenchPipelineOptions& options, std::ostream& out,
 // when a token was not the dense head's.
 struct BenchHeadOptions {
   int threads = 1;
+  std::vector<int64_t> batches = {1, 8, 32};
+  std::vector<std::string> planes = {"dither4", "strict"};
   std::vector<std::string> backends;
   std::string json_path;
   bool is_quick = false;
@@ -96,6 +98,18 @@ struct BenchTrainedHeadOptions {
 };
 void RunBenchTrainedHead(const BenchTrainedHeadOptions& options, std::ostream& out,
                          const Terminal& terminal);
+
+// sluice bench head-peers: clusters within epsilon, and heads without a certificate, on the same
+// hidden states. Throws when a total variation was above its epsilon.
+struct BenchHeadPeersOptions {
+  ModelSource source;
+  std::string text_path;
+  int64_t states = 0;  // 0: 500, or 20 when is_quick
+  std::string json_path;
+  bool is_quick = false;
+};
+void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
+                       const Terminal& terminal);
 #endif
 
 // sluice bench topk: topk for scores on the CPU, and on a GPU where there is one. Throws as

@@ -146,10 +146,34 @@ void AddHead(CLI::App& bench, std::function<void()>& action) {
   command->add_option("--threads", options->threads, "threads that share the work of a call")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command->add_option("--batch", options->batches, "hidden states of a call; not with --quick")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{64}))
+      ->capture_default_str();
+  AddList(*command, "--planes", options->planes, "only planes of these kinds")
+      ->check(CLI::IsMember(Names{"dither4", "strict"}))
+      ->capture_default_str();
   AddCommon(*command, *options);
 }
 
 #ifdef SLUICE_HAS_ENGINE
+// TEXT, --model, --states, --json and --quick, of what looks at a model's own head.
+template <typename Options>
+void AddModelStates(CLI::App& command, Options& options, const std::string& usual) {
+  AddModelFlags(command, options.source);
+  command
+      .add_option("TEXT", options.text_path,
+                  "what the model reads, and continues; - is standard input")
+      ->required();
+  command
+      .add_option(
+          "--states", options.states,
+          "hidden states of the text, and as many of continuations; " + usual + " unless --quick")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  AddJsonFile(command, options.json_path);
+  command.add_flag("--quick", options.is_quick, "a run of seconds, whose figures mean nothing");
+}
+
 void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchTrainedHeadOptions>(
       bench, "trained-head", "the certified head of a model on its own hidden states", action,
@@ -157,17 +181,18 @@ void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
         RunBenchTrainedHead(o, std::cout, Terminal::Detect());
       });
   command->footer("A full run takes some minutes.");
-  AddModelFlags(*command, options->source);
-  command
-      ->add_option("TEXT", options->text_path,
-                   "what the model reads, and continues; - is standard input")
-      ->required();
-  command
-      ->add_option("--states", options->states,
-                   "hidden states of the text, and as many of continuations; 25000 unless --quick")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  AddJsonFile(*command, options->json_path);
-  command->add_flag("--quick", options->is_quick, "a run of seconds, whose figures mean nothing");
+  AddModelStates(*command, *options, "25000");
+}
+
+void AddHeadPeers(CLI::App& bench, std::function<void()>& action) {
+  const auto [command, options] = AddCommand<BenchHeadPeersOptions>(
+      bench, "head-peers",
+      "what the certified head stands beside, on a model's own hidden states: clusters of rows, "
+      "and heads that certify nothing",
+      action,
+      [](const BenchHeadPeersOptions& o) { RunBenchHeadPeers(o, std::cout, Terminal::Detect()); });
+  command->footer("A full run takes some minutes.");
+  AddModelStates(*command, *options, "500");
 }
 #endif
 
@@ -311,6 +336,7 @@ void AddBench(CLI::App& app, std::function<void()>& action) {
   AddHead(*bench, action);
 #ifdef SLUICE_HAS_ENGINE
   AddTrainedHead(*bench, action);
+  AddHeadPeers(*bench, action);
 #endif
   AddTune(*bench, action);
   AddRows(*bench, action);

@@ -15,6 +15,9 @@ void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Term
   run.threads = options.threads;
   run.backends = options.backends.empty() ? std::vector<Backend>{Backend::kAuto}
                                           : ChosenBackends(options.backends);
+  run.batches = options.batches;
+  run.kinds.clear();
+  for (const std::string& name : options.planes) run.kinds.push_back(CertificateKindByName(name));
   if (options.is_quick) {
     run.shapes = {{4096, 128}};
     run.batches = {1, 3};

@@ -1,23 +1,16 @@
 // CertifiedHead: hidden states to tokens from planes of the head, the dense head's bit for bit.
-#include "sluice/certified_head.hpp"
+#include "python/certified_head.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 
-#include "python/arrays.h"
 #include "python/calls.h"
-#include "python/certified_head.h"
 #include "python/errors.h"
 #include "python/numbers.h"
-#include "python/results.h"
-#include "python/rows.h"
 #include "python/signature.h"
 
 namespace sluice::python {
@@ -30,159 +23,190 @@ std::string PathOf(nb::handle path) {
   return {static_cast<const char*>(made.data()), made.size()};
 }
 
-// The C++ head with the arrays that it reads.
-class PythonCertifiedHead {
+// A callable that is told of rows that are done: one call at a time, of more rows each, by any
+// thread. After an exception there is no other call; it is thrown when the threads are through.
+class Progress {
  public:
-  PythonCertifiedHead(nb::handle weight, nb::handle bias, std::optional<std::string_view> kind,
-                      nb::handle seed, nb::handle planes, bool check, nb::handle threads)
-      : weight_(GetMatrix("weight", weight)) {
-    weight_.array.CheckDims("weight", 2, 2);
-    DenseHead dense{weight_.view, {}};
-    if (!bias.is_none()) {
-      bias_.emplace(GetElements<const float>("bias", bias, Access::kRead, {weight_.view.rows}));
-      dense.bias = bias_->values;
-    }
-    HeadPlaneOptions options;
-    if (kind.has_value()) options.kind = CertificateKindByName(*kind);
-    if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
-    const bool is_built = planes.is_none();
-    if (!is_built && options.seed.has_value()) {
-      ThrowValue("seed", std::to_string(*options.seed),
-                 "None beside planes, which have their dither");
-    }
-    const std::string path = is_built ? std::string() : PathOf(planes);
-    const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
-    const nb::gil_scoped_release release;
-    head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
-                                  : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
-    if (kind.has_value() && head_->planes().kind() != options.kind) {
-      ThrowValue("kind", '"' + std::string(*kind) + '"',
-                 "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
+  explicit Progress(nb::handle function) : function_(function) {
+    if (!function.is_none() && !PyCallable_Check(function.ptr())) {
+      ThrowType("progress", Describe(function), "a callable");
     }
   }
 
-  nb::object TopK(nb::handle hidden_object, nb::handle k_object, nb::kwargs kwargs) {
-    const Arguments arguments(
-        Keywords{Keyword::bitmask, Keyword::out, Keyword::backend, Keyword::threads}, kwargs);
-    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
-    const auto k =
-        GetNumber<int32_t>("k", k_object, {1, static_cast<uint64_t>(head_->head().weight.rows)});
-    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
-    Execution execution;
-    execution.backend = BackendFrom(arguments[Keyword::backend]);
-    execution.parallel = ParallelFrom(arguments[Keyword::threads]);
-    const auto output = OutputFor<TopkResults>(arguments[Keyword::out], "TopkResults");
-    TopkResults& top = *output.result;
-    const size_t size = static_cast<size_t>(hidden.view.rows) * static_cast<size_t>(k);
-    FitRows(top.statuses, hidden.view.rows);
-    Fit("indices", top.indices, size);
-    Fit("values", top.values, size);
-    top.k = k;
-    top.is_row = hidden.is_row;
-    execution.workspace = Workspace(head_->TopKWorkspaceBytes(hidden.view.rows, execution));
-    CertifiedStats stats;
-    {
-      const nb::gil_scoped_release release;
-      stats = head_->TopK({hidden.view, bitmask.words()},
-                          {k, top.indices, top.values, top.statuses}, {}, execution);
-    }
-    Count(stats);
-    return output.object;
+  static void Tell(void* self, int64_t rows, int64_t vocab) {
+    const nb::gil_scoped_acquire acquire;
+    static_cast<Progress*>(self)->Call(rows, vocab);
   }
-
-  nb::object Sample(nb::handle hidden_object, nb::handle params_object, nb::kwargs kwargs) {
-    const Arguments arguments(
-        kRowKeywords | Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts}, kwargs);
-    const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
-    RowParams params(params_object, arguments, hidden.view.rows);
-    if (params.logprobs().has_value()) {
-      ThrowValue("logprobs", std::to_string(*params.logprobs()),
-                 "None: they are measured on all logits, which dense_head has");
-    }
-    const Bitmask bitmask = BitmaskFrom(arguments, hidden);
-    Execution execution = ExecutionFrom(arguments);
-    const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
-    TokenResults& tokens = *output.result;
-    FitRows(tokens.rows, hidden.view.rows);
-    tokens.is_row = hidden.is_row;
-    const bool with_cuts = arguments.Flag(Keyword::with_cuts);
-    const std::vector<uint64_t> seeds = params.ChooseSeeds();
-    Fit("seeds", tokens.seeds, seeds.size());
-    std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
-    tokens.top.Resize(tokens.rows.size(), 0);
-    execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
-    CertifiedStats stats;
-    {
-      const nb::gil_scoped_release release;
-      const CertifiedInput input{hidden.view, bitmask.words()};
-      stats = with_cuts ? head_->Sample(input, params.select(), params.keys(), params.limits(),
-                                        params.draw_method(), tokens.rows, {}, execution)
-                        : SampleIds(input, params, execution, tokens.rows);
-    }
-    tokens.has_cuts = with_cuts;
-    Count(stats);
-    return output.object;
+  void Rethrow() const {
+    if (error_ != nullptr) std::rethrow_exception(error_);
   }
-
-  nb::dict Stats() const {
-    nb::dict stats;
-    stats["rows"] = total_.rows;
-    stats["dense_rows"] = total_.dense_rows;
-    stats["survivors"] = total_.survivors;
-    stats["bytes_read"] = total_.bytes_read;
-    stats["dense_bytes"] = total_.dense_bytes;
-    stats["least_margin"] = total_.least_margin;
-    return stats;
-  }
-
-  const CertifiedHead& head() const { return *head_; }
-  const HeadPlanes& planes() const { return head_->planes(); }
 
  private:
-  CertifiedStats SampleIds(const CertifiedInput& input, const RowParams& params,
-                           const Execution& execution, std::vector<TokenResult>& rows) const {
-    std::vector<int32_t> ids(rows.size());
-    std::vector<RowStatus> statuses(rows.size());
-    const CertifiedStats stats =
-        head_->SampleIds(input, params.select(), params.keys(), params.limits(),
-                         params.draw_method(), ids, statuses, {}, execution);
-    for (size_t r = 0; r < rows.size(); ++r) rows[r] = {.id = ids[r], .status = statuses[r]};
-    return stats;
-  }
-
-  struct Bitmask {
-    std::optional<Elements<const int32_t>> elements;
-    std::span<const int32_t> words() const {
-      return elements.has_value() ? elements->values : std::span<const int32_t>{};
+  // A call may let other threads run: what they have to tell is told behind it.
+  void Call(int64_t rows, int64_t vocab) {
+    done_ = std::max(done_, rows);
+    if (is_calling_) return;
+    is_calling_ = true;
+    try {
+      while (error_ == nullptr && told_ < done_) {
+        told_ = done_;
+        function_(told_, vocab);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
     }
-  };
-  Bitmask BitmaskFrom(const Arguments& arguments, const MatrixArgument& hidden) const {
-    Bitmask bitmask;
-    if (const nb::handle given = arguments[Keyword::bitmask]; given.is_valid()) {
-      const int64_t words = (head_->head().weight.rows + 31) / 32;
-      bitmask.elements.emplace(
-          hidden.is_row ? GetElements<const int32_t>("bitmask", given, Access::kRead, {words})
-                        : GetElements<const int32_t>("bitmask", given, Access::kRead,
-                                                     {hidden.view.rows, words}));
-    }
-    return bitmask;
+    is_calling_ = false;
   }
 
-  // Under the GIL.
-  void Count(const CertifiedStats& stats) {
-    total_.rows += stats.rows;
-    total_.dense_rows += stats.dense_rows;
-    total_.survivors += stats.survivors;
-    total_.bytes_read += stats.bytes_read;
-    total_.dense_bytes += stats.dense_bytes;
-    total_.least_margin = std::min(total_.least_margin, stats.least_margin);
-  }
-
-  MatrixArgument weight_;
-  std::optional<Elements<const float>> bias_;
-  std::optional<CertifiedHead> head_;
-  CertifiedStats total_ = {.least_margin = std::numeric_limits<float>::infinity()};
+  nb::handle function_;
+  // Under the GIL:
+  bool is_calling_ = false;
+  int64_t done_ = 0;
+  int64_t told_ = 0;
+  std::exception_ptr error_;
 };
+
+}  // namespace
+
+PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
+                                         std::optional<std::string_view> kind, nb::handle seed,
+                                         nb::handle planes, bool check, nb::handle threads,
+                                         nb::handle progress)
+    : weight_(GetMatrix("weight", weight)) {
+  weight_.array.CheckDims("weight", 2, 2);
+  DenseHead dense{weight_.view, {}};
+  if (!bias.is_none()) {
+    bias_.emplace(GetElements<const float>("bias", bias, Access::kRead, {weight_.view.rows}));
+    dense.bias = bias_->values;
+  }
+  HeadPlaneOptions options;
+  if (kind.has_value()) options.kind = CertificateKindByName(*kind);
+  if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
+  const bool is_built = planes.is_none();
+  if (!is_built && options.seed.has_value()) {
+    ThrowValue("seed", std::to_string(*options.seed),
+               "None beside planes, which have their dither");
+  }
+  const std::string path = is_built ? std::string() : PathOf(planes);
+  const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
+  Progress told(progress);
+  if (!progress.is_none()) {
+    options.progress = Progress::Tell;
+    options.progress_context = &told;
+  }
+  const nb::gil_scoped_release release;
+  head_.emplace(dense, is_built ? HeadPlanes::Build(weight_.view, options, parallel)
+                                : HeadPlanes::Load(path, weight_.view, {check, check}, parallel));
+  if (kind.has_value() && head_->planes().kind() != options.kind) {
+    ThrowValue("kind", '"' + std::string(*kind) + '"',
+               "None or " + std::string(Name(head_->planes().kind())) + ", the kind of planes");
+  }
+  told.Rethrow();
+}
+
+nb::object PythonCertifiedHead::TopK(nb::handle hidden_object, nb::handle k_object,
+                                     nb::kwargs kwargs) {
+  const Arguments arguments(
+      Keywords{Keyword::bitmask, Keyword::out, Keyword::backend, Keyword::threads}, kwargs);
+  const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+  const auto k =
+      GetNumber<int32_t>("k", k_object, {1, static_cast<uint64_t>(head_->head().weight.rows)});
+  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  Execution execution;
+  execution.backend = BackendFrom(arguments[Keyword::backend]);
+  execution.parallel = ParallelFrom(arguments[Keyword::threads]);
+  const auto output = OutputFor<TopkResults>(arguments[Keyword::out], "TopkResults");
+  TopkResults& top = *output.result;
+  const size_t size = static_cast<size_t>(hidden.view.rows) * static_cast<size_t>(k);
+  FitRows(top.statuses, hidden.view.rows);
+  Fit("indices", top.indices, size);
+  Fit("values", top.values, size);
+  top.k = k;
+  top.is_row = hidden.is_row;
+  execution.workspace = Workspace(head_->TopKWorkspaceBytes(hidden.view.rows, execution));
+  CertifiedStats stats;
+  {
+    const nb::gil_scoped_release release;
+    stats = head_->TopK({hidden.view, bitmask.words()}, {k, top.indices, top.values, top.statuses},
+                        {}, execution);
+  }
+  Count(stats);
+  return output.object;
+}
+
+nb::object PythonCertifiedHead::Sample(nb::handle hidden_object, nb::handle params_object,
+                                       nb::kwargs kwargs) {
+  const Arguments arguments(
+      kRowKeywords | Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts}, kwargs);
+  const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+  RowParams params(params_object, arguments, hidden.view.rows);
+  if (params.logprobs().has_value()) {
+    ThrowValue("logprobs", std::to_string(*params.logprobs()),
+               "None: they are measured on all logits, which dense_head has");
+  }
+  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  Execution execution = ExecutionFrom(arguments);
+  const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
+  TokenResults& tokens = *output.result;
+  FitRows(tokens.rows, hidden.view.rows);
+  std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
+  const bool with_cuts = arguments.Flag(Keyword::with_cuts);
+  const std::vector<uint64_t> seeds = params.ChooseSeeds();
+  execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+  CertifiedStats stats;
+  {
+    const nb::gil_scoped_release release;
+    const CertifiedInput input{hidden.view, bitmask.words()};
+    stats = with_cuts
+                ? head_->Sample(input, params.select(), params.keys(), params.limits(),
+                                params.draw_method(), rows, {}, execution)
+                : IdsInto(rows, [&](auto ids, auto statuses) {
+                    return head_->SampleIds(input, params.select(), params.keys(), params.limits(),
+                                            params.draw_method(), ids, statuses, {}, execution);
+                  });
+  }
+  tokens.Begin(hidden.is_row, with_cuts);
+  Fit("seeds", tokens.seeds, seeds.size());
+  std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
+  std::copy(rows.begin(), rows.end(), tokens.rows.begin());
+  Count(stats);
+  return output.object;
+}
+
+nb::dict PythonCertifiedHead::Stats() const {
+  nb::dict stats;
+  stats["rows"] = total_.rows;
+  stats["dense_rows"] = total_.dense_rows;
+  stats["survivors"] = total_.survivors;
+  stats["bytes_read"] = total_.bytes_read;
+  stats["dense_bytes"] = total_.dense_bytes;
+  stats["least_margin"] = total_.least_margin;
+  return stats;
+}
+
+PythonCertifiedHead::Bitmask PythonCertifiedHead::BitmaskFrom(const Arguments& arguments,
+                                                              const MatrixArgument& hidden) const {
+  Bitmask bitmask;
+  if (const nb::handle given = arguments[Keyword::bitmask]; given.is_valid()) {
+    const int64_t words = (head_->head().weight.rows + 31) / 32;
+    bitmask.elements.emplace(
+        hidden.is_row ? GetElements<const int32_t>("bitmask", given, Access::kRead, {words})
+                      : GetElements<const int32_t>("bitmask", given, Access::kRead,
+                                                   {hidden.view.rows, words}));
+  }
+  return bitmask;
+}
+
+void PythonCertifiedHead::Count(const CertifiedStats& stats) {
+  total_.rows += stats.rows;
+  total_.dense_rows += stats.dense_rows;
+  total_.survivors += stats.survivors;
+  total_.bytes_read += stats.bytes_read;
+  total_.dense_bytes += stats.dense_bytes;
+  total_.least_margin = std::min(total_.least_margin, stats.least_margin);
+}
+
+namespace {
 
 constexpr const char* kClassDoc =
     R"(A vocabulary projection that reads a quarter of the weights and returns the dense head's tokens.
@@ -190,8 +214,9 @@ constexpr const char* kClassDoc =
 Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapped from the file
 ``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
 "dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
-or the file's. ``seed``: of the dither to build; keep it private. docs/certified-head.md has the
-proofs. The arrays are kept, not copied, and must not change.
+or the file's. ``seed``: of the dither to build; keep it private. ``progress``: called now and then
+while planes are built, with the rows that are done and all rows, by any thread, one at a time.
+docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
 
     >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> head = sluice.CertifiedHead(weight)
@@ -216,6 +241,20 @@ constexpr const char* kSampleDoc =
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> head.sample(np.array([1, 9, 2], np.float32), temperature=0.5, seed=7).ids
     1)";
+
+constexpr const char* kStepDoc =
+    R"(Samples one token for each request of a Sampler, which accepts it.
+
+Row i of ``hidden`` is that of ``requests[i]``, a handle of ``sampler.add``, each once a step. The ids
+and statuses are those of ``dense_head`` and ``sampler.step``: penalties, bias, masks, bad words and
+min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a
+request whose processors would run, or that wants log-probabilities, is refused. ``with_cuts=True`` as for ``sample``.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> sampler = sluice.Sampler(vocab=3)
+    >>> request = sampler.add(temperature=0, presence_penalty=2)
+    >>> [head.step(np.array([1, 4, 3], np.float32), sampler, [request]).ids[0] for _ in range(3)]
+    [1, 2, 1])";
 
 constexpr const char* kStatsDoc =
     R"(What all calls took: rows, those that needed the dense head, rows of the head that were computed,
@@ -244,15 +283,17 @@ const CertifiedHead& CertifiedHeadOf(nb::handle head) {
 void BindCertifiedHead(nb::module_& module) {
   nb::class_<PythonCertifiedHead>(module, "CertifiedHead", kClassDoc)
       .def(nb::init<nb::handle, nb::handle, std::optional<std::string_view>, nb::handle, nb::handle,
-                    bool, nb::handle>(),
+                    bool, nb::handle, nb::handle>(),
            nb::arg("weight").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
            nb::arg("kind").none() = nb::none(), nb::arg("seed").none() = nb::none(),
            nb::arg("planes").none() = nb::none(), nb::arg("check") = true,
-           nb::arg("threads").none() = nb::none(),
+           nb::arg("threads").none() = nb::none(), nb::arg("progress").none() = nb::none(),
            nb::sig("def __init__(self, weight: typing.Any, bias: typing.Any = None, *, "
                    "kind: str | None = None, seed: int | None = None, "
                    "planes: typing.Any = None, check: bool = True, "
-                   "threads: Threads | None = None) -> None"))
+                   "threads: Threads | None = None, "
+                   "progress: collections.abc.Callable[[int, int], object] | None = None) "
+                   "-> None"))
       .def("topk", &PythonCertifiedHead::TopK, nb::arg("hidden").none(), nb::arg("k").none(),
            nb::arg("kwargs"),
            nb::sig("def topk(self, hidden: typing.Any, k: int, *, bitmask: typing.Any = None, "
@@ -266,6 +307,14 @@ void BindCertifiedHead(nb::module_& module) {
                                 "with_cuts: bool = False, draw_method: str | None = None",
                                 "TokenResults")),
            kSampleDoc)
+      .def("step", &PythonCertifiedHead::Step, nb::arg("hidden").none(), nb::arg("sampler").none(),
+           nb::arg("requests").none(), nb::arg("kwargs"),
+           nb::sig("def step(self, hidden: typing.Any, sampler: Sampler, "
+                   "requests: collections.abc.Sequence[RequestHandle], *, "
+                   "bitmask: typing.Any = None, out: TokenResults | None = None, "
+                   "with_cuts: bool = False, backend: str | None = None, "
+                   "threads: Threads | None = None) -> TokenResults"),
+           kStepDoc)
       .def(
           "save",
           [](const PythonCertifiedHead& self, nb::handle path) {

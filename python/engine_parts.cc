@@ -9,6 +9,7 @@
 
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/objects.h"
 #include "sluice/version.hpp"
 
 namespace sluice::python {
@@ -61,8 +62,7 @@ std::optional<ModelText> ModelTextFrom(nb::handle tokenizer) {
 }
 
 Tokenizer TokenizerFrom(nb::handle tokenizer) {
-  Tokenizer* known = nullptr;
-  if (nb::try_cast(tokenizer, known)) return *known;
+  if (const auto* const known = ObjectIn<Tokenizer>(tokenizer)) return *known;
   std::string path = PathFrom(tokenizer);
   const nb::gil_scoped_release release;
   if (std::filesystem::is_directory(path)) {

@@ -6,6 +6,7 @@
 
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/objects.h"
 #include "python/params.h"
 #include "python/results.h"
 #include "python/signature.h"
@@ -106,8 +107,7 @@ std::vector<std::unique_ptr<Processor>> ProcessorsFrom(nb::handle processors) {
   }
   std::vector<std::unique_ptr<Processor>> result;
   for (const nb::handle object : processors) {
-    ProcessorObject* known = nullptr;
-    if (nb::try_cast(object, known)) {
+    if (const auto* const known = ObjectIn<ProcessorObject>(object)) {
       result.push_back(std::make_unique<Processor>(known->function, known->argmax_invariant));
     } else if (PyCallable_Check(object.ptr())) {
       result.push_back(std::make_unique<Processor>(nb::borrow(object), false));
@@ -119,11 +119,10 @@ std::vector<std::unique_ptr<Processor>> ProcessorsFrom(nb::handle processors) {
 }
 
 StepArguments::StepArguments(nb::handle object) {
-  StepRequestObject* request = nullptr;
-  if (nb::try_cast(object, request)) {
+  if (const auto* const request = ObjectIn<StepRequestObject>(object)) {
     view_.request = request->request;
     Read(*request);
-  } else if (RequestHandle* handle = nullptr; nb::try_cast(object, handle)) {
+  } else if (const auto* const handle = ObjectIn<RequestHandle>(object)) {
     view_.request = *handle;
   } else {
     ThrowType("requests", Describe(object), "handles of Sampler.add or sluice.StepRequest");
@@ -184,8 +183,8 @@ void BindRequests(nb::module_& module) {
       .def(
           "__eq__",
           [](const RequestHandle& self, nb::handle other) {
-            RequestHandle* handle = nullptr;
-            return nb::try_cast(other, handle) && self.slot == handle->slot &&
+            const auto* const handle = ObjectIn<RequestHandle>(other);
+            return handle != nullptr && self.slot == handle->slot &&
                    self.generation == handle->generation;
           },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))

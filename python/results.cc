@@ -4,6 +4,7 @@
 
 #include "python/arrays.h"
 #include "python/errors.h"
+#include "python/objects.h"
 
 namespace sluice::python {
 namespace {
@@ -319,6 +320,18 @@ void FitChecked(const char* what, size_t capacity, size_t size) {
              "at least " + std::to_string(size));
 }
 
+void TokenResults::Begin(bool of_row, bool with_cuts) {
+  is_row = of_row;
+  has_cuts = with_cuts;
+  seeds.clear();
+  top.Resize(rows.size(), 0);
+  emitted.clear();
+  path.clear();
+  kept.clear();
+  kept_words = 0;
+  masses.clear();
+}
+
 void TopLists::Resize(size_t rows, int64_t new_width) {
   const size_t size = rows * static_cast<size_t>(new_width);
   Fit("top_ids", ids, size);
@@ -327,8 +340,8 @@ void TopLists::Resize(size_t rows, int64_t new_width) {
 }
 
 const Cuts& CutsFrom(std::string_view name, nb::handle object) {
-  Cuts* cuts = nullptr;
-  if (!nb::try_cast(object, cuts)) ThrowType(name, Describe(object), "sluice.Cuts");
+  const auto* const cuts = ObjectIn<Cuts>(object);
+  if (cuts == nullptr) ThrowType(name, Describe(object), "sluice.Cuts");
   return *cuts;
 }
 

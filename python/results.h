@@ -45,6 +45,10 @@ struct TokenResults {
   std::vector<int32_t> kept;     // bitmask, kept_words a row
   int64_t kept_words = 0;
   std::vector<CutMass> masses;
+
+  // What of an earlier call the next one does not write goes; the rows stay, and memory that arrays
+  // may show.
+  void Begin(bool of_row, bool with_cuts);
 };
 
 struct CandidateSets {

@@ -5,6 +5,7 @@
 
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/objects.h"
 #include "python/param_values.h"
 #include "python/params.h"
 #include "support/random_seed.h"
@@ -79,8 +80,8 @@ RowParams::RowParams(nb::handle params, const Arguments& arguments, int64_t rows
 void RowParams::ReadParams(nb::handle params) {
   bool is_first = true;
   const auto read = [&](nb::handle object, SelectParams& select, NoiseKey& key) {
-    SamplingParams* one = nullptr;
-    if (!nb::try_cast(object, one)) {
+    const auto* const one = ObjectIn<SamplingParams>(object);
+    if (one == nullptr) {
       ThrowType("params", Describe(object), "SamplingParams, or a sequence of them, one a row");
     }
     Validate(*one, kMaxVocab, limits_);

@@ -7,6 +7,7 @@
 #include "python/calls.h"
 #include "python/errors.h"
 #include "python/numbers.h"
+#include "python/objects.h"
 #include "python/signature.h"
 
 namespace sluice::python {
@@ -22,8 +23,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
-  tokens.has_cuts = true;
-  tokens.is_row = logits.is_row;
+  tokens.Begin(logits.is_row, true);
   const std::vector<uint64_t> seeds = params.ChooseSeeds();
   Fit("seeds", tokens.seeds, seeds.size());
   std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());
@@ -82,8 +82,7 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
   Execution execution = ExecutionFrom(arguments);
   execution.workspace = Workspace(SelectWorkspaceBytes(logits.Logits(), execution));
   TokenResults tokens;
-  TokenResults* given = nullptr;
-  if (nb::try_cast(tokens_object, given)) {
+  if (const auto* const given = ObjectIn<TokenResults>(tokens_object)) {
     CheckOneARow("tokens", given->rows.size(), logits.view.rows);
     tokens.rows = given->rows;
   } else {

@@ -1,77 +1,17 @@
 // sluice.Sampler: requests with their history, and the whole step from logits to tokens.
-#include "sluice/sampler.hpp"
+#include "python/sampler.h"
 
 #include <algorithm>
 #include <deque>
-#include <memory>
-#include <optional>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "python/calls.h"
-#include "python/errors.h"
 #include "python/execution.h"
 #include "python/numbers.h"
 #include "python/params.h"
-#include "python/request.h"
 #include "python/results.h"
 
 namespace sluice::python {
-namespace {
-
-// The C++ Sampler with what its requests need from Python. One call at a time: a call holds the
-// sampler, and another one meanwhile (from a thread or from a processor) is an Error.
-class PythonSampler {
- public:
-  explicit PythonSampler(nb::kwargs kwargs) : PythonSampler(OptionsFrom(kwargs)) {}
-
-  RequestHandle Add(nb::handle params, nb::kwargs kwargs);
-  void Remove(RequestHandle handle);
-  nb::object Step(nb::handle logits, nb::handle requests, nb::kwargs kwargs);
-
-  // Runs body(sampler) as the one call.
-  template <typename Body>
-  auto Call(Body&& body) {
-    const Hold hold(*this);
-    return body(sampler_);
-  }
-
-  int64_t vocab() const { return options_.vocab; }
-
-  // For Python's collector: a processor may well refer to the sampler that calls it.
-  static int Traverse(PyObject* self, visitproc visit, void* arg);
-  static int Clear(PyObject* self);
-
- private:
-  struct Options : SamplerOptions {
-    nb::object threads;  // kept alive
-  };
-  struct Running {
-    std::vector<std::unique_ptr<Processor>> processors;
-    std::optional<int32_t> logprobs;
-  };
-  class Hold {
-   public:
-    explicit Hold(PythonSampler& sampler) : sampler_(sampler) {
-      if (sampler.is_held_) ThrowValue("sampler", "in another call", "one call at a time");
-      sampler.is_held_ = true;
-    }
-    ~Hold() { sampler_.is_held_ = false; }
-    Hold(const Hold&) = delete;
-
-   private:
-    PythonSampler& sampler_;
-  };
-
-  static Options OptionsFrom(nb::kwargs kwargs);
-  explicit PythonSampler(const Options& options) : options_(options), sampler_(options_) {}
-
-  Options options_;
-  Sampler sampler_;
-  std::unordered_map<int32_t, Running> running_;  // by slot
-  bool is_held_ = false;                          // changed and read under the GIL
-};
 
 PythonSampler::Options PythonSampler::OptionsFrom(nb::kwargs kwargs) {
   const Arguments arguments(Keywords{Keyword::vocab, Keyword::max_requests,
@@ -124,6 +64,7 @@ RequestHandle PythonSampler::Add(nb::handle params, nb::kwargs kwargs) {
     request.processors = processors;
   }
   const RequestHandle handle = sampler_.Add(request);
+  running.generation = handle.generation;
   running_[handle.slot] = std::move(running);
   return handle;
 }
@@ -164,16 +105,15 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
   }
   for (const nb::handle object : requests) {
     step_requests.push_back(steps.emplace_back(object).View());
-    const auto running = running_.find(step_requests.back().request.slot);
-    if (running == running_.end() || !running->second.logprobs.has_value()) continue;
-    const int32_t most_likely = *running->second.logprobs;
-    width = std::max(width, 1 + (most_likely < 0 ? options_.vocab : most_likely));
+    const std::optional<int32_t> most_likely = LogprobsOf(step_requests.back().request);
+    if (!most_likely.has_value()) continue;
+    width = std::max(width, 1 + (*most_likely < 0 ? options_.vocab : *most_likely));
   }
 
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
-  tokens.has_cuts = true;
+  tokens.Begin(false, true);
   const size_t rows = tokens.rows.size();
   Fit("emitted", tokens.emitted, step_requests.size());
   Fit("masses", tokens.masses, arguments.Flag(Keyword::masses) ? rows : 0);
@@ -197,6 +137,14 @@ nb::object PythonSampler::Step(nb::handle logits_object, nb::handle requests, nb
   }
   return output.object;
 }
+
+std::optional<int32_t> PythonSampler::LogprobsOf(RequestHandle handle) const {
+  const auto running = running_.find(handle.slot);
+  if (running == running_.end() || running->second.generation != handle.generation) return {};
+  return running->second.logprobs;
+}
+
+namespace {
 
 constexpr const char* kInitSignature =
     "def __init__(self, *, vocab: int, max_requests: int = 256, max_temperature: float = 2.0, "

@@ -78,7 +78,7 @@ nb::object DoVerify(nb::handle logits_object, nb::handle drafts_object, nb::hand
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
-  tokens.has_cuts = true;
+  tokens.Begin(false, true);
   Fit("emitted", tokens.emitted, static_cast<size_t>(requests));
   Fit("seeds", tokens.seeds, seeds.size());
   std::copy(seeds.begin(), seeds.end(), tokens.seeds.begin());

@@ -116,6 +116,33 @@ int main(int argc, char** argv) {
     return fail();
   }
   // [ids]
+
+  /* Requests with a history, of which two are penalised for the token that is likely here. */
+  sluice_sampler_options options;
+  sluice_sampler_options_init(&options);
+  options.vocab = VOCAB;
+  sluice_sampler* sampler;
+  if (sluice_sampler_create(&options, &sampler) != SLUICE_OK) return fail();
+  // [step]
+  sluice_request_handle requests[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    sluice_request request;
+    sluice_request_init(&request);
+    request.params.temperature = 0.0f;
+    request.params.repetition_penalty = r == 0 ? 1.0f : 3.0f;
+    request.prompt = &tokens[r].id, request.prompt_count = 1;
+    if (sluice_sampler_add(sampler, &request, &requests[r]) != SLUICE_OK) return fail();
+  }
+  int32_t stepped[ROWS];
+  if (sluice_certified_step_ids(head, &input, sampler, requests, ROWS, stepped, ROWS, statuses,
+                                ROWS, NULL, 0, &stats, &execution) != SLUICE_OK) {
+    return fail();
+  }
+  // [step]
+  if (stepped[0] != tokens[0].id || stepped[1] == tokens[1].id || stepped[2] == tokens[2].id) {
+    return 1;
+  }
+  sluice_sampler_destroy(sampler);
   free(memory);
   sluice_certified_head_destroy(head);
   sluice_head_planes_destroy(planes);

@@ -78,13 +78,13 @@ class DeviceCertifiedHead:
     """
 
     def __init__(self, weight, bias=None, *, kind=None, seed=None, planes=None, check=True,
-                 threads=None):
+                 threads=None, progress=None):
         self.device = weight.device
         rows = _matrix("weight", weight, self.device)
         bias = _checked("bias", bias, torch.float32, (weight.shape[0],), self.device)
         self._host = _sluice.CertifiedHead(
             weight.detach().cpu(), None if bias is None else bias.detach().cpu(), kind=kind, seed=seed,
-            planes=planes, check=check, threads=threads)
+            planes=planes, check=check, threads=threads, progress=progress)
         self._memory = torch.empty(_sluice.CudaHead.plane_bytes(self._host), dtype=torch.uint8,
                                    device=self.device)
         self._head = _sluice.CudaHead(self._host, rows, _array(bias), _array(self._memory))

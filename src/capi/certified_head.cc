@@ -5,6 +5,7 @@
 
 #include "capi/convert.h"
 #include "capi/guard.h"
+#include "capi/sampler.h"
 
 using namespace sluice;        // NOLINT(google-build-using-namespace): the functions are outside
 using namespace sluice::capi;  // NOLINT(google-build-using-namespace)
@@ -175,6 +176,43 @@ sluice_status sluice_certified_sample_ids(const sluice_certified_head* certified
                          static_cast<DrawMethod>(method), Elements("ids", ids, id_count),
                          ToStatuses("statuses", statuses, status_count),
                          Structs("rows", rows, row_count), ToExecution(execution)),
+           stats);
+  });
+}
+
+sluice_status sluice_certified_step(const sluice_certified_head* certified,
+                                    const sluice_certified_input* input, sluice_sampler* sampler,
+                                    const sluice_request_handle* requests, size_t request_count,
+                                    sluice_token_result* results, size_t result_count,
+                                    sluice_certified_row* rows, size_t row_count,
+                                    sluice_certified_stats* stats,
+                                    const sluice_execution* execution) {
+  return Guarded([&] {
+    const CertifiedHead& own = Deref("certified", certified).head;
+    const CertifiedInput in = ToCertifiedInput(Deref("input", input));
+    Report(own.Step(in, Deref("sampler", sampler).sampler,
+                    Structs("requests", requests, request_count),
+                    Structs("results", results, result_count), Structs("rows", rows, row_count),
+                    ToExecution(execution)),
+           stats);
+  });
+}
+
+sluice_status sluice_certified_step_ids(const sluice_certified_head* certified,
+                                        const sluice_certified_input* input,
+                                        sluice_sampler* sampler,
+                                        const sluice_request_handle* requests, size_t request_count,
+                                        int32_t* ids, size_t id_count, sluice_row_status* statuses,
+                                        size_t status_count, sluice_certified_row* rows,
+                                        size_t row_count, sluice_certified_stats* stats,
+                                        const sluice_execution* execution) {
+  return Guarded([&] {
+    const CertifiedHead& own = Deref("certified", certified).head;
+    const CertifiedInput in = ToCertifiedInput(Deref("input", input));
+    Report(own.StepIds(in, Deref("sampler", sampler).sampler,
+                       Structs("requests", requests, request_count), Elements("ids", ids, id_count),
+                       ToStatuses("statuses", statuses, status_count),
+                       Structs("rows", rows, row_count), ToExecution(execution)),
            stats);
   });
 }

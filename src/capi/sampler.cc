@@ -1,9 +1,7 @@
-// The Sampler behind an opaque handle, with the memory that turning C arguments into C++ ones
-// takes.
-#include <memory>
-#include <string>
+// The Sampler behind an opaque handle.
+#include "capi/sampler.h"
+
 #include <utility>
-#include <vector>
 
 #include "capi/convert.h"
 #include "capi/guard.h"
@@ -11,21 +9,6 @@
 
 using namespace sluice;        // NOLINT(google-build-using-namespace): the functions are outside
 using namespace sluice::capi;  // NOLINT(google-build-using-namespace)
-
-struct sluice_sampler {
-  explicit sluice_sampler(const SamplerOptions& options)
-      : sampler(options),
-        max_requests(options.max_requests),
-        processors(static_cast<size_t>(options.max_requests)) {
-    step_requests.reserve(static_cast<size_t>(options.max_requests));
-  }
-
-  Sampler sampler;
-  int32_t max_requests;
-  std::vector<StepRequest> step_requests;  // of the step at hand
-  // Of each slot's request. The Sampler's own processors point to these.
-  std::vector<std::vector<sluice_logits_processor>> processors;
-};
 
 namespace {
 

@@ -27,6 +27,16 @@ constexpr size_t kLeastBytes = size_t{32} << 20;
 
 }  // namespace
 
+HeadChoice engine::ChosenHead(HeadChoice choice, const MatrixView& weight,
+                              const SamplingParams& params, float logit_softcap,
+                              const GenerationReports& reports) {
+  if (choice != HeadChoice::kAuto) return choice;
+  const size_t bytes = static_cast<size_t>(weight.rows * weight.columns) * SizeOf(weight.dtype);
+  const DenseCause cause = CauseOf(params, params.min_tokens, weight.rows, logit_softcap, reports);
+  return cause == DenseCause::kNone && bytes >= kLeastBytes ? HeadChoice::kDither4
+                                                            : HeadChoice::kDense;
+}
+
 std::string_view Name(HeadChoice choice) { return kHeadNames[static_cast<size_t>(choice)]; }
 std::string_view Name(DenseCause cause) { return kCauseNames[static_cast<size_t>(cause)]; }
 
@@ -42,20 +52,14 @@ std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& che
                                         const GenerationReports& reports,
                                         const HeadPlaneOptions& options,
                                         const ParallelFor& parallel) {
-  const DenseHead head = checkpoint.head();
-  if (choice == HeadChoice::kAuto) {
-    const size_t bytes =
-        static_cast<size_t>(head.weight.rows * head.weight.columns) * SizeOf(head.weight.dtype);
-    const bool is_served =
-        engine::CauseOf(params, params.min_tokens, checkpoint.vocab(),
-                        checkpoint.model().info().logit_softcap, reports) == DenseCause::kNone;
-    choice = is_served && bytes >= kLeastBytes ? HeadChoice::kDither4 : HeadChoice::kDense;
-  }
+  const MatrixView weight = checkpoint.head().weight;
+  choice =
+      engine::ChosenHead(choice, weight, params, checkpoint.model().info().logit_softcap, reports);
   if (choice == HeadChoice::kDense) return std::nullopt;
   HeadPlaneOptions chosen = options;
   chosen.kind =
       choice == HeadChoice::kStrict ? CertificateKind::kStrict : CertificateKind::kDither4;
-  return HeadPlanes::Build(head.weight, chosen, parallel);
+  return HeadPlanes::Build(weight, chosen, parallel);
 }
 
 }  // namespace sluice

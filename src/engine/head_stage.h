@@ -24,6 +24,11 @@ namespace sluice::engine {
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
                    float logit_softcap, const GenerationReports& reports = {});
 
+// What kAuto means for such a head and such requests: planes where these gain by them, beyond the
+// tokens that it takes to gain back their making. Any other choice is itself.
+HeadChoice ChosenHead(HeadChoice choice, const MatrixView& weight, const SamplingParams& params,
+                      float logit_softcap, const GenerationReports& reports);
+
 struct HeadStageOptions {
   DenseHead head = {};
   std::optional<HeadPlanes> planes = {};

@@ -37,7 +37,8 @@ RequestState::RequestState(const Request& request, int64_t vocab, uint64_t seed)
       prompt_length_ + static_cast<size_t>(std::min(request.max_new_tokens, kLargestReservation));
   tokens_.reserve(longest);
   tokens_.assign(request.prompt.begin(), request.prompt.end());
-  counts_.reserve(std::min(longest, static_cast<size_t>(vocab)));
+  // A list of the whole vocabulary is not full: Grow would take memory for one more.
+  counts_.reserve(std::min(longest, static_cast<size_t>(vocab) + 1));
   if (params_.dry_multiplier != 0.0f) dry_workspace_.resize(longest);
   // Counting a sorted copy keeps admission at n log n: entries are then appended, never inserted.
   std::vector<int32_t> sorted(tokens_);

@@ -83,6 +83,18 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
   input.param_count = 1;
   input.keys = DataAsC<sluice_noise_key>(std::span(&key, 1));
   input.key_count = 1;
+  sluice_sampler_options sampler_options;
+  sluice_sampler_options_init(&sampler_options);
+  sampler_options.vocab = 40;
+  sluice_sampler* sampler = nullptr;
+  ExpectOk(sluice_sampler_create(&sampler_options, &sampler));
+  sluice_request request;
+  sluice_request_init(&request);
+  request.params.repetition_penalty = 1.5f;
+  sluice_request_handle requests[2];
+  for (sluice_request_handle& handle : requests) {
+    ExpectOk(sluice_sampler_add(sampler, &request, &handle));
+  }
   const Workspace memory(1 << 16);
   const sluice_execution execution = AsC(Execution{.workspace = memory.span()});
   sluice_token_result results[2];
@@ -92,6 +104,7 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
   const sluice_certified_top top = {3, ids, 6, logits, 6, status, 2};
   sluice_certified_row rows[2];
   sluice_certified_stats stats;
+  int wrong = 0;
   EXPECT_EQ(AllocationsOf([&] {
               size_t bytes = 0;
               sluice_certified_sample_workspace_bytes(head, 2, &execution, &bytes);
@@ -100,9 +113,23 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
               sluice_certified_sample_ids(head, &input, SLUICE_DRAW_GUMBEL, ids, 2, status, 2, rows,
                                           2, &stats, &execution);
               sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
+              for (int i = 0; i < 50; ++i) {
+                wrong |= sluice_certified_step(head, &input, sampler, requests, 2, results, 2, rows,
+                                               2, &stats, &execution);
+                wrong |= sluice_certified_step_ids(head, &input, sampler, requests, 2, ids, 2,
+                                                   status, 2, rows, 2, &stats, &execution);
+              }
             }),
             0);
   EXPECT_EQ(stats.rows, 2);
+  EXPECT_EQ(wrong, SLUICE_OK);
+  for (const sluice_request_handle handle : requests) {
+    const int32_t* tokens = nullptr;
+    size_t count = 0;
+    ExpectOk(sluice_sampler_tokens(sampler, handle, &tokens, &count));
+    EXPECT_EQ(count, 100u);
+  }
+  sluice_sampler_destroy(sampler);
   sluice_certified_head_destroy(head);
   sluice_head_planes_destroy(planes);
 }

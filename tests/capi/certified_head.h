@@ -29,6 +29,22 @@ inline sluice_plane_options Options(sluice_certificate_kind kind = SLUICE_CERTIF
   return options;
 }
 
+inline void ExpectSame(const sluice_certified_row& c, const CertifiedRow& cpp) {
+  EXPECT_EQ(c.path, static_cast<uint8_t>(cpp.path));
+  EXPECT_EQ(c.reason, static_cast<uint8_t>(cpp.reason));
+  EXPECT_EQ(c.survivors, cpp.survivors);
+  EXPECT_EQ(c.margin, cpp.margin);
+}
+
+inline void ExpectSame(const sluice_certified_stats& c, const CertifiedStats& cpp) {
+  EXPECT_EQ(c.rows, cpp.rows);
+  EXPECT_EQ(c.dense_rows, cpp.dense_rows);
+  EXPECT_EQ(c.survivors, cpp.survivors);
+  EXPECT_EQ(c.bytes_read, cpp.bytes_read);
+  EXPECT_EQ(c.dense_bytes, cpp.dense_bytes);
+  EXPECT_EQ(c.least_margin, cpp.least_margin);
+}
+
 // A width that is no multiple of the planes' groups, a bias, and rows of every path: planes, a
 // small bitmask, the dense head, and two that are not finite.
 class CCertifiedHead : public ::testing::Test {
@@ -99,7 +115,7 @@ class CCertifiedHead : public ::testing::Test {
   CertifiedInput CppInput() const { return {Matrix(hidden_), bitmask_}; }
 
   struct Drawn {
-    std::array<sluice_token_result, kRows> results{};  // of SampledIds: ids and statuses
+    std::array<sluice_token_result, kRows> results{};  // of ids alone: ids and statuses
     std::array<sluice_certified_row, kRows> rows{};
     sluice_certified_stats stats{};
   };
@@ -112,18 +128,30 @@ class CCertifiedHead : public ::testing::Test {
     return drawn;
   }
   Drawn SampledIds(const sluice_certified_head* head, sluice_draw_method method) const {
-    Drawn drawn;
-    int32_t ids[kRows] = {};
-    sluice_row_status statuses[kRows] = {};
-    WithMemory(head, [&](const sluice_execution& execution) {
+    return WithIds(head, [&](int32_t* ids, sluice_row_status* statuses, Drawn& drawn,
+                             const sluice_execution& execution) {
       return sluice_certified_sample_ids(head, &input_, method, ids, kRows, statuses, kRows,
                                          drawn.rows.data(), kRows, &drawn.stats, &execution);
     });
-    for (size_t r = 0; r < kRows; ++r) {
-      drawn.results[r].id = ids[r];
-      drawn.results[r].status = statuses[r];
-    }
+  }
+  Drawn Stepped(const sluice_certified_head* head, sluice_sampler* sampler,
+                const std::vector<sluice_request_handle>& requests) const {
+    Drawn drawn;
+    WithMemory(head, [&](const sluice_execution& execution) {
+      return sluice_certified_step(head, &input_, sampler, requests.data(), requests.size(),
+                                   drawn.results.data(), kRows, drawn.rows.data(), kRows,
+                                   &drawn.stats, &execution);
+    });
     return drawn;
+  }
+  Drawn SteppedIds(const sluice_certified_head* head, sluice_sampler* sampler,
+                   const std::vector<sluice_request_handle>& requests) const {
+    return WithIds(head, [&](int32_t* ids, sluice_row_status* statuses, Drawn& drawn,
+                             const sluice_execution& execution) {
+      return sluice_certified_step_ids(head, &input_, sampler, requests.data(), requests.size(),
+                                       ids, kRows, statuses, kRows, drawn.rows.data(), kRows,
+                                       &drawn.stats, &execution);
+    });
   }
 
   Random random_;
@@ -149,6 +177,22 @@ class CCertifiedHead : public ::testing::Test {
     execution.workspace = memory.span().data();
     execution.workspace_bytes = bytes;
     ExpectOk(call(execution));
+  }
+
+  // call(ids, statuses, drawn, execution)
+  template <typename Call>
+  static Drawn WithIds(const sluice_certified_head* head, const Call& call) {
+    Drawn drawn;
+    int32_t ids[kRows] = {};
+    sluice_row_status statuses[kRows] = {};
+    WithMemory(head, [&](const sluice_execution& execution) {
+      return call(ids, statuses, drawn, execution);
+    });
+    for (size_t r = 0; r < kRows; ++r) {
+      drawn.results[r].id = ids[r];
+      drawn.results[r].status = statuses[r];
+    }
+    return drawn;
   }
 
   std::vector<sluice_head_planes*> planes_;

@@ -12,22 +12,6 @@
 namespace sluice::test {
 namespace {
 
-void ExpectSame(const sluice_certified_row& c, const CertifiedRow& cpp) {
-  EXPECT_EQ(c.path, static_cast<uint8_t>(cpp.path));
-  EXPECT_EQ(c.reason, static_cast<uint8_t>(cpp.reason));
-  EXPECT_EQ(c.survivors, cpp.survivors);
-  EXPECT_EQ(c.margin, cpp.margin);
-}
-
-void ExpectSame(const sluice_certified_stats& c, const CertifiedStats& cpp) {
-  EXPECT_EQ(c.rows, cpp.rows);
-  EXPECT_EQ(c.dense_rows, cpp.dense_rows);
-  EXPECT_EQ(c.survivors, cpp.survivors);
-  EXPECT_EQ(c.bytes_read, cpp.bytes_read);
-  EXPECT_EQ(c.dense_bytes, cpp.dense_bytes);
-  EXPECT_EQ(c.least_margin, cpp.least_margin);
-}
-
 TEST_F(CCertifiedHead, SamplesWhatTheCppHeadAndTheDenseHeadSample) {
   for (const CertificateKind kind : kCertificateKinds) {
     const CertifiedHead cpp = CppHead(kind);

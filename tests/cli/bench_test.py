@@ -195,6 +195,8 @@ class Bench(unittest.TestCase):
         self.assertEqual({r["task"] for r in rows}, {"greedy", "k50-p0.9", "softmax", "p0.9", "p0.9-id"})
         self.assertTrue(all(r["exact"] for r in rows))
         self.assertEqual({r["threads"] for r in rows}, {2})
+        rows, text = bench_json("head", "--planes", "strict")
+        self.assertEqual({r["kind"] for r in rows}, {"strict"})
 
     def test_trained_head_compares_answers_and_intervals_with_the_dense_heads(self):
         if "trained-head" not in run("bench", "--help").stdout:
@@ -226,6 +228,32 @@ class Bench(unittest.TestCase):
             if r["task"] == "clusters":
                 self.assertIn(r["states"], (1, 2))  # one in eight
                 self.assertTrue(0 < r["opened_k1"] <= r["opened_k50"] <= 1, r)
+
+    def test_head_peers_count_what_clusters_open_and_what_is_wrong_without_a_certificate(self):
+        if "head-peers" not in run("bench", "--help").stdout:
+            self.skipTest("built without models")
+        if run("inspect", "model").returncode != 0:
+            self.skipTest("no model inside")
+        text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
+        rows, printed = bench_json("head-peers", text, "--states", "12")
+        self.assertEqual({r["source"] for r in rows}, {"text", "own"})
+        clusters = [r for r in rows if r["task"] == "cluster-softmax"]
+        self.assertEqual(len(clusters), 2 * 2 * 5)
+        for r in clusters:
+            self.assertEqual(r["violated"], 0)
+            self.assertLessEqual(r["most_variation"], r["epsilon"])
+            self.assertTrue(r["variation"] <= r["most_variation"] and 0 < r["rows_share"] <= 1, r)
+        for source in ("text", "own"):
+            opened = [r["rows_share"] for r in clusters if r["source"] == source]
+            for some in (opened[:5], opened[5:]):  # by epsilon, which rises
+                self.assertEqual(some, sorted(some, reverse=True))
+        heads = {r["method"]: r for r in rows if r["task"] == "uncertified" and r["source"] == "text"}
+        self.assertEqual(len(heads), 6)
+        self.assertLess(heads["int8"]["variation"], heads["int4"]["variation"])
+        probed = [heads[f"clusters, 1/{n} of rows"]["variation"] for n in (16, 8, 4)]
+        self.assertEqual(probed, sorted(probed, reverse=True))
+        for method in heads:
+            self.assertIn(method, printed)
 
     def test_trained_head_refuses_a_text_without_a_beginning(self):
         if "trained-head" not in run("bench", "--help").stdout:

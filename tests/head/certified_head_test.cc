@@ -51,6 +51,32 @@ TEST_P(CertifiedTop, IsTheDenseHeadsForEveryKindOfHeadAndState) {
   }
 }
 
+// One row, one element, one more than a group of them; and weights or states that are all zero.
+TEST_P(CertifiedTop, OfTheSmallestHeadsAndOfZerosIsTheDenseHeads) {
+  Random random(9);
+  for (const int64_t vocab : {1, 2, 16, 17, 400}) {
+    for (const int64_t dim : {1, 127, 128, 129}) {
+      for (const bool is_zero : {false, true}) {
+        Rows rows = MakeHead(HeadKind::kNormal, vocab, dim, random);
+        if (is_zero) rows.assign(rows.size(), std::vector<float>(static_cast<size_t>(dim)));
+        const Batch weight(rows, dtype());
+        const std::vector<float> bias = MakeBias(vocab, random);
+        const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random),
+                            MakeHidden(HiddenKind::kZero, rows, random)},
+                           dtype());
+        for (const CertificateKind kind : kCertificateKinds) {
+          const CertifiedHead head({Matrix(weight), bias},
+                                   HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
+          for (const int32_t k : {1, static_cast<int32_t>(std::min<int64_t>(vocab, 5))}) {
+            ExpectTopOfDense(head, {Matrix(hidden), {}}, k,
+                             std::to_string(vocab) + " x " + std::to_string(dim));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CertifiedTop, ReadsOnlyAllowedTokens) {
   Random random(2);
   const Rows rows = MakeHead(HeadKind::kTrained, 1000, 200, random);

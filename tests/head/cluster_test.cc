@@ -65,6 +65,28 @@ class Clusters : public ::testing::Test {
     return wrong;
   }
 
+  // Within the rounding of a sum of fp32, of rows or of their directions.
+  static void ExpectMeanOf(std::span<const int32_t> tokens, const Rows& rows, ClusterMetric metric,
+                           std::span<const float> mean) {
+    const bool is_spherical = metric == ClusterMetric::kSpherical;
+    std::vector<double> sums(mean.size());
+    for (const int32_t token : tokens) {
+      const std::vector<float>& row = rows[static_cast<size_t>(token)];
+      double norm = 0.0;
+      for (const float w : row) norm += static_cast<double>(w) * static_cast<double>(w);
+      const double scale = is_spherical ? 1.0 / std::sqrt(norm) : 1.0;
+      for (size_t j = 0; j < sums.size(); ++j) sums[j] += scale * static_cast<double>(row[j]);
+    }
+    double divisor = static_cast<double>(tokens.size());
+    if (is_spherical) {
+      divisor = std::sqrt(std::inner_product(sums.begin(), sums.end(), sums.begin(), 0.0));
+    }
+    for (size_t j = 0; j < sums.size(); ++j) {
+      ASSERT_NEAR(static_cast<double>(mean[j]), sums[j] / divisor, 1e-6)
+          << Name(metric) << " column " << j;
+    }
+  }
+
   Random random_;
 };
 
@@ -148,6 +170,49 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
         }
       }
     }
+  }
+}
+
+// What k-means is: a row lies with the mean that is nearest (of directions: at the least angle),
+// and no round takes the rows farther from their means.
+TEST_F(Clusters, EveryRoundBringsTheRowsNearerToTheirMeans) {
+  const Rows rows = PlantedHead(600, 24, 30, 0.02, random_);
+  const Batch weight(rows, DType::kF32);
+  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
+    const auto distance = [&](int32_t token, std::span<const float> mean) {
+      double squares = 0.0, product = 0.0, norm = 0.0;
+      for (size_t j = 0; j < mean.size(); ++j) {
+        const auto w = static_cast<double>(rows[static_cast<size_t>(token)][j]);
+        const auto m = static_cast<double>(mean[j]);
+        squares += (w - m) * (w - m);
+        product += w * m;
+        norm += w * w;
+      }
+      return metric == ClusterMetric::kEuclidean ? squares : 1.0 - product / std::sqrt(norm);
+    };
+    double first = 0.0, before = INFINITY;
+    constexpr int32_t kEnd = 60;  // nothing has moved for long
+    for (const int32_t rounds : {0, 1, 2, 4, kEnd}) {
+      const HeadClusters clusters = HeadClusters::Build(
+          {Matrix(weight), {}}, {.metric = metric, .clusters = 40, .rounds = rounds, .seed = 1});
+      const ClusterView view = ClusterAccess::View(clusters);
+      const auto mean = [&](int64_t c) { return std::span<const float>(view.Centroid(c), 24); };
+      double sum = 0.0;
+      for (int64_t c = 0; c < clusters.clusters(); ++c) {
+        for (const int32_t token : view.Tokens(c)) {
+          const double own = distance(token, mean(c));
+          for (int64_t other = 0; other < clusters.clusters(); ++other) {
+            ASSERT_LE(own, distance(token, mean(other)) + 1e-6) << Name(metric) << " " << rounds;
+          }
+          sum += own;
+        }
+        if (rounds == kEnd) ExpectMeanOf(view.Tokens(c), rows, metric, mean(c));
+      }
+      EXPECT_LE(sum, before + 1e-6) << Name(metric) << " " << rounds;
+      if (rounds == 0) first = sum;
+      before = sum;
+    }
+    EXPECT_LT(before, 0.8 * first) << Name(metric);
   }
 }
 
@@ -284,6 +349,26 @@ TEST_F(Clusters, FineTokensShareNoClusterWithOthers) {
       count += std::count(fine.begin(), fine.end(), token) != 0 ? 1 : 0;
     }
     EXPECT_TRUE(count == 0 || count == view.Tokens(c).size());
+  }
+}
+
+TEST_F(Clusters, TellWhichShareOfTheirRoundsIsDone) {
+  const Rows rows = MakeHead(HeadKind::kNormal, 60, 16, random_);
+  const Batch weight(rows, DType::kF32);
+  const std::vector<int32_t> fine = {3, 4, 5, 59};
+  for (const bool has_fine : {false, true}) {
+    std::vector<double> shares;
+    ClusterOptions options = {.clusters = 6, .rounds = 4};
+    if (has_fine) options.fine_tokens = fine, options.fine_clusters = 2;
+    options.progress_context = &shares;
+    options.progress = [](void* context, double share) {
+      static_cast<std::vector<double>*>(context)->push_back(share);
+    };
+    HeadClusters::Build({Matrix(weight), {}}, options);
+    const std::vector<double> expected =
+        has_fine ? std::vector<double>{0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0}
+                 : std::vector<double>{0.25, 0.5, 0.75, 1.0};
+    EXPECT_EQ(shares, expected);
   }
 }
 

@@ -121,6 +121,59 @@ TEST_F(NucleusCuda, SumsBoundTheMassOfTheRow) {
   }
 }
 
+// Of strict planes the likeliest tokens are asked, and what they reach by both planes may lie above
+// the least of the tokens that are computed first. The list is whole down to the former: likely
+// tokens with wide intervals among less likely ones with narrow ones, of which some stay away from
+// either end.
+TEST_F(NucleusCuda, WhatReachesTheLeastOfTheFirstTokensIsComputed) {
+  constexpr size_t kVocab = 4096, kWidth = 64, kWide = 24, kOthers = 150;
+  Random random(61);
+  int64_t below = 0;  // computed without need
+  for (int n = 0; n < 12; ++n) {
+    Rows rows(kVocab);
+    for (auto& row : rows) {
+      for (size_t j = 0; j < kWidth; ++j)
+        row.push_back(0.02f * static_cast<float>(random.Normal()));
+    }
+    std::vector<float> state = {0.0f};  // what makes an interval wide is no part of the logit
+    while (state.size() < kWidth) state.push_back(static_cast<float>(random.Normal()));
+    const auto put = [&](size_t v, double share, double wide) {
+      for (size_t j = 0; j < kWidth; ++j) rows[v][j] += static_cast<float>(share) * state[j];
+      rows[v][0] = static_cast<float>(wide);
+    };
+    const auto uniform = [&] { return static_cast<double>(random.Below(1 << 20)) * 0x1p-20; };
+    std::vector<size_t> tiles(kVocab / kTileRows);
+    for (size_t t = 0; t < tiles.size(); ++t) {
+      tiles[t] = t;
+      std::swap(tiles[t], tiles[static_cast<size_t>(random.Below(static_cast<int64_t>(t) + 1))]);
+    }
+    for (size_t i = 0; i < kWide; ++i) {
+      put(tiles[i] * kTileRows, 0.3 + 0.002 * random.Normal(), 3.0);
+    }
+    for (size_t i = 0; i < kOthers; ++i) {
+      put(tiles[kWide + i % 60] * kTileRows + i / 60, 0.15 + 0.11 * uniform(), 1.5 * uniform());
+    }
+    const Batch weight(rows, DType::kF32);
+    const Batch hidden({state}, DType::kF32);
+    DeviceHead device(weight, {},
+                      HeadPlanes::Build(Matrix(weight), {.kind = CertificateKind::kStrict}));
+    device.Ask(hidden, {});
+    const cuda::RowCourse course = Courses(device, {{.top_p = 0.9f}})[0];
+    ASSERT_EQ(course.way, cuda::RowCourse::Way::kPlanes);
+    ASSERT_LE(course.listed, 256) << "all that were listed are computed";
+    ASSERT_GE(course.first, course.k);
+    const float least = semantics::ValueOfKey(course.least_first);
+    const Ends ends = EndsOf(0);
+    const std::vector<float> logits = DenseLogits({Matrix(weight)}, {Matrix(hidden), {}})[0];
+    for (size_t v = 0; v < kVocab; ++v) {
+      const bool is_computed = ends.widths[v] == 0.0f;
+      EXPECT_TRUE(is_computed || logits[v] < least) << n << " token " << v << " of " << logits[v];
+      below += is_computed && logits[v] < least ? 1 : 0;
+    }
+  }
+  EXPECT_GT(below, 0);
+}
+
 // The others' mass is known to some 3e-4 of the row's, a token has 1e-2 of it.
 TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
   constexpr int64_t kVocab = 40000;

@@ -2,6 +2,9 @@
 // requests took at their start.
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <vector>
+
 #include "sluice/sluice.hpp"
 #include "tests/head/heads.h"
 #include "tests/pipeline/stepping.h"
@@ -228,6 +231,18 @@ TEST(Allocation, NoStepAllocates) {
               sampler.Remove(requests[1].request);
             }),
             0);
+}
+
+TEST(Allocation, NoTokenOfARequestThatHasSeenTheWholeVocabularyAllocates) {
+  Sampler sampler({.vocab = 50});
+  const RequestHandle request = sampler.Add({.max_new_tokens = 256});
+  std::vector<int32_t> all(50);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(AllocationsOf([&] {
+              for (int i = 0; i < 5; ++i) sampler.Accept(request, all);
+            }),
+            0);
+  EXPECT_EQ(sampler.Tokens(request).size(), 250u);
 }
 
 }  // namespace

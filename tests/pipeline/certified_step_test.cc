@@ -5,6 +5,8 @@
 #include "tests/head/certified_draws.h"
 #include "tests/pipeline/stepping.h"
 #include "tests/support/bad_input.h"
+#include "tests/support/slowdown.h"
+#include "tests/support/threads.h"
 
 namespace sluice::test {
 namespace {
@@ -100,7 +102,8 @@ TEST_P(CertifiedStep, IsTheSamplersForEveryKindOfHeadAndRequest) {
     const int64_t dim = random.Between(1, 200);
     const Rows weights = Representable(MakeHead(head_kind, vocab, dim, random), dtype());
     const Batch weight(weights, dtype());
-    const CertifiedHead head({Matrix(weight), {}},
+    const std::vector<float> bias = MakeBias(vocab, random);
+    const CertifiedHead head({Matrix(weight), bias},
                              HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
     Requests requests(vocab, backend());
     for (int r = 0; r < 6; ++r) requests.Add(RandomRequest(vocab, random));
@@ -160,6 +163,98 @@ TEST_P(CertifiedStep, HostileRowsAreTheSamplers) {
       for (int r = 0; r < 6; ++r) requests.Add(RandomRequest(kVocab, random));
       for (int step = 0; step < 3; ++step) {
         ASSERT_NO_FATAL_FAILURE(requests.Step(head, {Matrix(hidden), {}})) << hostile.hidden;
+      }
+    }
+  }
+}
+
+// A repetition penalty divides what is above 0 and multiplies what is below: above and below with
+// the head's bias, which turns both tokens of the prompt round here.
+TEST_P(CertifiedStep, PenalisesTheLogitWithItsBias) {
+  constexpr size_t kVocab = 400;
+  struct Turned {
+    float weight, bias, other;  // `other`: between the right value and that without the bias
+  };
+  for (const Turned& turned : {Turned{5.0f, -6.0f, -3.0f}, Turned{-5.0f, 6.0f, 0.25f}}) {
+    Rows weights(kVocab, {-20.0f});
+    std::vector<float> bias(kVocab, 0.0f);
+    weights[7] = {turned.weight};
+    bias[7] = turned.bias;
+    weights[8] = {turned.other};
+    const Batch weight(weights, dtype());
+    const Batch hidden({{1.0f}}, dtype());
+    for (const CertificateKind kind : kCertificateKinds) {
+      const CertifiedHead head({Matrix(weight), bias},
+                               HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
+      Requests requests(kVocab, backend());
+      LiteralRequest request;
+      request.params.seed = 1;
+      request.params.temperature = 0.0f;
+      request.params.repetition_penalty = 2.0f;
+      request.prompt = {7};
+      requests.Add(request);
+      ASSERT_NO_FATAL_FAILURE(requests.Step(head, {Matrix(hidden), {}})) << Name(kind);
+      EXPECT_EQ(requests.ids.rows[0].path, CertifiedPath::kPlanes);
+      EXPECT_EQ(requests.ids.results[0].id, 7);
+    }
+  }
+}
+
+// Bytes: of the tokens, of what is said of the rows, and of the whole call.
+TEST_P(CertifiedStep, GivesTheSameBytesOnOneThreadAndOnMore) {
+  Random random(4);
+  constexpr int64_t kVocab = 1200;
+  constexpr size_t kRows = 9;
+  const Rows weights = MakeHead(HeadKind::kTrained, kVocab, 70, random);
+  const Batch weight(weights, dtype());
+  const std::vector<float> bias = MakeBias(kVocab, random);
+  for (const CertificateKind kind : kCertificateKinds) {
+    const CertifiedHead head({Matrix(weight), bias},
+                             HeadPlanes::Build(Matrix(weight), {.kind = kind, .seed = 5}));
+    std::vector<LiteralRequest> given;
+    for (size_t r = 0; r < kRows; ++r) given.push_back(RandomRequest(kVocab, random));
+    std::vector<Rows> states(kSlowdown == 1 ? 3 : 1);
+    for (Rows& step : states) {
+      for (size_t r = 0; r < kRows; ++r) {
+        const HiddenKind hidden_kind = r == 5 ? HiddenKind::kZero : HiddenKind::kPeaked;
+        step.push_back(MakeHidden(hidden_kind, weights, random));
+      }
+    }
+    const auto run = [&](const ParallelFor& parallel, bool with_cuts) {
+      Sampler sampler({.vocab = kVocab, .backend = backend()});
+      std::vector<RequestHandle> requests;
+      for (const LiteralRequest& request : given) requests.push_back(AddTo(sampler, request));
+      std::vector<Drawn> steps;
+      for (const Rows& step : states) {
+        const Batch hidden(step, dtype());
+        const Execution execution{backend(), parallel};
+        const CertifiedInput input{Matrix(hidden), {}};
+        steps.push_back(with_cuts ? RunStep(head, input, sampler, requests, execution)
+                                  : RunStepIds(head, input, sampler, requests, execution));
+      }
+      return steps;
+    };
+    for (const bool with_cuts : {false, true}) {
+      const std::vector<Drawn> expected = run({}, with_cuts);
+      ASSERT_GT(expected[0].stats.dense_rows, 0);
+      ASSERT_LT(expected[0].stats.dense_rows, 5);
+      for (const int workers : {1, 2, 3, 4}) {
+        const std::vector<Drawn> actual = run(OnThreads(workers), with_cuts);
+        for (size_t s = 0; s < states.size(); ++s) {
+          ASSERT_TRUE(SameSequence(actual[s].results, expected[s].results)) << workers;
+          for (size_t r = 0; r < kRows; ++r) {
+            const CertifiedRow& row = actual[s].rows[r];
+            const CertifiedRow& same = expected[s].rows[r];
+            ASSERT_EQ(row.path, same.path) << workers;
+            ASSERT_EQ(row.reason, same.reason) << workers;
+            ASSERT_EQ(row.survivors, same.survivors) << workers;
+            ASSERT_EQ(row.margin, same.margin) << workers;
+          }
+          EXPECT_EQ(actual[s].stats.survivors, expected[s].stats.survivors);
+          EXPECT_EQ(actual[s].stats.dense_rows, expected[s].stats.dense_rows);
+          EXPECT_EQ(actual[s].stats.bytes_read, expected[s].stats.bytes_read);
+          EXPECT_EQ(actual[s].stats.least_margin, expected[s].stats.least_margin);
+        }
       }
     }
   }

@@ -3,15 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <numeric>
-#include <thread>
 
 #include "tests/pipeline/stepping.h"
 #include "tests/support/backends.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"
+#include "tests/support/threads.h"
 
 namespace sluice::test {
 namespace {
@@ -199,18 +198,6 @@ TEST_P(StepSampler, GivesARequestTheSameTokensAloneAndInAnyBatchInAnyOrder) {
   }
 }
 
-// Three threads that take the next index each.
-void OnThreads(void*, int64_t count, ParallelFor::Task task, void* state) {
-  std::atomic<int64_t> next{0};
-  std::vector<std::thread> threads;
-  for (int worker = 0; worker < 3; ++worker) {
-    threads.emplace_back([&, worker] {
-      for (int64_t i = next++; i < count; i = next++) task(state, i, worker);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST_P(StepSampler, RunsOnThreads) {
   Random random(4);
   const Company company(60, 16, 10, random);
@@ -219,7 +206,7 @@ TEST_P(StepSampler, RunsOnThreads) {
   EXPECT_EQ(company.Run(Sampler({.vocab = company.vocab,
                                  .max_requests = 16,
                                  .backend = backend(),
-                                 .parallel = {3, nullptr, OnThreads}}),
+                                 .parallel = OnThreads(3)}),
                         dtype(), {all}),
             company.Run(NewSampler(company.vocab), dtype(), {all}));
 }

@@ -61,6 +61,8 @@ CASES = [
      "logits", "a read-only array", "an array that can be written"),
     # parameters
     (lambda: sluice.select(LOGITS, 3), T, "params", "3", "SamplingParams, or a sequence"),
+    (lambda: sluice.select(LOGITS, [None, None]), T,
+     "params", "None", "SamplingParams, or a sequence"),
     (lambda: sluice.select(LOGITS, [sluice.SamplingParams()] * 3), V, "params.size()", "3",
      "one for all rows or one a row, 2"),
     (lambda: sluice.select(LOGITS, top_p=0), V, "top_p", "0", "(0, 1]"),
@@ -140,6 +142,7 @@ CASES = [
     (lambda: sluice.kept_bitmask(LOGITS, out=READ_ONLY.view("i4")), V, "out", "a read-only array",
      "an array that can be written"),
     (lambda: sluice.logprobs(LOGITS, 8), V, "tokens", "8", "[0, 7]"),
+    (lambda: sluice.logprobs(LOGITS, None), T, "tokens", "None", "a whole number"),
     (lambda: sluice.logprobs(LOGITS, [-1, 0]), V, "tokens", "-1", "[0, 7]"),
     (lambda: sluice.logprobs(LOGITS, [1, 2, 3]), V, "tokens.size()", "3", "one for all rows"),
     (lambda: sluice.logprobs(LOGITS, sluice.sample(LOGITS[0])), V,
@@ -195,6 +198,7 @@ CASES = [
     (lambda: sampler_and_request(bad_words=[[9]]), V, "bad_words", "9", "[0, 7]"),
     (lambda: sampler_and_request(choice=-1), V, "choice", "-1", "[0, 4294967295]"),
     (lambda: sampler_and_request(processors=[3]), T, "processors", "3", "callables"),
+    (lambda: sampler_and_request(processors=[None]), T, "processors", "None", "callables"),
     (lambda: sampler_and_request(processors=len), T,
      "processors", "a builtin", "a list of callables"),
     (lambda: sampler_and_request(params=3), T, "params", "3", "SamplingParams"),
@@ -204,6 +208,8 @@ CASES = [
     (lambda: step(requests=3), T, "requests", "3", "a list of requests"),
     (lambda: step(requests=[3]), T,
      "requests", "3", "handles of Sampler.add or sluice.StepRequest"),
+    (lambda: step(requests=[None]), T,
+     "requests", "None", "handles of Sampler.add or sluice.StepRequest"),
     (lambda: step(adjusted=READ_ONLY), V, "adjusted", "a read-only array", "an array that can be"),
     (lambda: step(adjusted=np.zeros((1, 8), "f2")), T, "adjusted.dtype", "float16", "float32"),
     (lambda: step_request(drafts=[8]), V, "drafts", "8", "[0, 7]"),
@@ -264,3 +270,9 @@ def test_a_backend_that_is_not_there_says_why():
         with pytest.raises(sluice.UnavailableError) as caught:
             sluice.select(LOGITS, backend=info["name"])
         assert caught.value.allowed == info["reason"]
+
+
+def test_a_handle_is_not_none():
+    _, request = sampler_and_request()
+    assert not request == None  # noqa: E711
+    assert request == request

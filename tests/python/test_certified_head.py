@@ -1,5 +1,7 @@
 """CertifiedHead: what dense_head and sample give, from planes."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,125 @@ def test_threads_params_and_masks_are_heeded(head):
     np.testing.assert_array_equal(certified.topk(hidden, 1, bitmask=bitmask).indices[:, 0], best)
 
 
+# What each of six requests asks for, beside a seed of its own.
+REQUESTS = [
+    {"temperature": 0.0, "repetition_penalty": 1.5},
+    {"top_k": 5, "frequency_penalty": 0.5, "presence_penalty": 0.3},
+    {"logit_bias": {7: 4.0, 8: -100.0}, "min_p": 0.1},
+    {"allowed_token_ids": [3, 5, 900]},
+    {"min_tokens": 3, "stop_token_ids": list(range(50)), "bad_words": [[60], [61, 62]]},
+    {"top_p": 0.6, "repetition_penalty": 1.2, "dry_multiplier": 0.8},
+]
+
+
+def sampler_of(requests):
+    sampler = sluice.Sampler(vocab=VOCAB)
+    prompt = np.random.default_rng(2).integers(0, VOCAB, 300)
+    return sampler, [sampler.add(seed=9 + i, prompt=prompt, **given)
+                     for i, given in enumerate(requests)]
+
+
+@pytest.mark.parametrize("with_cuts", [False, True])
+def test_step_is_dense_head_and_the_samplers_step(head, with_cuts):
+    certified, weight, bias = head
+    dense, of_dense = sampler_of(REQUESTS)
+    sampler, requests = sampler_of(REQUESTS)
+    bitmask = np.full((6, (VOCAB + 31) // 32), -1, np.int32)
+    bitmask[0, :20] = 0
+    for step in range(5):
+        _, hidden = made(step)
+        logits = sluice.dense_head(weight, hidden, bias=bias)
+        given = [sluice.StepRequest(request, bitmask=bitmask[[i]])
+                 for i, request in enumerate(of_dense)]
+        expected = dense.step(logits, given)
+        tokens = certified.step(hidden, sampler, requests, bitmask=bitmask, with_cuts=with_cuts,
+                                threads=sluice.Threads(1 + step % 2))
+        np.testing.assert_array_equal(tokens.ids, expected.ids)
+        np.testing.assert_array_equal(tokens.statuses, expected.statuses)
+        if with_cuts:
+            np.testing.assert_array_equal(tokens.cuts.counts, expected.cuts.counts)
+    for mine, theirs in zip(requests, of_dense):
+        np.testing.assert_array_equal(sampler.tokens(mine), dense.tokens(theirs))
+    assert certified.stats["rows"] == 30 and certified.stats["dense_rows"] < 30
+    one = certified.step(made()[1][0], sampler, requests[:1], out=None)
+    assert one.ids.shape == (1,) and certified.stats["rows"] == 31
+
+
+def test_an_output_has_what_its_last_call_wrote(head):
+    certified, weight, bias = head
+    _, hidden = made()
+    one = hidden[:1]
+    sampler, requests = sampler_of(REQUESTS[1:2])
+    logits = sluice.dense_head(weight, one, bias=bias)
+    out = sampler.step(logits, requests, masses=True, kept=True)
+    assert out.kept.shape[0] == 1 and out.emitted.tolist() == [1]
+    certified.step(one, sampler, requests, out=out)
+    assert out.ids.shape == (1,)
+    assert out.ids[0] == sampler.tokens(requests[0])[-1]
+    for gone in ("kept", "cuts", "seeds"):
+        with pytest.raises(AttributeError):
+            getattr(out, gone)
+    assert out.emitted.shape == (0,)
+    certified.sample(one[0], top_k=3, with_cuts=True, out=out)
+    assert isinstance(out.ids, int) and isinstance(out.seeds, int)
+    assert isinstance(out.cuts.counts, int)
+    certified.step(one, sampler, requests, with_cuts=True, out=out)
+    assert out.ids.shape == (1,) and out.cuts.counts.shape == (1,)
+    with pytest.raises(AttributeError):
+        out.seeds
+    before = out.ids.tolist()
+    with pytest.raises(sluice.Error, match="twice"):
+        certified.step(np.concatenate([one, one]), sampler, requests * 2)
+    with pytest.raises(sluice.Error, match="requests"):
+        certified.step(one, sampler, [], out=out)
+    assert out.ids.tolist() == before and out.cuts.counts.shape == (1,)
+    sampler.step(logits, requests, kept=True, out=out)
+    assert out.kept.shape[0] == 1 and out.ids.shape == (1,)
+    sluice.sample(logits[0], seed=3, top_k=2, out=out)
+    assert isinstance(out.ids, int)
+    with pytest.raises(AttributeError):
+        out.kept
+
+
+def test_a_slot_that_was_taken_again_has_its_own_logprobs(head):
+    certified, _, _ = head
+    _, hidden = made()
+    sampler = sluice.Sampler(vocab=VOCAB, max_requests=1)
+    old = sampler.add()
+    sampler.remove(old)
+    sampler.add(logprobs=2)
+    with pytest.raises(sluice.Error, match="a request that was removed"):
+        certified.step(hidden[:1], sampler, [old])
+
+
+def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
+    certified, _, _ = head
+    _, hidden = made()
+    sampler, requests = sampler_of(REQUESTS)
+    processed = sampler.add(processors=[lambda tokens, prompt_length, logits: None])
+    with_logprobs = sampler.add(logprobs=2)
+    for call, said in [
+            (lambda: certified.step(hidden, None, requests), "sampler = None"),
+            (lambda: certified.step(hidden, sampler, None), "requests = None"),
+            (lambda: certified.step(hidden, sampler, requests[:5]), r"requests.size\(\) = 5"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + requests[:1]), "twice"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + [processed]),
+             "a request with a logits processor"),
+            (lambda: certified.step(hidden, sampler, requests[:5] + [with_logprobs]),
+             "logprobs = 2 is not allowed: None"),
+            (lambda: certified.step(hidden, sampler,
+                                    requests[:5] + [sluice.StepRequest(requests[5], forced=3)]),
+             "drafts and forced tokens are for Sampler.step"),
+            (lambda: certified.step(hidden, sluice.Sampler(vocab=9), requests), "sampler.vocab = 9"),
+            (lambda: certified.step(hidden, sampler, requests, masses=True), "masses"),
+            (lambda: certified.step(hidden[:, :8], sampler, requests), "hidden.dim = 8"),
+            (lambda: certified.step(hidden, sampler, requests, bitmask=np.zeros(3, np.int32)),
+             "bitmask")]:
+        with pytest.raises(sluice.Error, match=said):
+            call()
+    assert all(len(sampler.tokens(request)) == 300 for request in requests)
+
+
 def test_planes_are_saved_and_mapped(head, tmp_path):
     certified, weight, bias = head
     _, hidden = made()
@@ -94,6 +215,28 @@ def test_planes_are_saved_and_mapped(head, tmp_path):
     with pytest.raises(sluice.Error, match="of other weights"):
         sluice.CertifiedHead(other, planes=path)
     sluice.CertifiedHead(other, planes=path, check=False)
+
+
+@pytest.mark.parametrize("threads", [None, 3])
+def test_building_tells_how_far_it_is(threads):
+    weight, _ = made()
+    told = []
+    sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
+                         progress=lambda rows, vocab: told.append((rows, vocab)))
+    assert told == sorted(told) and len(set(told)) == len(told) > 1
+    assert told[-1] == (VOCAB, VOCAB) and all(vocab == VOCAB for _, vocab in told)
+
+    calls = []
+
+    def fail(rows, vocab):
+        calls.append(rows)
+        time.sleep(0.01)  # others run meanwhile, and have something to tell
+        raise KeyError(f"enough of {len(calls)}")
+
+    with pytest.raises(KeyError, match="enough of 1"):
+        sluice.CertifiedHead(weight, threads=None if threads is None else sluice.Threads(threads),
+                             progress=fail)
+    assert len(calls) == 1
 
 
 def test_what_is_said_beside_planes_is_heeded(head, tmp_path):
@@ -120,6 +263,7 @@ def test_wrong_arguments_are_named(head):
     for call, said in [
             (lambda: sluice.CertifiedHead(weight, kind="int3"), "dither4 or strict"),
             (lambda: sluice.CertifiedHead(weight[0]), "weight"),
+            (lambda: sluice.CertifiedHead(weight, progress=3), "progress = 3"),
             (lambda: sluice.CertifiedHead(weight, bias=np.zeros(3, np.float32)), "bias"),
             (lambda: sluice.CertifiedHead(np.full((2, 2), np.nan, np.float32)), r"weight\[0\]\[0\]"),
             (lambda: certified.topk(hidden, 0), "k = 0"),

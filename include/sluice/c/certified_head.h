@@ -2,7 +2,7 @@
  * sluice/certified_head.hpp for what it promises; a dense head alone is sluice_project. */
 #pragma once
 
-#include "sluice/c/rows.h"
+#include "sluice/c/sampler.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,7 +88,8 @@ typedef struct sluice_certified_input {
   sluice_matrix_view hidden; /* [rows, dim] */
   const int32_t* bitmask; /* none, or ceil(vocab / 32) words a row: the tokens that are allowed */
   size_t word_count;
-  /* Of draws alone: one for all rows, or one a row. */
+  /* Read by sluice_certified_sample and sluice_certified_sample_ids only, one for all rows or one a
+   * row; steps take them from the requests. */
   const sluice_select_params* params;
   size_t param_count;
   const sluice_noise_key* keys;
@@ -169,6 +170,27 @@ SLUICE_API sluice_status sluice_certified_sample_ids(
     sluice_draw_method method, int32_t* ids, size_t id_count, sluice_row_status* statuses,
     size_t status_count, sluice_certified_row* rows, size_t row_count,
     sluice_certified_stats* stats, const sluice_execution* execution);
+
+/* One token for each of the sampler's requests, of which hidden state r is requests[r]'s: what
+ * sluice_project and then sluice_sampler_step give requests without drafts and forced tokens, and
+ * the sampler has accepted the tokens. Each request once. Penalties, bias, masks and what else a
+ * request changes of its logits is heeded, but for processors, which see all of them: a request
+ * whose processors would run is SLUICE_INVALID_VALUE, and then nothing has changed. Neither the
+ * backend nor the workers of the sampler are used, but the execution's. In the workspace of
+ * sluice_certified_sample. */
+SLUICE_API sluice_status sluice_certified_step(
+    const sluice_certified_head* certified, const sluice_certified_input* input,
+    sluice_sampler* sampler, const sluice_request_handle* requests, size_t request_count,
+    sluice_token_result* results, size_t result_count, sluice_certified_row* rows, size_t row_count,
+    sluice_certified_stats* stats, const sluice_execution* execution);
+
+/* The same as sluice_certified_sample_ids is to sluice_certified_sample. */
+SLUICE_API sluice_status sluice_certified_step_ids(
+    const sluice_certified_head* certified, const sluice_certified_input* input,
+    sluice_sampler* sampler, const sluice_request_handle* requests, size_t request_count,
+    int32_t* ids, size_t id_count, sluice_row_status* statuses, size_t status_count,
+    sluice_certified_row* rows, size_t row_count, sluice_certified_stats* stats,
+    const sluice_execution* execution);
 
 /* The first k tokens of each row in the total order. */
 typedef struct sluice_certified_top {

@@ -1,0 +1,70 @@
+// Steps of a sluice.Sampler's requests from a sluice.CertifiedHead.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "python/certified_head.h"
+#include "python/execution.h"
+#include "python/objects.h"
+#include "python/sampler.h"
+
+namespace sluice::python {
+namespace {
+
+std::vector<RequestHandle> HandlesFrom(nb::handle requests, const PythonSampler& sampler) {
+  if (!PyList_Check(requests.ptr()) && !PyTuple_Check(requests.ptr())) {
+    ThrowType("requests", Describe(requests), "a list of requests");
+  }
+  std::vector<RequestHandle> handles;
+  for (const nb::handle object : requests) {
+    const auto* const handle = ObjectIn<RequestHandle>(object);
+    if (handle == nullptr) {
+      ThrowType("requests", Describe(object),
+                "handles of Sampler.add: drafts and forced tokens are for Sampler.step");
+    }
+    if (const auto logprobs = sampler.LogprobsOf(*handle); logprobs.has_value()) {
+      ThrowValue("logprobs", std::to_string(*logprobs),
+                 "None: they are measured on all logits, which dense_head has");
+    }
+    handles.push_back(*handle);
+  }
+  return handles;
+}
+
+}  // namespace
+
+nb::object PythonCertifiedHead::Step(nb::handle hidden_object, nb::handle sampler_object,
+                                     nb::handle requests, nb::kwargs kwargs) {
+  const Arguments arguments(Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts,
+                                     Keyword::backend, Keyword::threads},
+                            kwargs);
+  const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
+  auto* const sampler = ObjectIn<PythonSampler>(sampler_object);
+  if (sampler == nullptr) {
+    ThrowType("sampler", Describe(sampler_object), "sluice.Sampler");
+  }
+  const std::vector<RequestHandle> handles = HandlesFrom(requests, *sampler);
+  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  Execution execution;
+  execution.backend = BackendFrom(arguments[Keyword::backend]);
+  execution.parallel = ParallelFrom(arguments[Keyword::threads]);
+  const bool with_cuts = arguments.Flag(Keyword::with_cuts);
+  const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
+  TokenResults& tokens = *output.result;
+  FitRows(tokens.rows, hidden.view.rows);
+  std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
+  execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+  Count(sampler->Call([&](Sampler& own) {
+    const nb::gil_scoped_release release;
+    const CertifiedInput input{hidden.view, bitmask.words()};
+    if (with_cuts) return head_->Step(input, own, handles, rows, {}, execution);
+    return IdsInto(rows, [&](auto ids, auto statuses) {
+      return head_->StepIds(input, own, handles, ids, statuses, {}, execution);
+    });
+  }));
+  tokens.Begin(false, with_cuts);
+  std::copy(rows.begin(), rows.end(), tokens.rows.begin());
+  return output.object;
+}
+
+}  // namespace sluice::python
