@@ -53,11 +53,18 @@ __device__ inline NoiseEnds NoiseEndsOf(uint32_t high) {
           high == 0 ? 50.0f : noise_of(high) + kSlack};
 }
 
-// The high bits of the noise of the two tokens of a thread. By all threads of a warp.
-__device__ inline uint2 NoiseHighOfTile(const NoiseKey& key, int tile) {
+// The high bits of the noise of the two tokens of a thread. first_id: of the head's first row. By
+// all threads of a warp.
+__device__ inline uint2 NoiseHighOfTile(const NoiseKey& key, int32_t first_id, int tile) {
   const uint32_t row = threadIdx.x % kWarpSize / 4;  // and 8 behind it
-  const semantics::Block block = semantics::NoiseBlock(
-      key, semantics::GumbelStream(key), static_cast<uint32_t>(tile) * 2 + row % 2, 0);
+  const semantics::Stream stream = semantics::GumbelStream(key);
+  const int32_t begin = first_id + tile * kTileRows;
+  if (begin % 8 != 0) {  // a tile has tokens of three blocks of noise, where it begins inside one
+    const int32_t id = begin + static_cast<int32_t>(row);
+    return {semantics::NoiseHigh(key, stream, id), semantics::NoiseHigh(key, stream, id + 8)};
+  }
+  const semantics::Block block =
+      semantics::NoiseBlock(key, stream, static_cast<uint32_t>(begin) / 8 + row % 2, 0);
   const uint32_t even = row / 4 == 0 ? block.word[0] : block.word[2];
   const uint32_t odd = row / 4 == 0 ? block.word[1] : block.word[3];
   const uint32_t mine = row / 2 % 2 == 0 ? even : odd;
@@ -145,7 +152,7 @@ __device__ inline void KeepTile(const CallArgument& call, int quad, int tile, Su
       is_there && (course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed);
   const bool is_draw = is_asked && course.decides == Decides::kSoftmax;
   uint2 noise = {0, 0};
-  if (__any_sync(~0u, is_draw)) noise = NoiseHighOfTile(course.key, tile);
+  if (__any_sync(~0u, is_draw)) noise = NoiseHighOfTile(course.key, call.question.first_id, tile);
   TileEnds ends;
   if (is_asked) {
     const int id = tile * kTileRows + lane / 4;
