@@ -19,14 +19,22 @@ class PartGroup final : public cuda::DeviceShardGroup {
   int32_t ranks() const override { return ranks_; }
   void AllGather(cuda::DeviceArray<const std::byte> own, cuda::DeviceArray<std::byte> all,
                  void* stream) override {
+    // What nobody has sent yet is no message.
+    if (is_first_round_) {
+      RequireCuda(cudaMemsetAsync(all.data, 0, static_cast<size_t>(all.size),
+                                  static_cast<cudaStream_t>(stream)));
+    }
     RequireCuda(cudaMemcpyAsync(all.data + rank_ * own.size, own.data,
                                 static_cast<size_t>(own.size), cudaMemcpyDeviceToDevice,
                                 static_cast<cudaStream_t>(stream)));
     messages_.push_back({own, all.data});
   }
 
-  void Forget() { messages_.clear(); }
-  // To another rank, what this one has sent since Forget, into the same exchanges.
+  void Begin(int round) {
+    messages_.clear();
+    is_first_round_ = round == 0;
+  }
+  // To another rank, what this one has sent since Begin, into the same exchanges.
   void SendTo(const PartGroup& other) const {
     for (size_t i = 0; i < messages_.size(); ++i) {
       const auto& [own, all] = messages_[i];
@@ -43,6 +51,7 @@ class PartGroup final : public cuda::DeviceShardGroup {
 
   int32_t rank_;
   int32_t ranks_;
+  bool is_first_round_ = false;
   std::vector<Message> messages_;
 };
 
@@ -52,7 +61,7 @@ void Meet(std::vector<PartGroup>& groups, Call call) {
   constexpr int kRounds = 3;  // the second exchange is right behind a right first one
   for (int round = 0; round < kRounds; ++round) {
     for (size_t r = 0; r < groups.size(); ++r) {
-      groups[r].Forget();
+      groups[r].Begin(round);
       call(r);
     }
     RequireCuda(cudaDeviceSynchronize());

@@ -208,11 +208,12 @@ TEST_F(ShardHeadCuda, EqualsTheWholeHeadForRandomHeadsAndParameters) {
   }
 }
 
+constexpr int64_t kVocab = 6000;
+constexpr int64_t kDim = 256;
+
 // Draws of one hidden state, so flat that tokens of both slices win.
-HeadRows DrawnRows(float temperature, HiddenKind hidden, Random& random) {
-  constexpr int64_t kVocab = 6000;
+HeadRows DrawnRows(const Rows& weights, float temperature, HiddenKind hidden, Random& random) {
   constexpr size_t kDraws = 64;
-  const Rows weights = MakeHead(HeadKind::kNormal, kVocab, 256, random);
   std::vector<float> state = MakeHidden(hidden, weights, random);
   for (float& x : state) x *= 4.0f;
   HeadRows head(weights, Rows(kDraws, state), {}, DType::kBf16);
@@ -221,9 +222,19 @@ HeadRows DrawnRows(float temperature, HiddenKind hidden, Random& random) {
   return head;
 }
 
+// Of which four bits say nothing: logits differ by a fiftieth of what their intervals are for.
+Rows AlikeRows(Random& random) {
+  Rows rows = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
+  for (size_t v = 1; v < rows.size(); ++v) {
+    for (size_t j = 0; j < rows[v].size(); ++j) rows[v][j] = rows[0][j] + rows[v][j] / 50.0f;
+  }
+  return rows;
+}
+
 TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
   Random random(10);
-  const HeadRows head = DrawnRows(1.5f, HiddenKind::kPeaked, random);
+  const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
+  const HeadRows head = DrawnRows(weights, 1.5f, HiddenKind::kPeaked, random);
   const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .wants_cuts = false};
   for (const int64_t cut : {2503, 2512}) {  // that eight tokens share a block of noise, and not
     Ranks ranks = RanksOf(head, DType::kBf16, cut, asked);
@@ -246,28 +257,32 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
   }
 }
 
-// By so low a temperature four bits leave more tokens open than are worth computing, and where one
-// candidate is told a second one that may win leaves the row to the second exchange.
-TEST_F(ShardHeadCuda, DrawsFromEverythingWhereSurvivorsDoNotDecide) {
+TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Random random(11);
-  int64_t dense = 0, open = 0;
-  for (const float temperature : {0.02f, 1.0f, 1.5f}) {
-    const HeadRows head = DrawnRows(temperature, HiddenKind::kNormal, random);
-    for (const int32_t candidates : {1, 16}) {
-      const Asked asked{.candidates = candidates, .wants_cuts = false};
-      Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
-      RunAll(ranks);
-      ExpectEqualWhereDecided(head, ranks, asked);
-      const std::vector<ShardWay> ways = ranks[0]->Ways();
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
-      open += ranks[0]->OpenRows();
-      for (const cuda::HeadRow& row : ranks[1]->Paths()) {
-        dense += row.path == CertifiedPath::kDense ? 1 : 0;
-      }
-    }
+  const HeadRows head = DrawnRows(AlikeRows(random), 0.02f, HiddenKind::kNormal, random);
+  const Asked asked{.candidates = 16, .wants_cuts = false};
+  Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
+  RunAll(ranks);
+  ExpectEqualWhereDecided(head, ranks, asked);
+  const std::vector<ShardWay> ways = ranks[0]->Ways();
+  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->OpenRows(), 0);
+    for (const cuda::HeadRow& row : rank->Paths()) EXPECT_EQ(row.path, CertifiedPath::kDense);
   }
-  EXPECT_GT(dense, 0);
-  EXPECT_GT(open, 0);
+}
+
+TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
+  Random random(12);
+  const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
+  const HeadRows head = DrawnRows(weights, 1.0f, HiddenKind::kNormal, random);
+  const Asked asked{.candidates = 1, .wants_cuts = false};
+  Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
+  RunAll(ranks);
+  ExpectEqualWhereDecided(head, ranks, asked);
+  const std::vector<ShardWay> ways = ranks[0]->Ways();
+  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  EXPECT_GT(ranks[0]->OpenRows(), 0);
 }
 
 TEST_F(ShardHeadCuda, IsCapturedInAGraphAndGathersWhatIsLeft) {
