@@ -71,6 +71,11 @@ __device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument
 __device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
+  // Where a message is not what its rank has now (slices that overlap, an exchange that was given
+  // up), a token may come twice. Then a place of the sorted list is nobody's, and what is read
+  // there must do no harm: garbage among places in shared memory would end the process.
+  if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
+  memory.room[block.thread()] = 0;
   block.SyncBlock();
   const SelectParams& params = memory.start.params;
   const bool with_ties = params.profile.ties == Ties::kAll && !semantics::IsGreedy(params);
