@@ -18,7 +18,14 @@ struct StagedGroup {
   uint32_t scales[kWarpSize];
 };
 
-using Ring = StagedGroup[kWarps][kSlots];
+// In front of the hidden states, where there is room for them. On whole lines: a copy that lands
+// across two lines of shared memory asks L2 twice.
+template <int kQuads>
+struct alignas(128) StreamMemory {
+  StagedGroup ring[kWarps][kSlots];
+  EndsOfBlock<kQuads> ends;
+};
+static_assert(sizeof(StagedGroup) % 128 == 0);
 
 struct StreamArgument {
   CallArgument call;
@@ -37,10 +44,9 @@ __device__ __forceinline__ void AddProducts(int32_t (&sum)[4], const uint32_t (&
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads, 1)
     StreamKernel(const __grid_constant__ StreamArgument argument) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ SureOfBlock<kQuads * kStatesOfQuad> sure;
+  extern __shared__ __align__(128) unsigned char shared[];
+  auto& memory = *reinterpret_cast<StreamMemory<kQuads>*>(shared);
   LetNextKernelStart();
-  sure.Clear();
   const CallArgument& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -53,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int end_tile = static_cast<int>((of_all + 1) * planes.tiles / warps);
   const int64_t first = int64_t{first_tile} * groups;
   const int64_t end = int64_t{end_tile} * groups;
-  StagedGroup(&ring)[kSlots] = (*reinterpret_cast<Ring*>(shared))[warp];
+  StagedGroup(&ring)[kSlots] = memory.ring[warp];
   auto stage = [&](int64_t group) {
     if (group < end) {
       StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
@@ -68,16 +74,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
   AwaitKernelBefore();
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
+  memory.ends.Read(call, first_quad * kStatesOfQuad);
   const QuadGroup* quads = call.memory.quads + PlaceOfQuad(first_quad, 0, groups);
   int quads_of_group = kQuadsTogether;
   if (argument.has_room) {
     constexpr int kPieces = sizeof(QuadGroup) / sizeof(uint4);
     constexpr int kPiecesOfGroup = kQuads * kPieces;
-    auto* const copy = reinterpret_cast<uint4*>(shared + sizeof(Ring));
+    auto* const copy = reinterpret_cast<uint4*>(&memory + 1);
     const auto* const from = reinterpret_cast<const uint4*>(quads);
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
-      copy[i] = from[i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup];
+      CopyBehind<16>(copy + i,
+                     from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
     }
+    EndOfCopies();
+    AwaitCopies<0>();
     quads = reinterpret_cast<const QuadGroup*>(copy);
     quads_of_group = kQuads;
   }
@@ -108,28 +118,25 @@ __global__ void __launch_bounds__(kThreads, 1)
         rows[q][1].Add(sum[2], sum[3], codes.scale[1], state);
       }
     }
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      KeepTile(call, first_quad + q, tile, &sure.ends[q * kStatesOfQuad], rows[q]);
-    }
+    KeepTile(call, first_quad, tile, memory.ends, rows);
   }
   __syncthreads();
-  sure.Keep(call, first_quad * kStatesOfQuad);
+  memory.ends.Keep(call, first_quad * kStatesOfQuad);
 }
 
 template <int kQuads>
 void Launch(const CallArgument& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
-  constexpr size_t kStatic = sizeof(SureOfBlock<kQuads * kStatesOfQuad>);
-  const size_t room = device.most_shared_bytes - sizeof(Ring) - kStatic;
+  constexpr size_t kFixed = sizeof(StreamMemory<kQuads>);
+  const size_t room = device.most_shared_bytes - kFixed;
   StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
   LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
                {.blocks = static_cast<unsigned>(device.processors),
                 .blocks_y = (quads + kQuads - 1) / kQuads,
                 .threads = kThreads,
-                .shared_bytes = sizeof(Ring) + (argument.has_room ? states : 0)},
+                .shared_bytes = kFixed + (argument.has_room ? states : 0)},
                &argument, stream);
 }
 

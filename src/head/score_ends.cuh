@@ -53,128 +53,230 @@ __device__ inline NoiseEnds NoiseEndsOf(uint32_t high) {
           high == 0 ? 50.0f : noise_of(high) + kSlack};
 }
 
-// The high bits of the noise of the two tokens of a thread. first_id: of the head's first row. By
-// all threads of a warp.
-__device__ inline uint2 NoiseHighOfTile(const NoiseKey& key, int32_t first_id, int tile) {
-  const uint32_t row = threadIdx.x % kWarpSize / 4;  // and 8 behind it
-  const semantics::Stream stream = semantics::GumbelStream(key);
-  const int32_t begin = first_id + tile * kTileRows;
-  if (begin % 8 != 0) {  // a tile has tokens of three blocks of noise, where it begins inside one
-    const int32_t id = begin + static_cast<int32_t>(row);
-    return {semantics::NoiseHigh(key, stream, id), semantics::NoiseHigh(key, stream, id + 8)};
-  }
-  const semantics::Block block =
-      semantics::NoiseBlock(key, stream, static_cast<uint32_t>(begin) / 8 + row % 2, 0);
-  const uint32_t even = row / 4 == 0 ? block.word[0] : block.word[2];
-  const uint32_t odd = row / 4 == 0 ? block.word[1] : block.word[3];
-  const uint32_t mine = row / 2 % 2 == 0 ? even : odd;
-  const uint32_t others = __shfl_xor_sync(~0u, mine, 4);
-  const uint32_t shift = 16 * (row % 2);
-  const uint32_t first = row % 2 == 0 ? mine : others;
-  const uint32_t second = row % 2 == 0 ? others : mine;
-  return {first >> shift & 0xffffu, second >> shift & 0xffffu};
-}
-
-template <int kBit>
-__device__ float LargerOfLanes(float x) {
-  return fmaxf(x, __shfl_xor_sync(~0u, x, kBit));
-}
-// Of the threads that share a column.
-__device__ inline float LargestOfTile(float x) {
-  return LargerOfLanes<16>(LargerOfLanes<8>(LargerOfLanes<4>(x)));
-}
-
-// The intervals of the tokens of a tile for one hidden state, kept; and the ends of the tile.
-struct TileEnds {
-  float least = -INFINITY;
-  float most = -INFINITY;
-  float least_score = -INFINITY;
-  float most_score = -INFINITY;
-
-  __device__ void Add(const CallArgument& call, const RowCourse& course, int row, int id,
-                      RowScore of_row, uint32_t noise_high) {
-    const PlanesArgument& planes = call.planes;
-    float score = of_row.score;
-    float width = 0.0f;
-    if (id >= planes.vocab || IsMasked(call, row, id)) {
-      score = -INFINITY;
-    } else {
-      if (call.head.bias != nullptr) score += call.head.bias[id];
-      width = HalfWidth(score, of_row.square, planes.errors == nullptr ? 0.0f : planes.errors[id],
-                        course.bound);
-      float lower = -INFINITY, upper = INFINITY;  // of a width that is not finite
-      if (width < INFINITY) {
-        lower = score - width;
-        upper = score + width;
-      }
-      least = fmaxf(least, lower);
-      most = fmaxf(most, upper);
-      if (course.decides == Decides::kSoftmax) {
-        const NoiseEnds noise = NoiseEndsOf(noise_high);
-        least_score = fmaxf(least_score, __fmaf_rn(lower, course.draw_scale, noise.least));
-        most_score = fmaxf(most_score, __fmaf_rn(upper, course.draw_scale, noise.most));
-      }
-    }
-    const int64_t at = int64_t{row} * planes.tiles * kTileRows + id;
-    call.memory.scores[at] = score;
-    call.memory.widths[at] = width;
-  }
+// What the ends of tiles take of a hidden state's course, and what the tiles of a block make sure
+// of. In shared memory: nobody waits for global memory at the end of a tile, and blocks and not
+// tiles meet at the row's ends.
+struct StateEnds {
+  NoiseKey key;
+  StepBound bound;
+  float draw_scale;
+  bool is_asked;
+  bool is_draw;
+  bool wants_one;  // token
+  SureEnds sure;
 };
 
-// What the tiles of a block make sure of, of kStates hidden states. In shared memory, so that
-// blocks and not tiles meet at the row's.
-template <int kStates>
-struct SureOfBlock {
-  SureEnds ends[kStates];
+template <int kQuads>
+class EndsOfBlock {
+ public:
+  static constexpr int kStates = kQuads * kStatesOfQuad;
 
-  // Before others add to it there must be a barrier, and one before Keep.
-  __device__ void Clear() {
-    if (threadIdx.x < kStates) ends[threadIdx.x] = {};
+  // By at least kStates threads, behind the kernel before; then a barrier before others use it.
+  __device__ void Read(const CallArgument& call, int first_row) {
+    if (threadIdx.x >= kStates) return;
+    StateEnds& mine = states[threadIdx.x];
+    const int row = first_row + static_cast<int>(threadIdx.x);
+    mine = {};
+    if (row >= call.memory.rows) return;
+    const RowCourse& course = call.memory.courses[row];
+    mine.key = course.key;
+    mine.bound = course.bound;
+    mine.draw_scale = course.draw_scale;
+    mine.is_asked = course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed;
+    mine.is_draw = mine.is_asked && course.decides == Decides::kSoftmax;
+    mine.wants_one = course.k <= 1;
   }
+  // By the same, behind the last tile and a barrier.
   __device__ void Keep(const CallArgument& call, int first_row) const {
     const int row = first_row + static_cast<int>(threadIdx.x);
     if (threadIdx.x >= kStates || row >= call.memory.rows) return;
-    const SureEnds mine = ends[threadIdx.x];
+    const SureEnds mine = states[threadIdx.x].sure;
     if (mine.least != 0) atomicMax(&call.memory.sure[row].least, mine.least);
     if (mine.best != 0) atomicMax(&call.memory.sure[row].best, mine.best);
   }
+
+  StateEnds states[kStates];
 };
 
-// By all threads of a warp. sure: of the quad. rows: those of the thread, lane / 4 of the tile and
-// 8 behind it, for hidden state lane % 4 of the quad.
-__device__ inline void KeepTile(const CallArgument& call, int quad, int tile, SureEnds* sure,
-                                const RowScore (&rows)[2]) {
+// The high bits of the noise of a thread's two tokens for each quad, the second in the high half:
+// those of row / 2's word of two blocks, row being lane / 4 and 8 behind it. begin: the id of the
+// tile's first token. By all threads of a warp.
+template <int kQuads>
+struct NoiseOfTile {
+  uint32_t high[kQuads] = {};
+
+  __device__ NoiseOfTile(const EndsOfBlock<kQuads>& block, int32_t begin) {
+    const uint32_t lane = threadIdx.x % kWarpSize;
+    const uint32_t row = lane / 4;
+    if (begin % 8 != 0) return TakeOneByOne(block, begin + static_cast<int32_t>(row));
+    const uint32_t first_block = static_cast<uint32_t>(begin) / 8;
+    auto block_of = [&](const StateEnds& state, uint32_t index) {
+      return semantics::NoiseBlock(state.key, semantics::GumbelStream(state.key), index, 0);
+    };
+    if constexpr (kQuads == 8) {
+      // A thread has both blocks for the quad of its row, and gives words away.
+      uint32_t words[8] = {};
+      const StateEnds& state = block.states[lane];
+      if (state.is_draw) {
+        const semantics::Block first = block_of(state, first_block);
+        const semantics::Block second = block_of(state, first_block + 1);
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          words[2 * w] = first.word[w];
+          words[2 * w + 1] = second.word[w];
+        }
+      }
+#pragma unroll
+      for (int bit = 1; bit < 8; bit *= 2) {
+        const bool has_bit = (row & static_cast<uint32_t>(bit)) != 0;
+#pragma unroll
+        for (int w = 0; w < 8; ++w) {
+          if ((w & bit) != 0) continue;
+          const uint32_t given = has_bit ? words[w] : words[w + bit];
+          const uint32_t taken = __shfl_xor_sync(~0u, given, 4 * bit);
+          (has_bit ? words[w] : words[w + bit]) = taken;
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) Set(q, words[q], row);
+    } else {
+      // A thread has one of the blocks.
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q) {
+        const StateEnds& state = block.states[q * kStatesOfQuad + lane % 4];
+        const semantics::Block mine = block_of(state, first_block + row % 2);
+        Set(q, mine.Word(row / 2), row);
+      }
+    }
+  }
+
+ private:
+  // Of a slice whose tiles begin inside a block of noise, and so have tokens of three. id: of the
+  // first token.
+  __device__ void TakeOneByOne(const EndsOfBlock<kQuads>& block, int32_t id) {
+#pragma unroll 1
+    for (int q = 0; q < kQuads; ++q) {
+      const StateEnds& state = block.states[q * kStatesOfQuad + threadIdx.x % 4];
+      uint32_t both = 0;
+      if (state.is_draw) {
+        const semantics::Stream stream = semantics::GumbelStream(state.key);
+        both = semantics::NoiseHigh(state.key, stream, id) |
+               semantics::NoiseHigh(state.key, stream, id + 8) << 16;
+      }
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) high[i] = i == q ? both : high[i];  // in registers
+    }
+  }
+
+  // mine: a word of block row % 2.
+  __device__ void Set(int q, uint32_t mine, uint32_t row) {
+    const uint32_t others = __shfl_xor_sync(~0u, mine, 4);
+    const uint32_t first = row % 2 == 0 ? mine : others;
+    const uint32_t second = row % 2 == 0 ? others : mine;
+    high[q] = __byte_perm(first, second, row % 2 == 0 ? 0x5410 : 0x7632);
+  }
+};
+
+// Of each quad's values the largest of the eight threads that share a column; the quad of a thread
+// is QuadOfThread.
+template <int kQuads>
+__device__ __forceinline__ float LargestOfTile(float (&of_quad)[kQuads]) {
+#pragma unroll
+  for (int bit = 16, quads = kQuads / 2; bit >= 4; bit /= 2, quads /= 2) {
+    const bool has_bit = (threadIdx.x & static_cast<unsigned>(bit)) != 0;
+    if (quads == 0) of_quad[0] = fmaxf(of_quad[0], __shfl_xor_sync(~0u, of_quad[0], bit));
+#pragma unroll
+    for (int q = 0; q < quads; ++q) {
+      const float kept = has_bit ? of_quad[q + quads] : of_quad[q];
+      const float given = has_bit ? of_quad[q] : of_quad[q + quads];
+      of_quad[q] = fmaxf(kept, __shfl_xor_sync(~0u, given, bit));
+    }
+  }
+  return of_quad[0];
+}
+template <int kQuads>
+__device__ __forceinline__ int QuadOfThread() {
+  return static_cast<int>(threadIdx.x) % kWarpSize / 4 / (8 / kQuads);
+}
+
+// By all threads of a warp: the intervals of a tile's tokens for kQuads quads, kept, and the ends
+// of the tile. rows: those of the thread, lane / 4 of the tile and 8 behind it, for hidden state
+// lane % 4 of each quad.
+template <int kQuads>
+__device__ inline void KeepTile(const CallArgument& call, int first_quad, int tile,
+                                EndsOfBlock<kQuads>& block, RowScore (&rows)[kQuads][2]) {
+  const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int row = quad * kStatesOfQuad + lane % 4;
-  const bool is_there = row < call.memory.rows;
-  const RowCourse& course = call.memory.courses[is_there ? row : 0];
-  const bool is_asked =
-      is_there && (course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed);
-  const bool is_draw = is_asked && course.decides == Decides::kSoftmax;
-  uint2 noise = {0, 0};
-  if (__any_sync(~0u, is_draw)) noise = NoiseHighOfTile(course.key, call.question.first_id, tile);
-  TileEnds ends;
-  if (is_asked) {
-    const int id = tile * kTileRows + lane / 4;
-    ends.Add(call, course, row, id, rows[0], noise.x);
-    ends.Add(call, course, row, id + 8, rows[1], noise.y);
+  const int first_row = first_quad * kStatesOfQuad;
+  const int64_t width_of_row = int64_t{planes.tiles} * kTileRows;
+  const int id = tile * kTileRows + lane / 4;
+  float error[2] = {}, bias[2] = {};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (planes.errors != nullptr) error[i] = __ldg(planes.errors + id + 8 * i);
+    if (call.head.bias == nullptr || id + 8 * i >= planes.vocab) continue;
+    bias[i] = call.head.bias[id + 8 * i];
   }
-  ends.least = LargestOfTile(ends.least);
-  ends.most = LargestOfTile(ends.most);
-  if (__any_sync(~0u, is_draw)) {
-    ends.least_score = LargestOfTile(ends.least_score);
-    ends.most_score = LargestOfTile(ends.most_score);
+  float least[kQuads], most[kQuads];
+  bool is_some_draw = false;
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    const int of_block = q * kStatesOfQuad + lane % 4;
+    const StateEnds& state = block.states[of_block];
+    const int64_t at = (first_row + of_block) * width_of_row + id;
+    is_some_draw |= state.is_draw;
+    least[q] = most[q] = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float score = rows[q][i].score;
+      if (call.head.bias != nullptr) score += bias[i];
+      float width = HalfWidth(score, rows[q][i].square, error[i], state.bound);
+      const bool is_finite = width < INFINITY;
+      float lower = is_finite ? score - width : -INFINITY;
+      float upper = is_finite ? score + width : INFINITY;
+      if (!state.is_asked) continue;
+      if (id + 8 * i >= planes.vocab || IsMasked(call, first_row + of_block, id + 8 * i)) {
+        score = lower = upper = -INFINITY;
+        width = 0.0f;
+      }
+      least[q] = fmaxf(least[q], lower);
+      most[q] = fmaxf(most[q], upper);
+      call.memory.scores[at + 8 * i] = score;
+      call.memory.widths[at + 8 * i] = width;
+      rows[q][i] = {lower, upper};
+    }
   }
-  if (lane / 4 != 0 || !is_asked) return;
-  const int64_t at = int64_t{row} * call.planes.tiles + tile;
-  call.memory.tile_most[at] = ends.most;
-  call.memory.tile_least[at] = ends.least;
-  if (course.k > 1) return;
-  atomicMax(&sure[lane].least, semantics::OrderKey(ends.least));
-  if (!is_draw) return;
-  atomicMax(&sure[lane].best, semantics::OrderKey(ends.least_score));
-  call.memory.tile_least_scores[at] = ends.least_score;
-  call.memory.tile_most_scores[at] = ends.most_score;
+  const int of_block = QuadOfThread<kQuads>() * kStatesOfQuad + lane % 4;
+  StateEnds& state = block.states[of_block];
+  const bool keeps = lane / 4 % (8 / kQuads) == 0 && state.is_asked;
+  const int64_t at = int64_t{first_row + of_block} * planes.tiles + tile;
+  const float least_of_tile = LargestOfTile(least);
+  const float most_of_tile = LargestOfTile(most);
+  if (keeps) {
+    call.memory.tile_most[at] = most_of_tile;
+    call.memory.tile_least[at] = least_of_tile;
+    if (state.wants_one) atomicMax(&state.sure.least, semantics::OrderKey(least_of_tile));
+  }
+  if (!__any_sync(~0u, is_some_draw)) return;
+  const NoiseOfTile<kQuads> noise(block, call.question.first_id + tile * kTileRows);
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    const StateEnds& of_quad = block.states[q * kStatesOfQuad + lane % 4];
+    least[q] = most[q] = -INFINITY;
+    if (!of_quad.is_draw) continue;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const NoiseEnds ends = NoiseEndsOf(noise.high[q] >> 16 * i & 0xffffu);
+      least[q] = fmaxf(least[q], __fmaf_rn(rows[q][i].score, of_quad.draw_scale, ends.least));
+      most[q] = fmaxf(most[q], __fmaf_rn(rows[q][i].square, of_quad.draw_scale, ends.most));
+    }
+  }
+  const float least_score = LargestOfTile(least);
+  const float most_score = LargestOfTile(most);
+  if (!keeps || !state.is_draw || !state.wants_one) return;
+  atomicMax(&state.sure.best, semantics::OrderKey(least_score));
+  call.memory.tile_least_scores[at] = least_score;
+  call.memory.tile_most_scores[at] = most_score;
 }
 
 }  // namespace sluice::cuda

@@ -1,7 +1,7 @@
 // The intervals of all rows of the head for 32 hidden states at a time, by Hopper's products of
 // warpgroups: 64 rows of the head from registers times 64 columns, the bytes of the hidden states,
-// from shared memory. A warp has a tile. One warp more starts the copies of what they need of a
-// group, by the engine for bulk copies, and is as far ahead of them as there is room; they may be
+// from shared memory. A warp has a tile. Four warps more start the copies of what they need of a
+// group, by the engine for bulk copies, and are as far ahead of them as there is room; they may be
 // as far apart.
 #include <algorithm>
 
@@ -17,9 +17,10 @@ namespace {
 #define SLUICE_WARPGROUPS 0
 #endif
 
-constexpr int kWarps = 16;                              // that multiply
-constexpr int kMultiplying = kWarps * kWarpSize;        // threads
-constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup, of which one copies
+constexpr int kWarps = 16;                        // that multiply
+constexpr int kMultiplying = kWarps * kWarpSize;  // threads
+constexpr int kCopiers = 4;                       // warps
+constexpr int kThreads = kMultiplying + kCopiers * kWarpSize;
 constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
@@ -44,7 +45,7 @@ struct ManyMemory {
   Stage stages[kStages];
   uint64_t full[kStages];   // barriers: the copies have come
   uint64_t empty[kStages];  // and all warps have done with them
-  SureOfBlock<kQuads * kStatesOfQuad> sure;
+  EndsOfBlock<kQuads> ends;
 };
 
 // Code for other devices has no such products, and says so by its number of threads.
@@ -126,52 +127,57 @@ __device__ __forceinline__ void AddProducts(int32_t (&d)[kSums], const uint32_t 
 #endif
 
 #if SLUICE_WARPGROUPS
-// The tiles of a block: sixteen after sixteen; behind the last of all, the last again.
+// The tiles of a block, as many of each but for one: sixteen after sixteen, and what is left.
 class TilesOfBlock {
  public:
   __device__ explicit TilesOfBlock(const PlanesArgument& planes)
       : groups(planes.groups),
-        first_(static_cast<int>(blockIdx.x) * kWarps),
-        of_turn_(static_cast<int>(gridDim.x) * kWarps),
-        last_(planes.tiles - 1),
-        turns(max((planes.tiles - first_ + of_turn_ - 1) / of_turn_, 0)) {}
+        first_(static_cast<int>(int64_t{blockIdx.x} * planes.tiles / gridDim.x)),
+        count_(static_cast<int>(int64_t{blockIdx.x + 1} * planes.tiles / gridDim.x) - first_),
+        turns((count_ + kWarps - 1) / kWarps) {}
 
+  __device__ int OfTurn(int turn) const { return min(count_ - turn * kWarps, kWarps); }
+  // Behind the last there is the last again.
   __device__ int Tile(int turn, int warp) const {
-    return min(first_ + turn * of_turn_ + warp, last_);
-  }
-  __device__ bool IsThere(int turn, int warp) const {
-    return first_ + turn * of_turn_ + warp <= last_;
+    return first_ + min(turn * kWarps + warp, count_ - 1);
   }
 
   const int groups;
 
  private:
   const int first_;
-  const int of_turn_;
-  const int last_;
+  const int count_;
 
  public:
   const int turns;
 };
 
-// By a warp, a tile's codes a lane: by one lane for all tiles 32 hidden states of 128256 x 4096
-// took 221 us, which take 173 now.
+// By kCopiers warps. A copy is started by one thread after another of a warp, so a warp that starts
+// all of a group takes longer than those who multiply.
 __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
                           ManyMemory& memory) {
+  constexpr int kTilesOfCopier = kWarps / kCopiers;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int steps = tiles.turns * tiles.groups;
+  const int first_tile =
+      (static_cast<int>(threadIdx.x) - kMultiplying) / kWarpSize * kTilesOfCopier;
+  // The first copies the states as well, and says what is to come. Whoever has nothing to copy in
+  // the last turn must not wait in it either: nobody waits for him, and a barrier that is two
+  // phases on looks as if it were where he left it.
+  const bool has_last = first_tile < tiles.OfTurn(tiles.turns - 1);
+  const int steps = (tiles.turns - (has_last ? 0 : 1)) * tiles.groups;
   auto copy_codes = [&](int step, int turn, int group) {
-    if (lane >= kWarps) return;
+    const int tile = first_tile + lane;
+    if (lane >= kTilesOfCopier || tile >= tiles.OfTurn(turn)) return;
     Stage& to = memory.stages[step % kStages];
-    const int64_t from = int64_t{tiles.Tile(turn, lane)} * tiles.groups + group;
-    CopyBulk(to.codes[lane], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
+    const int64_t from = int64_t{tiles.Tile(turn, tile)} * tiles.groups + group;
+    CopyBulk(to.codes[tile], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
              &memory.full[step % kStages]);
   };
-  auto copy_states = [&](int step, int group) {
-    if (lane != 0) return;
+  auto copy_states = [&](int step, int turn, int group) {
+    if (first_tile + lane != 0) return;
     Stage& to = memory.stages[step % kStages];
     uint64_t* const full = &memory.full[step % kStages];
-    ExpectBytes(full, sizeof(Stage));
+    ExpectBytes(full, static_cast<int>(sizeof to.quads + sizeof to.codes[0] * tiles.OfTurn(turn)));
     CopyBulk(to.quads, call.memory.quads + PlaceOfQuad(first_quad, group, tiles.groups),
              sizeof to.quads, full);
   };
@@ -180,13 +186,13 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
   for (int n = 0; n < first_steps; ++n) copy_codes(n, n / tiles.groups, n % tiles.groups);
   AwaitKernelBefore();
 #pragma unroll 1
-  for (int n = 0; n < first_steps; ++n) copy_states(n, n % tiles.groups);
+  for (int n = 0; n < first_steps; ++n) copy_states(n, n / tiles.groups, n % tiles.groups);
   int turn = first_steps / tiles.groups;
   int group = first_steps % tiles.groups;
 #pragma unroll 1
   for (int n = first_steps; n < steps; ++n) {
     AwaitBarrier(&memory.empty[n % kStages], (n / kStages - 1) % 2);
-    copy_states(n, group);
+    copy_states(n, turn, group);
     copy_codes(n, turn, group);
     if (++group < tiles.groups) continue;
     group = 0;
@@ -239,14 +245,11 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
       __syncwarp();
       if (lane == 0) Arrive(empty + place * sizeof(uint64_t));
     }
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      if (tiles.IsThere(turn, warp)) {
-        KeepTile(call, first_quad + q, tiles.Tile(turn, warp), &memory.sure.ends[q * kStatesOfQuad],
-                 rows[q]);
-      }
-      rows[q][0] = rows[q][1] = RowScore{};
+    if (warp < tiles.OfTurn(turn)) {
+      KeepTile(call, first_quad, tiles.Tile(turn, warp), memory.ends, rows);
     }
+#pragma unroll
+    for (auto& of_quad : rows) of_quad[0] = of_quad[1] = RowScore{};
   }
 }
 #endif
@@ -263,21 +266,21 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       StartBarrier(&memory.empty[s], kWarps);
     }
   }
-  memory.sure.Clear();
   __syncthreads();
   const TilesOfBlock tiles(call.planes);
   const int first_quad = static_cast<int>(blockIdx.y) * kQuads;
   // Who copies leaves registers to those who multiply.
   if (threadIdx.x >= kMultiplying) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegistersToCopy));
-    if (threadIdx.x < kMultiplying + kWarpSize) CopyAhead(call, tiles, first_quad, memory);
-    AwaitKernelBefore();
+    CopyAhead(call, tiles, first_quad, memory);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegistersToMultiply));
     AwaitKernelBefore();
+    memory.ends.Read(call, first_quad * kStatesOfQuad);
+    SyncThreads(kMultiplying);
     ScoreTiles(call, tiles, first_quad, memory);
     SyncThreads(kMultiplying);
-    memory.sure.Keep(call, first_quad * kStatesOfQuad);
+    memory.ends.Keep(call, first_quad * kStatesOfQuad);
   }
 #endif
 }

@@ -61,7 +61,7 @@ inline std::vector<std::vector<float>> DenseLogits(const DenseHead& head,
   std::vector<float> all(static_cast<size_t>(input.hidden.rows * vocab));
   if (!all.empty()) {
     Project(head, input.hidden, {}, {all.data(), input.hidden.rows, vocab, vocab, DType::kF32, {}},
-            {Backend::kRef});
+            {});
   }
   std::vector<std::vector<float>> rows;
   for (int64_t r = 0; r < input.hidden.rows; ++r) {
