@@ -86,7 +86,7 @@ struct ShardHeadCall {
   ShardExchanges exchanges = ShardExchanges::kTwo;
   // False: rows that are drawn from everything by Gumbel get Cut{}, and are decided from planes in
   // one exchange where no more than `candidates` tokens of a slice may win. Their Cut would name
-  // the lowest token, which planes do not tell.
+  // the lowest token, which planes do not tell. Where SampleGathered decides one, it has its Cut.
   bool wants_cuts = true;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
   // fp32, a row for each hidden state: those of rows that planes do not decide are written to it.
@@ -138,11 +138,14 @@ void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
 
 // Whether the calls that ranks are about to make fit together: to be asked before the first of them
 // and where they change, for on a stream nobody compares them, and ranks that differ wait for each
-// other or draw different tokens. Throws Error, on all ranks, where slices overlap or leave gaps,
-// or where a rank has another vocabulary, number of rows or candidates, draw method, kind,
-// exchanges, mode, width of lists, limits, parameters or keys than the first one, naming rank and
-// value. processes: the same ranks. Copies parameters and keys to the host, and waits for what is
-// on the device. Answers the slices of all ranks, as SampleGathered takes them.
+// other or draw different tokens. Throws Error, on all ranks, where slices overlap, leave gaps or
+// are empty, or where a rank has another vocabulary, number of rows, or parameters of a row than
+// the first one; of sampled rows also other keys, limits, candidates, draw method, kind, exchanges,
+// wants_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
+// rank and value. Of a head's call, more candidates than the smallest slice has tokens, too.
+// processes: the same ranks; one whose arguments are wrong by themselves (sizes, null) throws
+// alone, before it sends anything. Copies parameters and keys to the host, and waits for what is on
+// the device. Answers the slices of all ranks, as SampleGathered takes them.
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardLogprobCall& call);

@@ -108,7 +108,10 @@ struct NoiseOfTile {
   __device__ NoiseOfTile(const EndsOfBlock<kQuads>& block, int32_t begin) {
     const uint32_t lane = threadIdx.x % kWarpSize;
     const uint32_t row = lane / 4;
-    if (begin % 8 != 0) return TakeOneByOne(block, begin + static_cast<int32_t>(row));
+    if (begin % 8 != 0) {
+      TakeOneByOne(block, begin + static_cast<int32_t>(row));
+      return;
+    }
     const uint32_t first_block = static_cast<uint32_t>(begin) / 8;
     auto block_of = [&](const StateEnds& state, uint32_t index) {
       return semantics::NoiseBlock(state.key, semantics::GumbelStream(state.key), index, 0);

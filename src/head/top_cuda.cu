@@ -18,8 +18,8 @@ struct TopArgument {
   TopPlaces to;
 };
 
-// Whose first tokens are not asked for.
-__device__ bool IsDrawn(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
+// Whose first tokens are not asked for: what may win a draw is.
+__device__ bool HasNoTop(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
 
 struct TopMemory {
   TeamMemory team;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& call = top.call;
   const int row = static_cast<int>(blockIdx.x);
   RowCourse& course = call.memory.courses[row];
-  if (IsDrawn(course)) return;
+  if (HasNoTop(course)) return;
   const bool is_first = threadIdx.x == 0;
   if (is_first) memory.count = 0;
   __syncthreads();
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
-  if (IsDrawn(call.memory.courses[row])) return;
+  if (HasNoTop(call.memory.courses[row])) return;
   const Team team(memory.team);
   const float* const logits = call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
   const RowSlice<DType::kF32> slice(team, logits, call.planes.vocab);

@@ -16,6 +16,7 @@ namespace {
 // Of any call: what decides how many bytes a rank sends, and when.
 struct CallShape {
   int64_t rows;
+  DType dtype = DType::kF32;  // of logits that may be gathered
   DrawMethod method = DrawMethod::kGumbel;
   ShardRows kind = ShardRows::kListed;
   ShardExchanges exchanges = ShardExchanges::kTwo;
@@ -27,6 +28,7 @@ struct CallShape {
 template <typename See>
 void ForEachField(const CallShape& shape, See see) {
   see("logits.rows", shape.rows);
+  see("logits.dtype", static_cast<int32_t>(shape.dtype));
   see("method", static_cast<int32_t>(shape.method));
   see("kind", static_cast<int32_t>(shape.kind));
   see("exchanges", static_cast<int32_t>(shape.exchanges));
@@ -43,9 +45,16 @@ std::vector<T> OnHost(DeviceArray<const T> array) {
   return host;
 }
 
-std::vector<ShardSlice> SlicesOf(const ShardRank& rank) {
+// Of ranks that a step takes: no GPU has a slice of no tokens. On all ranks, so that none throws it
+// alone while the others wait.
+std::vector<ShardSlice> FilledSlicesOf(const ShardRank& rank) {
   std::vector<ShardSlice> slices;
-  for (int32_t r = 0; r < rank.ranks(); ++r) slices.push_back(rank.slice(r));
+  for (int32_t r = 0; r < rank.ranks(); ++r) {
+    slices.push_back(rank.slice(r));
+    if (slices.back().tokens == 0) {
+      ThrowInvalid("slice.tokens", "0 on rank " + std::to_string(r), "at least 1");
+    }
+  }
   return slices;
 }
 
@@ -67,8 +76,10 @@ std::vector<ShardSlice> CompareSampled(ShardGroup& processes, const ShardCall& c
   const std::vector<SelectParams> params = OnHost(call.params.params);
   const std::vector<NoiseKey> keys = OnHost(call.params.keys);
   ShardRank rank(processes, call.slice, call.candidates);
+  const std::vector<ShardSlice> slices = FilledSlicesOf(rank);
   rank.Begin(ShardTask::kCompare);
   RequireSameFields(rank, CallShape{.rows = rows,
+                                    .dtype = call.logits.dtype,
                                     .method = call.method,
                                     .kind = call.kind,
                                     .exchanges = call.exchanges,
@@ -77,7 +88,7 @@ std::vector<ShardSlice> CompareSampled(ShardGroup& processes, const ShardCall& c
     return SampleRequest{PerRow(std::span(params), row), PerRow(std::span(keys), row),
                          call.params.limits, call.method};
   });
-  return SlicesOf(rank);
+  return slices;
 }
 
 }  // namespace
@@ -88,7 +99,6 @@ std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& cal
 
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call) {
   const auto slices = CompareSampled(processes, OnLogits(call), call.wants_cuts);
-  // So that none throws it alone while the others wait.
   for (const ShardSlice& slice : slices) {
     CheckInRange("candidates", call.candidates, 1,
                  std::min<int64_t>(slice.tokens, kMostCertifiedK));
@@ -101,10 +111,11 @@ std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardLogprobCa
   CheckRowParams(call.params, rows, false);
   const std::vector<SelectParams> params = OnHost(call.params.params);
   ShardRank rank(processes, call.slice, 1);
+  const std::vector<ShardSlice> slices = FilledSlicesOf(rank);
   rank.Begin(ShardTask::kCompare);
   RequireSameFields(rank, CallShape{.rows = rows, .mode = call.mode, .width = call.lists.width});
   CompareRows(rank, rows, [&](int64_t row) { return PerRow(std::span(params), row); });
-  return SlicesOf(rank);
+  return slices;
 }
 
 }  // namespace sluice::cuda

@@ -71,9 +71,8 @@ __device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument
 __device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
-  // Where a message is not what its rank has now (slices that overlap, an exchange that was given
-  // up), a token may come twice. Then a place of the sorted list is nobody's, and what is read
-  // there must do no harm: garbage among places in shared memory would end the process.
+  // Tokens all differ, or the sorted list has places that nobody writes: of slices that overlap, or
+  // where an exchange was given up, what is read there is to be a place all the same.
   if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
   memory.room[block.thread()] = 0;
   block.SyncBlock();
@@ -161,15 +160,15 @@ __device__ TokenResult SampleFromFirst(const Team& block, MergeMemory& memory, i
   return result;
 }
 
-__device__ bool IsRowDrawn(const ShardArgument& argument, const SelectParams& params,
-                           const NoiseKey& key) {
+__device__ bool DrawsFromAll(const ShardArgument& argument, const SelectParams& params,
+                             const NoiseKey& key) {
   return IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
 }
 
 // Whoever has drawn it has seen too little of the row.
 __device__ bool HasNoCut(const ShardArgument& argument, int row) {
   return !argument.wants_cuts &&
-         IsRowDrawn(argument, ParamsOf(argument, row), KeyOf(argument, row));
+         DrawsFromAll(argument, ParamsOf(argument, row), KeyOf(argument, row));
 }
 
 __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
@@ -254,7 +253,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const bool is_valid =
       semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(key);
   if (!is_valid) merged.status = RowStatus::kBadParam;
-  const bool is_drawn = argument.kind != ShardRows::kListed && IsRowDrawn(argument, params, key);
+  const bool is_drawn = argument.kind != ShardRows::kListed && DrawsFromAll(argument, params, key);
   // Nobody has told anything of it: what lies in its message, a status too, is another call's.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && is_valid) {

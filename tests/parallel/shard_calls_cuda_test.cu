@@ -22,6 +22,7 @@ struct Asked {
   std::vector<SelectParams> params = std::vector<SelectParams>(kRows, SelectParams{.top_k = 3});
   std::vector<NoiseKey> keys = std::vector<NoiseKey>(kRows, NoiseKey{7, 1, 0});
   int64_t rows = kRows;
+  DType dtype = DType::kF32;
   int32_t candidates = 8;
   DrawMethod method = DrawMethod::kGumbel;
   cuda::ShardRows kind = cuda::ShardRows::kListed;
@@ -42,13 +43,14 @@ using Compare =
 
 std::vector<ShardSlice> CompareLogits(ShardGroup& group, const Asked& asked,
                                       const cuda::RowParams& params) {
-  return cuda::CompareCalls(group, cuda::ShardCall{.logits = {nullptr, asked.rows, 10, 10},
-                                                   .slice = asked.slice,
-                                                   .params = params,
-                                                   .method = asked.method,
-                                                   .candidates = asked.candidates,
-                                                   .kind = asked.kind,
-                                                   .exchanges = asked.exchanges});
+  return cuda::CompareCalls(group,
+                            cuda::ShardCall{.logits = {nullptr, asked.rows, 10, 10, asked.dtype},
+                                            .slice = asked.slice,
+                                            .params = params,
+                                            .method = asked.method,
+                                            .candidates = asked.candidates,
+                                            .kind = asked.kind,
+                                            .exchanges = asked.exchanges});
 }
 
 std::vector<ShardSlice> CompareHead(ShardGroup& group, const Asked& asked,
@@ -106,6 +108,8 @@ TEST(CompareCalls, RefusesSampledLogitsThatDoNotFitOnEveryRank) {
                   "slice.first_id = 9 on rank 1 is not allowed: 10, where rank 0 ends"},
                  {[](Asked& a) { a.slice.vocab = 21; },
                   "slice.vocab = 21 on rank 1 is not allowed: 20, as on rank 0"},
+                 {[](Asked& a) { a.dtype = DType::kBf16; },
+                  "logits.dtype = 1 on rank 1 is not allowed: 0, as on rank 0"},
                  {[](Asked& a) { a.candidates = 9; },
                   "candidates = 9 on rank 1 is not allowed: 8, as on rank 0"},
                  {[](Asked& a) {
@@ -157,6 +161,23 @@ TEST(CompareCalls, RefusesMoreCandidatesThanTheSmallestSliceHasOnEveryRank) {
     }
     return std::vector<ShardSlice>{};
   });
+}
+
+// A step would refuse it on that rank alone, and the others would wait.
+TEST(CompareCalls, RefusesASliceOfNoTokensOnEveryRank) {
+  for (const Compare& compare : {Compare(CompareLogits), Compare(CompareLogprobs)}) {
+    ExpectRefused({}, [&](ShardGroup& group, const Asked& asked, const cuda::RowParams& params) {
+      Asked other = asked;
+      other.slice = group.rank() == 0 ? ShardSlice{20, 0, 20} : ShardSlice{20, 20, 0};
+      try {
+        compare(group, other, params);
+      } catch (const Error& error) {
+        const std::string expected = "slice.tokens = 0 on rank 1 is not allowed: at least 1";
+        if (error.what() == expected) return compare(group, asked, params);
+      }
+      return std::vector<ShardSlice>{};
+    });
+  }
 }
 
 TEST(CompareCalls, RefusesLogprobsThatDoNotFitOnEveryRank) {

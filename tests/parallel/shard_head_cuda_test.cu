@@ -49,7 +49,7 @@ HeadRows RandomHeadRows(HeadKind kind, int64_t vocab, int64_t dim, DType dtype, 
       params.push_back(RandomSwitchedParams(vocab, random));
       if (random.Coin()) continue;
       params.back() = {.top_k = static_cast<int32_t>(random.Between(1, 20))};
-      constexpr float kTemperatures[] = {0.05f, 0.7f, 1.0f, 5.0f};
+      constexpr float kTemperatures[] = {0.05f, 0.7f, 1.0f, 1.9f};
       if (random.Coin()) params.back() = {.temperature = kTemperatures[random.Below(4)]};
     }
   }
@@ -171,11 +171,23 @@ std::vector<TokenResult> Expected(const HeadRows& head, const Asked& asked) {
   return expected;
 }
 
+// What the first tokens decide for certain.
+bool IsListed(const SelectParams& params, const Asked& asked) {
+  if (params.temperature == 0.0f) return true;
+  if (params.top_n_sigma > 0 || params.typical_p < 1) return false;
+  const bool is_joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
+  return params.top_k > 0 && params.top_k <= asked.candidates && !is_joint &&
+         params.profile.ties == Ties::kLowestId;
+}
+
 void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Asked& asked) {
   auto expected = Expected(head, asked);
   const std::vector<ShardWay> ways = ranks[0]->Ways();
   for (size_t r = 0; r < ways.size(); ++r) {
     if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
+    if (ways[r] != ShardWay::kStatus && IsListed(head.rows.params[r], asked)) {
+      EXPECT_EQ(ways[r], ShardWay::kCandidates) << "row " << r;
+    }
   }
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->Ways(), ways);
@@ -212,13 +224,13 @@ constexpr int64_t kVocab = 6000;
 constexpr int64_t kDim = 256;
 
 // Draws of one hidden state, so flat that tokens of both slices win.
-HeadRows DrawnRows(const Rows& weights, float temperature, HiddenKind hidden, Random& random) {
-  constexpr size_t kDraws = 64;
+HeadRows DrawnRows(const Rows& weights, float temperature, HiddenKind hidden, Random& random,
+                   size_t draws = 64) {
   std::vector<float> state = MakeHidden(hidden, weights, random);
   for (float& x : state) x *= 4.0f;
-  HeadRows head(weights, Rows(kDraws, state), {}, DType::kBf16);
-  head.Add(std::vector<SelectParams>(kDraws, SelectParams{.temperature = temperature}),
-           DType::kBf16, random);
+  HeadRows head(weights, Rows(draws, state), {}, DType::kBf16);
+  head.Add(std::vector<SelectParams>(draws, SelectParams{.temperature = temperature}), DType::kBf16,
+           random);
   return head;
 }
 
@@ -234,24 +246,28 @@ Rows AlikeRows(Random& random) {
 TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
   Random random(10);
   const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
-  const HeadRows head = DrawnRows(weights, 1.5f, HiddenKind::kPeaked, random);
   const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .wants_cuts = false};
-  for (const int64_t cut : {2503, 2512}) {  // that eight tokens share a block of noise, and not
-    Ranks ranks = RanksOf(head, DType::kBf16, cut, asked);
-    RunAll(ranks);
-    ExpectEqualWhereDecided(head, ranks, asked);
-    const std::vector<TokenResult> results = ranks[0]->Results();
-    const auto of_first = std::count_if(results.begin(), results.end(),
-                                        [&](const TokenResult& r) { return r.id < cut; });
-    EXPECT_GT(of_first, 0);
-    EXPECT_LT(of_first, std::ssize(results));
-    const std::vector<ShardWay> ways = ranks[0]->Ways();
-    EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
-    for (const auto& rank : ranks) {
-      EXPECT_EQ(rank->OpenRows(), 0);
-      for (const cuda::HeadRow& row : rank->Paths()) {
-        EXPECT_EQ(row.path, CertifiedPath::kPlanes);
-        EXPECT_GT(row.survivors, 0);
+  for (const size_t draws : {64, 8, 5, 1}) {  // which kernels score depends on it
+    const HeadRows head = DrawnRows(weights, 1.5f, HiddenKind::kPeaked, random, draws);
+    for (const int64_t cut : {2503, 2504, 2512}) {  // in a block of noise, behind one, behind two
+      Ranks ranks = RanksOf(head, DType::kBf16, cut, asked);
+      RunAll(ranks);
+      ExpectEqualWhereDecided(head, ranks, asked);
+      const std::vector<TokenResult> results = ranks[0]->Results();
+      const auto of_first = std::count_if(results.begin(), results.end(),
+                                          [&](const TokenResult& r) { return r.id < cut; });
+      if (draws == 64) {
+        EXPECT_GT(of_first, 0);
+        EXPECT_LT(of_first, std::ssize(results));
+      }
+      const std::vector<ShardWay> ways = ranks[0]->Ways();
+      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+      for (const auto& rank : ranks) {
+        EXPECT_EQ(rank->OpenRows(), 0);
+        for (const cuda::HeadRow& row : rank->Paths()) {
+          EXPECT_EQ(row.path, CertifiedPath::kPlanes);
+          EXPECT_GT(row.survivors, 0);
+        }
       }
     }
   }

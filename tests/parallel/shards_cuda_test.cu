@@ -226,27 +226,6 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
   EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
 }
 
-// A misuse that no step looks for (CompareCalls does): the tokens are wrong, but nothing else is.
-TEST_F(ShardsCuda, SurviveTokensThatTwoRanksTell) {
-  Random random(13);
-  RequestRows rows;
-  for (int i = 0; i < 64; ++i) {
-    const SelectParams params{.temperature = 0.8f, .top_k = 50, .top_p = 0.9f};
-    rows.Add(MakeRow(i % 2 == 0 ? RowKind::kNormal : RowKind::kFlat, 3000, random), params, random);
-  }
-  for (const int64_t shared : {1000, 2900}) {
-    std::vector<std::unique_ptr<DeviceRank>> ranks;
-    for (const ShardSlice& slice :
-         {ShardSlice{3000, 0, shared}, {3000, 0, shared}, {3000, 3000 - shared, shared}}) {
-      ranks.push_back(
-          std::make_unique<DeviceRank>(rows, DType::kBf16, slice, 64, 3, DrawMethod::kGumbel));
-    }
-    RunAll(ranks);
-  }
-  ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(3000, 3, random), 64,
-                          DrawMethod::kGumbel);
-}
-
 TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {
   Random random(4);
   RequestRows rows = RandomRequestRows(60, 3000, random);
