@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A model of sharded steps: bytes and latencies, checked against measured steps, then extrapolated.
 
-    shards_model.py bench/results/shards-h200-x2.json
+    shards_model.py bench/results/shards-h200-x2.json [bench/results/shard-parts-h200.json]
 
-Prints the two tables of docs/scaling.md. What is not from the file is in ASSUMED, by name.
+Prints the tables of docs/scaling.md: two from the steps of the first file, and from the second one, of what a rank
+computes by itself, steps with exchanges. What is not from the files is in ASSUMED, by name.
 """
 
 import json
@@ -45,6 +46,28 @@ def gathered(head, sample, ranks, batch, vocab):
             exchange(ranks, 2 * batch * vocab / ranks))
 
 
+def print_parts(path):
+    """Steps of 2 and 4 GPUs: the slowest rank's part, and the exchange of its message."""
+    with open(path, encoding="utf-8") as file:
+        parts = {(row["task"], row["batch"], row["ranks"]): row["ns"] / 1e3
+                 for row in json.load(file)["rows"]}
+    kinds = (("certified-greedy", "one-gpu-certified-greedy", 24),
+             ("certified-k50-p0.9", "one-gpu-certified-k50-p0.9", 416),
+             ("certified-softmax", "one-gpu-certified-softmax", 144),
+             ("library-k50-p0.9", "part-library-k50-p0.9", 416))
+    print("\n| rows | | one GPU | a rank of two | step | against one GPU | a rank of four | step | "
+          "against one GPU |\n|---|---|---|---|---|---|---|---|---|")
+    for batch in (1, 8, 32):
+        for kind, alone, row_bytes in kinds:
+            one = parts[alone, batch, 1]
+            line = f"| {batch} | {kind} | {one:.0f} us |"
+            for ranks in (2, 4):
+                part = parts["part-" + kind, batch, ranks]
+                step = part + exchange(ranks, batch * row_bytes)
+                line += f" {part:.0f} | {step:.0f} | x {one / step:.2f} |"
+            print(line)
+
+
 def main():
     rows = json.load(open(sys.argv[1], encoding="utf-8"))["rows"]
     steps = {(row["task"], row["batch"], row["ranks"]): row for row in rows if "batch" in row}
@@ -64,6 +87,8 @@ def main():
         mine, theirs = sharded(head, ranks, 32, vocab), gathered(head, sample, ranks, 32, vocab)
         print(f"| {ranks} | {head / ranks:.0f} us | {mine:.0f} | {one['ns'] / 1e3 / mine:.1f} | "
               f"{theirs:.0f} | {theirs / mine:.1f} |")
+    if len(sys.argv) > 2:
+        print_parts(sys.argv[2])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "sluice/cuda.hpp"
 #include "sluice/cuda_head.hpp"
@@ -83,14 +84,19 @@ struct ShardHeadCall {
   DrawMethod method = DrawMethod::kGumbel;
   int32_t candidates = 64;
   ShardExchanges exchanges = ShardExchanges::kTwo;
+  // False: rows that are drawn from everything by Gumbel get Cut{}, and are decided from planes in
+  // one exchange where no more than `candidates` tokens of a slice may win. Their Cut would name
+  // the lowest token, which planes do not tell. Where SampleGathered decides one, it has its Cut.
+  bool wants_cuts = true;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
   // fp32, a row for each hidden state: those of rows that planes do not decide are written to it.
   MutableLogitsView logits = {};
 };
 
 // As Sample of a ShardCall on the logits of the whole head. First tokens are listed from planes,
-// which decide greedy rows and top-k up to `candidates`; other rows take the dense head of the
-// slice, on the device, before the second exchange.
+// which decide greedy rows and top-k up to `candidates`, and so are the tokens that may win a draw
+// from everything where Cuts are not wanted; other rows take the dense head of the slice, on the
+// device, before the second exchange.
 void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
 
@@ -129,5 +135,19 @@ size_t ShardLogprobWorkspaceBytes(int64_t rows, int32_t width, int32_t ranks);
 // likely token that is wanted. Can be captured.
 void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
               DeviceArray<TokenResult> results, void* stream);
+
+// Whether the calls that ranks are about to make fit together: to be asked before the first of them
+// and where they change, for on a stream nobody compares them, and ranks that differ wait for each
+// other or draw different tokens. Throws Error, on all ranks, where slices overlap, leave gaps or
+// are empty, or where a rank has another vocabulary, number of rows, or parameters of a row than
+// the first one; of sampled rows also other keys, limits, candidates, draw method, kind, exchanges,
+// wants_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
+// rank and value. Of a head's call, more candidates than the smallest slice has tokens, too.
+// processes: the same ranks; one whose arguments are wrong by themselves (sizes, null) throws
+// alone, before it sends anything. Copies parameters and keys to the host, and waits for what is on
+// the device. Answers the slices of all ranks, as SampleGathered takes them.
+std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& call);
+std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call);
+std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardLogprobCall& call);
 
 }  // namespace sluice::cuda

@@ -38,6 +38,7 @@ struct RowCourse {
   RowStatus status;
   DenseReason reason;
   int32_t k;
+  int32_t first_id;  // of the head's first row: noise is by the ids of the whole vocabulary
   bool wants_first;  // the first token is the answer, whatever the noise
   float filter_scale;
   float draw_scale;
@@ -174,7 +175,9 @@ struct CallMemory {
 // null: for the size alone.
 CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes);
 
-// One question for all rows: the first k tokens, or what parameters say.
+// One question for all rows: the first k tokens, or what parameters say. Of some rows of a head's
+// vocabulary, both: the first k, and of rows that are drawn from everything the tokens that may
+// win.
 struct QuestionArgument {
   int32_t k;  // 0: parameters
   DrawMethod method;
@@ -183,6 +186,8 @@ struct QuestionArgument {
   bool has_params_per_row;
   bool has_keys_per_row;
   Limits limits;
+  int32_t first_id = 0;  // of the head's first row
+  int32_t vocab = 0;     // that the head's rows are some of; 0: they are all of it
 };
 
 struct CallArgument {
@@ -214,6 +219,15 @@ void LaunchScoreMany(const CallArgument& call, void* stream);
 // These two of calls whose memory.asked is not null. LaunchRefine takes what is there.
 void LaunchAsk(const CallArgument& call, void* stream);
 void LaunchRefine(const CallArgument& call, void* stream);
+// Where the first k tokens of each row go.
+struct TopPlaces {
+  int32_t* ids;
+  float* logits;
+  RowStatus* status;
+};
+// Of rows that are asked for them: behind LaunchSurvivors, and of the others behind LaunchDense.
+void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream);
+void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream);
 // The logits of the rows of memory.dense_rows.
 void LaunchDense(const CallArgument& call, void* stream);
 

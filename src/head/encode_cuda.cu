@@ -92,7 +92,8 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.k = question.k;
   course.wants_first = question.k == 1;
   course.least_first = ~0u;
-  if (question.k > 0) return;
+  course.first_id = question.first_id;
+  if (question.params == nullptr) return;
   const SelectParams& params = question.params[question.has_params_per_row ? row : 0];
   course.key = question.keys[question.has_keys_per_row ? row : 0];
   if (!semantics::AreValid(params, question.limits) || !semantics::IsValid(course.key)) {
@@ -104,7 +105,10 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.filter_scale = scales.filter;
   course.draw_scale = scales.draw;
   course.min_p = params.min_p;
-  course.decides = DecidingTokens(params, question.method, call.planes.vocab);
+  const int32_t vocab = question.vocab > 0 ? question.vocab : call.planes.vocab;
+  const Decides decides = DecidingTokens(params, question.method, vocab);
+  if (question.k > 0 && decides != Decides::kSoftmax) return;
+  course.decides = decides;
   const bool is_greedy = semantics::IsGreedy(params);
   course.k = is_greedy || course.decides != Decides::kFirst ? 1 : params.top_k;
   // Of ties at the first place noise chooses where all of them are kept.

@@ -24,7 +24,7 @@ __device__ inline Ends EndsOf(float score, float width) {
 
 __device__ inline float NoiseOf(const RowCourse& course, int32_t id) {
   return semantics::Gumbel(
-      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id));
+      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), course.first_id + id));
 }
 
 // A key of -inf that has lost its last bits would be a NaN's.

@@ -99,16 +99,20 @@ class EndsOfBlock {
 };
 
 // The high bits of the noise of a thread's two tokens for each quad, the second in the high half:
-// those of row / 2's word of two blocks, row being lane / 4 and 8 behind it. By all threads of a
-// warp.
+// those of row / 2's word of two blocks, row being lane / 4 and 8 behind it. begin: the id of the
+// tile's first token. By all threads of a warp.
 template <int kQuads>
 struct NoiseOfTile {
-  uint32_t high[kQuads];
+  uint32_t high[kQuads] = {};
 
-  __device__ NoiseOfTile(const EndsOfBlock<kQuads>& block, int tile) {
+  __device__ NoiseOfTile(const EndsOfBlock<kQuads>& block, int32_t begin) {
     const uint32_t lane = threadIdx.x % kWarpSize;
     const uint32_t row = lane / 4;
-    const uint32_t first_block = static_cast<uint32_t>(tile) * 2;
+    if (begin % 8 != 0) {
+      TakeOneByOne(block, begin + static_cast<int32_t>(row));
+      return;
+    }
+    const uint32_t first_block = static_cast<uint32_t>(begin) / 8;
     auto block_of = [&](const StateEnds& state, uint32_t index) {
       return semantics::NoiseBlock(state.key, semantics::GumbelStream(state.key), index, 0);
     };
@@ -150,6 +154,23 @@ struct NoiseOfTile {
   }
 
  private:
+  // Of a slice whose tiles begin inside a block of noise, and so have tokens of three. id: of the
+  // first token.
+  __device__ void TakeOneByOne(const EndsOfBlock<kQuads>& block, int32_t id) {
+#pragma unroll 1
+    for (int q = 0; q < kQuads; ++q) {
+      const StateEnds& state = block.states[q * kStatesOfQuad + threadIdx.x % 4];
+      uint32_t both = 0;
+      if (state.is_draw) {
+        const semantics::Stream stream = semantics::GumbelStream(state.key);
+        both = semantics::NoiseHigh(state.key, stream, id) |
+               semantics::NoiseHigh(state.key, stream, id + 8) << 16;
+      }
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) high[i] = i == q ? both : high[i];  // in registers
+    }
+  }
+
   // mine: a word of block row % 2.
   __device__ void Set(int q, uint32_t mine, uint32_t row) {
     const uint32_t others = __shfl_xor_sync(~0u, mine, 4);
@@ -240,7 +261,7 @@ __device__ inline void KeepTile(const CallArgument& call, int first_quad, int ti
     if (state.wants_one) atomicMax(&state.sure.least, semantics::OrderKey(least_of_tile));
   }
   if (!__any_sync(~0u, is_some_draw)) return;
-  const NoiseOfTile<kQuads> noise(block, tile);
+  const NoiseOfTile<kQuads> noise(block, call.question.first_id + tile * kTileRows);
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
     const StateEnds& of_quad = block.states[q * kStatesOfQuad + lane % 4];

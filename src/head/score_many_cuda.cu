@@ -17,14 +17,14 @@ namespace {
 #define SLUICE_WARPGROUPS 0
 #endif
 
-constexpr int kWarps = 16;                              // that multiply
-constexpr int kMultiplying = kWarps * kWarpSize;        // threads
-constexpr int kThreads = kMultiplying + 4 * kWarpSize;  // and a warpgroup that copies
+constexpr int kWarps = 16;                        // that multiply
+constexpr int kMultiplying = kWarps * kWarpSize;  // threads
+constexpr int kCopiers = 4;                       // warps
+constexpr int kThreads = kMultiplying + kCopiers * kWarpSize;
 constexpr int kQuads = kQuadsTogether;
 constexpr int kColumns = kQuads * 2 * kStatesOfQuad;
 constexpr int kStages = 8;
 constexpr int kSums = kColumns / 2;  // of a thread
-constexpr int kCopiers = 4;          // warps
 
 // Registers of a thread. A block has as many as it was launched with, whoever has them then: a
 // thread that asks for more waits until others have given them back, and for ever where there are

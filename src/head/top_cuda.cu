@@ -15,10 +15,11 @@ static_assert(kCapacity >= kMostCertifiedK);
 
 struct TopArgument {
   CallArgument call;
-  int32_t* ids;
-  float* logits;
-  RowStatus* status;
+  TopPlaces to;
 };
+
+// Whose first tokens are not asked for: what may win a draw is.
+__device__ bool HasNoTop(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
 
 struct TopMemory {
   TeamMemory team;
@@ -58,20 +59,20 @@ __device__ void Write(const TopArgument& top, int row, const uint64_t* tokens, i
   const int64_t width = int64_t{top.call.planes.tiles} * kTileRows;
   for (int i = static_cast<int>(threadIdx.x); i < k; i += kThreads) {
     const int32_t id = i < size ? IdOf(tokens[i]) : -1;
-    top.ids[int64_t{row} * k + i] = id;
-    top.logits[int64_t{row} * k + i] =
+    top.to.ids[int64_t{row} * k + i] = id;
+    top.to.logits[int64_t{row} * k + i] =
         id < 0 ? -INFINITY : top.call.memory.scores[row * width + id];
   }
-  if (threadIdx.x == 0) top.status[row] = RowStatus::kOk;
+  if (threadIdx.x == 0) top.to.status[row] = RowStatus::kOk;
 }
 
 __device__ void Fail(const TopArgument& top, int row, RowStatus status) {
   const int k = top.call.question.k;
   for (int i = static_cast<int>(threadIdx.x); i < k; i += kThreads) {
-    top.ids[int64_t{row} * k + i] = -1;
-    top.logits[int64_t{row} * k + i] = semantics::QuietNan();
+    top.to.ids[int64_t{row} * k + i] = -1;
+    top.to.logits[int64_t{row} * k + i] = semantics::QuietNan();
   }
-  if (threadIdx.x == 0) top.status[row] = status;
+  if (threadIdx.x == 0) top.to.status[row] = status;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& call = top.call;
   const int row = static_cast<int>(blockIdx.x);
   RowCourse& course = call.memory.courses[row];
+  if (HasNoTop(course)) return;
   const bool is_first = threadIdx.x == 0;
   if (is_first) memory.count = 0;
   __syncthreads();
@@ -130,6 +132,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
+  if (HasNoTop(call.memory.courses[row])) return;
   const Team team(memory.team);
   const float* const logits = call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
   const RowSlice<DType::kF32> slice(team, logits, call.planes.vocab);
@@ -168,24 +171,37 @@ __global__ void __launch_bounds__(kThreads)
   Write(top, row, memory.tokens, size);
 }
 
+void Launch(const void* kernel, const CallArgument& call, const TopPlaces& places, void* stream) {
+  TopArgument argument = {call, places};
+  LaunchBehind(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
+               &argument, stream);
+}
+
 }  // namespace
+
+void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream) {
+  Launch(reinterpret_cast<const void*>(TopOfSurvivorsKernel), call, places, stream);
+}
+
+void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream) {
+  Launch(reinterpret_cast<const void*>(TopOfDenseKernel), call, places, stream);
+}
 
 void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream) {
   CheckInRange("k", top.k, 1, std::min<int64_t>(kMostCertifiedK, call.planes.vocab));
   QuestionArgument question = {};
   question.k = top.k;
-  TopArgument argument = {ArgumentOf(call, question), top.ids.data, top.logits.data,
-                          top.status.data};
+  const CallArgument argument = ArgumentOf(call, question);
   const int64_t rows = call.hidden.rows;
   CheckSize("ids", static_cast<size_t>(top.ids.size), rows * top.k);
   CheckSize("logits", static_cast<size_t>(top.logits.size), rows * top.k);
   CheckOneARow("status", top.status, rows);
   if (rows == 0) return;
-  LaunchSurvivors(argument.call, stream);
-  const LaunchShape shape = {.blocks = static_cast<unsigned>(rows), .threads = kThreads};
-  LaunchBehind(reinterpret_cast<const void*>(TopOfSurvivorsKernel), shape, &argument, stream);
-  LaunchDense(argument.call, stream);
-  LaunchBehind(reinterpret_cast<const void*>(TopOfDenseKernel), shape, &argument, stream);
+  const TopPlaces places = {top.ids.data, top.logits.data, top.status.data};
+  LaunchSurvivors(argument, stream);
+  LaunchTopOfSurvivors(argument, places, stream);
+  LaunchDense(argument, stream);
+  LaunchTopOfDense(argument, places, stream);
 }
 
 }  // namespace sluice::cuda

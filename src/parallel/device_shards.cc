@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "backend/cuda_check.h"
-#include "head/device_call.h"
 #include "parallel/device_memory.h"
 
 namespace sluice::cuda {
@@ -168,15 +167,46 @@ ShardCall OnLogits(const ShardHeadCall& call) {
           .workspace = call.workspace};
 }
 
+ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
+                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+  ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, ways);
+  argument.wants_cuts = call.wants_cuts;
+  // Planes say nothing of the lowest token, which a Cut of everything names.
+  const bool has_draws = !call.wants_cuts && call.method == DrawMethod::kGumbel;
+  argument.kind = has_draws ? ShardRows::kAny : ShardRows::kListed;
+  return argument;
+}
+
 void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream) {
-  const int64_t rows = call.logits.rows;
-  const int64_t listed = rows * call.candidates;
-  TopK(call.head,
-       {call.candidates,
-        {argument.memory.indices, listed},
-        {argument.memory.values, listed},
-        {argument.memory.statuses, rows}},
-       stream);
+  const bool has_draws = argument.kind == ShardRows::kAny;
+  QuestionArgument question = {};
+  question.k = call.candidates;
+  if (has_draws) {
+    const RowsArgument& rows = argument.rows;
+    question.method = argument.method;
+    question.params = rows.params;
+    question.keys = rows.keys;
+    question.has_params_per_row = rows.has_params_per_row;
+    question.has_keys_per_row = rows.has_keys_per_row;
+    question.limits = rows.limits;
+    question.first_id = argument.first_id;
+    question.vocab = argument.vocab;
+  }
+  const CallArgument head = ArgumentOf(call.head, question);
+  const TopPlaces first = {argument.memory.indices, argument.memory.values,
+                           argument.memory.statuses};
+  LaunchSurvivors(head, stream);
+  LaunchTopOfSurvivors(head, first, stream);
+  if (has_draws) LaunchSurvivingDraws(argument, head, stream);
+  LaunchDense(head, stream);
+  LaunchTopOfDense(head, first, stream);
+  if (has_draws) {
+    ShardArgument dense = argument;
+    dense.rows.data = head.memory.scores;
+    dense.rows.stride_bytes = int64_t{head.planes.tiles} * kTileRows * int64_t{sizeof(float)};
+    dense.rows_to_draw = {head.memory.dense_rows, &head.memory.counters->dense};
+    LaunchDraws(dense, DType::kF32, stream);
+  }
   LaunchNews(argument, stream);
 }
 
@@ -228,7 +258,7 @@ void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<Toke
   CheckInRange("logits.rows", call.logits.rows, head.head.hidden.rows, head.head.hidden.rows);
   CheckDType("logits", call.logits.dtype, DType::kF32);
   if (call.logits.rows == 0) return;
-  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
+  const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, ways);
   EnqueueFirst(head, argument, stream);
   ExchangeNews(argument, group, stream);
   LaunchMerge(argument, stream);

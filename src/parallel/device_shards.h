@@ -3,12 +3,16 @@
 //
 //   LaunchDraws, Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
 //     -> LaunchFinish
+//
+// Of a certified head, LaunchSurvivingDraws and the head's own top k stand in front of LaunchDraws,
+// which takes what they leave to the dense head.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "backend/row_launch.h"
+#include "head/device_call.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda_shards.hpp"
 #include "sluice/cuda_topk.hpp"
@@ -28,7 +32,7 @@ struct DeviceNews {
 struct DeviceDrawNews {
   static constexpr uint32_t kIncomplete = ~0u;  // as ties: of the tokens there is the first alone
 
-  uint32_t count;  // of tokens that are not masked
+  uint32_t count;  // of tokens that are not masked; where no Cut is wanted, whether there are any
   uint32_t ties;   // that equal the lowest
   uint32_t status;
   uint32_t lowest;  // of their values, the complement of the order key
@@ -75,6 +79,12 @@ SLUICE_HD inline size_t NewsBytes(int32_t candidates) {
   return sizeof(DeviceNews) + static_cast<size_t>(candidates) * sizeof(uint64_t);
 }
 
+// Rows by their places, in device memory.
+struct RowPlaces {
+  const int32_t* places = nullptr;  // null: all rows
+  const int32_t* count = nullptr;
+};
+
 // By value to kernels.
 struct ShardArgument {
   RowsArgument rows;  // of the slice
@@ -87,10 +97,14 @@ struct ShardArgument {
   ShardMemory memory;
   TokenResult* results;
   ShardWay* ways;
+  bool wants_cuts = true;  // of rows that are drawn from everything, too
+  RowPlaces rows_to_draw = {};
 };
 
 ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates, int32_t ranks);
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
+                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
+ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
                               DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
 
 // The news of the slice.
@@ -99,6 +113,9 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
 // Behind the merge: the logits of the rows that it has not decided.
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
+// Behind LaunchSurvivors of a head that was asked what may win: rows that it does not tell join the
+// dense ones.
+void LaunchSurvivingDraws(const ShardArgument& argument, const CallArgument& head, void* stream);
 void LaunchNews(const ShardArgument& argument, void* stream);
 void LaunchOpen(const ShardArgument& argument, void* stream);
 void LaunchMerge(const ShardArgument& argument, void* stream);

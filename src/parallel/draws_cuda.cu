@@ -257,7 +257,11 @@ __global__ void __launch_bounds__(kMostThreads)
     DrawsKernel(const __grid_constant__ ShardArgument argument) {
   __shared__ DrawsMemory memory;
   const Team team(memory.team);
-  const int row = TeamIndex(team);
+  int row = TeamIndex(team);
+  if (argument.rows_to_draw.places != nullptr) {
+    if (row >= *argument.rows_to_draw.count) return;
+    row = argument.rows_to_draw.places[row];
+  }
   const VectorSlice<kDType> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);

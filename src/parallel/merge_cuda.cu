@@ -41,6 +41,13 @@ __device__ const DeviceNews& NewsOf(const ShardArgument& argument, int rank, int
   return *reinterpret_cast<const DeviceNews*>(argument.memory.all_news + index * bytes);
 }
 
+__device__ const SelectParams& ParamsOf(const ShardArgument& argument, int row) {
+  return argument.rows.params[argument.rows.has_params_per_row ? row : 0];
+}
+__device__ const NoiseKey& KeyOf(const ShardArgument& argument, int row) {
+  return argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
+}
+
 __device__ uint64_t TokenOf(const ShardArgument& argument, int row, int place) {
   const DeviceNews& news = NewsOf(argument, place / argument.candidates, row);
   return reinterpret_cast<const uint64_t*>(&news + 1)[place % argument.candidates];
@@ -64,6 +71,10 @@ __device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument
 __device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
+  // Tokens all differ, or the sorted list has places that nobody writes: of slices that overlap, or
+  // where an exchange was given up, what is read there is to be a place all the same.
+  if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
+  memory.room[block.thread()] = 0;
   block.SyncBlock();
   const SelectParams& params = memory.start.params;
   const bool with_ties = params.profile.ties == Ties::kAll && !semantics::IsGreedy(params);
@@ -149,6 +160,17 @@ __device__ TokenResult SampleFromFirst(const Team& block, MergeMemory& memory, i
   return result;
 }
 
+__device__ bool DrawsFromAll(const ShardArgument& argument, const SelectParams& params,
+                             const NoiseKey& key) {
+  return IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
+}
+
+// Whoever has drawn it has seen too little of the row.
+__device__ bool HasNoCut(const ShardArgument& argument, int row) {
+  return !argument.wants_cuts &&
+         DrawsFromAll(argument, ParamsOf(argument, row), KeyOf(argument, row));
+}
+
 __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
   BestToken best;
   TokenResult result;
@@ -167,6 +189,7 @@ __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
   }
   result.cut.lower = semantics::ValueOfKey(~lowest);
   result.id = static_cast<int32_t>(~best.id_complement);
+  if (HasNoCut(argument, row)) result.cut = Cut{};
   return result;
 }
 
@@ -184,6 +207,7 @@ __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument
     result.cut.count += static_cast<int32_t>(news.count);
   }
   result.cut.lower = semantics::ValueOfKey(~lowest);
+  if (!argument.wants_cuts) result.cut = Cut{};
   const NoiseKey& key = memory.start.key;
   BestToken best;
   const bool is_listed = block.thread() < argument.candidates * argument.ranks;
@@ -218,8 +242,8 @@ __global__ void __launch_bounds__(kMostThreads)
     return;
   }
   if (block.thread() == 0) {
-    memory.start.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
-    memory.start.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
+    memory.start.params = ParamsOf(argument, row);
+    memory.start.key = KeyOf(argument, row);
     memory.start.scales = semantics::ScalesOf(memory.start.params);
   }
   MergedNews merged = MergeNews(block, argument, row);
@@ -229,8 +253,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const bool is_valid =
       semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(key);
   if (!is_valid) merged.status = RowStatus::kBadParam;
-  const bool is_drawn = argument.kind != ShardRows::kListed &&
-                        IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
+  const bool is_drawn = argument.kind != ShardRows::kListed && DrawsFromAll(argument, params, key);
   // Nobody has told anything of it: what lies in its message, a status too, is another call's.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && is_valid) {

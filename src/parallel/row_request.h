@@ -98,10 +98,10 @@ uint64_t Fingerprint(const Request& request) {
   return hash;
 }
 
-// Where ranks have other fingerprints of a row, all of them see it: they tell each other what they
-// were asked, and throw Error on the first field in which a rank differs from the first one.
+// Ranks tell each other what they were asked, and all throw Error on the first field in which a
+// rank differs from the first one.
 template <typename Request>
-[[noreturn]] void ThrowOtherRequest(ShardRank& rank, const Request& own) {
+void RequireSameFields(ShardRank& rank, const Request& own) {
   int64_t fields = 0;
   ForEachField(own, [&](const char*, auto) { ++fields; });
   uint64_t* bits = rank.Parts<uint64_t>(fields);
@@ -119,6 +119,12 @@ template <typename Request>
                    FieldText<Value>(first) + ", as on rank 0");
     });
   }
+}
+
+// Where ranks have other fingerprints of a row, all of them see it.
+template <typename Request>
+[[noreturn]] void ThrowOtherRequest(ShardRank& rank, const Request& own) {
+  RequireSameFields(rank, own);
   ThrowInvalid("request", "another fingerprint of the same fields",
                "the same library on every rank");
 }

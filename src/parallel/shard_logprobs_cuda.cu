@@ -58,6 +58,22 @@ __device__ WholeRow Merged(const ShardLogprobArgument& argument, int row, const 
   return whole;
 }
 
+// visit(x, id) for the tokens of this thread and no others: masked ones count here, so what is
+// streamed as masked behind a warp's stretch must not.
+template <DType kDType, typename Visit>
+__device__ void ForEachOwn(const VectorSlice<kDType>& slice, Visit visit) {
+  FirstVectors loaded;
+  slice.LoadFirst(loaded);
+  slice.Stream(loaded, [&](const Eight<kDType>& eight) {
+    if (!slice.Has(eight.first)) return;
+#pragma unroll
+    for (int e = 0; e < Eight<kDType>::kTokens; ++e) {
+      const int id = Eight<kDType>::Id(eight.first, e);
+      if (id < slice.vocab()) visit(eight.x[e], id);
+    }
+  });
+}
+
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     LogprobNewsKernel(const __grid_constant__ ShardLogprobArgument argument) {
@@ -66,11 +82,11 @@ __global__ void __launch_bounds__(kMostThreads)
   const int row = TeamIndex(team);
   const TokenResult result = argument.results[row];
   if (!HasToken(argument, result)) return;
-  const RowSlice<kDType> slice(team, RowOf(argument.rows, row), argument.rows.vocab);
+  const VectorSlice<kDType> slice(team, argument.rows, row);
   float largest = -INFINITY;
   bool has_nan = false;
   uint32_t at_upper = 0, at_lower = 0, zero = 0;
-  slice.ForEach([&](float x, int id) {
+  ForEachOwn(slice, [&](float x, int id) {
     largest = fmaxf(largest, x);
     has_nan |= semantics::IsNan(x);
     at_upper += x == result.cut.upper ? 1 : 0;
@@ -121,20 +137,20 @@ __global__ void __launch_bounds__(kMostThreads)
   const bool wants_mass = NeedsMass(argument.mode) && is_ok;
   const bool wants_kept = argument.kept_masses != nullptr && is_ok;
 
-  const RowSlice<kDType> slice(team, RowOf(argument.rows, row), argument.rows.vocab);
-  uint64_t mass = 0, kept_mass = 0;
+  const VectorSlice<kDType> slice(team, argument.rows, row);
+  LongMassSum mass, kept_mass;
   uint32_t rank = 0, inside = 0;
-  slice.ForEach([&](float x, int) {
+  ForEachOwn(slice, [&](float x, int) {
     const bool is_inside = x < cut.upper && x > cut.lower;
     const bool counts = is_whole ? !is_processed || x > -INFINITY : is_inside;
     rank += counts && x >= whole.sampled ? 1 : 0;
     inside += is_inside ? 1 : 0;
-    if (wants_mass && (is_whole || is_inside)) mass += semantics::Weight(x, max, scale);
-    if (wants_kept && is_inside) kept_mass += semantics::Weight(x, max, scales.filter);
+    if (wants_mass) mass.Add(MassSum::Of(is_whole || is_inside ? x : -INFINITY, max, scale));
+    if (wants_kept) kept_mass.Add(MassSum::Of(is_inside ? x : -INFINITY, max, scales.filter));
   });
   LogprobSums sums;
-  sums.mass = team.Sum(mass);
-  sums.kept_mass = wants_kept ? team.Sum(kept_mass) : 0;
+  sums.mass = team.Sum(mass.Total());
+  sums.kept_mass = wants_kept ? team.Sum(kept_mass.Total()) : 0;
   sums.rank = static_cast<int64_t>(team.Sum(rank));
   const auto all_inside = static_cast<int32_t>(team.Sum(inside));
   const auto upper = static_cast<uint64_t>(whole.kept_upper);
@@ -155,9 +171,9 @@ __global__ void __launch_bounds__(kMostThreads)
   std::byte* const message = argument.memory.own_sums + row * LogprobSumsBytes(argument.listed);
   if (team.IsFirstThread()) *reinterpret_cast<LogprobSums*>(message) = sums;
   if (argument.listed == 0) return;
-  auto* const tokens = reinterpret_cast<semantics::Token*>(message + sizeof(LogprobSums));
+  auto* const list = reinterpret_cast<semantics::Token*>(message + sizeof(LogprobSums));
   if (team.rank() == 0) {
-    for (int i = team.thread(); i < argument.listed; i += team.threads()) tokens[i] = {0.0f, -1};
+    for (int i = team.thread(); i < argument.listed; i += team.threads()) list[i] = {0.0f, -1};
   }
   team.Sync();
   const LikelyRange range{
@@ -165,7 +181,7 @@ __global__ void __launch_bounds__(kMostThreads)
       is_whole ? 0 : whole.dropped,
       is_whole ? INT32_MAX : all_inside + whole.kept_upper + whole.kept_lower, argument.listed};
   ListLikely(team, slice, argument.rows.vocab, range, memory.likely,
-             [&](int n, int32_t id) { tokens[n] = {slice.ValueOf(id), argument.first_id + id}; });
+             [&](int n, int32_t id) { list[n] = {slice.ValueOf(id), argument.first_id + id}; });
 }
 
 constexpr int kFinishThreads = 256;

@@ -25,7 +25,7 @@ void RequireSame(const char* name, int64_t value, int64_t first, int32_t rank) {
 
 std::string TextOf(const ShardHeading& heading) {
   static constexpr const char* kTasks[] = {"the constructor", "Sample", "Sample of hidden states",
-                                           "Logprobs"};
+                                           "Logprobs", "CompareCalls"};
   const auto task = static_cast<size_t>(heading.task);
   return "exchange " + std::to_string(heading.exchange) + " of " +
          (task < std::size(kTasks) ? kTasks[task] : "something else");

@@ -13,7 +13,7 @@
 namespace sluice {
 
 // What a rank is asked to do.
-enum class ShardTask : uint32_t { kSetUp, kSample, kSampleHidden, kLogprobs };
+enum class ShardTask : uint32_t { kSetUp, kSample, kSampleHidden, kLogprobs, kCompare };
 
 // In front of every message of a rank.
 struct ShardHeading {

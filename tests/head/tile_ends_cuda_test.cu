@@ -47,10 +47,13 @@ class TileEndsCuda : public HeadOnDevice {
     processors_ = cuda::CurrentDeviceShape().processors;
   }
 
-  // vocab x dim, `count` hidden states, each with a question of its own.
-  void Expect(int64_t vocab, int64_t dim, int64_t count, CertificateKind kind, Random& random) {
+  // vocab x dim, `count` hidden states, each with a question of its own. first_id: of the head's
+  // first row.
+  void Expect(int64_t vocab, int64_t dim, int64_t count, CertificateKind kind, Random& random,
+              int32_t first_id = 0) {
     const std::string what = std::to_string(vocab) + " x " + std::to_string(dim) + ", " +
-                             std::to_string(count) + " states, " + std::string(Name(kind));
+                             std::to_string(count) + " states, " + std::string(Name(kind)) +
+                             ", from " + std::to_string(first_id);
     const HeadKind head_kind = kAllHeadKinds[random.Below(std::size(kAllHeadKinds))];
     const Rows head = MakeHead(head_kind, vocab, dim, random);
     const Batch weight(head, DType::kF32);
@@ -82,6 +85,7 @@ class TileEndsCuda : public HeadOnDevice {
     question.params = params_on_device.data();
     question.keys = keys_on_device.data();
     question.has_params_per_row = question.has_keys_per_row = true;
+    question.first_id = first_id;
     call_ = cuda::ArgumentOf(device.call(), question);
     cuda::LaunchEncode(call_, nullptr);
     cuda::LaunchScore(call_, nullptr);
@@ -93,9 +97,9 @@ class TileEndsCuda : public HeadOnDevice {
       const bool is_asked = course.way == cuda::RowCourse::Way::kPlanes ||
                             course.way == cuda::RowCourse::Way::kAllowed;
       if (!is_asked) continue;
-      // The reference takes long: of the first few rows, and of the last.
+      // The reference takes long: of the first few rows, of one amid, and of the last.
       std::optional<ScoredRow> expected;
-      if (++compared <= 3 || r + 3 >= count) {
+      if (++compared <= 3 || r == count / 2 || r + 3 >= count) {
         const Batch state({states[static_cast<size_t>(r)]}, DType::kF32);
         expected = Scored(kScoreRef, planes, bias, Matrix(state))[0];
       }
@@ -147,7 +151,7 @@ class TileEndsCuda : public HeadOnDevice {
         lower = std::max(lower, of_lower);
         upper = std::max(upper, of_upper);
         if (!is_draw) continue;
-        const auto id = static_cast<int32_t>(v);
+        const auto id = call_.question.first_id + static_cast<int32_t>(v);
         const uint32_t high =
             semantics::NoiseHigh(course.key, semantics::GumbelStream(course.key), id);
         const auto scale = static_cast<double>(course.draw_scale);
@@ -191,19 +195,32 @@ TEST_F(TileEndsCuda, OfHeadsSmallerThanABlock) {
   }
 }
 
+// Of a slice of a vocabulary: where its tiles begin with a block of noise, in the middle between
+// two, and inside one.
+TEST_F(TileEndsCuda, OfSlicesHaveTheNoiseOfTheWholeVocabulary) {
+  Random random(33);
+  for (const int32_t first_id : {8, 16, 24, 2503}) {
+    for (const int64_t count : {1, 4, 5, 8, 9, 16, 33}) {
+      const CertificateKind kind = kCertificateKinds[random.Below(2)];
+      ASSERT_NO_FATAL_FAILURE(Expect(700, 100, count, kind, random, first_id));
+    }
+  }
+}
+
 // Blocks that go through their tiles by sixteens: where the last turn has one, a quarter of them
 // and one more, or all; where one block has a tile more than another; groups that are fewer than
 // the stages of copies, as many, and more.
 TEST_F(TileEndsCuda, OfBlocksThatTakeTurns) {
   Random random(32);
   struct Case {
-    int64_t tiles;  // of a block
+    int64_t tiles;  // of a block, from 16 on; fewer are shared by fewer blocks
     int64_t more;   // tiles, of all blocks
     int64_t dim;
   };
-  for (const Case& of : {Case{1, 1, 1100}, Case{4, processors_ / 2, 130}, Case{5, 3, 1025},
-                         Case{16, 0, 1}, Case{16, 1, 200}, Case{17, 0, 130},
-                         Case{19, processors_ - 1, 300}, Case{20, 0, 40}, Case{33, 7, 129}}) {
+  for (const Case& of :
+       {Case{1, 1, 1100}, Case{4, processors_ / 2, 130}, Case{5, 3, 1025}, Case{16, 0, 1},
+        Case{16, 1, 200}, Case{17, 0, 130}, Case{19, processors_ - 1, 300}, Case{20, 0, 40},
+        Case{21, 0, 130}, Case{25, 3, 40}, Case{29, 0, 64}, Case{33, 7, 129}}) {
     const int64_t vocab = (of.tiles * processors_ + of.more) * kTileRows - random.Between(0, 15);
     const int64_t count = std::vector<int64_t>{9, 16, 33}[random.Below(3)];
     const CertificateKind kind = kCertificateKinds[random.Below(2)];

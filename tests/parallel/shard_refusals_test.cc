@@ -138,6 +138,47 @@ TEST(ShardSampler, RefusesRanksThatMakeDifferentCallsOnEveryRank) {
                                               "allowed: exchange 1 of Sample, as on rank 0"));
 }
 
+// Ranks that have refused a call are in step: the next one is answered.
+TEST(ShardSampler, GoesOnBehindWhatAllRanksRefused) {
+  ExpectAllWell(AnswersOfGroup(2, [](ShardGroup& group) -> std::string {
+    // With two candidates the first messages of both calls have as many bytes: else the group is
+    // lost.
+    ShardSampler sampler(group, {8, group.rank() * 4, 4}, 2);
+    const Batch own(
+        {group.rank() == 0 ? std::vector<float>{0, 1, 2, 3} : std::vector<float>{4, 9, 6, 7}});
+    const NoiseKey key{3, 0, 0};
+    auto sample = [&](float temperature) -> std::string {
+      const SelectParams params{.temperature = temperature};
+      std::vector<TokenResult> results(1);
+      try {
+        sampler.Sample({own.view(), {&params, 1}, {&key, 1}}, DrawMethod::kGumbel, results, {});
+      } catch (const Error& error) {
+        return error.parameter();
+      }
+      return std::to_string(results[0].id);
+    };
+    auto logprobs = [&]() -> std::string {
+      const SelectParams params;
+      std::vector<TokenResult> results(1);
+      try {
+        sampler.Logprobs({own.view(), LogprobMode::kRawLogprobs, {&params, 1}}, results, {});
+      } catch (const Error& error) {
+        return error.parameter();
+      }
+      return "";
+    };
+    for (int i = 0; i < 3; ++i) {
+      const std::string other_row = sample(group.rank() == 0 ? 1.0f : 0.5f);
+      if (other_row != "params.temperature") return "a differing row: " + other_row;
+      const std::string other_call = group.rank() == 0 ? sample(1.0f) : logprobs();
+      if (other_call != "call") return "a differing call: " + other_call;
+      const std::string greedy = sample(0.0f);
+      if (greedy != "5") return "behind them: " + greedy;
+    }
+    return "";
+  }));
+}
+
 TEST(ShardSampler, RefusesABackendThatIsNotThereBeforeItSends) {
   ExpectAllWell(AnswersOfGroup(1, [](ShardGroup& group) -> std::string {
     ShardSampler sampler(group, {4, 0, 4});

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "parallel/device_shards.h"
-#include "tests/head/device_head.h"
-#include "tests/head/heads.h"
+#include "tests/parallel/device_ranks.h"
 #include "tests/parallel/slices.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
@@ -61,35 +59,6 @@ class DeviceRank {
   cuda::ShardCall call_;
   cuda::ShardArgument argument_;
 };
-
-template <typename Ranks>
-void Exchange(Ranks& ranks, size_t bytes, const std::byte* (*own)(const cuda::ShardMemory&),
-              std::byte* (*all)(const cuda::ShardMemory&)) {
-  for (const auto& to : ranks) {
-    for (size_t from = 0; from < ranks.size(); ++from) {
-      Require(cudaMemcpyAsync(all(to->argument().memory) + from * bytes,
-                              own(ranks[from]->argument().memory), bytes, cudaMemcpyDeviceToDevice,
-                              nullptr));
-    }
-  }
-}
-
-template <typename Ranks>
-void ExchangeNews(Ranks& ranks) {
-  const cuda::ShardArgument& argument = ranks[0]->argument();
-  Exchange(
-      ranks, static_cast<size_t>(argument.rows.rows) * cuda::NewsBytes(argument.candidates),
-      [](const cuda::ShardMemory& m) -> const std::byte* { return m.own_news; },
-      [](const cuda::ShardMemory& m) { return m.all_news; });
-}
-
-template <typename Ranks>
-void ExchangeSums(Ranks& ranks) {
-  Exchange(
-      ranks, static_cast<size_t>(ranks[0]->argument().rows.rows) * sizeof(cuda::DeviceSums),
-      [](const cuda::ShardMemory& m) { return reinterpret_cast<const std::byte*>(m.own_sums); },
-      [](const cuda::ShardMemory& m) { return reinterpret_cast<std::byte*>(m.all_sums); });
-}
 
 void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
   for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
@@ -257,148 +226,6 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
   EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
 }
 
-// ------------------------------------------------------------------------------------------------
-
-// Hidden states, and parameters; the values of rows are the logits of the whole head.
-struct HeadRows {
-  HeadRows(HeadKind kind, int64_t vocab, int64_t dim, DType dtype, Random& random)
-      : weights(Representable(MakeHead(kind, vocab, dim, random), dtype)),
-        bias(MakeBias(vocab, random)),
-        hidden(MakeStates(weights, random), dtype) {
-    if (random.Coin())
-      bitmask = RandomBitmask(static_cast<size_t>(hidden.view().rows), vocab, random);
-    const Batch weight(weights, dtype);
-    for (auto& logits : DenseLogits({Matrix(weight), bias}, {Matrix(hidden), bitmask})) {
-      SelectParams params = RandomSwitchedParams(vocab, random);
-      if (random.Coin()) params = {.top_k = static_cast<int32_t>(random.Between(1, 20))};
-      rows.Add(logits, params, random);
-    }
-  }
-
-  static Rows MakeStates(const Rows& weights, Random& random) {
-    Rows states;
-    for (int i = 0; i < 3; ++i) {
-      for (const HiddenKind kind : kAllHiddenKinds) {
-        states.push_back(MakeHidden(kind, weights, random));
-      }
-    }
-    return states;
-  }
-
-  Rows weights;
-  std::vector<float> bias;
-  Batch hidden;
-  std::vector<int32_t> bitmask;  // or none
-  RequestRows rows;
-};
-
-// A rank with some rows of a certified head.
-class HeadRank {
- public:
-  HeadRank(const HeadRows& whole, DType dtype, const ShardSlice& slice, int32_t candidates,
-           int32_t ranks, DrawMethod method)
-      : weight_(OwnOf(whole.weights, slice), dtype),
-        bias_(whole.bias.empty() ? whole.bias : OwnOf(whole.bias, slice)),
-        head_(weight_, bias_, HeadPlanes::Build(Matrix(weight_), {.seed = 3})),
-        logits_(whole.rows.size() * static_cast<size_t>(slice.tokens)),
-        params_(whole.rows.params),
-        keys_(whole.rows.keys),
-        workspace_(
-            cuda::ShardWorkspaceBytes(static_cast<int64_t>(whole.rows.size()), candidates, ranks)),
-        results_(whole.rows.size()),
-        ways_(whole.rows.size()) {
-    head_.Ask(whole.hidden, OwnBits(whole.bitmask, slice));
-    call_.head = head_.call();
-    call_.slice = slice;
-    call_.params = {params_, keys_};
-    call_.method = method;
-    call_.candidates = candidates;
-    call_.workspace = workspace_;
-    call_.logits = {logits_.data(), static_cast<int64_t>(whole.rows.size()),
-                    slice.tokens,   slice.tokens,
-                    DType::kF32,    {DeviceKind::kCuda, 0}};
-    argument_ = cuda::ShardArgumentOf(cuda::OnLogits(call_), ranks, results_, ways_);
-  }
-
-  const cuda::ShardHeadCall& call() const { return call_; }
-  const cuda::ShardArgument& argument() const { return argument_; }
-  cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
-  std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
-
- private:
-  template <typename Whole>
-  static Whole OwnOf(const Whole& whole, const ShardSlice& slice) {
-    const auto begin = whole.begin() + slice.first_id;
-    return {begin, begin + slice.tokens};
-  }
-
-  Batch weight_;
-  std::vector<float> bias_;
-  DeviceHead head_;
-  OnDevice<float> logits_;
-  OnDevice<SelectParams> params_;
-  OnDevice<NoiseKey> keys_;
-  OnDevice<std::byte> workspace_;
-  OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
-  cuda::ShardHeadCall call_;
-  cuda::ShardArgument argument_;
-};
-
-TEST_F(ShardsCuda, EqualTheWholeCertifiedHead) {
-  Random random(8);
-  int i = 0;
-  for (const HeadKind kind : kAllHeadKinds) {
-    for (const DType dtype : kAllDTypes) {
-      const HeadRows head(kind, 900 + 100 * (i % 3), 64 + 32 * (i % 4), dtype, random);
-      const int32_t candidates = i % 2 == 0 ? 24 : 5;
-      const DrawMethod method = i % 3 == 0 ? DrawMethod::kCdf : DrawMethod::kGumbel;
-      const int64_t vocab = std::ssize(head.weights);
-      const int64_t cut = random.Between(30, vocab - 30);
-      std::vector<std::unique_ptr<HeadRank>> ranks;
-      for (const ShardSlice& slice : {ShardSlice{vocab, 0, cut}, {vocab, cut, vocab - cut}}) {
-        ranks.push_back(std::make_unique<HeadRank>(head, dtype, slice, candidates, 2, method));
-      }
-      for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
-      ExchangeNews(ranks);
-      for (const auto& rank : ranks) {
-        cuda::LaunchMerge(rank->argument(), nullptr);
-        cuda::EnqueueDense(rank->call(), rank->argument(), nullptr);
-        cuda::LaunchSums(rank->argument(), DType::kF32, nullptr);
-      }
-      ExchangeSums(ranks);
-      for (const auto& rank : ranks) cuda::LaunchFinish(rank->argument(), nullptr);
-      Require(cudaDeviceSynchronize());
-      const Batch whole(head.rows.values);
-      auto expected = Sampled({whole.view(), head.rows.params, head.rows.keys}, method);
-      const std::vector<ShardWay> ways = ranks[0]->Ways();
-      for (size_t r = 0; r < ways.size(); ++r) {
-        if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
-      }
-      for (const auto& rank : ranks) {
-        EXPECT_EQ(rank->Ways(), ways);
-        EXPECT_TRUE(SameSequence(rank->Results(), expected));
-      }
-      ASSERT_FALSE(HasFailure()) << "case " << i;
-      ++i;
-    }
-  }
-}
-
-// One rank, whose exchange is a copy.
-class OneRank final : public cuda::DeviceShardGroup {
- public:
-  int32_t rank() const override { return 0; }
-  int32_t ranks() const override { return 1; }
-  void AllGather(cuda::DeviceArray<const std::byte> own, cuda::DeviceArray<std::byte> all,
-                 void* stream) override {
-    Require(cudaMemcpyAsync(all.data, own.data, static_cast<size_t>(own.size),
-                            cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)));
-  }
-};
-
 TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {
   Random random(4);
   RequestRows rows = RandomRequestRows(60, 3000, random);
@@ -420,34 +247,6 @@ TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {
   Require(cudaStreamSynchronize(stream));
   const Batch whole(rows.values, DType::kBf16);
   EXPECT_TRUE(SameSequence(rank.Results(), Sampled({whole.view(), rows.params, rows.keys})));
-  Require(cudaGraphExecDestroy(executable));
-  Require(cudaGraphDestroy(graph));
-  Require(cudaStreamDestroy(stream));
-}
-
-TEST_F(ShardsCuda, SampleACertifiedHeadInOneGraph) {
-  Random random(9);
-  const HeadRows head(HeadKind::kTrained, 1200, 96, DType::kBf16, random);
-  const ShardSlice slice{1200, 0, 1200};
-  HeadRank rank(head, DType::kBf16, slice, 32, 1, DrawMethod::kGumbel);
-  OneRank group;
-  const cuda::ShardCall on_logits = cuda::OnLogits(rank.call());
-  const OnDevice<std::byte> memory(cuda::GatheredWorkspaceBytes(on_logits, 1, 1200));
-  cudaStream_t stream;
-  Require(cudaStreamCreate(&stream));
-  cudaGraph_t graph;
-  Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  cuda::Sample(rank.call(), group, rank.result_array(), rank.way_array(), stream);
-  cuda::SampleGathered(on_logits, group, {&slice, 1}, memory, rank.result_array(), rank.way_array(),
-                       stream);
-  Require(cudaStreamEndCapture(stream, &graph));
-  cudaGraphExec_t executable;
-  Require(cudaGraphInstantiate(&executable, graph, 0));
-  for (int i = 0; i < 3; ++i) Require(cudaGraphLaunch(executable, stream));
-  Require(cudaStreamSynchronize(stream));
-  const Batch whole(head.rows.values);
-  EXPECT_TRUE(
-      SameSequence(rank.Results(), Sampled({whole.view(), head.rows.params, head.rows.keys})));
   Require(cudaGraphExecDestroy(executable));
   Require(cudaGraphDestroy(graph));
   Require(cudaStreamDestroy(stream));

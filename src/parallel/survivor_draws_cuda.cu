@@ -1,0 +1,118 @@
+// What a rank tells of a row that is drawn from everything, from the survivors of its certified
+// head: the first token of the slice and the few that may win, in their exact logits.
+//
+// Whoever may win, whatever the row's maximum is, has survived: the head computes every token whose
+// upper bound comes within a hundredth of what some token's score reaches for certain, and that is
+// more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with too many
+// survivors are left to the head's dense logits, and told from these by draws_cuda.cu.
+#include "head/device_course.cuh"
+#include "head/survivor_list.cuh"
+#include "parallel/device_shards.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+
+struct SurvivingDraws {
+  ShardArgument shard;
+  CallArgument head;
+};
+
+struct TellMemory {
+  TeamMemory team;
+  uint32_t told;
+};
+
+// A row's message: nothing but a status, so far.
+__device__ uint64_t* Clear(const ShardArgument& shard, int row, RowStatus status) {
+  std::byte* const message = shard.memory.own_news + row * NewsBytes(shard.candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawNews));
+  for (int i = static_cast<int>(threadIdx.x); i < shard.candidates; i += kThreads) tokens[i] = 0;
+  if (threadIdx.x == 0) {
+    // A slice without support says nothing of the row.
+    if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
+    *reinterpret_cast<DeviceDrawNews*>(message) = {0, 0, static_cast<uint32_t>(status), 0};
+  }
+  __syncthreads();
+  return tokens;
+}
+
+__device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, int row,
+                     TellMemory& memory) {
+  const ShardArgument& shard = argument.shard;
+  const RowStatus status = StatusOf(course);
+  uint64_t* const tokens = Clear(shard, row, status);
+  if (status != RowStatus::kOk) return;
+  const Team block(memory.team);
+  const CallMemory& of_head = argument.head.memory;
+  const Survivor* const survivors = of_head.survivors + int64_t{row} * of_head.budget;
+  const semantics::Stream stream = semantics::GumbelStream(course.key);
+  auto score_of = [&](const Survivor& token) {
+    const int32_t id = shard.first_id + token.id;
+    return token.x * course.draw_scale +
+           semantics::Gumbel(semantics::NoiseBits(course.key, stream, id));
+  };
+  const uint64_t first = FirstSurvivor(block, survivors, course.listed);
+  uint64_t best = 0;
+  for (int i = block.thread(); i < course.listed; i += kThreads) {
+    const Survivor token = survivors[i];
+    if (token.x > -INFINITY) best = max(best, uint64_t{semantics::OrderKey(score_of(token))});
+  }
+  best = block.Max(best);
+  const float floor = SurelyBelow(semantics::ValueOfKey(static_cast<uint32_t>(best)));
+  for (int i = block.thread(); i < course.listed; i += kThreads) {
+    const Survivor token = survivors[i];
+    if (!(token.x > -INFINITY) || token.id == IdOf(first) || !(score_of(token) >= floor)) continue;
+    const uint32_t place = 1 + atomicAdd(&memory.told, 1u);
+    if (place < static_cast<uint32_t>(shard.candidates)) {
+      tokens[place] = KeyOfToken(token.x, shard.first_id + token.id);
+    }
+  }
+  block.SyncBlock();
+  // A maximum that scales to infinity leaves nothing to compare.
+  const bool is_complete =
+      fabsf(floor) < INFINITY && memory.told < static_cast<uint32_t>(shard.candidates);
+  if (!is_complete) {
+    for (int i = 1 + block.thread(); i < shard.candidates; i += kThreads) tokens[i] = 0;
+  }
+  if (threadIdx.x != 0) return;
+  tokens[0] = KeyOfToken(ValueOf(first), shard.first_id + IdOf(first));
+  DeviceDrawNews& news = *(reinterpret_cast<DeviceDrawNews*>(tokens) - 1);
+  news.count = 1;  // or more
+  news.ties = is_complete ? 0 : DeviceDrawNews::kIncomplete;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    SurvivingDrawsKernel(const __grid_constant__ SurvivingDraws argument) {
+  __shared__ TellMemory memory;
+  LetNextKernelStart();
+  AwaitKernelBefore();
+  const CallArgument& head = argument.head;
+  const int row = static_cast<int>(blockIdx.x);
+  RowCourse& course = head.memory.courses[row];
+  const bool is_drawn = course.decides == Decides::kSoftmax;
+  if (threadIdx.x == 0) {
+    memory.told = 0;
+    argument.shard.memory.lengths[row] = is_drawn ? 0 : argument.shard.rows.vocab;
+  }
+  if (!is_drawn) return;
+  __syncthreads();
+  const bool has_too_many = HasTooMany(head, course);
+  if (!has_too_many && course.way != RowCourse::Way::kDense) Tell(argument, course, row, memory);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (has_too_many) LeaveToDense(course, DenseReason::kSurvivors);
+  Report(head, row);
+}
+
+}  // namespace
+
+void LaunchSurvivingDraws(const ShardArgument& shard, const CallArgument& head, void* stream) {
+  SurvivingDraws argument = {shard, head};
+  LaunchBehind(reinterpret_cast<const void*>(SurvivingDrawsKernel),
+               {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads}, &argument,
+               stream);
+}
+
+}  // namespace sluice::cuda
