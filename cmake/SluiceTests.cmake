@@ -35,6 +35,10 @@ if(GTest_FOUND)
   endif()
 endif()
 
+# Where the optimiser has nothing to do with what is tested: text, messages, and loops that wait. It
+# takes a third to a half of the time to compile them.
+set(sluice_plain_test_folders cli engine json link server text)
+
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
 # All fuzz targets, and of the libraries only what they are made of.
@@ -46,7 +50,7 @@ add_custom_target(sluice_thread_tests)
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
 # folder of its first source and with LABELS. `long` keeps a test out of the presets with sanitizers;
-# `threads` are the tests that the thread sanitizer runs.
+# `threads` are the tests that the thread sanitizer runs; `cost` are those that measure the test's code.
 # A test with a .cu file gets the label `cuda` and is left out where
 # CUDA is off. The main is GoogleTest's own.
 #
@@ -83,6 +87,11 @@ function(sluice_add_test)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SLUICE_SANITIZE)
       target_compile_options(${arg_NAME} PRIVATE -Wno-array-bounds)
     endif()
+  endif()
+  string(REGEX MATCH "^[^/]*" subject "${folder}")
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND subject IN_LIST sluice_plain_test_folders AND
+     NOT "cost" IN_LIST arg_LABELS)
+    target_compile_options(${arg_NAME} PRIVATE -O1)
   endif()
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
     target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)
