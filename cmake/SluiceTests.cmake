@@ -49,8 +49,8 @@ add_custom_target(sluice_thread_tests)
 # sluice_add_test(NAME name SOURCES file... [LABELS label...] [LIBRARIES target...])
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
-# folder of its first source and with LABELS. `long` keeps a test out of the presets with sanitizers;
-# `threads` are the tests that the thread sanitizer runs; `cost` are those that measure the test's code.
+# folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs; `threads`
+# are the tests that the thread sanitizer runs; `cost` are those that measure the test's code.
 # A test with a .cu file gets the label `cuda` and is left out where
 # CUDA is off. The main is GoogleTest's own.
 #
@@ -64,9 +64,6 @@ function(sluice_add_test)
   set(cuda_sources ${arg_SOURCES})
   list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
   if(cuda_sources AND NOT SLUICE_CUDA)
-    return()
-  endif()
-  if(SLUICE_SANITIZE AND "long" IN_LIST arg_LABELS)
     return()
   endif()
 
@@ -120,11 +117,8 @@ endfunction()
 
 # Every public header, alone and twice in a row: it includes what it uses and has its guard. Those of
 # the C interface as C99 and as two ages of C++. The one glob of the build, because a header that is
-# missing from a list would not be noticed. Nothing of it runs, so it is not there with a sanitizer.
+# missing from a list would not be noticed.
 function(sluice_add_header_tests)
-  if(SLUICE_SANITIZE)
-    return()
-  endif()
   file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include
        ${PROJECT_SOURCE_DIR}/include/sluice/*.h ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp
        ${PROJECT_SOURCE_DIR}/include/sluice/c/*.h)
