@@ -9,18 +9,35 @@ if(SLUICE_SANITIZE MATCHES "undefined")
   set(sluice_test_code_flags -fno-sanitize=undefined)
 endif()
 
-if(GTest_FOUND)
-  # What nearly all tests include, compiled once a preset: 2 of some 7 s of each file, 12 of 16 of the
-  # small ones (g++ 12). A test includes what it uses all the same.
-  add_executable(sluice_test_headers ${PROJECT_SOURCE_DIR}/tests/support/test_headers.cc)
-  target_link_libraries(sluice_test_headers PRIVATE GTest::gtest GTest::gtest_main)
-  target_precompile_headers(sluice_test_headers PRIVATE <gtest/gtest.h> <algorithm> <functional>
-                            <map> <memory> <random> <span> <sstream> <string> <thread> <vector>)
+# sluice_add_test_headers(NAME target [LIBRARIES target...] [HEADERS <header>...])
+#
+# What nearly all tests include, compiled once a preset: 2 of some 7 s of each file, 12 of 16 of the
+# small ones (g++ 12). A test includes what it uses all the same.
+function(sluice_add_test_headers)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "LIBRARIES;HEADERS")
+  add_executable(${arg_NAME} ${PROJECT_SOURCE_DIR}/tests/support/test_headers.cc)
+  target_link_libraries(${arg_NAME} PRIVATE GTest::gtest GTest::gtest_main ${arg_LIBRARIES})
+  target_precompile_headers(${arg_NAME} PRIVATE <gtest/gtest.h> <algorithm> <functional> <map>
+                            <memory> <random> <span> <sstream> <string> <thread> <vector>
+                            ${arg_HEADERS})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(sluice_test_headers PRIVATE -fpch-preprocess)  # for ccache
+    target_compile_options(${arg_NAME} PRIVATE -fpch-preprocess)  # for ccache
   endif()
-  target_compile_options(sluice_test_headers PRIVATE ${sluice_test_code_flags})
+  target_compile_options(${arg_NAME} PRIVATE ${sluice_test_code_flags})
+endfunction()
+if(GTest_FOUND)
+  sluice_add_test_headers(NAME sluice_test_headers)
+  # Of the tests that read JSON: simdjson's header is another 3 s.
+  find_package(simdjson 3.0 CONFIG QUIET)
+  if(TARGET simdjson::simdjson)
+    sluice_add_test_headers(NAME sluice_json_test_headers LIBRARIES simdjson::simdjson
+                            HEADERS <simdjson.h>)
+  endif()
 endif()
+
+# Where the optimiser has nothing to do with what is tested: text, messages, and loops that wait. It
+# takes a third to a half of the time to compile them.
+set(sluice_plain_test_folders cli engine json link server text)
 
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
@@ -33,7 +50,7 @@ add_custom_target(sluice_thread_tests)
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
 # folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs; `threads`
-# are the tests that the thread sanitizer runs.
+# are the tests that the thread sanitizer runs; `cost` are those that measure the test's code.
 # A test with a .cu file gets the label `cuda` and is left out where
 # CUDA is off. The main is GoogleTest's own.
 #
@@ -58,11 +75,20 @@ function(sluice_add_test)
   cmake_path(GET first_source PARENT_PATH folder)
   if(NOT cuda_sources AND NOT folder STREQUAL "semantics")
     target_compile_options(${arg_NAME} PRIVATE ${sluice_test_code_flags})
-    target_precompile_headers(${arg_NAME} REUSE_FROM sluice_test_headers)
+    if("simdjson::simdjson" IN_LIST arg_LIBRARIES)
+      target_precompile_headers(${arg_NAME} REUSE_FROM sluice_json_test_headers)
+    else()
+      target_precompile_headers(${arg_NAME} REUSE_FROM sluice_test_headers)
+    endif()
     # Behind a precompiled header g++ 12 warns, when it optimises, of the library's own strings.
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SLUICE_SANITIZE)
       target_compile_options(${arg_NAME} PRIVATE -Wno-array-bounds)
     endif()
+  endif()
+  string(REGEX MATCH "^[^/]*" subject "${folder}")
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND subject IN_LIST sluice_plain_test_folders AND
+     NOT "cost" IN_LIST arg_LABELS)
+    target_compile_options(${arg_NAME} PRIVATE -O1)
   endif()
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
     target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)

@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kMostChoices = 1024;
-constexpr size_t kUsualText = 256;  // bytes that a step lets out; more take memory
+constexpr size_t kUsualStepText = 256;  // bytes that a step lets out; more take memory
 
 // The parameters with the checkpoint's end tokens among the stop tokens, so that min_tokens masks
 // them too.
@@ -216,7 +216,7 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                         .stream = TextStream(checkpoint.tokenizer(), stream_, prompt_),
                         .text = {},
                         .output = {}});
-    choices_.back().text.reserve(kUsualText);
+    choices_.back().text.reserve(kUsualStepText);
     choices_.back().output.reserve(
         static_cast<size_t>(std::min<int64_t>(std::min(max_tokens_, room_), 1 << 20)));
     live_.push_back(i);

@@ -26,11 +26,11 @@ constexpr int kMostUnread = kMostCredits + 4096;
 // Each has a file descriptor, and where none is left ZeroMQ aborts the process when it accepts an
 // ipc connection. Some are accepted before those in front of them are closed, hence half.
 size_t MostConnections() {
-  constexpr rlim_t kMost = 1024;
+  constexpr rlim_t kMostFrontends = 1024;
   constexpr rlim_t kOthers = 64;  // descriptors
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMost;
-  return std::clamp<rlim_t>(limit.rlim_cur / 2, 2 * kOthers, kMost + kOthers) - kOthers;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostFrontends;
+  return std::clamp<rlim_t>(limit.rlim_cur / 2, 2 * kOthers, kMostFrontends + kOthers) - kOthers;
 }
 
 void Set(zmq::socket_t& socket, const EngineServerOptions& options) {

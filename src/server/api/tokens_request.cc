@@ -16,7 +16,7 @@ struct TokenizeDraft {
   ChatInput chat = {};
 };
 
-constexpr void (*kReadChat)(TokenizeDraft&, const RequestValue&) =
+constexpr void (*kReadTokenizeChat)(TokenizeDraft&, const RequestValue&) =
     [](TokenizeDraft& to, const RequestValue& v) { ReadChatField(to.chat, v); };
 constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
     {"model", [](TokenizeDraft& to, const RequestValue& v) { to.request.model = v.Text(); }},
@@ -25,10 +25,10 @@ constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
      [](TokenizeDraft& to, const RequestValue& v) { to.adds_special_tokens = v.Boolean(); }},
     {"return_token_strs",
      [](TokenizeDraft& to, const RequestValue& v) { to.request.returns_token_strs = v.Boolean(); }},
-    {"messages", kReadChat},
-    {"add_generation_prompt", kReadChat},
-    {"continue_final_message", kReadChat},
-    {"chat_template_kwargs", kReadChat},
+    {"messages", kReadTokenizeChat},
+    {"add_generation_prompt", kReadTokenizeChat},
+    {"continue_final_message", kReadTokenizeChat},
+    {"chat_template_kwargs", kReadTokenizeChat},
     {"tools", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
     {"chat_template", [](TokenizeDraft&, const RequestValue& v) { RefuseUnsupported(v); }},
 };

@@ -16,9 +16,9 @@ namespace {
 constexpr int kDeepest = 200;  // of values that are written
 
 void AppendHex(uint32_t c, int digits, std::string& text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
+  constexpr std::string_view kHexDigits = "0123456789abcdef";
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4)
-    text.push_back(kDigits[c >> shift & 15]);
+    text.push_back(kHexDigits[c >> shift & 15]);
 }
 
 // Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
