@@ -31,16 +31,6 @@ __device__ T SumOfWarp(T value) {
   return value;
 }
 
-// From memory to L2.
-template <typename T>
-__device__ void Prefetch(const T* object) {
-  constexpr size_t kSector = 32;
-#pragma unroll
-  for (size_t at = 0; at < sizeof(T); at += kSector) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<const char*>(object) + at));
-  }
-}
-
 struct EncodedGroup {
   double squares;
   double rho;
@@ -145,10 +135,6 @@ __global__ void __launch_bounds__(kThreads)
   if (row == 0 && threadIdx.x == 0) *call.memory.counters = {};
   __syncthreads();
   const bool is_there = row < call.memory.rows;
-  if (is_there && call.question.k == 0 && threadIdx.x == 0) {  // Ask does not wait for memory then
-    Prefetch(call.question.params + (call.question.has_params_per_row ? row : 0));
-    Prefetch(call.question.keys + (call.question.has_keys_per_row ? row : 0));
-  }
   const Element* hidden =
       static_cast<const Element*>(call.hidden) + (is_there ? row * call.hidden_stride : 0);
   double rho = 0.0, squares = 0.0;

@@ -202,31 +202,6 @@ void Launch(const void* function, unsigned blocks, void* argument, void* stream)
   RequireLaunched("project");
 }
 
-// most: that are listed.
-void LaunchListed(const WeightsArgument& head, DType dtype, const ListedRows& rows, int64_t most,
-                  void* stream) {
-  ProjectArgument argument = {
-      head,
-      rows.hidden,
-      head.dim,
-      rows.rows,
-      rows.count,
-      0,
-      rows.logits,
-      rows.stride,
-      rows.bitmask,
-      IsAligned(head.weight, head.stride, dtype) && IsAligned(rows.hidden, head.dim, DType::kF32)};
-  // There is nearly always nothing to do. Then what counts is that all blocks are there when the
-  // kernel before ends, and those of the next one beside them: of one hidden state three a
-  // processor have as many bytes on their way as two of the others, and leave half the registers.
-  const bool is_one = most == 1;
-  const void* function =
-      is_one ? ForDTypes<OneState>(dtype, DType::kF32) : ForDTypes<ManyStates>(dtype, DType::kF32);
-  const int64_t warps = (int64_t{head.vocab} + kRowsOfWarp - 1) / kRowsOfWarp;
-  LaunchBehind(function, {.blocks = Blocks(warps, is_one ? 3 : 2), .threads = kThreads}, &argument,
-               stream);
-}
-
 }  // namespace
 
 void RequireLaunched(const char* what) {
@@ -297,14 +272,20 @@ void ProjectTokens(const HeadWeights& head, const MatrixView& hidden,
 }
 
 void ProjectListed(const WeightsArgument& head, DType dtype, const ListedRows& rows, void* stream) {
-  LaunchListed(head, dtype, rows, kMostCertifiedRows, stream);
-}
-
-void LaunchDense(const CallArgument& call, void* stream) {
-  LaunchListed(call.head, call.dtype,
-               {call.memory.hidden, call.memory.dense_rows, &call.memory.counters->dense,
-                call.memory.scores, int64_t{call.planes.tiles} * kTileRows, call.bitmask},
-               call.memory.rows, stream);
+  ProjectArgument argument = {
+      head,
+      rows.hidden,
+      head.dim,
+      rows.rows,
+      rows.count,
+      0,
+      rows.logits,
+      rows.stride,
+      rows.bitmask,
+      IsAligned(head.weight, head.stride, dtype) && IsAligned(rows.hidden, head.dim, DType::kF32)};
+  const int64_t warps = (int64_t{head.vocab} + kRowsOfWarp - 1) / kRowsOfWarp;
+  LaunchBehind(ForDTypes<ManyStates>(dtype, DType::kF32),
+               {.blocks = Blocks(warps, 2), .threads = kThreads}, &argument, stream);
 }
 
 }  // namespace sluice::cuda

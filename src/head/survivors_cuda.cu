@@ -480,4 +480,11 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
       &argument, stream);
 }
 
+void LaunchDense(const CallArgument& call, void* stream) {
+  ProjectListed(call.head, call.dtype,
+                {call.memory.hidden, call.memory.dense_rows, &call.memory.counters->dense,
+                 call.memory.scores, int64_t{call.planes.tiles} * kTileRows, call.bitmask},
+                stream);
+}
+
 }  // namespace sluice::cuda

@@ -27,20 +27,8 @@ __device__ int32_t DrawFromSurvivors(const Team& block, const Survivor* survivor
   return IdOfBest(block, best);
 }
 
-// What the row is asked: from far, for all of the planes has gone through L2 since that was read.
-__device__ void LoadQuestion(const Team& block, SampleMemory& memory, const RowsArgument& rows,
-                             int row) {
-  Clear(block, memory.first.list);
-  if (block.thread() == 0) {
-    memory.start.params = rows.params[rows.has_params_per_row ? row : 0];
-    memory.start.key = rows.keys[rows.has_keys_per_row ? row : 0];
-    memory.start.scales = semantics::ScalesOf(memory.start.params);
-  }
-  block.SyncBlock();
-}
-
 // Why the survivors of a row do not answer it: kNone where they do. The first thread has that and
-// the result. Behind LoadQuestion.
+// the result.
 __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
                                     const SurvivorsArgument& argument, int row,
                                     TokenResult& result) {
@@ -63,6 +51,14 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
       least = ValueOf(first);
     }
   }
+  const RowsArgument& rows = argument.sample.rows;
+  Clear(block, memory.first.list);
+  if (block.thread() == 0) {
+    memory.start.params = rows.params[rows.has_params_per_row ? row : 0];
+    memory.start.key = rows.keys[rows.has_keys_per_row ? row : 0];
+    memory.start.scales = semantics::ScalesOf(memory.start.params);
+  }
+  block.SyncBlock();
   TokenList& list = memory.first.list;
   for (int i = block.thread(); i < course.listed; i += block.threads()) {
     if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
@@ -98,11 +94,10 @@ constexpr int kSurvivorThreads = 512;
 __global__ void __launch_bounds__(kSurvivorThreads)
     SampleSurvivorsKernel(const __grid_constant__ SurvivorsArgument argument) {
   LetNextKernelStart();
+  AwaitKernelBefore();
   SampleMemory& memory = MemoryOfBlock();
   const Team block(memory.team);
   const int row = static_cast<int>(blockIdx.x);
-  LoadQuestion(block, memory, argument.sample.rows, row);  // which the call before left as it is
-  AwaitKernelBefore();
   RowCourse& course = argument.call.memory.courses[row];
   if (HasTooMany(argument.call, course)) {
     if (block.IsFirstThread()) LeaveToDense(course, DenseReason::kSurvivors);
