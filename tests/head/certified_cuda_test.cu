@@ -256,7 +256,7 @@ TEST_P(CertifiedCuda, ARowThatOverflowsTakesTheDenseHeadAndItsNeighboursDoNot) {
   EXPECT_EQ(device.rows()[2].path, CertifiedPath::kDense);
 }
 
-// A call of one hidden state has the dense head by another kernel than one of many.
+// A batch of one, in which nobody else asks for the dense head.
 TEST_P(CertifiedCuda, OneStateTakesTheDenseHeadForEachReason) {
   Random random(23);
   for (const int64_t dim : {128, 130}) {  // one is aligned
