@@ -256,6 +256,36 @@ TEST_P(CertifiedCuda, ARowThatOverflowsTakesTheDenseHeadAndItsNeighboursDoNot) {
   EXPECT_EQ(device.rows()[2].path, CertifiedPath::kDense);
 }
 
+// A batch of one, in which nobody else asks for the dense head.
+TEST_P(CertifiedCuda, OneStateTakesTheDenseHeadForEachReason) {
+  Random random(23);
+  for (const int64_t dim : {128, 130}) {  // one is aligned
+    const Rows rows = MakeHead(HeadKind::kNormal, 5003, dim, random);
+    const Batch weight(rows, GetParam());
+    DeviceHead device(weight, {}, HeadPlanes::Build(Matrix(weight), {.seed = 5}));
+    const std::vector<float> usual = MakeHidden(HiddenKind::kPeaked, rows, random);
+    std::vector<float> infinite = usual;
+    infinite[7] = INFINITY;
+    const std::vector<float> zero(static_cast<size_t>(dim), 0.0f);
+    std::vector<int32_t> bitmask(157, -1);
+    bitmask[3] = 0x5a5a;
+    auto expect = [&](const std::vector<float>& state, const SelectParams& params,
+                      DenseReason reason) {
+      for (const std::vector<int32_t>& allowed : {std::vector<int32_t>{}, bitmask}) {
+        ExpectDrawOfDense(device, {Matrix(weight)}, Batch({state}, DType::kF32), allowed, {params},
+                          {{3, 4}}, DrawMethod::kGumbel, Name(reason).data());
+        EXPECT_EQ(device.rows()[0].reason, reason) << dim;
+      }
+    };
+    expect(usual, {.temperature = 0.0f}, DenseReason::kNone);
+    expect(infinite, {.temperature = 0.0f}, DenseReason::kHidden);
+    expect(zero, {}, DenseReason::kSurvivors);
+    expect(usual, {.typical_p = 0.9f}, DenseReason::kParameters);
+    ExpectTopOfDense(device, {Matrix(weight)}, Batch({zero}, DType::kF32), bitmask, 5, "zero");
+    EXPECT_EQ(device.rows()[0].reason, DenseReason::kSurvivors);
+  }
+}
+
 TEST_P(CertifiedCuda, DrawIsTheDenseHeadsForEveryKindOfHeadAndParameters) {
   Random random(17);
   for (int n = 0; n < 42; ++n) {

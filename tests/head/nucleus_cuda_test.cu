@@ -195,13 +195,16 @@ TEST_F(NucleusCuda, AnEndBetweenTheBoundsIsLeftToTheDenseHead) {
       for (const bool is_between : {true, false}) {
         const double wanted = is_between ? of_first : of_first + 0.5 * of_next;
         const SelectParams params = {.top_p = static_cast<float>(wanted / mass)};
-        device.Ask(Batch({{kHidden}, {kHidden}}, DType::kF32), {});
-        device.Sample({2, params}, {{3, 4}, {5, 6}}, DrawMethod::kCdf);
-        for (const cuda::HeadRow& row : device.rows()) {
-          EXPECT_EQ(row.path, is_between ? CertifiedPath::kDense : CertifiedPath::kPlanes)
-              << Name(dtype) << " " << t;
-          EXPECT_EQ(row.reason, is_between ? DenseReason::kMass : DenseReason::kNone)
-              << Name(dtype) << " " << t;
+        for (const size_t count : {size_t{1}, size_t{2}}) {
+          device.Ask(Batch(Rows(count, std::vector<float>{kHidden}), DType::kF32), {});
+          device.Sample(std::vector<SelectParams>(count, params),
+                        std::vector<NoiseKey>(count, {3, 4}), DrawMethod::kCdf);
+          for (const cuda::HeadRow& row : device.rows()) {
+            EXPECT_EQ(row.path, is_between ? CertifiedPath::kDense : CertifiedPath::kPlanes)
+                << Name(dtype) << " " << t;
+            EXPECT_EQ(row.reason, is_between ? DenseReason::kMass : DenseReason::kNone)
+                << Name(dtype) << " " << t;
+          }
         }
       }
     }
