@@ -164,8 +164,9 @@ TEST(TypicalMean, WhatIsToldOfARowIsTrueAndNearlyAlwaysEnough) {
         const bool is_kept = perhaps < least_target;
         const bool is_dropped = read.ListedIn(nearer.sure) >= most_target;
         const auto place = static_cast<int64_t>(i);
-        if (is_kept) ASSERT_TRUE(place >= kept.begin && place < kept.end) << i;
-        if (is_dropped) ASSERT_FALSE(place >= kept.begin && place < kept.end) << i;
+        const bool is_in = place >= kept.begin && place < kept.end;
+        ASSERT_FALSE(is_kept && !is_in) << i;
+        ASSERT_FALSE(is_dropped && is_in) << i;
         is_certain = is_certain && (is_kept || is_dropped);
       }
       certain += is_certain ? 1 : 0;
