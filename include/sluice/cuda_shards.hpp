@@ -143,9 +143,10 @@ void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
 // the first one; of sampled rows also other keys, limits, candidates, draw method, kind, exchanges,
 // wants_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
 // rank and value. Of a head's call, more candidates than the smallest slice has tokens, too.
-// processes: the same ranks; one whose arguments are wrong by themselves (sizes, null) throws
-// alone, before it sends anything. Copies parameters and keys to the host, and waits for what is on
-// the device. Answers the slices of all ranks, as SampleGathered takes them.
+// processes: the same ranks; one whose parameters or keys are wrong by themselves (their number,
+// null) throws alone, before it sends anything. Logits, hidden states and workspaces are not looked
+// at: the step does that. Copies parameters and keys to the host, and waits for what is on the
+// device. Answers the slices of all ranks, as SampleGathered takes them.
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardLogprobCall& call);

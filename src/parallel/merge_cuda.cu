@@ -72,7 +72,8 @@ __device__ int ListFirst(const Team& block, const ShardArgument& argument, int r
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
   // Tokens all differ, or the sorted list has places that nobody writes: of slices that overlap, or
-  // where an exchange was given up, what is read there is to be a place all the same.
+  // where an exchange was given up, what is read there is to be a place all the same: garbage among
+  // places in shared memory would end the process.
   if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
   memory.room[block.thread()] = 0;
   block.SyncBlock();
