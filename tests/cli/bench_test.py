@@ -21,6 +21,11 @@ def run(*args, **variables):
                           stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8")
 
 
+def has_sanitizer():
+    listed = subprocess.run(["ldd", SLUICE], capture_output=True, encoding="utf-8").stdout
+    return "libasan" in listed or "libtsan" in listed
+
+
 def write_npy(path, rows):
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])})}}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -234,6 +239,8 @@ class Bench(unittest.TestCase):
             self.skipTest("built without models")
         if run("inspect", "model").returncode != 0:
             self.skipTest("no model inside")
+        if has_sanitizer():
+            self.skipTest("a thousand means of 8192 rows take 5 s, with a sanitizer minutes")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
         rows, printed = bench_json("head-peers", text, "--states", "12")
         self.assertEqual({r["source"] for r in rows}, {"text", "own"})
