@@ -125,7 +125,7 @@ TEST(RefinedIntervals, ThatKeepTheirEndsAreAdjustedFromTheScoreBefore) {
   EXPECT_GE(row.score(0) + row.width(0), 1.75f);
   certificate.Refine(0);
   EXPECT_EQ(row.score(0), 1.0f);
-  EXPECT_NEAR(row.width(0), 0.125f, 1e-6f);
+  EXPECT_NEAR(row.width(0), 0.125f, 1e-6f);  // widths are rounded up, by a few units
   EXPECT_GE(row.width(0), 0.125f);
   certificate.Refine(0);  // once
   EXPECT_EQ(row.score(0), 1.0f);

@@ -34,6 +34,7 @@ double Noise(uint32_t high) {
 double LeastNoise(uint32_t high) { return high == 65535 ? -6.0 : Noise(high + 1) - 0x1p-9; }
 double MostNoise(uint32_t high) { return high == 0 ? 50.0 : Noise(high) + 0x1p-9; }
 
+// Twice what the noise may be off by, and a few roundings of fp32.
 bool IsNear(float actual, double expected) {
   if (!(std::fabs(expected) < INFINITY)) return static_cast<double>(actual) == expected;
   return std::fabs(static_cast<double>(actual) - expected) <= 0x1p-10 + 1e-6 * std::fabs(expected);
