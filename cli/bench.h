@@ -87,28 +87,22 @@ struct BenchHeadOptions {
 void RunBenchHead(const BenchHeadOptions& options, std::ostream& out, const Terminal& terminal);
 
 #ifdef SLUICE_HAS_ENGINE
-// sluice bench trained-head: a model's own head and hidden states. Throws as RunBenchHead does, and
-// when an interval or a bound of a cluster was violated.
-struct BenchTrainedHeadOptions {
+// Of a bench on a model's own head and hidden states.
+struct BenchModelHeadOptions {
   ModelSource source;
   std::string text_path;
-  int64_t states = 0;  // 0: 25000, or 40 when is_quick
+  int64_t states = 0;  // 0: as many as the bench takes by itself, fewer when is_quick
   std::string json_path;
   bool is_quick = false;
 };
-void RunBenchTrainedHead(const BenchTrainedHeadOptions& options, std::ostream& out,
+// sluice bench trained-head: 25000 states, or 40. Throws as RunBenchHead does, and when an interval
+// or a bound of a cluster was violated.
+void RunBenchTrainedHead(const BenchModelHeadOptions& options, std::ostream& out,
                          const Terminal& terminal);
 
 // sluice bench head-peers: clusters within epsilon, and heads without a certificate, on the same
-// hidden states. Throws when a total variation was above its epsilon.
-struct BenchHeadPeersOptions {
-  ModelSource source;
-  std::string text_path;
-  int64_t states = 0;  // 0: 500, or 20 when is_quick
-  std::string json_path;
-  bool is_quick = false;
-};
-void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
+// hidden states, 500 or 20. Throws when a total variation was above its epsilon.
+void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
                        const Terminal& terminal);
 #endif
 

@@ -175,9 +175,9 @@ void AddModelStates(CLI::App& command, Options& options, const std::string& usua
 }
 
 void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
-  const auto [command, options] = AddCommand<BenchTrainedHeadOptions>(
+  const auto [command, options] = AddCommand<BenchModelHeadOptions>(
       bench, "trained-head", "the certified head of a model on its own hidden states", action,
-      [](const BenchTrainedHeadOptions& o) {
+      [](const BenchModelHeadOptions& o) {
         RunBenchTrainedHead(o, std::cout, Terminal::Detect());
       });
   command->footer("A full run takes some minutes.");
@@ -185,12 +185,12 @@ void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
 }
 
 void AddHeadPeers(CLI::App& bench, std::function<void()>& action) {
-  const auto [command, options] = AddCommand<BenchHeadPeersOptions>(
+  const auto [command, options] = AddCommand<BenchModelHeadOptions>(
       bench, "head-peers",
       "what the certified head stands beside, on a model's own hidden states: clusters of rows, "
       "and heads that certify nothing",
       action,
-      [](const BenchHeadPeersOptions& o) { RunBenchHeadPeers(o, std::cout, Terminal::Detect()); });
+      [](const BenchModelHeadOptions& o) { RunBenchHeadPeers(o, std::cout, Terminal::Detect()); });
   command->footer("A full run takes some minutes.");
   AddModelStates(*command, *options, "500");
 }

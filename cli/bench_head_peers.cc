@@ -78,7 +78,7 @@ void Write(JsonWriter& json, const UncertifiedHead& f) {
 
 }  // namespace
 
-void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
+void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
                        const Terminal& terminal) {
   const std::string text = ReadTextFile("text", options.text_path);
   JsonFile file(options.json_path);

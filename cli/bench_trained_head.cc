@@ -115,7 +115,7 @@ void WriteClusters(JsonWriter& json, const ClusterFigures& f) {
 
 }  // namespace
 
-void RunBenchTrainedHead(const BenchTrainedHeadOptions& options, std::ostream& out,
+void RunBenchTrainedHead(const BenchModelHeadOptions& options, std::ostream& out,
                          const Terminal& terminal) {
   const std::string text = ReadTextFile("text", options.text_path);
   JsonFile file(options.json_path);
