@@ -74,7 +74,7 @@ def histogram(shares):
 # The guess of the GPU's Qrita, in the formulas of src/select/truncation.cuh: a threshold some
 # deviations above the mean, and a table that learns them. The sample is the whole row, which is what
 # a block's first vectors are of a vocabulary as small as this model's. The kernel's answers are
-# tests/select/qrita_cuda_test.cu's to check; here is only told how often its guess would hold.
+# tests/select/qrita_cuda_test.cc's to check; here is only told how often its guess would hold.
 
 LEAST_SIGMA, MOST_SIGMA = -8.0, 64.0
 

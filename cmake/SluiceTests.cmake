@@ -46,24 +46,22 @@ add_custom_target(sluice_fuzz_targets)
 # The tests with the label `threads`, likewise: they are for the thread sanitizer.
 add_custom_target(sluice_thread_tests)
 
-# sluice_add_test(NAME name SOURCES file... [LABELS label...] [LIBRARIES target...])
+# sluice_add_test(NAME name [CUDA] SOURCES file... [LABELS label...] [LIBRARIES target...])
 #
 # One executable; every TEST in it becomes the ctest test <name>.<Suite>.<Test>, labelled with the
 # folder of its first source and with LABELS. `long` keeps a test out of the sanitizer runs; `threads`
 # are the tests that the thread sanitizer runs; `cost` are those that measure the test's code.
-# A test with a .cu file gets the label `cuda` and is left out where
-# CUDA is off. The main is GoogleTest's own.
+# With CUDA it gets the label `cuda` and is left out where CUDA is off; only a file with a kernel of
+# its own is a .cu, since nvcc takes four times as long for the others. The main is GoogleTest's own.
 #
 # The executables depend on nothing but the C library, so that they can be copied to a GPU machine
 # that has no package manager.
 function(sluice_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LABELS;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "CUDA" "NAME" "SOURCES;LABELS;LIBRARIES")
   if(NOT GTest_FOUND)
     return()  # said once by tests/CMakeLists.txt
   endif()
-  set(cuda_sources ${arg_SOURCES})
-  list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
-  if(cuda_sources AND NOT SLUICE_CUDA)
+  if(arg_CUDA AND NOT SLUICE_CUDA)
     return()
   endif()
 
@@ -73,7 +71,7 @@ function(sluice_add_test)
   target_link_libraries(${arg_NAME} PRIVATE GTest::gtest GTest::gtest_main)
   list(GET arg_SOURCES 0 first_source)
   cmake_path(GET first_source PARENT_PATH folder)
-  if(NOT cuda_sources AND NOT folder STREQUAL "semantics")
+  if(NOT folder STREQUAL "semantics")
     target_compile_options(${arg_NAME} PRIVATE ${sluice_test_code_flags})
     if("simdjson::simdjson" IN_LIST arg_LIBRARIES)
       target_precompile_headers(${arg_NAME} REUSE_FROM sluice_json_test_headers)
@@ -82,7 +80,7 @@ function(sluice_add_test)
     endif()
     # Behind a precompiled header g++ 12 warns, when it optimises, of the library's own strings.
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SLUICE_SANITIZE)
-      target_compile_options(${arg_NAME} PRIVATE -Wno-array-bounds)
+      target_compile_options(${arg_NAME} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
     endif()
   endif()
   string(REGEX MATCH "^[^/]*" subject "${folder}")
@@ -98,7 +96,7 @@ function(sluice_add_test)
   if("threads" IN_LIST arg_LABELS)
     add_dependencies(sluice_thread_tests ${arg_NAME})
   endif()
-  if(cuda_sources)
+  if(arg_CUDA)
     list(APPEND labels cuda)
     target_link_libraries(${arg_NAME} PRIVATE sluice_cuda)
     add_dependencies(sluice_cuda_code ${arg_NAME} sluice_cuda)

@@ -14,7 +14,7 @@
 #include "sluice/device_sampler.hpp"
 #include "tests/pipeline/identity_head.h"
 #include "tests/pipeline/stepping.h"
-#include "tests/pipeline/test_processors.cuh"
+#include "tests/pipeline/test_processors.h"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "semantics/host_device.h"
 #include "sluice/device_sampler.hpp"
 #include "tests/support/random.h"
 
@@ -21,7 +24,7 @@ struct TestProcessor {
 
   // token(i): of `count` before the row.
   template <typename Token>
-  __host__ __device__ float operator()(Token token, int64_t count, int64_t prompt_length,
+  SLUICE_HD float operator()(Token token, int64_t count, int64_t prompt_length,
                                        int32_t id, float x) const {
     uint32_t mixed = salt + static_cast<uint32_t>(prompt_length);
     for (int64_t i = count > 3 ? count - 3 : 0; i < count; ++i) {
@@ -78,31 +81,6 @@ struct DraftPaths {
   int32_t depth[kMost + 1] = {};
   int32_t draft[kMost + 1][kMost] = {};
 };
-
-namespace {
-
-__global__ void TestProcessorKernel(TestProcessor processor, cuda::ProcessorRows rows,
-                                    DraftPaths paths) {
-  const int64_t r = blockIdx.x;
-  float* row = static_cast<float*>(rows.logits.data) + r * rows.logits.stride;
-  const int64_t accepted = *rows.token_count;
-  const auto token = [&](int64_t i) {
-    return i < accepted ? rows.tokens[i] : rows.drafts[paths.draft[r][i - accepted]];
-  };
-  for (int32_t id = static_cast<int32_t>(threadIdx.x); id < rows.logits.vocab;
-       id += static_cast<int32_t>(blockDim.x)) {
-    row[id] = processor(token, accepted + paths.depth[r], rows.prompt_length, id, row[id]);
-  }
-}
-
-}  // namespace
-
-inline void TestProcessor::Enqueue(void* self, const cuda::ProcessorRows& rows, void* stream) {
-  const auto count = static_cast<unsigned>(rows.logits.rows);
-  TestProcessorKernel<<<count, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-      *static_cast<TestProcessor*>(self), rows, DraftPaths(rows));
-  if (cudaGetLastError() != cudaSuccess) throw std::runtime_error("kernel");
-}
 
 inline std::vector<TestProcessor> RandomProcessors(Random& random) {
   std::vector<TestProcessor> processors;
