@@ -1,5 +1,7 @@
 // The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
 // models give, of rows that break samplers, and of parameters at the ends of their ranges.
+#include "sluice/cuda.hpp"
+
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "backend/row_launch.h"
-#include "sluice/cuda.hpp"
 #include "tests/pipeline/cuda_reference.h"
 #include "tests/support/any_cut.h"
 #include "tests/support/device.h"

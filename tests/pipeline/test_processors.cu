@@ -1,6 +1,6 @@
-#include "tests/pipeline/test_processors.h"
-
 #include <cuda_runtime.h>
+
+#include "tests/pipeline/test_processors.h"
 
 namespace sluice::test {
 namespace {

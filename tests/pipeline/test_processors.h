@@ -24,8 +24,8 @@ struct TestProcessor {
 
   // token(i): of `count` before the row.
   template <typename Token>
-  SLUICE_HD float operator()(Token token, int64_t count, int64_t prompt_length,
-                                       int32_t id, float x) const {
+  SLUICE_HD float operator()(Token token, int64_t count, int64_t prompt_length, int32_t id,
+                             float x) const {
     uint32_t mixed = salt + static_cast<uint32_t>(prompt_length);
     for (int64_t i = count > 3 ? count - 3 : 0; i < count; ++i) {
       mixed = mixed * 31 + static_cast<uint32_t>(token(i));
