@@ -37,7 +37,7 @@ endif()
 
 # Where the optimiser has nothing to do with what is tested: text, messages, and loops that wait. It
 # takes a third to a half of the time to compile them.
-set(sluice_plain_test_folders cli engine json link server text)
+set(sluice_plain_test_folders bench cli engine json link server text)
 
 # What has to compile for a GPU, whether or not one is here to run it.
 add_custom_target(sluice_cuda_code)
