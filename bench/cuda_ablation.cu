@@ -294,7 +294,7 @@ struct Options {
 
   explicit Options(ProgramFlags& flags) {
     flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
-    flags.Numbers("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
     flags.Text("--rows", rows_path, "FILE",
                "512 rows of fp32: only how often truncation decides these");
   }

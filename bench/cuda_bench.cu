@@ -245,7 +245,7 @@ struct Options {
     flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
     flags.Choice("--dtype", dtype, ByName(std::array{DType::kF32, DType::kBf16}), "of the logits");
     flags.Choice("--distribution", distribution, ByName(kDistributions), "of the logits");
-    flags.Numbers("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
     flags.Names("--task", tasks, NamesOf(Tasks()), "only these");
     flags.Choice("--teams", wants_all_teams, {{"chosen", false}, {"all", true}},
                  "shapes of the team of a row");

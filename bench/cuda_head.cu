@@ -281,16 +281,16 @@ struct Options {
   double energy_seconds = 0.0;
 
   explicit Options(ProgramFlags& flags) {
-    flags.Heads("--head", heads, "the heads");
-    flags.Numbers("--batch", batches, {1, kStates}, "hidden states of a call");
+    flags.Head("--head", heads, "the heads");
+    flags.Number("--batch", batches, {1, kStates}, "hidden states of a call");
     std::vector<std::string> names = NamesOf(kTasks);
     names.insert(names.begin(), "dense");
     flags.Names("--task", tasks, names, "only these");
     flags.Choice("--kind", kind,
                  ByName(std::array{CertificateKind::kDither4, CertificateKind::kStrict}),
                  "of the planes");
-    flags.Numbers("--few", few, {0, kMaxVocab},
-                  "tokens computed at once, of strict planes, without a look into the second");
+    flags.Number("--few", few, {0, kMaxVocab},
+                 "tokens computed at once, of strict planes, without a look into the second");
     // The driver's counter moves in steps that are long beside a call.
     flags.Number("--energy", energy_seconds, {1, 3600},
                  "seconds that a call is repeated for its energy");

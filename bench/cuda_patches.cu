@@ -246,8 +246,8 @@ struct Options {
   explicit Options(ProgramFlags& flags) {
     flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
     flags.Choice("--dtype", dtype, ByName(std::array{DType::kF32, DType::kBf16}), "of the logits");
-    flags.Numbers("--batch", batches, {1, 65535}, "rows of a call");
-    flags.Numbers("--patches", counts, {0, kMaxVocab}, "patches of a row, no more than --vocab");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--patches", counts, {0, kMaxVocab}, "patches of a row, no more than --vocab");
   }
 };
 

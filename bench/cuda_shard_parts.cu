@@ -428,8 +428,8 @@ struct Options {
 
   explicit Options(ProgramFlags& flags) {
     flags.Head("--head", head, "the whole head");
-    flags.Numbers("--ranks", ranks, {1, 16}, "slices of it");
-    flags.Numbers("--batch", batches, {1, cuda::kMostCertifiedRows}, "hidden states of a call");
+    flags.Number("--ranks", ranks, {1, 16}, "slices of it");
+    flags.Number("--batch", batches, {1, cuda::kMostCertifiedRows}, "hidden states of a call");
   }
 };
 

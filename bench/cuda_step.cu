@@ -233,7 +233,7 @@ struct Options {
 
   explicit Options(ProgramFlags& flags) {
     flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
-    flags.Numbers("--batch", batches, {1, 65535}, "requests of a step");
+    flags.Number("--batch", batches, {1, 65535}, "requests of a step");
     flags.Names("--task", tasks, NamesOf(kTasks), "only these");
   }
 };

@@ -23,9 +23,9 @@ struct Options : DeviceTopkOptions {
 
   explicit Options(ProgramFlags& flags) {
     using Size = std::optional<int32_t>;
-    flags.Numbers("--columns", columns, {1, kMaxVocab}, "scores of a row");
-    flags.Numbers("--batch", batches, {1, 65535}, "rows of a call");
-    flags.Numbers("--k", ks, {1, kMaxVocab}, "of a row, the first so many");
+    flags.Number("--columns", columns, {1, kMaxVocab}, "scores of a row");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--k", ks, {1, kMaxVocab}, "of a row, the first so many");
     std::vector<std::string> all = NamesOf(kScores);
     all.emplace_back("all");
     flags.Names("--scores", names, all, "rows of these kinds");

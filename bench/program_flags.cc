@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "support/check.h"
+#include "support/number.h"
 
 namespace sluice::bench {
 namespace {
@@ -28,43 +29,48 @@ bool Read(std::string_view text, FlagRange range, T& value) {
   return error == std::errc() && end == text.data() + text.size() && IsIn(value, range);
 }
 
+// The type of a value, and of those of a list.
 template <typename T>
-T NumberFrom(const char* flag, const std::string& text, FlagRange range) {
-  T value = {};
-  if (!Read(text, range, value)) ThrowInvalid(flag, ToText(text), RangeText(range.low, range.high));
-  return value;
-}
+T OneOf(const T&);
+template <typename T>
+T OneOf(const std::vector<T>&);
 
-HeadShape HeadFrom(const char* flag, const std::string& text) {
-  HeadShape head = {};
-  const size_t x = std::min(text.find('x'), text.size());
-  if (!Read(text.substr(0, x), kVocab, head.vocab) ||
-      !Read(std::string_view(text).substr(std::min(x + 1, text.size())), kDim, head.dim)) {
-    ThrowInvalid(flag, ToText(text),
-                 "VOCABxDIM in " + RangeText(kVocab.low, kVocab.high) + " and " +
-                     RangeText(kDim.low, kDim.high));
+template <typename T>
+constexpr bool kIsList = false;
+template <typename T>
+constexpr bool kIsList<std::vector<T>> = true;
+
+// from(text) is a value of a flag, text_of(value) what --help says of one.
+template <typename T, typename From, typename TextOf>
+void Add(CLI::App& app, const char* flag, const char* type, T& value, const std::string& help,
+         const From& from, const TextOf& text_of) {
+  const auto take = [&value, from](const Texts& texts) {
+    if constexpr (kIsList<T>) {
+      value.clear();
+      for (const std::string& text : texts) value.push_back(from(text));
+    } else {
+      value = from(texts[0]);
+    }
+  };
+  CLI::Option* const option = app.add_option_function<Texts>(flag, take, help);
+  option->type_name(type)->allow_extra_args(false);
+  if constexpr (kIsList<T>) {
+    Texts usual;
+    for (const auto& one : value) usual.push_back(text_of(one));
+    option->delimiter(',')->default_str(CLI::detail::join(usual, ","));
+  } else {
+    option->expected(1)->default_str(text_of(value));
   }
-  return head;
 }
 
-std::string HeadText(const HeadShape& head) { return ToText(head.vocab) + "x" + ToText(head.dim); }
-
-template <typename T>
-std::string NumberText(T value) {
-  if constexpr (std::is_floating_point_v<T>) return ToText(value);
-  return ToText(static_cast<int64_t>(value));
+// Its place among the names.
+size_t Find(const char* flag, const Texts& names, const std::string& text) {
+  const auto name = std::find(names.begin(), names.end(), text);
+  if (name == names.end()) ThrowInvalid(flag, ToText(text), CLI::detail::join(names, ", "));
+  return static_cast<size_t>(name - names.begin());
 }
 
-template <typename Values, typename TextOf>
-Texts TextsOf(const Values& values, const TextOf& text_of) {
-  Texts texts;
-  for (const auto& value : values) texts.push_back(text_of(value));
-  return texts;
-}
-
-std::string WithRange(const char* help, FlagRange range) {
-  return help + (": " + RangeText(range.low, range.high));
-}
+std::string Same(const std::string& text) { return text; }
 
 }  // namespace
 
@@ -76,86 +82,63 @@ ProgramFlags::ProgramFlags(const std::string& program, const std::string& about)
 
 ProgramFlags::~ProgramFlags() = default;
 
-void ProgramFlags::Add(const std::string& flag, const std::string& type, const Texts& usual,
-                       bool is_list, const std::string& help, const Take& take,
-                       const std::function<void()>& clear) {
-  CLI::Option* const option = app_->add_option_function<Texts>(
-      flag,
-      [take, clear](const Texts& texts) {
-        clear();
-        for (const std::string& text : texts) take(text);
-      },
-      help);
-  option->type_name(type)->default_str(CLI::detail::join(usual, ","))->allow_extra_args(false);
-  if (is_list) {
-    option->delimiter(',');
-  } else {
-    option->expected(1);
-  }
-}
-
 template <typename T>
 void ProgramFlags::Number(const char* flag, T& value, FlagRange range, const char* help) {
-  Add(flag, "N", IsIn(value, range) ? Texts{NumberText(value)} : Texts{}, false,
-      WithRange(help, range),
-      [flag, &value, range](const std::string& text) { value = NumberFrom<T>(flag, text, range); });
+  const std::string allowed = RangeText(range.low, range.high);
+  const auto from = [=](const std::string& text) {
+    decltype(OneOf(value)) number = {};
+    if (!Read(text, range, number)) ThrowInvalid(flag, ToText(text), allowed);
+    return number;
+  };
+  Add(*app_, flag, "N", value, help + (": " + allowed), from,
+      [&](auto one) { return IsIn(one, range) ? sluice::Number(one) : ""; });
 }
-template void ProgramFlags::Number(const char*, int32_t&, FlagRange, const char*);
 template void ProgramFlags::Number(const char*, int64_t&, FlagRange, const char*);
 template void ProgramFlags::Number(const char*, double&, FlagRange, const char*);
+template void ProgramFlags::Number(const char*, int32_t&, FlagRange, const char*);
+template void ProgramFlags::Number(const char*, std::vector<int32_t>&, FlagRange, const char*);
+template void ProgramFlags::Number(const char*, std::vector<int64_t>&, FlagRange, const char*);
 
 template <typename T>
-void ProgramFlags::Numbers(const char* flag, std::vector<T>& values, FlagRange range,
-                           const char* help) {
-  Add(
-      flag, "N", TextsOf(values, NumberText<T>), true, WithRange(help, range),
-      [flag, &values, range](const std::string& text) {
-        values.push_back(NumberFrom<T>(flag, text, range));
-      },
-      [&values] { values.clear(); });
+void ProgramFlags::Head(const char* flag, T& value, const char* help) {
+  const auto from = [flag](const std::string& text) {
+    HeadShape head = {};
+    const size_t x = text.find('x');
+    if (x == std::string::npos || !Read(std::string_view(text).substr(0, x), kVocab, head.vocab) ||
+        !Read(std::string_view(text).substr(x + 1), kDim, head.dim)) {
+      ThrowInvalid(flag, ToText(text),
+                   "VOCABxDIM in " + RangeText(kVocab.low, kVocab.high) + " and " +
+                       RangeText(kDim.low, kDim.high));
+    }
+    return head;
+  };
+  Add(*app_, flag, "VOCABxDIM", value, help, from,
+      [](const HeadShape& head) { return ToText(head.vocab) + "x" + ToText(head.dim); });
 }
-template void ProgramFlags::Numbers(const char*, std::vector<int32_t>&, FlagRange, const char*);
-template void ProgramFlags::Numbers(const char*, std::vector<int64_t>&, FlagRange, const char*);
-
-void ProgramFlags::Head(const char* flag, HeadShape& head, const char* help) {
-  Add(flag, "VOCABxDIM", {HeadText(head)}, false, help,
-      [flag, &head](const std::string& text) { head = HeadFrom(flag, text); });
-}
-
-void ProgramFlags::Heads(const char* flag, std::vector<HeadShape>& heads, const char* help) {
-  Add(
-      flag, "VOCABxDIM", TextsOf(heads, HeadText), true, help,
-      [flag, &heads](const std::string& text) { heads.push_back(HeadFrom(flag, text)); },
-      [&heads] { heads.clear(); });
-}
+template void ProgramFlags::Head(const char*, HeadShape&, const char*);
+template void ProgramFlags::Head(const char*, std::vector<HeadShape>&, const char*);
 
 void ProgramFlags::Text(const char* flag, std::string& text, const char* type, const char* help) {
-  Add(flag, type, {}, false, help, [flag, type, &text](const std::string& given) {
+  const auto from = [flag, type](const std::string& given) {
     if (given.empty()) ThrowInvalid(flag, ToText(given), type);
-    text = given;
-  });
+    return given;
+  };
+  Add(*app_, flag, type, text, help, from, Same);
 }
 
 void ProgramFlags::Names(const char* flag, Texts& names, const Texts& allowed, const char* help) {
-  AddNames(
-      flag, allowed, names, true, help,
-      [&names](size_t, const std::string& name) { names.push_back(name); },
-      [&names] { names.clear(); });
+  const auto from = [=](const std::string& text) { return allowed[Find(flag, allowed, text)]; };
+  Add(*app_, flag, "NAME", names, help + (": " + CLI::detail::join(allowed, ", ")), from, Same);
 }
 
-void ProgramFlags::AddNames(const char* flag, const Texts& names, const Texts& usual, bool is_list,
-                            const std::string& help,
-                            const std::function<void(size_t, const std::string&)>& take,
-                            const std::function<void()>& clear) {
-  const std::string allowed = CLI::detail::join(names, ", ");
-  Add(
-      flag, "NAME", usual, is_list, help + ": " + allowed,
-      [flag, names, allowed, take](const std::string& text) {
-        const auto name = std::find(names.begin(), names.end(), text);
-        if (name == names.end()) ThrowInvalid(flag, ToText(text), allowed);
-        take(static_cast<size_t>(name - names.begin()), text);
-      },
-      clear);
+void ProgramFlags::AddChoice(const char* flag, const std::string& usual, const Texts& names,
+                             const char* help, const std::function<void(size_t)>& take) {
+  const auto take_text = [=](const Texts& texts) { take(Find(flag, names, texts[0])); };
+  app_->add_option_function<Texts>(flag, take_text, help + (": " + CLI::detail::join(names, ", ")))
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->default_str(usual);
 }
 
 bool ProgramFlags::Parse(int argc, const char* const* argv) {

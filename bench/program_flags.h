@@ -3,12 +3,12 @@
 //   struct Options {
 //     std::vector<int64_t> batches = {1, 8, 32};
 //     explicit Options(ProgramFlags& flags) {
-//       flags.Numbers("--batch", batches, {1, 64}, "rows of a call");
+//       flags.Number("--batch", batches, {1, 64}, "rows of a call");
 //     }
 //   };
 //   void Run(const Options& options);
 //   int main(int argc, char** argv) {
-//     return RunProgram<Options>(argc, argv, "name", "What it measures.", Run);
+//     return RunProgram(argc, argv, "name", "What it measures.", Run);
 //   }
 //
 // What a flag is given is looked at before anything runs: a flag that there is not, a value that is
@@ -48,45 +48,34 @@ class ProgramFlags {
   ProgramFlags(const ProgramFlags&) = delete;
   ProgramFlags& operator=(const ProgramFlags&) = delete;
 
-  // What `value` is stays where its flag is not given. A number that is out of range then stands
-  // for none. T: int64_t, int32_t, double.
+  // What a value is when its flag is declared stays where the flag is not given; a number that is
+  // out of range then stands for none. T: int64_t, int32_t, double, or a std::vector of integers.
   template <typename T>
   void Number(const char* flag, T& value, FlagRange range, const char* help);
+  // VOCABxDIM. T: HeadShape, or a std::vector of them.
   template <typename T>
-  void Numbers(const char* flag, std::vector<T>& values, FlagRange range, const char* help);
-  // VOCABxDIM.
-  void Head(const char* flag, HeadShape& head, const char* help);
-  void Heads(const char* flag, std::vector<HeadShape>& heads, const char* help);
+  void Head(const char* flag, T& value, const char* help);
   void Names(const char* flag, std::vector<std::string>& names,
              const std::vector<std::string>& allowed, const char* help);
   void Text(const char* flag, std::string& text, const char* type, const char* help);
   template <typename T>
   void Choice(const char* flag, T& value, const Choices<std::type_identity_t<T>>& choices,
               const char* help) {
-    std::vector<std::string> names, chosen;
+    std::vector<std::string> names;
+    std::string usual;
     for (const auto& [name, meant] : choices) {
       names.push_back(name);
-      if (meant == value) chosen = {name};
+      if (meant == value) usual = name;
     }
-    AddNames(flag, names, chosen, false, help,
-             [&value, choices](size_t i, const std::string&) { value = choices[i].second; });
+    AddChoice(flag, usual, names, help, [&value, choices](size_t i) { value = choices[i].second; });
   }
 
   // Whether there is anything to run: not behind --help. Throws std::exception.
   bool Parse(int argc, const char* const* argv);
 
  private:
-  using Take = std::function<void(const std::string& text)>;
-  // `take` is called for each value, `clear` once before them.
-  void Add(
-      const std::string& flag, const std::string& type, const std::vector<std::string>& usual,
-      bool is_list, const std::string& help, const Take& take,
-      const std::function<void()>& clear = [] {});
-  void AddNames(
-      const char* flag, const std::vector<std::string>& names,
-      const std::vector<std::string>& usual, bool is_list, const std::string& help,
-      const std::function<void(size_t i, const std::string& name)>& take,
-      const std::function<void()>& clear = [] {});
+  void AddChoice(const char* flag, const std::string& usual, const std::vector<std::string>& names,
+                 const char* help, const std::function<void(size_t i)>& take);
 
   std::unique_ptr<CLI::App> app_;
 };
@@ -120,7 +109,7 @@ template <typename Options, typename Result>
 int RunProgram(int argc, char** argv, const char* program, const char* about,
                Result (*run)(const Options&)) {
   ProgramFlags flags(program, about);
-  Options options(flags);  // the flags are given into it
+  Options options(flags);  // filled by Parse
   return RunProgram(argc, argv, program, flags, [&] {
     if constexpr (std::is_void_v<Result>) {
       run(options);

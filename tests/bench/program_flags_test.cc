@@ -22,11 +22,11 @@ struct Options {
 
   explicit Options(ProgramFlags& flags) {
     flags.Number("--vocab", vocab, {64, 1 << 20}, "tokens of a row");
-    flags.Numbers("--batch", batches, {1, 512}, "rows of a call");
+    flags.Number("--batch", batches, {1, 512}, "rows of a call");
     flags.Number("--seconds", seconds, {1, 60}, "of a call");
     flags.Choice("--kind", kind, ByName(std::vector{Kind::kOne, Kind::kOther}), "of the planes");
     flags.Head("--head", head, "the head");
-    flags.Heads("--heads", heads, "the heads");
+    flags.Head("--heads", heads, "the heads");
     flags.Names("--task", tasks, {"greedy", "k50-p0.9"}, "only these");
     flags.Text("--rows", path, "FILE", "the rows");
   }
