@@ -1,10 +1,7 @@
 // The ablation of Qrita's paper on this implementation: the time of each variant by that of the
 // whole method, the memory that each takes, and how often truncation decides, with what a table has
 // learned and without. And the time of candidates and log-probabilities beside one read of the
-// rows.
-//
-// Usage: sluice_cuda_ablation [--vocab N] [--batch N]... ; prints a JSON object. With --rows FILE
-// of 512 rows of fp32, --vocab each, it asks of these alone how often truncation decides.
+// rows. Usage: sluice_cuda_ablation --help.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,9 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "bench/environment.h"
 #include "bench/graph_timer.cuh"
+#include "bench/program_flags.h"
 #include "bench/rows.h"
+#include "bench/this_gpu.cuh"
 #include "sluice/cuda_algorithm.hpp"
 #include "sluice/cuda_candidates.hpp"
 #include "sluice/cuda_logprobs.hpp"
@@ -95,32 +93,8 @@ struct Task {
 constexpr Task kTasks[] = {
     {"k50-p0.9", {.top_k = 50, .top_p = 0.9f}}, {"k50", {.top_k = 50}}, {"p0.9", {.top_p = 0.9f}}};
 
-class Report {
- public:
-  explicit Report(const Environment& environment) {
-    cudaDeviceProp device;
-    RequireCuda(cudaGetDeviceProperties(&device, 0));
-    std::printf(
-        "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-        "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-        device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-        environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  }
-  ~Report() { std::printf("\n]}\n"); }
-
-  template <typename... Arguments>
-  void Row(const char* format, Arguments... arguments) {
-    std::printf("%s", separator_);
-    std::printf(format, arguments...);
-    separator_ = ",\n";
-  }
-
- private:
-  const char* separator_ = "\n";
-};
-
 // Table 3: every variant on rows that truncation decides.
-void Ablation(Report& report, int64_t vocab, int64_t batch, const HostRows& rows) {
+void Ablation(DeviceReport& report, int64_t vocab, int64_t batch, const HostRows& rows) {
   const DeviceMemory<float> master(Flat(std::span(rows).first(static_cast<size_t>(batch))));
   const DeviceMemory<float> logits(static_cast<size_t>(master.size()));
   const LogitsView view = ViewOf(logits, vocab);
@@ -256,7 +230,7 @@ constexpr size_t kBatch = 128, kCalls = 4;
 
 // Four calls on rows of their own with one table: truncation knows nothing in the first, and what
 // it has learned from the others in the last.
-void HitRates(Report& report, int64_t vocab, std::string_view kind, const HostRows& rows) {
+void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const HostRows& rows) {
   for (const float p : {0.5f, 0.7f, 0.9f, 0.95f}) {
     const SelectParams asked{.top_p = p};
     const DeviceMemory<SelectParams> params(std::vector<SelectParams>{asked});
@@ -301,30 +275,35 @@ void HitRates(Report& report, int64_t vocab, std::string_view kind, const HostRo
   }
 }
 
-HostRows ReadRows(const char* path, int64_t vocab) {
+HostRows ReadRows(const std::string& path, int64_t vocab) {
   HostRows rows(kBatch * kCalls, std::vector<float>(static_cast<size_t>(vocab)));
   std::ifstream file(path, std::ios::binary);
   for (std::vector<float>& row : rows) {
     const auto bytes = static_cast<std::streamsize>(row.size() * sizeof(float));
     if (!file.read(reinterpret_cast<char*>(row.data()), bytes)) {
-      throw std::runtime_error(std::string(path) + " has fewer than 512 rows");
+      throw std::runtime_error(path + " has fewer than 512 rows");
     }
   }
   return rows;
 }
 
-void Run(int argc, char** argv) {
+struct Options {
   int64_t vocab = 128256;
-  std::vector<int64_t> batches;
-  const char* rows_path = nullptr;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--vocab") == 0) vocab = std::atoll(argv[i + 1]);
-    if (std::strcmp(argv[i], "--batch") == 0) batches.push_back(std::atoll(argv[i + 1]));
-    if (std::strcmp(argv[i], "--rows") == 0) rows_path = argv[i + 1];
+  std::vector<int64_t> batches = {1, 32, 128};
+  std::string rows_path;
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Text("--rows", rows_path, "FILE",
+               "512 rows of fp32: only how often truncation decides these");
   }
-  if (batches.empty()) batches = {1, 32, 128};
-  Report report(ThisEnvironment());
-  if (rows_path != nullptr) {
+};
+
+void Run(const Options& options) {
+  const auto& [vocab, batches, rows_path] = options;
+  DeviceReport report(ThisGpu());
+  if (!rows_path.empty()) {
     HitRates(report, vocab, "trace", ReadRows(rows_path, vocab));
     return;
   }
@@ -340,11 +319,8 @@ void Run(int argc, char** argv) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_ablation: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(
+      argc, argv, "sluice_cuda_ablation",
+      "Times the variants of Qrita's paper, and counts how often truncation decides.",
+      sluice::bench::Run);
 }

@@ -1,15 +1,13 @@
 // Times the CUDA backend by graph replay on rows like a model's, beside the floors: one read of the
-// rows, and one read and write of them. Usage: sluice_cuda_bench [--vocab N] [--dtype
-// float32|bfloat16] [--batch N]... [--task NAME]... [--distribution NAME] [--teams all]; prints a
-// JSON object. --teams all: every shape of the team of a row beside the chosen one.
+// rows, and one read and write of them. Usage: sluice_cuda_bench --help.
 //
 // Hot, as in decoding: in the graph a kernel rewrites the logits before each call, and the time of
 // a graph of rewrites alone is taken off. Medians of nine replays.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -18,9 +16,10 @@
 #include <vector>
 
 #include "backend/row_launch.h"
-#include "bench/environment.h"
 #include "bench/graph_timer.cuh"
+#include "bench/program_flags.h"
 #include "bench/rows.h"
+#include "bench/this_gpu.cuh"
 #include "semantics/philox.h"
 #include "sluice/cuda.hpp"
 #include "sluice/draw.hpp"
@@ -234,34 +233,24 @@ std::vector<Task> Tasks() {
   };
 }
 
-struct Flags {
+struct Options {
   int64_t vocab = 128256;
   DType dtype = DType::kF32;
   Distribution distribution = Distribution::kMid;
-  std::vector<int64_t> batches;
-  std::vector<std::string> only;
+  std::vector<int64_t> batches = {1, 8, 32, 128, 256, 512};
+  std::vector<std::string> tasks;
   bool wants_all_teams = false;
-};
 
-Flags Parse(int argc, char** argv) {
-  Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    const std::string value = argv[i + 1];
-    if (flag == "--vocab") flags.vocab = std::atoll(argv[i + 1]);
-    if (flag == "--batch") flags.batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--task") flags.only.push_back(value);
-    if (flag == "--teams") flags.wants_all_teams = value == "all";
-    if (flag == "--dtype") flags.dtype = value == "bfloat16" ? DType::kBf16 : DType::kF32;
-    if (flag == "--distribution") {
-      for (const Distribution d : kDistributions) {
-        if (Name(d) == value) flags.distribution = d;
-      }
-    }
+  explicit Options(ProgramFlags& flags) {
+    flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
+    flags.Choice("--dtype", dtype, ByName(std::array{DType::kF32, DType::kBf16}), "of the logits");
+    flags.Choice("--distribution", distribution, ByName(kDistributions), "of the logits");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Names("--task", tasks, NamesOf(Tasks()), "only these");
+    flags.Choice("--teams", wants_all_teams, {{"chosen", false}, {"all", true}},
+                 "shapes of the team of a row");
   }
-  if (flags.batches.empty()) flags.batches = {1, 8, 32, 128, 256, 512};
-  return flags;
-}
+};
 
 struct Floors {
   double read;
@@ -269,8 +258,8 @@ struct Floors {
 };
 
 // One row of the output, with the team that is fixed.
-void Measure(Bench& bench, const Task& task, const Flags& flags, int64_t rows, const Floors& floors,
-             cuda::TeamShape team) {
+void Measure(Bench& bench, const Task& task, const Options& options, int64_t rows,
+             const Floors& floors, cuda::TeamShape team, DeviceReport& report) {
   std::vector<SelectParams> params;
   for (int64_t r = 0; r < rows; ++r) params.push_back(task.params(r));
   const bool masks = task.output == Output::kMask;
@@ -280,58 +269,41 @@ void Measure(Bench& bench, const Task& task, const Flags& flags, int64_t rows, c
   const int wrong = masks ? 0 : bench.WrongRows(params, 16);
   const int left = masks ? 0 : bench.RowsByDefinition(params);
   const double floor = masks ? floors.read_write : floors.read;
-  std::printf(
+  report.Row(
       "{\"bench\": \"cuda\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": \"%s\", "
       "\"vocab\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
       "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"left_to_definition\": %d, "
       "\"team\": \"%dx%d\"}",
-      task.name, std::string(Name(flags.dtype)).c_str(), static_cast<long long>(flags.vocab),
-      static_cast<long long>(rows), std::string(Name(flags.distribution)).c_str(), us * 1e3,
+      task.name, std::string(Name(options.dtype)).c_str(), static_cast<long long>(options.vocab),
+      static_cast<long long>(rows), std::string(Name(options.distribution)).c_str(), us * 1e3,
       floor * 1e3, us / floor, wrong == 0 ? "true" : "false", left, team.blocks, team.threads);
   std::fprintf(
       stderr,
       "%-16s %-9s V=%-7lld B=%-4lld %dx%-4d %8.2f us  floor %7.2f  %6.2fx  wrong %d  left %d\n",
-      task.name, std::string(Name(flags.dtype)).c_str(), static_cast<long long>(flags.vocab),
+      task.name, std::string(Name(options.dtype)).c_str(), static_cast<long long>(options.vocab),
       static_cast<long long>(rows), team.blocks, team.threads, us, floor, us / floor, wrong, left);
 }
 
-void Run(int argc, char** argv) {
-  const Flags flags = Parse(argc, argv);
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  const char* separator = "\n";
-  for (const int64_t rows : flags.batches) {
-    Bench bench(flags.vocab, flags.dtype, rows, flags.distribution);
+void Run(const Options& options) {
+  DeviceReport report(ThisGpu());
+  for (const int64_t rows : options.batches) {
+    Bench bench(options.vocab, options.dtype, rows, options.distribution);
     const Floors floors{bench.ReadFloor(), bench.ReadWriteFloor()};
     for (const Task& task : Tasks()) {
-      const auto& only = flags.only;
-      if (!only.empty() && std::find(only.begin(), only.end(), task.name) == only.end()) continue;
-      for (const cuda::TeamShape team : TeamsFor(rows, flags.wants_all_teams)) {
+      if (!IsWanted(options.tasks, task.name)) continue;
+      for (const cuda::TeamShape team : TeamsFor(rows, options.wants_all_teams)) {
         const cuda::FixedShape fixed(team);
-        std::printf("%s", separator);
-        Measure(bench, task, flags, rows, floors, team);
-        separator = ",\n";
+        Measure(bench, task, options, rows, floors, team, report);
       }
     }
   }
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_bench: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(
+      argc, argv, "sluice_cuda_bench",
+      "Times selection, draws and masks on a GPU beside one read of the rows.", sluice::bench::Run);
 }

@@ -1,10 +1,9 @@
 // Times heads on a GPU by graph replay, from hidden states to tokens, beside the floors of one read
 // of the weights and of the planes, and the library's product of the same matrices. Usage:
-// sluice_cuda_head [--head VOCABxDIM]... [--batch B]... [--task NAME] [--kind dither4|strict]
-// [--energy SECONDS] [--few N]...; prints a JSON object.
+// sluice_cuda_head --help.
 //
 // Of strict planes a call by the first plane alone takes turns with one by both, and so do calls
-// that compute up to N tokens at once, without a look into the second plane.
+// that compute up to --few tokens at once, without a look into the second plane.
 //
 // A call's time is what 32 more of them add to a graph; the median of nine replays. Calls take
 // turns at 64 hidden states. The heads are larger than L2 or nearly so, and a call leaves little of
@@ -12,8 +11,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -21,16 +20,15 @@
 
 #include "bench/cublas_product.cuh"
 #include "bench/energy_meter.h"
-#include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
+#include "bench/program_flags.h"
 #include "bench/replay_timer.cuh"
+#include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
 #include "head/device_call.h"
 #include "pipeline/sample_survivors.h"
 #include "sluice/cuda_head.hpp"
-#include "sluice/error.hpp"
-#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
@@ -274,77 +272,66 @@ class HeadBench {
   ReplayTimer timer_;
 };
 
-struct Shape {
-  int64_t vocab;
-  int64_t dim;
+struct Options {
+  std::vector<HeadShape> heads = {{128256, 4096}, {151936, 1024}, {262144, 640}};
+  std::vector<int64_t> batches = {1, 8, 32};
+  std::vector<std::string> tasks;
+  CertificateKind kind = CertificateKind::kDither4;
+  std::vector<int32_t> few;
+  double energy_seconds = 0.0;
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Head("--head", heads, "the heads");
+    flags.Number("--batch", batches, {1, kStates}, "hidden states of a call");
+    std::vector<std::string> names = NamesOf(kTasks);
+    names.insert(names.begin(), "dense");
+    flags.Names("--task", tasks, names, "only these");
+    flags.Choice("--kind", kind,
+                 ByName(std::array{CertificateKind::kDither4, CertificateKind::kStrict}),
+                 "of the planes");
+    flags.Number("--few", few, {0, kMaxVocab},
+                 "tokens computed at once, of strict planes, without a look into the second");
+    // The driver's counter moves in steps that are long beside a call.
+    flags.Number("--energy", energy_seconds, {1, 3600},
+                 "seconds that a call is repeated for its energy");
+  }
 };
 
-void Run(int argc, char** argv) {
-  std::vector<Shape> shapes;
-  std::vector<int64_t> batches;
-  std::vector<int32_t> few;
-  CertificateKind kind = CertificateKind::kDither4;
-  std::string only_task;
-  double energy_seconds = 0.0;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
-    if (flag == "--task") only_task = argv[i + 1];
-    if (flag == "--few") few.push_back(std::atoi(argv[i + 1]));
-    if (flag == "--energy") {
-      energy_seconds = std::atof(argv[i + 1]);
-      // The driver's counter moves in steps that are long beside a call.
-      if (!(energy_seconds >= 1.0)) ThrowInvalid("--energy", argv[i + 1], "seconds from 1 on");
-    }
-    if (flag == "--head") {
-      char* rest = nullptr;
-      const int64_t vocab = std::strtoll(argv[i + 1], &rest, 10);
-      shapes.push_back({vocab, std::atoll(rest + 1)});
-    }
-  }
-  if (shapes.empty()) shapes = {{128256, 4096}, {151936, 1024}, {262144, 640}};
-  if (batches.empty()) batches = {1, 8, 32};
-
+void Run(const Options& options) {
+  const std::vector<int32_t>& few = options.few;
+  const CertificateKind kind = options.kind;
   cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  const char* separator = "\n";
-  for (const Shape& shape : shapes) {
-    const HeadBench bench(shape.vocab, shape.dim, kind, energy_seconds, few, pool.parallel());
+  DeviceReport report(ThisGpu());
+  for (const HeadShape& shape : options.heads) {
+    const HeadBench bench(shape.vocab, shape.dim, kind, options.energy_seconds, few,
+                          pool.parallel());
     const double weights_us = bench.ReadWeights();
     const double planes_us = bench.ReadPlanes();
     std::fprintf(stderr, "%lldx%lld: read of weights %.1f us, of planes %.1f us\n",
                  static_cast<long long>(shape.vocab), static_cast<long long>(shape.dim), weights_us,
                  planes_us);
-    for (const int64_t batch : batches) {
+    for (const int64_t batch : options.batches) {
       const Result library = bench.Library(batch);
       auto print = [&](const char* task, const Result& result) {
-        std::printf(
-            "%s{\"bench\": \"cuda\", \"task\": \"head-%s\", \"planes\": \"%s\", \"n\": %lld, "
+        std::string few_times;
+        for (size_t n = 0; n < result.few_us.size(); ++n) {
+          few_times += Printed(", \"few_%d_ns\": %.0f", few[n], result.few_us[n] * 1e3);
+        }
+        report.Row(
+            "{\"bench\": \"cuda\", \"task\": \"head-%s\", \"planes\": \"%s\", \"n\": %lld, "
             "\"dim\": %lld, \"batch\": %lld, \"ns\": %.0f, \"library_ns\": %.0f, "
             "\"energy_uj\": %.0f, \"library_energy_uj\": %.0f, "
             "\"encode_ns\": %.0f, \"score_ns\": %.0f, \"logits_ns\": %.0f, "
             "\"weights_floor_ns\": %.0f, \"planes_floor_ns\": %.0f, \"exact\": %s, "
             "\"survivors\": %.1f, \"refined\": %.1f, \"bytes\": %.4f, \"dense_rows\": %lld, "
-            "\"first_plane_ns\": %.0f, \"first_plane_dense_rows\": %lld",
-            separator, task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
+            "\"first_plane_ns\": %.0f, \"first_plane_dense_rows\": %lld%s}",
+            task, std::string(Name(kind)).c_str(), static_cast<long long>(shape.vocab),
             static_cast<long long>(shape.dim), static_cast<long long>(batch), result.us * 1e3,
             library.us * 1e3, result.energy_uj, library.energy_uj, result.encode_us * 1e3,
             result.score_us * 1e3, result.logits_us * 1e3, weights_us * 1e3, planes_us * 1e3,
             result.wrong == 0 ? "true" : "false", result.survivors, result.refined, result.bytes,
             static_cast<long long>(result.dense), result.first_plane_us * 1e3,
-            static_cast<long long>(result.first_plane_dense));
-        for (size_t n = 0; n < result.few_us.size(); ++n) {
-          std::printf(", \"few_%d_ns\": %.0f", few[n], result.few_us[n] * 1e3);
-        }
-        std::printf("}");
+            static_cast<long long>(result.first_plane_dense), few_times.c_str());
         std::fprintf(
             stderr,
             "%6lldx%-4lld B=%-3lld %-9s %8.1f us  library %7.1f  of it %5.2f  of the "
@@ -358,28 +345,20 @@ void Run(int argc, char** argv) {
         for (size_t n = 0; n < result.few_us.size(); ++n) {
           std::fprintf(stderr, "    up to %d at once: %.1f us\n", few[n], result.few_us[n]);
         }
-        separator = ",\n";
       };
-      if (only_task.empty()) print("dense", bench.Dense(batch));
+      if (IsWanted(options.tasks, "dense")) print("dense", bench.Dense(batch));
       for (const Task& task : kTasks) {
-        if (only_task.empty() || only_task == task.name) {
-          print(task.name, bench.Certified(task, batch));
-        }
+        if (IsWanted(options.tasks, task.name)) print(task.name, bench.Certified(task, batch));
       }
     }
   }
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_head: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(argc, argv, "sluice_cuda_head",
+                                   "Times heads on a GPU, from hidden states to tokens.",
+                                   sluice::bench::Run);
 }

@@ -1,6 +1,6 @@
 // Looks for a wrong interval and for a wrong token of the certified head on a GPU, over many hidden
-// states of a made head. Usage: sluice_cuda_head_soak [--head VOCABxDIM] [--steps N] [--batch B]
-// [--kind dither4|strict]; prints a JSON object, and ends with 1 where anything was wrong.
+// states of a made head, and ends with 1 where anything was wrong. Usage: sluice_cuda_head_soak
+// --help.
 //
 // Up to four, up to eight and more hidden states a call are scored by kernels of their own. Of
 // strict planes the intervals by both planes are looked at as well. How far it is stands on the
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,13 +22,13 @@
 #include "bench/environment.h"
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
+#include "bench/program_flags.h"
 #include "cli/thread_pool.h"
 #include "head/device_call.h"
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "sluice/cuda_head.hpp"
-#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
@@ -109,26 +109,30 @@ constexpr Task kTasks[] = {
     {"p0.9-cdf", {.temperature = 0.3f, .top_p = 0.9f}, DrawMethod::kCdf},
 };
 
-int Run(int argc, char** argv) {
-  int64_t vocab = 128256, dim = 1024, steps = 80000, batch = 32;
+struct Options {
+  HeadShape head = {128256, 1024};
+  int64_t steps = 80000;
+  int64_t batch = 32;
   CertificateKind kind = CertificateKind::kDither4;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    char* rest = nullptr;
-    if (flag == "--steps") steps = std::atoll(argv[i + 1]);
-    if (flag == "--batch") batch = std::atoll(argv[i + 1]);
-    if (flag == "--kind") kind = CertificateKindByName(argv[i + 1]);
-    if (flag == "--head") {
-      vocab = std::strtoll(argv[i + 1], &rest, 10);
-      dim = std::atoll(rest + 1);
-    }
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Head("--head", head, "the head");
+    flags.Number("--steps", steps, {1, int64_t{1} << 32}, "hidden states in all");
+    flags.Number("--batch", batch, {1, 256}, "of them in a call");
+    flags.Choice("--kind", kind,
+                 ByName(std::array{CertificateKind::kDither4, CertificateKind::kStrict}),
+                 "of the planes");
   }
-  CheckInRange("--batch", batch, 1, 256);
+};
+
+int Run(const Options& options) {
+  const auto [vocab, dim] = options.head;
+  const int64_t batch = options.batch;
   const auto rows = static_cast<size_t>(batch);
   cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   const MadeHead made(vocab, dim, 1);
   const HeadPlanes planes =
-      HeadPlanes::Build(made.weight(), {.kind = kind, .seed = 7}, pool.parallel());
+      HeadPlanes::Build(made.weight(), {.kind = options.kind, .seed = 7}, pool.parallel());
   const DeviceMemory<uint16_t> weights(static_cast<size_t>(vocab * dim));
   RequireCuda(cudaMemcpy(weights.data(), made.weight().data, static_cast<size_t>(vocab * dim) * 2,
                          cudaMemcpyHostToDevice));
@@ -163,7 +167,7 @@ int Run(int argc, char** argv) {
   // That every token reaches.
   const std::vector<cuda::AskedEnds> all_asked(rows, {semantics::OrderKey(-INFINITY), 0, 0});
   int64_t dense[kTaskCount] = {};
-  const int64_t launches = (steps + batch - 1) / batch;
+  const int64_t launches = (options.steps + batch - 1) / batch;
   for (int64_t n = 0; n < launches; ++n) {
     StatesKernel<<<static_cast<unsigned>(batch), kThreads>>>(
         weights.data(), vocab, static_cast<int>(dim), static_cast<uint32_t>(n * batch),
@@ -216,8 +220,8 @@ int Run(int argc, char** argv) {
       "\"largest_error\": %.4f, \"intervals_by_both\": %lld, \"wrong_by_both\": %llu, "
       "\"largest_error_by_both\": %.4f, \"tokens\": %lld, \"wrong_tokens\": %llu, \"dense_rows\": "
       "{",
-      environment.commit.c_str(), std::string(Name(kind)).c_str(), static_cast<long long>(vocab),
-      static_cast<long long>(dim), static_cast<long long>(batch),
+      environment.commit.c_str(), std::string(Name(options.kind)).c_str(),
+      static_cast<long long>(vocab), static_cast<long long>(dim), static_cast<long long>(batch),
       static_cast<long long>(launches * batch), static_cast<long long>(launches * batch * vocab),
       result.wrong, LargestError(result),
       static_cast<long long>(has_low_plane ? launches * batch * vocab : 0), by_both.wrong,
@@ -235,10 +239,7 @@ int Run(int argc, char** argv) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::bench::Run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_head_soak: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(
+      argc, argv, "sluice_cuda_head_soak",
+      "Looks for wrong intervals and tokens of the certified head on a GPU.", sluice::bench::Run);
 }

@@ -1,16 +1,15 @@
 // What reading a row with its patches costs: the time of SampleIds on rows with patches and masks,
 // beside the same call on the rows without them, and on rows that have the patched values as their
 // logits (patches can make a row harder), by graph replay, hot as in cuda_bench.cu. Usage:
-// sluice_cuda_patches [--vocab N] [--dtype float32|bfloat16] [--batch N]... [--patches N]...;
-// prints a JSON object.
+// sluice_cuda_patches --help.
 //
 // The ids of a row's patches are random, but for a fifth of them, which are those of its largest
 // values, as a text repeats likely tokens; values are what a repetition penalty of 1.3 makes.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -18,12 +17,14 @@
 #include <string>
 #include <vector>
 
-#include "bench/environment.h"
 #include "bench/graph_timer.cuh"
+#include "bench/program_flags.h"
 #include "bench/rows.h"
+#include "bench/this_gpu.cuh"
 #include "semantics/philox.h"
 #include "sluice/cuda.hpp"
 #include "sluice/draw.hpp"
+#include "support/check.h"
 
 namespace sluice::bench {
 namespace {
@@ -236,31 +237,24 @@ class Bench {
   std::vector<PatchedRow> host_;
 };
 
-void Run(int argc, char** argv) {
+struct Options {
   int64_t vocab = 128256;
   DType dtype = DType::kF32;
-  std::vector<int64_t> batches;
-  std::vector<int64_t> counts;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--vocab") vocab = std::atoll(argv[i + 1]);
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--patches") counts.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--dtype") {
-      dtype = std::string(argv[i + 1]) == "bfloat16" ? DType::kBf16 : DType::kF32;
-    }
+  std::vector<int64_t> batches = {1, 8, 32, 128, 256, 512};
+  std::vector<int64_t> counts = {0, 100, 1000, 5000};
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
+    flags.Choice("--dtype", dtype, ByName(std::array{DType::kF32, DType::kBf16}), "of the logits");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--patches", counts, {0, kMaxVocab}, "patches of a row, no more than --vocab");
   }
-  if (batches.empty()) batches = {1, 8, 32, 128, 256, 512};
-  if (counts.empty()) counts = {0, 100, 1000, 5000};
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  const char* separator = "\n";
+};
+
+void Run(const Options& options) {
+  const auto& [vocab, dtype, batches, counts] = options;
+  for (const int64_t count : counts) CheckInRange("--patches", count, 0, vocab);
+  DeviceReport report(ThisGpu());
   for (const int64_t rows : batches) {
     double floor = 0;
     for (const int64_t count : counts) {
@@ -272,13 +266,13 @@ void Run(int argc, char** argv) {
           const double applied = bench.TimeOfApplied(task.params);
           const double us = bench.Time(task.params, true);
           const auto [wrong, left] = bench.Compare(task.params, 4);
-          std::printf(
-              "%s{\"bench\": \"cuda-patches\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
+          report.Row(
+              "{\"bench\": \"cuda-patches\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
               "\"%s\", \"vocab\": %lld, \"batch\": %lld, \"patches\": %lld, \"masked\": %s, "
               "\"ns\": %.0f, \"plain_ns\": %.0f, \"applied_ns\": %.0f, \"floor_ns\": %.0f, "
               "\"exact\": %s, "
               "\"left_to_definition\": %d}",
-              separator, task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
+              task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(vocab),
               static_cast<long long>(rows), static_cast<long long>(count),
               is_masked ? "true" : "false", us * 1e3, plain * 1e3, applied * 1e3, floor * 1e3,
               wrong == 0 ? "true" : "false", left);
@@ -288,23 +282,17 @@ void Run(int argc, char** argv) {
                        task.name, std::string(Name(dtype)).c_str(), static_cast<long long>(rows),
                        static_cast<long long>(count), is_masked ? " mask" : "     ", us, plain,
                        applied, us - plain, us / plain, floor, wrong, left);
-          separator = ",\n";
         }
       }
     }
   }
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_patches: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(argc, argv, "sluice_cuda_patches",
+                                   "Times draws from rows with patches and masks on a GPU.",
+                                   sluice::bench::Run);
 }

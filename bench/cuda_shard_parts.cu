@@ -1,6 +1,6 @@
 // What a rank of a sharded step computes, on one GPU: the ranks of 1, 2 and 4 slices one after the
 // other, each with the messages that the others have sent it before. Usage: sluice_cuda_shard_parts
-// [--head VOCABxDIM] [--ranks N]... [--batch B]...; prints a JSON object.
+// --help.
 //
 //   part-certified-*  hidden states to tokens by planes of the slice (ShardHeadCall)
 //   part-library-*    the library's product of the slice, then the draw (ShardCall)
@@ -13,7 +13,6 @@
 // the whole dense head.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -21,9 +20,10 @@
 #include <vector>
 
 #include "bench/cublas_product.cuh"
-#include "bench/environment.h"
 #include "bench/heads.h"
 #include "bench/part_group.cuh"
+#include "bench/program_flags.h"
+#include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
 
 namespace sluice::bench {
@@ -211,8 +211,9 @@ std::vector<ShardSlice> EvenSlices(int64_t vocab, int32_t ranks) {
 
 class PartsBench {
  public:
-  PartsBench(int64_t vocab, int64_t dim, int64_t most_rows, const ParallelFor& parallel)
-      : whole_(vocab, dim, most_rows), parallel_(parallel) {
+  PartsBench(const HeadShape& head, int64_t most_rows, const ParallelFor& parallel,
+             DeviceReport& report)
+      : whole_(head.vocab, head.dim, most_rows), parallel_(parallel), report_(report) {
     std::vector<NoiseKey> keys;
     for (int64_t r = 0; r < most_rows; ++r) keys.push_back({17, static_cast<uint32_t>(r)});
     keys_ = std::make_unique<DeviceMemory<NoiseKey>>(keys);
@@ -229,7 +230,6 @@ class PartsBench {
     for (const int64_t batch : batches) {
       for (const Mode& mode : kModes) TimeCertified(groups, planes, mode, batch);
       TimeLibrary(groups, slices, batch);
-      std::fflush(stdout);
     }
   }
 
@@ -399,70 +399,55 @@ class PartsBench {
   // dense, wrong: of all ranks; negative: not counted.
   void Report(const char* task, const char* mode, int32_t ranks, int64_t batch, const Times& times,
               int64_t dense, int64_t wrong) {
-    std::printf(
-        "%s{\"bench\": \"cuda-shards\", \"task\": \"%s-%s\", \"backend\": \"cuda\", \"dtype\": "
-        "\"bfloat16\", \"vocab\": %lld, \"dim\": %lld, \"batch\": %lld, \"distribution\": "
-        "\"made-head\", \"ranks\": %d, \"ns\": %.0f, \"least_ns\": %.0f",
-        separator_, task, mode, static_cast<long long>(whole_.vocab()),
-        static_cast<long long>(whole_.dim()), static_cast<long long>(batch), ranks,
-        times.most * 1e3, times.least * 1e3);
+    std::string counts;
     if (wrong >= 0) {
-      std::printf(", \"planes\": \"dither4\", \"dense_rows\": %lld, \"exact\": %s",
-                  static_cast<long long>(dense), wrong == 0 ? "true" : "false");
+      counts = Printed(", \"planes\": \"dither4\", \"dense_rows\": %lld, \"exact\": %s",
+                       static_cast<long long>(dense), wrong == 0 ? "true" : "false");
     }
-    std::printf("}");
+    report_.Row(
+        "{\"bench\": \"cuda-shards\", \"task\": \"%s-%s\", \"backend\": \"cuda\", \"dtype\": "
+        "\"bfloat16\", \"vocab\": %lld, \"dim\": %lld, \"batch\": %lld, \"distribution\": "
+        "\"made-head\", \"ranks\": %d, \"ns\": %.0f, \"least_ns\": %.0f%s}",
+        task, mode, static_cast<long long>(whole_.vocab()), static_cast<long long>(whole_.dim()),
+        static_cast<long long>(batch), ranks, times.most * 1e3, times.least * 1e3, counts.c_str());
     std::fprintf(stderr, "%d of B=%-3lld %-17s %-12s %8.1f us (%.1f)%s\n", ranks,
                  static_cast<long long>(batch), task, mode, times.most, times.least,
                  wrong > 0 ? " WRONG" : "");
-    separator_ = ",\n";
   }
 
   Whole whole_;
   const ParallelFor& parallel_;
   std::unique_ptr<DeviceMemory<NoiseKey>> keys_;
-  const char* separator_ = "\n";
+  DeviceReport& report_;
 };
 
-void Run(int argc, char** argv) {
-  int64_t vocab = 128256, dim = 8192;
-  std::vector<int32_t> ranks;
-  std::vector<int64_t> batches;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--ranks") ranks.push_back(std::atoi(argv[i + 1]));
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--head") {
-      char* rest = nullptr;
-      vocab = std::strtoll(argv[i + 1], &rest, 10);
-      dim = std::atoll(rest + 1);
-    }
+struct Options {
+  HeadShape head = {128256, 8192};
+  std::vector<int32_t> ranks = {1, 2, 4};
+  std::vector<int64_t> batches = {32, 8, 1};
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Head("--head", head, "the whole head");
+    flags.Number("--ranks", ranks, {1, 16}, "slices of it");
+    flags.Number("--batch", batches, {1, cuda::kMostCertifiedRows}, "hidden states of a call");
   }
-  if (ranks.empty()) ranks = {1, 2, 4};
-  if (batches.empty()) batches = {32, 8, 1};
+};
+
+void Run(const Options& options) {
+  const auto& [head, ranks, batches] = options;
   cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"cpu\": \"%s\", \"compiler\": \"%s\", "
-      "\"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
+  DeviceReport report(ThisGpu());
   const ParallelFor parallel = pool.parallel();
-  PartsBench bench(vocab, dim, *std::max_element(batches.begin(), batches.end()), parallel);
+  PartsBench bench(head, *std::max_element(batches.begin(), batches.end()), parallel, report);
   for (const int32_t count : ranks) bench.Time(count, batches);
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_shard_parts: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(
+      argc, argv, "sluice_cuda_shard_parts",
+      "Times what the ranks of a sharded step compute, one after the other on one GPU.",
+      sluice::bench::Run);
 }

@@ -1,7 +1,6 @@
 // Head and sampling with the vocabulary split among the GPUs of one host, a process each, NCCL
 // between them: first that all modes give the tokens of one GPU, bit for bit, then the time of a
-// step by graph replay. Usage: sluice_cuda_shards [--ranks N] [--checked ROWS]; prints a JSON
-// object with the figures of one GPU and of N.
+// step by graph replay, of one GPU and of --ranks. Usage: sluice_cuda_shards --help.
 //
 // Steps: the library's product of bf16 weights [vocab, dim] and hidden states, then one of
 //   sharded   the slice's product, cuda::Sample of cuda_shards.hpp
@@ -21,7 +20,8 @@
 #include <string>
 
 #include "bench/cublas_product.cuh"
-#include "bench/environment.h"
+#include "bench/program_flags.h"
+#include "bench/this_gpu.cuh"
 #include "semantics/philox.h"
 #include "sluice/nccl_shards.hpp"
 
@@ -93,7 +93,7 @@ int64_t TimesToCheck(int64_t rows, int64_t batch) { return (rows + batch - 1) / 
 
 class Rank {
  public:
-  Rank(ShardGroup& group) : group_(group) {
+  Rank(ShardGroup& group, DeviceReport& report) : group_(group), report_(report) {
     RequireCuda(cudaSetDevice(group.rank()));
     RequireCuda(cudaStreamCreate(&stream_));
     if (group.ranks() > 1) nccl_ = cuda::ConnectNcclGroup(group, kLimit);
@@ -169,12 +169,12 @@ class Rank {
     // The worst of all ranks.
     const int64_t all = Largest(static_cast<double>(differ));
     if (!IsFirst()) return;
-    std::printf(
-        "%s{\"bench\": \"cuda-shards\", \"task\": \"equal-to-one-gpu\", \"backend\": \"cuda\", "
+    report_.Row(
+        "{\"bench\": \"cuda-shards\", \"task\": \"equal-to-one-gpu\", \"backend\": \"cuda\", "
         "\"dtype\": \"float32,bfloat16\", \"vocab\": %lld, \"ranks\": %d, \"rows\": %lld, "
         "\"differ\": %lld, \"by_status\": %lld, \"by_candidates\": %lld, \"by_sums\": %lld, "
         "\"by_gathering\": %lld, \"exact\": %s}",
-        Separator(), static_cast<long long>(kVocab), group_.ranks(),
+        static_cast<long long>(kVocab), group_.ranks(),
         static_cast<long long>(TimesToCheck(rows, kBatch) * kBatch), static_cast<long long>(all),
         static_cast<long long>(of_way[0]), static_cast<long long>(of_way[1]),
         static_cast<long long>(of_way[2]), static_cast<long long>(of_way[3]),
@@ -228,14 +228,14 @@ class Rank {
       const cuda::RowParams row_params{{params.data(), 1}, {keys.data(), batch}};
       auto report = [&](const char* task, double step, double sample, double bytes, double left) {
         if (!IsFirst()) return;
-        std::printf(
-            "%s{\"bench\": \"cuda-shards\", \"task\": \"%s-%s\", \"backend\": \"cuda\", \"dtype\": "
+        report_.Row(
+            "{\"bench\": \"cuda-shards\", \"task\": \"%s-%s\", \"backend\": \"cuda\", \"dtype\": "
             "\"bfloat16\", \"vocab\": %lld, \"dim\": %lld, \"batch\": %lld, \"distribution\": "
             "\"normal-4.5\", \"ranks\": %d, \"ns\": %.0f, \"sample_ns\": %.0f, \"head_ns\": %.0f, "
             "\"bytes_a_row\": %.0f, \"rows_left\": %.0f}",
-            Separator(), task, mode.name, static_cast<long long>(kVocab),
-            static_cast<long long>(kDim), static_cast<long long>(batch), group_.ranks(), step * 1e3,
-            sample * 1e3, head_us * 1e3, bytes, left);
+            task, mode.name, static_cast<long long>(kVocab), static_cast<long long>(kDim),
+            static_cast<long long>(batch), group_.ranks(), step * 1e3, sample * 1e3, head_us * 1e3,
+            bytes, left);
         std::fprintf(stderr,
                      "%d GPUs B=%-4lld %-9s %-10s step %8.2f us  head %8.2f  sample %7.2f  "
                      "%.0f bytes a row, %.0f rows left\n",
@@ -289,21 +289,16 @@ class Rank {
         return true;
       });
       if (!IsFirst()) continue;
-      std::printf(
-          "%s{\"bench\": \"cuda-shards\", \"task\": \"exchange\", \"backend\": \"cuda\", "
+      report_.Row(
+          "{\"bench\": \"cuda-shards\", \"task\": \"exchange\", \"backend\": \"cuda\", "
           "\"ranks\": %d, \"bytes\": %lld, \"ns\": %.0f}",
-          Separator(), group_.ranks(), static_cast<long long>(bytes), us * 1e3);
+          group_.ranks(), static_cast<long long>(bytes), us * 1e3);
       std::fprintf(stderr, "exchange of %lld bytes: %.2f us\n", static_cast<long long>(bytes), us);
     }
   }
 
  private:
   Device Here() const { return {DeviceKind::kCuda, group_.rank()}; }
-  const char* Separator() {
-    const char* separator = is_first_row_ && group_.ranks() == 1 ? "\n" : ",\n";
-    is_first_row_ = false;
-    return separator;
-  }
 
   ShardSlice EvenSlice(int32_t rank) const {
     const int64_t tokens = kVocab / group_.ranks();
@@ -365,30 +360,19 @@ class Rank {
   ShardGroup& group_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<cuda::NcclShardGroup> nccl_;
-  bool is_first_row_ = true;
+  DeviceReport& report_;
 };
 
 void RunRank(const std::string& folder, int32_t rank, int32_t ranks, int64_t checked) {
   const auto group = ConnectShardGroup(folder, rank, ranks, kLimit);
-  const Environment environment = ThisEnvironment();
-  Rank bench(*group);
-  if (ranks == 1) {
-    cudaDeviceProp device;
-    RequireCuda(cudaGetDeviceProperties(&device, 0));
-    std::printf(
-        "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"cpu\": \"%s\", \"compiler\": \"%s\", "
-        "\"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-        device.name, device.multiProcessorCount, environment.cpu.c_str(),
-        environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  } else {
+  // One rank writes the first line, its rows and those of more ranks follow, and Run ends them.
+  DeviceReport report = ranks == 1 ? DeviceReport(ThisGpu(), false) : DeviceReport();
+  Rank bench(*group, report);
+  if (ranks > 1) {
     bench.Check(checked);
-    std::fflush(stdout);
     bench.TimeExchanges();
   }
-  for (const int64_t batch : {32, 1, 8, 128}) {
-    bench.TimeSteps(batch);
-    std::fflush(stdout);
-  }
+  for (const int64_t batch : {32, 1, 8, 128}) bench.TimeSteps(batch);
 }
 
 // A process a rank; answers whether all went well.
@@ -422,19 +406,30 @@ bool RunRanks(int32_t ranks, int64_t checked) {
   return all_well;
 }
 
+struct Options {
+  int32_t ranks = 2;
+  int64_t checked = 100'000;
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Number("--ranks", ranks, {1, 64}, "GPUs");
+    flags.Number("--checked", checked, {0, int64_t{1} << 40}, "rows that are compared");
+  }
+};
+
+// No call of CUDA here: a process that has made one cannot be forked.
+int Run(const Options& options) {
+  const auto& [ranks, checked] = options;
+  const bool all_well = RunRanks(1, checked) && (ranks < 2 || RunRanks(ranks, checked));
+  DeviceReport::End();
+  return all_well ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  int32_t ranks = 2;
-  int64_t checked = 100'000;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--ranks") ranks = std::atoi(argv[i + 1]);
-    if (flag == "--checked") checked = std::atoll(argv[i + 1]);
-  }
-  const bool all_well =
-      sluice::bench::RunRanks(1, checked) && (ranks < 2 || sluice::bench::RunRanks(ranks, checked));
-  std::printf("\n]}\n");
-  return all_well ? 0 : 1;
+  return sluice::bench::RunProgram(
+      argc, argv, "sluice_cuda_shards",
+      "Times head and sampling with the vocabulary split among the GPUs of a host.",
+      sluice::bench::Run);
 }

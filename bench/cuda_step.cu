@@ -1,7 +1,6 @@
 // Times the whole sampling step of a DeviceSampler by graph replay: plain top-k with top-p, each
 // feature beside it alone, and everything at once; the same draw without a step, and one read of
-// the rows as the floor. Usage: sluice_cuda_step [--vocab N] [--batch N]... [--task NAME]...;
-// prints a JSON object. Hot, as in decoding: see graph_timer.cuh.
+// the rows as the floor. Usage: sluice_cuda_step --help. Hot, as in decoding: see graph_timer.cuh.
 //
 // Requests have 256 tokens of prompt and 256 of output, of the likely ones of the vocabulary. What
 // runs beside the model is not in a step's time: accept_ns, of the tokens of the step before, and
@@ -9,13 +8,13 @@
 // device.
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "bench/environment.h"
 #include "bench/graph_timer.cuh"
+#include "bench/program_flags.h"
 #include "bench/rows.h"
+#include "bench/this_gpu.cuh"
 #include "pipeline/device_sampler_impl.h"
 #include "semantics/philox.h"
 
@@ -227,42 +226,37 @@ class StepBench {
   GraphTimer timer_;
 };
 
-void Run(int argc, char** argv) {
+struct Options {
   int64_t vocab = 128256;
-  std::vector<int64_t> batches;
-  std::vector<std::string> only;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--vocab") vocab = std::atoll(argv[i + 1]);
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--task") only.push_back(argv[i + 1]);
+  std::vector<int64_t> batches = {1, 8, 32, 128, 256};
+  std::vector<std::string> tasks;
+
+  explicit Options(ProgramFlags& flags) {
+    flags.Number("--vocab", vocab, {64, kMaxVocab}, "tokens of a row");
+    flags.Number("--batch", batches, {1, 65535}, "requests of a step");
+    flags.Names("--task", tasks, NamesOf(kTasks), "only these");
   }
-  if (batches.empty()) batches = {1, 8, 32, 128, 256};
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  const char* separator = "\n";
-  for (const int64_t rows : batches) {
+};
+
+void Run(const Options& options) {
+  const int64_t vocab = options.vocab;
+  DeviceReport report(ThisGpu());
+  for (const int64_t rows : options.batches) {
     StepBench bench(vocab, rows);
     const double floor = bench.ReadFloor();
     const double plain = bench.PlainSample();
     std::fprintf(stderr, "B=%lld floor %.2f us, plain sample %.2f us\n",
                  static_cast<long long>(rows), floor, plain);
     for (const Task& task : kTasks) {
-      if (!only.empty() && std::find(only.begin(), only.end(), task.name) == only.end()) continue;
+      if (!IsWanted(options.tasks, task.name)) continue;
       const StepBench::StepTimes times = bench.Step(task);
-      std::printf(
-          "%s{\"bench\": \"cuda-step\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
+      report.Row(
+          "{\"bench\": \"cuda-step\", \"task\": \"%s\", \"backend\": \"cuda\", \"dtype\": "
           "\"float32\", \"vocab\": %lld, \"batch\": %lld, \"distribution\": \"mid\", \"ns\": %.0f, "
           "\"floor_ns\": %.0f, \"plain_ns\": %.0f, \"accept_ns\": %.0f, \"prepare_ns\": %.0f, "
           "\"host_ns\": %.0f, "
           "\"waits\": %lld, \"memory_bytes\": %lld}",
-          separator, task.name, static_cast<long long>(vocab), static_cast<long long>(rows),
+          task.name, static_cast<long long>(vocab), static_cast<long long>(rows),
           times.step_us * 1e3, floor * 1e3, plain * 1e3, times.accept_us * 1e3,
           times.prepare_us * 1e3, times.host_us * 1e3, static_cast<long long>(times.waits),
           static_cast<long long>(times.memory));
@@ -273,21 +267,15 @@ void Run(int argc, char** argv) {
                    task.name, static_cast<long long>(rows), times.step_us, times.step_us / plain,
                    times.step_us - plain, times.accept_us, times.prepare_us, times.host_us,
                    static_cast<long long>(times.waits));
-      separator = ",\n";
     }
   }
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_step: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(argc, argv, "sluice_cuda_step",
+                                   "Times whole sampling steps of a DeviceSampler.",
+                                   sluice::bench::Run);
 }

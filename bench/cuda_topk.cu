@@ -1,51 +1,66 @@
-// Times topk on a GPU (cuda_topk_cells.h). Usage:
-// sluice_cuda_topk [--columns N]... [--batch B]... [--k K]... [--scores NAME]... [--dtype
-// float32|bfloat16] [--hint PERCENT] [--guess hint|secant|threshold] [--plans all] [--blocks N]
-// [--threads N]
-// [--capacity N]; prints a JSON object.
+// Times topk on a GPU (cuda_topk_cells.h). Usage: sluice_cuda_topk --help.
 #include <cuda_runtime.h>
 
-#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/cuda_topk_cells.h"
-#include "bench/environment.h"
-#include "bench/graph_timer.cuh"
+#include "bench/program_flags.h"
+#include "bench/this_gpu.cuh"
+#include "select/topk_plan.h"
 
 namespace sluice::bench {
 namespace {
 
-DeviceTopkOptions OptionsFrom(int argc, char** argv) {
-  DeviceTopkOptions options;
-  std::vector<int64_t> columns, batches;
-  std::vector<int32_t> ks;
-  std::vector<std::string> scores;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    const std::string value = argv[i + 1];
-    if (flag == "--columns") columns.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--batch") batches.push_back(std::atoll(argv[i + 1]));
-    if (flag == "--k") ks.push_back(std::atoi(argv[i + 1]));
-    if (flag == "--scores") scores.push_back(value);
-    if (flag == "--dtype" && value == "bfloat16") options.dtype = DType::kBf16;
-    if (flag == "--hint") options.hint_percent = std::atof(argv[i + 1]);
-    if (flag == "--guess" && value == "secant") options.guess = cuda::TopkGuess::kSecant;
-    if (flag == "--guess" && value == "threshold") options.carries_thresholds = true;
-    if (flag == "--plans") options.all_plans = true;
-    if (flag == "--blocks") options.blocks = std::atoi(argv[i + 1]);
-    if (flag == "--threads") options.threads = std::atoi(argv[i + 1]);
-    if (flag == "--capacity") options.capacity = std::atoi(argv[i + 1]);
+enum class Guess : uint8_t { kHint, kSecant, kThreshold };
+
+struct Options : DeviceTopkOptions {
+  std::vector<std::string> names = {"normal"};  // of scores
+  Guess guess_flag = Guess::kHint;
+
+  explicit Options(ProgramFlags& flags) {
+    using Size = std::optional<int32_t>;
+    flags.Number("--columns", columns, {1, kMaxVocab}, "scores of a row");
+    flags.Number("--batch", batches, {1, 65535}, "rows of a call");
+    flags.Number("--k", ks, {1, kMaxVocab}, "of a row, the first so many");
+    std::vector<std::string> all = NamesOf(kScores);
+    all.emplace_back("all");
+    flags.Names("--scores", names, all, "rows of these kinds");
+    flags.Choice("--dtype", dtype, ByName(std::array{DType::kF32, DType::kBf16}), "of the scores");
+    flags.Number(
+        "--hint", hint_percent, {0, 100},
+        "percent of the hinted indices that are of the answer; without it there is no hint");
+    flags.Choice(
+        "--guess", guess_flag,
+        {{"hint", Guess::kHint}, {"secant", Guess::kSecant}, {"threshold", Guess::kThreshold}},
+        "from a hint, or (threshold) from the call before");
+    flags.Choice("--plans", all_plans, {{"chosen", false}, {"all", true}},
+                 "PlanTopk's, or every one that the device takes");
+    flags.Choice("--blocks", blocks,
+                 {{"1", Size(1)}, {"2", Size(2)}, {"4", Size(4)}, {"8", Size(8)}},
+                 "of a row, in place of the plan's");
+    flags.Choice("--threads", threads, {{"512", Size(512)}, {"1024", Size(1024)}},
+                 "of a block, in place of the plan's");
+    Choices<Size> rooms = {{"0", Size(0)}};
+    for (int32_t room = 1; room <= cuda::kMostCandidates; room *= 2) {
+      rooms.emplace_back(std::to_string(room), room);
+    }
+    flags.Choice("--capacity", capacity, rooms,
+                 "room for candidates, in place of the plan's; 0 is the definition");
   }
-  if (!columns.empty()) options.columns = columns;
-  if (!batches.empty()) options.batches = batches;
-  if (!ks.empty()) options.ks = ks;
-  if (scores.empty()) scores = {"normal"};
+};
+
+DeviceTopkOptions Chosen(const Options& flags) {
+  DeviceTopkOptions options = flags;
+  if (flags.guess_flag == Guess::kSecant) options.guess = cuda::TopkGuess::kSecant;
+  options.carries_thresholds = flags.guess_flag == Guess::kThreshold;
   for (const NamedScores& named : kScores) {
-    const bool is_wanted = std::find(scores.begin(), scores.end(), named.name) != scores.end();
-    if (is_wanted || scores[0] == "all") options.scores.push_back(named);
+    if (IsWanted(flags.names, named.name) || IsWanted(flags.names, "all")) {
+      options.scores.push_back(named);
+    }
   }
   return options;
 }
@@ -67,17 +82,9 @@ std::string GuessText(const DeviceTopkOptions& options) {
   return text;
 }
 
-void Run(int argc, char** argv) {
-  const DeviceTopkOptions options = OptionsFrom(argc, argv);
-  const Environment environment = ThisEnvironment();
-  cudaDeviceProp device;
-  RequireCuda(cudaGetDeviceProperties(&device, 0));
-  std::printf(
-      "{\"env\": {\"gpu\": \"%s\", \"processors\": %d, \"l2_bytes\": %d, \"cpu\": \"%s\", "
-      "\"compiler\": \"%s\", \"os\": \"%s\"}, \"commit\": \"%s\", \"rows\": [",
-      device.name, device.multiProcessorCount, device.l2CacheSize, environment.cpu.c_str(),
-      environment.compiler.c_str(), environment.os.c_str(), environment.commit.c_str());
-  const char* separator = "\n";
+void Run(const Options& flags) {
+  const DeviceTopkOptions options = Chosen(flags);
+  DeviceReport report(ThisGpu());
   const std::string dtype(Name(options.dtype));
   const std::string guess = GuessText(options);
   RunDeviceTopkBench(
@@ -87,16 +94,16 @@ void Run(int argc, char** argv) {
         const auto columns = static_cast<long long>(cell.columns);
         const auto rows = static_cast<long long>(cell.rows);
         const double floors = cell.us / cell.floor_us;
-        std::printf(
-            "%s{\"bench\": \"cuda\", \"task\": \"topk-%d\", \"guess\": \"%s\", \"backend\": "
+        report.Row(
+            "{\"bench\": \"cuda\", \"task\": \"topk-%d\", \"guess\": \"%s\", \"backend\": "
             "\"cuda\", \"dtype\": "
             "\"%s\", \"n\": %lld, \"batch\": %lld, \"distribution\": \"%s\", \"ns\": %.0f, "
             "\"floor_ns\": %.0f, \"floors\": %.2f, \"exact\": %s, \"plan\": \"%dx%d\", "
             "\"way\": \"%s\", \"reads\": %d, \"rounds\": %d, \"candidates\": %d}",
-            separator, cell.k, guess.c_str(), dtype.c_str(), columns, rows, scores.c_str(),
-            cell.us * 1e3, cell.floor_us * 1e3, floors, cell.wrong == 0 ? "true" : "false",
-            cell.plan.blocks, cell.plan.threads, NameOf(cell.most.way), cell.most.reads,
-            cell.most.rounds, cell.most.candidates);
+            cell.k, guess.c_str(), dtype.c_str(), columns, rows, scores.c_str(), cell.us * 1e3,
+            cell.floor_us * 1e3, floors, cell.wrong == 0 ? "true" : "false", cell.plan.blocks,
+            cell.plan.threads, NameOf(cell.most.way), cell.most.reads, cell.most.rounds,
+            cell.most.candidates);
         std::fprintf(
             stderr,
             "%-11s %-8s %-10s K=%-5d N=%-7lld B=%-4lld %dx%-4d %8.2f us floor %6.2f %6.2fx "
@@ -104,21 +111,15 @@ void Run(int argc, char** argv) {
             scores.c_str(), dtype.c_str(), guess.c_str(), cell.k, columns, rows, cell.plan.blocks,
             cell.plan.threads, cell.us, cell.floor_us, floors, static_cast<long long>(cell.wrong),
             NameOf(cell.most.way), cell.most.reads, cell.most.rounds, cell.most.candidates);
-        separator = ",\n";
       },
       [](const std::string&) {});
-  std::printf("\n]}\n");
 }
 
 }  // namespace
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    sluice::bench::Run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice_cuda_topk: %s\n", error.what());
-    return 1;
-  }
+  return sluice::bench::RunProgram(argc, argv, "sluice_cuda_topk",
+                                   "Times topk on a GPU beside one read of the scores.",
+                                   sluice::bench::Run);
 }

@@ -9,14 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/heads.h"
 #include "sluice/certified_head.hpp"
 
 namespace sluice::bench {
-
-struct HeadShape {
-  int64_t vocab;
-  int64_t dim;
-};
 
 struct HeadOptions {
   std::vector<HeadShape> shapes = {{128256, 1024}, {262144, 640}};

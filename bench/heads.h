@@ -11,6 +11,11 @@
 
 namespace sluice::bench {
 
+struct HeadShape {
+  int64_t vocab;
+  int64_t dim;
+};
+
 class MadeHead {
  public:
   MadeHead(int64_t vocab, int64_t dim, int64_t states);
