@@ -508,12 +508,15 @@ TEST_F(ClusterFile, OfAnotherHeadDamagedOrCutIsRefusedWithTheReason) {
   ExpectRefused("does not begin with SLUICEHC", "a file that HeadClusters::Save wrote");
 }
 
-TEST_F(Clusters, AWeightThatIsNotFiniteIsNamed) {
+TEST_F(Clusters, AWeightThatIsNotFiniteAndACountThatIsNoneAreNamed) {
   Rows rows = MakeHead(HeadKind::kNormal, 10, 8, random_);
   rows[6][3] = INFINITY;
   const Batch weight(rows, DType::kF32);
   ExpectError([&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2}); }, "weight[6][3]",
               "inf", "a finite number");
+  ExpectError(
+      [&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .bias_leaders = -1}); },
+      "options.bias_leaders", "-1", "[0, 10]");
 }
 
 }  // namespace
