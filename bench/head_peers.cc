@@ -11,6 +11,7 @@
 #include "head/cluster_file.h"
 #include "head/score_table.h"
 #include "semantics/order.h"
+#include "semantics/widen.h"
 #include "sluice/certified_head.hpp"
 #include "sluice/draw.hpp"
 
@@ -20,11 +21,33 @@ namespace {
 constexpr size_t kFirst = 50;
 // Of the rows, by the products of their clusters' means: the usual index of neighbours.
 constexpr double kProbed[] = {1.0 / 16, 1.0 / 8, 1.0 / 4};
-constexpr int64_t kProbedClusters = 1000;
+
+using OnProgress = std::function<void(const std::string&)>;
+
+HeadClusters Divided(const DenseHead& head, int64_t count, const HeadPeersOptions& options,
+                     const OnProgress& on_progress) {
+  struct Told {
+    const OnProgress& on_progress;
+    std::string what;
+  } told = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
+                             std::to_string(count) + " clusters"};
+  on_progress(told.what);
+  return HeadClusters::Build(
+      head,
+      {.clusters = count,
+       .rounds = options.rounds,
+       .progress =
+           [](void* context, double share) {
+             const Told& to = *static_cast<const Told*>(context);
+             to.on_progress(to.what + ", " + std::to_string(std::lround(100.0 * share)) + " %");
+           },
+       .progress_context = &told},
+      options.parallel);
+}
 
 class HeadPeers {
  public:
-  HeadPeers(const DenseHead& head, const HeadPeersOptions& options)
+  HeadPeers(const DenseHead& head, const HeadPeersOptions& options, const OnProgress& on_progress)
       : head_(head),
         options_(options),
         vocab_(static_cast<size_t>(head.weight.rows)),
@@ -34,13 +57,14 @@ class HeadPeers {
         execution_{.backend = options.backend, .parallel = options.parallel},
         workspace_(SelectWorkspaceBytes(ViewOf(logits_), execution_)) {
     execution_.workspace = workspace_.span();
+    on_progress("building planes");
     for (const CertificateKind kind : {CertificateKind::kDither4, CertificateKind::kStrict}) {
       planes_.push_back(
           HeadPlanes::Build(head.weight, {.kind = kind, .seed = 1}, options.parallel));
     }
     for (const int64_t count : options.clusters) {
       if (count < head.weight.rows) {
-        clusters_.push_back(HeadClusters::Build(head, {.clusters = count}, options.parallel));
+        clusters_.push_back(Divided(head, count, options, on_progress));
       }
     }
     for (const HeadClusters& clusters : clusters_) {
@@ -49,9 +73,8 @@ class HeadPeers {
           ClusterBudget{.rows = static_cast<double>(vocab_), .first_steps = 0, .gain = 0.0},
           options.backend);
     }
-    probed_ = HeadClusters::Build(
-        head, {.clusters = std::min<int64_t>(kProbedClusters, head.weight.rows / 2)},
-        options.parallel);
+    probed_ = Divided(head, std::min(options.probed_clusters, head.weight.rows / 2), options,
+                      on_progress);
     Reset();
   }
 
@@ -251,15 +274,14 @@ class HeadPeers {
 
 }  // namespace
 
-std::vector<HeadPeersResult> RunHeadPeers(
-    const Checkpoint& checkpoint, std::string_view text, const HeadPeersOptions& options,
-    const std::function<void(const std::string&)>& on_progress) {
+std::vector<HeadPeersResult> RunHeadPeers(const Checkpoint& checkpoint, std::string_view text,
+                                          const HeadPeersOptions& options,
+                                          const OnProgress& on_progress) {
   ModelStates states(
       checkpoint, text,
       {.states = options.states, .backend = options.backend, .parallel = options.parallel},
       on_progress);
-  on_progress("building planes and clusters");
-  HeadPeers peers(checkpoint.head(), options);
+  HeadPeers peers(checkpoint.head(), options, on_progress);
   const ModelStates::Visit add = [&](const MatrixView& hidden) { return peers.Add(hidden); };
   std::vector<HeadPeersResult> results;
   states.OfText(add);
@@ -267,6 +289,23 @@ std::vector<HeadPeersResult> RunHeadPeers(
   states.OfItsOwn(add);
   results.push_back(peers.Take("own"));
   return results;
+}
+
+HeadPeersResult RunHeadPeers(const MadeHead& made, const HeadPeersOptions& options,
+                             const OnProgress& on_progress) {
+  HeadPeers peers({made.weight(), {}}, options, on_progress);
+  const int64_t dim = made.weight().columns;
+  const int64_t states = std::min(options.states, made.states());
+  std::vector<float> state(static_cast<size_t>(dim));
+  for (int64_t s = 0; s < states; ++s) {
+    const MatrixView hidden = made.hidden(s, 1);
+    for (size_t j = 0; j < state.size(); ++j) {
+      state[j] = semantics::Load(hidden.data, hidden.dtype, static_cast<int64_t>(j));
+    }
+    peers.Add({state.data(), 1, dim, dim, DType::kF32, {}});
+    on_progress("state " + std::to_string(s + 1) + " of " + std::to_string(states));
+  }
+  return peers.Take("made");
 }
 
 }  // namespace sluice::bench

@@ -1,4 +1,5 @@
-// What the certified head stands beside, on a model's own head and hidden states. Clusters of rows
+// What the certified head stands beside, on a model's own head and hidden states or on made ones.
+// Clusters of rows
 // with a certificate: how many rows the softmax takes to within epsilon, and how far off it is
 // then. And heads without a certificate: how often they are wrong. No times: counts alone.
 #pragma once
@@ -9,15 +10,18 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/heads.h"
 #include "sluice/checkpoint.hpp"
 #include "sluice/cluster_head.hpp"
 
 namespace sluice::bench {
 
 struct HeadPeersOptions {
-  int64_t states = 500;  // of each source; of the text no more than it has
+  int64_t states = 500;  // of each source; of the text, and of a made head, no more than it has
   std::vector<int64_t> clusters = {500, 1000, 2000, 4000, 8000};  // those below the vocabulary
+  int32_t rounds = 10;                                            // of k-means
   std::vector<double> epsilons = {0.01, 0.02, 0.05, 0.1, 0.2};
+  int64_t probed_clusters = 1000;  // as an index of neighbours; at most half of the vocabulary
   Backend backend = Backend::kAuto;
   ParallelFor parallel = {};
 };
@@ -49,7 +53,7 @@ struct UncertifiedHead {
 };
 
 struct HeadPeersResult {
-  std::string_view source;  // "text", "own"
+  std::string_view source;  // "text", "own"; "made"
   std::vector<ClusterSoftmax> clusters;
   std::vector<UncertifiedHead> uncertified;
 };
@@ -58,5 +62,9 @@ struct HeadPeersResult {
 std::vector<HeadPeersResult> RunHeadPeers(
     const Checkpoint& checkpoint, std::string_view text, const HeadPeersOptions& options,
     const std::function<void(const std::string&)>& on_progress);
+
+// Of a made head, one source.
+HeadPeersResult RunHeadPeers(const MadeHead& made, const HeadPeersOptions& options,
+                             const std::function<void(const std::string&)>& on_progress);
 
 }  // namespace sluice::bench

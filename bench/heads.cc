@@ -1,6 +1,7 @@
 #include "bench/heads.h"
 
 #include <cmath>
+#include <utility>
 
 #include "bench/rows.h"
 
@@ -11,6 +12,7 @@ constexpr double kProduct = 120.0;  // ||w|| ||h||
 constexpr double kCosine = 0.2;
 constexpr double kMeanShare = 0.4;  // of a row's norm
 constexpr int64_t kRelated = 64;    // tokens near the most likely one
+constexpr size_t kBranches = 16;    // of a node of the tree
 
 // Nearly normal numbers, two a step: sums of four 16-bit fields.
 class Normals {
@@ -35,9 +37,25 @@ class Normals {
   uint64_t state_;
 };
 
+// The directions of the leaves, each with those of its branch and its bough in it; the variance of
+// an element is 1.
+std::vector<float> Leaves(int64_t vocab, size_t width, Normals& normals) {
+  std::vector<float> above;  // the level before
+  for (const int64_t rows : {int64_t{8192}, int64_t{512}, int64_t{32}}) {
+    const auto nodes = static_cast<size_t>((vocab + rows - 1) / rows);
+    std::vector<float> level(nodes * width);
+    for (size_t i = 0; i < level.size(); ++i) {
+      const size_t parent = i / width / kBranches * width + i % width;
+      level[i] = std::sqrt(1.0f / 3.0f) * normals.Next() + (above.empty() ? 0.0f : above[parent]);
+    }
+    above = std::move(level);
+  }
+  return above;
+}
+
 }  // namespace
 
-MadeHead::MadeHead(int64_t vocab, int64_t dim, int64_t states)
+MadeHead::MadeHead(int64_t vocab, int64_t dim, int64_t states, double tree_share)
     : vocab_(vocab),
       dim_(dim),
       states_(states),
@@ -47,13 +65,19 @@ MadeHead::MadeHead(int64_t vocab, int64_t dim, int64_t states)
   Normals normals(2024);
   std::vector<float> mean(width);
   for (float& m : mean) m = normals.Next();
+  const std::vector<float> leaves =
+      tree_share > 0.0 ? Leaves(vocab, width, normals) : std::vector<float>(width);
+  const auto of_leaf = static_cast<float>(std::sqrt(tree_share));
+  const auto of_row = static_cast<float>(std::sqrt(1.0 - tree_share));
   const double norm_of_row = 1.0 / std::sqrt(static_cast<double>(dim));
   for (size_t v = 0; v < static_cast<size_t>(vocab); ++v) {
     const double norm = norm_of_row * std::exp(0.15 * static_cast<double>(normals.Next()));
     const auto of_mean = static_cast<float>(kMeanShare * norm);
     const auto of_own = static_cast<float>(std::sqrt(1.0 - kMeanShare * kMeanShare) * norm);
+    const float* const leaf = &leaves[v % (leaves.size() / width) * width];
     for (size_t j = 0; j < width; ++j) {
-      weight_[v * width + j] = RoundToBf16(of_mean * mean[j] + of_own * normals.Next());
+      const float own = of_leaf * leaf[j] + of_row * normals.Next();
+      weight_[v * width + j] = RoundToBf16(of_mean * mean[j] + of_own * own);
     }
   }
   std::vector<double> state(width);

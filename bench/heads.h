@@ -1,7 +1,9 @@
 // Heads and hidden states for the benches: made up, the same on every machine, shaped like a large
 // language model's where it matters for a certificate: rows with a common mean and uneven norms,
 // ||w|| ||h|| = 120 and a cosine of 0.2 between a hidden state and its most likely row, so logits
-// with a standard deviation of 3 to 5 and a first one 20 or so above their mean.
+// with a standard deviation of 3 to 5 and a first one 20 or so above their mean. Rows are otherwise
+// independent, or a share of their variance is a tree's: leaves of 32 rows, 16 of them to a branch,
+// 16 branches to a bough, a third of the share each.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,9 @@ struct HeadShape {
 
 class MadeHead {
  public:
-  MadeHead(int64_t vocab, int64_t dim, int64_t states);
+  MadeHead(int64_t vocab, int64_t dim, int64_t states, double tree_share = 0.0);
+
+  int64_t states() const { return states_; }
 
   MatrixView weight() const { return {weight_.data(), vocab_, dim_, dim_, DType::kBf16, {}}; }
   // Consecutive ones of the hidden states, from the start again behind the last.

@@ -101,8 +101,16 @@ void RunBenchTrainedHead(const BenchModelHeadOptions& options, std::ostream& out
                          const Terminal& terminal);
 
 // sluice bench head-peers: clusters within epsilon, and heads without a certificate, on the same
-// hidden states, 500 or 20. Throws when a total variation was above its epsilon.
-void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
+// hidden states, 500 or 20; of a made head 100 or 20. Throws when a total variation was above its
+// epsilon.
+struct BenchHeadPeersOptions : BenchModelHeadOptions {
+  int64_t vocab = 0;  // of a made head; 0: the model's, and a text
+  int64_t dim = 0;
+  double tree_share = 0.4;
+  std::vector<int64_t> clusters;  // empty: 500 to 8000, or 20 and 100 when is_quick
+  int32_t rounds = 10;
+};
+void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
                        const Terminal& terminal);
 #endif
 

@@ -1,5 +1,6 @@
 // The flags of sluice bench.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <iostream>
 #include <memory>
 #include <span>
@@ -17,6 +18,10 @@ namespace sluice::cli {
 namespace {
 
 using Names = std::vector<std::string>;
+
+#ifdef SLUICE_HAS_ENGINE
+constexpr int64_t kMaxMadeDim = 16384;
+#endif
 
 CLI::Option* AddList(CLI::App& command, const char* flag, Names& list, const char* help) {
   return command.add_option(flag, list, help)->delimiter(',');
@@ -158,13 +163,14 @@ void AddHead(CLI::App& bench, std::function<void()>& action) {
 
 #ifdef SLUICE_HAS_ENGINE
 // TEXT, --model, --states, --json and --quick, of what looks at a model's own head.
-template <typename Options>
-void AddModelStates(CLI::App& command, Options& options, const std::string& usual) {
+CLI::Option* AddModelStates(CLI::App& command, BenchModelHeadOptions& options,
+                            const std::string& usual) {
   AddModelFlags(command, options.source);
-  command
-      .add_option("TEXT", options.text_path,
-                  "what the model reads, and continues; - is standard input")
-      ->required();
+  CLI::Option* const text =
+      command
+          .add_option("TEXT", options.text_path,
+                      "what the model reads, and continues; - is standard input")
+          ->required();
   command
       .add_option(
           "--states", options.states,
@@ -172,6 +178,21 @@ void AddModelStates(CLI::App& command, Options& options, const std::string& usua
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   AddJsonFile(command, options.json_path);
   command.add_flag("--quick", options.is_quick, "a run of seconds, whose figures mean nothing");
+  return text;
+}
+
+// "128256x1024"; what is wrong with it, or nothing.
+std::string ParseShape(const std::string& shape, int64_t& vocab, int64_t& dim) {
+  const char* const end = shape.data() + shape.size();
+  const auto first = std::from_chars(shape.data(), end, vocab);
+  const bool has_both = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
+  const auto second = has_both ? std::from_chars(first.ptr + 1, end, dim) : first;
+  if (has_both && second.ec == std::errc() && second.ptr == end && vocab >= 64 &&
+      vocab <= kMaxVocab && dim >= 1 && dim <= kMaxMadeDim) {
+    return "";
+  }
+  return shape + " is not VxD, V tokens from 64 to " + std::to_string(kMaxVocab) +
+         " and D elements from 1 to " + std::to_string(kMaxMadeDim);
 }
 
 void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
@@ -185,14 +206,47 @@ void AddTrainedHead(CLI::App& bench, std::function<void()>& action) {
 }
 
 void AddHeadPeers(CLI::App& bench, std::function<void()>& action) {
-  const auto [command, options] = AddCommand<BenchModelHeadOptions>(
+  const auto [command, options] = AddCommand<BenchHeadPeersOptions>(
       bench, "head-peers",
-      "what the certified head stands beside, on a model's own hidden states: clusters of rows, "
-      "and heads that certify nothing",
+      "what the certified head stands beside, on a model's own hidden states or a made head: "
+      "clusters of rows, and heads that certify nothing",
       action,
-      [](const BenchModelHeadOptions& o) { RunBenchHeadPeers(o, std::cout, Terminal::Detect()); });
-  command->footer("A full run takes some minutes.");
-  AddModelStates(*command, *options, "500");
+      [](const BenchHeadPeersOptions& o) { RunBenchHeadPeers(o, std::cout, Terminal::Detect()); });
+  command->footer(
+      "Lists are separated by commas. A full run takes some minutes; of a made head of a large "
+      "model's size half an hour of every core.");
+  CLI::Option* const text = AddModelStates(*command, *options, "500, of a made head 100,");
+  CLI::Option* const head =
+      command
+          ->add_option_function<std::string>(
+              "--head",
+              [options = options, text](const std::string& shape) {
+                ParseShape(shape, options->vocab, options->dim);
+                text->required(false);
+              },
+              "a made head of V tokens and D elements in bf16, and its states, instead of a "
+              "model's and a text")
+          ->check([](const std::string& shape) {
+            int64_t vocab = 0, dim = 0;
+            return ParseShape(shape, vocab, dim);
+          })
+          ->type_name("VxD")
+          ->excludes(text);
+  command
+      ->add_option(
+          "--tree", options->tree_share,
+          "of it: the share of its rows' variance that lies in a tree; 0: independent rows")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->needs(head);
+  command
+      ->add_option("--clusters", options->clusters,
+                   "so many, of those below the vocabulary; 500 to 8000 unless --quick")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, kMaxVocab));
+  command->add_option("--rounds", options->rounds, "of k-means")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
 }
 #endif
 

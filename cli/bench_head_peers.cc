@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,29 +77,56 @@ void Write(JsonWriter& json, const UncertifiedHead& f) {
   json.Key("most_variation").Value(f.most_variation);
 }
 
-}  // namespace
-
-void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
-                       const Terminal& terminal) {
-  const std::string text = ReadTextFile("text", options.text_path);
-  JsonFile file(options.json_path);
-  ThreadPool pool(ThreadsFor(options.source));
+bench::HeadPeersOptions OptionsOf(const BenchHeadPeersOptions& options,
+                                  const ParallelFor& parallel) {
   bench::HeadPeersOptions run;
-  run.parallel = pool.parallel();
+  run.parallel = parallel;
+  run.rounds = options.rounds;
+  if (options.vocab > 0) run.states = 100;
   if (options.is_quick) {
     run.states = 20;
     run.clusters = {20, 100};
+    if (options.vocab > 0) run.probed_clusters = 100;
   }
   if (options.states > 0) run.states = options.states;
+  if (!options.clusters.empty()) run.clusters = options.clusters;
+  return run;
+}
+
+}  // namespace
+
+void RunBenchHeadPeers(const BenchHeadPeersOptions& options, std::ostream& out,
+                       const Terminal& terminal) {
+  const bool is_made = options.vocab > 0;
+  const std::string text = is_made ? "" : ReadTextFile("text", options.text_path);
+  JsonFile file(options.json_path);
+  const int threads = options.source.threads;
+  ThreadPool pool(!is_made ? ThreadsFor(options.source) : threads > 0 ? threads : Cores());
+  const bench::HeadPeersOptions run = OptionsOf(options, pool.parallel());
   ProgressLine loading(false);
-  const Checkpoint checkpoint = OpenModel(options.source, pool.parallel(), loading);
-  const MatrixView weight = checkpoint.head().weight;
+  const Progress progress;
+  const auto show = [&](const std::string& next) { progress.Show(next); };
+  std::optional<Checkpoint> checkpoint;
+  std::optional<bench::MadeHead> made;
+  if (is_made) {
+    show("making a head");
+    made.emplace(options.vocab, options.dim, run.states, options.tree_share);
+    progress.Clear();
+  } else {
+    checkpoint = OpenModel(options.source, pool.parallel(), loading);
+  }
+  const MatrixView weight = is_made ? made->weight() : checkpoint->head().weight;
+  const std::string size =
+      Number(weight.rows) + " x " + Number(weight.columns) + " " + std::string(Name(weight.dtype));
   PrintEnvironment(
       out,
-      "What the certified head of " + options.source.ShortName() + ", " + Number(weight.rows) +
-          " x " + Number(weight.columns) + " " + std::string(Name(weight.dtype)) +
-          ", stands beside,\n"
-          "on hidden states of a text, and of the model's own continuations. Counts, no times.\n"
+      (is_made ? "What the certified head of a made head of " + size + " stands beside,\non " +
+                     Number(run.states) + " states; tree: " + Fixed(options.tree_share, 2) +
+                     " of its rows' variance"
+               : "What the certified head of " + options.source.ShortName() + ", " + size +
+                     ", stands beside,\non hidden states of a text, and of the model's own "
+                     "continuations") +
+          ". Counts, no times.\n"
           "Clusters: the softmax to within epsilon by balls; certified: within an eighth of\n"
           "the rows; rows: what the certificate took, as if there were no budget; variation:\n"
           "measured. Uncertified: the share of states with another first token, another token\n"
@@ -106,9 +134,12 @@ void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
           "head.",
       options.is_quick);
   out << '\n';
-  const Progress progress;
-  const std::vector<HeadPeersResult> results = bench::RunHeadPeers(
-      checkpoint, text, run, [&](const std::string& next) { progress.Show(next); });
+  std::vector<HeadPeersResult> results;
+  if (is_made) {
+    results.push_back(bench::RunHeadPeers(*made, run, show));
+  } else {
+    results = bench::RunHeadPeers(*checkpoint, text, run, show);
+  }
   progress.Clear();
   Print(results, out, terminal);
 
@@ -119,9 +150,14 @@ void RunBenchHeadPeers(const BenchModelHeadOptions& options, std::ostream& out,
         file.NewLine();
         json.Object([&] {
           json.Key("bench").Value("head-peers");
-          json.Key("model").Value(options.source.ShortName());
+          if (is_made) {
+            json.Key("tree").Value(options.tree_share);
+          } else {
+            json.Key("model").Value(options.source.ShortName());
+          }
           json.Key("vocab").Value(weight.rows);
           json.Key("dim").Value(weight.columns);
+          json.Key("rounds").Value(int64_t{run.rounds});
           json.Key("source").Value(result.source);
           Write(json, figures);
         });

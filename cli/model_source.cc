@@ -93,11 +93,12 @@ ModelText OpenModelText(const ModelSource& source) {
                                   : ModelText::Open(source.directory);
 }
 
+int Cores() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u)); }
+
 int ThreadsFor(const ModelSource& source) {
   if (source.threads > 0) return source.threads;
   constexpr uintmax_t kSmall = uintmax_t{64} << 20;
-  if (WeightBytes(source) < kSmall) return 1;
-  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  return WeightBytes(source) < kSmall ? 1 : Cores();
 }
 
 Checkpoint OpenModel(const ModelSource& source, const ParallelFor& parallel,

@@ -38,6 +38,8 @@ GenerationConfig ConfigOf(const ModelSource& source);
 // Without its weights.
 ModelText OpenModelText(const ModelSource& source);
 
+int Cores();
+
 // Threads for this model. One for a small one: a step of 2 ms has hundreds of parallel loops, and
 // waking a thread for each costs more than the loop. All cores from 64 MiB of weights.
 int ThreadsFor(const ModelSource& source);

@@ -58,6 +58,9 @@ struct ClusterOptions {
   // The bias as one more element of a row, beside an element 1 of the hidden state. Otherwise a
   // cluster's largest bias is added to its bound.
   bool folds_bias = false;
+  // Of each cluster the rows with the largest biases, so many at most, are bounded and opened one
+  // by one: a token that leads by its bias then opens no cluster. None where biases are folded in.
+  int32_t bias_leaders = 3;
   // Null: the parallel-for. On a GPU: cuda::DeviceMeans (cuda_clusters.hpp).
   const MeansFinder* means = nullptr;
   // Called by Build behind each round with the share of the rounds that is done.
@@ -81,7 +84,7 @@ class HeadClusters {
   ClusterMetric metric() const;
   int64_t vocab() const;
   int64_t dim() const;
-  int64_t clusters() const;
+  int64_t clusters() const;  // of one row or more, each leader one of its own
   size_t bytes() const;
 
   class Impl;  // the library's own

@@ -9,6 +9,9 @@
 // angle: w.h = ||w|| ||h|| cos(angle) <= ||w|| ||h|| cos(max(0, phi - theta)), with the largest
 // norm of the cluster where that cosine is positive and the least where it is not.
 //
+// mu is any point, so some rows of a cluster may have a shape of their own around the same mu: the
+// bias of one row then is no matter of the others'.
+//
 // Both hold of real numbers. The defined logit is off by at most gamma ||w|| ||h|| (c additions
 // deep, c = ceil(d / 128) + 7), and adding the bias rounds once more. What is computed here in fp64
 // is off by less than 10^-9 of ||mu|| ||h||, which kSlack has room for.
@@ -29,6 +32,7 @@ struct ClusterShape {
   float bias;        // of the centroid when biases are folded in, else the largest of the rows
   int32_t begin;     // of its tokens in the list of all
   int32_t size;
+  int32_t centroid;  // shapes of one centroid lie side by side
 };
 
 // Of one hidden state.

@@ -1,14 +1,14 @@
-// K-means of a head's rows, and the shapes of what comes out.
+// A head's rows as points, divided by whoever finds means, and the shapes of what comes out.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "head/cluster_file.h"
 #include "head/plane_hash.h"
+#include "head/threaded_means.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "support/check.h"
@@ -18,19 +18,6 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kMaxDim = int64_t{1} << 20;
-constexpr int64_t kRowsInTask = 64;
-constexpr int64_t kColumnsInTask = 32;
-constexpr int kChains = 16;  // of a dot product, for the vector units
-
-float Product(const float* a, const float* b, size_t size) {
-  float chain[kChains] = {};
-  size_t i = 0;
-  for (; i + kChains <= size; i += kChains) {
-    for (size_t c = 0; c < kChains; ++c) chain[c] += a[i + c] * b[i + c];
-  }
-  for (; i < size; ++i) chain[i % kChains] += a[i] * b[i];
-  return std::accumulate(chain, chain + kChains, 0.0f);
-}
 
 double Distance(const float* a, const float* b, size_t size) {
   double squares = 0.0;
@@ -39,12 +26,6 @@ double Distance(const float* a, const float* b, size_t size) {
     squares += rest * rest;
   }
   return std::sqrt(squares);
-}
-
-double Dot(const float* a, const float* b, size_t size) {
-  double sum = 0.0;
-  for (size_t i = 0; i < size; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
 }
 
 float Up(double x) { return static_cast<float>(x * (1.0 + 0x1p-22) + 0x1p-140); }
@@ -59,87 +40,6 @@ struct Points {
   const float* At(int32_t token) const {
     return values.data() + static_cast<size_t>(token) * width;
   }
-};
-
-// By the threads of the caller.
-class ThreadedMeans : public MeansFinder {
- public:
-  explicit ThreadedMeans(const ParallelFor& parallel) : parallel_(parallel) {}
-
-  void Find(const MeansTask& task) const override {
-    Assign(task);
-    for (int32_t round = 0; round < task.rounds; ++round) {
-      Move(task);
-      Assign(task);
-      if (task.progress != nullptr) task.progress(task.progress_context, round + 1);
-    }
-  }
-
- private:
-  static const float* PointOf(const MeansTask& task, size_t i) {
-    return task.points + int64_t{task.rows[i]} * task.width;
-  }
-
-  void Assign(const MeansTask& task) const {
-    const auto width = static_cast<size_t>(task.width);
-    const size_t clusters = task.means.size() / width;
-    std::vector<float> halves(clusters);  // of the squares of their norms
-    for (size_t c = 0; c < clusters && !task.is_spherical; ++c) {
-      const float* const mean = &task.means[c * width];
-      halves[c] = 0.5f * Product(mean, mean, width);
-    }
-    const int64_t tasks = (std::ssize(task.rows) + kRowsInTask - 1) / kRowsInTask;
-    ForEachRow(parallel_, tasks, [&](int64_t part, int) {
-      const auto begin = static_cast<size_t>(part * kRowsInTask);
-      const size_t end = std::min(begin + kRowsInTask, task.rows.size());
-      float best[kRowsInTask];
-      std::fill_n(best, kRowsInTask, -INFINITY);
-      for (size_t c = 0; c < clusters; ++c) {
-        const float* const mean = &task.means[c * width];
-        for (size_t i = begin; i < end; ++i) {
-          const float score = Product(PointOf(task, i), mean, width) - halves[c];
-          if (!(score > best[i - begin])) continue;
-          best[i - begin] = score;
-          task.cluster_of[i] = static_cast<int32_t>(c);
-        }
-      }
-    });
-  }
-
-  void Move(const MeansTask& task) const {
-    const auto width = static_cast<size_t>(task.width);
-    const size_t clusters = task.means.size() / width;
-    std::vector<int64_t> sizes(clusters);
-    for (const int32_t c : task.cluster_of) ++sizes[static_cast<size_t>(c)];
-    const int64_t tasks = (task.width + kColumnsInTask - 1) / kColumnsInTask;
-    ForEachRow(parallel_, tasks, [&](int64_t part, int) {
-      const auto begin = static_cast<size_t>(part * kColumnsInTask);
-      const size_t columns = std::min<size_t>(kColumnsInTask, width - begin);
-      std::vector<double> sums(clusters * columns);
-      for (size_t i = 0; i < task.rows.size(); ++i) {
-        const float* const point = PointOf(task, i) + begin;
-        double* const sum = &sums[static_cast<size_t>(task.cluster_of[i]) * columns];
-        for (size_t j = 0; j < columns; ++j) sum[j] += static_cast<double>(point[j]);
-      }
-      for (size_t c = 0; c < clusters; ++c) {
-        if (sizes[c] == 0) continue;
-        for (size_t j = 0; j < columns; ++j) {
-          task.means[c * width + begin + j] =
-              static_cast<float>(sums[c * columns + j] / static_cast<double>(sizes[c]));
-        }
-      }
-    });
-    if (!task.is_spherical) return;
-    for (size_t c = 0; c < clusters; ++c) {
-      float* const mean = &task.means[c * width];
-      const double norm = std::sqrt(Dot(mean, mean, width));
-      for (size_t j = 0; norm > 0.0 && j < width; ++j) {
-        mean[j] = static_cast<float>(static_cast<double>(mean[j]) / norm);
-      }
-    }
-  }
-
-  const ParallelFor& parallel_;
 };
 
 // Tokens and their clusters.
@@ -174,7 +74,7 @@ class Means {
 
   struct Cluster {
     const float* centroid;
-    std::vector<int32_t> tokens;
+    std::vector<int32_t> tokens;  // ascending
   };
   std::vector<Cluster> Clusters() const {
     std::vector<Cluster> all(clusters_);
@@ -234,6 +134,7 @@ void CheckOptions(const DenseHead& head, const ClusterOptions& options) {
                std::max<int64_t>(1, head.weight.rows - fine));
   CheckInRange("options.fine_clusters", options.fine_clusters, fine > 0 ? 1 : 0, fine);
   CheckInRange("options.rounds", options.rounds, 0, 1000);
+  CheckInRange("options.bias_leaders", options.bias_leaders, 0, head.weight.rows);
   if (options.folds_bias && options.metric == ClusterMetric::kSpherical) {
     ThrowInvalid("options.folds_bias", "true",
                  "false for kSpherical: a cone has no room for a bias");
@@ -265,6 +166,29 @@ Points PointsOf(const DenseHead& head, bool folds_bias, const ParallelFor& paral
                  ToText(static_cast<double>(*bad)), "a finite number");
   }
   return points;
+}
+
+// Each cluster behind its leaders, which are clusters around the same centroid.
+std::vector<Means::Cluster> Apart(std::vector<Means::Cluster> clusters, std::span<const float> bias,
+                                  int64_t most_leaders) {
+  std::vector<Means::Cluster> all;
+  for (Means::Cluster& cluster : clusters) {
+    const auto count = std::min(most_leaders, std::ssize(cluster.tokens) - 1);
+    std::vector<int32_t> order = cluster.tokens;
+    const auto leads = [&](int32_t a, int32_t b) {
+      return bias[static_cast<size_t>(a)] > bias[static_cast<size_t>(b)];
+    };
+    // The one behind the leaders, whom they lead; those whom it equals lead nobody.
+    const auto behind = order.begin() + count;
+    if (count > 0) std::nth_element(order.begin(), behind, order.end(), leads);
+    for (auto token = order.begin(); token != behind; ++token) {
+      if (!leads(*token, *behind)) continue;
+      all.push_back({cluster.centroid, {*token}});
+      std::erase(cluster.tokens, *token);
+    }
+    all.push_back(std::move(cluster));
+  }
+  return all;
 }
 
 ClusterShape ShapeOf(const DenseHead& head, const Points& points, const Means::Cluster& cluster,
@@ -365,26 +289,10 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     for (Means::Cluster& cluster : means.Clusters()) clusters.push_back(std::move(cluster));
   }
 
-  const auto count = std::ssize(clusters);
-  const ClusterLayout layout(vocab, head.weight.columns, count);
-  const auto built = std::make_shared<BuiltClusters>(layout.end);
-  auto* const shapes = reinterpret_cast<ClusterShape*>(built->data() + layout.shapes);
-  auto* const centroids = reinterpret_cast<float*>(built->data() + layout.centroids);
-  auto* const tokens = reinterpret_cast<int32_t*>(built->data() + layout.tokens);
-  int32_t begin = 0;
-  for (int64_t c = 0; c < count; ++c) {
-    const Means::Cluster& cluster = clusters[static_cast<size_t>(c)];
-    std::copy_n(cluster.centroid, head.weight.columns, centroids + c * head.weight.columns);
-    std::copy(cluster.tokens.begin(), cluster.tokens.end(), tokens + begin);
-    shapes[c].begin = begin;
-    begin += static_cast<int32_t>(cluster.tokens.size());
+  const auto centroids_count = std::ssize(clusters);
+  if (!head.bias.empty() && !options.folds_bias) {
+    clusters = Apart(std::move(clusters), head.bias, options.bias_leaders);
   }
-  ForEachRow(parallel, count, [&](int64_t c, int) {
-    const int32_t first = shapes[c].begin;
-    shapes[c] = ShapeOf(head, points, clusters[static_cast<size_t>(c)], options.folds_bias);
-    shapes[c].begin = first;
-  });
-
   ClusterHeader header = {};
   std::memcpy(header.magic, kClusterMagic, sizeof header.magic);
   header.version = kClusterVersion;
@@ -393,7 +301,32 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
   header.folds_bias = options.folds_bias ? 1 : 0;
   header.vocab = vocab;
   header.dim = head.weight.columns;
-  header.clusters = count;
+  header.clusters = std::ssize(clusters);
+  header.centroids = centroids_count;
+  const ClusterLayout layout(header);
+  const auto built = std::make_shared<BuiltClusters>(layout.end);
+  auto* const shapes = reinterpret_cast<ClusterShape*>(built->data() + layout.shapes);
+  auto* const centroids = reinterpret_cast<float*>(built->data() + layout.centroids);
+  auto* const tokens = reinterpret_cast<int32_t*>(built->data() + layout.tokens);
+  int32_t begin = 0, centroid = -1;
+  for (int64_t c = 0; c < header.clusters; ++c) {
+    const Means::Cluster& cluster = clusters[static_cast<size_t>(c)];
+    if (c == 0 || cluster.centroid != clusters[static_cast<size_t>(c) - 1].centroid) {
+      std::copy_n(cluster.centroid, header.dim, centroids + ++centroid * header.dim);
+    }
+    std::copy(cluster.tokens.begin(), cluster.tokens.end(), tokens + begin);
+    shapes[c].begin = begin;
+    shapes[c].centroid = centroid;
+    begin += static_cast<int32_t>(cluster.tokens.size());
+  }
+  ForEachRow(parallel, header.clusters, [&](int64_t c, int) {
+    ClusterShape shape =
+        ShapeOf(head, points, clusters[static_cast<size_t>(c)], options.folds_bias);
+    shape.begin = shapes[c].begin;
+    shape.centroid = shapes[c].centroid;
+    shapes[c] = shape;
+  });
+
   header.head_hash = HashOfHead(head, parallel);
   header.sections_hash = HashOfPlanes(built->bytes().subspan(layout.shapes), parallel);
   header.file_bytes = layout.end;

@@ -55,17 +55,17 @@ void CheckHeader(const std::string& path, const ClusterHeader& header, size_t by
 
 }  // namespace
 
-ClusterLayout::ClusterLayout(int64_t vocab, int64_t dim, int64_t clusters) {
+ClusterLayout::ClusterLayout(const ClusterHeader& header) {
   shapes = Aligned(sizeof(ClusterHeader));
-  centroids = Aligned(shapes + static_cast<size_t>(clusters) * sizeof(ClusterShape));
-  tokens = Aligned(centroids + static_cast<size_t>(clusters * dim) * sizeof(float));
-  end = tokens + static_cast<size_t>(vocab) * sizeof(int32_t);
+  centroids = Aligned(shapes + static_cast<size_t>(header.clusters) * sizeof(ClusterShape));
+  tokens = Aligned(centroids + static_cast<size_t>(header.centroids * header.dim) * sizeof(float));
+  end = tokens + static_cast<size_t>(header.vocab) * sizeof(int32_t);
 }
 
 ClusterView HeadClusters::Impl::view() const {
   const std::byte* const data = bytes_.data();
   const auto* const header = reinterpret_cast<const ClusterHeader*>(data);
-  const ClusterLayout layout(header->vocab, header->dim, header->clusters);
+  const ClusterLayout layout(*header);
   return {header,
           {reinterpret_cast<const ClusterShape*>(data + layout.shapes),
            static_cast<size_t>(header->clusters)},
@@ -94,8 +94,9 @@ HeadClusters HeadClusters::Load(const std::string& path, const DenseHead& head,
            ToText(head.weight.rows) + " x " + ToText(head.weight.columns) +
                " and the dtype of the weight");
   }
-  const ClusterLayout layout(header.vocab, header.dim, header.clusters);
-  if (header.clusters < 1 || header.clusters > header.vocab || layout.end != header.file_bytes ||
+  const ClusterLayout layout(header);
+  if (header.centroids < 1 || header.centroids > header.clusters ||
+      header.clusters > header.vocab || layout.end != header.file_bytes ||
       header.sections_hash != HashOfPlanes(mapped->bytes().subspan(layout.shapes), parallel)) {
     Refuse(path, "its clusters are damaged", "clusters with the hash that its header says");
   }

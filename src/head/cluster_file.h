@@ -13,7 +13,7 @@
 namespace sluice {
 
 inline constexpr char kClusterMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'H', 'C'};
-inline constexpr uint32_t kClusterVersion = 1;
+inline constexpr uint32_t kClusterVersion = 2;
 
 struct ClusterHeader {
   char magic[8];
@@ -23,7 +23,8 @@ struct ClusterHeader {
   uint32_t folds_bias;
   int64_t vocab;
   int64_t dim;
-  int64_t clusters;
+  int64_t clusters;  // shapes
+  int64_t centroids;
   uint64_t head_hash;      // of weights and biases
   uint64_t sections_hash;  // of what follows the header
   uint64_t file_bytes;
@@ -31,7 +32,7 @@ struct ClusterHeader {
 };
 
 struct ClusterLayout {
-  ClusterLayout(int64_t vocab, int64_t dim, int64_t clusters);
+  explicit ClusterLayout(const ClusterHeader& header);  // of vocab, dim, clusters and centroids
 
   size_t shapes;
   size_t centroids;
@@ -43,10 +44,12 @@ struct ClusterLayout {
 struct ClusterView {
   const ClusterHeader* header = nullptr;
   std::span<const ClusterShape> shapes = {};
-  const float* centroids = nullptr;  // [clusters][dim]
+  const float* centroids = nullptr;  // [centroids][dim]
   const int32_t* tokens = nullptr;   // [vocab]
 
-  const float* Centroid(int64_t cluster) const { return centroids + cluster * header->dim; }
+  const float* Centroid(int64_t cluster) const {
+    return centroids + int64_t{shapes[static_cast<size_t>(cluster)].centroid} * header->dim;
+  }
   std::span<const int32_t> Tokens(int64_t cluster) const {
     const ClusterShape& shape = shapes[static_cast<size_t>(cluster)];
     return {tokens + shape.begin, static_cast<size_t>(shape.size)};

@@ -63,9 +63,11 @@ void FillBounds(const ClusterView& view, std::span<const float> state, std::span
   const double gamma = ClusterGamma(std::ssize(state));
   const bool is_cone = static_cast<ClusterMetric>(view.header->metric) == ClusterMetric::kSpherical;
   const bool folds_bias = view.header->folds_bias != 0;
+  double product = 0.0;
   for (size_t c = 0; c < bounds.size(); ++c) {
-    const double product =
-        Product(view.Centroid(static_cast<int64_t>(c)), state.data(), state.size());
+    if (c == 0 || view.shapes[c].centroid != view.shapes[c - 1].centroid) {
+      product = Product(view.Centroid(static_cast<int64_t>(c)), state.data(), state.size());
+    }
     bounds[c] = is_cone ? ConeBound(view.shapes[c], product, norm, gamma)
                         : BallBound(view.shapes[c], product, norm, gamma, folds_bias);
     if (std::isnan(bounds[c])) bounds[c] = INFINITY;

@@ -262,6 +262,38 @@ class Bench(unittest.TestCase):
         for method in heads:
             self.assertIn(method, printed)
 
+    def test_head_peers_of_a_made_head_see_whether_its_rows_lie_in_clusters(self):
+        if "head-peers" not in run("bench", "--help").stdout:
+            self.skipTest("built without models")
+        opened = {}
+        for tree in ("0", "1"):
+            rows, printed = bench_json("head-peers", "--head", "4096x64", "--tree", tree,
+                                       "--clusters", "200,50", "--rounds", "3")
+            self.assertIn("4096 x 64", printed)
+            self.assertEqual({(r["source"], r["tree"], r["vocab"], r["dim"], r["rounds"])
+                              for r in rows}, {("made", int(tree), 4096, 64, 3)})
+            clusters = [r for r in rows if r["task"] == "cluster-softmax"]
+            self.assertEqual(len(clusters), 2 * 5)
+            for r in clusters:
+                self.assertEqual(r["violated"], 0)
+                self.assertLessEqual(r["most_variation"], r["epsilon"])
+            opened[tree] = min(r["rows_share"] for r in clusters)
+        # All of the variance is a tree's, of 128 leaves with equal rows; or none of it.
+        self.assertLess(opened["1"], 0.5)
+        self.assertGreater(opened["0"], 0.9)
+
+    def test_head_peers_take_a_text_or_a_made_head(self):
+        if "head-peers" not in run("bench", "--help").stdout:
+            self.skipTest("built without models")
+        for args, what in (((), "TEXT is required"),
+                           (("--head", "4096x64", "TEXT"), "TEXT excludes --head"),
+                           (("--head", "4096"), "--head: 4096 is not VxD, V tokens from 64"),
+                           (("--head", "4096x0"), "--head: 4096x0 is not VxD"),
+                           (("--head", "4096x64x1"), "--head: 4096x64x1 is not VxD")):
+            result = run("bench", "head-peers", *args)
+            self.assertEqual(result.returncode, 2, args)
+            self.assertIn(what, result.stderr)
+
     def test_trained_head_refuses_a_text_without_a_beginning(self):
         if "trained-head" not in run("bench", "--help").stdout:
             self.skipTest("built without models")

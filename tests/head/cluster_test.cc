@@ -7,6 +7,7 @@
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "head/cluster_file.h"
 #include "tests/head/certified.h"
@@ -336,6 +337,67 @@ TEST_F(Clusters, TheBudgetGrowsWhereTooManyAnswersTakeAllRowsAndTheFirstQuestion
   EXPECT_GT(search.budget_rows(), before);
 }
 
+// Sixty tokens have biases that fall as 1 / rank.
+std::vector<float> HeavyTailedBias(int64_t vocab, Random& random) {
+  std::vector<float> bias;
+  for (int64_t v = 0; v < vocab; ++v) bias.push_back(static_cast<float>(0.01 * random.Normal()));
+  for (int rank = 1; rank <= 60; ++rank) {
+    bias[random.Below(bias.size())] = 12.0f / static_cast<float>(rank);
+  }
+  return bias;
+}
+
+TEST_F(Clusters, TokensThatLeadByTheirBiasAreOpenedWithoutTheRestOfTheirClusters) {
+  const Rows rows = PlantedHead(4000, 64, 40, 0.001, random_);
+  const Batch weight(rows, DType::kF32);
+  const std::vector<float> bias = HeavyTailedBias(4000, random_);
+  const DenseHead head = {Matrix(weight), bias};
+  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
+    std::vector<ClusterSearch> searches;
+    for (const int32_t leaders : {0, 3}) {
+      searches.emplace_back(
+          head,
+          HeadClusters::Build(head, {.metric = metric, .clusters = 80, .bias_leaders = leaders}));
+    }
+    int64_t opened[2] = {};
+    for (int step = 0; step < 20; ++step) {
+      const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
+      for (size_t s = 0; s < 2; ++s) {
+        const ClusterAnswer answer = searches[s].Ask(Matrix(hidden), {.k = 10});
+        ExpectFirst(answer, DenseOf(head, hidden), 10, std::string(Name(metric)));
+        opened[s] += answer.rows_opened;
+      }
+    }
+    EXPECT_LT(opened[1], opened[0] / 2) << Name(metric);
+  }
+}
+
+// The bias of the shape behind it, around the same centroid, in the place of a leader's own.
+TEST_F(Clusters, TheBiasOfAnotherRowIsNoBound) {
+  const Rows rows = MakeHead(HeadKind::kNormal, 400, 16, random_);
+  const Batch weight(rows, DType::kF32);
+  const std::vector<float> bias = HeavyTailedBias(400, random_);
+  const DenseHead head = {Matrix(weight), bias};
+  const Batch hidden({std::vector<float>(16, 0.0f)}, DType::kF32);  // the logits are the biases
+  const auto violations = [&](const HeadClusters& clusters) {
+    std::vector<double> bounds(static_cast<size_t>(clusters.clusters()));
+    ClusterSearch(head, clusters).Bounds(Matrix(hidden), bounds);
+    return Violations(clusters, bounds, DenseOf(head, hidden));
+  };
+  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 12});
+  EXPECT_EQ(violations(clusters), 0);
+  const std::span<const ClusterShape> shapes = ClusterAccess::View(clusters).shapes;
+  EXPECT_GT(shapes.size(), 24u);  // there are leaders
+  for (size_t c = 0; c + 1 < shapes.size(); ++c) {
+    if (shapes[c].centroid != shapes[c + 1].centroid) continue;
+    EXPECT_EQ(shapes[c].size, 1);
+    auto& shape = const_cast<ClusterShape&>(shapes[c]);
+    const float own = std::exchange(shape.bias, shapes[c + 1].bias);
+    EXPECT_EQ(violations(clusters), own > shapes[c + 1].bias ? 1 : 0);
+    shape.bias = own;
+  }
+}
+
 TEST_F(Clusters, FineTokensShareNoClusterWithOthers) {
   const Rows rows = MakeHead(HeadKind::kNormal, 200, 16, random_);
   const Batch weight(rows, DType::kF32);
@@ -397,7 +459,11 @@ class ClusterFile : public Clusters {
 
   Rows rows_;
   Batch weight_;
-  std::vector<float> bias_ = std::vector<float>(90, 0.5f);
+  std::vector<float> bias_ = [] {
+    std::vector<float> bias(90, 0.5f);
+    bias[7] = bias[50] = 3.0f;  // leaders
+    return bias;
+  }();
   std::string path_;
 };
 
@@ -430,9 +496,9 @@ TEST_F(ClusterFile, OfAnotherHeadDamagedOrCutIsRefusedWithTheReason) {
   ExpectRefused("truncated: 10 bytes",
                 "at least the " + std::to_string(sizeof(ClusterHeader)) + " bytes of a header");
   spoiled = bytes;
-  spoiled[8] = 9;
+  spoiled[8] = 1;
   Write(spoiled);
-  ExpectRefused("version 9", "version 1: build the clusters again");
+  ExpectRefused("version 1", "version 2: build the clusters again");
   spoiled = bytes;
   spoiled[40] ^= 1;
   Write(spoiled);
@@ -442,12 +508,15 @@ TEST_F(ClusterFile, OfAnotherHeadDamagedOrCutIsRefusedWithTheReason) {
   ExpectRefused("does not begin with SLUICEHC", "a file that HeadClusters::Save wrote");
 }
 
-TEST_F(Clusters, AWeightThatIsNotFiniteIsNamed) {
+TEST_F(Clusters, AWeightThatIsNotFiniteAndACountThatIsNoneAreNamed) {
   Rows rows = MakeHead(HeadKind::kNormal, 10, 8, random_);
   rows[6][3] = INFINITY;
   const Batch weight(rows, DType::kF32);
   ExpectError([&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2}); }, "weight[6][3]",
               "inf", "a finite number");
+  ExpectError(
+      [&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .bias_leaders = -1}); },
+      "options.bias_leaders", "-1", "[0, 10]");
 }
 
 }  // namespace

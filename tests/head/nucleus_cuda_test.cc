@@ -2,6 +2,7 @@
 // tokens, and what it makes of that: heads whose logits and masses are known by arithmetic.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "head/device_call.h"
@@ -128,7 +129,8 @@ TEST_F(NucleusCuda, SumsBoundTheMassOfTheRow) {
 TEST_F(NucleusCuda, WhatReachesTheLeastOfTheFirstTokensIsComputed) {
   constexpr size_t kVocab = 4096, kWidth = 64, kWide = 24, kOthers = 150;
   Random random(61);
-  int64_t below = 0;  // computed without need
+  int64_t below = 0;     // computed without need
+  int64_t left_out = 0;  // though as likely as one that was computed
   for (int n = 0; n < 12; ++n) {
     Rows rows(kVocab);
     for (auto& row : rows) {
@@ -165,13 +167,18 @@ TEST_F(NucleusCuda, WhatReachesTheLeastOfTheFirstTokensIsComputed) {
     const float least = semantics::ValueOfKey(course.least_first);
     const Ends ends = EndsOf(0);
     const std::vector<float> logits = DenseLogits({Matrix(weight)}, {Matrix(hidden), {}})[0];
+    float last = INFINITY;  // of the computed ones
     for (size_t v = 0; v < kVocab; ++v) {
       const bool is_computed = ends.widths[v] == 0.0f;
       EXPECT_TRUE(is_computed || logits[v] < least) << n << " token " << v << " of " << logits[v];
       below += is_computed && logits[v] < least ? 1 : 0;
+      if (is_computed) last = std::min(last, logits[v]);
     }
+    for (size_t v = 0; v < kVocab; ++v) left_out += ends.widths[v] > 0.0f && logits[v] >= last;
   }
+  // A list that claims the rest of what it has claims those.
   EXPECT_GT(below, 0);
+  EXPECT_GT(left_out, 0);
 }
 
 // The others' mass is known to some 3e-4 of the row's, a token has 1e-2 of it.
