@@ -66,8 +66,8 @@ HeadCheck::HeadCheck(const DenseHead& head, const HeadCheckOptions& options)
   execution_.workspace = workspace_.span();
   for (const int64_t count : options.clusters) {
     for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-      clusters_.push_back(
-          HeadClusters::Build(head, {.metric = metric, .clusters = count}, options.parallel));
+      clusters_.push_back(HeadClusters::Build(
+          head, {.metric = metric, .clusters = count, .bias_leaders = 0}, options.parallel));
       searches_.emplace_back(head, clusters_.back(), ClusterBudget{}, options.backend);
     }
   }

@@ -36,6 +36,7 @@ HeadClusters Divided(const DenseHead& head, int64_t count, const HeadPeersOption
       head,
       {.clusters = count,
        .rounds = options.rounds,
+       .bias_leaders = 0,
        .progress =
            [](void* context, double share) {
              const Told& to = *static_cast<const Told*>(context);

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -134,7 +136,7 @@ void CheckOptions(const DenseHead& head, const ClusterOptions& options) {
                std::max<int64_t>(1, head.weight.rows - fine));
   CheckInRange("options.fine_clusters", options.fine_clusters, fine > 0 ? 1 : 0, fine);
   CheckInRange("options.rounds", options.rounds, 0, 1000);
-  CheckInRange("options.bias_leaders", options.bias_leaders, 0, head.weight.rows);
+  CheckInRange("options.bias_leaders", options.bias_leaders, 0, kMaxVocab);
   if (options.folds_bias && options.metric == ClusterMetric::kSpherical) {
     ThrowInvalid("options.folds_bias", "true",
                  "false for kSpherical: a cone has no room for a bias");
@@ -174,17 +176,19 @@ std::vector<Means::Cluster> Apart(std::vector<Means::Cluster> clusters, std::spa
   std::vector<Means::Cluster> all;
   for (Means::Cluster& cluster : clusters) {
     const auto count = std::min(most_leaders, std::ssize(cluster.tokens) - 1);
-    std::vector<int32_t> order = cluster.tokens;
-    const auto leads = [&](int32_t a, int32_t b) {
-      return bias[static_cast<size_t>(a)] > bias[static_cast<size_t>(b)];
-    };
-    // The one behind the leaders, whom they lead; those whom it equals lead nobody.
-    const auto behind = order.begin() + count;
-    if (count > 0) std::nth_element(order.begin(), behind, order.end(), leads);
-    for (auto token = order.begin(); token != behind; ++token) {
-      if (!leads(*token, *behind)) continue;
-      all.push_back({cluster.centroid, {*token}});
-      std::erase(cluster.tokens, *token);
+    const auto bias_of = [&](int32_t token) { return bias[static_cast<size_t>(token)]; };
+    if (count > 0) {
+      std::vector<float> order;
+      std::ranges::transform(cluster.tokens, std::back_inserter(order), bias_of);
+      // The first that is no leader's; those that equal it lead nobody.
+      const auto behind = order.begin() + count;
+      std::nth_element(order.begin(), behind, order.end(), std::greater<>());
+      const auto others = std::stable_partition(cluster.tokens.begin(), cluster.tokens.end(),
+                                                [&](int32_t t) { return bias_of(t) > *behind; });
+      for (auto token = cluster.tokens.begin(); token != others; ++token) {
+        all.push_back({cluster.centroid, {*token}});
+      }
+      cluster.tokens.erase(cluster.tokens.begin(), others);
     }
     all.push_back(std::move(cluster));
   }
@@ -195,18 +199,18 @@ ClusterShape ShapeOf(const DenseHead& head, const Points& points, const Means::C
                      bool folds_bias) {
   const auto dim = static_cast<size_t>(head.weight.columns);
   ClusterShape shape = {};
-  const double norm = std::sqrt(Dot(cluster.centroid, cluster.centroid, dim));
+  const double norm = std::sqrt(DotInDouble(cluster.centroid, cluster.centroid, dim));
   double radius = 0.0, angle = 0.0, most = 0.0, least = INFINITY;
   float bias = -INFINITY;
   for (const int32_t token : cluster.tokens) {
     const float* const point = points.At(token);
-    const double of_row = std::sqrt(Dot(point, point, dim));
+    const double of_row = std::sqrt(DotInDouble(point, point, dim));
     radius = std::max(radius, Distance(point, cluster.centroid, points.width));
     most = std::max(most, of_row);
     least = std::min(least, of_row);
     bias = std::max(bias, head.bias.empty() ? 0.0f : head.bias[static_cast<size_t>(token)]);
     const double scale = norm * of_row;
-    const double cosine = scale > 0.0 ? Dot(point, cluster.centroid, dim) / scale : 1.0;
+    const double cosine = scale > 0.0 ? DotInDouble(point, cluster.centroid, dim) / scale : 1.0;
     angle = std::max(angle, std::acos(std::clamp(cosine - kClusterSlack, -1.0, 1.0)));
   }
   shape.radius = Up(radius * (1.0 + kClusterSlack));
@@ -249,7 +253,7 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     directions = points;
     ForEachRow(parallel, vocab, [&](int64_t v, int) {
       float* const point = &directions.values[static_cast<size_t>(v) * points.width];
-      const double norm = std::sqrt(Dot(point, point, points.width));
+      const double norm = std::sqrt(DotInDouble(point, point, points.width));
       for (size_t j = 0; norm > 0.0 && j < points.width; ++j) {
         point[j] = static_cast<float>(static_cast<double>(point[j]) / norm);
       }

@@ -1,6 +1,7 @@
 // Clusters as a file.
 #include "head/cluster_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -94,10 +95,22 @@ HeadClusters HeadClusters::Load(const std::string& path, const DenseHead& head,
            ToText(head.weight.rows) + " x " + ToText(head.weight.columns) +
                " and the dtype of the weight");
   }
+  // Whoever wrote the file, nothing in it leads out of it or of the head.
+  const auto is_inside = [&](const ClusterView& view) {
+    return std::ranges::all_of(view.shapes,
+                               [&](const ClusterShape& shape) {
+                                 return shape.begin >= 0 && shape.size >= 0 &&
+                                        shape.begin <= header.vocab - shape.size &&
+                                        shape.centroid >= 0 && shape.centroid < header.centroids;
+                               }) &&
+           std::all_of(view.tokens, view.tokens + header.vocab,
+                       [&](int32_t token) { return token >= 0 && token < header.vocab; });
+  };
   const ClusterLayout layout(header);
   if (header.centroids < 1 || header.centroids > header.clusters ||
       header.clusters > header.vocab || layout.end != header.file_bytes ||
-      header.sections_hash != HashOfPlanes(mapped->bytes().subspan(layout.shapes), parallel)) {
+      header.sections_hash != HashOfPlanes(mapped->bytes().subspan(layout.shapes), parallel) ||
+      !is_inside(mapped->view())) {
     Refuse(path, "its clusters are damaged", "clusters with the hash that its header says");
   }
   if (header.head_hash != HashOfHead(head, parallel)) {

@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kRowsInTask = 48;
-constexpr int64_t kMeansAtOnce = 256;  // scored, then looked at
+constexpr int64_t kMeansAtOnce = 64;  // scored, then looked at; 12 KiB of a caller's stack
 constexpr int64_t kColumnsInTask = 32;
 
 const float* PointOf(const MeansTask& task, size_t i) {
@@ -23,7 +23,7 @@ std::vector<float> MinusHalfSquares(const MeansTask& task) {
   std::vector<float> halves(task.means.size() / width);
   for (size_t c = 0; c < halves.size() && !task.is_spherical; ++c) {
     const float* const mean = &task.means[c * width];
-    halves[c] = static_cast<float>(-0.5 * Dot(mean, mean, width));
+    halves[c] = static_cast<float>(-0.5 * DotInDouble(mean, mean, width));
   }
   return halves;
 }
@@ -96,7 +96,7 @@ void ThreadedMeans::Move(const MeansTask& task) const {
   if (!task.is_spherical) return;
   for (size_t c = 0; c < clusters; ++c) {
     float* const mean = &task.means[c * width];
-    const double norm = std::sqrt(Dot(mean, mean, width));
+    const double norm = std::sqrt(DotInDouble(mean, mean, width));
     for (size_t j = 0; norm > 0.0 && j < width; ++j) {
       mean[j] = static_cast<float>(static_cast<double>(mean[j]) / norm);
     }

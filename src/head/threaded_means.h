@@ -8,14 +8,15 @@
 
 namespace sluice {
 
-inline double Dot(const float* a, const float* b, size_t size) {
+inline double DotInDouble(const float* a, const float* b, size_t size) {
   double sum = 0.0;
   for (size_t i = 0; i < size; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
 // The same means for the same task on every machine: the inner products are those of a dense head
-// whose rows are the means.
+// whose rows are the means. That is their price where no vector backend is: 40 times as long at
+// 1024 elements as by a loop that may add in any order.
 class ThreadedMeans : public MeansFinder {
  public:
   explicit ThreadedMeans(const ParallelFor& parallel) : parallel_(parallel) {}

@@ -1,15 +1,18 @@
 // The head in clusters: its bounds, its file, and answers that are the dense head's.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "head/cluster_file.h"
+#include "head/plane_hash.h"
 #include "tests/head/certified.h"
 #include "tests/support/bad_input.h"
 
@@ -508,6 +511,32 @@ TEST_F(ClusterFile, OfAnotherHeadDamagedOrCutIsRefusedWithTheReason) {
   ExpectRefused("does not begin with SLUICEHC", "a file that HeadClusters::Save wrote");
 }
 
+TEST_F(ClusterFile, ThatLeadsOutOfItselfIsRefusedThoughItsHashesHold) {
+  const std::string bytes = Read();
+  const auto expect_refused = [&](auto spoil) {
+    std::string spoiled = bytes;
+    const auto all = std::as_bytes(std::span(spoiled));
+    auto& header = *reinterpret_cast<ClusterHeader*>(spoiled.data());
+    const ClusterLayout layout(header);
+    spoil(*reinterpret_cast<ClusterShape*>(&spoiled[layout.shapes]),
+          *reinterpret_cast<int32_t*>(&spoiled[layout.tokens]), header);
+    header.sections_hash = HashOfPlanes(all.subspan(layout.shapes), {});
+    header.header_hash = HashOf(all.first(offsetof(ClusterHeader, header_hash)));
+    Write(spoiled);
+    ExpectRefused("its clusters are damaged", "clusters with the hash that its header says");
+  };
+  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader&) { s.begin = -1; });
+  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader& h) {
+    s.size = static_cast<int32_t>(h.vocab - s.begin) + 1;
+  });
+  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader& h) {
+    s.centroid = static_cast<int32_t>(h.centroids);
+  });
+  expect_refused([](ClusterShape&, int32_t& token, const ClusterHeader& h) {
+    token = static_cast<int32_t>(h.vocab);
+  });
+}
+
 TEST_F(Clusters, AWeightThatIsNotFiniteAndACountThatIsNoneAreNamed) {
   Rows rows = MakeHead(HeadKind::kNormal, 10, 8, random_);
   rows[6][3] = INFINITY;
@@ -516,7 +545,15 @@ TEST_F(Clusters, AWeightThatIsNotFiniteAndACountThatIsNoneAreNamed) {
               "inf", "a finite number");
   ExpectError(
       [&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .bias_leaders = -1}); },
-      "options.bias_leaders", "-1", "[0, 10]");
+      "options.bias_leaders", "-1", "[0, 8388608]");
+}
+
+TEST_F(Clusters, OfAHeadOfOneRowAreOneWhateverItsBias) {
+  const Batch weight({{1.0f, 2.0f}}, DType::kF32);
+  const std::vector<float> bias = {3.0f};
+  for (const DenseHead& head : {DenseHead{Matrix(weight), {}}, DenseHead{Matrix(weight), bias}}) {
+    EXPECT_EQ(HeadClusters::Build(head, {.clusters = 1}).clusters(), 1);
+  }
 }
 
 }  // namespace
