@@ -231,7 +231,8 @@ void AddHeadPeers(CLI::App& bench, std::function<void()>& action) {
             return ParseShape(shape, vocab, dim);
           })
           ->type_name("VxD")
-          ->excludes(text);
+          ->excludes(text)
+          ->excludes("--model", "--weights");
   command
       ->add_option(
           "--tree", options->tree_share,
