@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "head/survivor_budget.h"
 #include "semantics/token_mask.h"
 #include "support/check.h"
 #include "support/rows.h"
@@ -127,7 +128,7 @@ class Call {
     PrepareAdjusts(r);
     state.is_few =
         state.bitmask != nullptr && RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <=
-                                        RowCertificate::Budget(planes_.vocab);
+                                        FewAllowed(planes_.vocab);
     if (state.is_few) return;
     if (state.need == RowQuestion::Need::kDense) {
       state.reason = DenseReason::kParameters;

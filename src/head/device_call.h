@@ -21,6 +21,7 @@
 #include "head/deciding_tokens.h"
 #include "head/planes.h"
 #include "head/project_launch.h"
+#include "head/survivor_budget.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda_head.hpp"
 
@@ -139,11 +140,6 @@ struct DevicePlaneLayout {
 };
 
 PlanesArgument ArgumentOf(const DevicePlanes& planes);
-
-// More survivors than this are not worth computing one by one.
-SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) {
-  return vocab / 16 > 256 ? vocab / 16 : 256;
-}
 
 // Of wider heads no second plane is read: a block keeps a hidden state.
 inline constexpr int64_t kMostRefinedGroups = 256;

@@ -18,7 +18,7 @@ __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
 }
 
 // The tokens that are wanted where top-p decides, at most: a nucleus is seldom larger, and more
-// take longer. Of a small head a sixteenth of the budget, for some ten times as many survive.
+// take longer. Of a small head one in 256 tokens, for some ten times as many survive.
 inline constexpr int kMostNucleus = 224;
 
 // Whether the logits of the tokens that are reached for certain are computed before it is known

@@ -117,7 +117,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   if (course.decides != Decides::kMass) return;
   if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
   course.decides = Decides::kFirst;
-  course.k = min(min(kMostNucleus, call.memory.budget / 16), call.planes.vocab);
+  course.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
   course.is_nucleus = true;
   course.mass_offset = NAN;
 }
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double norm = call.kappa > 0.0 ? 0.0 : static_cast<double>(NormUp(squares));
   course.bound = StepBoundOf(planes.dim, call.kappa, norm, rho);
-  const bool is_few = call.bitmask != nullptr && allowed <= call.memory.budget;
+  const bool is_few = call.bitmask != nullptr && allowed <= FewAllowed(planes.vocab);
   if (course.way != RowCourse::Way::kAnswered) {
     if (call.bitmask != nullptr && allowed == 0) {
       course.way = RowCourse::Way::kAnswered;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "head/survivor_budget.h"
 #include "semantics/mask.h"
 #include "semantics/row_status.h"
 
@@ -49,13 +50,7 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       score_(score),
       memory_(memory),
       adjust_(adjust),
-      budget_(Budget(planes.vocab)) {}
-
-// A trained head of 8192 rows leaves up to 2000 open, more than a sixteenth; to read them is fewer
-// bytes than to read them all.
-int64_t RowCertificate::Budget(int64_t vocab) {
-  return std::max({vocab / 16, std::min<int64_t>(vocab / 4, 2048), int64_t{256}});
-}
+      budget_(SurvivorBudget(planes.vocab)) {}
 
 int64_t RowCertificate::AllowedCount(const int32_t* bitmask, int64_t vocab) {
   int64_t count = 0;
@@ -131,7 +126,7 @@ bool RowCertificate::Start() {
   ForEachThat(
       planes_.vocab, [&](int64_t v) { return !(widths[v] < Infinity()); },
       [&](int64_t v) { memory_.ids[listed++] = static_cast<int32_t>(v); });
-  if (listed > Budget(planes_.vocab)) return false;
+  if (listed > SurvivorBudget(planes_.vocab)) return false;
   for (int64_t i = 0; i < listed; ++i) {
     const float x = Compute(memory_.ids[i]);
     if (semantics::IsNan(x)) {
@@ -214,7 +209,7 @@ void RowCertificate::ComputeFrom(float least) {
 
 bool RowCertificate::RaiseBudget() {
   const int64_t budget = budget_;
-  budget_ = 2 * Budget(planes_.vocab);
+  budget_ = 2 * SurvivorBudget(planes_.vocab);
   return budget_ > budget;
 }
 
@@ -299,7 +294,7 @@ bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& list
   }
   int64_t unknown = 0;
   for (int64_t i = 0; i < listed; ++i) unknown += IsExact(memory_.ids[i]) ? 0 : 1;
-  if (unknown > Budget(planes_.vocab)) return false;
+  if (unknown > SurvivorBudget(planes_.vocab)) return false;
   ComputeListed(listed);
   return true;
 }
@@ -328,7 +323,7 @@ bool RowCertificate::From(float least, TopTokens& top) {
 }
 
 bool RowCertificate::Top(int64_t k, TopTokens& top) {
-  if (k > Budget(planes_.vocab)) return false;
+  if (k > SurvivorBudget(planes_.vocab)) return false;
   const float* const scores = memory_.intervals.scores;
   const int64_t largest = Largest(k, [&](int64_t v) { return scores[v]; });
   ComputeListed(largest);

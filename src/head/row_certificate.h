@@ -37,8 +37,6 @@ class RowCertificate {
                  const ScoreTable& score, const RowMemory& memory,
                  const semantics::TokenAdjust& adjust = {});
 
-  // More survivors than this are not worth reading one by one.
-  static int64_t Budget(int64_t vocab);
   static int64_t AllowedCount(const int32_t* bitmask, int64_t vocab);
 
   // Masks, and computes what has no interval. False: too much of it. To be called first, unless

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "head/deciding_tokens.h"
+#include "head/survivor_budget.h"
 #include "semantics/mask.h"
 #include "semantics/validate.h"
 #include "support/check.h"
@@ -224,7 +225,7 @@ bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const T
   });
   SliceDraw& draw = DrawOf(row);
   for (int64_t i = 0; i < listed && !(bounds[ids[i]] < best - kRoundings); ++i) {
-    if (i > RowCertificate::Budget(tokens_)) {
+    if (i > SurvivorBudget(tokens_)) {
       memory_.is_drawn[static_cast<size_t>(row)] = 0;
       return false;
     }
