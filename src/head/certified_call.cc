@@ -127,8 +127,8 @@ class Call {
     if (state.need == RowQuestion::Need::kNothing) return;
     PrepareAdjusts(r);
     state.is_few =
-        state.bitmask != nullptr && RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <=
-                                        FewAllowed(planes_.vocab);
+        state.bitmask != nullptr &&
+        RowCertificate::AllowedCount(state.bitmask, planes_.vocab) <= FewAllowed(planes_.vocab);
     if (state.is_few) return;
     if (state.need == RowQuestion::Need::kDense) {
       state.reason = DenseReason::kParameters;
