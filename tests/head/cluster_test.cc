@@ -279,8 +279,8 @@ TEST_F(Clusters, ANucleusThatEndsAmongNextToNothingEndsThere) {
   const DenseHead head = {Matrix(weight), bias};
   const Batch hidden({std::vector<float>(8, 1.0f)}, DType::kF32);
   ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 9}));
-  for (const auto& [p, least, most] : {std::tuple{0.25, size_t{50}, size_t{50}},
-                                       std::tuple{1.0 - 5e-12, size_t{201}, size_t{400}}}) {
+  for (const auto& [p, least, most] : {std::tuple{0.2525, size_t{51}, size_t{51}},
+                                       std::tuple{1.0 - 5e-12, size_t{420}, size_t{440}}}) {
     const ClusterAnswer answer =
         search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kTopP, .p = p});
     EXPECT_GE(answer.ids.size(), least);
