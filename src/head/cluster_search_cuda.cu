@@ -9,14 +9,14 @@
 #include "backend/find.cuh"
 #include "backend/sort_keys.cuh"
 #include "backend/token_list.cuh"
-#include "head/cluster_call.h"
+#include "head/cluster_step.cuh"
 #include "head/device_call.h"
 #include "head/dot_lanes.cuh"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kThreads = kClusterThreads;
 constexpr int kWarpThreads = 128;      // of blocks whose warps work by themselves
 constexpr int kBlocksOfProcessor = 8;  // of those
 constexpr int kSortedNear = 4096;  // tokens; of more the memory of the device is the place to sort
@@ -98,230 +98,11 @@ struct StepArgument {
   int round;  // those that are over
 };
 
-struct StepMemory {
-  TeamMemory team;
-  FindMemory find;
-};
-
-// Of one row, by a block.
-class Step {
- public:
-  __device__ Step(const StepArgument& step, StepMemory& memory, int row)
-      : call_(step.call),
-        memory_(memory),
-        team_(memory.team),
-        row_(row),
-        round_(step.round),
-        course_(call_.memory.courses[row]),
-        bounds_(call_.memory.bounds + int64_t{row} * call_.clusters),
-        logits_(call_.memory.logits + int64_t{row} * call_.head.vocab),
-        weights_(reinterpret_cast<double*>(call_.memory.room + row * call_.memory.room_stride)) {}
-
-  __device__ bool IsDone() const { return course_.is_done; }
-
-  // The answer to the row, where there is one.
-  __device__ bool Answer() {
-    if (course_.has_broken != 0) return End(ClusterPath::kDense, ClusterReason::kLogit, 0);
-    const ClusterPath path = round_ <= kBudgetRounds    ? ClusterPath::kBudget
-                             : round_ == kExpandedRound ? ClusterPath::kExpanded
-                                                        : ClusterPath::kDense;
-    const bool is_dense = path == ClusterPath::kDense;
-    const int count = round_ == 0 ? 0 : Certain();
-    if (count > 0) {
-      return End(path, is_dense ? ClusterReason::kBudget : ClusterReason::kNone, count);
-    }
-    const double looser = 2.0 * call_.question.epsilon;
-    if (round_ == kExpandedRound && call_.budget.relaxes && looser < 1.0 && Is(Kind::kSoftmax) &&
-        SoftmaxHolds(closed_, mass_, looser)) {
-      return End(ClusterPath::kRelaxed, ClusterReason::kNone, course_.rows);
-    }
-    return false;
-  }
-
-  // Lists the clusters of the next round.
-  __device__ void Open() {
-    const int64_t target = Target();
-    uint64_t from = 0;
-    if (target < call_.head.vocab) {
-      auto sizes_of = [&](auto is_in, auto key_of) {
-        return [&, is_in, key_of](auto add) {
-          for (int c = team_.thread(); c < call_.clusters; c += kThreads) {
-            if (is_in(c)) add(key_of(c), 1u, static_cast<uint64_t>(call_.shapes[c].size));
-          }
-        };
-      };
-      auto key_of = [&](int c) { return semantics::OrderKey(bounds_[c]); };
-      const auto wanted = static_cast<uint64_t>(target);
-      const Found found = Find<Amount::kMass>(team_, memory_.find, wanted,
-                                              sizes_of([](int) { return true; }, key_of));
-      const Found tie =
-          Find<Amount::kMass>(team_, memory_.find, wanted - found.above,
-                              sizes_of([&](int c) { return key_of(c) == found.key; },
-                                       [](int c) { return ~static_cast<uint32_t>(c); }));
-      from = uint64_t{found.key} << 32 | tie.key;
-    }
-    int32_t* const list = call_.memory.list + int64_t{row_} * call_.clusters;
-    int32_t* const starts = call_.memory.starts + int64_t{row_} * call_.clusters;
-    int clusters = course_.clusters, rows = course_.rows;
-#pragma unroll 1
-    for (int base = 0; base < call_.clusters; base += kThreads) {
-      const int c = base + team_.thread();
-      const bool opens = c < call_.clusters && !IsOpen(c) && KeyOfToken(bounds_[c], c) >= from;
-      const uint64_t mine =
-          opens ? uint64_t{1} << 32 | static_cast<uint32_t>(call_.shapes[c].size) : 0;
-      const Team::Sums<uint64_t> sums = team_.SumsOfBlock(mine);
-      if (opens) {
-        const int place = clusters + static_cast<int>(sums.before >> 32);
-        list[place] = c;
-        starts[place] = rows + static_cast<int>(sums.before & 0xffffffffu);
-      }
-      clusters += static_cast<int>(sums.all >> 32);
-      rows += static_cast<int>(sums.all & 0xffffffffu);
-    }
-    if (team_.thread() != 0) return;
-    ClusterCourse& course = call_.memory.courses[row_];
-    course.open_from = from;
-    course.clusters = clusters;
-    course.rows_before = course_.rows;
-    course.rows = rows;
-  }
-
- private:
-  using Kind = ClusterCertificate;
-  __device__ bool Is(Kind kind) const { return call_.question.certificate == kind; }
-  __device__ bool IsAll() const { return course_.rows == call_.head.vocab; }
-  __device__ bool IsOpen(int c) const { return KeyOfToken(bounds_[c], c) >= course_.open_from; }
-
-  // Rows that are open behind the next round, or more.
-  __device__ int64_t Target() const {
-    const int64_t vocab = call_.head.vocab;
-    if (round_ >= kExpandedRound) return vocab;
-    const double share = round_ == kBudgetRounds ? 2.0 : 1.0 / (1 << (kBudgetRounds - 1 - round_));
-    const double rows = ceil(share * course_.budget);
-    return rows >= static_cast<double>(vocab) ? vocab
-           : rows >= 1.0                      ? static_cast<int64_t>(rows)
-                                              : 1;
-  }
-
-  __device__ bool End(ClusterPath path, ClusterReason reason, int count) {
-    if (team_.thread() == 0) {
-      ClusterCourse& course = call_.memory.courses[row_];
-      course.is_done = true;
-      course.answer = {count, path, reason, course_.clusters, course_.rows, 0.0};
-      if (count > 0 && Is(Kind::kSoftmax)) course.answer.epsilon = MostVariation(closed_, mass_);
-    }
-    return true;
-  }
-
-  // How many of the open rows are the answer for certain; 0: it is not known.
-  __device__ int Certain() {
-    const float most_closed = LookAtClosed();
-    if (Is(Kind::kTopK)) {
-      const auto bound = static_cast<double>(most_closed);
-      const int above = Count([&](float x) { return IsAboveClosed(x, bound); });
-      return above >= call_.question.k ? call_.question.k : 0;
-    }
-    const float most = semantics::ValueOfKey(course_.most);
-    double mass = 0.0;
-    for (int i = team_.thread(); i < course_.rows; i += kThreads) {
-      weights_[i] = ClusterWeight(static_cast<double>(logits_[i]), most, Temperature());
-      mass += weights_[i];
-    }
-    mass_ = team_.ReduceBlock(mass, Plus{});
-    if (Is(Kind::kTopP)) return SizeOfNucleus(most, most_closed);
-    return SoftmaxHolds(closed_, mass_, call_.question.epsilon) ? course_.rows : 0;
-  }
-
-  __device__ double Temperature() const { return call_.question.temperature; }
-
-  // The largest bound of a closed cluster, and the mass of all.
-  __device__ float LookAtClosed() {
-    const float most = semantics::ValueOfKey(course_.most);
-    uint64_t key = 0;
-    double mass = 0.0;
-    for (int c = team_.thread(); c < call_.clusters; c += kThreads) {
-      if (IsOpen(c)) continue;
-      const float bound = bounds_[c];
-      key = max(key, uint64_t{semantics::OrderKey(bound)});
-      if (Is(Kind::kTopK)) continue;
-      mass += static_cast<double>(call_.shapes[c].size) *
-              ClusterWeight(static_cast<double>(bound), most, Temperature());
-    }
-    closed_ = team_.ReduceBlock(mass, Plus{});
-    key = team_.MaxOfBlock(key);
-    return key == 0 ? -INFINITY : semantics::ValueOfKey(static_cast<uint32_t>(key));
-  }
-
-  // Open rows, and their mass.
-  template <typename IsIn>
-  __device__ int Count(IsIn is_in) const {
-    uint64_t count = 0;
-    for (int i = team_.thread(); i < course_.rows; i += kThreads)
-      count += is_in(logits_[i]) ? 1 : 0;
-    return static_cast<int>(team_.SumOfBlock(count));
-  }
-  template <typename IsIn>
-  __device__ double Mass(IsIn is_in) const {
-    double mass = 0.0;
-    for (int i = team_.thread(); i < course_.rows; i += kThreads) {
-      if (is_in(logits_[i])) mass += weights_[i];
-    }
-    return team_.ReduceBlock(mass, Plus{});
-  }
-
-  // Top-p by bisection of where its last token lies: a sum in one order never falls where more is
-  // added.
-  __device__ int SizeOfNucleus(float most, float most_closed) const {
-    const NucleusEnds ends = NucleusEndsOf(call_.question.p, mass_, closed_, IsAll());
-    auto mass_from = [&](uint32_t key) {
-      return Mass([&](float x) { return semantics::OrderKey(x) >= key; });
-    };
-    uint32_t low = IsAll() ? 0 : semantics::OrderKey(most_closed) + 1;
-    uint32_t high = course_.most;
-    if (low > high || !(mass_from(low) >= ends.high)) return 0;
-#pragma unroll 1
-    while (low < high) {
-      const uint32_t middle = high - (high - low) / 2;
-      if (mass_from(middle) >= ends.high) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    const double above = Mass([&](float x) { return semantics::OrderKey(x) > low; });
-    if (above >= ends.low) return 0;  // the nucleus may end before this value
-    const int count_above = Count([&](float x) { return semantics::OrderKey(x) > low; });
-    const int ties = Count([&](float x) { return semantics::OrderKey(x) == low; });
-    const double weight =
-        ClusterWeight(static_cast<double>(semantics::ValueOfKey(low)), most, Temperature());
-    auto ties_of = [&](double end) {
-      const double wanted = ceil((end - above) / weight);
-      return wanted < 1.0                         ? 1
-             : wanted < static_cast<double>(ties) ? static_cast<int>(wanted)
-                                                  : ties;
-    };
-    const int kept = ties_of(ends.high);
-    return ties_of(ends.low) == kept ? count_above + kept : 0;
-  }
-
-  const ClusterArgument& call_;
-  StepMemory& memory_;
-  const Team team_;
-  const int row_;
-  const int round_;
-  const ClusterCourse course_;
-  const float* const bounds_;
-  const float* const logits_;
-  double* const weights_;
-  double mass_ = 0.0;    // of open rows
-  double closed_ = 0.0;  // of the others, at most
-};
-
 __global__ void __launch_bounds__(kThreads, 1)
     StepKernel(const __grid_constant__ StepArgument argument) {
-  __shared__ StepMemory memory;
+  __shared__ ClusterStepMemory memory;
   Begin();
-  Step step(argument, memory, static_cast<int>(blockIdx.x));
+  ClusterStep step(argument.call, argument.round, memory, static_cast<int>(blockIdx.x));
   __syncthreads();  // the first thread writes what all have read
   if (step.IsDone() || step.Answer() || argument.round == kRounds) return;
   step.Open();
@@ -417,12 +198,16 @@ __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, in
           }
         });
     const uint64_t ties = static_cast<uint64_t>(count) - found.above;
-    const Found tie = Find<Amount::kCount>(team, memory.find, ties, [&](auto add) {
-      for (int i = team.thread(); i < rows; i += kThreads) {
-        if (semantics::OrderKey(logits[i]) == found.key) add(~static_cast<uint32_t>(ids[i]), 1u, 0);
-      }
-    });
-    from = uint64_t{found.key} << 32 | tie.key;
+    from = uint64_t{found.key} << 32;
+    if (ties < found.count) {
+      const Found tie = Find<Amount::kCount>(team, memory.find, ties, [&](auto add) {
+        for (int i = team.thread(); i < rows; i += kThreads) {
+          const uint32_t place = ~static_cast<uint32_t>(ids[i]);
+          if (semantics::OrderKey(logits[i]) == found.key) add(place, 1u, 0);
+        }
+      });
+      from |= tie.key;
+    }
   }
   uint64_t* const tokens =
       count <= kSortedNear ? memory.tokens : call.memory.room + row * call.memory.room_stride;
