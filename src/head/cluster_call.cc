@@ -73,10 +73,11 @@ ClusterMemory LayOut(const DeviceClusters& clusters, int64_t rows, std::byte* wo
   };
   take(memory.courses, 1);
   take(memory.states, state);
-  for (int32_t** of_clusters : {&memory.list, &memory.starts}) {
-    take(*of_clusters, static_cast<size_t>(clusters.clusters));
-  }
-  take(memory.bounds, static_cast<size_t>(clusters.clusters));
+  const auto of_clusters = static_cast<size_t>(clusters.clusters);
+  take(memory.bounds, of_clusters);
+  take(memory.list, of_clusters);
+  take(memory.sorted, of_clusters);
+  take(memory.starts, of_clusters + 1);
   take(memory.ids, vocab);
   take(memory.logits, vocab);
   take(memory.logit_of, vocab);

@@ -3,11 +3,12 @@
 //
 //   prepare   a hidden state in fp32, its norm, how many rows it may open
 //   bound     of all clusters
-//   step      looks whether what is open is the answer; if not, lists the clusters to open next
-//   compute   the logits of their rows
+//   order     of clusters by their bounds, and which of them each round opens
+//   compute   the logits of the rows that a round opens
+//   look      whether what is open is the answer
 //   answer    the tokens, in their order
 //
-// Step and compute take turns, as often as there may be rounds; of a row that has its answer they
+// Compute and look take turns, as often as there may be rounds; of a row that has its answer they
 // leave at once.
 #pragma once
 
@@ -25,14 +26,18 @@ inline constexpr int kRounds = kExpandedRound + 1;
 
 // Of a row of the call. In device memory.
 struct ClusterCourse {
+  struct Open {
+    int32_t clusters;
+    int32_t rows;
+  };
+
   HiddenNorm norm;
-  double budget;       // rows
-  uint64_t open_from;  // the key of a cluster (its bound, then its number) of which on all are open
-  int32_t clusters;    // that are open
-  int32_t rows_before;  // those computed before this round
-  int32_t rows;
-  uint32_t most;        // order key of the largest logit
-  uint32_t has_broken;  // a logit is not finite
+  double budget;           // rows
+  Open open[kRounds + 1];  // behind so many rounds
+  uint32_t most;           // order key of the largest logit
+  uint32_t has_broken;     // a logit is not finite
+  float most_closed;       // bound: above it are so many logits of open rows
+  int32_t above;
   bool is_done;
   ClusterRow answer;
 };
@@ -42,8 +47,9 @@ struct ClusterMemory {
   ClusterCourse* courses;
   float* states;    // [rows][state_stride]
   float* bounds;    // [rows][clusters], rounded up
-  int32_t* list;    // [rows][clusters]: open clusters, as they were opened
-  int32_t* starts;  // [rows][clusters]: of theirs among the open rows
+  int32_t* list;    // [rows][clusters]: in the order of the bounds
+  float* sorted;    // [rows][clusters]: the bounds in this order
+  int32_t* starts;  // [rows][clusters + 1]: open rows when so many are open
   int32_t* ids;     // [rows][vocab]: of open rows
   float* logits;    // [rows][vocab]: of open rows
   float* logit_of;  // [rows][vocab]: by id
@@ -82,6 +88,12 @@ struct ClusterArgument {
   ClusterRow* answers;
   int64_t width;
 };
+
+// The pace of a row's sequence before its question.
+SLUICE_HD inline ClusterPace PaceOf(const ClusterArgument& call, int row) {
+  const ClusterPace pace = call.paces == nullptr ? ClusterPace{} : call.paces[row];
+  return pace.rows > 0.0 ? pace : StartOf(call.budget, call.head.vocab);
+}
 
 // Checks the call; throws Error.
 ClusterArgument ArgumentOf(const ClusterCall& call, const ClusterQuestion& question,

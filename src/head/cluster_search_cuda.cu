@@ -1,5 +1,5 @@
-// The head in clusters on a GPU: the rules of cluster_bound.h and cluster_certificate.h. A block
-// has a hidden state's clusters and open rows to look at, a warp a centroid, or a row of weights.
+// The head in clusters on a GPU, by the rules of cluster_bound.h and cluster_certificate.h. A warp
+// has a centroid, or a row of weights; a block the order of clusters, or what is open, of a state.
 //
 // Rounding: products of centroids are sums in fp64, in an order of their own, as cluster_bound.h
 // allows; a bound is then rounded up to fp32. Masses are sums in fp64, too, in an order that
@@ -9,7 +9,7 @@
 #include "backend/find.cuh"
 #include "backend/sort_keys.cuh"
 #include "backend/token_list.cuh"
-#include "head/cluster_step.cuh"
+#include "head/cluster_look.cuh"
 #include "head/device_call.h"
 #include "head/dot_lanes.cuh"
 
@@ -19,18 +19,14 @@ namespace {
 constexpr int kThreads = kClusterThreads;
 constexpr int kWarpThreads = 128;      // of blocks whose warps work by themselves
 constexpr int kBlocksOfProcessor = 8;  // of those
-constexpr int kSortedNear = 4096;  // tokens; of more the memory of the device is the place to sort
+constexpr int kSortedNear = 8192;      // in shared memory; more are sorted where they lie
+constexpr int kSortedAtOnce = 1024;    // tokens; of more the first ones are looked for
 
 // The next kernel may start when all before this one are over: it reads what they wrote by loads
 // for memory that nobody writes.
 __device__ void Begin() {
   AwaitKernelBefore();
   LetNextKernelStart();
-}
-
-__device__ ClusterPace PaceOf(const ClusterArgument& call, int row) {
-  const ClusterPace pace = call.paces == nullptr ? ClusterPace{} : call.paces[row];
-  return pace.rows > 0.0 ? pace : StartOf(call.budget, call.head.vocab);
 }
 
 __global__ void __launch_bounds__(kWarpThreads)
@@ -54,7 +50,6 @@ __global__ void __launch_bounds__(kWarpThreads)
   ClusterCourse course = {};
   course.norm = HiddenNormOf(squares);
   course.budget = RowsOfNext(PaceOf(call, row), call.budget, call.head.vocab);
-  course.open_from = ~uint64_t{0};
   if (all_finite == 0) {
     course.is_done = true;
     course.answer.path = ClusterPath::kDense;
@@ -93,36 +88,77 @@ __global__ void __launch_bounds__(kWarpThreads)
   }
 }
 
-struct StepArgument {
-  ClusterArgument call;
-  int round;  // those that are over
-};
+// Rows that are open behind a round, or more.
+__device__ int64_t TargetOf(int round, double budget, int64_t vocab) {
+  if (round == kRounds) return vocab;
+  const double share = round == kExpandedRound ? 2.0 : 1.0 / (1 << (kBudgetRounds - round));
+  const double rows = ceil(share * budget);
+  if (rows >= static_cast<double>(vocab)) return vocab;
+  return rows >= 1.0 ? static_cast<int64_t>(rows) : 1;
+}
 
 __global__ void __launch_bounds__(kThreads, 1)
-    StepKernel(const __grid_constant__ StepArgument argument) {
-  __shared__ ClusterStepMemory memory;
+    OrderKernel(const __grid_constant__ ClusterArgument call) {
+  extern __shared__ __align__(16) unsigned char near[];
+  __shared__ TeamMemory shared;
   Begin();
-  ClusterStep step(argument.call, argument.round, memory, static_cast<int>(blockIdx.x));
-  __syncthreads();  // the first thread writes what all have read
-  if (step.IsDone() || step.Answer() || argument.round == kRounds) return;
-  step.Open();
+  const Team team(shared);
+  const int row = static_cast<int>(blockIdx.x);
+  ClusterCourse& course = call.memory.courses[row];
+  if (course.is_done) return;
+  const int64_t at = int64_t{row} * call.clusters;
+  uint64_t* const keys = call.clusters <= kSortedNear
+                             ? reinterpret_cast<uint64_t*>(near)
+                             : call.memory.room + row * call.memory.room_stride;
+  for (int c = team.thread(); c < call.clusters; c += kThreads) {
+    keys[c] = KeyOfToken(call.memory.bounds[at + c], c);
+  }
+  SortDescending(team, keys, call.clusters);
+  int32_t* const starts = call.memory.starts + row * (int64_t{call.clusters} + 1);
+  const double budget = course.budget;
+  int before = 0;  // rows of the clusters before
+#pragma unroll 1
+  for (int base = 0; base < call.clusters; base += kThreads) {
+    const int i = base + team.thread();
+    const bool is_there = i < call.clusters;
+    const int c = is_there ? IdOf(keys[i]) : 0;
+    const int size = is_there ? call.shapes[c].size : 0;
+    const Team::Sums<uint64_t> sums = team.SumsOfBlock(static_cast<uint64_t>(size));
+    const int start = before + static_cast<int>(sums.before);
+    before += static_cast<int>(sums.all);
+    if (!is_there) continue;
+    call.memory.list[at + i] = c;
+    call.memory.sorted[at + i] = ValueOf(keys[i]);
+    starts[i + 1] = start + size;
+    if (i == 0) starts[0] = 0;
+    for (int round = 1; round <= kRounds; ++round) {
+      const int64_t target = TargetOf(round, budget, call.head.vocab);
+      if (start < target && target <= start + size) course.open[round] = {i + 1, start + size};
+    }
+  }
 }
+
+struct RoundArgument {
+  ClusterArgument call;
+  int round;  // from 1 on
+};
 
 // A warp has a stretch of the rows that a round opens.
 template <DType kWeight, bool kIsAligned>
-__device__ void ComputeRows(const ClusterArgument& call, int row) {
+__device__ void ComputeRows(const ClusterArgument& call, int row, int round) {
   using Weight = typename ElementOf<kWeight>::Type;
   const ClusterCourse& course = call.memory.courses[row];
   const int64_t warps = int64_t{gridDim.x} * (kWarpThreads / kWarpSize);
   const int64_t warp = (int64_t{blockIdx.x} * kWarpThreads + threadIdx.x) / kWarpSize;
-  const int64_t rows = course.rows - course.rows_before;
-  const int begin = course.rows_before + static_cast<int>(warp * rows / warps);
-  const int end = course.rows_before + static_cast<int>((warp + 1) * rows / warps);
+  const int before = course.open[round - 1].rows;
+  const int64_t rows = course.open[round].rows - before;
+  const int begin = before + static_cast<int>(warp * rows / warps);
+  const int end = before + static_cast<int>((warp + 1) * rows / warps);
   if (begin == end) return;
   const int32_t* const list = call.memory.list + int64_t{row} * call.clusters;
-  const int32_t* const starts = call.memory.starts + int64_t{row} * call.clusters;
+  const int32_t* const starts = call.memory.starts + row * (int64_t{call.clusters} + 1);
   int first = 0;  // the last open cluster that starts at the first row or before
-  for (int last = course.clusters - 1; first < last;) {
+  for (int last = course.open[round].clusters - 1; first < last;) {
     const int middle = last - (last - first) / 2;
     if (starts[middle] <= begin) {
       first = middle;
@@ -162,39 +198,52 @@ __device__ void ComputeRows(const ClusterArgument& call, int row) {
 
 template <DType kWeight>
 __global__ void __launch_bounds__(kWarpThreads)
-    ComputeKernel(const __grid_constant__ ClusterArgument call) {
+    ComputeKernel(const __grid_constant__ RoundArgument argument) {
   Begin();
+  const ClusterArgument& call = argument.call;
   const int row = static_cast<int>(blockIdx.y);
   if (call.memory.courses[row].is_done) return;
   if (call.is_aligned) {
-    ComputeRows<kWeight, true>(call, row);
+    ComputeRows<kWeight, true>(call, row, argument.round);
   } else {
-    ComputeRows<kWeight, false>(call, row);
+    ComputeRows<kWeight, false>(call, row, argument.round);
   }
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    LookKernel(const __grid_constant__ RoundArgument argument) {
+  __shared__ TeamMemory memory;
+  Begin();
+  ClusterLook look(argument.call, argument.round, memory, static_cast<int>(blockIdx.x));
+  __syncthreads();  // the first thread writes what all have read
+  if (!look.IsDone()) look.Look();
 }
 
 struct AnswerMemory {
   TeamMemory team;
   uint32_t count;
-  union {
-    FindMemory find;
-    uint64_t tokens[kSortedNear];
-  };
+  FindMemory find;
 };
 
-// The first `count` of the open rows in the total order.
-__device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, int row, int rows,
-                           int count) {
+// The first of the open rows in the total order, all of which are above what is closed.
+__device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, uint64_t* near,
+                           int row) {
   const Team team(memory.team);
+  const ClusterCourse& course = call.memory.courses[row];
+  const int rows = course.answer.rows_opened;
+  const int count = course.answer.count;
   const int64_t at = int64_t{row} * call.head.vocab;
   const int32_t* const ids = call.memory.ids + at;
   const float* const logits = call.memory.logits + at;
-  uint64_t from = 0;
-  if (count < rows) {
+  // Tokens to sort, those of this key and above.
+  int size = course.above;
+  uint64_t from = (uint64_t{semantics::OrderKey(course.most_closed)} + 1) << 32;
+  if (size > kSortedAtOnce && count < size) {
+    size = count;
     const Found found =
         Find<Amount::kCount>(team, memory.find, static_cast<uint64_t>(count), [&](auto add) {
           for (int i = team.thread(); i < rows; i += kThreads) {
-            add(semantics::OrderKey(logits[i]), 1u, 0);
+            if (logits[i] > course.most_closed) add(semantics::OrderKey(logits[i]), 1u, 0);
           }
         });
     const uint64_t ties = static_cast<uint64_t>(count) - found.above;
@@ -210,7 +259,7 @@ __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, in
     }
   }
   uint64_t* const tokens =
-      count <= kSortedNear ? memory.tokens : call.memory.room + row * call.memory.room_stride;
+      size <= kSortedNear ? near : call.memory.room + row * call.memory.room_stride;
   if (team.thread() == 0) memory.count = 0;
   __syncthreads();
   for (int i = team.thread(); i < rows; i += kThreads) {
@@ -218,7 +267,7 @@ __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, in
     if (key >= from) tokens[atomicAdd(&memory.count, 1u)] = key;
   }
   __syncthreads();
-  SortDescending(team, tokens, count);
+  SortDescending(team, tokens, size);
   for (int i = team.thread(); i < count; i += kThreads) {
     const int32_t id = IdOf(tokens[i]);
     call.ids[row * call.width + i] = id;
@@ -229,11 +278,11 @@ __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, in
 
 __global__ void __launch_bounds__(kThreads, 1)
     AnswerKernel(const __grid_constant__ ClusterArgument call) {
+  extern __shared__ __align__(16) unsigned char near[];
   __shared__ AnswerMemory memory;
   Begin();
   const int row = static_cast<int>(blockIdx.x);
-  const ClusterCourse& course = call.memory.courses[row];
-  const ClusterRow answer = course.answer;
+  const ClusterRow answer = call.memory.courses[row].answer;
   if (call.question.certificate == ClusterCertificate::kSoftmax) {
     const int64_t at = int64_t{row} * call.head.vocab;
     for (int i = static_cast<int>(threadIdx.x); i < answer.count; i += kThreads) {
@@ -241,7 +290,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       call.logits[row * call.width + i] = call.memory.logits[at + i];
     }
   } else if (answer.count > 0) {
-    WriteFirst(call, memory, row, course.rows, answer.count);
+    WriteFirst(call, memory, reinterpret_cast<uint64_t*>(near), row);
   }
   if (threadIdx.x != 0) return;
   call.answers[row] = answer;
@@ -266,24 +315,29 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   ClusterArgument argument = ArgumentOf(call, question, places);
   if (argument.rows == 0) return;
   const auto rows = static_cast<unsigned>(argument.rows);
-  auto launch = [&](const void* kernel, unsigned blocks, unsigned blocks_y, unsigned threads,
-                    void* of_kernel) {
-    LaunchBehind(kernel, {.blocks = blocks, .blocks_y = blocks_y, .threads = threads}, of_kernel,
-                 stream);
+  auto launch = [&](const void* kernel, LaunchShape shape, void* of_kernel) {
+    LaunchBehind(kernel, shape, of_kernel, stream);
+  };
+  const LaunchShape of_rows = {.blocks = rows, .threads = kThreads};
+  LaunchShape of_sorted = of_rows;
+  of_sorted.shared_bytes = kSortedNear * sizeof(uint64_t);
+  auto of_warps = [&](int64_t warps) {
+    return LaunchShape{
+        .blocks = BlocksOfRow(warps, argument.rows), .blocks_y = rows, .threads = kWarpThreads};
   };
   const void* const compute =
-      ForDType<const ClusterArgument>(argument.dtype, ComputeKernel<DType::kF32>,
-                                      ComputeKernel<DType::kBf16>, ComputeKernel<DType::kF16>);
-  launch(reinterpret_cast<const void*>(PrepareKernel), rows, 1, kWarpThreads, &argument);
-  launch(reinterpret_cast<const void*>(BoundKernel), BlocksOfRow(argument.clusters, argument.rows),
-         rows, kWarpThreads, &argument);
-  StepArgument step = {argument, 0};
-  for (;; ++step.round) {
-    launch(reinterpret_cast<const void*>(StepKernel), rows, 1, kThreads, &step);
-    if (step.round == kRounds) break;
-    launch(compute, BlocksOfRow(argument.head.vocab, argument.rows), rows, kWarpThreads, &argument);
+      ForDType<const RoundArgument>(argument.dtype, ComputeKernel<DType::kF32>,
+                                    ComputeKernel<DType::kBf16>, ComputeKernel<DType::kF16>);
+  launch(reinterpret_cast<const void*>(PrepareKernel), {.blocks = rows, .threads = kWarpThreads},
+         &argument);
+  launch(reinterpret_cast<const void*>(BoundKernel), of_warps(argument.clusters), &argument);
+  launch(reinterpret_cast<const void*>(OrderKernel), of_sorted, &argument);
+  RoundArgument round = {argument, 1};
+  for (; round.round <= kRounds; ++round.round) {
+    launch(compute, of_warps(argument.head.vocab), &round);
+    launch(reinterpret_cast<const void*>(LookKernel), of_rows, &round);
   }
-  launch(reinterpret_cast<const void*>(AnswerKernel), rows, 1, kThreads, &argument);
+  launch(reinterpret_cast<const void*>(AnswerKernel), of_sorted, &argument);
 }
 
 }  // namespace sluice::cuda

@@ -236,18 +236,27 @@ TEST_F(ClusterSearchCuda, TopIsTheDenseHeadsWhateverTheHead) {
   }
 }
 
-// More than there is shared memory to sort in; more rows than are computed at once.
-TEST_F(ClusterSearchCuda, AllTokensOfALongHeadComeInTheirOrder) {
-  const Rows rows = MakeHead(HeadKind::kTies, 9001, 40, random_);
-  const Batch weight(rows, DType::kBf16);
-  const DenseHead head = {Matrix(weight), {}};
-  const Batch hidden(Peaked(rows, 3, 1.0f), DType::kF32);
-  const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
-  DeviceSearch device(weight, {}, HeadClusters::Build(head, {.clusters = 70, .rounds = 2}));
-  for (const int32_t k : {4096, 4097, 9001}) {
-    const std::vector<Answer> answers = device.Ask(hidden, {.k = k});
-    for (size_t r = 0; r < answers.size(); ++r) {
-      EXPECT_TRUE(IsFirst(answers[r], logits[r], static_cast<size_t>(k))) << k << " row " << r;
+// More tokens and clusters than there is shared memory to sort in, more rows than are computed at
+// once, and some of many that might be the first.
+TEST_F(ClusterSearchCuda, TokensOfALongHeadComeInTheirOrderHoweverManyClustersItHas) {
+  for (const HeadKind kind : {HeadKind::kTies, HeadKind::kNormal}) {
+    const Rows rows = MakeHead(kind, 9001, 40, random_);
+    const Batch weight(rows, DType::kBf16);
+    const DenseHead head = {Matrix(weight), {}};
+    const Batch hidden(Peaked(rows, 3, 1.0f), DType::kF32);
+    const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
+    const cuda::DeviceMeans means;
+    for (const int64_t count : {70, 9001}) {
+      const HeadClusters clusters =
+          HeadClusters::Build(head, {.clusters = count, .rounds = 1, .means = &means});
+      EXPECT_EQ(clusters.clusters() > 8192, count > 8192 && kind == HeadKind::kNormal);
+      DeviceSearch device(weight, {}, clusters);
+      for (const int32_t k : {10, 4096, 8192, 8193, 9001}) {
+        const std::vector<Answer> answers = device.Ask(hidden, {.k = k});
+        for (size_t r = 0; r < answers.size(); ++r) {
+          EXPECT_TRUE(IsFirst(answers[r], logits[r], static_cast<size_t>(k))) << k << " row " << r;
+        }
+      }
     }
   }
 }
@@ -625,16 +634,17 @@ TEST(ClusterSearchCudaArguments, PartsOfTheWorkspaceLieApart) {
     const std::byte* const ends[] = {
         reinterpret_cast<const std::byte*>(memory.courses + rows),
         reinterpret_cast<const std::byte*>(memory.states + rows * memory.state_stride),
-        reinterpret_cast<const std::byte*>(memory.list + rows * 7),
-        reinterpret_cast<const std::byte*>(memory.starts + rows * 7),
         reinterpret_cast<const std::byte*>(memory.bounds + rows * 7),
+        reinterpret_cast<const std::byte*>(memory.list + rows * 7),
+        reinterpret_cast<const std::byte*>(memory.sorted + rows * 7),
+        reinterpret_cast<const std::byte*>(memory.starts + rows * 8),
         reinterpret_cast<const std::byte*>(memory.ids + rows * 100),
         reinterpret_cast<const std::byte*>(memory.logits + rows * 100),
         reinterpret_cast<const std::byte*>(memory.logit_of + rows * 100),
         reinterpret_cast<const std::byte*>(memory.room + rows * memory.room_stride)};
-    const void* const starts[] = {memory.states,   memory.list, memory.starts,
-                                  memory.bounds,   memory.ids,  memory.logits,
-                                  memory.logit_of, memory.room, first + bytes};
+    const void* const starts[] = {memory.states, memory.bounds, memory.list,   memory.sorted,
+                                  memory.starts, memory.ids,    memory.logits, memory.logit_of,
+                                  memory.room,   first + bytes};
     EXPECT_GE(memory.room_stride, 100);
     for (size_t i = 0; i < std::size(ends); ++i) {
       EXPECT_LE(ends[i], static_cast<const std::byte*>(starts[i])) << i;
