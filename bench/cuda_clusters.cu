@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,6 +94,14 @@ class ClusterBench {
     const DeviceMemory<float> logits(static_cast<size_t>(kStates * vocab()));
     cuda::Project(head_, Hidden(0, kStates), Logits(logits, kStates), nullptr);
     logits_ = logits.Get();
+    for (int64_t state = 0; state < kStates; ++state) {
+      const float* const dense = &logits_[static_cast<size_t>(state * vocab())];
+      const auto first = static_cast<ptrdiff_t>(order_.size());
+      for (int32_t v = 0; v < vocab(); ++v) order_.push_back(v);
+      std::sort(order_.begin() + first, order_.end(), [&](int32_t a, int32_t b) {
+        return dense[a] > dense[b] || (dense[a] == dense[b] && a < b);
+      });
+    }
   }
 
   int64_t vocab() const { return head_.weight.rows; }
@@ -174,18 +181,14 @@ class ClusterBench {
         kept += std::exp(static_cast<double>(logits[i] - most));
       return 1.0 - kept / mass <= row.epsilon + 1e-9;
     }
-    std::vector<int32_t> order(static_cast<size_t>(vocab()));
-    std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return dense[a] > dense[b] || (dense[a] == dense[b] && a < b);
-    });
+    const int32_t* const order = &order_[static_cast<size_t>(state * vocab())];
     auto count = static_cast<size_t>(question.k);
     if (question.certificate == ClusterCertificate::kTopP) {
       std::vector<float> sorted;
-      for (const int32_t id : order) sorted.push_back(dense[id]);
+      for (int64_t i = 0; i < vocab(); ++i) sorted.push_back(dense[order[i]]);
       count = NucleusOf(sorted, question.p);
     }
-    return static_cast<size_t>(row.count) == count && std::equal(ids, ids + count, order.begin());
+    return static_cast<size_t>(row.count) == count && std::equal(ids, ids + count, order);
   }
 
   MatrixView Hidden(int64_t i, int64_t batch) const {
@@ -208,7 +211,8 @@ class ClusterBench {
   DeviceMemory<std::byte> cluster_memory_;
   cuda::HeadWeights head_;
   cuda::DeviceClusters device_clusters_;
-  std::vector<float> logits_;  // of all states
+  std::vector<float> logits_;   // of all states
+  std::vector<int32_t> order_;  // of their tokens
   ReplayTimer timer_;
 };
 

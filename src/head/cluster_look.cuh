@@ -69,6 +69,7 @@ class ClusterLook {
     if (Is(Kind::kTopK)) return above_ >= call_.question.k ? call_.question.k : 0;
     const float most = semantics::ValueOfKey(course_.most);
     double mass = 0.0;
+#pragma unroll 4
     for (int i = team_.thread(); i < open_.rows; i += kClusterThreads) {
       weights_[i] = ClusterWeight(static_cast<double>(logits_[i]), most, Temperature());
       mass += weights_[i];
@@ -101,13 +102,16 @@ class ClusterLook {
   template <typename IsIn>
   __device__ int Count(IsIn is_in) const {
     uint64_t count = 0;
-    for (int i = team_.thread(); i < open_.rows; i += kClusterThreads)
+#pragma unroll 8
+    for (int i = team_.thread(); i < open_.rows; i += kClusterThreads) {
       count += is_in(logits_[i]) ? 1 : 0;
+    }
     return static_cast<int>(team_.SumOfBlock(count));
   }
   template <typename IsIn>
   __device__ double Mass(IsIn is_in) const {
     double mass = 0.0;
+#pragma unroll 8
     for (int i = team_.thread(); i < open_.rows; i += kClusterThreads) {
       if (is_in(logits_[i])) mass += weights_[i];
     }

@@ -5,6 +5,7 @@
 // allows; a bound is then rounded up to fp32. Masses are sums in fp64, too, in an order that
 // depends on the number of threads alone, and of what rounding makes of them the certificate knows.
 #include <algorithm>
+#include <cub/block/block_radix_sort.cuh>
 
 #include "backend/find.cuh"
 #include "backend/sort_keys.cuh"
@@ -97,9 +98,33 @@ __device__ int64_t TargetOf(int round, double budget, int64_t vocab) {
   return rows >= 1.0 ? static_cast<int64_t>(rows) : 1;
 }
 
+// keys[0, clusters): those of the clusters of a row, descending.
+__device__ void SortClusters(const Team& team, const float* bounds, int clusters, uint64_t* keys) {
+  constexpr int kOfThread = kSortedNear / kThreads;
+  using Sort = cub::BlockRadixSort<uint32_t, kThreads, kOfThread, int32_t>;
+  __shared__ typename Sort::TempStorage memory;
+  if (clusters > kSortedNear) {
+    for (int c = team.thread(); c < clusters; c += kThreads) keys[c] = KeyOfToken(bounds[c], c);
+    return SortDescending(team, keys, clusters);
+  }
+  uint32_t of_bound[kOfThread];
+  int32_t cluster[kOfThread];
+#pragma unroll
+  for (int n = 0; n < kOfThread; ++n) {
+    cluster[n] = team.thread() * kOfThread + n;
+    of_bound[n] = cluster[n] < clusters ? semantics::OrderKey(bounds[cluster[n]]) : 0;
+  }
+  Sort(memory).SortDescending(of_bound, cluster);  // equal ones stay in the order of their numbers
+#pragma unroll
+  for (int n = 0; n < kOfThread; ++n) {
+    const int rank = team.thread() * kOfThread + n;
+    if (rank >= clusters) break;
+    keys[rank] = uint64_t{of_bound[n]} << 32 | ~static_cast<uint32_t>(cluster[n]);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads, 1)
     OrderKernel(const __grid_constant__ ClusterArgument call) {
-  extern __shared__ __align__(16) unsigned char near[];
   __shared__ TeamMemory shared;
   Begin();
   const Team team(shared);
@@ -107,34 +132,35 @@ __global__ void __launch_bounds__(kThreads, 1)
   ClusterCourse& course = call.memory.courses[row];
   if (course.is_done) return;
   const int64_t at = int64_t{row} * call.clusters;
-  uint64_t* const keys = call.clusters <= kSortedNear
-                             ? reinterpret_cast<uint64_t*>(near)
-                             : call.memory.room + row * call.memory.room_stride;
-  for (int c = team.thread(); c < call.clusters; c += kThreads) {
-    keys[c] = KeyOfToken(call.memory.bounds[at + c], c);
+  uint64_t* const keys = call.memory.room + row * call.memory.room_stride;
+  SortClusters(team, call.memory.bounds + at, call.clusters, keys);
+  __syncthreads();
+  int64_t target[kRounds + 1];
+  for (int round = 1; round <= kRounds; ++round) {
+    target[round] = TargetOf(round, course.budget, call.head.vocab);
   }
-  SortDescending(team, keys, call.clusters);
   int32_t* const starts = call.memory.starts + row * (int64_t{call.clusters} + 1);
-  const double budget = course.budget;
-  int before = 0;  // rows of the clusters before
-#pragma unroll 1
-  for (int base = 0; base < call.clusters; base += kThreads) {
-    const int i = base + team.thread();
-    const bool is_there = i < call.clusters;
-    const int c = is_there ? IdOf(keys[i]) : 0;
-    const int size = is_there ? call.shapes[c].size : 0;
-    const Team::Sums<uint64_t> sums = team.SumsOfBlock(static_cast<uint64_t>(size));
-    const int start = before + static_cast<int>(sums.before);
-    before += static_cast<int>(sums.all);
-    if (!is_there) continue;
-    call.memory.list[at + i] = c;
+  // A thread has neighbouring ones.
+  const int share = (call.clusters + kThreads - 1) / kThreads;
+  const int begin = min(team.thread() * share, call.clusters);
+  const int end = min(begin + share, call.clusters);
+  auto size_of = [&](int i) { return call.shapes[IdOf(keys[i])].size; };
+  int rows = 0;
+#pragma unroll 8
+  for (int i = begin; i < end; ++i) rows += size_of(i);
+  int start = static_cast<int>(team.SumBefore(static_cast<uint64_t>(rows)));
+  if (team.thread() == 0) starts[0] = 0;
+#pragma unroll 8
+  for (int i = begin; i < end; ++i) {
+    const int behind = start + size_of(i);
+    call.memory.list[at + i] = IdOf(keys[i]);
     call.memory.sorted[at + i] = ValueOf(keys[i]);
-    starts[i + 1] = start + size;
-    if (i == 0) starts[0] = 0;
+    starts[i + 1] = behind;
+#pragma unroll
     for (int round = 1; round <= kRounds; ++round) {
-      const int64_t target = TargetOf(round, budget, call.head.vocab);
-      if (start < target && target <= start + size) course.open[round] = {i + 1, start + size};
+      if (start < target[round] && target[round] <= behind) course.open[round] = {i + 1, behind};
     }
+    start = behind;
   }
 }
 
@@ -262,6 +288,7 @@ __device__ void WriteFirst(const ClusterArgument& call, AnswerMemory& memory, ui
       size <= kSortedNear ? near : call.memory.room + row * call.memory.room_stride;
   if (team.thread() == 0) memory.count = 0;
   __syncthreads();
+#pragma unroll 4
   for (int i = team.thread(); i < rows; i += kThreads) {
     const uint64_t key = KeyOfToken(logits[i], ids[i]);
     if (key >= from) tokens[atomicAdd(&memory.count, 1u)] = key;
@@ -331,7 +358,7 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   launch(reinterpret_cast<const void*>(PrepareKernel), {.blocks = rows, .threads = kWarpThreads},
          &argument);
   launch(reinterpret_cast<const void*>(BoundKernel), of_warps(argument.clusters), &argument);
-  launch(reinterpret_cast<const void*>(OrderKernel), of_sorted, &argument);
+  launch(reinterpret_cast<const void*>(OrderKernel), of_rows, &argument);
   RoundArgument round = {argument, 1};
   for (; round.round <= kRounds; ++round.round) {
     launch(compute, of_warps(argument.head.vocab), &round);
