@@ -148,6 +148,13 @@ struct ClusterBudget {
   bool relaxes = false;  // whether kSoftmax may answer for twice epsilon
 };
 
+// What a sequence's answers have made of its budget. All zero: there were none.
+struct ClusterPace {
+  double rows = 0.0;
+  double dense_share = 0.0;
+  int64_t steps = 0;
+};
+
 // One sequence's questions. It holds all memory that they need; the head and its weights are the
 // caller's and must outlive it.
 class ClusterSearch {
@@ -163,7 +170,7 @@ class ClusterSearch {
   // Takes memory, unlike Ask.
   void Bounds(const MatrixView& hidden, std::span<double> bounds) const;
 
-  double budget_rows() const { return rows_; }
+  double budget_rows() const { return pace_.rows; }
 
  private:
   bool OpenUpTo(double rows, const ClusterQuestion& question, ClusterAnswer& answer);
@@ -175,9 +182,7 @@ class ClusterSearch {
   HeadClusters clusters_;
   ClusterBudget budget_;
   Backend backend_;
-  double rows_ = 0.0;
-  double dense_share_ = 0.0;
-  int64_t steps_ = 0;
+  ClusterPace pace_;
   std::vector<float> hidden_;
   std::vector<double> bounds_;  // of clusters
   std::vector<int32_t> heap_;   // of clusters that are not open, the largest bound first

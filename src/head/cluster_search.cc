@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "head/cluster_certificate.h"
 #include "head/cluster_file.h"
 #include "head/dense_table.h"
 #include "semantics/order.h"
@@ -12,9 +13,6 @@
 
 namespace sluice {
 namespace {
-
-// Sums of exponentials in fp64 are off by less, relative to themselves.
-constexpr double kSumSlack = 1e-9;
 
 constexpr int kChains = 4;
 
@@ -28,20 +26,6 @@ double Product(const float* a, const float* b, size_t size) {
   }
   for (; i < size; ++i) chain[0] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return chain[0] + chain[1] + (chain[2] + chain[3]);
-}
-
-void CheckQuestion(const ClusterQuestion& question, int64_t vocab) {
-  if (question.certificate == ClusterCertificate::kTopK) {
-    return CheckInRange("question.k", question.k, 1, vocab);
-  }
-  const bool is_softmax = question.certificate == ClusterCertificate::kSoftmax;
-  const double share = is_softmax ? question.epsilon : question.p;
-  if (!(share > 0.0 && share < 1.0)) {
-    ThrowInvalid(is_softmax ? "question.epsilon" : "question.p", ToText(share), "between 0 and 1");
-  }
-  if (!(question.temperature > 0.0 && question.temperature < INFINITY)) {
-    ThrowInvalid("question.temperature", ToText(question.temperature), "above 0, finite");
-  }
 }
 
 void CheckHidden(const MatrixView& hidden, const HeadClusters& clusters) {
@@ -58,8 +42,7 @@ void Widen(const MatrixView& hidden, std::span<float> state) {
 
 void FillBounds(const ClusterView& view, std::span<const float> state, std::span<double> bounds) {
   const double squares = Product(state.data(), state.data(), state.size());
-  const HiddenNorm norm = {std::sqrt(squares) * (1.0 + kSumSlack),
-                           std::sqrt(squares + 1.0) * (1.0 + kSumSlack)};
+  const HiddenNorm norm = HiddenNormOf(squares);
   const double gamma = ClusterGamma(std::ssize(state));
   const bool is_cone = static_cast<ClusterMetric>(view.header->metric) == ClusterMetric::kSpherical;
   const bool folds_bias = view.header->folds_bias != 0;
@@ -68,13 +51,25 @@ void FillBounds(const ClusterView& view, std::span<const float> state, std::span
     if (c == 0 || view.shapes[c].centroid != view.shapes[c - 1].centroid) {
       product = Product(view.Centroid(static_cast<int64_t>(c)), state.data(), state.size());
     }
-    bounds[c] = is_cone ? ConeBound(view.shapes[c], product, norm, gamma)
-                        : BallBound(view.shapes[c], product, norm, gamma, folds_bias);
-    if (std::isnan(bounds[c])) bounds[c] = INFINITY;
+    bounds[c] = ClusterBound(view.shapes[c], product, norm, gamma, is_cone, folds_bias);
   }
 }
 
 }  // namespace
+
+void CheckQuestion(const ClusterQuestion& question, int64_t vocab) {
+  if (question.certificate == ClusterCertificate::kTopK) {
+    return CheckInRange("question.k", question.k, 1, vocab);
+  }
+  const bool is_softmax = question.certificate == ClusterCertificate::kSoftmax;
+  const double share = is_softmax ? question.epsilon : question.p;
+  if (!(share > 0.0 && share < 1.0)) {
+    ThrowInvalid(is_softmax ? "question.epsilon" : "question.p", ToText(share), "between 0 and 1");
+  }
+  if (!(question.temperature > 0.0 && question.temperature < INFINITY)) {
+    ThrowInvalid("question.temperature", ToText(question.temperature), "above 0, finite");
+  }
+}
 
 std::string_view Name(ClusterPath path) {
   constexpr std::string_view kNames[] = {"budget", "expanded", "relaxed", "dense"};
@@ -92,8 +87,7 @@ ClusterSearch::ClusterSearch(const DenseHead& head, HeadClusters clusters,
   CheckInRange("head.weight.rows", head.weight.rows, clusters_.vocab(), clusters_.vocab());
   CheckInRange("head.weight.dim", head.weight.columns, clusters_.dim(), clusters_.dim());
   const auto vocab = static_cast<size_t>(head.weight.rows);
-  rows_ = budget.rows > 0.0 ? budget.rows : static_cast<double>(vocab) / 8.0;
-  if (!(budget_.first_rows > 0.0)) budget_.first_rows = 2.0 * rows_;
+  pace_ = StartOf(budget, head.weight.rows);
   hidden_.resize(static_cast<size_t>(head.weight.columns));
   bounds_.resize(static_cast<size_t>(clusters_.clusters()));
   heap_.reserve(bounds_.size());
@@ -138,13 +132,11 @@ bool ClusterSearch::Holds(const ClusterQuestion& question, double epsilon, Clust
     size = question.k;
     std::nth_element(order_.begin(), order_.begin() + size - 1, order_.end(), before);
     const float least = logits_[static_cast<size_t>(order_[static_cast<size_t>(size) - 1])];
-    if (!(most_closed < static_cast<double>(least))) return false;
+    if (!IsAboveClosed(least, most_closed)) return false;
     std::sort(order_.begin(), order_.begin() + size, before);
   } else {
     const float most = *std::max_element(logits_.begin(), logits_.end());
-    const auto weight = [&](double x) {
-      return std::exp((x - static_cast<double>(most)) / question.temperature);
-    };
+    const auto weight = [&](double x) { return ClusterWeight(x, most, question.temperature); };
     double mass = 0.0, closed = 0.0;
     for (const float x : logits_) mass += weight(static_cast<double>(x));
     const ClusterView view = ClusterAccess::View(clusters_);
@@ -152,28 +144,26 @@ bool ClusterSearch::Holds(const ClusterQuestion& question, double epsilon, Clust
       closed += static_cast<double>(view.shapes[static_cast<size_t>(c)].size) *
                 weight(bounds_[static_cast<size_t>(c)]);
     }
-    closed *= 1.0 + kSumSlack;
     if (question.certificate == ClusterCertificate::kSoftmax) {
-      if (!(closed <= epsilon / (1.0 - epsilon) * mass * (1.0 - kSumSlack))) return false;
-      answer.epsilon = closed / (mass + closed) * (1.0 + kSumSlack);
+      if (!SoftmaxHolds(closed, mass, epsilon)) return false;
+      answer.epsilon = MostVariation(closed, mass);
     } else {
       std::sort(order_.begin(), order_.end(), before);
-      // Where the kept mass reaches p of the whole, for the least and the largest whole.
-      const double low = question.p * mass * (1.0 - kSumSlack);
-      const double high = question.p * (mass + closed) * (1.0 + kSumSlack);
+      const NucleusEnds ends = NucleusEndsOf(question.p, mass, closed, heap_.empty());
       double kept = 0.0;
       int64_t first = 0, last = 0;
       for (int64_t i = 0; i < opened && last == 0; ++i) {
         const auto at = static_cast<size_t>(order_[static_cast<size_t>(i)]);
         kept += weight(static_cast<double>(logits_[at]));
-        if (first == 0 && kept >= low) first = i + 1;
-        if (kept >= high) last = i + 1;
+        if (first == 0 && kept >= ends.low) first = i + 1;
+        if (kept >= ends.high) last = i + 1;
       }
-      if (heap_.empty() && last == 0) last = first;
+      // The sum in another order may be the smaller one.
+      if (heap_.empty() && last == 0) first = last = opened;
       if (first == 0 || first != last) return false;
       size = first;
       const auto at = static_cast<size_t>(order_[static_cast<size_t>(size) - 1]);
-      if (!(most_closed < static_cast<double>(logits_[at]))) return false;
+      if (!IsAboveClosed(logits_[at], most_closed)) return false;
     }
   }
   answer_ids_.clear();
@@ -214,12 +204,7 @@ void ClusterSearch::TakeAll(const ClusterQuestion& question, ClusterAnswer& answ
   }
   answer.path = ClusterPath::kDense;
   answer.reason = ClusterReason::kBudget;
-  // Of all rows nothing is uncertain but a mass next to p, and that is where rounding says.
-  if (!Holds(question, question.epsilon, answer)) {
-    ClusterQuestion nearest = question;
-    nearest.p = std::min(question.p * (1.0 + 4.0 * kSumSlack), std::nextafter(1.0, 0.0));
-    Holds(nearest, question.epsilon, answer);
-  }
+  Holds(question, question.epsilon, answer);
 }
 
 ClusterAnswer ClusterSearch::Ask(const MatrixView& hidden, const ClusterQuestion& question) {
@@ -240,7 +225,7 @@ ClusterAnswer ClusterSearch::Ask(const MatrixView& hidden, const ClusterQuestion
   std::make_heap(heap_.begin(), heap_.end(), [&](int32_t a, int32_t b) {
     return bounds_[static_cast<size_t>(a)] < bounds_[static_cast<size_t>(b)];
   });
-  const double rows = steps_++ < budget_.first_steps ? budget_.first_rows : rows_;
+  const double rows = RowsOfNext(pace_, budget_, head_.weight.rows);
   const bool is_softmax = question.certificate == ClusterCertificate::kSoftmax;
   if (OpenUpTo(rows, question, answer)) {
     answer.path = ClusterPath::kBudget;
@@ -252,10 +237,7 @@ ClusterAnswer ClusterSearch::Ask(const MatrixView& hidden, const ClusterQuestion
   } else {
     TakeAll(question, answer);
   }
-  const double is_dense = answer.path == ClusterPath::kDense ? 1.0 : 0.0;
-  dense_share_ += (is_dense - dense_share_) / static_cast<double>(std::min<int64_t>(steps_, 100));
-  rows_ = std::clamp(rows_ * (1.0 + budget_.gain * (dense_share_ - budget_.target)), 1.0,
-                     static_cast<double>(head_.weight.rows));
+  Follow(pace_, budget_, head_.weight.rows, answer.path == ClusterPath::kDense);
   for (const float x : logits_) {
     if (std::isfinite(x)) continue;
     answer.path = ClusterPath::kDense;

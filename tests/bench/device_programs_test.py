@@ -17,6 +17,7 @@ COMMANDS = [
     "ablation --vocab 8192 --rows traces.f32",
     "bench --teams all --batch 1 --batch 128",
     "bench --vocab 151936 --dtype bfloat16 --distribution peaked --task sample --task mask-k10",
+    "clusters --head 128256x1024 --kind planted --task k10 --clusters 2000",
     "head --head 128256x1024 --kind strict --few 2 --few 4 --batch 1",
     "head --energy 2 --task greedy",
     "head_soak --steps 1600 --batch 7 --kind strict --head 128256x1024",

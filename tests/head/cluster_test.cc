@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "head/cluster_file.h"
@@ -266,6 +267,25 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
       ++count;
     }
     ExpectFirst(top_p, logits, count, "top-p");
+  }
+}
+
+// Many that weigh next to nothing, so that what rounding may have done to a sum is more than one of
+// them: it says where the nucleus ends, and there is an answer.
+TEST_F(Clusters, ANucleusThatEndsAmongNextToNothingEndsThere) {
+  std::vector<float> bias(500, 0.0f);
+  for (size_t v = 200; v < 500; ++v) bias[v] = -25.0f;
+  const Batch weight(Rows(500, std::vector<float>(8, 0.0f)), DType::kF32);
+  const DenseHead head = {Matrix(weight), bias};
+  const Batch hidden({std::vector<float>(8, 1.0f)}, DType::kF32);
+  ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 9}));
+  for (const auto& [p, least, most] : {std::tuple{0.2525, size_t{51}, size_t{51}},
+                                       std::tuple{1.0 - 5e-12, size_t{420}, size_t{440}}}) {
+    const ClusterAnswer answer =
+        search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kTopP, .p = p});
+    EXPECT_GE(answer.ids.size(), least);
+    EXPECT_LE(answer.ids.size(), most);
+    ExpectFirst(answer, bias, answer.ids.size(), "top-p");
   }
 }
 
