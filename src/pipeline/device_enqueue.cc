@@ -32,13 +32,10 @@ PatchArgument PatchOf(const DeviceBuffers& buffers, const StepShape& shape) {
 }
 
 // The mode that the draw reports in the same kernel: a raw one, alone, where nothing changes the
-// rows or their tokens, the draw's lists have most of the report, and rows are more than a few.
-// (On an H200 up to 15 of them have 8 blocks each: there a kernel of its own reads beside the draw,
-// 15.5 us in place of 17.7 for 8 rows, but 33.8 in place of 29.3 for 32.)
+// rows or their tokens and the draw's lists have most of the report.
 std::optional<LogprobMode> ModeBesideDraw(const StepShape& shape) {
   if (shape.has_patches || shape.has_verdict || shape.has_wide || shape.processed_rows > 0)
     return std::nullopt;
-  if (ShapeForRows(shape.output.rows).blocks > 4) return std::nullopt;
   for (const LogprobMode mode : {LogprobMode::kRawLogprobs, LogprobMode::kRawLogits}) {
     if (shape.modes == 1u << static_cast<int>(mode)) return mode;
   }

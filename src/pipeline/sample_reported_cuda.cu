@@ -1,7 +1,8 @@
 // SampleReported: the draw and the report in one kernel. The draw's list of the row's top has the
 // maximum, the most likely tokens and the rank; what is left is the mass, an exact sum that needs
-// the maximum: one read behind the list. Rows that such a list does not decide are drawn as ever
-// and reported in two reads of their own.
+// the maximum: one read behind the list, while the first threads of the first block draw. Rows that
+// such a list does not decide are drawn as ever and reported in two reads of their own.
+#include "backend/second_read.cuh"
 #include "draw/raw_report.cuh"
 #include "pipeline/sample_kernel.cuh"
 #include "pipeline/sample_reported.h"
@@ -18,11 +19,18 @@ struct ReportedSample {
 struct ReportedMemory {
   SampleMemory sample;
 
+  // Of every block.
+  uint64_t of_warps[kMostWarps];  // masses
+  uint32_t taken;                 // of the second read
+  uint32_t largest;               // order key of the row's maximum; 0: not known, no mass counts
+  uint64_t largest_is_told;       // the barrier of others than the first block
+
   // Of the first block.
-  uint64_t masses[kMostBlocks];
-  const uint64_t* tokens;  // the top of the row, sorted
-  int32_t size;            // 0: not there
-  int32_t place;           // of the token that was drawn
+  uint64_t of_blocks[kMostBlocks];  // masses of the others
+  uint64_t masses_are_told;         // their barrier
+  const uint64_t* tokens;           // the top of the row, sorted
+  int32_t size;                     // 0: not there
+  int32_t place;                    // of the token that was drawn
 };
 static_assert(sizeof(ReportedMemory) <= kMostSharedBytes);
 static_assert(sizeof(RawMemory) <= sizeof(FirstReadMemory));
@@ -31,33 +39,77 @@ __device__ ReportedMemory& ReportedMemoryOfBlock() {
   return reinterpret_cast<ReportedMemory&>(MemoryOfBlock());
 }
 
-// The mass of the row, to the first block, whose list has the maximum. By all blocks, behind the
-// Sync behind the list and with one at its end. False where there is no maximum to have.
-template <DType kDType>
-__device__ bool AddMass(const Team& team, ReportedMemory& memory, const RowsArgument& rows, int row,
-                        bool has_mass) {
-  if (!has_mass) return true;
-  const TokenList& list = *team.Of(0, &memory.sample.first.list);
-  const int size = static_cast<int>(list.count);
-  if (size == 0 || size > kListCapacity || list.is_spoilt != 0) return false;
+// Before the blocks know of each other.
+__device__ void BeginMass(const Team& team, ReportedMemory& memory) {
+  if (team.thread() != 0) return;
+  memory.taken = memory.largest = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() == 1) return;
+  const bool is_first = team.rank() == 0;
+  uint64_t* barrier = is_first ? &memory.masses_are_told : &memory.largest_is_told;
+  StartBarrier(barrier);
+  ExpectBytes(barrier, is_first ? 8 * (team.blocks() - 1) : 4);
+#endif
+}
+
+// The largest of the first block's list, of so many tokens, to all blocks; by the first one.
+__device__ void TellLargest(const Team& team, ReportedMemory& memory, int size) {
+  const TokenList& list = memory.sample.first.list;
   uint32_t largest = 0;
 #pragma unroll 1
   for (int i = team.thread(); i < size; i += team.threads()) {
     largest = ::max(largest, static_cast<uint32_t>(list.tokens[i] >> 32));
   }
-  const float max = semantics::ValueOfKey(static_cast<uint32_t>(team.MaxOfBlock(largest)));
-  const uint64_t mine = MassOfSlice(VectorSlice<kDType>(team, rows, row), max,
-                                    semantics::TemperatureScale(1.0f), [](const auto&) {});
-  const uint64_t mass = team.SumOfBlock(mine);
-  if (team.thread() == 0) *team.Of(0, memory.masses + team.rank()) = mass;
-  team.Sync();
-  return true;
+  largest = __reduce_max_sync(~0u, largest);
+  if (team.lane() == 0 && largest > 0) atomicMax(&memory.largest, largest);
+  team.SyncBlock();
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.thread() > 0 && team.thread() < team.blocks()) {
+    SendWord(team.thread(), &memory.largest, memory.largest, &memory.largest_is_told);
+  }
+#endif
+}
+
+// What this block has of the mass: by the threads that have nothing else to do, and at last by all.
+template <DType kDType>
+__device__ uint64_t MassOfBlock(const Team& team, ReportedMemory& memory, const RowsArgument& rows,
+                                int row) {
+  const SecondRead<kDType> read(team, rows, row);
+  auto await_max = [&] {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (team.rank() != 0) AwaitBarrier(&memory.largest_is_told, 0);
+#endif
+    return semantics::ValueOfKey(memory.largest);
+  };
+  const uint64_t mine = read.Mass(await_max, semantics::TemperatureScale(1.0f), memory.taken);
+  const uint64_t of_warp = Team::ReduceWarp(mine, Plus{});
+  if (team.lane() == 0) memory.of_warps[team.thread() / kWarpSize] = of_warp;
+  team.SyncBlock();
+  const int warps = team.threads() / kWarpSize;
+  return Team::ReduceWarp(team.lane() < warps ? memory.of_warps[team.lane()] : 0, Plus{});
+}
+
+// Of the row, in the first block.
+__device__ uint64_t MassOfRow(const Team& team, ReportedMemory& memory, uint64_t of_block) {
+  uint64_t mass = of_block;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (team.blocks() == 1) return mass;
+  if (team.rank() != 0) {
+    if (team.thread() == 0 && memory.largest != 0) {
+      LongsOf(0, memory.of_blocks, &memory.masses_are_told).Send(team.rank(), of_block);
+    }
+    return mass;
+  }
+  AwaitBarrier(&memory.masses_are_told, 0);
+  for (int other = 1; other < team.blocks(); ++other) mass += memory.of_blocks[other];
+#endif
+  return mass;
 }
 
 // By the first block, of a row whose top is there.
 template <DType kDType>
 __device__ void PutTop(const Team& block, const ReportedMemory& memory,
-                       const LogprobsArgument& argument, int index, int blocks) {
+                       const LogprobsArgument& argument, int index, uint64_t mass) {
   const RowReport report(argument, index);
   const RowSlice<kDType> row(block, RowOf(argument.rows, index), argument.rows.vocab);
   // A list does not tell the sign of a zero.
@@ -73,8 +125,6 @@ __device__ void PutTop(const Team& block, const ReportedMemory& memory,
   if (thread >= kWarpSize && thread >= argument.lists.width) return;
   ModeValue value{argument.mode, argument.rows.no_params, semantics::NormalizerOf(0.0f, 1.0f, 0)};
   if (argument.mode == LogprobMode::kRawLogprobs) {
-    uint64_t mass = 0;
-    for (int other = 0; other < blocks; ++other) mass += memory.masses[other];
     value.normalizer = semantics::NormalizerOf(value_of(memory.tokens[0]), 1.0f, mass);
   }
   if (thread == 0) report.Put(value(value_of(drawn)), rank);
@@ -128,20 +178,29 @@ class DrawWithReport {
     TokenResult result;
     result.id = kUndecided;
     const bool has_mass = argument_.mode == LogprobMode::kRawLogprobs;
-    const bool is_there = AddMass<kDType>(team, memory, argument.rows, row, has_mass);
-    if (!is_there || team.rank() != 0 || top.size <= 0) return result;
-    if (team.thread() == 0) memory.size = 0;
-    result = SampleFromTop(team, memory.sample, top, memory.sample.plan, argument, NoTypical{},
-                           [&](const ListedTokens& sorted, int place) {
-                             const bool has_all = top.has_all && sorted.size == top.size;
-                             if (threadIdx.x != 0 || (sorted.size < listed_ && !has_all)) return;
-                             memory.tokens = sorted.tokens;
-                             memory.size = sorted.size;
-                             memory.place = place;
-                           });
-    team.SyncBlock();
-    if (memory.size > 0) {
-      PutTop<kDType>(team.Block(), memory, argument_, row, team.blocks());
+    if (team.rank() == 0) {
+      if (has_mass) TellLargest(team, memory, ::max(top.size, 0));
+      if (top.size <= 0) return result;
+      if (team.thread() == 0) memory.size = 0;
+      result = SampleFromTop(team, memory.sample, top, memory.sample.plan, argument, NoTypical{},
+                             [&](const ListedTokens& sorted, int place) {
+                               const bool has_all = top.has_all && sorted.size == top.size;
+                               if (threadIdx.x != 0 || (sorted.size < listed_ && !has_all)) return;
+                               memory.tokens = sorted.tokens;
+                               memory.size = sorted.size;
+                               memory.place = place;
+                             });
+    } else if (!has_mass) {
+      return result;
+    }
+    uint64_t mass = 0;
+    if (has_mass) {
+      mass = MassOfRow(team, memory, MassOfBlock<kDType>(team, memory, argument.rows, row));
+    } else {
+      team.SyncBlock();
+    }
+    if (team.rank() == 0 && memory.size > 0) {
+      PutTop<kDType>(team.Block(), memory, argument_, row, mass);
     } else {
       result.id = kUndecided;
     }
@@ -175,6 +234,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int row = TeamIndex(team);
   const RowReport report(argument.report, row);
   const DrawWithReport beside(argument.report, report);
+  BeginMass(team, ReportedMemoryOfBlock());
   const bool is_decided = SampleByGuess<kDType, false>(team, memory, argument.sample, row, beside);
   if (!is_decided) SampleByDefinition<kDType, false>(argument.sample, row);
   if (!report.is_wanted()) {

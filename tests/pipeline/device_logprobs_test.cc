@@ -1,5 +1,5 @@
 // Steps whose log-probabilities come with the draw give the Sampler's bits: any parameters, any
-// rows, any team (of 8 blocks by a kernel beside it, of fewer in one), whatever requests ask for.
+// rows, any team, whatever requests ask for.
 #include <limits>
 #include <vector>
 
