@@ -70,6 +70,16 @@ std::vector<float> OddRow(RowKind kind, int64_t vocab, Random& random) {
   return row;
 }
 
+// The draw reports in its own kernel where a list of the top may decide every row of the step; one
+// that it cannot decide leaves the report to another kernel, for all.
+void DrawFromTop(SelectParams& params, Random& random) {
+  params.top_n_sigma = 0.0f;
+  params.typical_p = 1.0f;
+  params.profile.top_k_top_p = TopKTopP::kSequential;
+  if (params.top_k <= 0 || params.top_k > 400)
+    params.top_k = static_cast<int32_t>(random.Between(1, 300));
+}
+
 class DeviceLogprobs : public DeviceTest, public ::testing::WithParamInterface<DType> {};
 
 TEST_P(DeviceLogprobs, EqualTheSamplersInEveryTeam) {
@@ -85,10 +95,7 @@ TEST_P(DeviceLogprobs, EqualTheSamplersInEveryTeam) {
       for (int r = 0; r < (i == 0 ? 150 : 25); ++r) {
         const RowKind kind = kAllRowKinds[random.Below(std::size(kAllRowKinds))];
         SelectParams params = RandomSelectParams(vocab, random);
-        // Without a filter for a request, all rows are reported by another kernel.
-        if (i % 3 != 1) params.top_n_sigma = 0.0f;
-        if (i % 3 != 1 && params.top_k <= 0)
-          params.top_k = 1 + static_cast<int32_t>(random.Below(300));
+        if (i % 3 != 1) DrawFromTop(params, random);
         plain.Add(OddRow(kind, vocab, random), params, random.Pick(wishes));
       }
       const DrawMethod method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
@@ -98,16 +105,10 @@ TEST_P(DeviceLogprobs, EqualTheSamplersInEveryTeam) {
   }
 }
 
-// Parameters that a list of the row's top decides, and those that go on without it.
-TEST_P(DeviceLogprobs, EqualTheSamplersAtFullSize) {
+void ExpectSamplerInEveryTeam(std::initializer_list<SelectParams> all, DType dtype) {
   Random random(72);
   PlainRequests plain;
-  for (const SelectParams& params :
-       {SelectParams{.top_k = 50, .top_p = 0.9f}, SelectParams{.temperature = 0.0f},
-        SelectParams{.temperature = 0.7f, .top_k = 3}, SelectParams{.top_k = 300},
-        SelectParams{.top_p = 0.7f}, SelectParams{.top_p = 0.999f}, SelectParams{.min_p = 0.05f},
-        SelectParams{.top_k = 50, .typical_p = 0.95f},
-        SelectParams{.top_k = 50, .xtc_probability = 1.0f, .xtc_threshold = 0.01f}}) {
+  for (const SelectParams& params : all) {
     for (const int32_t listed : {0, 20, 128}) {
       plain.Add(MakeRow(RowKind::kMid, 128256, random), params, listed);
     }
@@ -115,8 +116,29 @@ TEST_P(DeviceLogprobs, EqualTheSamplersAtFullSize) {
   for (const cuda::TeamShape shape : kTeams) {
     SCOPED_TRACE(testing::Message() << shape.blocks << " x " << shape.threads);
     const cuda::FixedShape fixed(shape);
-    ExpectSampler(plain, DrawMethod::kGumbel, GetParam(), RowStartAt::kAligned);
+    ExpectSampler(plain, DrawMethod::kGumbel, dtype, RowStartAt::kAligned);
   }
+}
+
+TEST_P(DeviceLogprobs, EqualTheSamplersAtFullSizeInTheDrawsKernel) {
+  ExpectSamplerInEveryTeam({{.top_k = 50, .top_p = 0.9f},
+                            {.temperature = 0.0f},
+                            {.temperature = 0.7f, .top_k = 3},
+                            {.top_k = 300},
+                            {.top_k = 400, .min_p = 0.05f},
+                            {.top_k = 50, .xtc_probability = 1.0f, .xtc_threshold = 0.01f}},
+                           GetParam());
+}
+
+// One row that a list of its top does not decide, and all are reported by another kernel.
+TEST_P(DeviceLogprobs, EqualTheSamplersAtFullSizeInAKernelOfTheirOwn) {
+  ExpectSamplerInEveryTeam({{.top_k = 50, .top_p = 0.9f},
+                            {.temperature = 0.0f},
+                            {.top_p = 0.7f},
+                            {.top_p = 0.999f},
+                            {.min_p = 0.05f},
+                            {.top_k = 50, .typical_p = 0.95f}},
+                           GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(, DeviceLogprobs, ::testing::ValuesIn(kAllDTypes),
