@@ -33,6 +33,7 @@ packages_of() {
       echo "python3             test of the include rules"
       echo "ccache              several builds have the same files in them"
       echo "clang               fuzz tests"
+      echo "lld                 links tests with sanitizers"
       echo "libclang-rt-14-dev  fuzz tests: libFuzzer and the sanitizers"
       ;;
     python | plugins | vllm)

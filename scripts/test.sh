@@ -33,6 +33,12 @@ run_preset() {
   local preset=$1 folder="build/$1" begin=$SECONDS built name
   local ran="$folder/Testing/Temporary"
   echo "== $preset"
+  # No two presets with a sanitizer have an object in common, so ccache need not preprocess a file to
+  # find out: some 5 % of the time to compile it.
+  case "$preset" in
+    asan | tsan | fuzz) export CCACHE_DEPEND=1 ;;
+    *) unset CCACHE_DEPEND ;;
+  esac
   mkdir -p "$folder"
   rm -f "$ran/LastTestsFailed.log"
   if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } 2>&1 |

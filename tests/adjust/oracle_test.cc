@@ -9,6 +9,7 @@
 #include "tests/adjust/request.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/random.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -124,7 +125,7 @@ class AdjustOracle : public AdjustTest {};
 
 TEST_P(AdjustOracle, AgreesWithThePlainReadingOnRandomRequests) {
   Random random(41);
-  for (int i = 0; i < 3000 && !HasFailure(); ++i) {
+  for (int i = 0; i < Rounds(3000) && !HasFailure(); ++i) {
     const int64_t vocab = 1 + random.Below(70);
     const Request request = RandomRequest(vocab, random);
     Values values(static_cast<size_t>(vocab));

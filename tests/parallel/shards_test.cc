@@ -14,6 +14,7 @@
 #include "tests/support/params.h"
 #include "tests/support/rows.h"
 #include "tests/support/run.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -75,7 +76,7 @@ TEST(Shards, EqualTheUnsplitRowForRandomRowsAndParameters) {
   Random random(1);
   for (const int64_t count : {1, 2, 3, 8}) {
     for (const RowKind kind : kAllRowKinds) {
-      for (int i = 0; i < 120; ++i) {
+      for (int i = 0; i < Rounds(120); ++i) {
         const int64_t vocab = random.Between(8, i % 8 == 0 ? 512 : 128);
         const DType dtype = kAllDTypes[i % 3];
         std::vector<std::vector<float>> rows;
@@ -255,7 +256,7 @@ TEST(Shards, NoiseIsKeyedByTheGlobalIdUpToTheLastOne) {
   const Split split({row}, {vocab - 4, 4}, {DType::kBf16});
   const Batch whole({row}, DType::kBf16);
   for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
-    for (uint64_t seed = 0; seed < 2; ++seed) {
+    for (uint64_t seed = 0; seed < Rounds(2); ++seed) {
       const NoiseKey key{seed, 0, 0};
       std::vector<TokenResult> results(1);
       SampleShards({split.shards(), {&params, 1}, {&key, 1}, {}}, method, results, {});

@@ -8,6 +8,7 @@
 #include "tests/head/certified_draws.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/params.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -16,7 +17,7 @@ class CertifiedSample : public BackendTest {};
 
 TEST_P(CertifiedSample, IsTheDenseHeadsForEveryKindOfHeadAndParameters) {
   Random random(1);
-  for (int n = 0; n < 42; ++n) {
+  for (int n = 0; n < Rounds(42); ++n) {
     const HeadKind head_kind = kAllHeadKinds[static_cast<size_t>(n) % std::size(kAllHeadKinds)];
     const CertificateKind kind = kCertificateKinds[random.Below(2)];
     const int64_t vocab = random.Between(1, 900);

@@ -95,7 +95,7 @@ class CertifiedStep : public BackendTest {};
 TEST_P(CertifiedStep, IsTheSamplersForEveryKindOfHeadAndRequest) {
   Random random(1);
   int64_t rows = 0, certified = 0, allowed = 0;
-  for (int n = 0; n < 28; ++n) {
+  for (int n = 0; n < Rounds(28); ++n) {
     const HeadKind head_kind = kAllHeadKinds[static_cast<size_t>(n) % std::size(kAllHeadKinds)];
     const CertificateKind kind = kCertificateKinds[random.Below(2)];
     const int64_t vocab = random.Between(4, 900);

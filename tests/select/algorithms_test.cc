@@ -12,6 +12,7 @@
 #include "tests/select/everything.h"
 #include "tests/support/backends.h"
 #include "tests/support/bad_input.h"
+#include "tests/support/slowdown.h"
 
 namespace sluice::test {
 namespace {
@@ -140,11 +141,13 @@ TEST_P(Algorithms, GiveTheDefinitionUnderEverySwitch) {
       {.top_n_sigma = 0.7f, .typical_p = 0.8f, .xtc_probability = 1.0f, .xtc_threshold = 1e-4f},
   };
   const NoiseKey key{13, 14, 0};
+  int number = 0;
   for (const HostileRow& hostile : HostileRows()) {
     SCOPED_TRACE(hostile.name);
     const Batch batch({hostile.values}, dtype());
     for (const SelectParams& mix : mixes) {
       for (const Profile& profile : profiles) {
+        if (!IsTried(number++)) continue;
         SelectParams params = mix;
         params.profile = profile;
         ExpectEachGivesTheDefinition({batch.view(), {&params, 1}, {&key, 1}}, backend());
@@ -156,7 +159,7 @@ TEST_P(Algorithms, GiveTheDefinitionUnderEverySwitch) {
 TEST_P(Algorithms, GiveTheDefinitionOnRandomRowsAndParameters) {
   Random random(21);
   const std::vector<Profile> profiles = AllProfiles();
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < Rounds(60); ++round) {
     SCOPED_TRACE(round);
     const int64_t vocab = random.Between(1, round % 3 == 0 ? 6000 : 200);
     std::vector<std::vector<float>> rows;
@@ -186,10 +189,12 @@ TEST_P(Algorithms, GiveTheDefinitionOnWideRows) {
       {.top_p = 0.9f, .top_n_sigma = 2.0f},
       {.typical_p = 0.6f},
   };
+  int number = 0;
   for (const RowKind kind : kAllRowKinds) {
     SCOPED_TRACE(Name(kind));
     const Batch batch({MakeRow(kind, 40000, random)}, dtype());
     for (const SelectParams& one : params) {
+      if (!IsTried(number++)) continue;
       ExpectEachGivesTheDefinition({batch.view(), {&one, 1}}, backend());
     }
   }
@@ -289,6 +294,7 @@ std::vector<HostileRow> QuadraticRows() {
 
 TEST_P(Algorithms, StayWithinABoundOnHostileRows) {
   if (backend() == Backend::kRef) GTEST_SKIP() << "the definition has one way only";
+  int number = 0;
   for (const HostileRow& hostile : QuadraticRows()) {
     SCOPED_TRACE(hostile.name);
     const Batch batch({hostile.values}, dtype());
@@ -296,6 +302,7 @@ TEST_P(Algorithms, StayWithinABoundOnHostileRows) {
     for (const SelectParams& params :
          {SelectParams{.top_k = 128200}, SelectParams{.top_k = 77}, SelectParams{.top_p = 0.9f},
           SelectParams{.top_p = 0.01f}, SelectParams{.typical_p = 0.5f}}) {
+      if (!IsTried(number++)) continue;
       const SelectInput input{batch.view(), {&params, 1}};
       Cut first;  // of kAuto; the definition takes long, and is compared with on other rows
       for (const AlgorithmInfo& info : SelectAlgorithms()) {

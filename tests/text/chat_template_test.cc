@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sluice/error.hpp"
+#include "tests/support/slowdown.h"
 #include "tests/text/timing.h"
 
 namespace sluice::test {
@@ -181,7 +182,8 @@ TEST(ChatTemplate, ChainsAreOnlySoLong) {
   const ChatTemplateLimits limits = {.max_template_bytes = 1 << 23};
   for (const char* link : {".b", "[0]", "[:]", "()", "|trim", "+a", "~a", "*a", "**a", " or a",
                            " and a", " if a", " is string", " is not string"}) {
-    EXPECT_NE(ErrorOf(chain(link, 400000), "{}", limits).find("deeper nesting"), std::string::npos)
+    EXPECT_NE(ErrorOf(chain(link, 400000 / kSlowdown), "{}", limits).find("deeper nesting"),
+              std::string::npos)
         << link;
   }
   // Chains in each other.
@@ -230,6 +232,7 @@ TEST(ChatTemplate, WalksOfSharedValuesAreBounded) {
 
 // A few hundred bytes that would take minutes or gigabytes, were steps charged for less than they
 // cost. `t` is a text of 4 MB, `l` a list of it 200 times, `d` a dict, `many` has 3,000 names.
+// With a sanitizer texts are shorter and steps fewer: it took 30 s, the longest of its tests.
 TEST(ChatTemplate, HostileTemplatesEndSoon) {
   std::string many;
   for (int i = 0; i < 3000; ++i) {
@@ -241,8 +244,9 @@ TEST(ChatTemplate, HostileTemplatesEndSoon) {
   for (int i = 0; i < 200'000; ++i) {
     names.append(i > 0 ? "," : "").append("\"k").append(std::to_string(i)).append("\":1");
   }
-  const std::string variables = R"({"t":")" + std::string(4'000'000, 'a') + R"(","s":")" +
-                                std::string(200'000, 'a') + R"("})";
+  const std::string variables = R"({"t":")" + std::string(4'000'000 / kSlowdown, 'a') +
+                                R"(","s":")" + std::string(200'000 / kSlowdown, 'a') + R"("})";
+  const ChatTemplateLimits limits = {.max_steps = 2'000'000 / kSlowdown};
   const std::string loop = "{% set l = [t] * 200 %}{% for i in range(99999) %}";
   for (const std::string& body :
        std::vector<std::string>{"{% set x = (t ~ 'b') in t %}",
@@ -299,7 +303,7 @@ TEST(ChatTemplate, HostileTemplatesEndSoon) {
                                 "{% set x = t|default(t)|trim %}",
                                 "{% set x = t.undefined %}"}) {
     const std::string source = loop + body + "{% endfor %}";
-    EXPECT_TRUE(EndsWithin(5.0, [&] { ErrorOf(source, variables); })) << body;
+    EXPECT_TRUE(EndsWithin(5.0, [&] { ErrorOf(source, variables, limits); })) << body;
   }
   for (const std::string& source :
        std::vector<std::string>{many + "{% for i in range(99999) %}{% for j in range(9999) %}{{ "
