@@ -179,7 +179,8 @@ class Call {
     if (state.need == RowQuestion::Need::kNothing) return;
     if (!state.is_few && state.need == RowQuestion::Need::kDense) return;
     RowCertificate certificate(head_, planes_, Hidden(r), state.hidden, state.bitmask, dense_,
-                               score_, Memory(r, worker), state.adjust);
+                               score_, Memory(r, worker), SurvivorBudget(planes_.vocab, rows_),
+                               state.adjust);
     DenseReason open = DenseReason::kNone;
     if (state.is_few) {
       state.result.path = CertifiedPath::kAllowed;

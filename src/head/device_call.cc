@@ -58,7 +58,7 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
   const size_t quad_groups = quads * static_cast<size_t>(layout.groups);
   CallMemory memory = {};
   memory.rows = static_cast<int32_t>(rows);
-  memory.budget = static_cast<int32_t>(SurvivorBudget(planes.vocab));
+  memory.budget = static_cast<int32_t>(SurvivorBudget(planes.vocab, rows));
   const size_t listed = count * static_cast<size_t>(memory.budget);
   size_t offset = 0;
   auto take = [&](auto*& member, size_t size) {
@@ -137,9 +137,10 @@ int64_t BytesRead(const DevicePlanes& planes, std::span<const HeadRow> rows,
   const int64_t of_row = layout.groups * (kRowGroupBytes + int64_t{2});  // a scale
   const int64_t of_weights = planes.dim * static_cast<int64_t>(SizeOf(planes.dtype));
   int64_t bytes = layout.tiles * kTileRows * of_row;
+  const int64_t budget = SurvivorBudget(planes.vocab, std::ssize(rows));
   bool is_dense = false;
   for (const HeadRow& row : rows) {
-    bytes += std::min<int64_t>(row.survivors, SurvivorBudget(planes.vocab)) * of_weights;
+    bytes += std::min<int64_t>(row.survivors, budget) * of_weights;
     is_dense = is_dense || row.path == CertifiedPath::kDense;
   }
   for (const int32_t count : refined) bytes += count * of_row;

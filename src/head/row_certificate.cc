@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "head/survivor_budget.h"
 #include "semantics/mask.h"
 #include "semantics/row_status.h"
 
@@ -39,7 +38,7 @@ bool Comes(const Token& a, const Token& b) { return semantics::Before(a, b); }
 RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
                                const semantics::Row& hidden, const HiddenState& state,
                                const int32_t* bitmask, const DenseHeadTable& dense,
-                               const ScoreTable& score, const RowMemory& memory,
+                               const ScoreTable& score, const RowMemory& memory, int64_t budget,
                                const semantics::TokenAdjust& adjust)
     : head_(head),
       planes_(planes),
@@ -50,7 +49,8 @@ RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
       score_(score),
       memory_(memory),
       adjust_(adjust),
-      budget_(SurvivorBudget(planes.vocab)) {}
+      first_budget_(budget),
+      budget_(budget) {}
 
 int64_t RowCertificate::AllowedCount(const int32_t* bitmask, int64_t vocab) {
   int64_t count = 0;
@@ -126,7 +126,7 @@ bool RowCertificate::Start() {
   ForEachThat(
       planes_.vocab, [&](int64_t v) { return !(widths[v] < Infinity()); },
       [&](int64_t v) { memory_.ids[listed++] = static_cast<int32_t>(v); });
-  if (listed > SurvivorBudget(planes_.vocab)) return false;
+  if (listed > first_budget_) return false;
   for (int64_t i = 0; i < listed; ++i) {
     const float x = Compute(memory_.ids[i]);
     if (semantics::IsNan(x)) {
@@ -209,7 +209,7 @@ void RowCertificate::ComputeFrom(float least) {
 
 bool RowCertificate::RaiseBudget() {
   const int64_t budget = budget_;
-  budget_ = 2 * SurvivorBudget(planes_.vocab);
+  budget_ = 2 * first_budget_;
   return budget_ > budget;
 }
 
@@ -294,7 +294,7 @@ bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& list
   }
   int64_t unknown = 0;
   for (int64_t i = 0; i < listed; ++i) unknown += IsExact(memory_.ids[i]) ? 0 : 1;
-  if (unknown > SurvivorBudget(planes_.vocab)) return false;
+  if (unknown > first_budget_) return false;
   ComputeListed(listed);
   return true;
 }
@@ -323,7 +323,7 @@ bool RowCertificate::From(float least, TopTokens& top) {
 }
 
 bool RowCertificate::Top(int64_t k, TopTokens& top) {
-  if (k > SurvivorBudget(planes_.vocab)) return false;
+  if (k > first_budget_) return false;
   const float* const scores = memory_.intervals.scores;
   const int64_t largest = Largest(k, [&](int64_t v) { return scores[v]; });
   ComputeListed(largest);

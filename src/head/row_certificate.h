@@ -34,7 +34,7 @@ class RowCertificate {
  public:
   RowCertificate(const DenseHead& head, const PlaneView& planes, const semantics::Row& hidden,
                  const HiddenState& state, const int32_t* bitmask, const DenseHeadTable& dense,
-                 const ScoreTable& score, const RowMemory& memory,
+                 const ScoreTable& score, const RowMemory& memory, int64_t budget,
                  const semantics::TokenAdjust& adjust = {});
 
   static int64_t AllowedCount(const int32_t* bitmask, int64_t vocab);
@@ -73,6 +73,7 @@ class RowCertificate {
   void ComputeFrom(float least);
   // Those of the `count` largest upper ends among what is not computed. False: there are none.
   bool ComputeLargest(int64_t count);
+  int64_t budget() const { return first_budget_; }
   // How many more are worth computing; below 0: it was more already.
   int64_t Room() const { return budget_ - survivors_; }
   // Twice the budget, for what would lose all that it has computed. False: that was done.
@@ -121,6 +122,7 @@ class RowCertificate {
   RowMemory memory_;
   const semantics::TokenAdjust adjust_;
   RowStatus status_ = RowStatus::kOk;
+  const int64_t first_budget_;
   int64_t budget_;
   int64_t survivors_ = 0;
   int64_t refined_ = 0;

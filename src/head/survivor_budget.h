@@ -7,11 +7,15 @@
 
 namespace sluice {
 
-// Of tokens that may matter. More than half of a head is not much less than all of it. A draw from
-// everything of a trained head of 32768 rows leaves 3000 open in the mean and up to 11116: while a
-// sixteenth was the budget, 84 to 97 % of such draws read the whole head
-// (`sluice bench trained-head`).
-SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab) { return vocab > 512 ? vocab / 2 : 256; }
+// Of tokens that may matter, for each of so many hidden states of a call, which share a read of the
+// whole head where they need one: together no more than half of it, which is not much less than
+// all. A draw from everything of a trained head of 32768 rows leaves 3000 open in the mean and up
+// to 11116: while a sixteenth was the budget, 84 to 97 % of such draws read the whole head
+// (`sluice bench trained-head`). It is the least.
+SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab, int64_t states) {
+  const int64_t share = vocab / (states < 8 ? 2 * states : 16);
+  return share > 256 ? share : 256;
+}
 
 // Of allowed tokens, without a look at the planes, which are a quarter of the weights' bytes and
 // are read in order.

@@ -11,7 +11,6 @@
 #include <memory>
 
 #include "head/deciding_tokens.h"
-#include "head/survivor_budget.h"
 #include "semantics/mask.h"
 #include "semantics/validate.h"
 #include "support/check.h"
@@ -225,7 +224,7 @@ bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const T
   });
   SliceDraw& draw = DrawOf(row);
   for (int64_t i = 0; i < listed && !(bounds[ids[i]] < best - kRoundings); ++i) {
-    if (i > SurvivorBudget(tokens_)) {
+    if (i > certificate.budget()) {
       memory_.is_drawn[static_cast<size_t>(row)] = 0;
       return false;
     }

@@ -246,7 +246,7 @@ TEST(CertifiedTopChecks, NoticeAWrongInterval) {
     if (is_spoiled) copy.scores[static_cast<size_t>(best)] -= 3.0f * copy.widths[0] + 5.0f;
     RowCertificate certificate(
         dense, view, row, state, nullptr, kDenseHeadRef, kScoreRef,
-        {{copy.scores.data(), copy.widths.data()}, tokens.data(), ids.data(), refined.data()});
+        {{copy.scores.data(), copy.widths.data()}, tokens.data(), ids.data(), refined.data()}, 256);
     ASSERT_TRUE(certificate.Start());
     TopTokens top;
     ASSERT_TRUE(certificate.Top(1, top));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "head/survivor_budget.h"
 #include "tests/head/heads.h"
 
 namespace sluice::test {
@@ -50,7 +51,7 @@ class NarrowedRow {
                                    ids_.data(),
                                    refined_.data(),
                                    scores_before_.data()},
-                         adjust_);
+                         SurvivorBudget(view_.vocab, 1), adjust_);
   }
 
   RowCertificate& certificate() { return *certificate_; }

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "head/survivor_budget.h"
 #include "semantics/temperature.h"
 #include "tests/head/certified_draws.h"
 #include "tests/support/slowdown.h"
@@ -28,7 +29,7 @@ struct Hostile {
 };
 
 std::vector<Hostile> HostileRows() {
-  constexpr size_t kVocab = 1100;  // the budget is a quarter
+  constexpr size_t kVocab = 1100;  // the budget of three states is a quarter
   std::vector<Hostile> rows = {{"flat", std::vector<float>(kVocab, 1.0f)},
                                {"zero", std::vector<float>(kVocab, 0.0f)},
                                {"one huge", std::vector<float>(kVocab, 1.0f)},
@@ -251,9 +252,9 @@ class PlantedMass : public ::testing::Test {
     std::vector<semantics::Token> tokens(size), workspace(size);
     std::vector<int32_t> ids(size);
     std::vector<uint8_t> is_refined(size);
-    RowCertificate certificate(head, planes, hidden, state, nullptr,
-                               DenseHeadTableFor(Backend::kRef), table,
-                               {intervals, tokens.data(), ids.data(), is_refined.data()});
+    RowCertificate certificate(
+        head, planes, hidden, state, nullptr, DenseHeadTableFor(Backend::kRef), table,
+        {intervals, tokens.data(), ids.data(), is_refined.data()}, SurvivorBudget(planes.vocab, 1));
     ASSERT_TRUE(certificate.Start());
     TopTokens top;
     ASSERT_TRUE(certificate.Top(1, top));
