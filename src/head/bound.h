@@ -77,10 +77,14 @@ SLUICE_HD inline StepBound StepBoundOf(int64_t dim, double kappa, double hidden_
 // The half width around `score`, bias included. The order of operations is part of the definition,
 // so that every backend has the same intervals; square: v^2; error: ||E|| or 0. The last terms are
 // the bias's two roundings, and those of these lines.
-SLUICE_HD inline float HalfWidth(float score, float square, float error, const StepBound& bound) {
-  const float v = sqrtf(square) + 0x1p-60f;
+SLUICE_HD inline float HalfWidthOfRoot(float score, float root, float error,
+                                       const StepBound& bound) {
+  const float v = root + 0x1p-60f;
   const float width = semantics::Fma(v, bound.factor, error * bound.norm);
   return semantics::Fma(fabsf(score), 0x1p-20f, width * (1.0f + 0x1p-20f));
+}
+SLUICE_HD inline float HalfWidth(float score, float square, float error, const StepBound& bound) {
+  return HalfWidthOfRoot(score, sqrtf(square), error, bound);
 }
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "head/device_course.cuh"
+#include "head/plain_root.cuh"
+#include "head/row_threshold.cuh"
 #include "semantics/noise.h"
 
 namespace sluice::cuda {
@@ -202,6 +204,54 @@ __device__ __forceinline__ int QuadOfThread() {
   return static_cast<int>(threadIdx.x) % kWarpSize / 4 / (8 / kQuads);
 }
 
+// A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or behind the
+// vocabulary. id: of the first.
+template <int kQuads>
+__device__ __forceinline__ uint32_t TokensOut(const CallArgument& call, int first_row, int id) {
+  const int32_t vocab = call.planes.vocab;
+  if (call.bitmask == nullptr && id + 8 < vocab) return 0;
+  uint32_t out = 0;
+#pragma unroll 1
+  for (int q = 0; q < kQuads; ++q) {
+    const int row = first_row + q * kStatesOfQuad + static_cast<int>(threadIdx.x) % 4;
+    if (row >= call.memory.rows) continue;
+    for (int i = 0; i < 2; ++i) {
+      if (id + 8 * i >= vocab || IsMasked(call, row, id + 8 * i)) out |= 1u << (2 * q + i);
+    }
+  }
+  return out;
+}
+
+// The half widths of a thread's tokens in the place of v^2. One question for all of them, for each
+// of sixteen branches would wait for what is before it.
+template <int kQuads>
+__device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
+                                           const float (&error)[2], RowScore (&rows)[kQuads][2]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  bool are_plain = true;
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    if (!block.states[q * kStatesOfQuad + lane % 4].is_asked) continue;
+    are_plain &= HasPlainRoot(rows[q][0].square) && HasPlainRoot(rows[q][1].square);
+  }
+  auto make = [&](auto root_of) {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      const StepBound bound = block.states[q * kStatesOfQuad + lane % 4].bound;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        RowScore& row = rows[q][i];
+        row.square = HalfWidthOfRoot(row.score, root_of(row.square), error[i], bound);
+      }
+    }
+  };
+  if (are_plain) {
+    make([](float square) { return PlainRoot(square); });
+  } else {
+    make([](float square) { return sqrtf(square); });
+  }
+}
+
 // By all threads of a warp: the intervals of a tile's tokens for kQuads quads, kept, and the ends
 // of the tile. rows: those of the thread, lane / 4 of the tile and 8 behind it, for hidden state
 // lane % 4 of each quad.
@@ -213,41 +263,51 @@ __device__ inline void KeepTile(const CallArgument& call, int first_quad, int ti
   const int first_row = first_quad * kStatesOfQuad;
   const int64_t width_of_row = int64_t{planes.tiles} * kTileRows;
   const int id = tile * kTileRows + lane / 4;
-  float error[2] = {}, bias[2] = {};
+  float error[2] = {};
+  if (planes.errors != nullptr) {
+    error[0] = __ldg(planes.errors + id);
+    error[1] = __ldg(planes.errors + id + 8);
+  }
+  if (call.head.bias != nullptr) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    if (planes.errors != nullptr) error[i] = __ldg(planes.errors + id + 8 * i);
-    if (call.head.bias == nullptr || id + 8 * i >= planes.vocab) continue;
-    bias[i] = call.head.bias[id + 8 * i];
+    for (int i = 0; i < 2; ++i) {
+      const float bias = id + 8 * i < planes.vocab ? call.head.bias[id + 8 * i] : 0.0f;
+#pragma unroll
+      for (auto& of_quad : rows) of_quad[i].score += bias;
+    }
+  }
+  MakeWidths(block, error, rows);
+  const uint32_t out = TokensOut<kQuads>(call, first_row, id);
+  if (out != 0) {
+#pragma unroll
+    for (int t = 0; t < 2 * kQuads; ++t) {
+      if ((out >> t & 1u) != 0) rows[t / 2][t % 2] = {-INFINITY, 0.0f};
+    }
   }
   float least[kQuads], most[kQuads];
   bool is_some_draw = false;
+  const int64_t first_at = (first_row + lane % 4) * width_of_row + id;
+  float* scores = call.memory.scores + first_at;
+  float* widths = call.memory.widths + first_at;
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
-    const int of_block = q * kStatesOfQuad + lane % 4;
-    const StateEnds& state = block.states[of_block];
-    const int64_t at = (first_row + of_block) * width_of_row + id;
+    const StateEnds& state = block.states[q * kStatesOfQuad + lane % 4];
     is_some_draw |= state.is_draw;
-    least[q] = most[q] = -INFINITY;
+    Ends ends[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float score = rows[q][i].score;
-      if (call.head.bias != nullptr) score += bias[i];
-      float width = HalfWidth(score, rows[q][i].square, error[i], state.bound);
-      const bool is_finite = width < INFINITY;
-      float lower = is_finite ? score - width : -INFINITY;
-      float upper = is_finite ? score + width : INFINITY;
-      if (!state.is_asked) continue;
-      if (id + 8 * i >= planes.vocab || IsMasked(call, first_row + of_block, id + 8 * i)) {
-        score = lower = upper = -INFINITY;
-        width = 0.0f;
+      const auto [score, width] = rows[q][i];
+      if (state.is_asked) {
+        scores[8 * i] = score;
+        widths[8 * i] = width;
       }
-      least[q] = fmaxf(least[q], lower);
-      most[q] = fmaxf(most[q], upper);
-      call.memory.scores[at + 8 * i] = score;
-      call.memory.widths[at + 8 * i] = width;
-      rows[q][i] = {lower, upper};
+      ends[i] = EndsOf(score, width);
+      rows[q][i] = {ends[i].lower, ends[i].upper};
     }
+    least[q] = fmaxf(ends[0].lower, ends[1].lower);
+    most[q] = fmaxf(ends[0].upper, ends[1].upper);
+    scores += kStatesOfQuad * width_of_row;
+    widths += kStatesOfQuad * width_of_row;
   }
   const int of_block = QuadOfThread<kQuads>() * kStatesOfQuad + lane % 4;
   StateEnds& state = block.states[of_block];

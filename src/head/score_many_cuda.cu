@@ -86,6 +86,10 @@ __device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, 
       : "r"(SharedAddress(to)), "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
       : "memory");
 }
+// Bytes that will be read soon, sixteens, on their way to L2.
+__device__ __forceinline__ void FetchAhead(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 
 // Where a product of 32 elements finds its columns: in sixteens of elements 128 bytes apart, and in
 // eights of columns a QuadGroup apart. at: of the first elements; the next are kColumnsStep on.
@@ -170,6 +174,10 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
     if (lane >= kTilesOfCopier || tile >= tiles.OfTurn(turn)) return;
     Stage& to = memory.stages[step % kStages];
     const int64_t from = int64_t{tiles.Tile(turn, tile)} * tiles.groups + group;
+    if (group == 0) {
+      FetchAhead(call.planes.scales + from * 8,
+                 tiles.groups * 8 * static_cast<int>(sizeof(uint32_t)));
+    }
     CopyBulk(to.codes[tile], call.planes.codes + from * 2 * kWarpSize, sizeof to.codes[0],
              &memory.full[step % kStages]);
   };

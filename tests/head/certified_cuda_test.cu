@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/ptx.cuh"
+#include "head/plain_root.cuh"
 #include "tests/head/head_on_device.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"
@@ -18,6 +19,8 @@ class CertifiedCuda : public HeadOnDevice, public ::testing::WithParamInterface<
 
 class PlantedFaultCuda : public DeviceTest {};
 
+class PlainRootsCuda : public DeviceTest {};
+
 // Lets the next kernel start, and only some milliseconds later has written.
 __global__ void WriteLateKernel(std::byte* to, const std::byte* from, int64_t bytes) {
   cuda::LetNextKernelStart();
@@ -27,6 +30,22 @@ __global__ void WriteLateKernel(std::byte* to, const std::byte* from, int64_t by
   for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) to[i] = from[i];
 }
 
+// Counts the numbers with a plain root for which it is not sqrtf's.
+__global__ void ComparePlainRootsKernel(unsigned long long* plain, unsigned long long* wrong) {
+  unsigned long long of_thread = 0;
+  const uint32_t threads = gridDim.x * blockDim.x;  // a power of two
+  for (uint32_t bits = blockIdx.x * blockDim.x + threadIdx.x;;) {
+    const float x = __uint_as_float(bits);
+    if (cuda::HasPlainRoot(x)) {
+      ++of_thread;
+      if (__float_as_uint(cuda::PlainRoot(x)) != __float_as_uint(sqrtf(x))) atomicAdd(wrong, 1);
+    }
+    if (bits >= ~0u - threads + 1) break;
+    bits += threads;
+  }
+  atomicAdd(plain, of_thread);
+}
+
 Rows MakeStates(const Rows& head, int64_t count, Random& random) {
   Rows states;
   for (int64_t r = 0; r < count; ++r) {
@@ -34,6 +53,15 @@ Rows MakeStates(const Rows& head, int64_t count, Random& random) {
         kAllHiddenKinds[static_cast<size_t>(r) % std::size(kAllHiddenKinds)], head, random));
   }
   return states;
+}
+
+// All of them: normal numbers from 2^-101 on.
+TEST_F(PlainRootsCuda, AreTheRoundedOnes) {
+  const OnDevice<unsigned long long> counts({0, 0});
+  ComparePlainRootsKernel<<<1024, 256>>>(counts.data(), counts.data() + 1);
+  Require(cudaDeviceSynchronize());
+  const std::vector<unsigned long long> expected = {0x7f800000ull - (26ull << 23), 0};
+  EXPECT_EQ(counts.Get(), expected);
 }
 
 TEST_P(CertifiedCuda, ScoresAndWidthsAreThoseOfTheReference) {

@@ -1,0 +1,21 @@
+// Square roots without a branch, of numbers for which sqrtf needs none.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::cuda {
+
+// Neither tiny, below 2^-101, nor infinite nor negative nor NaN.
+__device__ __forceinline__ bool HasPlainRoot(float x) {
+  return __float_as_uint(x) - 0x0d000000u <= 0x727fffffu;
+}
+// Of such a number the bits of sqrtf, whose way to such numbers this is: a test compares all.
+__device__ __forceinline__ float PlainRoot(float x) {
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  const float root = __fmul_rn(x, inverse);
+  const float rest = __fmaf_rn(-root, root, x);
+  return __fmaf_rn(rest, __fmul_rn(inverse, 0.5f), root);
+}
+
+}  // namespace sluice::cuda
