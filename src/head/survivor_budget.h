@@ -8,9 +8,9 @@
 namespace sluice {
 
 // Of tokens that may matter, for each of so many hidden states of a call, which share a read of the
-// whole head where they need one: together no more than half of it, which is not much less than all.
-// A draw from everything of a trained head of 32768 rows leaves 3000 open in the mean and up to
-// 11116: while a sixteenth was the budget, 84 to 97 % of such draws read the whole head
+// whole head where they need one: together no more than half of it, which is not much less than
+// all. A draw from everything of a trained head of 32768 rows leaves 3000 open in the mean and up
+// to 11116: while a sixteenth was the budget, 84 to 97 % of such draws read the whole head
 // (`sluice bench trained-head`). At least a sixteenth for each, and more of a small head, of which
 // a larger share is open.
 SLUICE_HD inline int64_t SurvivorBudget(int64_t vocab, int64_t states) {
