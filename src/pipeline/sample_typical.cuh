@@ -41,20 +41,24 @@ struct DrawWithTypical {
   // all blocks, of which the first one's first thread has the result. Not inline, as
   // SampleFromList.
   template <bool kPatched>
-  static __device__ __noinline__ TokenResult Guess(const SampleArgument& argument,
-                                                   const ListedTop top,
+  static __device__ __noinline__ TokenResult Guess(const SampleArgument& argument, ListedTop top,
                                                    const UnlistedMoments<kPatched> moments,
                                                    int patches) {
     SampleMemory& memory = MemoryOfBlock();
     const Team team(memory.team);
     TokenResult result;
     result.id = kUndecided;
-    if (team.rank() != 0 || top.size <= 0 || top.size > team.threads()) return result;
+    if (team.rank() != 0 || top.size <= 0) return result;
     // A list that was made again left out tokens that nobody has added up.
-    const uint32_t threshold = memory.first.list.threshold;
+    uint32_t threshold = memory.first.list.threshold;
     const bool is_again =
         team.blocks() == 1 && threshold != semantics::OrderKey(moments.threshold());
     if (is_again) return result;
+    const bool is_long = top.size > team.threads();
+    if (is_long) {
+      threshold = ShortenTop(team.Block(), memory.first.list, top, memory.plan.needed, moments);
+      if (top.size > team.threads()) return result;
+    }
     static_assert(sizeof(TypicalTopMemory) <= sizeof memory.first.find);
     const TypicalGuess<kPatched> guess{moments,
                                        reinterpret_cast<TypicalTopMemory&>(memory.first.find),
@@ -62,7 +66,8 @@ struct DrawWithTypical {
                                        memory.start.params.typical_p,
                                        argument.rows.vocab,
                                        patches,
-                                       threshold};
+                                       threshold,
+                                       is_long};
     return SampleFromTop(team, memory, top, memory.plan, argument, guess);
   }
 

@@ -78,6 +78,27 @@ class UnlistedMoments {
     }
   }
 
+  // By the first block, behind that: a token that was listed, and then the sums of all threads.
+  __device__ void Unlist(float x, float& mass, float& moment) const {
+    const float log_weight = __fmaf_rn(x, unit_.scale, unit_.offset);
+    const float weight = Exp2Approx(log_weight);
+    mass += weight;
+    moment = __fmaf_rn(weight, log_weight, moment);
+  }
+  __device__ void AddUnlisted(const Team& block, float mass, float moment) const {
+    ShareOfWarp(block, mass, memory_.of_warps[kMass]);
+    ShareOfWarp(block, moment, memory_.of_warps[kMoment]);
+    block.SyncBlock();
+    if (block.thread() == 0) {
+      for (int w = 0; w < block.threads() / kWarpSize; ++w) {
+        memory_.of_blocks[kMass][0] += memory_.of_warps[kMass][w];
+        memory_.of_blocks[kMoment][0] += memory_.of_warps[kMoment][w];
+      }
+    }
+    block.SyncBlock();
+  }
+  static constexpr int kMoreAddends = kListCapacity / 512 + 1 + 5 + kMostWarps;  // of these two
+
   __device__ const WeightUnit& unit() const { return unit_; }
   __device__ float threshold() const { return threshold_; }
   __device__ float operator()(const Team& team, Sum sum) const {
@@ -115,6 +136,47 @@ class UnlistedMoments {
   float replaced_moment_ = 0.0f;
 };
 
+// Of a list that is longer than a block has threads, the first tokens stay listed, so many that it
+// is no longer, and the others count as not listed: they go behind those. The list itself is as it
+// was, in another order. By the first block. Answers the order key that the first ones reach.
+template <bool kPatched>
+__device__ __noinline__ uint32_t ShortenTop(const Team block, TokenList& list, ListedTop& top,
+                                            int needed, const UnlistedMoments<kPatched>& moments) {
+  constexpr int kKeys = (kListCapacity + 511) / 512;  // blocks have 512 threads or more
+  uint64_t mine[kKeys];
+  uint32_t keys[kKeys];
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const int place = block.thread() + i * block.threads();
+    mine[i] = place < top.size ? list.tokens[place] : 0;
+    keys[i] = static_cast<uint32_t>(mine[i] >> 32);
+  }
+  if (block.thread() == 0) {
+    list.least = ~0u;
+    list.most = list.pruned = 0;
+  }
+  block.SyncBlock();
+  const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed, block.threads()));
+  block.SyncBlock();
+  if (block.thread() == 0) list.most = static_cast<uint32_t>(top.size);
+  block.SyncBlock();
+  float mass = 0.0f, moment = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    if (mine[i] == 0) continue;
+    if (keys[i] >= least) {
+      list.tokens[atomicAdd(&list.pruned, 1u)] = mine[i];
+    } else {
+      list.tokens[atomicSub(&list.most, 1u) - 1] = mine[i];
+      moments.Unlist(ValueOf(mine[i]), mass, moment);
+    }
+  }
+  moments.AddUnlisted(block, mass, moment);
+  top.size = static_cast<int>(list.pruned);
+  top.has_all = false;
+  return least;
+}
+
 // In shared memory of the first block: of sorted tokens.
 struct TypicalTopMemory {
   static constexpr int kMostTokens = 1024;  // a token a thread
@@ -125,7 +187,8 @@ struct TypicalTopMemory {
 
 template <bool kPatched>
 __device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>& moments,
-                               float max, int vocab, int patches, int listed, bool has_all) {
+                               float max, int vocab, int patches, int listed, bool has_all,
+                               bool is_shortened) {
   using Moments = UnlistedMoments<kPatched>;
   const int threads = team.threads() * team.blocks();
   const float of_max = __fmaf_rn(max, moments.unit().scale, moments.unit().offset);
@@ -133,7 +196,8 @@ __device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>
           .moment = moments(team, Moments::kMoment),
           .replaced_mass = moments(team, Moments::kReplacedMass),
           .replaced_moment = moments(team, Moments::kReplacedMoment),
-          .addends = vocab / threads + 64 + 2 * (patches / threads + 1),
+          .addends = vocab / threads + 64 + 2 * (patches / threads + 1) +
+                     (is_shortened ? Moments::kMoreAddends : 0),
           .of_max = of_max,
           .of_unit = Exp2Approx(-of_max),
           .tokens = has_all ? 0.0f : static_cast<float>(vocab - listed)};
@@ -152,6 +216,7 @@ struct TypicalGuess {
   int vocab;
   int patches;
   uint32_t threshold;
+  bool is_shortened;
   bool has_all = false;
 
   // By the threads of a team that have a token each, sorted; of this thread's: x and its weight.
@@ -177,7 +242,7 @@ struct TypicalGuess {
     const uint64_t upper_sum = team.SumOfBlock(upper);
     const uint64_t surprise_sum = team.SumOfBlock(upper * static_cast<uint32_t>(surprise));
     const UnlistedBounds unlisted =
-        BoundsOf(SumsOf(row_team, moments, max, vocab, patches, size, has_all));
+        BoundsOf(SumsOf(row_team, moments, max, vocab, patches, size, has_all, is_shortened));
     const MeanBounds mean = MeanOf(unlisted, upper_sum, surprise_sum);
     if (!mean.are_known) return {told, 0, 0, false};
 

@@ -134,6 +134,7 @@ TEST_P(TypicalDraws, SeldomNeedTheDefinitionOnRowsLikeAModels) {
       for (const float p : {0.9f, 0.95f, 0.99f}) {
         for (const SelectParams& params :
              {SelectParams{.top_k = 50, .top_p = 0.9f, .typical_p = p},
+              SelectParams{.top_k = 400, .typical_p = p},  // a list longer than a block
               SelectParams{.top_k = 20, .typical_p = p},
               SelectParams{.top_k = 50, .typical_p = p, .xtc_probability = 1.0f},
               SelectParams{.temperature = 0.7f, .top_k = 90, .typical_p = p}}) {
