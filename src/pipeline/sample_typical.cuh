@@ -49,6 +49,8 @@ struct DrawWithTypical {
     TokenResult result;
     result.id = kUndecided;
     if (team.rank() != 0 || top.size <= 0) return result;
+    // A block may patch what another one has seen, and asks its own threshold whether that was.
+    if (kPatched && !top.is_of_one_threshold) return result;
     // A list that was made again left out tokens that nobody has added up.
     uint32_t threshold = memory.first.list.threshold;
     const bool is_again =
@@ -56,8 +58,12 @@ struct DrawWithTypical {
     if (is_again) return result;
     const bool is_long = top.size > team.threads();
     if (is_long) {
-      threshold = ShortenTop(team.Block(), memory.first.list, top, memory.plan.needed, moments);
-      if (top.size > team.threads()) return result;
+      const ShortTop first = ShortenTop(team.Block(), memory.first.list, top.size,
+                                        memory.plan.needed, moments.memory(), moments.unit());
+      if (first.size > team.threads()) return result;
+      top.size = first.size;
+      top.has_all = false;
+      threshold = first.threshold;
     }
     static_assert(sizeof(TypicalTopMemory) <= sizeof memory.first.find);
     const TypicalGuess<kPatched> guess{moments,

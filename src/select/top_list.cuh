@@ -219,8 +219,9 @@ __device__ inline int CountFrom(const Team& team, const TokenList& list, int siz
 struct ListedTop {
   int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
                   // logit is NaN or +inf; 0: a row without support
-  bool has_all = false;  // of the support
-  ReadMass read = {};    // of the whole row, if the rules look at it
+  bool has_all = false;              // of the support
+  bool is_of_one_threshold = false;  // of all blocks
+  ReadMass read = {};                // of the whole row, if the rules look at it
   WeightUnit unit = {};
 };
 
@@ -330,6 +331,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
     if (reached < plan.needed) return top;
   }
   top.size = size;
+  top.is_of_one_threshold = guess.is_of_team;
   return top;
 }
 

@@ -78,28 +78,8 @@ class UnlistedMoments {
     }
   }
 
-  // By the first block, behind that: a token that was listed, and then the sums of all threads.
-  __device__ void Unlist(float x, float& mass, float& moment) const {
-    const float log_weight = __fmaf_rn(x, unit_.scale, unit_.offset);
-    const float weight = Exp2Approx(log_weight);
-    mass += weight;
-    moment = __fmaf_rn(weight, log_weight, moment);
-  }
-  __device__ void AddUnlisted(const Team& block, float mass, float moment) const {
-    ShareOfWarp(block, mass, memory_.of_warps[kMass]);
-    ShareOfWarp(block, moment, memory_.of_warps[kMoment]);
-    block.SyncBlock();
-    if (block.thread() == 0) {
-      for (int w = 0; w < block.threads() / kWarpSize; ++w) {
-        memory_.of_blocks[kMass][0] += memory_.of_warps[kMass][w];
-        memory_.of_blocks[kMoment][0] += memory_.of_warps[kMoment][w];
-      }
-    }
-    block.SyncBlock();
-  }
-  static constexpr int kMoreAddends = kListCapacity / 512 + 1 + 5 + kMostWarps;  // of these two
-
   __device__ const WeightUnit& unit() const { return unit_; }
+  __device__ MomentsMemory& memory() const { return memory_; }
   __device__ float threshold() const { return threshold_; }
   __device__ float operator()(const Team& team, Sum sum) const {
     if (sum >= kSums) return 0.0f;
@@ -137,18 +117,28 @@ class UnlistedMoments {
 };
 
 // Of a list that is longer than a block has threads, the first tokens stay listed, so many that it
-// is no longer, and the others count as not listed: they go behind those. The list itself is as it
-// was, in another order. By the first block. Answers the order key that the first ones reach.
-template <bool kPatched>
-__device__ __noinline__ uint32_t ShortenTop(const Team block, TokenList& list, ListedTop& top,
-                                            int needed, const UnlistedMoments<kPatched>& moments) {
+// is no longer, and the others, which go behind them, count as not listed. Tokens that reach the
+// threshold are listed: as before, or among the first.
+struct ShortTop {
+  int size;
+  uint32_t threshold;
+
+  // Additions to a sum of the unlisted: of a thread's tokens, of its warp, of all warps.
+  static constexpr int kAddends = kListCapacity / 512 + 1 + 5 + kMostWarps;
+};
+
+// By the first block, behind ShareOfBlocks. The list itself is as it was, in another order. Not
+// inline, and without references to what would be in registers: it is seldom needed.
+__device__ __noinline__ inline ShortTop ShortenTop(const Team block, TokenList& list, int size,
+                                                   int needed, MomentsMemory& moments,
+                                                   const WeightUnit unit) {
   constexpr int kKeys = (kListCapacity + 511) / 512;  // blocks have 512 threads or more
   uint64_t mine[kKeys];
   uint32_t keys[kKeys];
 #pragma unroll
   for (int i = 0; i < kKeys; ++i) {
     const int place = block.thread() + i * block.threads();
-    mine[i] = place < top.size ? list.tokens[place] : 0;
+    mine[i] = place < size ? list.tokens[place] : 0;
     keys[i] = static_cast<uint32_t>(mine[i] >> 32);
   }
   if (block.thread() == 0) {
@@ -158,7 +148,7 @@ __device__ __noinline__ uint32_t ShortenTop(const Team block, TokenList& list, L
   block.SyncBlock();
   const uint32_t least = max(1u, KeyOfRank(block, list, keys, needed, block.threads()));
   block.SyncBlock();
-  if (block.thread() == 0) list.most = static_cast<uint32_t>(top.size);
+  if (block.thread() == 0) list.most = static_cast<uint32_t>(size);
   block.SyncBlock();
   float mass = 0.0f, moment = 0.0f;
 #pragma unroll
@@ -168,13 +158,23 @@ __device__ __noinline__ uint32_t ShortenTop(const Team block, TokenList& list, L
       list.tokens[atomicAdd(&list.pruned, 1u)] = mine[i];
     } else {
       list.tokens[atomicSub(&list.most, 1u) - 1] = mine[i];
-      moments.Unlist(ValueOf(mine[i]), mass, moment);
+      const float log_weight = __fmaf_rn(ValueOf(mine[i]), unit.scale, unit.offset);
+      const float weight = Exp2Approx(log_weight);
+      mass += weight;
+      moment = __fmaf_rn(weight, log_weight, moment);
     }
   }
-  moments.AddUnlisted(block, mass, moment);
-  top.size = static_cast<int>(list.pruned);
-  top.has_all = false;
-  return least;
+  ShareOfWarp(block, mass, moments.of_warps[0]);
+  ShareOfWarp(block, moment, moments.of_warps[1]);
+  block.SyncBlock();
+  if (block.thread() < 2) {
+    float& sum = moments.of_blocks[block.thread()][0];
+    for (int w = 0; w < block.threads() / kWarpSize; ++w) {
+      sum += moments.of_warps[block.thread()][w];
+    }
+  }
+  block.SyncBlock();
+  return {static_cast<int>(list.pruned), max(least, list.threshold)};
 }
 
 // In shared memory of the first block: of sorted tokens.
@@ -197,7 +197,7 @@ __device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>
           .replaced_mass = moments(team, Moments::kReplacedMass),
           .replaced_moment = moments(team, Moments::kReplacedMoment),
           .addends = vocab / threads + 64 + 2 * (patches / threads + 1) +
-                     (is_shortened ? Moments::kMoreAddends : 0),
+                     (is_shortened ? ShortTop::kAddends : 0),
           .of_max = of_max,
           .of_unit = Exp2Approx(-of_max),
           .tokens = has_all ? 0.0f : static_cast<float>(vocab - listed)};
