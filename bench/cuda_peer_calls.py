@@ -1,6 +1,7 @@
 """Who is timed by cuda_peers.py, on which tasks, and how each is called.
 
 A call takes logits and returns a tensor: the ids of a draw, or the masked logits, in place or not.
+One peer is also timed without its softmax: its calls take probabilities.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import sluice
 
 TASKS = {  # name: (is a mask, filters)
     "sample-k50-p0.9": (False, {"top_k": 50, "top_p": 0.9}),
+    "sample-k1000-p0.9": (False, {"top_k": 1000, "top_p": 0.9}),
     "sample-p0.7": (False, {"top_p": 0.7}),
     "sample": (False, {}),
     "mask-k10": (True, {"top_k": 10}),
@@ -54,6 +56,7 @@ class Peer:
     make: callable    # of a Setting, the call
     profile: str = "vllm"  # whose order of filters it has
     forget: callable = lambda: None  # frees what it keeps from call to call
+    takes_probabilities: bool = False  # instead of logits
 
 
 def ours(setting):
@@ -118,11 +121,12 @@ PEERS = [Peer("sluice", lambda s: True, ours)]
 
 
 def load_flashinfer(modules):
-    from flashinfer import sampling
+    from flashinfer import cake_sampling, sampling
 
     if modules:  # where nothing can be compiled
         import tvm_ffi
         from flashinfer import topk
+        from flashinfer.jit import cake_sampling as cake_build
 
         class Compiled:
             def __init__(self, name):
@@ -133,6 +137,7 @@ def load_flashinfer(modules):
 
         sampling.gen_sampling_module = lambda: Compiled("sampling")
         topk.gen_topk_module = lambda: Compiled("topk")
+        cake_build.gen_cake_sampling_module = lambda: Compiled("cake_sampling")
 
     def both(order, per_row):
         def make(s):
@@ -148,6 +153,14 @@ def load_flashinfer(modules):
     def unfiltered(s):
         return lambda logits: sampling.sampling_from_logits(logits, seed=s.seed, offset=0)
 
+    def cake_alone(s):
+        return lambda probabilities: cake_sampling.top_k_top_p_sampling_from_probs(
+            probabilities, s.k, s.p, philox_seed=s.seed, philox_offset=0)
+
+    def cake(s):
+        draw = cake_alone(s)
+        return lambda logits: draw(sampling.softmax(logits))
+
     def samples_both(s):
         return not s.masks and s.k is not None and s.p is not None
 
@@ -155,6 +168,8 @@ def load_flashinfer(modules):
         Peer("flashinfer-k-first", samples_both, both("top_k_first", False)),
         Peer("flashinfer-k-first-rows", samples_both, both("top_k_first", True)),
         Peer("flashinfer-joint", samples_both, both("joint", False), profile="sglang"),
+        Peer("flashinfer-cake", samples_both, cake),
+        Peer("flashinfer-cake-alone", samples_both, cake_alone, takes_probabilities=True),
         Peer("flashinfer-top-p", lambda s: not s.masks and s.k is None and s.p is not None, top_p),
         Peer("flashinfer-logits", lambda s: not s.masks and not s.filters, unfiltered),
         Peer("flashinfer-mask", lambda s: s.masks and s.p is None,

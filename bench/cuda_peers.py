@@ -8,9 +8,10 @@ Rows like a model's ("mid"), the same rounded to bfloat16 and so with ties ("rou
 ("normal"), in fp32; times of graph replays, hot and cold (cuda_graphs.py), beside one read of
 the rows, or one read and write of them, in the same run. A row is wrong when a mask keeps another
 set than the reference, or when a draw gives a token outside of its set; Sluice's tokens must be
-the reference's. FlashInfer's joint filter means another set, and is held to that one. --vllm
-names a folder with topk_topp_triton.py and topk_topp_sampler.py of vLLM's package. A peer that is
-not there is left out, and named.
+the reference's. FlashInfer's joint filter means another set, and is held to that one. A peer that
+takes probabilities reads those of the same rows, made before. --vllm names a folder with
+topk_topp_triton.py and topk_topp_sampler.py of vLLM's package. A peer that is not there is left
+out, and named.
 """
 
 import argparse
@@ -184,7 +185,8 @@ def run(options, out):
     reference = Reference(distinct)
     for batch in options.batch or BATCHES:
         copies = np.resize(np.arange(DISTINCT), batch)
-        timer = Timer(torch.from_numpy(distinct).cuda()[torch.from_numpy(copies).cuda()])
+        logits = torch.from_numpy(distinct).cuda()[torch.from_numpy(copies).cuda()]
+        timer, probability_timer = Timer(logits), Timer(logits.softmax(dim=-1))
         floors = {False: timer.read_floor(), True: timer.read_write_floor()}
         for task, (masks, filters) in TASKS.items():
             if options.task and task not in options.task:
@@ -195,7 +197,9 @@ def run(options, out):
                 if not peer.serves(setting):
                     continue
                 try:
-                    result = measure(peer, setting, timer, reference, filters, not options.quick)
+                    result = measure(peer, setting,
+                                     probability_timer if peer.takes_probabilities else timer,
+                                     reference, filters, not options.quick)
                 except Exception as error:  # a peer's trouble is a line of the table
                     if peer.name == "sluice":
                         raise
@@ -207,7 +211,7 @@ def run(options, out):
                       file=out, flush=True)
                 rows.append(json_row(task, options.distribution, options.vocab, batch, peer.name,
                                      result, ours, floors[masks]))
-        del timer
+        del timer, probability_timer
         torch.cuda.empty_cache()
         if options.json:
             write_json(options.json, report, rows)
@@ -221,7 +225,7 @@ def main():
     parser.add_argument("--task", action="append", choices=TASKS)
     parser.add_argument("--distribution", choices=("mid", "rounded", "normal"), default="mid")
     parser.add_argument("--vllm", help="folder with vLLM's source files")
-    parser.add_argument("--flashinfer-modules", help="folder with its sampling.so and topk.so")
+    parser.add_argument("--flashinfer-modules", help="folder with its sampling.so, topk.so and cake_sampling.so")
     parser.add_argument("--json", help="file to write")
     parser.add_argument("--commit", default=None, help="of the sources that were built")
     options = parser.parse_args()
