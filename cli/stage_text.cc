@@ -12,10 +12,38 @@ namespace {
 
 constexpr int kBarWidth = 16;
 
+// The quantity of the token that a stage compares with its limit.
+std::string_view ComparedBy(Stage stage, DrawMethod method) {
+  switch (stage) {
+    case Stage::kMinTokens:
+      return "tokens generated";
+    case Stage::kDry:
+      return "length of the repeat";
+    case Stage::kGreedy:
+    case Stage::kTopK:
+      return "rank";
+    case Stage::kMinP:
+    case Stage::kMinPLast:
+      return "p / largest p";
+    case Stage::kTopNSigma:
+      return "sigmas below max";
+    case Stage::kTypical:
+      return "bits from the mean";
+    case Stage::kTopP:
+      return "mass before it";
+    case Stage::kXtc:
+      return "probability";
+    case Stage::kDraw:
+      return method == DrawMethod::kCdf ? "end of its part" : "score";
+    default:
+      return "";
+  }
+}
+
 // What the stage did to the token: "9.500 -> 7.917", "masked", "dropped", "drawn".
 std::string OutcomeOf(Stage stage, const StageReport& report) {
   if (stage == Stage::kDraw) return report.is_left ? "drawn" : "not drawn";
-  if (stage == Stage::kLogits) return LogitText(report.after);
+  if (stage == Stage::kLogits) return "";
   if (IsFilter(stage)) return report.is_left ? "kept" : "dropped";
   if (report.before == report.after || std::isnan(report.after)) return "";
   return LogitText(report.before) + " -> " + LogitText(report.after);
@@ -118,8 +146,9 @@ std::string FateOf(const Explanation& e) {
 
 void PrintStages(const Explanation& e, const SamplingParams& params, std::ostream& out,
                  const Terminal& terminal) {
-  Table table("llrrlrlrl");
-  table.Add({"stage", "parameter", "tokens left", "mass left", "", "the token's", "", "limit", ""},
+  Table table("llrrllrlrl");
+  table.Add({"stage", "parameter", "tokens left", "mass left", "", "compared", "token", "", "limit",
+             "outcome"},
             Style::kFaint);
   std::string off;
   for (size_t s = 0; s < kStages; ++s) {
@@ -131,16 +160,24 @@ void PrintStages(const Explanation& e, const SamplingParams& params, std::ostrea
     }
     if (e.status != RowStatus::kOk && (IsFilter(stage) || stage == Stage::kDraw)) continue;
     const bool has_mass = !std::isnan(report.mass_left);
+    const bool is_logit = stage == Stage::kLogits;
     const bool has_numbers = !std::isnan(report.quantity);
-    table.Add({std::string(Name(stage)), ParameterOf(stage, params, e), Number(report.tokens_left),
-               has_mass ? Percent(report.mass_left) : "",
-               has_mass ? terminal.Bar(report.mass_left, kBarWidth) : "",
-               has_numbers ? CompareText(report.quantity) : "",
-               std::string(Name(report.comparison)), has_numbers ? CompareText(report.limit) : "",
-               Came(stage, e) ? OutcomeOf(stage, report) : ""},
-              e.dropped_by == stage ? Style::kHeading
-              : Came(stage, e)      ? Style::kPlain
-                                    : Style::kFaint);
+    const auto number = [&](double value) {
+      if (!has_numbers) return std::string();
+      return ComparesCounts(stage) ? std::to_string(static_cast<int64_t>(value))
+                                   : CompareText(value);
+    };
+    table.Add(
+        {std::string(Name(stage)), ParameterOf(stage, params, e), Number(report.tokens_left),
+         has_mass ? Percent(report.mass_left) : "",
+         has_mass ? terminal.Bar(report.mass_left, kBarWidth) : "",
+         is_logit ? "logit" : std::string(has_numbers ? ComparedBy(stage, params.draw_method) : ""),
+         is_logit ? LogitText(report.after) : number(report.quantity),
+         std::string(Name(report.comparison)), number(report.limit),
+         Came(stage, e) ? OutcomeOf(stage, report) : ""},
+        e.dropped_by == stage ? Style::kHeading
+        : Came(stage, e)      ? Style::kPlain
+                              : Style::kFaint);
   }
   table.Print(out, terminal);
   out << terminal.Styled("  off: " + off, Style::kFaint) << '\n';

@@ -47,6 +47,11 @@ inline constexpr size_t kStages = 21;
 // "top-p", "repetition penalty", ...
 std::string_view Name(Stage stage);
 constexpr bool IsFilter(Stage stage) { return stage >= Stage::kGreedy && stage <= Stage::kXtc; }
+// Whether the quantity and the limit of the stage's report are whole numbers.
+constexpr bool ComparesCounts(Stage stage) {
+  return stage == Stage::kMinTokens || stage == Stage::kDry || stage == Stage::kGreedy ||
+         stage == Stage::kTopK;
+}
 
 // How the quantity of a token stands to the limit when the stage keeps (or draws) the token.
 enum class Comparison : uint8_t { kNone, kBelow, kAtMost, kAtLeast, kAbove };

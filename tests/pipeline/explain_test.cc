@@ -320,6 +320,24 @@ TEST(Explain, SentencesSayWhichStageAndByHowMuch) {
   EXPECT_EQ(sentence({.top_k = 1}, 0).substr(0, 26), "it was drawn: its score of");
 }
 
+TEST(Explain, SentencesPrintCountsWholeAtTheSizeOfARealVocabulary) {
+  std::vector<float> row(262144);
+  for (size_t id = 0; id < row.size(); ++id) row[id] = -1e-5f * static_cast<float>(id);
+  const Batch batch({row});
+  auto sentence = [&](const SamplingParams& params, int32_t id) {
+    return Sentence(Explain({.logits = batch.view(), .params = params}, id));
+  };
+  EXPECT_EQ(sentence({.top_k = 2048}, 46197),
+            "top-k dropped it: it is number 46198, the first 2048 are kept");
+  EXPECT_EQ(sentence({.top_k = 100000}, 262143),
+            "top-k dropped it: it is number 262144, the first 100000 are kept");
+  EXPECT_EQ(sentence({.temperature = 0.0f}, 99999),
+            "greedy dropped it: it is number 100000 in the row, and temperature 0 keeps the first");
+  EXPECT_EQ(sentence({.min_tokens = 123456, .stop_token_ids = {3}}, 3),
+            "min-tokens masked it: 0 tokens were generated, a stop token comes after 123456 at the "
+            "earliest");
+}
+
 TEST(Explain, ARowWithAStatusKeepsNothing) {
   const Batch batch({{1, NAN, 2}});
   const Explanation e = Explain({.logits = batch.view()}, 0);
