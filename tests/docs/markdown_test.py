@@ -4,6 +4,7 @@
 The checks are functions on strings; the tests below plant each fault once.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -25,7 +26,8 @@ STARTS = ("", "src", "include", "python")
 MADE = ("build/", "docs/_build/")
 MADE_PATHS = {"src/semantics/top_a.h", "python/sluice/reference/top_a.py"}
 # Commits that were folded into others before they were published; the pages that name them say so.
-FOLDED = {"1d10847", "1d108471d27a"}
+FOLDED = {"1d10847", "1d108471d27a", "5be1c70"}
+MEASURED = {"traces-cpu.json", "head-peers-cpu.json", "cuda-h200-lists.json"}  # docs/reproduce.md says so
 
 
 def prose(text):
@@ -189,6 +191,10 @@ class Repository(unittest.TestCase):
         if git("rev-parse", "--is-shallow-repository") != "false\n":
             self.skipTest("no whole history here: commits are not looked up")
         history = git("rev-list", "HEAD").split()
+        unknown = {file.name for file in (ROOT / "bench/results").glob("*.json")
+                   if json.loads(file.read_text(encoding="utf-8"))["commit"] not in history}
+        self.assertEqual(unknown, MEASURED)
+        self.assertEqual([name for name in MEASURED if name not in read(ROOT / "docs/reproduce.md")], [])
         self.check(lambda text, page: bad_commits(text, history))
 
 
