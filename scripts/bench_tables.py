@@ -16,7 +16,7 @@ import sys
 from os.path import relpath
 from pathlib import Path
 
-MARKED = re.compile(r"<!-- table: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+MARKED = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->", re.DOTALL | re.MULTILINE)
 STATISTICS = {"ns": "median", "mean_ns": "mean"}
 ESCAPED = str.maketrans({"|": "\\|"})
 
@@ -181,7 +181,7 @@ def fill(root, tables, results, write):
                 return match[0]
 
         updated = MARKED.sub(filled, text)
-        if len(MARKED.findall(text)) != text.count("<!-- table: "):
+        if len(MARKED.findall(text)) != len(re.findall(r"^<!-- table: ", text, re.MULTILINE)):
             faults.append(f"{name}: a table without its end")
         if updated != text:
             if write:
