@@ -128,7 +128,7 @@ TABLES = [
                 for shown, guess in (("a sample", "sample"), ("the call before", "threshold"))
                 if n > 8192 or guess == "sample"],
           columns=each("batch", 1, 16, 64, 128)),
-    table("topk-peers", "topk-h200-peers.json", heads=("columns", "rows"), value="peer_ns/1000", best=None,
+    table("topk-peers", "topk-h200-peers.json", heads=("columns", "rows"), value="peer_ns/1000",
           where={"task": "topk-2048", "dtype": "float32", "distribution": "normal"},
           rows=[of((n if batch == 1 else "", batch), {"n": n, "batch": batch})
                 for n in (8192, 32768, 131072, 524288) for batch in (1, 16, 128)],
@@ -136,7 +136,8 @@ TABLES = [
               ("Sluice", "sluice"), ("torch.topk", "torch"), ("FlashInfer cub", "flashinfer-cub"),
               ("FlashInfer radix", "flashinfer-radix"), ("FlashInfer, ties by index", "flashinfer-tie-break"),
               ("SGLang v2", "sglang-v2"))]),
-    table("topk-cpu", "topk-cpu.json", heads=("scores",), where={"task": "topk-2048", "hint": "none", "backend": "cpu-avx2"},
+    table("topk-cpu", "topk-cpu.json", heads=("scores",),
+          where={"task": "topk-2048", "hint": "none", "backend": "cpu-avx2"},
           rows=[of(shown, {"distribution": kind}) for shown, kind in (
               ("N(0, 1)", "normal"), ("5 + 1e-6 N", "narrowest"), ("all but 0.6 % are 0", "relu99"),
               ("constant", "constant"), ("nine of ten -inf", "padded"))],

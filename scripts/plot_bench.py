@@ -24,9 +24,10 @@ STYLE = """<style>
 .page{fill:#0d1117}.ink{fill:#e6edf3}.quiet{fill:#9aa4af}.grid{stroke:#30363d}.tick{stroke:#e6edf3}
 .ours{fill:#6aa2f0}.missed{fill:#f0766d}.other{fill:#767d87}}
 </style>"""
-NAMES = {"sluice": "Sluice", "sluice-requests": "Sluice, DeviceSampler", "flashinfer-joint": "FlashInfer, joint filter",
-         "flashinfer-k-first-rows": "FlashInfer, a k a row", "vllm-triton": "vLLM, Triton", "torch-sort": "torch, sort",
-         "skipped": "no sampler"}
+NAMES = {"sluice": "Sluice", "sluice-requests": "Sluice, DeviceSampler",
+         "flashinfer-joint": "FlashInfer, joint filter",
+         "flashinfer-k-first-rows": "FlashInfer, a k a row", "vllm-triton": "vLLM, Triton",
+         "torch-sort": "torch, sort", "skipped": "no sampler"}
 SHOWN = {"vocab": "V = ", "batch": "batch ", "threads": "threads: "}
 KEYS = ("task", "backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch", "threads")
 
@@ -102,7 +103,8 @@ class Axis:
             self.marks = [10.0**power for power in range(self.first, self.last + 1)]
         else:
             step = 10.0**math.floor(math.log10(max(self.high, -self.low, 1e-9)))
-            step = next(s for s in (step / 5, step / 2, step, 2 * step) if (self.high - min(self.low, 0)) / s <= 8)
+            reach = self.high - min(self.low, 0)
+            step = next(s for s in (step / 5, step / 2, step, 2 * step) if reach / s <= 8)
             begin = math.floor(min(self.low, 0) / step)
             self.marks = [i * step for i in range(begin, math.ceil(self.high / step) + 1)]
 
@@ -119,9 +121,11 @@ def legend_of(bars, options):
     """(class, words) of every colour that is in use."""
     has_target = any(bar[2] for bar in bars)
     ours = [bar for bar in bars if not bar[3]]
-    parts = [("ours", options.ours + (", target met or none" if has_target else ""))
-             ] if any(not (bar[2] and bar[1] > bar[2]) for bar in ours) else []
-    parts += [("missed", options.ours + ", target missed")] if any(bar[2] and bar[1] > bar[2] for bar in ours) else []
+    missed = [bar for bar in ours if bar[2] and bar[1] > bar[2]]
+    parts = []
+    if len(missed) < len(ours):
+        parts.append(("ours", options.ours + (", target met or none" if has_target else "")))
+    parts += [("missed", options.ours + ", target missed")] if missed else []
     parts += [("other", options.others)] if any(bar[3] for bar in bars) else []
     return parts, has_target
 

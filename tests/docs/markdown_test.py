@@ -16,13 +16,16 @@ ROOT = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]"  # the text, which may be an image
+                  r"\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
+RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?")  # below the header of a table
 HEX = re.compile(r"(?<![\w.#/-])[0-9a-f]{7,40}(?![\w-])")
 PATH = re.compile(r"[\w.+-]+(?:/[\w.+*{},-]+)+/?")
 
 # A path is looked up from the root, from src/, include/ and python/, and from the folder of its page.
 STARTS = ("", "src", "include", "python")
-# What a page may name although the tree lacks it: outputs of commands, and the rule that CONTRIBUTING.md adds as an example.
+# What a page may name although the tree lacks it: outputs of commands, and the rule that
+# CONTRIBUTING.md adds as an example.
 MADE = ("build/", "docs/_build/")
 MADE_PATHS = {"src/semantics/top_a.h", "python/sluice/reference/top_a.py"}
 # Commits that were folded into others before they were published; the pages that name them say so.
@@ -58,7 +61,7 @@ def bad_tables(text):
     faults, index = [], 0
     while index + 1 < len(lines):
         rule = lines[index + 1].strip()
-        if "|" not in lines[index] or not re.fullmatch(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?", rule) or "|" not in rule:
+        if "|" not in lines[index] or "|" not in rule or not RULE.fullmatch(rule):
             index += 1
             continue
         width = cells(lines[index])
@@ -153,7 +156,8 @@ def pages():
     if listed is None:
         return [path for path in sorted(ROOT.rglob("*.md"))
                 if not re.match(r"(build|\.)", path.relative_to(ROOT).parts[0])]
-    return [ROOT / name for name in sorted(set(listed.split("\n"))) if name and (ROOT / name).exists()]
+    names = sorted(set(listed.split("\n")) - {""})
+    return [ROOT / name for name in names if (ROOT / name).exists()]
 
 
 def read(path):
