@@ -4,7 +4,7 @@ A table is (label, where) for each row and column; a cell is the value of the ro
 agree with all of them. To add one: a `table` here, its two marks in a page, scripts/bench_tables.py --write.
 """
 
-from bench_tables import each, of, table
+from bench_tables import each, figure, of, table
 
 BATCHES = each("batch", 1, 8, 32, 128)
 
@@ -143,4 +143,7 @@ TABLES = [
               ("constant", "constant"), ("nine of ten -inf", "padded"))],
           columns=[of(f"{n}, {cache}", {"n": n, "cache": cache}) for n in (65536, 131072)
                    for cache in ("hot", "cold")]),
+    *(figure(f"certified-head-{task}-{batch}", "cuda-head-h200.json",
+             {"n": 128256, "dim": 4096, "batch": batch, "task": f"head-{task}"}, "ns/library_ns", decimals=2)
+      for task, batch in (("greedy", 1), ("k50-p0.9", 1), ("greedy", 8), ("k50-p0.9", 8))),
 ]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Fills the tables of figures in README.md and docs/ from bench/results/*.json.
+"""Fills the tables and figures of README.md and docs/ from bench/results/*.json.
 
     scripts/bench_tables.py --write       writes what stands between the marks
     scripts/bench_tables.py --check       fails where a page differs from the files
 
 A page has the marks `<!-- table: NAME -->` and `<!-- end -->`; bench/tables.py has a `table(NAME, ...)`
-for each. Below the table stand the machine, the commit and a link to the file.
+for each. Below the table stand the machine, the commit and a link to the file. A figure within a
+sentence stands between `<!-- figure: NAME -->` and `<!-- / -->`, and is a `figure(NAME, ...)` there.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from os.path import relpath
 from pathlib import Path
 
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"<!-- figure: (\S+) -->([^<]*)<!-- / -->")
 STATISTICS = {"ns": "median", "mean_ns": "mean"}
 ESCAPED = str.maketrans({"|": "\\|"})
 
@@ -144,6 +146,21 @@ def table(name, file, rows, columns, *, heads=("",), where=None, value="{stat}/1
             "best": best, "sparse": sparse, "first": first, "note": note}
 
 
+def figure(name, file, where, value="ns/1000", digits=3, decimals=None, unit="", first=False):
+    """One figure within a sentence: `value` of the rows of the file that agree with `where`."""
+    return {"name": name, "where": {"file": file, **where}, "value": value, "digits": digits,
+            "decimals": decimals, "unit": unit, "first": first, "inline": True}
+
+
+def shown(spec, results):
+    number = results.number(spec["where"], spec["value"], spec["first"])
+    if number is None:
+        raise Fault(f"no row of {spec['where']}")
+    plain = rounded(number, spec["digits"]) if spec["decimals"] is None else \
+        f"{number:,.{spec['decimals']}f}"
+    return plain + spec["unit"]
+
+
 def each(key, *values, label="{}"):
     """A row or column for each value of a key."""
     return [(label.format(value), {key: value}) for value in values]
@@ -171,7 +188,7 @@ def fill(root, tables, results, write):
 
         def filled(match):
             used.add(match[1])
-            if match[1] not in specs:
+            if match[1] not in specs or specs[match[1]].get("inline"):
                 faults.append(f"{name}: bench/tables.py has no table {match[1]}")
                 return match[0]
             try:
@@ -180,7 +197,17 @@ def fill(root, tables, results, write):
                 faults.append(f"{name}, table {match[1]}: {fault}")
                 return match[0]
 
-        updated = MARKED.sub(filled, text)
+        def in_line(match):
+            used.add(match[1])
+            try:
+                if not specs.get(match[1], {}).get("inline"):
+                    raise Fault("bench/tables.py has no such figure")
+                return f"<!-- figure: {match[1]} -->{shown(specs[match[1]], results)}<!-- / -->"
+            except Fault as fault:
+                faults.append(f"{name}, figure {match[1]}: {fault}")
+                return match[0]
+
+        updated = INLINE.sub(in_line, MARKED.sub(filled, text))
         if len(MARKED.findall(text)) != len(re.findall(r"^<!-- table: ", text, re.MULTILINE)):
             faults.append(f"{name}: a table without its end")
         if updated != text:
@@ -188,8 +215,8 @@ def fill(root, tables, results, write):
                 page.write_text(updated, encoding="utf-8")
                 print(f"{name}: written")
             else:
-                faults.append(f"{name}: a table is not that of its file; run scripts/bench_tables.py --write")
-    faults += [f"no page has the table {name}" for name in specs if name not in used]
+                faults.append(f"{name}: a table or figure is not that of its file; run scripts/bench_tables.py --write")
+    faults += [f"no page has the table or figure {name}" for name in specs if name not in used]
     return faults
 
 
@@ -211,7 +238,7 @@ def main():
     args = parser.parse_args()
     tables = listed(args.root / "bench/tables.py")
     faults = fill(args.root, tables, Results(args.root / "bench/results"), args.write)
-    print("\n".join(faults) or f"{len(tables)} tables, each as its file says")
+    print("\n".join(faults) or f"{len(tables)} tables and figures, each as its file says")
     return 1 if faults else 0
 
 

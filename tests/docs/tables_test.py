@@ -80,9 +80,18 @@ class Made(unittest.TestCase):
 
     def test_marks_without_a_table_and_tables_without_marks(self):
         spec = tables.table("t", "f.json", TWO, tables.each("batch", 1))
-        self.assertEqual(self.fill("", spec), ["no page has the table t"])
+        self.assertEqual(self.fill("", spec), ["no page has the table or figure t"])
         self.assertIn("no table u", self.fill("<!-- table: u -->\n<!-- end -->")[0])
         self.assertIn("without its end", self.fill("<!-- table: t -->\n", spec)[0])
+
+    def test_figures_within_a_sentence(self):
+        one = tables.figure("f", "f.json", {"task": "a", "batch": 1}, "peer_ns/ns", decimals=1, unit="x")
+        self.assertEqual(self.fill("a <!-- figure: f --><!-- / --> b", one, write=True), [])
+        good = (self.root / "docs/p.md").read_text()
+        self.assertEqual(good, "a <!-- figure: f -->2.0x<!-- / --> b")
+        self.assertEqual(self.fill(good, one), [])
+        self.assertIn("not that of its file", self.fill(good.replace("2.0", "2.1"), one)[0])
+        self.assertIn("no such figure", self.fill("<!-- figure: g --><!-- / -->")[0])
 
     def test_numbers_keep_their_whole_part(self):
         self.assertEqual([tables.rounded(x, 3) for x in (0.1234, 1.234, 12.34, 123.4, 1234.5, 0.0)],
