@@ -210,6 +210,8 @@ def fill(root, tables, results, write):
         updated = INLINE.sub(in_line, MARKED.sub(filled, text))
         if len(MARKED.findall(text)) != len(re.findall(r"^<!-- table: ", text, re.MULTILINE)):
             faults.append(f"{name}: a table without its end")
+        if re.search(r"^\s*(?:[-*] )?<!-- figure: ", text, re.MULTILINE):
+            faults.append(f"{name}: a figure begins a line, which ends its paragraph in Markdown")
         if updated != text:
             if write:
                 page.write_text(updated, encoding="utf-8")

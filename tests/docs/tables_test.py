@@ -91,7 +91,8 @@ class Made(unittest.TestCase):
         self.assertEqual(good, "a <!-- figure: f -->2.0x<!-- / --> b")
         self.assertEqual(self.fill(good, one), [])
         self.assertIn("not that of its file", self.fill(good.replace("2.0", "2.1"), one)[0])
-        self.assertIn("no such figure", self.fill("<!-- figure: g --><!-- / -->")[0])
+        self.assertIn("begins a line", self.fill("\n" + good[2:], one)[0])
+        self.assertIn("no such figure", self.fill("a <!-- figure: g --><!-- / -->")[0])
 
     def test_numbers_keep_their_whole_part(self):
         self.assertEqual([tables.rounded(x, 3) for x in (0.1234, 1.234, 12.34, 123.4, 1234.5, 0.0)],
