@@ -18,6 +18,8 @@ FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]"  # the text, which may be an image
                   r"\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
+ODD = re.compile(r"\b(?:behind|beside|in front of|nobody|somebody|whoever|tells?|told|anew)\b",
+                 re.IGNORECASE)
 RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?")  # below the header of a table
 HEX = re.compile(r"(?<![\w.#/-])[0-9a-f]{7,40}(?![\w-])")
 PATH = re.compile(r"[\w.+-]+(?:/[\w.+*{},-]+)+/?")
@@ -146,6 +148,19 @@ def bad_commits(text, history):
     return faults
 
 
+def words_of(text):
+    """The words of a page without its tables, code blocks and comments."""
+    plain = re.sub(r"<!--.*?-->", "", prose(text), flags=re.DOTALL)
+    return [word for line in plain.split("\n") if not re.match(r"\||    ", line)
+            for word in line.split()]
+
+
+def odd_words(text):
+    """Words that a reader of English stumbles over where code is the subject."""
+    plain = CODE.sub(lambda code: " " * len(code[0]), prose(text))
+    return [f"{line_of(plain, found.start())}: {found[0]}" for found in ODD.finditer(plain)]
+
+
 def git(*args):
     result = subprocess.run(["git", "-C", ROOT, *args], capture_output=True, encoding="utf-8")
     return result.stdout if result.returncode == 0 else None
@@ -202,6 +217,18 @@ class Repository(unittest.TestCase):
         self.check(lambda text, page: bad_commits(text, history))
 
 
+    def test_pages_of_results_are_short(self):
+        for name in ("benchmarks", "certified-head", "topk"):
+            words = words_of((ROOT / f"docs/{name}.md").read_text(encoding="utf-8"))
+            self.assertLessEqual(len(words), 1500, f"docs/{name}.md: move some to docs/notes/")
+
+    def test_words_of_the_pages_to_begin_with(self):
+        for name in ("README", "benchmarks", "certified-head", "device-step", "glossary", "python",
+                     "reproduce", "scaling", "topk"):
+            self.assertEqual(odd_words((ROOT / f"docs/{name}.md").read_text(encoding="utf-8")), [],
+                             f"docs/{name}.md")
+
+
 class Planted(unittest.TestCase):
     def test_a_row_with_a_cell_too_few_or_too_many(self):
         table = "| a | b |\n|---|---|\n| 1 | 2 |\n"
@@ -229,6 +256,10 @@ class Planted(unittest.TestCase):
                                    {"src", "build"}, exists), [])
         self.assertEqual(bad_paths("\n`src/b.cc`", {"src"}, exists), ["2: no path src/b.cc"])
         self.assertEqual(bad_paths("`src/a.{cc,hpp}`", {"src"}, exists), ["1: no path src/a.{cc,hpp}"])
+
+    def test_words(self):
+        self.assertEqual(words_of("a b\n| c | d |\n```\ne\n```\n    f\n<!-- g -->h"), ["a", "b", "h"])
+        self.assertEqual(odd_words("it tells `told` it\nBehind"), ["1: tells", "2: Behind"])
 
     def test_a_commit_that_never_was(self):
         history = ["0123abc" + 33 * "0"]
