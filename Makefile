@@ -76,14 +76,24 @@ bench: ## time everything on the CPU, next to the floor and to its peers, and dr
 
 plots: ## draw docs/img/ from bench/results/
 	scripts/plot_bench.py $(RESULTS)/select-cpu.json --output docs/img/select-cpu.svg \
-	  --only cache=hot --only dtype=float32 --only distribution=peaked,mid,flat \
-	  --only backend=cpu-avx512,cpu-avx2
+	  --title "Selection on one core: time of each task, in reads of the logits row" \
+	  --only cache=hot --only dtype=float32 --only distribution=mid --only backend=cpu-avx512,cpu-avx2 \
+	  --only task=greedy,top-50,top-2048,top-p,k50-p0.9-draw,draw
 	scripts/plot_bench.py $(RESULTS)/select-algorithms.json --output docs/img/algorithms-top-p.svg \
-	  --only task=top-p
+	  --title "Top-p by every algorithm: mean time of a row, in reads of it" --only task=top-p \
+	  --ours "Sluice's algorithms, by name" --others "others"
 	scripts/plot_bench.py $(RESULTS)/traces-cpu.json --output docs/img/traces-top-p.svg \
-	  --only bench=algorithms --only task=top-p
+	  --title "Top-p by every algorithm, on rows that a model decoded: mean time, in reads" \
+	  --only bench=algorithms --only task=top-p --ours "Sluice's algorithms, by name"
+	scripts/plot_bench.py $(RESULTS)/end-to-end-h200.json --output docs/img/end-to-end.svg \
+	  --title "How much longer a decode step takes with each sampler: 8B, k = 50, p = 0.9" \
+	  --only model=8b-128256 --only task=k50-p0.9 --only batch=8,32 --label batch,peer \
+	  --only peer=sluice,sluice-requests,flashinfer-joint,flashinfer-k-first-rows,vllm-triton,torch-sort \
+	  --linear --value gap_percent --unit " %" --axis "percent of a step that samples nothing"
 	@if [ -f $(RESULTS)/select-peers-python.json ]; then \
 	  scripts/plot_bench.py $(RESULTS)/select-peers-python.json --peers \
+	    --title "Sampling from Python on one core: microseconds of each library" \
+	    --value ns/1000 --axis microseconds --others "what else is used from Python" \
 	    --output docs/img/select-peers-python.svg --only cache=hot --only distribution=mid; fi
 
 wheel: ## build the Python package into dist/

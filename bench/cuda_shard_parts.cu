@@ -9,7 +9,7 @@
 //
 // `ns` is the slowest rank's, `least_ns` the fastest one's: a median of replays of a graph of
 // twenty calls. An exchange is a copy on the device here, whatever a network takes comes on top
-// (docs/scaling.md has a model of it). Tokens of certified heads are compared with those of
+// (docs/notes/scaling.md has a model of it). Tokens of certified heads are compared with those of
 // the whole dense head.
 #include <algorithm>
 #include <cstdio>

@@ -6,8 +6,8 @@
 //   sharded   the slice's product, cuda::Sample of cuda_shards.hpp
 //   gathered  the slice's product, all logits to every rank, Sample on whole rows
 //   one GPU   the whole product, SampleIds
-// and each without the head; and exchanges alone, for the model of docs/scaling.md. The logits of a
-// step are normal with a deviation of 4.5: nuclei (p = 0.9) of some 100 tokens.
+// and each without the head; and exchanges alone, for the model of docs/notes/scaling.md. The
+// logits of a step are normal with a deviation of 4.5: nuclei (p = 0.9) of some 100 tokens.
 #include <sys/wait.h>
 #include <unistd.h>
 

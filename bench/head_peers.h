@@ -32,7 +32,7 @@ struct ClusterSoftmax {
   int64_t clusters = 0;  // those with rows
   double epsilon = 0.0;
   int64_t states = 0;
-  int64_t certified = 0;        // within the paper's budget, an eighth of the rows
+  int64_t certified = 0;        // within the default budget, an eighth of the rows
   int64_t whole = 0;            // took all rows
   int64_t violated = 0;         // the total variation was above epsilon
   double opened = 0.0;          // the sum over states of the share of rows

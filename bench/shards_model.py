@@ -3,7 +3,7 @@
 
     shards_model.py bench/results/shards-h200-x2.json [bench/results/shard-parts-h200.json]
 
-Prints the tables of docs/scaling.md: two from the steps of the first file, and from the second one, of what a rank
+Prints the tables of docs/notes/scaling.md: two from the steps of the first file, and from the second one, of what a rank
 computes by itself, steps with exchanges. What is not from the files is in ASSUMED, by name.
 """
 

@@ -216,7 +216,7 @@ Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapp
 "dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
 or the file's. ``seed``: of the dither to build; keep it private. ``progress``: called now and then
 while planes are built, with the rows that are done and all rows, by any thread, one at a time.
-docs/certified-head.md has the proofs. The arrays are kept, not copied, and must not change.
+docs/certified-head-proof.md has the proofs. The arrays are kept, not copied, and must not change.
 
     >>> weight = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
     >>> head = sluice.CertifiedHead(weight)

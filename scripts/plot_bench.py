@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the JSON of `sluice bench` as a bar chart: how many times the floor each task takes.
+"""Draws rows of a file of results as a bar chart, one bar a row.
 
     scripts/plot_bench.py bench/results/select-cpu.json --output docs/img/select-cpu.svg
 
-One bar a figure, on a logarithmic axis; a tick across a bar is its target, and a bar that misses it
-is red. The floor is one streaming read of the row. Only what is in the file is drawn, with nothing
-but Python, so the same file gives the same bytes everywhere.
+A bar is `--value`, by default the time in reads of the row; its number stands at its end. The axis is
+linear, and logarithmic where the largest bar is 50 times the smallest. Colours follow the reader's
+light or dark mode. Nothing but Python is needed, so the same file gives the same bytes everywhere.
 """
 
 import argparse
@@ -15,110 +15,186 @@ import math
 import sys
 from pathlib import Path
 
-LABEL, PLOT, VALUE = 330, 420, 70  # widths in pixels
-BAR, GAP, TOP = 16, 6, 58
-BLUE, RED, GREY, INK, PALE = "#3b6fb6", "#c0443c", "#8a8f98", "#22262b", "#d9dce1"
+PLOT, VALUE, LETTER = 420, 76, 6.9  # widths in pixels; of a letter of a label
+BAR, GAP, TOP, LEGEND = 16, 6, 84, 24
+STYLE = """<style>
+.page{fill:#ffffff}.ink{fill:#22262b}.quiet{fill:#5d636c}.grid{stroke:#d9dce1}.tick{stroke:#22262b;stroke-width:2}
+.ours{fill:#3b6fb6}.missed{fill:#c0443c}.other{fill:#8a8f98}
+@media (prefers-color-scheme:dark){
+.page{fill:#0d1117}.ink{fill:#e6edf3}.quiet{fill:#9aa4af}.grid{stroke:#30363d}.tick{stroke:#e6edf3}
+.ours{fill:#6aa2f0}.missed{fill:#f0766d}.other{fill:#767d87}}
+</style>"""
+NAMES = {"sluice": "Sluice", "sluice-requests": "Sluice, DeviceSampler",
+         "flashinfer-joint": "FlashInfer, joint filter",
+         "flashinfer-k-first-rows": "FlashInfer, a k a row", "vllm-triton": "vLLM, Triton",
+         "torch-sort": "torch, sort", "skipped": "no sampler"}
+SHOWN = {"vocab": "V = ", "batch": "batch ", "threads": "threads: "}
+KEYS = ("task", "backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch", "threads")
 
 
-def times_floor(row):
-    """A row's multiple of the floor: by its mean where the target is one, else by the median."""
-    # The experiment with all algorithms is ranked by means, because its rows differ.
-    is_mean = row.get("target_of") == "mean" or row.get("bench") == "algorithms"
-    return row["mean_ns" if is_mean else "ns"] / row["floor_ns"]
+def uses_mean(row):
+    """The experiment with all algorithms is ranked by means, because its rows differ."""
+    return row.get("target_of") == "mean" or row.get("bench") == "algorithms"
 
 
-def label_of(row, differing):
+def number(row, value, is_peer=False):
+    """A row's bar, or None: its time in reads, or the field or quotient that `value` names."""
+    if value == "reads" and is_peer:
+        value = "peer_ns/floor_ns"
+    elif value == "reads":
+        value = "mean_ns/floor_ns" if uses_mean(row) else "ns/floor_ns"
+    elif is_peer:
+        value = value.replace("ns", "peer_ns", 1)
+    over, _, under = value.partition("/")
+    below = float(under) if under.replace(".", "").isdigit() else row.get(under) if under else 1.0
+    above = row.get(over)
+    return above / below if isinstance(above, (int, float)) and below else None
+
+
+def label_of(row, keys):
     names = [row.get("algorithm") or row.get("peer")] if row["bench"] == "algorithms" else []
-    names += [str(row[key]) for key in differing if row.get(key) not in (None, "")]
-    return ", ".join(names)
+    names += [(SHOWN.get(key, "") if key == "batch" else "") + str(row[key]) for key in keys
+              if row.get(key) not in (None, "")]
+    return ", ".join(NAMES.get(name, name) for name in names)
 
 
-def bars_of(rows, with_peers):
-    """(label, times the floor, target or None, is a peer), each figure once, in the file's order;
-    and what all of them have in common."""
+def bars_of(rows, options):
+    """(label, value, target or None, is of others), each figure once, in the file's order; and what
+    all of them have in common."""
     is_ranking = rows[0]["bench"] == "algorithms"
-    keys = ("task", "backend", "algorithm", "dtype", "distribution", "cache", "vocab", "batch",
-            "threads")
-    if is_ranking:
-        keys = tuple(key for key in keys if key != "algorithm")
-    differing = [key for key in keys if len({row.get(key) for row in rows}) > 1]
+    keys = [key for key in KEYS if not (is_ranking and key == "algorithm")]
+    differing = options.label.split(",") if options.label else [
+        key for key in keys if len({row.get(key) for row in rows}) > 1]
     if not is_ranking and not differing:
         differing = ["task"]
     bars = {}
     for row in rows:
         label = label_of(row, differing)
-        is_peer = is_ranking and "algorithm" not in row
-        bars.setdefault(label, (times_floor(row), row.get("target"), is_peer))
-        if with_peers and row.get("peer_ns"):
-            bars[f"{label}: {row['peer']}"] = (row["peer_ns"] / row["floor_ns"], None, True)
-    shown = {"vocab": "V=", "batch": "batch ", "threads": "threads: "}
-    common = [f"{shown.get(key, '')}{rows[0][key]}" for key in keys
-              if key not in differing and rows[0].get(key) is not None]
+        is_other = is_ranking and "algorithm" not in row or (
+            "peer" in differing and not str(row.get("peer")).startswith("sluice"))
+        target = row.get("target") if options.targets else None
+        bars.setdefault(label, (number(row, options.value), target, is_other))
+        if options.peers and row.get("peer_ns"):
+            bars[f"{label}: {row['peer']}"] = (number(row, options.value, True), None, True)
+    common = [f"{SHOWN.get(key, '')}{rows[0][key]}" for key in keys
+              if len({row.get(key) for row in rows}) == 1 and rows[0].get(key) is not None]
     return [(label, *bar) for label, bar in bars.items()], ", ".join(common)
 
 
 def short(value):
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    size = abs(value)
+    return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 100 else f"{value:,.0f}"
 
 
-def text(x, y, words, anchor="start", size=12, colour=INK):
+def text(x, y, words, kind="ink", anchor="start", size=12):
     return (f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" '
-            f'fill="{colour}">{html.escape(words)}</text>')
+            f'class="{kind}">{html.escape(words)}</text>')
 
 
-def svg(title, environment, bars, common):
-    decades = max(1, math.ceil(math.log10(max(max(b[1], b[2] or 1.0) for b in bars))))
-    width = LABEL + PLOT + VALUE
-    height = TOP + len(bars) * (BAR + GAP) + 34
+class Axis:
+    """Where a value lies between 0 and 1, and the marks."""
+
+    def __init__(self, values, linear):
+        self.low, self.high = min(values), max(values)
+        self.is_log = not linear and self.low > 0 and self.high >= 50 * self.low
+        if self.is_log:
+            self.first = math.floor(math.log10(self.low / 2))
+            self.last = math.ceil(math.log10(self.high))
+            self.marks = [10.0**power for power in range(self.first, self.last + 1)]
+        else:
+            step = 10.0**math.floor(math.log10(max(self.high, -self.low, 1e-9)))
+            reach = self.high - min(self.low, 0)
+            step = next(s for s in (step / 5, step / 2, step, 2 * step) if reach / s <= 8)
+            begin = math.floor(min(self.low, 0) / step)
+            self.marks = [i * step for i in range(begin, math.ceil(self.high / step) + 1)]
+
+    def at(self, value):
+        if self.is_log:
+            return max(0.0, math.log10(max(value, 1e-30)) - self.first) / (self.last - self.first)
+        return (value - self.marks[0]) / (self.marks[-1] - self.marks[0])
+
+    def zero(self):
+        return 0.0 if self.is_log else self.at(0.0)
+
+
+def legend_of(bars, options):
+    """(class, words) of every colour that is in use."""
+    has_target = any(bar[2] for bar in bars)
+    ours = [bar for bar in bars if not bar[3]]
+    missed = [bar for bar in ours if bar[2] and bar[1] > bar[2]]
+    parts = []
+    if len(missed) < len(ours):
+        parts.append(("ours", options.ours + (", target met or none" if has_target else "")))
+    parts += [("missed", options.ours + ", target missed")] if missed else []
+    parts += [("other", options.others)] if any(bar[3] for bar in bars) else []
+    return parts, has_target
+
+
+def svg(title, subtitle, bars, options):
+    axis = Axis([bar[1] for bar in bars] + [bar[2] for bar in bars if bar[2]], options.linear)
+    left = math.ceil(max(len(bar[0]) for bar in bars) * LETTER) + 24
+    width = max(left + PLOT + VALUE, math.ceil(len(title) * 8.6) + 24, math.ceil(len(subtitle) * 6.3) + 24)
     bottom = TOP + len(bars) * (BAR + GAP)
+    height = bottom + 40
 
-    def at(value):  # nothing is faster than one read, but a measurement may say so
-        return LABEL + PLOT * math.log10(max(value, 1.0)) / decades
+    def at(value):
+        return left + PLOT * axis.at(value)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        text(12, 22, title, size=15),
-        text(12, 42, ", ".join(part for part in (common, environment) if part), colour=GREY,
-             size=11),
-    ]
-    for decade in range(decades + 1):
-        x = at(10.0**decade)
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP - 4}" x2="{x:.1f}" y2="{bottom}" '
-                     f'stroke="{PALE}"/>')
-        parts.append(text(round(x, 1), bottom + 16, f"x{10**decade}", "middle", 11, GREY))
-    for index, (label, times, target, is_peer) in enumerate(bars):
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+             f'viewBox="0 0 {width} {height}" font-family="sans-serif">', STYLE,
+             f'<rect width="{width}" height="{height}" class="page"/>',
+             text(12, 22, title, size=15), text(12, 42, subtitle, "quiet", size=11)]
+    legend, has_target = legend_of(bars, options)
+    x = 12
+    for kind, words in legend:
+        parts.append(f'<rect x="{x}" y="{LEGEND + 32}" width="10" height="10" class="key {kind}"/>')
+        parts.append(text(x + 15, LEGEND + 41, words, "quiet", size=11))
+        x += 15 + math.ceil(len(words) * 6.3) + 18
+    if has_target:
+        parts.append(f'<line x1="{x + 4}" y1="{LEGEND + 31}" x2="{x + 4}" y2="{LEGEND + 43}" class="tick"/>')
+        parts.append(text(x + 15, LEGEND + 41, "target", "quiet", size=11))
+    for mark in axis.marks:
+        parts.append(f'<line x1="{at(mark):.1f}" y1="{TOP - 4}" x2="{at(mark):.1f}" y2="{bottom}" class="grid"/>')
+        parts.append(text(round(at(mark), 1), bottom + 16, f"{mark:,.10g}", "quiet", "middle", 11))
+    for index, (label, value, target, is_other) in enumerate(bars):
         y = TOP + index * (BAR + GAP)
-        colour = GREY if is_peer else RED if target and times > target else BLUE
-        parts.append(text(LABEL - 8, y + 12, label, "end"))
-        parts.append(f'<rect x="{LABEL}" y="{y}" width="{max(at(times) - LABEL, 1):.1f}" '
-                     f'height="{BAR}" fill="{colour}"/>')
+        kind = "other" if is_other else "missed" if target and value > target else "ours"
+        begin, end = sorted((left + PLOT * axis.zero(), at(value)))
+        parts.append(text(left - 8, y + 12, label, "ink label", "end"))
+        parts.append(f'<rect x="{begin:.1f}" y="{y}" width="{max(end - begin, 1):.1f}" height="{BAR}" '
+                     f'class="bar {kind}"/>')
         if target:
-            x = at(target)
-            parts.append(f'<line x1="{x:.1f}" y1="{y - 2}" x2="{x:.1f}" y2="{y + BAR + 2}" '
-                         f'stroke="{INK}" stroke-width="2"/>')
-        parts.append(text(round(max(at(times), at(target or 1.0)) + 6, 1), y + 12,
-                          "x" + short(times), size=11))
-    legend = ["times one read of the row"]
-    legend += ["black: the target"] if any(bar[2] for bar in bars) else []
-    legend += ["grey: others"] if any(bar[3] for bar in bars) else []
-    parts.append(text(LABEL + PLOT, bottom + 30, "; ".join(legend), "end", 11, GREY))
+            parts.append(f'<line x1="{at(target):.1f}" y1="{y - 2}" x2="{at(target):.1f}" y2="{y + BAR + 2}" '
+                         f'class="tick"/>')
+        parts.append(text(round(max(end, at(target) if target else end) + 6, 1), y + 12,
+                          short(value) + options.unit, size=11))
+    scale = options.axis + (", logarithmic" if axis.is_log else "")
+    parts.append(text(left + PLOT, bottom + 33, scale, "quiet", "end", 11))
     return "\n".join(parts) + "\n</svg>\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("result", help="JSON of sluice bench")
+    parser.add_argument("result", help="JSON of a bench")
     parser.add_argument("--output", required=True, help="the SVG")
     parser.add_argument("--title", help="instead of the bench's name")
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE[,VALUE...]",
                         help="rows with these values alone, as in --only cache=hot")
+    parser.add_argument("--value", default="reads", help="a field, or a quotient as ns/1000; reads: of the row")
+    parser.add_argument("--label", help="the fields that name a bar, with commas; else those that differ")
+    parser.add_argument("--axis", help="what the axis shows")
+    parser.add_argument("--unit", default="", help="after each number, as in %%")
+    parser.add_argument("--ours", default="Sluice", help="the words for blue bars")
+    parser.add_argument("--others", default="others", help="the words for grey bars")
+    parser.add_argument("--linear", action="store_true", help="a linear axis whatever the bars")
     parser.add_argument("--peers", action="store_true", help="with a grey bar for every peer")
+    parser.add_argument("--targets", action="store_true", help="with a tick for every target")
     args = parser.parse_args()
+    args.axis = args.axis or ("times one read of the row" if args.value == "reads" else args.value)
     try:
         report = json.loads(Path(args.result).read_text(encoding="utf-8"))
-        rows = [row for row in report["rows"] if row.get("ns") and row.get("floor_ns")]
+        rows = [row for row in report["rows"] if number(row, args.value) is not None and
+                (args.value != "reads" or row.get("ns"))]
     except (OSError, ValueError, KeyError, TypeError) as error:
         parser.error(f"result: {args.result} is no JSON of sluice bench: {error}")
     for condition in args.only:
@@ -130,11 +206,12 @@ def main():
     if not rows:
         parser.error(f"result: {args.result} has no timed rows" +
                      (f" with {' '.join(args.only)}" if args.only else ""))
-    bars, common = bars_of(rows, args.peers)
-    environment = report["env"]["cpu"] + ", commit " + report["commit"][:12]
+    bars, common = bars_of(rows, args)
+    machine = report["env"].get("gpu") or report["env"]["cpu"]
+    subtitle = ", ".join(part for part in (common, machine, "commit " + report["commit"][:12]) if part)
     title = args.title or f"sluice bench {rows[0]['bench']}"
     Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.output).write_text(svg(title, environment, bars, common), encoding="utf-8")
+    Path(args.output).write_text(svg(title, subtitle, bars, args), encoding="utf-8")
     print(f"{args.output}: {len(bars)} bars")
 
 

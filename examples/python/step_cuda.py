@@ -12,7 +12,7 @@ requests = [sampler.add(top_k=50, repetition_penalty=1.1, seed=7, prompt=[1, 2, 
             sampler.add(temperature=0.7, top_p=0.9, seed=8)]
 step = sampler.step(logits, requests)  # enqueued on the current stream
 next_ids = step.ids  # on the device, for the next forward pass
-following = sampler.step(logits, requests)  # nobody has waited yet
+following = sampler.step(logits, requests)  # nothing has waited yet
 ids = step.get().ids  # waits for one copy
 # [step]
 

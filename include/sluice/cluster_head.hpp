@@ -1,5 +1,5 @@
 // The head by clusters of rows: a centroid and a radius bound the logits of all rows of a cluster,
-// so that clusters which cannot matter are not read. docs/certified-head.md has the bounds and what
+// so that clusters which cannot matter are not read. docs/notes/clusters.md has the bounds and what
 // they are worth: on heads of trained models next to nothing, on heads whose rows really lie in
 // clusters most of the read. The certified head to use is certified_head.hpp.
 #pragma once

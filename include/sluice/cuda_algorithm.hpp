@@ -1,5 +1,6 @@
-// The ways to select on a GPU, by name: Qrita and the variants that its paper compares it with. All
-// give the same Cut, bit for bit. kAuto is what to use; the others are there to compare with it.
+// The ways to select on a GPU, by name: Qrita and most of the variants that its paper compares it
+// with. The paper's runs G and H, one pivot where truncation misses or is off, are not among them.
+// All give the same Cut, bit for bit. kAuto is what to use; the others exist to compare with it.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@ struct TopkInput {
 enum class TopkGuess : uint8_t {
   kSample,     // a sample of the row, at the rank that keeps somewhat more than k
   kHint,       // the mean of the scores at the hinted indices; then as kSample
-  kSecant,     // the same; then, three times, along the secant of the counts of two thresholds
+  kSecant,     // the same; then, three times at most, along the secant of two counts
   kThreshold,  // what the call before left in TopkInput::thresholds; then as kSample
 };
 

@@ -2,11 +2,11 @@
 // for bit. Link Sluice::cuda.
 //
 // A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. What waits for the device are StepHandle::Get and Await, the destructor,
-// and seldom another call, which Waits counts. What changes requests (Add, Update, Accept,
-// Rollback, and the tokens of a step) goes to the device in small asynchronous copies and kernels
-// on another stream, beside whatever the caller's does; a step waits for it there, and it waits for
-// the step before.
+// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally
+// wait for the device; Waits counts the rare other calls that do. What changes requests (Add,
+// Update, Accept, Rollback, and the tokens of a step) goes to the device in small asynchronous
+// copies and kernels on another stream, beside whatever the caller's does; a step waits for it
+// there, and it waits for the step before.
 #pragma once
 
 #include <cstddef>

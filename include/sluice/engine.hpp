@@ -24,9 +24,9 @@ struct EngineOptions {
   int32_t steps_in_flight = 0;
   int32_t max_clients = 64;
   int32_t max_client_requests = 4096;  // running and waiting
-  // Of all clients; one more is rejected. Half of the places are for whoever comes first. Of the
-  // others each client that is there has an equal share, which what it has already counts into: so
-  // one that asks for everything leaves room for the rest.
+  // Of all clients; one more is rejected. Half of the places are first come, first served. The
+  // other half is divided equally among the connected clients; requests that a client already has
+  // waiting count against its share.
   int64_t max_waiting = 16384;
   int64_t max_waiting_tokens = 1 << 26;  // of their prompts together, shared alike
   int64_t step_tokens = 0;               // inputs of a step at most; 0: as many as the runner takes

@@ -1,5 +1,5 @@
 // The mathematics of the certificates: how far the score that a plane gives may lie from the logit
-// that semantics/dot.h defines. docs/certified-head.md has the proofs in full.
+// that semantics/dot.h defines. docs/certified-head-proof.md has the proofs in full.
 //
 // A row w of the head is kept as w = s_g (q + u) + E in groups of 128 elements: a scale s_g a
 // group, integer codes |q| <= 7, a dither u that all rows share (0 in strict planes), the rest E.

@@ -1,5 +1,5 @@
 // The bounds of clusters: no row of a cluster has a larger logit, as semantics/dot.h defines it and
-// with its bias, than the bound that its ball or its cone gives. docs/certified-head.md has the
+// with its bias, than the bound that its ball or its cone gives. docs/notes/clusters.md has the
 // proofs.
 //
 // Ball: w = mu + r, ||r|| <= R, so w.h <= mu.h + R ||h|| (Cauchy-Schwarz).

@@ -11,7 +11,8 @@ namespace {
 
 constexpr AlgorithmInfo kAlgorithms[] = {
     {SelectAlgorithm::kAuto, "auto", "always", "", ""},
-    {SelectAlgorithm::kQuaternary, "quaternary", "to compare with: Qrita as its paper has it",
+    {SelectAlgorithm::kQuaternary, "quaternary",
+     "to compare with: the search of Qrita's paper, certified",
      "k above some 0.6 of the room for outliers, 0.15 % of an fp32 vocabulary, and nuclei beyond "
      "it: the whole row is searched, a read a pass",
      "Qrita, 2026"},

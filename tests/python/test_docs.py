@@ -2,6 +2,8 @@
 
 import doctest
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,14 @@ def test_examples(name, monkeypatch):
     log = []
     doctest.DocTestRunner().run(test, out=log.append)
     assert not log, "".join(log)
+
+
+@pytest.mark.parametrize("name", ["sample.py", "numpy_rows.py", "certified_head.py"])
+def test_the_snippets_of_the_pages_run(name):
+    example = ROOT / "examples" / "python" / name
+    if not example.exists():
+        pytest.skip("the sources are not at hand")
+    subprocess.run([sys.executable, example], check=True)
 
 
 def test_properties_have_docstrings():

@@ -111,7 +111,7 @@ def main():
         must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", root / "tests/python",
              cwd=work)
     else:
-        for name in ("sample", "certified_head"):
+        for name in ("sample", "numpy_rows", "certified_head"):
             must(python, root / f"examples/python/{name}.py", cwd=work)
         has_engine = "import sluice, sys; sys.exit(not hasattr(sluice, 'EngineClient'))"
         if run(python, "-c", has_engine, cwd=work) == 0:

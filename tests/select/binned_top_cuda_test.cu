@@ -89,7 +89,7 @@ float InBin(int bin, double from_middle = 0.0) {
 
 constexpr Profile kLastMinP = {.min_p_stage = MinPStage::kLast};
 
-// Lists as a guess at k tokens leaves them (docs/benchmarks.md).
+// Lists as a guess at k tokens leaves them (docs/notes/gpu-sampling.md).
 TEST_F(BinnedTop, IsFoundInRowsLikeAModels) {
   Random random(17);
   for (const RowKind kind : {RowKind::kMid, RowKind::kPeaked, RowKind::kBf16Rounded}) {

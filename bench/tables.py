@@ -1,0 +1,149 @@
+"""The tables of figures of README.md and docs/, for scripts/bench_tables.py.
+
+A table is (label, where) for each row and column; a cell is the value of the rows of the file that
+agree with all of them. To add one: a `table` here, its two marks in a page, scripts/bench_tables.py --write.
+"""
+
+from bench_tables import each, figure, of, table
+
+BATCHES = each("batch", 1, 8, 32, 128)
+
+
+def cpu_row(task, rows, peer, **more):
+    return of((task, rows), {"task": task, "distribution": rows, "peer": peer}, **more)
+
+
+def floors(label, backend):
+    """Times one read of the row, hot and cold."""
+    return of(label, value="{stat}/floor_ns", digits=3,
+              parts=[{"where": {"backend": backend, "cache": cache}} for cache in ("hot", "cold")])
+
+
+CPU = {"dtype": "float32", "vocab": 128256, "batch": 1, "algorithm": "auto"}
+AVX512_HOT = {"backend": "cpu-avx512", "cache": "hot"}
+
+PEERS = {
+    "numpy": ("numpy argmax", "numpy argpartition", "numpy argsort, cumsum",
+              "numpy argpartition, cumsum, searchsorted", "numpy softmax, cumsum, searchsorted"),
+    "llama.cpp": ("llama.cpp greedy", "llama.cpp top_k", "llama.cpp top_p", "llama.cpp top_k, top_p, dist",
+                  "llama.cpp dist"),
+    "torch": ("torch argmax", "torch topk", "torch sort, cumsum, scatter", "torch topk, cumsum, multinomial",
+              "torch softmax, exponential, argmax"),
+    "transformers": ("transformers TopKLogitsWarper", "transformers TopPLogitsWarper",
+                     "transformers warpers, softmax, multinomial"),
+}
+
+GPU_TASKS = (("k = 50, p = 0.9", "sample-k50-p0.9"), ("p = 0.7", "sample-p0.7"), ("no filter", "sample"))
+GPU_PEERS = (("Sluice", "sluice"), ("FlashInfer, one k for all rows", "flashinfer-k-first"),
+             ("FlashInfer, a k a row", "flashinfer-k-first-rows"), ("FlashInfer", "flashinfer-top-p"),
+             ("FlashInfer", "flashinfer-logits"), ("vLLM, Triton", "vllm-triton"), ("vLLM, sort", "vllm-sort"),
+             ("torch.topk", "torch-topk"), ("torch, softmax and noise", "torch-noise"))
+HAS_PEER = {"sample-k50-p0.9": (0, 1, 2, 5, 6, 7), "sample-p0.7": (0, 3, 5, 6), "sample": (0, 4, 8)}
+
+DECODERS = (("8B, V = 128256", "8b-128256"), ("8B, V = 151936", "8b-151936"),
+            ("20B-A3B, V = 201088", "20b-a3b"), ("4B, V = 262208", "4b"))
+SAMPLERS = (("Sluice", "sluice"), ("Sluice, `DeviceSampler`", "sluice-requests"),
+            ("FlashInfer, joint filter", "flashinfer-joint"),
+            ("FlashInfer, a k a row", "flashinfer-k-first-rows"), ("vLLM, Triton", "vllm-triton"),
+            ("torch, sort", "torch-sort"))
+END = "end-to-end-h200.json"
+# 128 rows were measured again, in more rounds; the certified head of 128 rows is of the first file.
+END_BATCHES = [*each("batch", 1, 8, 32), of("128", {"batch": 128, "file": "end-to-end-h200-128.json"})]
+HEADS = (("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"), ("no filter", "softmax"),
+         ("p = 0.9 alone", "p0.9"))
+
+TABLES = [
+    table("cpu-selection", "select-cpu.json", heads=("task", "rows"), where=CPU, rows=[
+        cpu_row("greedy", "mid", "max_element"),
+        cpu_row("top-50", "mid", "partial_sort"),
+        cpu_row("top-2048", "mid", "nth_element"),
+        cpu_row("top-p", "peaked", "softmax_sort_cumsum", stat="mean_ns"),
+        cpu_row("top-p", "mid", "softmax_sort_cumsum", stat="mean_ns"),
+        cpu_row("top-p", "flat", "softmax_sort_cumsum", stat="mean_ns"),
+        cpu_row("k50-p0.9-draw", "mid", "partial_sort_softmax_cumsum_draw"),
+        cpu_row("draw", "mid", "softmax_cdf")],
+        columns=[
+            of("statistic", value="@stat"),
+            of("us, hot", AVX512_HOT, digits=2),
+            floors("reads, AVX-512, hot / cold", "cpu-avx512"),
+            floors("reads, AVX2, hot / cold", "cpu-avx2"),
+            of("idiomatic C++, times", AVX512_HOT, value="peer_ns/{stat}", digits=2)]),
+    table("cpu-peers", "select-peers-python.json", heads=("task", "statistic"),
+          where={"distribution": "mid", "cache": "hot", "dtype": "float32", "vocab": 128256,
+                 "backend": "cpu-avx512"},
+          rows=[of((task, "median"), {"task": task}) for task in (
+              "greedy", "top-50", "top-2048", "top-p", "k50-p0.9-draw", "draw")],
+          columns=[of("Sluice, us"), *(of(f"{name}, times", {"peer": peers}, value="peer_ns/{stat}", digits=2)
+                                       for name, peers in PEERS.items())],
+          sparse=True),
+    table("gpu-sampling", "cuda-h200-peers.json", heads=("parameters", "sampler"), value="peer_ns/1000",
+          rows=[of((shown if index == 0 else "", GPU_PEERS[index][0]),
+                   {"task": task, "peer": GPU_PEERS[index][1]})
+                for shown, task in GPU_TASKS for index in HAS_PEER[task]],
+          columns=each("batch", 1, 8, 32, 128, 256, 512)),
+    table("gpu-steps", "cuda-step-h200.json", heads=("request",), where={"vocab": 128256},
+          rows=[of(shown, {"task": f"step-{task}"}) for shown, task in (
+              ("k = 50, p = 0.9", "k50-p0.9"), ("greedy", "greedy"), ("+ min-p", "min-p"), ("+ XTC", "xtc"),
+              ("+ repetition, frequency, presence", "penalties"), ("+ DRY", "dry"), ("+ bias", "bias"),
+              ("+ a bitmask a row", "bitmask"), ("+ penalties, bias, bad words, min-tokens, a bitmask",
+                                                 "all-adjustments"),
+              ("+ typical", "typical"), ("+ the 20 most likely tokens", "logprobs-20"))],
+          columns=each("batch", 1, 8, 32, 128, 256)),
+    table("end-to-end", END, heads=("decoder", "sampler"), where={"task": "k50-p0.9"}, value="gap_percent",
+          decimals=1,
+          rows=[of((decoder if index == 0 else "", sampler), {"model": model, "peer": peer})
+                for decoder, model in DECODERS[::3] for index, (sampler, peer) in enumerate(SAMPLERS)],
+          columns=END_BATCHES),
+    table("server", "serve-peers.json", heads=("server",),
+          rows=[("Sluice", {"peer": "sluice"}), ("aiohttp, frames alone", {"peer": "aiohttp, frames"}),
+                ("aiohttp, detokenising, stops and JSON", {"peer": "aiohttp, text and JSON"})],
+          columns=[of("tokens a CPU-second", value="tokens_per_cpu_second", decimals=0),
+                   of("Sluice does, times", value="ours_by_it", digits=3),
+                   of("99 % of the gaps between tokens, ms, at most", value="itl_p99_ms", digits=2)]),
+    table("certified-head-gpu", "cuda-head-h200.json", heads=("128256 x 4096",),
+          where={"n": 128256, "dim": 4096},
+          rows=[*(of(shown, {"task": f"head-{task}"}) for shown, task in HEADS),
+                of("cuBLASLt, logits alone", {"task": "head-dense"}, value="library_ns/1000"),
+                of("`cuda::Project`, logits alone, in the defined order", {"task": "head-dense"})],
+          columns=each("batch", 1, 8, 32, label="batch {}")),
+    table("certified-head-end-to-end", END, heads=("decoder", "parameters"), where={"peer": "sluice-certified"},
+          value="gap_percent", decimals=1,
+          rows=[of((decoder if index == 0 else "", shown), {"model": model, "task": task})
+                for decoder, model in DECODERS
+                for index, (shown, task) in enumerate((("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"),
+                                                       ("no filter", "no-filter")))],
+          columns=BATCHES),
+    table("certified-head-cpu", "head-cpu-vnni.json", heads=("head", "planes"), value="ratio", decimals=2,
+          rows=[of((f"{vocab} x {dim}" if kind == "dither4" else "", kind),
+                   {"vocab": vocab, "dim": dim, "kind": kind})
+                for vocab, dim in ((128256, 1024), (262144, 640)) for kind in ("dither4", "strict")],
+          columns=[of(shown, parts=[{"where": {"task": task, "batch": batch}} for batch in (1, 8, 32)])
+                   for shown, task in (("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"),
+                                       ("no filter", "softmax"), ("p = 0.9", "p0.9-id"),
+                                       ("p = 0.9 with its Cut", "p0.9"))]),
+    table("topk-gpu", "topk-h200.json", heads=("columns", "first threshold"), first=True,
+          where={"task": "topk-2048", "dtype": "float32", "distribution": "normal"},
+          rows=[of((n if guess == "sample" else "", shown), {"n": n, "guess": guess})
+                for n in (8192, 32768, 65536, 131072, 262144, 524288)
+                for shown, guess in (("a sample", "sample"), ("the call before", "threshold"))
+                if n > 8192 or guess == "sample"],
+          columns=each("batch", 1, 16, 64, 128)),
+    table("topk-peers", "topk-h200-peers.json", heads=("columns", "rows"), value="peer_ns/1000",
+          where={"task": "topk-2048", "dtype": "float32", "distribution": "normal"},
+          rows=[of((n if batch == 1 else "", batch), {"n": n, "batch": batch})
+                for n in (8192, 32768, 131072, 524288) for batch in (1, 16, 128)],
+          columns=[of(shown, {"peer": peer}) for shown, peer in (
+              ("Sluice", "sluice"), ("torch.topk", "torch"), ("FlashInfer cub", "flashinfer-cub"),
+              ("FlashInfer radix", "flashinfer-radix"), ("FlashInfer, ties by index", "flashinfer-tie-break"),
+              ("SGLang v2", "sglang-v2"))]),
+    table("topk-cpu", "topk-cpu.json", heads=("scores",),
+          where={"task": "topk-2048", "hint": "none", "backend": "cpu-avx2"},
+          rows=[of(shown, {"distribution": kind}) for shown, kind in (
+              ("N(0, 1)", "normal"), ("5 + 1e-6 N", "narrowest"), ("all but 0.6 % are 0", "relu99"),
+              ("constant", "constant"), ("nine of ten -inf", "padded"))],
+          columns=[of(f"{n}, {cache}", {"n": n, "cache": cache}) for n in (65536, 131072)
+                   for cache in ("hot", "cold")]),
+    *(figure(f"certified-head-{task}-{batch}", "cuda-head-h200.json",
+             {"n": 128256, "dim": 4096, "batch": batch, "task": f"head-{task}"}, "ns/library_ns", decimals=2)
+      for task, batch in (("greedy", 1), ("k50-p0.9", 1), ("greedy", 8), ("k50-p0.9", 8))),
+]
