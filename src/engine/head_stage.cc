@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "engine/clock.h"
-#include "head/deciding_tokens.h"
-#include "pipeline/request_state.h"
+#include "head/certified/deciding_tokens.h"
+#include "sampler/request_state.h"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {

@@ -5,11 +5,11 @@
 // tie with it are left out, because they may have others that are not listed.
 #include <limits>
 
-#include "draw/draw_kept.cuh"
-#include "draw/draw_row.cuh"
+#include "draw/cuda/draw_kept.cuh"
+#include "draw/cuda/draw_row.cuh"
 #include "parallel/device_shards.h"
 #include "parallel/drawn_rows.h"
-#include "select/sorted_rules.cuh"
+#include "select/cuda/sorted_rules.cuh"
 #include "semantics/row_status.h"
 #include "semantics/validate.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda_check.h"
+#include "cuda/cuda_check.h"
 #include "sluice/nccl_shards.hpp"
 #include "support/check.h"
 
