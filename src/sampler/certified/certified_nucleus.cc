@@ -47,7 +47,8 @@ CertifiedNucleus::CertifiedNucleus(RowCertificate& certificate, const SelectPara
       share_(kFirstShare) {}
 
 bool CertifiedNucleus::IsLazy(const SelectParams& params, DrawMethod method, const NoiseKey& key) {
-  return method == DrawMethod::kGumbel && !semantics::XtcDrops(params, key);
+  return method == DrawMethod::kGumbel &&
+         !Has(semantics::RulesOf(params, key), semantics::Filter::kXtc);
 }
 
 bool CertifiedNucleus::Narrow() {
@@ -134,7 +135,7 @@ Membership CertifiedNucleus::MembershipOf(const Token& token) {
                                   : before.least >= k ? Membership::kDropped
                                                       : Membership::kUnknown);
   }
-  if (params_.min_p > 0 && weight < semantics::Fixed40(params_.min_p)) return Membership::kDropped;
+  if (weight < semantics::Fixed40(params_.min_p)) return Membership::kDropped;
   return membership;
 }
 

@@ -40,6 +40,9 @@ struct ListMemory {
 };
 
 class ListSelection {
+  using Filter = semantics::Filter;
+  using RuleSet = semantics::RuleSet;
+
  public:
   // values: the row's, in memory.values.
   ListSelection(const SelectParams& params, const ListMemory& memory, const ListedRow& row,
@@ -53,74 +56,39 @@ class ListSelection {
         work_(work) {}
 
   SelectedSet Select(const NoiseKey& key, bool wants_masses) {
-    if (semantics::IsGreedy(params_)) return Greedy();
-    const Profile& profile = params_.profile;
-    if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) {
-      KeepFrom(semantics::MinPThreshold(params_.min_p, max_, scale_));
-    }
-    if (params_.top_n_sigma > 0) {
-      Reads(1);
-      const uint64_t bound = SigmaBoundOf(memory_.values, size_, max_, params_.top_n_sigma);
-      KeepFrom(semantics::SigmaThreshold(bound, max_));
-    }
-    if (params_.typical_p < 1) Typical();
-    if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < size_) TopK();
-    if (params_.top_p < 1) {
-      TopP();
-    } else if (wants_masses) {
-      mass_.total = TotalWithoutTopP();
-    }
-    if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kLast) MinPLast();
-    const bool has_xtc =
-        params_.xtc_probability > 0 && semantics::XtcCoinFalls(key, params_.xtc_probability);
-    if (wants_masses || has_xtc) mass_.kept = MassOfKept();
-    if (has_xtc) Xtc();
+    on_ = semantics::RulesOf(params_, key);
+    wants_masses_ = wants_masses && !semantics::IsGreedy(params_);
+    semantics::ApplyRules(on_, params_, *this);
+    if (wants_masses_ && !Has(on_, Filter::kXtc)) mass_.kept = MassOfKept();
     return Result();
   }
 
- private:
-  // The lower end of what is kept: of the list's `ties` equal to value, the first `ties_kept` by
-  // id.
-  struct End {
-    float value;
-    int64_t above;
-    int64_t ties;
-    int64_t ties_kept;
-  };
+  // The rules, for ApplyRules.
 
-  SelectedSet Greedy() {
+  void Greedy() {
     end_ = {max_, 0, 1, 1};
     has_end_ = true;
     mass_.kept = mass_.total = semantics::kFullWeight;
-    return Result();
   }
 
-  void Reads(int64_t times) { work_.elements_read += times * static_cast<int64_t>(size_); }
-
-  Elements ListAs(const float* keys, uint64_t mass) const {
-    return {keys, memory_.weights, size_, mass};
+  template <class Floor>
+  void KeepFrom(const Floor& rule) {
+    const float floor = FloorOf(rule);
+    if (has_end_) {
+      MoveEndTo(floor);
+      return;
+    }
+    const bool has_max = upper_ == semantics::Infinity();
+    const float largest = has_max ? max_ : RangeOf(memory_.values, size_).high;
+    CompactFrom(floor);
+    if (size_ > 0) return;
+    memory_.values[0] = largest;  // behind typical: one is kept in any case
+    size_ = 1;
   }
-
-  void KeepFrom(float least) {
-    Reads(1);
-    const auto vleast = hn::Set(F32(), least);
-    size_ = Compact<Measure::kCount>(memory_.values, nullptr, size_, memory_.values, nullptr,
-                                     [&](VecF32 x, VecF32) HWY_ATTR { return hn::Ge(x, vleast); });
-    is_weighed_ = false;
-  }
-
-  void Weigh() {
-    if (is_weighed_) return;
-    Reads(1);
-    list_mass_ = WeighValues(memory_.values, size_, max_, scale_, memory_.weights);
-    is_weighed_ = true;
-  }
-
-  uint64_t WeightAt(float value) const { return semantics::Weight(value, max_, scale_); }
 
   void Typical() {
-    KeepFrom(semantics::LeastValue(semantics::kLowestValue, max_,
-                                   [&](float x) { return WeightAt(x) > 0; }));
+    CompactFrom(semantics::LeastValue(semantics::kLowestValue, max_,
+                                      [&](float x) { return WeightAt(x) > 0; }));
     Weigh();
     const int64_t mean = MeanSurprise(memory_.values, memory_.weights, size_, max_, scale_);
     TypicalKeys(memory_.values, size_, max_, scale_, mean, memory_.keys);
@@ -140,25 +108,17 @@ class ListSelection {
     is_weighed_ = false;
   }
 
-  static uint64_t AtLeastOne(uint64_t target) { return target == 0 ? 1 : target; }
-
   // Joint: the list stays as it is, for top-p.
   void TopK() {
     const int64_t k = params_.top_k;
+    if (static_cast<size_t>(k) >= size_) return;
     const Boundary boundary = finder_.by_count({memory_.values, nullptr, size_, 0},
                                                static_cast<uint64_t>(k), memory_.scratch, work_);
     const bool all_ties = params_.profile.ties == Ties::kAll;
     end_ = {boundary.value, boundary.above, boundary.ties,
             all_ties ? boundary.ties : k - boundary.above};
     has_end_ = true;
-    if (params_.profile.top_k_top_p == TopKTopP::kSequential) KeepFrom(end_.value);
-  }
-
-  // What top-p would be measured on.
-  uint64_t TotalWithoutTopP() {
-    if (params_.profile.top_k_top_p == TopKTopP::kSequential) return MassOfKept();
-    Weigh();
-    return list_mass_;
+    if (params_.profile.top_k_top_p == TopKTopP::kSequential) CompactFrom(end_.value);
   }
 
   // Measured on what top-k left, or joint on what it found.
@@ -204,6 +164,75 @@ class ListSelection {
     }
   }
 
+  void Xtc() {
+    mass_.kept = MassOfKept();
+    const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, mass_.kept);
+    auto counts = [&](float x) { return semantics::XtcCounts(WeightAt(x), least); };
+    const float highest = RangeOf(memory_.values, size_).high;
+    Reads(1);
+    if (!counts(highest)) return;
+    const float threshold = semantics::LeastValue(end_.value, highest, counts);
+    const float value = LeastFrom(memory_.values, size_, threshold);
+    const End last = value == end_.value ? end_ : EndAt(value);  // of those that count
+    Reads(3);
+    const int64_t number = last.above + last.ties_kept;
+    if (number < 2) return;
+    upper_ = last.value;
+    ties_dropped_ = last.ties_kept - 1;
+    dropped_ = number - 1;
+    mass_.kept -=
+        MassAbove(last.value) + static_cast<uint64_t>(ties_dropped_) * WeightAt(last.value);
+  }
+
+  void BeforeTopK() {}  // a joint top-k leaves the list as it is
+
+  void After(Filter filter) {
+    const bool measures = filter == Filter::kTopP && wants_masses_ && !Has(on_, Filter::kTopP);
+    if (measures) mass_.total = TotalWithoutTopP();
+  }
+
+ private:
+  // The lower end of what is kept: of the list's `ties` equal to value, the first `ties_kept` by
+  // id.
+  struct End {
+    float value;
+    int64_t above;
+    int64_t ties;
+    int64_t ties_kept;
+  };
+
+  void Reads(int64_t times) { work_.elements_read += times * static_cast<int64_t>(size_); }
+
+  Elements ListAs(const float* keys, uint64_t mass) const {
+    return {keys, memory_.weights, size_, mass};
+  }
+
+  void CompactFrom(float least) {
+    Reads(1);
+    const auto vleast = hn::Set(F32(), least);
+    size_ = Compact<Measure::kCount>(memory_.values, nullptr, size_, memory_.values, nullptr,
+                                     [&](VecF32 x, VecF32) HWY_ATTR { return hn::Ge(x, vleast); });
+    is_weighed_ = false;
+  }
+
+  void Weigh() {
+    if (is_weighed_) return;
+    Reads(1);
+    list_mass_ = WeighValues(memory_.values, size_, max_, scale_, memory_.weights);
+    is_weighed_ = true;
+  }
+
+  uint64_t WeightAt(float value) const { return semantics::Weight(value, max_, scale_); }
+
+  static uint64_t AtLeastOne(uint64_t target) { return target == 0 ? 1 : target; }
+
+  // What top-p would be measured on.
+  uint64_t TotalWithoutTopP() {
+    if (params_.profile.top_k_top_p == TopKTopP::kSequential) return MassOfKept();
+    Weigh();
+    return list_mass_;
+  }
+
   // The end of a list that nothing has been dropped from.
   End LastOfList() {
     Reads(2);
@@ -237,37 +266,39 @@ class ListSelection {
     return MassAbove(end_.value) + static_cast<uint64_t>(end_.ties_kept) * WeightAt(end_.value);
   }
 
-  void MinPLast() {
-    FindEnd();
-    const float least = semantics::MinPThreshold(params_.min_p, max_, scale_);
-    if (end_.value >= least) return;
+  template <class Floor>
+  float FloorOf(const Floor& rule) {
+    semantics::FloorSums sums;
+    if constexpr (Floor::kSums > 0) {
+      Reads(1);
+      const float last = has_end_ ? end_.value : -semantics::Infinity();
+      for (size_t i = 0; i < size_; ++i) {
+        const float x = memory_.values[i];
+        if (x > last) sums.Add(rule.TermsOf(x, max_, scale_), 1);
+      }
+      if (has_end_) {
+        sums.Add(rule.TermsOf(last, max_, scale_), static_cast<uint64_t>(end_.ties_kept));
+      }
+    }
+    return rule.From(sums, max_, scale_);
+  }
+
+  // With vectors; before any rule that leaves more in the list than it keeps.
+  float FloorOf(const semantics::TopNSigmaFloor& rule) {
+    Reads(1);
+    return semantics::SigmaThreshold(SigmaBoundOf(memory_.values, size_, max_, rule.n_sigma), max_);
+  }
+
+  void MoveEndTo(float floor) {
+    if (end_.value >= floor) return;
     Reads(3);
-    const float value = LeastFrom(memory_.values, size_, least);
+    const float value = LeastFrom(memory_.values, size_, floor);
     if (value == semantics::Infinity()) {  // behind typical: one is kept in any case
       end_ = EndAt(RangeOf(memory_.values, size_).high);
       end_.ties_kept = 1;
     } else {
       end_ = EndAt(value);
     }
-  }
-
-  void Xtc() {
-    const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, mass_.kept);
-    auto counts = [&](float x) { return semantics::XtcCounts(WeightAt(x), least); };
-    const float highest = RangeOf(memory_.values, size_).high;
-    Reads(1);
-    if (!counts(highest)) return;
-    const float threshold = semantics::LeastValue(end_.value, highest, counts);
-    const float value = LeastFrom(memory_.values, size_, threshold);
-    const End last = value == end_.value ? end_ : EndAt(value);  // of those that count
-    Reads(3);
-    const int64_t number = last.above + last.ties_kept;
-    if (number < 2) return;
-    upper_ = last.value;
-    ties_dropped_ = last.ties_kept - 1;
-    dropped_ = number - 1;
-    mass_.kept -=
-        MassAbove(last.value) + static_cast<uint64_t>(ties_dropped_) * WeightAt(last.value);
   }
 
   SelectedSet Result() {
@@ -291,6 +322,8 @@ class ListSelection {
   const BoundaryFinder& finder_;
   SelectWork& work_;
 
+  RuleSet on_ = RuleSet::kNone;
+  bool wants_masses_ = false;
   bool is_weighed_ = false;
   uint64_t list_mass_ = 0;  // once it is weighed
   bool has_end_ = false;

@@ -59,34 +59,125 @@ class RowRules {
 
   // mass: null, or where the first thread writes.
   __device__ Cut Select(CutMass* mass) {
-    const Profile& profile = params_.profile;
-    ValueInterval kept;
-    if (semantics::IsGreedy(params_)) {
-      kept = {INFINITY, max_, 1};
-      if (mass != nullptr) Report(mass, kept, 0, UINT64_MAX, kept, 0.0f, 0);
-      return CutOf(kept, 0.0f, 0);
-    }
-    const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK;
-    if (params_.min_p > 0 && min_p_first) ApplyMinP(kept);
-    if (params_.top_n_sigma > 0) ApplyTopNSigma(kept);
-    if (params_.typical_p < 1) ApplyTypical(kept);
+    wants_margin_ = mass != nullptr;
+    semantics::ApplyRules(semantics::RulesOf(params_, key_), params_, *this);
+    if (mass != nullptr) Report(mass);
+    return CutOfKept();
+  }
 
-    const ValueInterval before_top_k = kept;
-    ApplyTopK(kept);
-    const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
-    const ValueInterval measured = joint ? before_top_k : kept;
-    uint64_t margin = UINT64_MAX;
-    if (params_.top_p < 1) ApplyTopP(measured, kept, mass != nullptr ? &margin : nullptr);
-    if (params_.min_p > 0 && !min_p_first) ApplyMinP(kept);
+  // The rules, for ApplyRules.
 
-    float first = 0.0f;  // XTC: the first kept value, and how many of its ties are dropped
-    int64_t dropped = 0;
-    int32_t ties_dropped = 0;
-    if (params_.xtc_probability > 0 && semantics::XtcCoinFalls(key_, params_.xtc_probability)) {
-      dropped = FindXtc(kept, first, ties_dropped);
+  __device__ void Greedy() { kept_ = {INFINITY, max_, 1}; }
+
+  template <class Floor>
+  __device__ void KeepFrom(const Floor& rule) {
+    semantics::FloorSums sums;
+    if constexpr (Floor::kSums > 0) {
+      ForEachIn(kept_,
+                [&](float x, uint32_t tokens) { sums.Add(rule.TermsOf(x, max_, scale_), tokens); });
+#pragma unroll
+      for (int i = 0; i < Floor::kSums; ++i) sums.at[i] = team_.Sum(sums.at[i]);
     }
-    if (mass != nullptr) Report(mass, measured, dropped, margin, kept, first, ties_dropped);
-    return CutOf(kept, first, dropped, ties_dropped);
+    const float floor = rule.From(sums, max_, scale_);
+    const float largest = kept_.DropsFromTheTop(max_) ? LargestOf(kept_) : max_;
+    if (largest < floor) {
+      kept_.KeepFrom(largest, 1);  // at least one
+    } else {
+      kept_.KeepFrom(floor, kAllTies);
+    }
+  }
+
+  // K by its keys, which are differences of surprise; the two ends by bisection, because surprise
+  // never falls as the value falls.
+  __device__ void Typical() {
+    uint64_t surprise = 0, weights = 0, total = 0;
+    ForEachIn(kept_, [&](float x, uint32_t tokens) {
+      const float t = semantics::LogWeight(x, max_, scale_);
+      const uint64_t w = semantics::WeightOf(t);
+      if (w == 0) return;
+      surprise += tokens * ((w >> 16) * static_cast<uint64_t>(semantics::Surprise(t)));
+      weights += tokens * (w >> 16);
+      total += tokens * w;
+    });
+    const int64_t mean = static_cast<int64_t>(team_.Sum(surprise) / team_.Sum(weights));
+    uint64_t target = semantics::TargetMass(params_.typical_p, team_.Sum(total));
+    target = target == 0 ? 1 : target;  // at least one
+    const Found found = Find<Amount::kMass>(team_, memory_, target, [&](auto add) {
+      ForEachIn(kept_, [&](float x, uint32_t tokens) {
+        const float t = semantics::LogWeight(x, max_, scale_);
+        const uint64_t w = semantics::WeightOf(t);
+        if (w == 0) return;
+        add(~static_cast<uint32_t>(semantics::TypicalKey(t, mean)), tokens, tokens * w);
+      });
+    });
+    const int64_t key = static_cast<int64_t>(~found.key);
+    auto surprise_of = [&](float x) {
+      return semantics::Surprise(semantics::LogWeight(x, max_, scale_));
+    };
+    kept_.KeepFrom(semantics::LeastValue(
+                       semantics::kLowestValue, max_,
+                       [&](float x) { return WeightOf(x) > 0 && surprise_of(x) <= mean + key; }),
+                   kAllTies);
+    if (surprise_of(max_) < mean - key) {
+      kept_.above = semantics::LeastValue(semantics::kLowestValue, max_,
+                                          [&](float x) { return surprise_of(x) < mean - key; });
+    }
+  }
+
+  __device__ void TopK() {
+    if (params_.top_k >= support_) return;
+    const uint64_t k = static_cast<uint64_t>(params_.top_k);
+    if (k >= CountOf(kept_)) return;
+    const Found found = FindValue<Amount::kCount>(kept_, k);
+    const bool all = params_.profile.ties == Ties::kAll;
+    kept_.KeepFrom(semantics::ValueOfKey(found.key),
+                   static_cast<int32_t>(all ? found.count : k - found.count_above));
+  }
+
+  __device__ void BeforeTopK() { measured_ = kept_; }
+
+  __device__ void After(semantics::Filter filter) {
+    const bool joint = params_.profile.top_k_top_p == TopKTopP::kJoint;
+    if (filter == semantics::Filter::kTopK && !joint) measured_ = kept_;
+  }
+
+  __device__ void TopP() {
+    const uint64_t total = whole_mass_ == 0 ? MassOf(measured_) : whole_mass_;
+    const uint64_t target = semantics::TargetMass(params_.top_p, total);
+    const uint64_t exclusive = semantics::ExclusiveTarget(target, params_.profile.top_p_boundary);
+    uint64_t before = 0, through = total;
+    if (exclusive <= total) {
+      const Found found = FindValue<Amount::kMass>(measured_, exclusive == 0 ? 1 : exclusive);
+      const float value = semantics::ValueOfKey(found.key);
+      const uint64_t weight = WeightOf(value);
+      const bool all = params_.profile.ties == Ties::kAll;
+      const int64_t ties =
+          all ? found.count : semantics::TopPTiesKept(found.above, weight, found.count, exclusive);
+      kept_.KeepFrom(value, static_cast<int32_t>(ties));
+      through = found.above + static_cast<uint64_t>(ties) * weight;
+      before = through - weight;
+    } else if (wants_margin_) {  // an inclusive boundary on the whole mass
+      before = through - WeightOf(SmallestOf(measured_));
+    }
+    if (wants_margin_) {
+      const uint64_t below = target > before ? target - before : before - target;
+      const uint64_t above = through > target ? through - target : target - through;
+      margin_ = min(below, above);
+    }
+  }
+
+  __device__ void Xtc() {
+    const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, MassOf(kept_));
+    uint64_t counted = 0;
+    ForEachIn(kept_, [&](float x, uint32_t tokens) {
+      if (semantics::XtcCounts(WeightOf(x), least)) counted += tokens;
+    });
+    counted = team_.Sum(counted);
+    if (counted < 2) return;
+    const Found found = FindValue<Amount::kCount>(kept_, counted);
+    first_ = semantics::ValueOfKey(found.key);
+    ties_dropped_ = static_cast<int32_t>(counted - 1 - found.count_above);
+    dropped_ = static_cast<int64_t>(counted) - 1;
   }
 
  private:
@@ -131,157 +222,41 @@ class RowRules {
     });
   }
 
-  __device__ void ApplyMinP(ValueInterval& kept) const {
-    const float least = semantics::MinPThreshold(params_.min_p, max_, scale_);
-    const float largest = kept.DropsFromTheTop(max_) ? LargestOf(kept) : max_;
-    if (largest < least) {
-      kept.KeepFrom(largest, 1);  // at least one
-    } else {
-      kept.KeepFrom(least, kAllTies);
-    }
-  }
-
-  __device__ void ApplyTopNSigma(ValueInterval& kept) const {
-    uint64_t count = 0, sum = 0, squares = 0;
-    ForEachIn(kept, [&](float x, uint32_t tokens) {
-      const uint64_t e = semantics::SigmaDistance(x, max_);
-      count += tokens;
-      sum += tokens * e;
-      squares += tokens * (e * e);
-    });
-    const uint64_t bound = semantics::SigmaBound(team_.Sum(count), team_.Sum(sum),
-                                                 team_.Sum(squares), params_.top_n_sigma);
-    kept.KeepFrom(semantics::SigmaThreshold(bound, max_), kAllTies);
-  }
-
-  // K by its keys, which are differences of surprise; the two ends by bisection, because surprise
-  // never falls as the value falls.
-  __device__ void ApplyTypical(ValueInterval& kept) const {
-    uint64_t surprise = 0, weights = 0, total = 0;
-    ForEachIn(kept, [&](float x, uint32_t tokens) {
-      const float t = semantics::LogWeight(x, max_, scale_);
-      const uint64_t w = semantics::WeightOf(t);
-      if (w == 0) return;
-      surprise += tokens * ((w >> 16) * static_cast<uint64_t>(semantics::Surprise(t)));
-      weights += tokens * (w >> 16);
-      total += tokens * w;
-    });
-    const int64_t mean = static_cast<int64_t>(team_.Sum(surprise) / team_.Sum(weights));
-    uint64_t target = semantics::TargetMass(params_.typical_p, team_.Sum(total));
-    target = target == 0 ? 1 : target;  // at least one
-    const Found found = Find<Amount::kMass>(team_, memory_, target, [&](auto add) {
-      ForEachIn(kept, [&](float x, uint32_t tokens) {
-        const float t = semantics::LogWeight(x, max_, scale_);
-        const uint64_t w = semantics::WeightOf(t);
-        if (w == 0) return;
-        add(~static_cast<uint32_t>(semantics::TypicalKey(t, mean)), tokens, tokens * w);
-      });
-    });
-    const int64_t key = static_cast<int64_t>(~found.key);
-    auto surprise_of = [&](float x) {
-      return semantics::Surprise(semantics::LogWeight(x, max_, scale_));
-    };
-    kept.KeepFrom(semantics::LeastValue(
-                      semantics::kLowestValue, max_,
-                      [&](float x) { return WeightOf(x) > 0 && surprise_of(x) <= mean + key; }),
-                  kAllTies);
-    if (surprise_of(max_) < mean - key) {
-      kept.above = semantics::LeastValue(semantics::kLowestValue, max_,
-                                         [&](float x) { return surprise_of(x) < mean - key; });
-    }
-  }
-
-  __device__ void ApplyTopK(ValueInterval& kept) const {
-    if (params_.top_k <= 0 || params_.top_k >= support_) return;
-    const uint64_t k = static_cast<uint64_t>(params_.top_k);
-    if (k >= CountOf(kept)) return;
-    const Found found = FindValue<Amount::kCount>(kept, k);
-    const bool all = params_.profile.ties == Ties::kAll;
-    kept.KeepFrom(semantics::ValueOfKey(found.key),
-                  static_cast<int32_t>(all ? found.count : k - found.count_above));
-  }
-
-  // margin: null, or where it is wanted; the same in all threads.
-  __device__ void ApplyTopP(const ValueInterval& measured, ValueInterval& kept,
-                            uint64_t* margin) const {
-    const uint64_t total = whole_mass_ == 0 ? MassOf(measured) : whole_mass_;
-    const uint64_t target = semantics::TargetMass(params_.top_p, total);
-    const uint64_t exclusive = semantics::ExclusiveTarget(target, params_.profile.top_p_boundary);
-    uint64_t before = 0, through = total;
-    if (exclusive <= total) {
-      const Found found = FindValue<Amount::kMass>(measured, exclusive == 0 ? 1 : exclusive);
-      const float value = semantics::ValueOfKey(found.key);
-      const uint64_t weight = WeightOf(value);
-      const bool all = params_.profile.ties == Ties::kAll;
-      const int64_t ties =
-          all ? found.count : semantics::TopPTiesKept(found.above, weight, found.count, exclusive);
-      kept.KeepFrom(value, static_cast<int32_t>(ties));
-      through = found.above + static_cast<uint64_t>(ties) * weight;
-      before = through - weight;
-    } else if (margin != nullptr) {  // an inclusive boundary on the whole mass
-      before = through - WeightOf(SmallestOf(measured));
-    }
-    if (margin != nullptr) {
-      const uint64_t below = target > before ? target - before : before - target;
-      const uint64_t above = through > target ? through - target : target - through;
-      *margin = min(below, above);
-    }
-  }
-
   __device__ float SmallestOf(const ValueInterval& interval) const {
     uint32_t key = 0;  // inverted
     ForEachIn(interval, [&](float x, uint32_t) { key = max(key, ~semantics::OrderKey(x)); });
     return semantics::ValueOfKey(~static_cast<uint32_t>(team_.Max(key)));
   }
 
-  // The number of tokens that XTC drops from the top.
-  __device__ int64_t FindXtc(const ValueInterval& kept, float& first, int32_t& ties_dropped) const {
-    const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, MassOf(kept));
-    uint64_t counted = 0;
-    ForEachIn(kept, [&](float x, uint32_t tokens) {
-      if (semantics::XtcCounts(WeightOf(x), least)) counted += tokens;
-    });
-    counted = team_.Sum(counted);
-    if (counted < 2) return 0;
-    const Found found = FindValue<Amount::kCount>(kept, counted);
-    first = semantics::ValueOfKey(found.key);
-    ties_dropped = static_cast<int32_t>(counted - 1 - found.count_above);
-    return static_cast<int64_t>(counted) - 1;
-  }
-
-  // The Cut of an interval whose first `dropped` tokens are dropped, up to those before `first`.
-  __device__ Cut CutOf(const ValueInterval& kept, float first, int64_t dropped,
-                       int32_t ties_dropped = 0) const {
+  __device__ Cut CutOfKept() const {
     Cut cut;
-    cut.count = static_cast<int32_t>(static_cast<int64_t>(CountOf(kept)) - dropped);
-    if (kept.HasPartOfTies()) {
-      cut.lower = kept.lower + 0.0f;
-      cut.ties_kept = kept.lower_ties;
+    cut.count = static_cast<int32_t>(static_cast<int64_t>(CountOf(kept_)) - dropped_);
+    if (kept_.HasPartOfTies()) {
+      cut.lower = kept_.lower + 0.0f;
+      cut.ties_kept = kept_.lower_ties;
     } else {
-      cut.lower = SmallestOf(kept);
+      cut.lower = SmallestOf(kept_);
       uint64_t ties = 0;
       slice_.ForEach([&](float x, int) { ties += x == cut.lower ? 1 : 0; });
       cut.ties_kept = static_cast<int32_t>(team_.Sum(ties));
     }
-    if (dropped > 0) {
-      cut.upper = first;
-      cut.ties_dropped = ties_dropped;
-    } else if (kept.DropsFromTheTop(max_)) {
-      cut.upper = LargestOf(kept);
+    if (dropped_ > 0) {
+      cut.upper = first_;
+      cut.ties_dropped = ties_dropped_;
+    } else if (kept_.DropsFromTheTop(max_)) {
+      cut.upper = LargestOf(kept_);
     }
     return cut;
   }
 
-  __device__ void Report(CutMass* mass, const ValueInterval& measured, int64_t dropped,
-                         uint64_t margin, const ValueInterval& kept, float first,
-                         int32_t ties_dropped) const {
+  __device__ void Report(CutMass* mass) const {
     CutMass report;
-    report.total = MassOf(measured);
-    report.kept = MassOf(kept);
-    report.margin = margin;
-    if (dropped > 0) {
-      ValueInterval top = kept;
-      top.KeepFrom(first, ties_dropped);
+    report.total = MassOf(measured_);
+    report.kept = MassOf(kept_);
+    report.margin = margin_;
+    if (dropped_ > 0) {
+      ValueInterval top = kept_;
+      top.KeepFrom(first_, ties_dropped_);
       report.kept -= MassOf(top);
     }
     if (team_.IsFirstThread()) *mass = report;
@@ -296,6 +271,14 @@ class RowRules {
   int64_t support_;
   uint64_t whole_mass_;
   float scale_;
+  ValueInterval kept_;
+  ValueInterval measured_;  // by top-p
+  bool wants_margin_ = false;
+  uint64_t margin_ = UINT64_MAX;
+  // XTC drops this number of tokens from the top: up to a value, and of its ties the first ones.
+  int64_t dropped_ = 0;
+  float first_ = 0.0f;
+  int32_t ties_dropped_ = 0;
 };
 
 }  // namespace sluice::cuda
