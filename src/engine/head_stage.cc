@@ -48,7 +48,8 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
   if (DecidingTokens(select, params.draw_method, vocab) != Decides::kMass) return DenseCause::kNone;
   // Of a nucleus the token alone is known for little (docs/certified-head.md); its Cut is not.
   const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
-                              select.xtc_probability == 0.0f && !reports.HasSets();
+                              !Has(semantics::RulesOf(select), semantics::Filter::kXtc) &&
+                              !reports.HasSets();
   return is_token_alone ? DenseCause::kNone : DenseCause::kMass;
 }
 

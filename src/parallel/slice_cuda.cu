@@ -93,7 +93,10 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     ForEachToken(slice, [&](float x, int) { mass += semantics::Weight(x, max, scales.filter); });
     sums.mass = team.Sum(mass);
   } else {
-    const float least = memory.params.min_p > 0
+    const semantics::RuleSet rules = semantics::RulesOf(memory.params);
+    const bool has_min_p =
+        Has(rules, semantics::Filter::kMinP) || Has(rules, semantics::Filter::kMinPLast);
+    const float least = has_min_p
                             ? semantics::MinPThreshold(memory.params.min_p, max, scales.filter)
                             : semantics::kLowestValue;
     const semantics::Stream stream = semantics::GumbelStream(memory.key);

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMostThreads)
   Cut cut = semantics::CutOfStatus(scan.status);
   if (scan.status == RowStatus::kOk) {
     cut.count = kUndecided;
-    if (AreTopKAndTopP(row.params)) {
+    if (IsWithin(semantics::RulesOf(row.params), kRulesOfSortedValues)) {
       const uint32_t* keys = argument.keys + int64_t{row.index} * argument.select.rows.vocab;
       const SortedValues sorted(team, keys, static_cast<int>(scan.support));
       cut = sorted.Select(row.params, 0);

@@ -26,15 +26,21 @@ struct Truncation {
   int32_t needed;  // by count
 };
 
+// The rules that outliers may decide.
+inline constexpr semantics::RuleSet kTruncatedRules = semantics::Rules(
+    semantics::Filter::kGreedy, semantics::Filter::kMinP, semantics::Filter::kTopK,
+    semantics::Filter::kTopP, semantics::Filter::kMinPLast, semantics::Filter::kXtc);
+
 __device__ inline Truncation TruncationOf(const SelectParams& params, int vocab) {
-  if (semantics::IsGreedy(params)) return {Certificate::kCount, 1};
-  if (params.top_n_sigma > 0 || params.typical_p < 1) return {Certificate::kNone, 0};
-  const Profile& profile = params.profile;
-  const bool has_top_k = params.top_k > 0 && params.top_k < vocab;
-  const bool joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
-  if (has_top_k && !joint) return {Certificate::kCount, params.top_k};
-  const bool is_whole = params.min_p == 0 || profile.min_p_stage == MinPStage::kLast;
-  return {params.top_p < 1 && is_whole ? Certificate::kMass : Certificate::kNone, 0};
+  using semantics::Filter;
+  const semantics::RuleSet rules = semantics::RulesOf(params, vocab);
+  if (Has(rules, Filter::kGreedy)) return {Certificate::kCount, 1};
+  if (!IsWithin(rules, kTruncatedRules)) return {Certificate::kNone, 0};
+  if (Has(rules, Filter::kTopK) && !IsJoint(rules, params.profile)) {
+    return {Certificate::kCount, params.top_k};
+  }
+  const bool by_mass = Has(rules, Filter::kTopP) && !Has(rules, Filter::kMinP);
+  return {by_mass ? Certificate::kMass : Certificate::kNone, 0};
 }
 
 // The finite values of a sample.

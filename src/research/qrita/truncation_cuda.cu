@@ -73,7 +73,9 @@ struct SearchInPlace {
 struct SortTile {
   uint32_t keys[kMostOutliers];
 
-  static __device__ bool Takes(const SelectParams& params) { return AreTopKAndTopP(params); }
+  static __device__ bool Takes(const SelectParams& params) {
+    return IsWithin(semantics::RulesOf(params), kRulesOfSortedValues);
+  }
 
   template <DType kDType>
   __device__ Cut Select(const Team& team, const TeamRow<kDType>& row, const Outliers& outliers,

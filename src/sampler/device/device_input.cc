@@ -7,6 +7,7 @@
 #include "sampler/device/device_sampler_impl.h"
 #include "sampler/draft_tree.h"
 #include "semantics/row_status.h"
+#include "semantics/rules.h"
 #include "semantics/validate.h"
 #include "support/check.h"
 #include "support/rows.h"
@@ -22,11 +23,17 @@ bool HasProcessed(uint8_t modes) {
 // Whether the first k of a row, a few hundred, decide its draw, or may.
 bool IsDrawnFromTop(const SelectParams& params) {
   constexpr int32_t kMostTopK = 400;
-  if (params.temperature == 0.0f) return true;
-  const bool is_joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1.0f;
-  return params.top_k > 0 && params.top_k <= kMostTopK && params.top_n_sigma == 0.0f &&
-         params.typical_p == 1.0f && !is_joint;
+  using semantics::Filter;
+  constexpr semantics::RuleSet kCovered = semantics::Rules(
+      Filter::kMinP, Filter::kTopK, Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  if (Has(rules, Filter::kGreedy)) return true;
+  return IsWithin(rules, kCovered) && Has(rules, Filter::kTopK) && params.top_k <= kMostTopK &&
+         !IsJoint(rules, params.profile);
 }
+
+constexpr semantics::RuleSet kTypicalTopK =
+    semantics::Rules(semantics::Filter::kTypical, semantics::Filter::kTopK);
 
 // The rows of a request in a step that has trees.
 void TellTree(const StepRequest& request, const StepTables& tables, int32_t first_row) {
@@ -143,8 +150,8 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
     const bool is_cdf = record.draw_method == DrawMethod::kCdf && !greedy;
     shape.draws_cdf = shape.draws_cdf || is_cdf;
     shape.draws_gumbel = shape.draws_gumbel || !is_cdf;
-    shape.has_typical =
-        shape.has_typical || (!greedy && record.select.typical_p < 1.0f && record.select.top_k > 0);
+    const semantics::RuleSet rules = semantics::RulesOf(record.select);
+    shape.has_typical = shape.has_typical || IsWithin(kTypicalTopK, rules);
     shape.has_wide = shape.has_wide || !IsDrawnFromTop(record.select);
     if (record.has_logprobs) {
       shape.modes = static_cast<uint8_t>(shape.modes | 1u << static_cast<int>(record.logprob_mode));

@@ -20,28 +20,7 @@ constexpr Stage StageOf(semantics::Filter filter) {
 }
 
 inline bool IsOn(semantics::Filter filter, const SelectParams& params) {
-  using semantics::Filter;
-  const bool filters = !semantics::IsGreedy(params);
-  const bool min_p_is_last = params.profile.min_p_stage == MinPStage::kLast;
-  switch (filter) {
-    case Filter::kGreedy:
-      return !filters;
-    case Filter::kMinP:
-      return filters && params.min_p > 0 && !min_p_is_last;
-    case Filter::kTopNSigma:
-      return filters && params.top_n_sigma > 0;
-    case Filter::kTypical:
-      return filters && params.typical_p < 1;
-    case Filter::kTopK:
-      return filters && params.top_k > 0;
-    case Filter::kTopP:
-      return filters && params.top_p < 1;
-    case Filter::kMinPLast:
-      return filters && params.min_p > 0 && min_p_is_last;
-    case Filter::kXtc:
-      return filters && params.xtc_probability > 0;
-  }
-  return false;
+  return Has(semantics::RulesOf(params), filter);
 }
 
 class FilterReports {

@@ -62,6 +62,9 @@ struct RowTask {
   bool wants_tokens;  // the kept tokens, for a draw; else the Cut is all
   int64_t elements_read = 0;
 
+  bool Has(semantics::Filter filter) const {
+    return semantics::Has(semantics::RulesOf(params, row.size), filter);
+  }
   // One pass over the row.
   void CountPass() { elements_read += row.size; }
 };

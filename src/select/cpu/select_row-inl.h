@@ -76,7 +76,7 @@ SelectedSet SelectTopK(RowTask& task) {
                                 ? boundary.ties
                                 : static_cast<int64_t>(kept) - boundary.above;
   const SelectedSet by_count = SetOfCandidates(task, max, boundary, ties_kept);
-  if (task.params.top_p == 1.0f) return by_count;
+  if (!task.Has(semantics::Filter::kTopP)) return by_count;
 
   if (!task.wants_tokens) {
     KeepAtLeast(list, boundary.value);
@@ -121,18 +121,18 @@ constexpr Backend kThisBackend = Backend::kCpuAvx2;
 constexpr Backend kThisBackend = Backend::kCpuAvx512;
 #endif
 
+// The rules that the certified ways know.
+constexpr semantics::RuleSet kCertifiedRules = semantics::Rules(
+    semantics::Filter::kGreedy, semantics::Filter::kTopK, semantics::Filter::kTopP);
+
 // Whether there is a certified way to what is asked for.
 inline bool IsCovered(const RowRequest& request) {
-  const SelectParams& params = request.params;
-  const Profile& profile = params.profile;
-  const bool has_top_k = params.top_k > 0 && params.top_k < request.row.size;
-  const bool has_top_p = params.top_p < 1.0f;
-  if (request.wants_masses) return false;
-  return semantics::IsGreedy(params) ||
-         (params.min_p == 0.0f && params.top_n_sigma == 0.0f && params.typical_p == 1.0f &&
-          params.xtc_probability == 0.0f &&
-          !(has_top_p && profile.top_p_boundary == TopPBoundary::kInclusive) &&
-          !(has_top_k && has_top_p && profile.top_k_top_p == TopKTopP::kJoint));
+  const Profile& profile = request.params.profile;
+  const semantics::RuleSet rules = semantics::RulesOf(request.params, request.row.size);
+  const bool is_inclusive =
+      Has(rules, semantics::Filter::kTopP) && profile.top_p_boundary == TopPBoundary::kInclusive;
+  return !request.wants_masses && IsWithin(rules, kCertifiedRules) && !is_inclusive &&
+         !IsJoint(rules, profile);
 }
 
 // The algorithm that runs: the policy table says which for kAuto.
@@ -161,11 +161,10 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
     return SelectFromList<Read>(request, algorithm, workspace);
   }
   RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
-  const bool has_top_k = params.top_k > 0 && params.top_k < row.size;
-  SelectedSet selected = semantics::IsGreedy(params) ? SelectGreedy<Read>(task)
-                         : has_top_k                 ? SelectTopK<Read>(task)
-                         : params.top_p < 1.0f       ? TopPSearch<Read>(task).Run()
-                                                     : SelectAll<Read>(task);
+  SelectedSet selected = task.Has(semantics::Filter::kGreedy) ? SelectGreedy<Read>(task)
+                         : task.Has(semantics::Filter::kTopK) ? SelectTopK<Read>(task)
+                         : task.Has(semantics::Filter::kTopP) ? TopPSearch<Read>(task).Run()
+                                                              : SelectAll<Read>(task);
   selected.work = {SelectAlgorithm::kCertified, task.elements_read};
   return selected;
 }

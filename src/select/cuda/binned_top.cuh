@@ -51,12 +51,15 @@ struct BinnedTop {
   float max;
 };
 
+inline constexpr semantics::RuleSet kRulesOfBins =
+    semantics::Rules(semantics::Filter::kMinP, semantics::Filter::kTopK, semantics::Filter::kTopP,
+                     semantics::Filter::kMinPLast);
+
 // Of a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
 __device__ inline bool BinsDecide(const SelectParams& params) {
-  const Profile& profile = params.profile;
-  const bool is_joint = params.top_p < 1 && profile.top_k_top_p == TopKTopP::kJoint;
-  return !semantics::IsGreedy(params) && params.top_k > 0 && params.xtc_probability == 0 &&
-         profile.ties != Ties::kAll && !is_joint;
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  return IsWithin(rules, kRulesOfBins) && Has(rules, semantics::Filter::kTopK) &&
+         params.profile.ties != Ties::kAll && !IsJoint(rules, params.profile);
 }
 
 // By all threads of a block.
@@ -65,9 +68,9 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;
-  const bool has_top_p = params.top_p < 1;
-  const bool has_min_p_first =
-      params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  const bool has_top_p = Has(rules, semantics::Filter::kTopP);
+  const bool has_min_p_first = Has(rules, semantics::Filter::kMinP);
   const uint64_t least_weight = semantics::Fixed40(params.min_p);
   const int thread = block.thread();
   auto for_each = [&](auto visit) {
@@ -209,7 +212,7 @@ __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& 
       last = bins.last;
     }
   }
-  if (params.min_p > 0 && !has_min_p_first) {
+  if (Has(rules, semantics::Filter::kMinPLast)) {
     uint64_t inverted = 0;  // of the last token that is likely enough
     for_each([&](uint64_t token) {
       if (token >= last && weight_of(token) >= least_weight) inverted = ::max(inverted, ~token);

@@ -13,9 +13,8 @@ namespace sluice::cuda {
 // Whether top-p alone decides the row. (A thread has a bounded share of the row.)
 __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& params, int vocab) {
   const semantics::Scales scales = semantics::ScalesOf(params);
-  return !semantics::IsGreedy(params) && params.top_p < 1 && scales.filter == scales.draw &&
-         (params.top_k <= 0 || params.top_k >= vocab) && params.min_p == 0 &&
-         params.top_n_sigma == 0 && params.typical_p == 1 && params.xtc_probability == 0 &&
+  return semantics::RulesOf(params, vocab) == semantics::Rules(semantics::Filter::kTopP) &&
+         scales.filter == scales.draw &&
          vocab / (team.threads() * team.blocks()) < MassSum::kMostAddends - 64;
 }
 

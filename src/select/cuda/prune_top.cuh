@@ -123,14 +123,13 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
 // so many are needed or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
                                         const TopPlan& plan, const RowStart& start, int vocab) {
-  const SelectParams& params = start.params;
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
   const int most = block.threads();  // a token a thread
   if (plan.is_whole) {
-    const bool min_p_first =
-        params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
-    const bool by_mass = params.top_p < 1 && !min_p_first && !top.has_all;
+    const semantics::RuleSet rules = semantics::RulesOf(start.params);
+    const bool by_mass = Has(rules, semantics::Filter::kTopP) &&
+                         !Has(rules, semantics::Filter::kMinP) && !top.has_all;
     if (!by_mass || from.size <= kMostOfNucleus) return from;
     PruneByMass(team, list, from, top, start, vocab);
   } else if (from.size <= kMostRanked || plan.needed > most - 16) {

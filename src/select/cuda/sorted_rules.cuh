@@ -1,5 +1,5 @@
-// Stages 10 to 15 on the sorted top of a row, one token a thread: semantics/select.h with the walks
-// done by all threads at once.
+// Stages 10 to 15 on the sorted top of a row, one token a thread: kRulesOfTop of semantics/rules.h
+// in their order, with the walks done by all threads at once, and what the list leaves in doubt.
 #pragma once
 
 #include "cuda/cut_ids.cuh"
@@ -124,7 +124,9 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
                                  const RowStart& start, const WholeMass* whole,
                                  const Typical& typical = {}) {
   constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
+  using semantics::Filter;
   const SelectParams& params = start.params;
+  const semantics::RuleSet rules = semantics::RulesOf(params);
   const int size = sorted.size;
   const int place = team.thread();
   KeptTop kept;
@@ -134,7 +136,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
   kept.begin = 0;
   kept.end = size;
   kept.is_known = true;
-  if (semantics::IsGreedy(params)) {
+  if (Has(rules, Filter::kGreedy)) {
     kept.end = kept.most_end = 1;
     return kept;
   }
@@ -169,19 +171,18 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     return count_before(limit, kept.x >= last);
   };
 
-  const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK;
-  if (params.min_p > 0 && min_p_first) {
+  if (Has(rules, Filter::kMinP)) {
     kept.end = end_of_min_p();
     if (is_whole) kept.is_known = kept.end < size;
     is_whole = false;  // the other rules look at what is left, which is listed
   }
   const int before_top_k = kept.end;
-  if (params.top_k > 0 && params.top_k < kept.end - first) {
+  if (Has(rules, Filter::kTopK) && params.top_k < kept.end - first) {
     const int end = first + params.top_k;
     kept.end = with_ties ? end_with_ties(end, kept.end) : end;
   }
   kept.most_end = kept.end;
-  if (params.top_p < 1) {
+  if (Has(rules, Filter::kTopP)) {
     const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
     const int measured = joint ? before_top_k : kept.end;
     const auto [mass_above, listed] = team.SumsOfBlock(weight_before(measured));
@@ -200,13 +201,13 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     kept.end = min(kept.end, least_end);
     kept.most_end = min(kept.most_end, most_end);
   }
-  if (params.min_p > 0 && !min_p_first) {
+  if (Has(rules, Filter::kMinPLast)) {
     const int end = end_of_min_p();
-    if (is_whole && params.top_p == 1) kept.is_known = end < size;
+    if (is_whole && !Has(rules, Filter::kTopP)) kept.is_known = end < size;
     kept.end = min(kept.end, end);
     kept.most_end = min(kept.most_end, end);
   }
-  if (params.xtc_probability > 0 && semantics::XtcCoinFalls(start.key, params.xtc_probability)) {
+  if (Has(rules, Filter::kXtc) && semantics::XtcCoinFalls(start.key, params.xtc_probability)) {
     kept.is_known &= kept.end == kept.most_end;
     const uint64_t mass = team.SumOfBlock(weight_before(kept.end));
     const semantics::uint128_t least = semantics::XtcLeast(params.xtc_threshold, mass);

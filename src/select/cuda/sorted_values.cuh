@@ -4,6 +4,7 @@
 
 #include "cuda/team.cuh"
 #include "semantics/order.h"
+#include "semantics/rules.h"
 #include "semantics/temperature.h"
 #include "semantics/top_p.h"
 #include "semantics/weight.h"
@@ -11,11 +12,9 @@
 
 namespace sluice::cuda {
 
-// Whether the parameters are of those that are decided here.
-__device__ inline bool AreTopKAndTopP(const SelectParams& params) {
-  return params.min_p == 0 && params.top_n_sigma == 0 && params.typical_p == 1 &&
-         params.xtc_probability == 0;
-}
+// The rules that are decided here.
+inline constexpr semantics::RuleSet kRulesOfSortedValues = semantics::Rules(
+    semantics::Filter::kGreedy, semantics::Filter::kTopK, semantics::Filter::kTopP);
 
 // Order keys, descending, in any memory.
 template <class TeamOfRow>
@@ -26,15 +25,16 @@ class SortedValues {
 
   // whole_mass: of what top-p is measured on, when the values are not all of it; else 0.
   __device__ Cut Select(const SelectParams& params, uint64_t whole_mass) const {
+    const semantics::RuleSet rules = semantics::RulesOf(params, size_);
     int end = size_;
-    if (semantics::IsGreedy(params)) {
+    if (Has(rules, semantics::Filter::kGreedy)) {
       end = 1;
     } else {
       const bool with_ties = params.profile.ties == Ties::kAll;
-      if (params.top_k > 0 && params.top_k < size_) {
+      if (Has(rules, semantics::Filter::kTopK)) {
         end = with_ties ? EndOfTies(params.top_k - 1, size_) : params.top_k;
       }
-      if (params.top_p < 1) {
+      if (Has(rules, semantics::Filter::kTopP)) {
         const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint;
         const int measured = joint ? size_ : end;
         const int by_mass = EndOfMass(params, measured, whole_mass);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "cuda/first_read.cuh"
+#include "semantics/rules.h"
 
 namespace sluice::cuda {
 
@@ -46,20 +47,27 @@ __device__ inline bool DoVectorsRank(int k, int vocab, int elements) {
          0.55f;
 }
 
+// The rules that the top of a row may decide (sorted_rules.cuh).
+inline constexpr semantics::RuleSet kRulesOfTop = semantics::Rules(
+    semantics::Filter::kGreedy, semantics::Filter::kMinP, semantics::Filter::kTopK,
+    semantics::Filter::kTopP, semantics::Filter::kMinPLast, semantics::Filter::kXtc);
+
 // elements: of a vector.
 __device__ inline TopPlan PlanOfTop(const SelectParams& params, int vocab, int elements) {
-  if (semantics::IsGreedy(params)) return {1, false};
-  if (params.top_n_sigma > 0 || params.typical_p < 1) return {0, false};
-  const Profile& profile = params.profile;
-  const bool joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
-  if (params.top_k > 0 && !joint) {
+  using semantics::Filter;
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  if (Has(rules, Filter::kGreedy)) return {1, false};
+  if (!IsWithin(rules, kRulesOfTop)) return {0, false};
+  if (Has(rules, Filter::kTopK) && !IsJoint(rules, params.profile)) {
     const bool is_listed =
         params.top_k <= kMostByGroups ||
         (params.top_k <= kMostTopK &&
          (vocab <= kListCapacity || DoVectorsRank(params.top_k, vocab, elements)));
     return {is_listed ? params.top_k : 0, false};
   }
-  return {params.top_p < 1 || params.min_p > 0 ? kListedNucleus : 0, true};
+  const bool is_bounded =
+      Has(rules, Filter::kTopP) || Has(rules, Filter::kMinP) || Has(rules, Filter::kMinPLast);
+  return {is_bounded ? kListedNucleus : 0, true};
 }
 
 inline constexpr int kProbesAtOnce = 3;

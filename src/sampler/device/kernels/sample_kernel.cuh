@@ -52,9 +52,7 @@ struct SampleMemory {
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
 __device__ bool HasNoFilter(const SelectParams& params, int vocab) {
-  return !semantics::IsGreedy(params) && (params.top_k <= 0 || params.top_k >= vocab) &&
-         params.top_p == 1 && params.min_p == 0 && params.top_n_sigma == 0 &&
-         params.typical_p == 1 && params.xtc_probability == 0;
+  return semantics::RulesOf(params, vocab) == semantics::RuleSet::kNone;
 }
 
 // Stages 10 to 15 and the draw on a row, or on a list of what they can keep of it.

@@ -11,21 +11,24 @@ namespace {
 
 constexpr int kMostDropped = 14;  // from the top, as long as the list holds k more
 
+constexpr semantics::RuleSet kRulesOfTypicalTop = semantics::Rules(
+    semantics::Filter::kTypical, semantics::Filter::kTopK, semantics::Filter::kTopP,
+    semantics::Filter::kMinPLast, semantics::Filter::kXtc);
+
 struct DrawWithTypical {
   static constexpr bool kHasOwnRows = true;
   static constexpr bool kGuesses = true;
 
   __device__ static bool IsOwn(const SelectParams& params) {
-    return !semantics::IsGreedy(params) && params.typical_p < 1;
+    return Has(semantics::RulesOf(params), semantics::Filter::kTypical);
   }
 
   __device__ static TopPlan PlanOf(const SelectParams& params, int vocab, int elements) {
     if (!IsOwn(params)) return PlanOfTop(params, vocab, elements);
-    const Profile& profile = params.profile;
-    const bool is_joint = profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
-    const bool min_p_first = profile.min_p_stage == MinPStage::kBeforeTopK && params.min_p > 0;
-    const bool is_of_top = params.top_n_sigma == 0 && params.top_k > 0 &&
-                           params.top_k <= kMostTopK && !is_joint && !min_p_first;
+    const semantics::RuleSet rules = semantics::RulesOf(params);
+    const bool is_of_top = IsWithin(rules, kRulesOfTypicalTop) &&
+                           Has(rules, semantics::Filter::kTopK) && params.top_k <= kMostTopK &&
+                           !IsJoint(rules, params.profile);
     if (!is_of_top) return {0, false};
     return PlanOfTop({.top_k = params.top_k + kMostDropped}, vocab, elements);
   }
