@@ -21,15 +21,17 @@ struct FloorSums {
 };
 
 template <class Floor>
-SLUICE_HD inline Interval KeepFromFloor(SortedRow row, Interval kept, const Floor& rule,
-                                        float scale) {
+SLUICE_HD inline float FloorOf(SortedRow row, Interval kept, const Floor& rule, float scale) {
   FloorSums sums;
   if constexpr (Floor::kSums > 0) {
     for (int64_t i = kept.begin; i < kept.end; ++i) {
       sums.Add(rule.TermsOf(row.tokens[i].x, row.Max(), scale), 1);
     }
   }
-  const float floor = rule.From(sums, row.Max(), scale);
+  return rule.From(sums, row.Max(), scale);
+}
+
+SLUICE_HD inline Interval KeepFromFloor(SortedRow row, Interval kept, float floor) {
   while (kept.end > kept.begin + 1 && row.tokens[kept.end - 1].x < floor) --kept.end;
   return kept;
 }

@@ -8,14 +8,17 @@
 
 namespace sluice::semantics {
 
-// The rules that SelectByMass knows; top-k, if it is on, is joint with top-p.
+// The rules that SelectByMass knows. A min-p before top-k keeps all known tokens, and the mass is
+// of what it keeps; top-k is joint with top-p.
 inline constexpr RuleSet kSelectedByMass =
-    Rules(Filter::kTopK, Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
+    Rules(Filter::kMinP, Filter::kTopK, Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
 
 // The kept interval of a row with top-p of which only the first tokens are known, and the mass of
 // those that top-p is measured on. None: tokens behind the known ones may be kept.
 inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams& params,
                                             const NoiseKey& key, uint64_t total) {
+  const RuleSet rules = RulesOf(params, key);
+  if (!IsWithin(rules, kSelectedByMass)) return std::nullopt;
   const Profile& profile = params.profile;
   const float scale = ScalesOf(params).filter;
   const uint64_t target = TargetMass(params.top_p, total);
@@ -27,13 +30,12 @@ inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams&
       return std::nullopt;
     }
   }
-  const RuleSet rules = RulesOf(params, key);
   if (Has(rules, Filter::kTopK)) {
     const int64_t end = TopK(first, listed, params.top_k, profile).end;
     kept.end = end < kept.end ? end : kept.end;
   }
   if (Has(rules, Filter::kMinPLast)) {
-    kept = KeepFromFloor(first, kept, MinPFloor{params.min_p}, scale);
+    kept = KeepFromFloor(first, kept, MinPThreshold(params.min_p, first.Max(), scale));
   }
   if (Has(rules, Filter::kXtc)) kept = Xtc(first, kept, params.xtc_threshold, scale);
   return kept;

@@ -15,6 +15,7 @@ namespace sluice::semantics {
 // found.
 struct SelectTrace {
   Interval after[kFilters];
+  float floor[kFilters];  // of those that keep the tokens from a value on
 };
 
 // A sorted row, for ApplyRules.
@@ -33,7 +34,8 @@ class SortedSelection {
   SLUICE_HD void Greedy() { kept_ = {0, 1}; }
   template <class Floor>
   SLUICE_HD void KeepFrom(const Floor& rule) {
-    kept_ = KeepFromFloor(row_, kept_, rule, scale_);
+    floor_ = FloorOf(row_, kept_, rule, scale_);
+    kept_ = KeepFromFloor(row_, kept_, floor_);
   }
   SLUICE_HD void Typical() { kept_ = semantics::Typical(row_, kept_, params_.typical_p, scale_); }
   SLUICE_HD void BeforeTopK() { before_top_k_ = kept_; }
@@ -47,7 +49,9 @@ class SortedSelection {
   }
   SLUICE_HD void Xtc() { kept_ = semantics::Xtc(row_, kept_, params_.xtc_threshold, scale_); }
   SLUICE_HD void After(Filter filter) {
-    if (trace_ != nullptr) trace_->after[static_cast<int>(filter)] = kept_;
+    if (trace_ == nullptr) return;
+    trace_->after[static_cast<int>(filter)] = kept_;
+    trace_->floor[static_cast<int>(filter)] = floor_;
   }
 
  private:
@@ -57,6 +61,7 @@ class SortedSelection {
   float scale_;
   Interval kept_;
   Interval before_top_k_;
+  float floor_ = kLowestValue;  // of the last rule that has one
 };
 
 SLUICE_HD inline Interval SelectInterval(SortedRow row, const SelectParams& params,

@@ -115,7 +115,17 @@ class FilterReports {
         return CompareTopP(place, report);
       case Filter::kXtc:
         return CompareXtc(place, report);
+      default:
+        return CompareFloor(filter, place, report);
     }
+  }
+
+  // Of a rule with a floor that has no comparison of its own.
+  void CompareFloor(Filter filter, int64_t place, StageReport& report) const {
+    const float x = row_.tokens[place].x;
+    const float floor = trace_.floor[static_cast<int>(filter)];
+    Compare(report, Comparison::kAtLeast, static_cast<double>(x), static_cast<double>(floor));
+    report.is_exempt = report.is_left && x < floor;
   }
 
   void CompareMinP(int64_t place, StageReport& report) const {
