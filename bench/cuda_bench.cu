@@ -21,7 +21,7 @@
 #include "bench/this_gpu.cuh"
 #include "cuda/row_launch.h"
 #include "semantics/philox.h"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"
 

@@ -28,7 +28,7 @@
 #include "cli/thread_pool.h"
 #include "head/certified/cuda/device_call.h"
 #include "sampler/certified/sample_survivors.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::bench {
 namespace {

@@ -28,7 +28,7 @@
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::bench {
 namespace {

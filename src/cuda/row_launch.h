@@ -1,7 +1,7 @@
 // Kernels over rows, from the host's side: checks of what was passed, and the launch.
 #pragma once
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "support/check.h"
 
 namespace sluice::cuda {

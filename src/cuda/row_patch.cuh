@@ -1,7 +1,7 @@
-// What the adjustments make of a row (RowPatch of cuda.hpp), for those who read it: a mask, which
-// goes along with the logits, and patches, which are sorted. Whoever goes up a stretch of ids meets
-// them in their order; who streams the row adds them behind it, because that takes a thread for
-// each of them and not a warp.
+// What the adjustments make of a row (RowPatch of cuda/rows.hpp), for those who read it: a mask,
+// which goes along with the logits, and patches, which are sorted. Whoever goes up a stretch of ids
+// meets them in their order; who streams the row adds them behind it, because that takes a thread
+// for each of them and not a warp.
 #pragma once
 
 #include <type_traits>

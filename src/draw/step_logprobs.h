@@ -4,7 +4,7 @@
 
 #include "cuda/row_launch.h"
 #include "draw/mode_value.h"
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/logprobs.hpp"
 
 namespace sluice::cuda {
 

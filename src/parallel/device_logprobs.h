@@ -5,7 +5,7 @@
 
 #include "cuda/row_launch.h"
 #include "semantics/order.h"
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::cuda {
 

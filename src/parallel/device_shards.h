@@ -14,8 +14,8 @@
 #include "cuda/row_launch.h"
 #include "head/certified/cuda/device_call.h"
 #include "semantics/host_device.h"
-#include "sluice/cuda_shards.hpp"
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/shards.hpp"
+#include "sluice/cuda/topk.hpp"
 
 namespace sluice::cuda {
 

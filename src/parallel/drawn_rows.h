@@ -3,7 +3,7 @@
 
 #include "head/certified/deciding_tokens.h"
 #include "semantics/validate.h"
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::cuda {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/cuda_check.h"
-#include "sluice/nccl_shards.hpp"
+#include "sluice/cuda/nccl_shards.hpp"
 #include "support/check.h"
 
 namespace sluice::cuda {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/topk.hpp"
 
 namespace sluice::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "tests/drill/rows.h"
 
 namespace {

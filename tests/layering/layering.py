@@ -89,6 +89,8 @@ def check(root: Path):
                 bracket, include = match.groups()
                 target = target_of(root, file, bracket, include)
                 broken = rule_broken(source, target, bracket, include)
+                if include.startswith("sluice/research/") and "research" not in file.parts:
+                    broken = "no part of the product includes research"
                 if broken:
                     yield f"{file}:{number}: {line.strip()}\n    {broken}"
 

@@ -51,6 +51,10 @@ class Layering(unittest.TestCase):
         for folder in ("src/select", "src/server", "cli"):
             self.assertEqual(1, len(self.offences(
                 {f"{folder}/a.cc": '#include "research/qrita/qrita.h"\n'})))
+        for file in ("include/sluice/sluice.hpp", "src/head/a.cc"):
+            self.assert_one({file: '#include "sluice/research/cluster_head.hpp"\n'}, "research")
+        self.assertEqual([], self.offences({"include/sluice/research/cuda_clusters.hpp":
+                                            '#include "sluice/research/cluster_head.hpp"\n'}))
         self.assertEqual([], self.offences(
             {"src/research/qrita/a.cu": '#include "select/cuda/row_rules.cuh"\n'}))
 

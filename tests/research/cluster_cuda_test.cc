@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "research/clusters/cluster_file.h"
-#include "sluice/cuda_clusters.hpp"
 #include "sluice/error.hpp"
+#include "sluice/research/cuda_clusters.hpp"
 #include "tests/head/certified.h"
 #include "tests/support/device.h"
 

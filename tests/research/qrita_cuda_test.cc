@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/cuda_algorithm.hpp"
+#include "sluice/research/cuda_algorithm.hpp"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "sluice/cuda_algorithm.hpp"
-#include "sluice/cuda_candidates.hpp"
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/candidates.hpp"
+#include "sluice/cuda/logprobs.hpp"
+#include "sluice/research/cuda_algorithm.hpp"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"

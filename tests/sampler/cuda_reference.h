@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"

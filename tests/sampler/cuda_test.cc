@@ -1,7 +1,5 @@
 // The CUDA backend gives the bits of the reference: Cuts, masses, masks and tokens of rows that
 // models give, of rows that break samplers, and of parameters at the ends of their ranges.
-#include "sluice/cuda.hpp"
-
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "cuda/row_launch.h"
+#include "sluice/cuda/rows.hpp"
 #include "tests/sampler/cuda_reference.h"
 #include "tests/support/any_cut.h"
 #include "tests/support/device.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 #include "tests/sampler/identity_head.h"
 #include "tests/sampler/stepping.h"
 #include "tests/sampler/test_processors.h"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <vector>
 
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 #include "tests/sampler/stepping.h"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"

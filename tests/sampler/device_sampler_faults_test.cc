@@ -9,7 +9,7 @@
 
 #include "sampler/device/device_buffers.h"
 #include "sampler/device/device_resources.h"
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 #include "tests/sampler/fake_runtime.h"
 
 namespace sluice::test {

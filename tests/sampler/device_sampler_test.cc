@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 #include "tests/sampler/device_mix.h"
 #include "tests/support/bad_input.h"
 

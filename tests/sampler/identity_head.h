@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "sluice/cuda_head.hpp"
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/sampler.hpp"
 #include "tests/support/device.h"
 
 namespace sluice::test {

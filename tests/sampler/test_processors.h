@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "semantics/host_device.h"
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 #include "tests/support/random.h"
 
 namespace sluice::test {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/score_rows.h"
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/topk.hpp"
 #include "sluice/topk.hpp"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/row_launch.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::cuda {
 

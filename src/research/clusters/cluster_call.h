@@ -15,7 +15,7 @@
 #include "head/cuda/project_launch.h"
 #include "research/clusters/cluster_certificate.h"
 #include "research/clusters/cluster_file.h"
-#include "sluice/cuda_clusters.hpp"
+#include "sluice/research/cuda_clusters.hpp"
 
 namespace sluice::cuda {
 

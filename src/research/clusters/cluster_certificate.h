@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "semantics/host_device.h"
-#include "sluice/cluster_head.hpp"
+#include "sluice/research/cluster_head.hpp"
 
 namespace sluice {
 

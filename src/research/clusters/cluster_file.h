@@ -8,7 +8,7 @@
 #include <span>
 
 #include "research/clusters/cluster_bound.h"
-#include "sluice/cluster_head.hpp"
+#include "sluice/research/cluster_head.hpp"
 
 namespace sluice {
 

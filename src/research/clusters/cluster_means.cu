@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/cuda_check.h"
-#include "sluice/cuda_clusters.hpp"
+#include "sluice/research/cuda_clusters.hpp"
 
 namespace sluice::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "head/dense_table.h"
-#include "sluice/cluster_head.hpp"
+#include "sluice/research/cluster_head.hpp"
 
 namespace sluice {
 

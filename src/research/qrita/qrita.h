@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/row_launch.h"
-#include "sluice/cuda_algorithm.hpp"
+#include "sluice/research/cuda_algorithm.hpp"
 
 namespace sluice::cuda {
 

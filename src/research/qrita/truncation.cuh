@@ -8,7 +8,7 @@
 #include "cuda/vector_slice.cuh"
 #include "research/qrita/qrita.h"
 #include "semantics/select.h"
-#include "sluice/cuda_algorithm.hpp"
+#include "sluice/research/cuda_algorithm.hpp"
 
 namespace sluice::cuda {
 

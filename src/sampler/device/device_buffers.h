@@ -5,7 +5,7 @@
 
 #include "draw/step_logprobs.h"
 #include "sampler/device/device_kernels.h"
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 
 namespace sluice::cuda {
 

@@ -5,7 +5,7 @@
 #include "cuda/row_launch.h"
 #include "sampler/device/device_state.h"
 #include "semantics/placed_cut.h"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::cuda {
 

@@ -1,5 +1,3 @@
-#include "sluice/device_sampler.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "sampler/device/device_sampler_impl.h"
+#include "sluice/cuda/sampler.hpp"
 #include "support/check.h"
 #include "support/random_seed.h"
 

@@ -18,7 +18,7 @@
 #include "sampler/device/device_buffers.h"
 #include "sampler/device/device_resources.h"
 #include "sampler/recently_used.h"
-#include "sluice/device_sampler.hpp"
+#include "sluice/cuda/sampler.hpp"
 
 namespace sluice::cuda {
 

@@ -4,7 +4,7 @@
 #include "select/cuda/collect_sorted.cuh"
 #include "semantics/temperature.h"
 #include "semantics/weight.h"
-#include "sluice/cuda_candidates.hpp"
+#include "sluice/cuda/candidates.hpp"
 
 namespace sluice::cuda {
 namespace {

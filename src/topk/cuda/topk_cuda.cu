@@ -12,7 +12,7 @@
 
 #include "cuda/row_launch.h"
 #include "semantics/topk_scores.h"
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/topk.hpp"
 #include "topk/cuda/topk_definition.cuh"
 #include "topk/cuda/topk_keep.cuh"
 #include "topk/cuda/topk_refine.cuh"

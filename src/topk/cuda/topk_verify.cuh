@@ -4,7 +4,7 @@
 // which some of the row is read again.
 #pragma once
 
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/topk.hpp"
 #include "topk/cuda/topk_guess.cuh"
 
 namespace sluice::cuda {

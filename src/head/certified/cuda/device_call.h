@@ -23,7 +23,7 @@
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
 #include "semantics/host_device.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::cuda {
 

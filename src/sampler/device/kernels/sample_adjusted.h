@@ -2,7 +2,7 @@
 // that the plain kernel leaves to the definition.
 #pragma once
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::cuda {
 

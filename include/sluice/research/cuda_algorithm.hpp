@@ -7,12 +7,12 @@
 #include <span>
 #include <string_view>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::cuda {
 
 enum class SelectAlgorithm : uint8_t {
-  kAuto,           // Select of cuda.hpp
+  kAuto,           // Select of cuda/rows.hpp
   kQuaternary,     // Qrita: truncate by sigma, search the outliers with three pivots a pass
   kBinary,         // with one pivot a pass
   kSortFinish,     // sort the outliers instead of searching them
@@ -60,7 +60,7 @@ struct SelectOptions {
 // an element and more.
 size_t SelectWorkspaceBytes(const LogitsView& logits, SelectAlgorithm algorithm);
 
-// Select of cuda.hpp by an algorithm of the caller's choice.
+// Select of cuda/rows.hpp by an algorithm of the caller's choice.
 void Select(const LogitsView& logits, const RowParams& params, const SelectOptions& options,
             DeviceArray<Cut> cuts, void* stream);
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::cuda {
 

@@ -1,10 +1,11 @@
 // The tokens that Cuts keep, as lists in device memory: the answers of Collect in select.hpp, bit
-// for bit. Like the calls of cuda.hpp these take no memory and can be captured in a CUDA graph.
+// for bit. Like the calls of cuda/rows.hpp these take no memory and can be captured in a CUDA
+// graph.
 #pragma once
 
 #include <cstdint>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/select.hpp"
 
 namespace sluice::cuda {

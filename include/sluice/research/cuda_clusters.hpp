@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "sluice/cluster_head.hpp"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
+#include "sluice/research/cluster_head.hpp"
 
 namespace sluice::cuda {
 

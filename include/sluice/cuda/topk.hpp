@@ -1,11 +1,11 @@
 // The k largest of each row of scores in device memory: the answers of topk.hpp, bit for bit. Like
-// the calls of cuda.hpp this takes no memory, waits for nothing and can be captured in a CUDA
+// the calls of cuda/rows.hpp this takes no memory, waits for nothing and can be captured in a CUDA
 // graph; unlike them it asks for no parameters but these.
 #pragma once
 
 #include <cstdint>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::cuda {
 

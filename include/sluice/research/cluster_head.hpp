@@ -61,7 +61,7 @@ struct ClusterOptions {
   // Of each cluster the rows with the largest biases, so many at most, are bounded and opened one
   // by one: a token that leads by its bias then opens no cluster. None where biases are folded in.
   int32_t bias_leaders = 3;
-  // Null: the parallel-for. On a GPU: cuda::DeviceMeans (cuda_clusters.hpp).
+  // Null: the parallel-for. On a GPU: cuda::DeviceMeans (research/cuda_clusters.hpp).
   const MeansFinder* means = nullptr;
   // Called by Build behind each round with the share of the rounds that is done.
   void (*progress)(void* context, double share) = nullptr;

@@ -14,7 +14,7 @@
 #include <memory>
 #include <span>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/sampler.hpp"
 
 namespace sluice::cuda {
@@ -96,7 +96,7 @@ struct DeviceStepResult {
 // What computes the logits of a step: kernels on a stream, which become the front of the step's
 // graph. It is called when a graph is captured, and at no other time; equal sources are taken for
 // the same kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head
-// without calls that wait is one: Project of cuda_head.hpp, or a library's product. (A certified
+// without calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified
 // head is none: it hands on tokens, not logits.)
 struct LogitsSource {
   void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere

@@ -1,9 +1,9 @@
 // From hidden states to logits and to tokens in device memory: the answers of head.hpp and
 // certified_head.hpp, bit for bit. Link Sluice::cuda.
 //
-// As in cuda.hpp, a call checks its arguments, enqueues its kernels on the stream and returns: it
-// takes no memory, waits for nothing and can be captured in a CUDA graph. What a certificate does
-// not decide is decided on the device, in the end by the dense head.
+// As in cuda/rows.hpp, a call checks its arguments, enqueues its kernels on the stream and returns:
+// it takes no memory, waits for nothing and can be captured in a CUDA graph. What a certificate
+// does not decide is decided on the device, in the end by the dense head.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <span>
 
 #include "sluice/certified_head.hpp"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::cuda {
 

@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "sluice/cuda.hpp"
-#include "sluice/cuda_head.hpp"
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/logprobs.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/shards.hpp"
 
 namespace sluice::cuda {
@@ -67,9 +67,9 @@ size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks);
 // What a rank sends to each of the others for a row.
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 
-// As Sample of cuda.hpp on the whole rows. ways: one a row. Left to SampleGathered are typical and
-// top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p behind a min-p that
-// does not end within the list; and cdf draws from more tokens than are listed.
+// As Sample of cuda/rows.hpp on the whole rows. ways: one a row. Left to SampleGathered are typical
+// and top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p behind a min-p
+// that does not end within the list; and cdf draws from more tokens than are listed.
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
 
@@ -130,7 +130,7 @@ struct ShardLogprobCall {
 
 size_t ShardLogprobWorkspaceBytes(int64_t rows, int32_t width, int32_t ranks);
 
-// As Logprobs of cuda_logprobs.hpp on the whole rows, with lists, of results that all ranks have:
+// As Logprobs of cuda/logprobs.hpp on the whole rows, with lists, of results that all ranks have:
 // two exchanges on the stream, of 24 bytes a row each, the second one with 8 more for each most
 // likely token that is wanted. Can be captured.
 void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,

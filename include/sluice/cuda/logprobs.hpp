@@ -1,10 +1,11 @@
 // Log-probabilities and ranks of sampled tokens in device memory: the answers of logprobs.hpp, bit
-// for bit. Like the calls of cuda.hpp these take no memory and can be captured in a CUDA graph.
+// for bit. Like the calls of cuda/rows.hpp these take no memory and can be captured in a CUDA
+// graph.
 #pragma once
 
 #include <cstdint>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/logprobs.hpp"
 
 namespace sluice::cuda {
