@@ -4,6 +4,8 @@
 //   rule.kSums                     how many sums over the kept tokens it needs, up to 3
 //   rule.TermsOf(x, max, scale)    what a token adds to them (not needed when kSums is 0)
 //   rule.From(sums, max, scale)    the floor
+// It stands before XTC, and not between top-k and top-p.
+//
 // max is the largest value of the row and scale the one of Weight. Terms and floor use x, max and
 // scale alone, so a floor means the same on a sorted row, an unsorted list and vocabulary shards.
 #pragma once
