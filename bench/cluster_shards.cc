@@ -14,7 +14,7 @@
 
 #include "bench/heads.h"
 #include "bench/rows.h"
-#include "head/cluster_file.h"
+#include "research/clusters/cluster_file.h"
 #include "semantics/widen.h"
 
 namespace sluice::bench {

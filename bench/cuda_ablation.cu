@@ -17,9 +17,9 @@
 #include "bench/program_flags.h"
 #include "bench/rows.h"
 #include "bench/this_gpu.cuh"
-#include "sluice/cuda_algorithm.hpp"
-#include "sluice/cuda_candidates.hpp"
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/candidates.hpp"
+#include "sluice/cuda/logprobs.hpp"
+#include "sluice/research/cuda_algorithm.hpp"
 #include "sluice/select.hpp"
 
 namespace sluice::bench {

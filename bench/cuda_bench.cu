@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "backend/row_launch.h"
 #include "bench/graph_timer.cuh"
 #include "bench/program_flags.h"
 #include "bench/rows.h"
 #include "bench/this_gpu.cuh"
+#include "cuda/row_launch.h"
 #include "semantics/philox.h"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"
 

@@ -22,7 +22,7 @@
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
-#include "sluice/cuda_clusters.hpp"
+#include "sluice/research/cuda_clusters.hpp"
 
 namespace sluice::bench {
 namespace {

@@ -26,9 +26,9 @@
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
-#include "head/device_call.h"
-#include "pipeline/sample_survivors.h"
-#include "sluice/cuda_head.hpp"
+#include "head/certified/cuda/device_call.h"
+#include "sampler/certified/sample_survivors.h"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::bench {
 namespace {

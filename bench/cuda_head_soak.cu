@@ -24,11 +24,11 @@
 #include "bench/heads.h"
 #include "bench/program_flags.h"
 #include "cli/thread_pool.h"
-#include "head/device_call.h"
+#include "head/certified/cuda/device_call.h"
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::bench {
 namespace {

@@ -22,7 +22,7 @@
 #include "bench/rows.h"
 #include "bench/this_gpu.cuh"
 #include "semantics/philox.h"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/draw.hpp"
 #include "support/check.h"
 

@@ -3,7 +3,7 @@
 // step by graph replay, of one GPU and of --ranks. Usage: sluice_cuda_shards --help.
 //
 // Steps: the library's product of bf16 weights [vocab, dim] and hidden states, then one of
-//   sharded   the slice's product, cuda::Sample of cuda_shards.hpp
+//   sharded   the slice's product, cuda::Sample of cuda/shards.hpp
 //   gathered  the slice's product, all logits to every rank, Sample on whole rows
 //   one GPU   the whole product, SampleIds
 // and each without the head; and exchanges alone, for the model of docs/notes/scaling.md. The
@@ -23,7 +23,7 @@
 #include "bench/program_flags.h"
 #include "bench/this_gpu.cuh"
 #include "semantics/philox.h"
-#include "sluice/nccl_shards.hpp"
+#include "sluice/cuda/nccl_shards.hpp"
 
 namespace sluice::bench {
 namespace {

@@ -15,7 +15,7 @@
 #include "bench/program_flags.h"
 #include "bench/rows.h"
 #include "bench/this_gpu.cuh"
-#include "pipeline/device_sampler_impl.h"
+#include "sampler/device/device_sampler_impl.h"
 #include "semantics/philox.h"
 
 namespace sluice::bench {

@@ -10,7 +10,7 @@
 #include "bench/cuda_topk_cells.h"
 #include "bench/program_flags.h"
 #include "bench/this_gpu.cuh"
-#include "select/topk_plan.h"
+#include "topk/topk_plan.h"
 
 namespace sluice::bench {
 namespace {

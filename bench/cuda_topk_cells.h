@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/score_rows.h"
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/topk.hpp"
 
 namespace sluice::bench {
 

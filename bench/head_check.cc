@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "head/cluster_file.h"
-#include "head/score_table.h"
+#include "head/certified/score_table.h"
+#include "research/clusters/cluster_file.h"
 #include "semantics/order.h"
 #include "sluice/draw.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "bench/aligned_workspace.h"
 #include "sluice/certified_head.hpp"
-#include "sluice/cluster_head.hpp"
+#include "sluice/research/cluster_head.hpp"
 
 namespace sluice::bench {
 

@@ -8,8 +8,8 @@
 
 #include "bench/aligned_workspace.h"
 #include "bench/model_states.h"
-#include "head/cluster_file.h"
-#include "head/score_table.h"
+#include "head/certified/score_table.h"
+#include "research/clusters/cluster_file.h"
 #include "semantics/order.h"
 #include "semantics/widen.h"
 #include "sluice/certified_head.hpp"

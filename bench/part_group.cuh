@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/graph_replay.cuh"
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::bench {
 

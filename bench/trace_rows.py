@@ -71,11 +71,11 @@ def histogram(shares):
     return np.bincount(tenths, minlength=11).tolist()
 
 
-# The guess of this project's Qrita on a GPU, in the formulas of src/select/truncation.cuh (for p not
+# The guess of this project's Qrita on a GPU, in the formulas of src/research/qrita/truncation.cuh (for p not
 # the table of vLLM's Qrita, which guesses higher): a threshold some
 # deviations above the mean, and a table that learns them. The sample is the whole row, which is what
 # a block's first vectors are of a vocabulary as small as this model's. The kernel's answers are
-# tests/select/qrita_cuda_test.cc's to check; here is only told how often its guess would hold.
+# tests/research/qrita_cuda_test.cc's to check; here is only told how often its guess would hold.
 
 LEAST_SIGMA, MOST_SIGMA = -8.0, 64.0
 

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <stdexcept>
 
-#include "backend/registry.h"
 #include "cli/candidates.h"
 #include "cli/text.h"
 #include "sluice/detokenizer.hpp"
+#include "support/registry.h"
 
 namespace sluice::cli {
 namespace {

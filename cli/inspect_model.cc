@@ -5,7 +5,7 @@
 #include "cli/param_flags.h"
 #include "cli/table.h"
 #include "cli/text.h"
-#include "head/planes.h"
+#include "head/certified/planes.h"
 #include "json/writer.h"
 
 namespace sluice::cli {

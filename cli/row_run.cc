@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "backend/registry.h"
 #include "cli/stage_text.h"
 #include "cli/text.h"
 #include "cli/workspace.h"
 #include "json/params_writer.h"
+#include "support/registry.h"
 
 namespace sluice::cli {
 namespace {

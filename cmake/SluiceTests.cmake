@@ -113,9 +113,8 @@ endfunction()
 # the C interface as C99 and as two ages of C++. The one glob of the build, because a header that is
 # missing from a list would not be noticed.
 function(sluice_add_header_tests)
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include
-       ${PROJECT_SOURCE_DIR}/include/sluice/*.h ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp
-       ${PROJECT_SOURCE_DIR}/include/sluice/c/*.h)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include
+       ${PROJECT_SOURCE_DIR}/include/sluice/*.h ${PROJECT_SOURCE_DIR}/include/sluice/*.hpp)
   foreach(header IN LISTS headers)
     string(MAKE_C_IDENTIFIER ${header} name)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/header_alone/${name})

@@ -1,7 +1,5 @@
 // The functions on device memory that sluice/tensor_ops.py calls. Tensors come as addresses: DLPack
 // would have torch order its streams, and a graph that is being captured forbids that.
-#include "sluice/cuda.hpp"
-
 #include <bit>
 #include <cstring>
 #include <string>
@@ -12,6 +10,7 @@
 #include "python/device_rows.h"
 #include "python/errors.h"
 #include "python/rows.h"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::python {
 namespace {

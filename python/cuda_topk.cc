@@ -1,8 +1,7 @@
 // topk on device memory, for sluice/tensor_ops.py.
-#include "sluice/cuda_topk.hpp"
-
 #include "python/calls.h"
 #include "python/device_rows.h"
+#include "sluice/cuda/topk.hpp"
 
 namespace sluice::python {
 namespace {

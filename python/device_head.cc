@@ -4,7 +4,7 @@
 #include "python/certified_head.h"
 #include "python/device_rows.h"
 #include "python/errors.h"
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 
 namespace sluice::python {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "python/errors.h"
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 
 namespace sluice::python {
 

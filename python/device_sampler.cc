@@ -1,7 +1,5 @@
 // What sluice/device_sampler.py wraps: cuda::DeviceSampler with tensors as addresses, as cuda.cc
 // has them. Only what processors are given comes as tensors of torch, through DLPack.
-#include "sluice/device_sampler.hpp"
-
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "python/params.h"
 #include "python/request.h"
 #include "python/results.h"
+#include "sluice/cuda/sampler.hpp"
 
 namespace sluice::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "sluice/sluice.hpp"
 
 namespace {

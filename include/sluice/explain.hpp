@@ -42,7 +42,7 @@ enum class Stage : uint8_t {
   kXtc,
   kDraw,
 };
-inline constexpr size_t kStages = 21;
+inline constexpr size_t kStages = static_cast<size_t>(Stage::kDraw) + 1;
 
 // "top-p", "repetition penalty", ...
 std::string_view Name(Stage stage);

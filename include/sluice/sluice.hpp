@@ -1,9 +1,8 @@
-// All of Sluice's public C++ interface.
+// The public C++ interface of Sluice::core without research/; other targets have their own headers.
 #pragma once
 
 #include "sluice/algorithm.hpp"
 #include "sluice/certified_head.hpp"
-#include "sluice/cluster_head.hpp"
 #include "sluice/cut.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"

@@ -1,6 +1,6 @@
 // The adjustments' dispatch.
 #include "adjust/adjust_table.h"
-#include "backend/registry.h"
+#include "support/registry.h"
 
 namespace sluice {
 

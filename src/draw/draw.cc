@@ -1,7 +1,6 @@
 // Draws and log-probabilities: checks what the caller passed, then hands over to the backend.
 #include "sluice/draw.hpp"
 
-#include "backend/registry.h"
 #include "draw/draw_table.h"
 #include "semantics/cut.h"
 #include "semantics/noise.h"
@@ -9,6 +8,7 @@
 #include "semantics/temperature.h"
 #include "semantics/validate.h"
 #include "support/check.h"
+#include "support/registry.h"
 #include "support/rows.h"
 
 namespace sluice {

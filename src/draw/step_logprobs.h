@@ -2,9 +2,9 @@
 // of a step whose requests want them.
 #pragma once
 
-#include "backend/row_launch.h"
+#include "cuda/row_launch.h"
 #include "draw/mode_value.h"
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/logprobs.hpp"
 
 namespace sluice::cuda {
 

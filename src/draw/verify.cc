@@ -1,10 +1,10 @@
 // Draft verification for whole requests: rows are walked until the first disagreement.
 #include "sluice/verify.hpp"
 
-#include "backend/registry.h"
 #include "draw/draw_table.h"
 #include "semantics/cut.h"
 #include "support/check.h"
+#include "support/registry.h"
 #include "support/rows.h"
 
 namespace sluice {

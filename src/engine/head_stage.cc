@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "engine/clock.h"
-#include "head/deciding_tokens.h"
-#include "pipeline/request_state.h"
+#include "head/certified/deciding_tokens.h"
+#include "sampler/request_state.h"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {
@@ -49,7 +49,8 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
   // Of a nucleus the token alone is known for little (docs/certified-head-proof.md); its Cut is
   // not.
   const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
-                              select.xtc_probability == 0.0f && !reports.HasSets();
+                              !Has(semantics::RulesOf(select), semantics::Filter::kXtc) &&
+                              !reports.HasSets();
   return is_token_alone ? DenseCause::kNone : DenseCause::kMass;
 }
 

@@ -1,7 +1,7 @@
 // The dense head: checks, the gather of last positions, then the backend.
-#include "backend/registry.h"
 #include "head/dense_table.h"
 #include "support/check.h"
+#include "support/registry.h"
 #include "support/rows.h"
 
 namespace sluice {

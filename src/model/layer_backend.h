@@ -1,8 +1,8 @@
 // Which backend's parts a forward pass is made of.
 #pragma once
 
-#include "backend/registry.h"
 #include "model/layer_table.h"
+#include "support/registry.h"
 
 namespace sluice::model {
 

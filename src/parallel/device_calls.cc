@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/cuda_check.h"
-#include "backend/row_launch.h"
+#include "cuda/cuda_check.h"
+#include "cuda/row_launch.h"
 #include "parallel/device_memory.h"
 #include "parallel/row_request.h"
 #include "support/rows.h"

@@ -3,9 +3,9 @@
 //   LaunchLogprobNews -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
 #pragma once
 
-#include "backend/row_launch.h"
+#include "cuda/row_launch.h"
 #include "semantics/order.h"
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::cuda {
 

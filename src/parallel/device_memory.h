@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 #include "support/check.h"
 
 namespace sluice::cuda {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda_check.h"
+#include "cuda/cuda_check.h"
 #include "parallel/device_memory.h"
 
 namespace sluice::cuda {

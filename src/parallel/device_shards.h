@@ -11,16 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/row_launch.h"
-#include "head/device_call.h"
+#include "cuda/row_launch.h"
+#include "head/certified/cuda/device_call.h"
 #include "semantics/host_device.h"
-#include "sluice/cuda_shards.hpp"
-#include "sluice/cuda_topk.hpp"
+#include "sluice/cuda/shards.hpp"
+#include "sluice/cuda/topk.hpp"
 
 namespace sluice::cuda {
 
 // Exchange 1, a row: this and `candidates` tokens in any order, each as its key
-// (backend/token_list.cuh) with the global id; 0 behind the last.
+// (cuda/token_list.cuh) with the global id; 0 behind the last.
 struct DeviceNews {
   uint64_t last;  // the smallest key
   uint32_t status;

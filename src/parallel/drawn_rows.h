@@ -1,9 +1,9 @@
 // Which rows a rank's first message decides as draws from everything: all ranks say the same.
 #pragma once
 
-#include "head/deciding_tokens.h"
+#include "head/certified/deciding_tokens.h"
 #include "semantics/validate.h"
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 
 namespace sluice::cuda {
 

@@ -9,10 +9,10 @@
 // their noise, and those that come near the best of them are told. How near: a maximum that is m
 // octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to
 // m = 1000; beyond, no token of the slice reaches the noise of the maximum itself.
-#include "backend/eight_noise.cuh"
-#include "backend/rows.cuh"
-#include "backend/token_list.cuh"
-#include "draw/draw_row.cuh"
+#include "cuda/eight_noise.cuh"
+#include "cuda/rows.cuh"
+#include "cuda/token_list.cuh"
+#include "draw/cuda/draw_row.cuh"
 #include "parallel/device_shards.h"
 #include "parallel/drawn_rows.h"
 #include "semantics/row_status.h"

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "head/certified/deciding_tokens.h"
 #include "semantics/draw.h"
 #include "semantics/nucleus.h"
 
@@ -26,22 +27,23 @@ enum class RowNeed : uint8_t {
 
 // The least weight that min-p leaves before top-k, and the one that it leaves at the end.
 inline uint64_t LeastWeightBefore(const SelectParams& params) {
-  const bool is_before = params.profile.min_p_stage == MinPStage::kBeforeTopK;
-  return params.min_p > 0 && is_before ? semantics::Fixed40(params.min_p) : 0;
+  const bool is_before = Has(semantics::RulesOf(params), semantics::Filter::kMinP);
+  return is_before ? semantics::Fixed40(params.min_p) : 0;
 }
 inline uint64_t LeastWeight(const SelectParams& params) {
-  return params.min_p > 0 ? semantics::Fixed40(params.min_p) : 0;
+  return semantics::Fixed40(params.min_p);  // 0 when it is off
 }
 
 // support: how many tokens of the whole row are not masked. Not asked about greedy rows.
 inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t support) {
-  if (params.top_n_sigma > 0 || params.typical_p < 1) return RowNeed::kRow;
-  const bool has_top_k = params.top_k > 0 && params.top_k < support;
-  if (params.top_p < 1) {
-    const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint;
-    return has_top_k && !joint ? RowNeed::kRow : RowNeed::kMass;
+  using semantics::Filter;
+  const semantics::RuleSet rules = semantics::RulesOf(params, key, support);
+  if (!IsWithin(rules, kRulesOfFirst)) return RowNeed::kRow;
+  const bool has_top_k = Has(rules, Filter::kTopK);
+  if (Has(rules, Filter::kTopP)) {
+    return has_top_k && !IsJoint(rules, params.profile) ? RowNeed::kRow : RowNeed::kMass;
   }
-  return has_top_k || semantics::XtcDrops(params, key) ? RowNeed::kRow : RowNeed::kSlice;
+  return has_top_k || Has(rules, Filter::kXtc) ? RowNeed::kRow : RowNeed::kSlice;
 }
 
 // The kept interval, if no token behind the list has a say in it.
@@ -50,18 +52,18 @@ inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow f
                                                           const NoiseKey& key) {
   semantics::SelectTrace trace;
   const semantics::Interval kept = semantics::SelectInterval(first, params, key, &trace);
-  if (is_all || semantics::IsGreedy(params)) return kept;
-  if (params.top_n_sigma > 0 || params.typical_p < 1) return std::nullopt;
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  if (is_all || Has(rules, semantics::Filter::kGreedy)) return kept;
+  if (!IsWithin(rules, kRulesOfFirst)) return std::nullopt;
   const auto after = [&trace](semantics::Filter filter) {
     return trace.after[static_cast<int>(filter)].end;
   };
   // Weights fall along the list, so min-p has dropped every token behind the one it ended at.
   if (after(semantics::Filter::kMinP) < first.size) return kept;
-  const bool joint = params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
   const bool is_cut =
-      params.top_k > 0 && params.top_k <= first.size &&
+      Has(rules, semantics::Filter::kTopK) && params.top_k <= first.size &&
       (params.profile.ties == Ties::kLowestId || after(semantics::Filter::kTopK) < first.size);
-  if (is_cut && !joint) return kept;
+  if (is_cut && !IsJoint(rules, params.profile)) return kept;
   return std::nullopt;
 }
 

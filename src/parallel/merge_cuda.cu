@@ -5,11 +5,11 @@
 // tie with it are left out, because they may have others that are not listed.
 #include <limits>
 
-#include "draw/draw_kept.cuh"
-#include "draw/draw_row.cuh"
+#include "draw/cuda/draw_kept.cuh"
+#include "draw/cuda/draw_row.cuh"
 #include "parallel/device_shards.h"
 #include "parallel/drawn_rows.h"
-#include "select/sorted_rules.cuh"
+#include "select/cuda/sorted_rules.cuh"
 #include "semantics/row_status.h"
 #include "semantics/validate.h"
 
@@ -89,45 +89,38 @@ __device__ int ListFirst(const Team& block, const ShardArgument& argument, int r
   return static_cast<int>(memory.size);
 }
 
-struct Rules {
+using semantics::Filter;
+
+struct ListDecision {
   bool is_decidable;  // by the list, if it turns out to be long enough
   bool is_whole;      // the mass of the row has a say
 };
 
-__device__ bool HasTopK(const SelectParams& params, int vocab) {
-  return params.top_k > 0 && params.top_k < vocab;
-}
-__device__ bool IsJoint(const SelectParams& params) {
-  return params.profile.top_k_top_p == TopKTopP::kJoint && params.top_p < 1;
-}
-__device__ bool HasMinPFirst(const SelectParams& params) {
-  return params.min_p > 0 && params.profile.min_p_stage == MinPStage::kBeforeTopK;
-}
-
-__device__ Rules RulesOf(const SelectParams& params, int vocab, int size, bool is_all) {
-  if (semantics::IsGreedy(params)) return {size > 0, false};
-  if (params.top_n_sigma > 0 || params.typical_p < 1 || size == 0) return {false, false};
+__device__ ListDecision DecisionOf(const SelectParams& params, int vocab, int size, bool is_all) {
+  const semantics::RuleSet rules = semantics::RulesOf(params, vocab);
+  if (Has(rules, Filter::kGreedy)) return {size > 0, false};
+  if (!IsWithin(rules, kRulesOfTop) || size == 0) return {false, false};
   if (is_all) return {true, false};
-  const bool has_top_k = HasTopK(params, vocab);
-  if (has_top_k && !IsJoint(params) && params.top_k <= size) return {true, false};
-  if (has_top_k && !IsJoint(params) && params.top_p < 1) return {HasMinPFirst(params), true};
-  return {params.top_p < 1 || params.min_p > 0, true};
+  const bool has_top_p = Has(rules, Filter::kTopP);
+  const bool is_counted = Has(rules, Filter::kTopK) && !IsJoint(rules, params.profile);
+  if (is_counted && params.top_k <= size) return {true, false};
+  if (is_counted && has_top_p) return {Has(rules, Filter::kMinP), true};
+  return {has_top_p || Has(rules, Filter::kMinP) || Has(rules, Filter::kMinPLast), true};
 }
 
 // What else is needed; false for what is left to the whole row.
 __device__ bool NeedOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                        int vocab, DeviceNeed& need) {
   need = DeviceNeed::kNothing;
-  if (semantics::IsGreedy(params) || params.top_n_sigma > 0 || params.typical_p < 1) return false;
-  const bool has_top_k = HasTopK(params, vocab);
-  if (params.top_p < 1) {
-    if (HasMinPFirst(params) || (has_top_k && !IsJoint(params))) return false;
+  const semantics::RuleSet rules = semantics::RulesOf(params, key, vocab);
+  if (Has(rules, Filter::kGreedy) || !IsWithin(rules, kRulesOfTop)) return false;
+  const bool has_top_k = Has(rules, Filter::kTopK);
+  if (Has(rules, Filter::kTopP)) {
+    if (Has(rules, Filter::kMinP) || (has_top_k && !IsJoint(rules, params.profile))) return false;
     need = DeviceNeed::kMass;
     return true;
   }
-  const bool drops =
-      params.xtc_probability > 0 && semantics::XtcCoinFalls(key, params.xtc_probability);
-  if (has_top_k || drops || method == DrawMethod::kCdf) return false;
+  if (has_top_k || Has(rules, Filter::kXtc) || method == DrawMethod::kCdf) return false;
   need = DeviceNeed::kSlice;
   return true;
 }
@@ -293,14 +286,17 @@ __global__ void __launch_bounds__(kMostThreads)
   result = TokenResult{};
   // Rows that are drawn have told no first tokens but one.
   const int size = is_drawn ? 0 : ListFirst(block, argument, row, merged.horizon, memory);
-  const Rules rules =
-      is_drawn ? Rules{false, false} : RulesOf(params, argument.vocab, size, merged.horizon == 0);
+  const ListDecision list = is_drawn
+                                ? ListDecision{false, false}
+                                : DecisionOf(params, argument.vocab, size, merged.horizon == 0);
   // A nucleus of the whole row needs its mass.
-  const bool is_early = !kHasSums && rules.is_whole && params.top_p < 1 && !HasMinPFirst(params);
+  const semantics::RuleSet rules = semantics::RulesOf(params);
+  const bool is_early =
+      !kHasSums && list.is_whole && Has(rules, Filter::kTopP) && !Has(rules, Filter::kMinP);
   result.id = kNotDecided;
-  if (rules.is_decidable && !is_early) {
+  if (list.is_decidable && !is_early) {
     result =
-        SampleFromFirst(block, memory, size, rules.is_whole ? &whole : nullptr, argument.method);
+        SampleFromFirst(block, memory, size, list.is_whole ? &whole : nullptr, argument.method);
   }
   if (block.thread() != 0) return;
   DeviceNeed need = DeviceNeed::kNothing;

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda_check.h"
-#include "sluice/nccl_shards.hpp"
+#include "cuda/cuda_check.h"
+#include "sluice/cuda/nccl_shards.hpp"
 #include "support/check.h"
 
 namespace sluice::cuda {

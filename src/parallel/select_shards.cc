@@ -10,33 +10,8 @@ uint64_t ShardSelection::MassAbove(float value) const {
   return row_.Sum([&](float x) { return x > value ? Weight(x) : 0; });
 }
 
-uint64_t ShardSelection::MassBefore(int64_t rank) const {
-  if (rank == 0) return 0;
-  const float last = row_.ValueAtRank(rank - 1);
-  const uint64_t ties = static_cast<uint64_t>(rank - row_.CountAbove(last));
-  return MassAbove(last) + ties * Weight(last);
-}
-
 int64_t ShardSelection::EndWithTies(int64_t end, int64_t limit) const {
   return std::min(limit, row_.CountAtLeast(row_.ValueAtRank(end - 1)));
-}
-
-void ShardSelection::MinP() {
-  const uint64_t least = semantics::Fixed40(params_.min_p);
-  const int64_t end = row_.Count([&](float x) { return Weight(x) >= least; });
-  kept_.end = std::clamp(end, kept_.begin + 1, kept_.end);
-}
-
-void ShardSelection::TopNSigma() {
-  const float last = row_.ValueAtRank(kept_.end - 1);
-  auto distance = [&](float x) { return x >= last ? semantics::SigmaDistance(x, max_) : 0; };
-  const uint64_t sum = row_.Sum(distance);
-  const uint64_t squares = row_.Sum([&](float x) { return distance(x) * distance(x); });
-  const uint64_t bound =
-      semantics::SigmaBound(static_cast<uint64_t>(kept_.end), sum, squares, params_.top_n_sigma);
-  const int64_t end =
-      row_.Count([&](float x) { return semantics::SigmaDistance(x, max_) <= bound; });
-  kept_.end = std::min(kept_.end, end);
 }
 
 void ShardSelection::Typical() {
@@ -71,12 +46,12 @@ void ShardSelection::Typical() {
 }
 
 void ShardSelection::TopK() {
-  if (params_.top_k <= 0 || params_.top_k >= kept_.end - kept_.begin) return;
+  if (params_.top_k >= kept_.end - kept_.begin) return;
   const int64_t end = kept_.begin + params_.top_k;
   kept_.end = params_.profile.ties == Ties::kAll ? EndWithTies(end, kept_.end) : end;
 }
 
-Interval ShardSelection::TopP(Interval measured) const {
+Interval ShardSelection::Nucleus(Interval measured) const {
   const uint64_t before = MassBefore(measured.begin);
   const uint64_t target = semantics::TargetMass(params_.top_p, Mass(measured));
   const TopPBoundary boundary = params_.profile.top_p_boundary;
@@ -113,6 +88,11 @@ Interval ShardSelection::TopP(Interval measured) const {
           params_.profile.ties == Ties::kAll ? EndWithTies(end, measured.end) : end};
 }
 
+void ShardSelection::TopP() {
+  const bool joint = params_.profile.top_k_top_p == TopKTopP::kJoint;
+  kept_.end = std::min(kept_.end, Nucleus(joint ? before_top_k_ : kept_).end);
+}
+
 void ShardSelection::Xtc() {
   const semantics::uint128_t least = semantics::XtcLeast(params_.xtc_threshold, Mass(kept_));
   const int64_t above = row_.Count(
@@ -134,22 +114,7 @@ Cut ShardSelection::ToCut() const {
 }
 
 Cut ShardSelection::Select(const NoiseKey& key) {
-  const Profile& profile = params_.profile;
-  if (semantics::IsGreedy(params_)) {
-    kept_ = {0, 1};
-    return ToCut();
-  }
-  if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kBeforeTopK) MinP();
-  if (params_.top_n_sigma > 0) TopNSigma();
-  if (params_.typical_p < 1) Typical();
-  const Interval before_top_k = kept_;
-  TopK();
-  if (params_.top_p < 1) {
-    const bool joint = profile.top_k_top_p == TopKTopP::kJoint;
-    kept_.end = std::min(kept_.end, TopP(joint ? before_top_k : kept_).end);
-  }
-  if (params_.min_p > 0 && profile.min_p_stage == MinPStage::kLast) MinP();
-  if (params_.xtc_probability > 0 && semantics::XtcCoinFalls(key, params_.xtc_probability)) Xtc();
+  semantics::ApplyRules(semantics::RulesOf(params_, key), params_, *this);
   return ToCut();
 }
 

@@ -1,10 +1,10 @@
 // Two reads of a slice: what must be known of the whole row before a slice can be summed (its
 // largest value, the value of the token, how many ties of the Cut's boundaries lie on the ranks
 // before), then the sums. Ties have one value, so their number is enough.
-#include "backend/cuda_check.h"
-#include "backend/row_status.cuh"
-#include "backend/rows.cuh"
-#include "draw/likely_tokens.cuh"
+#include "cuda/cuda_check.h"
+#include "cuda/row_status.cuh"
+#include "cuda/rows.cuh"
+#include "draw/cuda/likely_tokens.cuh"
 #include "draw/mode_value.h"
 #include "parallel/device_logprobs.h"
 

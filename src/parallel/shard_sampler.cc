@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "backend/registry.h"
 #include "parallel/first_tokens.h"
 #include "parallel/row_request.h"
 #include "parallel/shard_logprobs.h"
@@ -10,6 +9,7 @@
 #include "parallel/slice_head.h"
 #include "semantics/select_row.h"
 #include "support/check.h"
+#include "support/registry.h"
 #include "support/rows.h"
 
 namespace sluice {

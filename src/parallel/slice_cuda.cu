@@ -1,8 +1,8 @@
 // What a rank tells the others of its slice: its first tokens; then its mass, or its best draw.
-#include "backend/cuda_check.h"
-#include "backend/rows.cuh"
-#include "draw/draw_row.cuh"
-#include "draw/likely_tokens.cuh"
+#include "cuda/cuda_check.h"
+#include "cuda/rows.cuh"
+#include "draw/cuda/draw_row.cuh"
+#include "draw/cuda/likely_tokens.cuh"
 #include "parallel/device_shards.h"
 #include "semantics/min_p.h"
 #include "semantics/row_status.h"
@@ -69,7 +69,7 @@ class FieldsOfNoise {
   int32_t index_ = -1;
 };
 
-// A score is at most t - log2(h / (2^16 ln 2)) (backend/first_read.cuh), here with a hundredth for
+// A score is at most t - log2(h / (2^16 ln 2)) (cuda/first_read.cuh), here with a hundredth for
 // the approximate logarithm and every rounding.
 __device__ inline float MostOfScore(float t, uint32_t field) {
   return field == 0 ? INFINITY : t - __log2f(static_cast<float>(field)) + 15.4812f;
@@ -93,7 +93,10 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     ForEachToken(slice, [&](float x, int) { mass += semantics::Weight(x, max, scales.filter); });
     sums.mass = team.Sum(mass);
   } else {
-    const float least = memory.params.min_p > 0
+    const semantics::RuleSet rules = semantics::RulesOf(memory.params);
+    const bool has_min_p =
+        Has(rules, semantics::Filter::kMinP) || Has(rules, semantics::Filter::kMinPLast);
+    const float least = has_min_p
                             ? semantics::MinPThreshold(memory.params.min_p, max, scales.filter)
                             : semantics::kLowestValue;
     const semantics::Stream stream = semantics::GumbelStream(memory.key);

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "head/deciding_tokens.h"
+#include "head/certified/deciding_tokens.h"
 #include "semantics/mask.h"
 #include "semantics/validate.h"
 #include "support/check.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "head/certified_call.h"
+#include "head/certified/certified_call.h"
 #include "parallel/shard_rank.h"
 #include "parallel/slice_source.h"
 

@@ -5,8 +5,8 @@
 // upper bound comes within a hundredth of what some token's score reaches for certain, and that is
 // more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with too many
 // survivors are left to the head's dense logits, and told from these by draws_cuda.cu.
-#include "head/device_course.cuh"
-#include "head/survivor_list.cuh"
+#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/survivor_list.cuh"
 #include "parallel/device_shards.h"
 
 namespace sluice::cuda {

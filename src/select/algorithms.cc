@@ -1,4 +1,4 @@
-// The names of the algorithms, and what is said about them. Their loops are in algorithms/.
+// The names of the algorithms, and what is said about them. Their loops are in cpu/algorithms/.
 #include <iterator>
 #include <string>
 

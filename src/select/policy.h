@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "semantics/rules.h"
 #include "sluice/execution.hpp"
 #include "sluice/params.hpp"
 #include "sluice/tensor.hpp"
@@ -19,19 +20,18 @@ enum class SelectKind : uint8_t {
   kTopK,
   kTopP,
   kTopKTopP,
-  kOther,  // any other filter, alone or with these, and no filter at all
+  kOther,  // every other set of rules, and none
 };
 inline constexpr size_t kSelectKinds = 4;
 
 // Of parameters in range, for a row of `vocab` tokens.
 constexpr SelectKind KindOf(const SelectParams& params, int64_t vocab) {
-  const bool has_other = params.min_p > 0.0f || params.top_n_sigma > 0.0f ||
-                         params.typical_p < 1.0f || params.xtc_probability > 0.0f;
-  const bool has_top_k = params.top_k > 0 && params.top_k < vocab;
-  const bool has_top_p = params.top_p < 1.0f;
-  if (has_other || !(has_top_k || has_top_p)) return SelectKind::kOther;
-  if (!has_top_p) return SelectKind::kTopK;
-  return has_top_k ? SelectKind::kTopKTopP : SelectKind::kTopP;
+  using semantics::Filter;
+  const semantics::RuleSet rules = semantics::RulesOf(params, vocab);
+  if (rules == semantics::Rules(Filter::kTopK)) return SelectKind::kTopK;
+  if (rules == semantics::Rules(Filter::kTopP)) return SelectKind::kTopP;
+  if (rules == semantics::Rules(Filter::kTopK, Filter::kTopP)) return SelectKind::kTopKTopP;
+  return SelectKind::kOther;
 }
 
 // One row: the algorithm for vocabularies above the row before it, up to largest_vocab.

@@ -1,9 +1,9 @@
 // Selection: checks what the caller passed, then hands over to the backend.
 #include "sluice/select.hpp"
 
-#include "backend/registry.h"
 #include "select/select_table.h"
 #include "support/check.h"
+#include "support/registry.h"
 #include "support/rows.h"
 
 namespace sluice {

@@ -3,23 +3,23 @@
 // likely token, none might be.
 #pragma once
 
-#include "semantics/interval.h"
+#include "semantics/floor.h"
 
 namespace sluice::semantics {
 
-SLUICE_HD inline Interval MinP(SortedRow row, Interval kept, float min_p, float scale) {
-  const uint64_t least = Fixed40(min_p);
-  while (kept.end > kept.begin + 1 &&
-         Weight(row.tokens[kept.end - 1].x, row.Max(), scale) < least) {
-    --kept.end;
-  }
-  return kept;
-}
-
-// The same rule as a threshold: W >= M from this value on. W never rises as x falls.
+// W >= M from this value on: W never rises as x falls.
 SLUICE_HD inline float MinPThreshold(float min_p, float m, float scale) {
   const uint64_t least = Fixed40(min_p);
   return LeastValue(kLowestValue, m, [=](float x) { return Weight(x, m, scale) >= least; });
 }
+
+struct MinPFloor {
+  static constexpr int kSums = 0;
+  float min_p;
+
+  SLUICE_HD float From(const FloorSums&, float max, float scale) const {
+    return MinPThreshold(min_p, max, scale);
+  }
+};
 
 }  // namespace sluice::semantics

@@ -8,15 +8,17 @@
 
 namespace sluice::semantics {
 
-inline bool XtcDrops(const SelectParams& params, const NoiseKey& key) {
-  return params.xtc_probability > 0 && XtcCoinFalls(key, params.xtc_probability);
-}
+// The rules that SelectByMass knows. A min-p before top-k keeps all known tokens, and the mass is
+// of what it keeps; top-k is joint with top-p.
+inline constexpr RuleSet kSelectedByMass =
+    Rules(Filter::kMinP, Filter::kTopK, Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
 
 // The kept interval of a row with top-p of which only the first tokens are known, and the mass of
-// those that top-p is measured on. None: tokens behind the known ones may be kept. Without typical
-// and top-n-sigma; top-k, if there is any, is joint with top-p.
+// those that top-p is measured on. None: tokens behind the known ones may be kept.
 inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams& params,
                                             const NoiseKey& key, uint64_t total) {
+  const RuleSet rules = RulesOf(params, key);
+  if (!IsWithin(rules, kSelectedByMass)) return std::nullopt;
   const Profile& profile = params.profile;
   const float scale = ScalesOf(params).filter;
   const uint64_t target = TargetMass(params.top_p, total);
@@ -28,14 +30,14 @@ inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams&
       return std::nullopt;
     }
   }
-  if (params.top_k > 0) {  // joint
+  if (Has(rules, Filter::kTopK)) {
     const int64_t end = TopK(first, listed, params.top_k, profile).end;
     kept.end = end < kept.end ? end : kept.end;
   }
-  if (params.min_p > 0 && profile.min_p_stage == MinPStage::kLast) {
-    kept = MinP(first, kept, params.min_p, scale);
+  if (Has(rules, Filter::kMinPLast)) {
+    kept = KeepFromFloor(first, kept, MinPThreshold(params.min_p, first.Max(), scale));
   }
-  if (XtcDrops(params, key)) kept = Xtc(first, kept, params.xtc_threshold, scale);
+  if (Has(rules, Filter::kXtc)) kept = Xtc(first, kept, params.xtc_threshold, scale);
   return kept;
 }
 

@@ -8,7 +8,7 @@
 
 namespace sluice::semantics {
 
-SLUICE_HD inline bool IsGreedy(const SelectParams& params) { return params.temperature == 0.0f; }
+SLUICE_HD constexpr bool IsGreedy(const SelectParams& params) { return params.temperature == 0.0f; }
 
 SLUICE_HD inline float EffectiveTemperature(float temperature) {
   return temperature < 0.01f ? 0.01f : temperature;

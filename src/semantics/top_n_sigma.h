@@ -5,7 +5,7 @@
 // Temperature plays no part. The widest product is below 2^24 * 2^86 = 2^110.
 #pragma once
 
-#include "semantics/interval.h"
+#include "semantics/floor.h"
 
 namespace sluice::semantics {
 
@@ -34,7 +34,7 @@ SLUICE_HD inline uint64_t SigmaBound(uint64_t n, uint64_t sum, uint64_t sum_of_s
   return IntegerSqrt(variance * sigmas * sigmas) / (n << 8);
 }
 
-// The same rule as a threshold on the value.
+// e <= bound from this value on.
 SLUICE_HD inline float SigmaThreshold(uint64_t bound, float m) {
   return LeastValue(kLowestValue, m, [=](float x) { return SigmaDistance(x, m) <= bound; });
 }
@@ -52,10 +52,17 @@ SLUICE_HD inline uint64_t SigmaBoundOf(SortedRow row, Interval kept, float n_sig
   return SigmaBound(n, sum, sum_of_squares, n_sigma);
 }
 
-SLUICE_HD inline Interval TopNSigma(SortedRow row, Interval kept, float n_sigma) {
-  const uint64_t bound = SigmaBoundOf(row, kept, n_sigma);
-  while (SigmaDistance(row.tokens[kept.end - 1].x, row.Max()) > bound) --kept.end;
-  return kept;
-}
+struct TopNSigmaFloor {
+  static constexpr int kSums = 3;
+  float n_sigma;
+
+  SLUICE_HD FloorSums TermsOf(float x, float max, float) const {
+    const uint64_t e = SigmaDistance(x, max);
+    return {{1, e, e * e}};
+  }
+  SLUICE_HD float From(const FloorSums& sums, float max, float) const {
+    return SigmaThreshold(SigmaBound(sums.at[0], sums.at[1], sums.at[2], n_sigma), max);
+  }
+};
 
 }  // namespace sluice::semantics

@@ -1,3 +1,3 @@
 // The tests of bad arguments of the C++ interface once more, through C: the same codes and texts.
 #define SLUICE_OVER_C 1
-#include "tests/pipeline/bad_request_test.cc"
+#include "tests/sampler/bad_request_test.cc"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tests/capi/certified_head.h"
-#include "tests/pipeline/stepping.h"
+#include "tests/sampler/stepping.h"
 
 namespace sluice::test {
 namespace {

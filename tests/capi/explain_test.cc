@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/capi/as_c.h"
-#include "tests/pipeline/stepping.h"
+#include "tests/sampler/stepping.h"
 #include "tests/support/batch.h"
 
 namespace sluice::test {

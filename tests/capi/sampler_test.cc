@@ -1,7 +1,7 @@
 // A sampler of the C interface goes through the same life as one of C++ and gives the same bits at
 // every step: requests of every kind, drafts, grammars, processors, every output.
 #include "tests/capi/over_c.h"
-#include "tests/pipeline/stepping.h"
+#include "tests/sampler/stepping.h"
 #include "tests/support/backends.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/run.h"

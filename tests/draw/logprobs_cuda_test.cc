@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "sluice/cuda_logprobs.hpp"
+#include "sluice/cuda/logprobs.hpp"
 #include "tests/support/any_cut.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"

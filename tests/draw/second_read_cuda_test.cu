@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/second_read.cuh"
+#include "cuda/second_read.cuh"
 #include "tests/support/device.h"
 #include "tests/support/rows.h"
 

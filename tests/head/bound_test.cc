@@ -1,9 +1,9 @@
 // The certificates' mathematics, and that its checks would notice if it were wrong.
-#include "head/bound.h"
+#include "head/certified/bound.h"
 
 #include <gtest/gtest.h>
 
-#include "head/quantise.h"
+#include "head/certified/quantise.h"
 #include "tests/head/intervals.h"
 
 namespace sluice::test {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
-#include "backend/ptx.cuh"
-#include "head/plain_root.cuh"
+#include "cuda/ptx.cuh"
+#include "head/certified/cuda/plain_root.cuh"
 #include "tests/head/head_on_device.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"

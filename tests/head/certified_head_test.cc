@@ -4,7 +4,7 @@
 #include <cfenv>
 #include <limits>
 
-#include "head/row_certificate.h"
+#include "head/certified/row_certificate.h"
 #include "semantics/mask.h"
 #include "tests/head/certified.h"
 #include "tests/support/bad_input.h"

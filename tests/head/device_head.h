@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/cuda_head.hpp"
+#include "sluice/cuda/head.hpp"
 #include "tests/head/certified.h"
 #include "tests/support/device.h"
 

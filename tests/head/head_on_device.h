@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "head/device_call.h"
+#include "head/certified/cuda/device_call.h"
 #include "tests/head/certified_draws.h"
 #include "tests/head/device_head.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "head/hidden_codes.h"
-#include "head/planes.h"
-#include "head/score_table.h"
+#include "head/certified/hidden_codes.h"
+#include "head/certified/planes.h"
+#include "head/certified/score_table.h"
 #include "semantics/dot.h"
 #include "tests/head/heads.h"
 

@@ -2,7 +2,7 @@
 // hold the mass of the logits.
 #include <gtest/gtest.h>
 
-#include "head/score_table.h"
+#include "head/certified/score_table.h"
 #include "semantics/temperature.h"
 #include "tests/head/intervals.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "head/device_call.h"
+#include "head/certified/cuda/device_call.h"
 #include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"

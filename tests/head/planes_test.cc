@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "head/plane_file.h"
+#include "head/certified/plane_file.h"
 #include "tests/head/intervals.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "head/planes.h"
-#include "head/quantise.h"
+#include "head/certified/planes.h"
+#include "head/certified/quantise.h"
 #include "tests/head/heads.h"
 
 namespace sluice::test {

@@ -1,12 +1,12 @@
 // One row's certificate over intervals that a test has made: what becomes of one that is narrowed.
-#include "head/row_certificate.h"
+#include "head/certified/row_certificate.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
 
-#include "head/survivor_budget.h"
+#include "head/certified/cuda/survivor_budget.h"
 #include "tests/head/heads.h"
 
 namespace sluice::test {

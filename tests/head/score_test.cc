@@ -1,7 +1,7 @@
 // Intervals from planes: they hold the defined logits, and are the same on every backend.
 #include <gtest/gtest.h>
 
-#include "head/score_table.h"
+#include "head/certified/score_table.h"
 #include "tests/head/intervals.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/slowdown.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "backend/row_launch.h"
+#include "cuda/row_launch.h"
 #include "semantics/mask.h"
 #include "semantics/noise.h"
 #include "semantics/order.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/error.hpp"
-#include "tests/pipeline/stepping.h"
+#include "tests/sampler/stepping.h"
 #include "tests/support/bad_input.h"
 
 namespace sluice::test {

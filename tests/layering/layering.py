@@ -9,15 +9,16 @@ import re
 import sys
 from pathlib import Path
 
-# Top to bottom. Folders on one level are siblings and do not know each other.
+# Top to bottom. Folders on one level are siblings and do not know each other. Research is at the
+# top: it may use every stage, and no part of the product may use it.
 LEVELS = [
-    ["cli", "python", "capi"],
+    ["cli", "python", "capi", "research"],
     ["server"],
     ["link"],
     ["engine"],
-    ["model", "pipeline", "text", "parallel", "json"],
+    ["model", "sampler", "text", "parallel", "json", "topk"],
     ["head", "adjust", "select", "draw"],
-    ["backend"],
+    ["cuda"],
     ["support"],
     ["semantics"],
 ]
@@ -88,6 +89,8 @@ def check(root: Path):
                 bracket, include = match.groups()
                 target = target_of(root, file, bracket, include)
                 broken = rule_broken(source, target, bracket, include)
+                if include.startswith("sluice/research/") and "research" not in file.parts:
+                    broken = "no part of the product includes research"
                 if broken:
                     yield f"{file}:{number}: {line.strip()}\n    {broken}"
 

@@ -27,7 +27,7 @@ class Layering(unittest.TestCase):
 
     def test_allows_down_own_folder_and_public(self):
         self.assertEqual([], self.offences({
-            "cli/main.cc": '#include "sluice/sluice.hpp"\n#include "pipeline/plan.h"\n',
+            "cli/main.cc": '#include "sluice/sluice.hpp"\n#include "sampler/plan.h"\n',
             "src/select/select.cc": '#include "select/core.h"\n#include "semantics/order.h"\n'
                                     '#include "core.h"\n#include <vector>\n',
             "src/select/core.h": "",
@@ -37,8 +37,8 @@ class Layering(unittest.TestCase):
         }))
 
     def test_names_line_and_rule_of_an_upward_include(self):
-        self.assert_one({"src/select/select.cc": '#include <vector>\n#include "pipeline/plan.h"\n'},
-                        "src/select/select.cc:2", '"pipeline/plan.h"', "upwards")
+        self.assert_one({"src/select/select.cc": '#include <vector>\n#include "sampler/plan.h"\n'},
+                        "src/select/select.cc:2", '"sampler/plan.h"', "upwards")
 
     def test_rejects_siblings(self):
         self.assert_one({"src/draw/draw.cc": '#include "select/core.h"\n'}, "sideways")
@@ -46,6 +46,17 @@ class Layering(unittest.TestCase):
     def test_rejects_a_sibling_by_relative_path(self):
         self.assert_one({"src/draw/draw.cc": '#include "../select/core.h"\n',
                          "src/select/core.h": ""}, "sideways")
+
+    def test_no_product_folder_includes_research(self):
+        for folder in ("src/select", "src/server", "cli"):
+            self.assertEqual(1, len(self.offences(
+                {f"{folder}/a.cc": '#include "research/qrita/qrita.h"\n'})))
+        for file in ("include/sluice/sluice.hpp", "src/head/a.cc"):
+            self.assert_one({file: '#include "sluice/research/cluster_head.hpp"\n'}, "research")
+        self.assertEqual([], self.offences({"include/sluice/research/cuda_clusters.hpp":
+                                            '#include "sluice/research/cluster_head.hpp"\n'}))
+        self.assertEqual([], self.offences(
+            {"src/research/qrita/a.cu": '#include "select/cuda/row_rules.cuh"\n'}))
 
     def test_semantics_includes_itself_only(self):
         self.assert_one({"src/semantics/order.h": '#include "support/bits.h"\n'}, "upwards")

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "sluice/nccl_shards.hpp"
+#include "sluice/cuda/nccl_shards.hpp"
 #include "tests/parallel/ranks.h"
 
 namespace sluice::test {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "sluice/cuda_shards.hpp"
+#include "sluice/cuda/shards.hpp"
 #include "tests/parallel/ranks.h"
 #include "tests/support/device.h"
 

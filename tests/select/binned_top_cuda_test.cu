@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "select/binned_top.cuh"
+#include "select/cuda/binned_top.cuh"
 #include "tests/support/device.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/rows.h"

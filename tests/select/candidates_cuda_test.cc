@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/cuda_candidates.hpp"
+#include "sluice/cuda/candidates.hpp"
 #include "tests/support/any_cut.h"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "semantics/token_mask.h"
-#include "tests/pipeline/stepping.h"
+#include "tests/sampler/stepping.h"
 
 namespace sluice::test {
 namespace {

@@ -1,5 +1,5 @@
 // Every wrong argument of every function on rows is an Error that names it, before anything is
-// touched. The sampler's are in pipeline/bad_request_test.cc.
+// touched. The sampler's are in sampler/bad_request_test.cc.
 //
 // Built twice: SLUICE_OVER_C makes the same calls through the C interface, with the same answers.
 #include "tests/support/bad_input.h"

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "sluice/cuda.hpp"
+#include "sluice/cuda/rows.hpp"
 #include "tests/support/batch.h"
 
 namespace sluice::test {

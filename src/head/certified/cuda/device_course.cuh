@@ -1,0 +1,80 @@
+// What the kernels of a certified call share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/ptx.cuh"
+#include "cuda/team.cuh"
+#include "head/certified/cuda/device_call.h"
+#include "semantics/mask.h"
+#include "semantics/order.h"
+
+namespace sluice::cuda {
+
+__device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
+  if (call.bitmask == nullptr) return false;
+  const int64_t words = (call.planes.vocab + 31) / 32;
+  return !semantics::BitmaskAllows(call.bitmask + row * words, id);
+}
+
+// The tokens that are wanted where top-p decides, at most: a nucleus is seldom larger, and more
+// take longer. Of a small head one in 256 tokens, for some ten times as many survive.
+inline constexpr int kMostNucleus = 224;
+
+// Whether the logits of the tokens that are reached for certain are computed before it is known
+// which others are.
+__device__ inline bool ComputesSureTokensFirst(const RowCourse& course) {
+  return course.k > 1 || course.is_nucleus || course.decides == Decides::kLikely;
+}
+
+// Too many tokens may matter to be computed one by one. Behind the computation.
+__device__ inline bool HasTooMany(const CallArgument& call, const RowCourse& course) {
+  return course.listed > call.memory.budget;
+}
+
+// The row is left to the dense head. By one thread.
+__device__ inline void LeaveToDense(RowCourse& course, DenseReason reason) {
+  course.way = RowCourse::Way::kDense;
+  course.reason = reason;
+}
+
+// How far scores of a draw from the whole softmax may be off beside bounds that were computed
+// another way: roundings relative to the score, and those of the smaller numbers in it.
+__device__ inline float SurelyBelow(float score) {
+  return score - (0.01f + fabsf(score) * 0x1p-20f);
+}
+
+// What the exact logits reach that may be among the first k. Behind the computation.
+__device__ inline float LeastOfFirstK(const RowCourse& course) {
+  const bool is_known = course.decides == Decides::kFirst && course.first > 0;
+  return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
+}
+
+// Behind the computation: what is wrong with a row that the planes or a mask answer.
+__device__ inline RowStatus StatusOf(const RowCourse& course) {
+  if (course.way == RowCourse::Way::kAnswered) return course.status;
+  if (course.has_nan != 0) return RowStatus::kNanInput;
+  if (course.has_pos_inf != 0) return RowStatus::kPosInfInput;
+  return course.has_finite == 0 ? RowStatus::kEmptySupport : RowStatus::kOk;
+}
+
+// By one thread of the block that answers a row; a row left to the dense head joins its list.
+__device__ inline void Report(const CallArgument& call, int row) {
+  const RowCourse& course = call.memory.courses[row];
+  const bool is_dense = course.way == RowCourse::Way::kDense;
+  if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
+  if (call.refined != nullptr) {
+    call.refined[row] = call.memory.asked == nullptr ? 0 : call.memory.asked[row].refined;
+  }
+  if (call.rows == nullptr) return;
+  HeadRow report;
+  report.path = is_dense                                 ? CertifiedPath::kDense
+                : course.way == RowCourse::Way::kPlanes  ? CertifiedPath::kPlanes
+                : course.way == RowCourse::Way::kAllowed ? CertifiedPath::kAllowed
+                                                         : CertifiedPath::kNothing;
+  report.reason = course.reason;
+  report.survivors = course.listed;
+  call.rows[row] = report;
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,231 @@
+// Hidden states as integers (head/certified/hidden_codes.h) in the order in which tensor cores take
+// them, and what each row is after. A warp has a group of a hidden state, a thread four
+// neighbouring elements.
+#include "cuda/row_slice.cuh"
+#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/quantise.h"
+#include "semantics/noise.h"
+#include "semantics/validate.h"
+#include "semantics/widen.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kWarps = kThreads / kWarpSize;
+constexpr double kLargest = 127 * 128;  // these three as in hidden_codes.cc
+constexpr double kLeastNorm = 0x1p-60;
+constexpr double kLeastStep = 0x1p-90;
+
+struct EncodeMemory {
+  double rho[kWarps];
+  double squares[kWarps];
+  int32_t allowed[kWarps];
+  uint32_t has_nan;
+  uint32_t has_inf;
+};
+
+template <typename T>
+__device__ T SumOfWarp(T value) {
+  for (int step = kWarpSize / 2; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
+  return value;
+}
+
+struct EncodedGroup {
+  double squares;
+  double rho;
+};
+
+// By a warp. values: four elements of a thread, of the padding 0.
+__device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group,
+                                    const float (&values)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  float largest = 0.0f;
+  for (const float x : values) largest = fmaxf(largest, fabsf(x));
+  for (int step = kWarpSize / 2; step > 0; step /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+  }
+  const float scale_of_group =
+      largest == 0.0f
+          ? 0.0f
+          : static_cast<float>(fmax(static_cast<double>(largest) / kLargest, kLeastStep));
+  const double scale = static_cast<double>(scale_of_group);
+  const float4 u = reinterpret_cast<const float4*>(call.planes.dither + group * kPlaneGroup)[lane];
+  const float dither_of[4] = {u.x, u.y, u.z, u.w};
+  double squares = 0.0, rest_squares = 0.0, dither = 0.0;
+  uint32_t high_word = 0, low_word = 0;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const double value = static_cast<double>(values[e]);
+    const int element = largest == 0.0f ? 0 : static_cast<int>(rint(value / scale));
+    const int high = (element + 64 + 128 * 128) / 128 - 128;  // floor
+    const int low = element - 128 * high;
+    high_word |= static_cast<uint32_t>(high & 0xff) << 8 * e;
+    low_word |= static_cast<uint32_t>(low & 0xff) << 8 * e;
+    dither += static_cast<double>(dither_of[e]) * element;
+    const double rest = value - scale * element;
+    squares += value * value;
+    rest_squares += rest * rest;
+  }
+  squares = SumOfWarp(squares);
+  rest_squares = SumOfWarp(rest_squares);
+  dither = SumOfWarp(dither);
+
+  QuadGroup& quad = call.memory.quads[PlaceOfQuad(row / kStatesOfQuad, group, call.planes.groups)];
+  const int state = row % kStatesOfQuad;
+  quad.elements[lane / 4][2 * state][lane % 4] = high_word;
+  quad.elements[lane / 4][2 * state + 1][lane % 4] = low_word;
+  const double norm = largest == 0.0f ? 0.0 : fmax(sqrt(squares), kLeastNorm);
+  if (lane == 0) {
+    quad.constants[state] = {scale_of_group * 0x1p-4f, static_cast<float>(scale * dither),
+                             RoundedUp(norm * norm * (1.0 + 1e-9)), 0.0f};
+  }
+  return {squares, largest == 0.0f ? 0.0 : sqrt(rest_squares) / norm * (1.0 + 1e-9)};
+}
+
+// What the parameters say. By one thread.
+__device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
+  const QuestionArgument& question = call.question;
+  course = RowCourse{};
+  course.way = RowCourse::Way::kPlanes;
+  course.decides = Decides::kFirst;
+  course.k = question.k;
+  course.wants_first = question.k == 1;
+  course.least_first = ~0u;
+  course.first_id = question.first_id;
+  if (question.params == nullptr) return;
+  const SelectParams& params = question.params[question.has_params_per_row ? row : 0];
+  course.key = question.keys[question.has_keys_per_row ? row : 0];
+  if (!semantics::AreValid(params, question.limits) || !semantics::IsValid(course.key)) {
+    course.way = RowCourse::Way::kAnswered;
+    course.status = RowStatus::kBadParam;
+    return;
+  }
+  const semantics::Scales scales = semantics::ScalesOf(params);
+  course.filter_scale = scales.filter;
+  course.draw_scale = scales.draw;
+  course.min_p = params.min_p;
+  const int32_t vocab = question.vocab > 0 ? question.vocab : call.planes.vocab;
+  const Decides decides = DecidingTokens(params, question.method, vocab);
+  if (question.k > 0 && decides != Decides::kSoftmax) return;
+  course.decides = decides;
+  const bool is_greedy = semantics::IsGreedy(params);
+  course.k = is_greedy || course.decides != Decides::kFirst ? 1 : params.top_k;
+  // Of ties at the first place noise chooses where all of them are kept.
+  const bool keeps_one = course.k == 1 && params.profile.ties == Ties::kLowestId;
+  course.wants_first = is_greedy || (course.decides == Decides::kFirst && keeps_one);
+  if (course.decides != Decides::kMass) return;
+  if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
+  course.decides = Decides::kFirst;
+  course.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
+  course.is_nucleus = true;
+  course.mass_offset = NAN;
+}
+
+template <DType kHidden>
+__global__ void __launch_bounds__(kThreads)
+    EncodeKernel(const __grid_constant__ CallArgument call) {
+  __shared__ EncodeMemory memory;
+  // In this order: the next kernel reads the planes before it waits, and whatever writes them is
+  // over here.
+  AwaitKernelBefore();
+  LetNextKernelStart();
+  using Element = typename ElementOf<kHidden>::Type;
+  const int row = static_cast<int>(blockIdx.x);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const PlanesArgument& planes = call.planes;
+  if (threadIdx.x == 0) memory.has_nan = memory.has_inf = 0;
+  if (row == 0 && threadIdx.x == 0) *call.memory.counters = {};
+  __syncthreads();
+  const bool is_there = row < call.memory.rows;
+  const Element* hidden =
+      static_cast<const Element*>(call.hidden) + (is_there ? row * call.hidden_stride : 0);
+  double rho = 0.0, squares = 0.0;
+  for (int group = warp; group < planes.groups; group += kWarps) {
+    float values[4];
+    bool has_nan = false, has_inf = false;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int i = group * kPlaneGroup + lane * 4 + e;
+      const bool is_element = is_there && i < planes.dim;
+      values[e] = is_element ? Widen<kHidden>(hidden[i]) : 0.0f;
+      if (is_element) call.memory.hidden[int64_t{row} * planes.dim + i] = values[e];
+      has_nan |= semantics::IsNan(values[e]);
+      has_inf |= fabsf(values[e]) == INFINITY;
+    }
+    if (has_nan) memory.has_nan = 1;
+    if (has_inf) memory.has_inf = 1;
+    if (__any_sync(~0u, has_nan || has_inf)) {
+      for (float& x : values) x = 0.0f;  // the row has another way
+    }
+    const EncodedGroup encoded = EncodeGroup(call, row, group, values);
+    rho = fmax(rho, encoded.rho);
+    squares += encoded.squares;
+  }
+  if (!is_there) return;
+  int32_t allowed = 0;
+  if (call.bitmask != nullptr) {
+    const int words = (planes.vocab + 31) / 32;
+    for (int w = static_cast<int>(threadIdx.x); w < words; w += kThreads) {
+      uint32_t bits = static_cast<uint32_t>(call.bitmask[int64_t{row} * words + w]);
+      if (w == words - 1 && planes.vocab % 32 != 0) bits &= (1u << planes.vocab % 32) - 1;
+      allowed += __popc(bits);
+    }
+    allowed = SumOfWarp(allowed);
+  }
+  if (lane == 0) {
+    memory.rho[warp] = rho;
+    memory.squares[warp] = squares;
+    memory.allowed[warp] = allowed;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  RowCourse course;
+  Ask(call, row, course);
+  squares = 0.0;
+  allowed = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    rho = fmax(rho, memory.rho[w]);
+    squares += memory.squares[w];
+    allowed += memory.allowed[w];
+  }
+  const double norm = call.kappa > 0.0 ? 0.0 : static_cast<double>(NormUp(squares));
+  course.bound = StepBoundOf(planes.dim, call.kappa, norm, rho);
+  const bool is_few = call.bitmask != nullptr && allowed <= FewAllowed(planes.vocab);
+  if (course.way != RowCourse::Way::kAnswered) {
+    if (call.bitmask != nullptr && allowed == 0) {
+      course.way = RowCourse::Way::kAnswered;
+      course.status = RowStatus::kEmptySupport;
+    } else if (memory.has_nan != 0) {  // then so is every logit
+      course.way = RowCourse::Way::kAnswered;
+      course.status = RowStatus::kNanInput;
+    } else if (is_few) {
+      course.way = RowCourse::Way::kAllowed;
+      course.reason = DenseReason::kNone;
+    } else if (memory.has_inf != 0) {
+      LeaveToDense(course, DenseReason::kHidden);
+    } else if (course.k > call.memory.budget && course.way == RowCourse::Way::kPlanes) {
+      LeaveToDense(course, DenseReason::kSurvivors);
+    }
+  }
+  call.memory.courses[row] = course;
+  call.memory.sure[row] = {};
+}
+
+}  // namespace
+
+void LaunchEncode(const CallArgument& call, void* stream) {
+  const void* kernel = call.hidden_dtype == DType::kF32
+                           ? reinterpret_cast<const void*>(EncodeKernel<DType::kF32>)
+                       : call.hidden_dtype == DType::kBf16
+                           ? reinterpret_cast<const void*>(EncodeKernel<DType::kBf16>)
+                           : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
+  const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
+  CallArgument argument = call;
+  LaunchBehind(kernel,
+               {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
+               &argument, stream);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,51 @@
+// What tokens of a row must reach to matter, and how far an interval lets them reach.
+#pragma once
+
+#include "head/certified/cuda/device_course.cuh"
+#include "semantics/min_p.h"
+#include "semantics/noise.h"
+
+namespace sluice::cuda {
+
+inline constexpr float kMostNoise = 50.0f;
+
+// A token's interval; of one that was computed, or is masked, none.
+struct Ends {
+  bool is_open;
+  float lower;
+  float upper;
+};
+
+__device__ inline Ends EndsOf(float score, float width) {
+  const bool is_finite = width < INFINITY;
+  return {width != 0.0f, is_finite ? score - width : -INFINITY,
+          is_finite ? score + width : INFINITY};
+}
+
+__device__ inline float NoiseOf(const RowCourse& course, int32_t id) {
+  return semantics::Gumbel(
+      semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), course.first_id + id));
+}
+
+// A key of -inf that has lost its last bits would be a NaN's.
+__device__ inline float ValueOfEnd(uint32_t key) {
+  return key <= semantics::OrderKey(-INFINITY) ? -INFINITY : semantics::ValueOfKey(key);
+}
+
+// What the logits and scores of tokens that may matter reach.
+struct Threshold {
+  float least = -INFINITY;
+  float best = INFINITY;  // of scores of a draw; none
+};
+
+// What the others must reach, when the wanted tokens reach that.
+__device__ inline Threshold NearThreshold(const RowCourse& course, Threshold sure) {
+  if (course.decides == Decides::kFirst) return {sure.least};
+  if (course.decides == Decides::kLikely) {
+    // The threshold never falls as the maximum rises, which is at least that.
+    return {semantics::MinPThreshold(course.min_p, sure.least, course.filter_scale)};
+  }
+  return {sure.least, SurelyBelow(sure.best)};
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,132 @@
+// One hidden state after its scores: which rows of the head decide, and their logits.
+//
+// A token whose score plus half width stays below a logit that others are known to reach cannot be
+// among them; the rest, the survivors, are computed from the weights, in the defined order. What is
+// computed once replaces its interval (width 0). Where a request changes single logits, all of this
+// is about the changed ones, from the moment that scores are there.
+#pragma once
+
+#include <span>
+
+#include "head/certified/score_table.h"
+#include "head/dense_table.h"
+#include "semantics/order.h"
+#include "semantics/token_adjust.h"
+#include "sluice/certified_head.hpp"
+
+namespace sluice {
+
+// What a row works on; none of it is the row's own.
+struct RowMemory {
+  Intervals intervals = {};            // a whole number of tiles
+  semantics::Token* tokens = nullptr;  // these three: one a token of the vocabulary
+  int32_t* ids = nullptr;
+  uint8_t* is_refined = nullptr;
+  float* scores_before = nullptr;  // of strict planes: before a token was adjusted
+};
+
+// The tokens at and above some logit, in the total order.
+struct TopTokens {
+  std::span<const semantics::Token> tokens = {};
+};
+
+class RowCertificate {
+ public:
+  RowCertificate(const DenseHead& head, const PlaneView& planes, const semantics::Row& hidden,
+                 const HiddenState& state, const int32_t* bitmask, const DenseHeadTable& dense,
+                 const ScoreTable& score, const RowMemory& memory, int64_t budget,
+                 const semantics::TokenAdjust& adjust = {});
+
+  static int64_t AllowedCount(const int32_t* bitmask, int64_t vocab);
+
+  // Masks, and computes what has no interval. False: too much of it. To be called first, unless
+  // ComputeAllowed is.
+  bool Start();
+
+  // All allowed tokens, from the weights alone; without scores.
+  TopTokens ComputeAllowed();
+
+  // Of the row, once started or computed.
+  RowStatus status() const { return status_; }
+
+  // At least the first k tokens: all at or above the least exact logit among the k largest scores,
+  // or all there are. Those of at least `least`. False: more survivors than the budget.
+  bool Top(int64_t k, TopTokens& top);
+  bool From(float least, TopTokens& top);
+
+  // The last token of the total order: its logit and how many tokens have it, itself among them;
+  // and how many tokens are not masked.
+  struct Bottom {
+    float value;
+    int32_t ties;
+    int32_t support;
+  };
+  bool Last(Bottom& bottom);
+
+  // The logit of a token.
+  float Compute(int32_t id);
+  // Narrows a token's interval without the weights, where there is a way to.
+  void Refine(int32_t id);
+  // The same for all whose upper end reaches `least`. False: there is no way, or it was gone.
+  bool RefineFrom(float least);
+  // The logits of all whose upper end reaches `least`.
+  void ComputeFrom(float least);
+  // Those of the `count` largest upper ends among what is not computed. False: there are none.
+  bool ComputeLargest(int64_t count);
+  int64_t budget() const { return first_budget_; }
+  // How many more are worth computing; below 0: it was more already.
+  int64_t Room() const { return budget_ - survivors_; }
+  // Twice the budget, for what would lose all that it has computed. False: that was done.
+  bool RaiseBudget();
+
+  // The largest upper end of a token that was not computed; -inf: all were.
+  float LargestOpen() const;
+  // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
+  TopTokens ComputedAbove(float x);
+  MassAround Around(const MassQuestion& question) const {
+    return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
+  }
+
+  const Intervals& intervals() const { return memory_.intervals; }
+  float Upper(int64_t id) const {
+    return memory_.intervals.scores[id] + memory_.intervals.widths[id];
+  }
+
+  int64_t survivors() const { return survivors_; }
+  int64_t refined() const { return refined_; }
+  float margin() const { return margin_; }
+
+ private:
+  bool IsExact(int64_t id) const { return memory_.intervals.widths[id] == 0.0f; }
+  void NoteMargin(float margin) { margin_ = margin < margin_ ? margin : margin_; }
+  void Seal();
+  void AdjustInterval(int32_t id, const semantics::TokenAdjust::OfToken& token);
+  void PrefetchLow(int32_t id) const;
+  template <typename KeyOf>
+  int64_t Largest(int64_t k, const KeyOf& key_of);
+  void ComputeListed(int64_t count);
+  void RefineListed(int64_t count);
+  template <typename MayMatter>
+  int64_t ListSurvivors(const MayMatter& may_matter);
+  template <typename MayMatter>
+  bool ComputeSurvivors(const MayMatter& may_matter, int64_t& listed);
+  TopTokens Sorted(int64_t listed, float least);
+
+  const DenseHead& head_;
+  const PlaneView& planes_;
+  const semantics::Row hidden_;
+  const HiddenState& state_;
+  const int32_t* bitmask_;
+  const DenseHeadTable& dense_;
+  const ScoreTable& score_;
+  RowMemory memory_;
+  const semantics::TokenAdjust adjust_;
+  RowStatus status_ = RowStatus::kOk;
+  const int64_t first_budget_;
+  int64_t budget_;
+  int64_t survivors_ = 0;
+  int64_t refined_ = 0;
+  float margin_ = semantics::Infinity();
+};
+
+}  // namespace sluice

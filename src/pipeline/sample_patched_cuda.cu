@@ -1,8 +1,0 @@
-// The kernel of Sample and SampleIds for patched rows.
-#include "pipeline/sample_kernel.cuh"
-
-namespace sluice::cuda {
-
-const void* PatchedSampleKernelFor(DType dtype) { return SampleKernelFor<true>(dtype); }
-
-}  // namespace sluice::cuda

@@ -1,0 +1,21 @@
+// The last steps of a certified draw on the device.
+#pragma once
+
+#include "head/certified/cuda/device_call.h"
+
+namespace sluice::cuda {
+
+struct DrawnTokens {
+  int32_t* ids;
+  RowStatus* statuses;  // null: not wanted
+};
+
+// Behind LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
+void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+                     const DrawnTokens& tokens, void* stream);
+
+// Behind LaunchDense: the draw from the logits of the dense rows.
+void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+                     const DrawnTokens& tokens, void* stream);
+
+}  // namespace sluice::cuda

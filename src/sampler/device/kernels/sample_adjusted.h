@@ -1,0 +1,29 @@
+// The draws of a step: of rows whose patches are being filled with values, and of rows with rules
+// that the plain kernel leaves to the definition.
+#pragma once
+
+#include "sluice/cuda/rows.hpp"
+
+namespace sluice::cuda {
+
+struct AdjustedSamples {
+  TokenResult* results;  // null: ids and statuses
+  int32_t* ids;
+  RowStatus* statuses;
+  Way* ways = nullptr;  // null: not wanted
+};
+
+struct AdjustedDraw {
+  // Directly behind LaunchApply of the same patches, beside which it starts: all but their values
+  // was there before.
+  bool starts_early = false;
+  // Some rows have typical sampling before a top-k: one or two reads more, or seldom some, take the
+  // place of the definition's sixty.
+  bool has_typical = false;
+};
+
+// As Sample or SampleIds.
+void SampleAdjusted(const LogitsView& logits, const RowParams& params, DrawMethod method,
+                    const AdjustedSamples& samples, const AdjustedDraw& draw, void* stream);
+
+}  // namespace sluice::cuda
