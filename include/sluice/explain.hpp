@@ -68,6 +68,12 @@ constexpr bool Holds(Comparison comparison, double quantity, double limit) {
   return false;
 }
 
+// Whether the quantity and the limit of the stage are whole numbers: places, lengths, tokens.
+constexpr bool Counts(Stage stage) {
+  return stage == Stage::kMinTokens || stage == Stage::kDry || stage == Stage::kGreedy ||
+         stage == Stage::kTopK;
+}
+
 // One stage and one token. Behind a filter that is on, a token that came to it is left iff
 // Holds(comparison, quantity, limit) or is_exempt.
 //

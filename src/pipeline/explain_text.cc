@@ -12,13 +12,17 @@ std::string Rounded(double value, int digits) {
           std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits).ptr};
 }
 
-// Two numbers in as few digits, from three on, as tell them apart.
+// Two numbers: whole ones with all digits, others in as few, from three on, as tell them apart.
 struct NumberPair {
   std::string quantity;
   std::string limit;
 };
 
-NumberPair Texts(const StageReport& report) {
+NumberPair Texts(Stage stage, const StageReport& report) {
+  if (Counts(stage) && report.comparison != Comparison::kNone) {
+    return {std::to_string(static_cast<int64_t>(report.quantity)),
+            std::to_string(static_cast<int64_t>(report.limit))};
+  }
   NumberPair pair;
   for (int digits = 3; digits <= 17; ++digits) {
     pair = {Rounded(report.quantity, digits), Rounded(report.limit, digits)};
@@ -28,7 +32,7 @@ NumberPair Texts(const StageReport& report) {
 }
 
 std::string ReasonOf(Stage stage, const StageReport& report) {
-  const NumberPair n = Texts(report);
+  const NumberPair n = Texts(stage, report);
   switch (stage) {
     case Stage::kLogits:
       return "it is -inf in the logits as they came";
@@ -69,7 +73,7 @@ std::string ReasonOf(Stage stage, const StageReport& report) {
 
 std::string DrawSentence(const Explanation& e) {
   const StageReport& draw = e[Stage::kDraw];
-  const NumberPair n = Texts(draw);
+  const NumberPair n = Texts(Stage::kDraw, draw);
   if (!draw.is_on) return "it was drawn: temperature 0 takes the first token of the row";
   if (draw.comparison == Comparison::kNone) {
     return std::string(e.is_drawn ? "it was drawn" : "it was kept, and not drawn") +
