@@ -126,7 +126,7 @@ V, T = sluice.Error, sluice.ArgumentTypeError
     (T, "cuts", (LOGITS, 0), {"cuts": None}),
     (V, "tokens", (LOGITS, 0), {"tokens": [6]}),
     (V, "prompt_length", (LOGITS, 0), {"tokens": [1], "prompt_length": 2}),
-    (V, "bitmask.size()", (LOGITS, 0), {"bitmask": np.zeros(2, "i4")}),
+    (V, "bitmask.size", (LOGITS, 0), {"bitmask": np.zeros(2, "i4")}),
     (T, "bitmask.dtype", (LOGITS, 0), {"bitmask": np.zeros(1, "i8")}),
     (V, "forced", (LOGITS, 0), {"forced": 6}),
     (V, "position", (LOGITS, 0), {"position": -1}),
