@@ -25,7 +25,7 @@ def test_signatures_fit_a_screen():
         doc = inspect.getdoc(getattr(sluice, name))
         assert doc.startswith(f"{name}("), name
         assert max(map(len, doc.partition("\n\n")[0].splitlines())) <= 96, name
-    assert "top_k: int" in inspect.getdoc(sluice.sample)
+    assert "top_k: " in inspect.getdoc(sluice.sample).partition("\n\n")[0]
 
 
 def test_results_show_rows_that_are_not_ok():
