@@ -14,8 +14,9 @@ void AddGenerationFlags(CLI::App& command, GenerationOptions& options, int64_t l
   command.add_option("--prompt-file", options.prompt_path, "a file that has the prompt")
       ->type_name("FILE")
       ->excludes(prompt);
-  AddModelFlags(command, options.source,
-                [&options] { options.params = ConfigOf(options.source).params; });
+  const auto start = [&options] { options.params = StartingParamsOf(options.source); };
+  AddModelFlags(command, options.source, start);
+  AddParamDefaultsFlag(command, options.source, start);
   command.add_flag("--chat", options.is_chat,
                    "the prompt is a user's message, put into the model's chat template");
   command.add_option("--system", options.system, "with --chat: a system message in front of it")

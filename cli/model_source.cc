@@ -79,18 +79,38 @@ void AddModelFlags(CLI::App& command, ModelSource& source, const std::function<v
       ->capture_default_str();
 }
 
-GenerationConfig ConfigOf(const ModelSource& source) {
-  if (!source.directory.empty()) return OpenGenerationConfig(source.directory);
+void AddParamDefaultsFlag(CLI::App& command, ModelSource& source,
+                          const std::function<void()>& on_model) {
+  command
+      .add_option_function<std::string>(
+          "--generation-config",
+          [&source, on_model](const std::string& name) {
+            source.defaults = ParamDefaultsByName(name);
+            if (on_model) on_model();
+          },
+          "where sampling parameters start: auto is the model's generation_config.json, vllm is "
+          "their own defaults")
+      ->default_str("auto")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "vllm"}))
+      ->type_name("NAME");
+}
+
+SamplingParams StartingParamsOf(const ModelSource& source) {
+  if (!source.directory.empty()) {
+    return StartingParams(OpenGenerationConfig(source.directory), source.defaults);
+  }
 #ifdef SLUICE_HAS_DEFAULT_MODEL
-  return ParseGenerationConfig(InsideFiles().text.generation_config);
+  return StartingParams(ParseGenerationConfig(InsideFiles().text.generation_config),
+                        source.defaults);
 #else
   return {};
 #endif
 }
 
 ModelText OpenModelText(const ModelSource& source) {
-  return source.directory.empty() ? ModelText::FromFiles(InsideFiles().text)
-                                  : ModelText::Open(source.directory);
+  const ModelText text = source.directory.empty() ? ModelText::FromFiles(InsideFiles().text)
+                                                  : ModelText::Open(source.directory);
+  return text.WithParamDefaults(source.defaults);
 }
 
 int Cores() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u)); }

@@ -19,6 +19,7 @@ namespace sluice::cli {
 struct ModelSource {
   std::string directory;  // empty: the model inside the program
   WeightFormat weights = WeightFormat::kAsStored;
+  ParamDefaults defaults = ParamDefaults::kModel;
   int threads = 0;  // 0: by the size of the model
 
   std::string Name() const { return directory.empty() ? "default" : directory; }
@@ -32,8 +33,13 @@ void AddModelFlags(CLI::App& command, ModelSource& source,
                    const std::function<void()>& on_model = {},
                    const std::string& threads_flag = "--threads");
 
-// What the authors of the model say about sampling.
-GenerationConfig ConfigOf(const ModelSource& source);
+// --generation-config, for commands that sample; after AddModelFlags, with the same on_model.
+void AddParamDefaultsFlag(CLI::App& command, ModelSource& source,
+                          const std::function<void()>& on_model = {});
+
+// Where parameters start: what the authors of the model say about sampling, unless
+// --generation-config says otherwise.
+SamplingParams StartingParamsOf(const ModelSource& source);
 
 // Without its weights.
 ModelText OpenModelText(const ModelSource& source);

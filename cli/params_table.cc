@@ -128,7 +128,8 @@ Every parameter and what each surface calls it, from
 [params.def](../include/sluice/params.def), which the structs, the validation, JSON, the flags and
 this page are expanded from. [semantics.md](semantics.md) says what each does. JSON names are those of
 OpenAI and vLLM where these have one. Default `-` is unset, or an empty list. In C an optional
-parameter is a pair of fields.
+parameter is a pair of fields. A model's own values come before these defaults:
+[where parameters start](python-engine.md#where-parameters-start).
 
 | name, Python keyword | type | default | range | JSON | flag | environment | C field | what it does |
 |---|---|---|---|---|---|---|---|---|

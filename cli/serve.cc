@@ -204,6 +204,7 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   ServerOptions& server = options->server;
   AddListenFlags(*command, server);
   AddEngineFlags(*command, *options);
+  AddParamDefaultsFlag(*command, options->setup.source);
   command
       ->add_option("--name", server.model_names,
                    "what requests may call the model; may be given many times, the first is told. "

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kBarWidth = 16;
 
-// The quantity of the token that a stage compares with its limit.
-std::string_view ComparedBy(Stage stage, DrawMethod method) {
+// What the numbers of a stage are, as explain.hpp has them.
+std::string ComparedBy(Stage stage, const SamplingParams& params) {
   switch (stage) {
     case Stage::kMinTokens:
       return "tokens generated";
@@ -21,29 +21,45 @@ std::string_view ComparedBy(Stage stage, DrawMethod method) {
       return "length of the repeat";
     case Stage::kGreedy:
     case Stage::kTopK:
-      return "rank";
+      return "place in the row";
     case Stage::kMinP:
     case Stage::kMinPLast:
-      return "p / largest p";
+      return "ratio to the most likely";
     case Stage::kTopNSigma:
-      return "sigmas below max";
+      return "sigmas below the largest";
     case Stage::kTypical:
       return "bits from the mean";
     case Stage::kTopP:
-      return "mass before it";
+      return "mass before the token";
     case Stage::kXtc:
       return "probability";
     case Stage::kDraw:
-      return method == DrawMethod::kCdf ? "end of its part" : "score";
+      return params.draw_method == DrawMethod::kCdf ? "mass up to the token" : "score";
     default:
       return "";
+  }
+}
+
+// Places and counts have all their digits, other numbers up to six.
+std::string CompareText(Stage stage, double value) {
+  if (Counts(stage)) return Number(static_cast<int64_t>(value));
+  std::array<char, 64> text;
+  const auto end = std::to_chars(text.begin(), text.end(), value, std::chars_format::general, 6);
+  return {text.begin(), end.ptr};
+}
+
+void WriteNumber(JsonWriter& json, Stage stage, double value) {
+  if (Counts(stage) && !std::isnan(value)) {
+    json.Value(static_cast<int64_t>(value));
+  } else {
+    json.Value(value);
   }
 }
 
 // What the stage did to the token: "9.500 -> 7.917", "masked", "dropped", "drawn".
 std::string OutcomeOf(Stage stage, const StageReport& report) {
   if (stage == Stage::kDraw) return report.is_left ? "drawn" : "not drawn";
-  if (stage == Stage::kLogits) return "";
+  if (stage == Stage::kLogits) return report.is_left ? "" : "dropped";
   if (IsFilter(stage)) return report.is_left ? "kept" : "dropped";
   if (report.before == report.after || std::isnan(report.after)) return "";
   return LogitText(report.before) + " -> " + LogitText(report.after);
@@ -65,9 +81,11 @@ void WriteStage(JsonWriter& json, Stage stage, const Explanation& e) {
   json.Key("mass_left").Value(report.mass_left);
   json.Key("before").Value(report.before);
   json.Key("after").Value(report.after);
-  json.Key("quantity").Value(report.quantity);
+  json.Key("quantity");
+  WriteNumber(json, stage, report.quantity);
   json.Key("comparison").Value(Name(report.comparison));
-  json.Key("limit").Value(report.limit);
+  json.Key("limit");
+  WriteNumber(json, stage, report.limit);
   json.Key("exempt").Value(report.is_exempt);
 }
 
@@ -76,12 +94,6 @@ void WriteStage(JsonWriter& json, Stage stage, const Explanation& e) {
 std::string LogitText(float logit) {
   if (std::isnan(logit)) return "nan";
   return std::isinf(logit) ? (logit < 0 ? "-inf" : "+inf") : Fixed(static_cast<double>(logit), 3);
-}
-
-std::string CompareText(double value) {
-  std::array<char, 64> text;
-  const auto end = std::to_chars(text.begin(), text.end(), value, std::chars_format::general, 6);
-  return {text.begin(), end.ptr};
 }
 
 std::string ParameterOf(Stage stage, const SamplingParams& params, const Explanation& explanation) {
@@ -147,9 +159,9 @@ std::string FateOf(const Explanation& e) {
 void PrintStages(const Explanation& e, const SamplingParams& params, std::ostream& out,
                  const Terminal& terminal) {
   Table table("llrrllrlrl");
-  table.Add({"stage", "parameter", "tokens left", "mass left", "", "compared", "token", "", "limit",
-             "outcome"},
-            Style::kFaint);
+  table.Add(
+      {"stage", "parameter", "tokens left", "mass left", "", "compared", "token", "", "limit", ""},
+      Style::kFaint);
   std::string off;
   for (size_t s = 0; s < kStages; ++s) {
     const auto stage = static_cast<Stage>(s);
@@ -160,20 +172,19 @@ void PrintStages(const Explanation& e, const SamplingParams& params, std::ostrea
     }
     if (e.status != RowStatus::kOk && (IsFilter(stage) || stage == Stage::kDraw)) continue;
     const bool has_mass = !std::isnan(report.mass_left);
-    const bool is_logit = stage == Stage::kLogits;
     const bool has_numbers = !std::isnan(report.quantity);
-    const auto number = [&](double value) {
-      if (!has_numbers) return std::string();
-      return ComparesCounts(stage) ? std::to_string(static_cast<int64_t>(value))
-                                   : CompareText(value);
-    };
+    const bool is_logit = stage == Stage::kLogits;
     table.Add(
         {std::string(Name(stage)), ParameterOf(stage, params, e), Number(report.tokens_left),
          has_mass ? Percent(report.mass_left) : "",
          has_mass ? terminal.Bar(report.mass_left, kBarWidth) : "",
-         is_logit ? "logit" : std::string(has_numbers ? ComparedBy(stage, params.draw_method) : ""),
-         is_logit ? LogitText(report.after) : number(report.quantity),
-         std::string(Name(report.comparison)), number(report.limit),
+         has_numbers ? ComparedBy(stage, params)
+         : is_logit  ? "logit"
+                     : "",
+         has_numbers ? CompareText(stage, report.quantity)
+         : is_logit  ? LogitText(report.after)
+                     : "",
+         std::string(Name(report.comparison)), has_numbers ? CompareText(stage, report.limit) : "",
          Came(stage, e) ? OutcomeOf(stage, report) : ""},
         e.dropped_by == stage ? Style::kHeading
         : Came(stage, e)      ? Style::kPlain

@@ -10,8 +10,7 @@
 
 namespace sluice::cli {
 
-std::string LogitText(float logit);     // "-inf", "9.500"
-std::string CompareText(double value);  // up to six digits
+std::string LogitText(float logit);  // "-inf", "9.500"
 
 // The parameters of a stage that is on: "0.9", "0.1, the coin fell".
 std::string ParameterOf(Stage stage, const SamplingParams& params, const Explanation& explanation);

@@ -83,6 +83,14 @@ Element ElementOfDlpack(nb::dlpack::dtype dtype) {
   }
 }
 
+// How to get an array that is allowed.
+std::string CopyText(std::string_view name, Access access) {
+  if (access == Access::kWrite) return {};  // what is written to a copy is lost
+  return std::string("; np.ascontiguousarray(")
+      .append(name)
+      .append(", dtype=np.float32) makes one");
+}
+
 // What the object itself calls its dtype: "complex64", "torch.int64", ">f4".
 std::string DTypeText(nb::handle object) {
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
@@ -225,10 +233,10 @@ void Array::CheckDims(std::string_view name, int fewest, int most) const {
                             : std::to_string(fewest).append(" or ").append(std::to_string(most)));
 }
 
-void Array::CheckLastAxis(std::string_view name) const {
+void Array::CheckLastAxis(std::string_view name, Access access) const {
   if (ndim_ == 0 || shape(ndim_ - 1) <= 1 || stride(ndim_ - 1) == 1) return;
   ThrowValue(std::string(name).append(".strides"), ListText("[", "]", ndim_, strides_.data()),
-             "a last axis whose elements lie one behind the other");
+             "a last axis whose elements are adjacent" + CopyText(name, access));
 }
 
 void Array::CheckContiguous(std::string_view name) const {
@@ -236,14 +244,14 @@ void Array::CheckContiguous(std::string_view name) const {
   for (int axis = ndim_ - 1; axis >= 0; --axis) {
     if (shape(axis) > 1 && stride(axis) != expected) {
       ThrowValue(std::string(name).append(".strides"), ListText("[", "]", ndim_, strides_.data()),
-                 "elements that lie one behind the other");
+                 "elements that are adjacent in memory");
     }
     expected *= shape(axis);
   }
 }
 
 MatrixArgument GetMatrix(std::string_view name, nb::handle object, Access access) {
-  Array array = Array::Get(name, object, access, kFloatArray);
+  Array array = Array::Get(name, object, access, std::string(kFloatArray) + CopyText(name, access));
   MatrixView view;
   switch (array.element()) {
     case Element::kF32:
@@ -259,11 +267,16 @@ MatrixArgument GetMatrix(std::string_view name, nb::handle object, Access access
       ThrowType(std::string(name).append(".dtype"),
                 array.element() == Element::kOther ? array.dtype_name()
                                                    : std::string(Name(array.element())),
-                "float32, bfloat16 or float16");
+                "float32, bfloat16 or float16" + CopyText(name, access));
   }
   array.CheckDims(name, 1, 2);
-  array.CheckLastAxis(name);
+  array.CheckLastAxis(name, access);
   const bool is_row = array.ndim() == 1;
+  if (!is_row && array.shape(0) > 1 && array.stride(0) < array.shape(1)) {
+    ThrowValue(std::string(name).append(".strides"),
+               ListText("[", "]", 2, std::array{array.stride(0), array.stride(1)}.data()),
+               "rows that follow one another and do not overlap" + CopyText(name, access));
+  }
   view.data = array.data();
   view.rows = is_row ? 1 : array.shape(0);
   view.columns = array.shape(array.ndim() - 1);

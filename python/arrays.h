@@ -77,7 +77,7 @@ class Array {
   void CheckOnHost(std::string_view name) const;
   void CheckDims(std::string_view name, int fewest, int most) const;
   // The elements of the last axis lie one behind the other.
-  void CheckLastAxis(std::string_view name) const;
+  void CheckLastAxis(std::string_view name, Access access) const;
   // All of them do.
   void CheckContiguous(std::string_view name) const;
 

@@ -60,8 +60,10 @@ PythonEngineClient* NewClient(nb::handle kept, Make&& make) {
 PythonEngineClient* NewLocal(nb::handle model_dir, nb::handle max_requests, nb::handle cache_tokens,
                              nb::handle steps_in_flight, std::string_view head,
                              std::string_view stop_at, nb::handle max_temperature,
-                             nb::handle backend, nb::handle threads) {
+                             nb::handle backend, nb::handle threads,
+                             std::string_view generation_config) {
   LocalParts parts;
+  parts.defaults = ParamDefaultsByName(generation_config);
   parts.directory = PathFrom(model_dir);
   parts.model.max_requests = GetNumber<int32_t>("max_requests", max_requests);
   parts.model.cache_tokens = GetNumber<int64_t>("cache_tokens", cache_tokens);
@@ -102,8 +104,8 @@ void AddModel(nb::handle tokenizer, nb::handle end_tokens, nb::handle vocab,
 PythonEngineClient* NewConnected(nb::handle endpoints, nb::handle tokenizer,
                                  std::string_view stop_at, nb::handle credits,
                                  nb::handle connect_timeout, nb::handle start_timeout,
-                                 nb::handle stall_timeout, nb::handle end_tokens,
-                                 nb::handle vocab) {
+                                 nb::handle stall_timeout, nb::handle end_tokens, nb::handle vocab,
+                                 std::string_view generation_config) {
   RemoteClientOptions options = RemoteOptions(stop_at, credits, connect_timeout, stall_timeout);
   options.start_timeout =
       std::chrono::ceil<std::chrono::milliseconds>(DurationFrom("start_timeout", start_timeout));
@@ -111,13 +113,17 @@ PythonEngineClient* NewConnected(nb::handle endpoints, nb::handle tokenizer,
   if (std::ranges::any_of(names, IsVllmEndpoint)) {
     AddModel(tokenizer, end_tokens, vocab, options);
   }
+  const SamplingParams defaults =
+      StartingParamsFrom(tokenizer, ParamDefaultsByName(generation_config));
   Tokenizer made = TokenizerFrom(tokenizer);
-  return NewClient(nb::none(), [&] { return MakeConnectedParts(names, std::move(made), options); });
+  return NewClient(nb::none(),
+                   [&] { return MakeConnectedParts(names, std::move(made), options, defaults); });
 }
 
 PythonEngineClient* NewSpawned(nb::handle command, nb::handle tokenizer, std::string_view stop_at,
                                nb::handle credits, nb::handle start_timeout,
-                               nb::handle connect_timeout, nb::handle stall_timeout) {
+                               nb::handle connect_timeout, nb::handle stall_timeout,
+                               std::string_view generation_config) {
   const RemoteClientOptions options =
       RemoteOptions(stop_at, credits, connect_timeout, stall_timeout);
   const auto start =
@@ -132,9 +138,13 @@ PythonEngineClient* NewSpawned(nb::handle command, nb::handle tokenizer, std::st
     words = {"sluice",  "engine",         "--quiet", "--listen", "tcp://127.0.0.1:*",
              "--model", PathFrom(command)};
   }
-  Tokenizer made = TokenizerFrom(tokenizer.is_none() ? command : tokenizer);
-  return NewClient(nb::none(),
-                   [&] { return MakeSpawnedParts(words, start, std::move(made), options); });
+  const nb::handle source = tokenizer.is_none() ? command : tokenizer;
+  const SamplingParams defaults =
+      StartingParamsFrom(source, ParamDefaultsByName(generation_config));
+  Tokenizer made = TokenizerFrom(source);
+  return NewClient(nb::none(), [&] {
+    return MakeSpawnedParts(words, start, std::move(made), options, defaults);
+  });
 }
 
 nb::dict InfoOf(const EngineInfo& info) {
@@ -205,8 +215,8 @@ constexpr const char* kDoc =
 
 ``generate`` waits for whole texts, ``stream`` gives one as it comes; ``submit``, ``poll`` and ``abort`` are
 for loops that do other things as well. A prompt is a str, or the ids of one; sampling parameters are
-keywords or a SamplingParams, and those that are not given have its defaults, not the model's. The same
-request gets the same text, bit for bit, whatever runs beside it and wherever the engine is.
+keywords, on top of the model's ``generation_config.json`` (``default_params``) or of a SamplingParams. The
+same request gets the same text, bit for bit, whatever runs beside it and wherever the engine is.
 
 One call at a time; a second one meanwhile, from another thread, is an Error. AsyncEngineClient is the
 same for asyncio.
@@ -223,6 +233,7 @@ each, at most 1 GiB); what does not fit waits. Calls that wait compute: on the c
 ``threads``, and with ``steps_in_flight=1`` on one more, so that text is made while the model computes.
 ``head`` is ``"auto"``, ``"dense"``, ``"dither4"`` or ``"strict"``: who computes logits, the same ones.
 ``stop_at``: ``"engine"`` or ``"frontend"`` looks for stop strings; the text is the same.
+``generation_config``: ``"auto"`` takes the model's file for ``default_params``, ``"vllm"`` SamplingParams().
 
     >>> client = sluice.EngineClient.local("models/default", max_requests=8)
     >>> client.info["model"], client.info["max_requests"]
@@ -344,34 +355,37 @@ void BindEngine(nb::module_& module) {
           nb::arg("cache_tokens") = 0, nb::arg("steps_in_flight") = 0, nb::arg("head") = "auto",
           nb::arg("stop_at") = "engine", nb::arg("max_temperature") = 2.0,
           nb::arg("backend") = nb::none(), nb::arg("threads") = nb::none(),
-          nb::rv_policy::take_ownership,
+          nb::arg("generation_config") = "auto", nb::rv_policy::take_ownership,
           nb::sig("def local(model_dir: str | bytes | os.PathLike, *, max_requests: int = 64, "
                   "cache_tokens: int = 0, steps_in_flight: int = 0, head: str = 'auto', "
                   "stop_at: str = 'engine', max_temperature: float = 2.0, "
-                  "backend: str | None = None, threads: Threads | None = None) -> EngineClient"),
+                  "backend: str | None = None, threads: Threads | None = None, "
+                  "generation_config: str = 'auto') -> EngineClient"),
           kLocalDoc)
       .def_static(
           "connect", &NewConnected, nb::arg("endpoints"), nb::arg("tokenizer"), nb::kw_only(),
           nb::arg("stop_at") = "engine", nb::arg("credits") = 64, nb::arg("connect_timeout") = 10.0,
           nb::arg("start_timeout") = 1200.0, nb::arg("stall_timeout") = 30.0,
           nb::arg("end_tokens") = nb::none(), nb::arg("vocab") = nb::none(),
-          nb::rv_policy::take_ownership,
+          nb::arg("generation_config") = "auto", nb::rv_policy::take_ownership,
           nb::sig("def connect(endpoints: str | collections.abc.Sequence[str], "
                   "tokenizer: Tokenizer | str | bytes | os.PathLike, *, stop_at: str = 'engine', "
                   "credits: int = 64, connect_timeout: float = 10.0, "
                   "start_timeout: float = 1200.0, stall_timeout: float = 30.0, "
                   "end_tokens: collections.abc.Sequence[int] | None = None, "
-                  "vocab: int | None = None) -> EngineClient"),
+                  "vocab: int | None = None, generation_config: str = 'auto') -> EngineClient"),
           kConnectDoc)
       .def_static(
           "spawn", &NewSpawned, nb::arg("command"), nb::arg("tokenizer").none() = nb::none(),
           nb::kw_only(), nb::arg("stop_at") = "engine", nb::arg("credits") = 64,
           nb::arg("start_timeout") = 120.0, nb::arg("connect_timeout") = 10.0,
-          nb::arg("stall_timeout") = 30.0, nb::rv_policy::take_ownership,
+          nb::arg("stall_timeout") = 30.0, nb::arg("generation_config") = "auto",
+          nb::rv_policy::take_ownership,
           nb::sig("def spawn(command: str | os.PathLike | collections.abc.Sequence[str], "
                   "tokenizer: Tokenizer | str | bytes | os.PathLike | None = None, *, "
                   "stop_at: str = 'engine', credits: int = 64, start_timeout: float = 120.0, "
-                  "connect_timeout: float = 10.0, stall_timeout: float = 30.0) -> EngineClient"),
+                  "connect_timeout: float = 10.0, stall_timeout: float = 30.0, "
+                  "generation_config: str = 'auto') -> EngineClient"),
           kSpawnDoc)
       .def("submit", &PythonEngineClient::Submit, prompt, params, kwargs,
            nb::sig(EngineRequestSignature("submit", kPrompt, true, "int")), kSubmitDoc)
@@ -442,6 +456,12 @@ void BindEngine(nb::module_& module) {
             return self.Call([](EngineParts& parts) { return parts.client->tokenizer(); });
           },
           "What makes ids of prompts and text of ids.")
+      .def_prop_ro(
+          "default_params",
+          [](PythonEngineClient& self) {
+            return self.Call([](EngineParts& parts) { return parts.defaults; });
+          },
+          "Where the parameters of a request start: a copy of those of the model.")
       .def_prop_ro(
           "health",
           [](PythonEngineClient& self) {

@@ -66,7 +66,7 @@ uint64_t PythonEngineClient::Add(nb::handle prompt, nb::handle params, nb::kwarg
   const Hold hold(*this);
   const Client& client = *Open().client;
   const Arguments arguments(kEngineRequestKeywords | kModeKeywords, kwargs);
-  ClientRequest request = EngineRequestFrom(params, arguments);
+  ClientRequest request = EngineRequestFrom(params, arguments, parts_.defaults);
   request.prompt = PromptFrom(client.tokenizer(), prompt);
   return Add(std::move(request), owner);
 }
@@ -163,7 +163,7 @@ nb::object PythonEngineClient::Generate(nb::handle prompt, nb::handle params, nb
   const Hold hold(*this);
   const Tokenizer tokenizer = Open().client->tokenizer();
   const Arguments arguments(kEngineRequestKeywords, kwargs);
-  ClientRequest request = EngineRequestFrom(params, arguments);
+  ClientRequest request = EngineRequestFrom(params, arguments, parts_.defaults);
   request.mode = OutputMode::kFinal;
   std::vector<uint64_t> ids;
   const auto is_live = [this](uint64_t id) { return live_.contains(id); };

@@ -72,6 +72,13 @@ Tokenizer TokenizerFrom(nb::handle tokenizer) {
   return Tokenizer::FromFile(path);
 }
 
+SamplingParams StartingParamsFrom(nb::handle tokenizer, ParamDefaults defaults) {
+  if (nb::isinstance<Tokenizer>(tokenizer)) return {};
+  const std::string path = PathFrom(tokenizer);
+  const nb::gil_scoped_release release;
+  return StartingParams(OpenGenerationConfig(path), defaults);
+}
+
 std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds) {
   constexpr double kMost = 1e9;
   const double given = GetReal(name, seconds);
@@ -85,7 +92,8 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
       std::make_unique<Checkpoint>(Checkpoint::Open(parts.directory, {}, parts.model.parallel));
   const Checkpoint& checkpoint = *made.checkpoint;
   ModelRunnerOptions model = parts.model;
-  model.planes = HeadPlanesFor(parts.head, checkpoint, {}, {}, {}, model.parallel);
+  made.defaults = StartingParams(checkpoint.generation_config(), parts.defaults);
+  model.planes = HeadPlanesFor(parts.head, checkpoint, made.defaults, {}, {}, model.parallel);
   made.model = std::make_unique<ModelRunner>(checkpoint, model);
   StepRunner* runner = made.model.get();
   if (parts.engine.steps_in_flight > 0) {
@@ -105,19 +113,21 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
 }
 
 EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints,
-                               const Tokenizer& tokenizer, const RemoteClientOptions& options) {
+                               const Tokenizer& tokenizer, const RemoteClientOptions& options,
+                               const SamplingParams& defaults) {
   return MakeUnlessInterrupted([&](std::stop_token stop) {
     RemoteClientOptions stoppable = options;
     stoppable.stop = std::move(stop);
     EngineParts made;
     made.client = ConnectClient(endpoints, tokenizer, stoppable);
+    made.defaults = defaults;
     return made;
   });
 }
 
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
                              std::chrono::milliseconds start_timeout, const Tokenizer& tokenizer,
-                             const RemoteClientOptions& options) {
+                             const RemoteClientOptions& options, const SamplingParams& defaults) {
   return MakeUnlessInterrupted([&](std::stop_token stop) {
     EngineParts made;
     made.process = std::make_unique<EngineProcess>(command, start_timeout, stop);
@@ -125,6 +135,7 @@ EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
     RemoteClientOptions stoppable = options;
     stoppable.stop = std::move(stop);
     made.client = ConnectClient(endpoints, tokenizer, stoppable);
+    made.defaults = defaults;
     return made;
   });
 }

@@ -31,6 +31,7 @@ struct EngineParts {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<EngineProcess> process;
   std::unique_ptr<Client> client;
+  SamplingParams defaults = {};  // of requests
 };
 
 struct LocalParts {
@@ -39,6 +40,7 @@ struct LocalParts {
   HeadChoice head = HeadChoice::kAuto;
   EngineOptions engine;
   LocalClientOptions client;
+  ParamDefaults defaults = ParamDefaults::kModel;
 };
 
 // str, bytes or pathlib.Path.
@@ -49,15 +51,18 @@ std::vector<std::string> TextsFrom(const char* name, nb::handle texts);
 Tokenizer TokenizerFrom(nb::handle tokenizer);
 // What the files of a model's folder say, where that is what it is.
 std::optional<ModelText> ModelTextFrom(nb::handle tokenizer);
+// Where parameters start: the generation_config.json of a model's folder, where `tokenizer` is one.
+SamplingParams StartingParamsFrom(nb::handle tokenizer, ParamDefaults defaults);
 // Seconds, from 0 on.
 std::chrono::nanoseconds DurationFrom(const char* name, nb::handle seconds);
 
 EngineParts MakeLocalParts(const LocalParts& parts);
 // Both end with what a signal throws in Python.
 EngineParts MakeConnectedParts(const std::vector<std::string>& endpoints,
-                               const Tokenizer& tokenizer, const RemoteClientOptions& options);
+                               const Tokenizer& tokenizer, const RemoteClientOptions& options,
+                               const SamplingParams& defaults);
 EngineParts MakeSpawnedParts(const std::vector<std::string>& command,
                              std::chrono::milliseconds start_timeout, const Tokenizer& tokenizer,
-                             const RemoteClientOptions& options);
+                             const RemoteClientOptions& options, const SamplingParams& defaults);
 
 }  // namespace sluice::python

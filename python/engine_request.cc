@@ -10,8 +10,9 @@
 
 namespace sluice::python {
 
-ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments) {
-  ClientRequest request;
+ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
+                                const SamplingParams& defaults) {
+  ClientRequest request{.params = defaults};
   if (!params.is_none()) {
     SamplingParams* given = nullptr;
     if (!nb::try_cast(params, given)) ThrowType("params", Describe(params), "SamplingParams");

@@ -19,8 +19,10 @@ inline constexpr Keywords kEngineRequestKeywords =
                               Keyword::prompt_logprobs};
 inline constexpr Keywords kModeKeywords = {Keyword::mode, Keyword::stream_interval};
 
-// Everything but the prompt. `params` is a SamplingParams or None; the keywords come on top.
-ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments);
+// Everything but the prompt. `params` is a SamplingParams or None, which is `defaults`; the
+// keywords come on top.
+ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
+                                const SamplingParams& defaults);
 
 // The ids of a prompt: a text, which gets what the model wants around it, or ids.
 std::vector<int32_t> PromptFrom(const Tokenizer& tokenizer, nb::handle prompt);

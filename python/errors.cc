@@ -11,13 +11,20 @@ namespace {
 constexpr std::array<const char*, 4> kClasses = {"Error", "ArgumentTypeError", "UnavailableError",
                                                  "ExhaustedError"};
 
+// "seed.size", as arrays call it, for the "seed.size()" of C++.
+std::string PythonName(std::string parameter) {
+  constexpr std::string_view kCall = ".size()";
+  if (parameter.ends_with(kCall)) parameter.resize(parameter.size() - 2);
+  return parameter;
+}
+
 void Translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     const nb::object type =
         nb::module_::import_("sluice.errors").attr(kClasses[static_cast<size_t>(error.code())]);
-    const nb::object value = type(error.parameter(), error.value(), error.allowed());
+    const nb::object value = type(PythonName(error.parameter()), error.value(), error.allowed());
     PyErr_SetObject(type.ptr(), value.ptr());
   }
 }

@@ -1,6 +1,10 @@
 #include "python/keywords.h"
 
+#include <algorithm>
+#include <cctype>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "python/errors.h"
 
@@ -32,14 +36,50 @@ size_t Find(PyObject* name) {
   return kKeywordCount;
 }
 
+// How many letters of `a`, small or not, have to be put in, taken out or replaced.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced =
+          diagonal + (std::tolower(static_cast<unsigned char>(a[i])) == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+// The keyword that may have been meant: at most a third of its letters differ. Empty: none.
+std::string_view Nearest(Keywords allowed, std::string_view given) {
+  std::string_view nearest;
+  size_t least = SIZE_MAX;
+  if (given.size() > 64) return nearest;
+  for (size_t i = 0; i < kKeywordCount; ++i) {
+    if (!allowed.Has(static_cast<Keyword>(i))) continue;
+    const std::string_view name = kNames[i];
+    const size_t distance = Distance(given, name);
+    if (distance >= least || distance * 3 > name.size()) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
 [[noreturn]] void ThrowUnknown(Keywords allowed, PyObject* name, PyObject* value) {
   std::string known;
   for (size_t i = 0; i < kKeywordCount; ++i) {
     if (allowed.Has(static_cast<Keyword>(i)))
       known.append(known.empty() ? "" : ", ").append(kNames[i]);
   }
-  ThrowType(nb::cast<std::string>(nb::handle(name)), Describe(value),
-            "one of the keywords " + known);
+  const auto given = nb::cast<std::string>(nb::handle(name));
+  const std::string_view nearest = Nearest(allowed, given);
+  ThrowType(given, Describe(value),
+            (nearest.empty() ? "one of the keywords "
+                             : "did you mean " + std::string(nearest) + "? The keywords are ") +
+                known);
 }
 
 }  // namespace

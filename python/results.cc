@@ -1,5 +1,6 @@
 #include "python/results.h"
 
+#include <algorithm>
 #include <string>
 
 #include "python/arrays.h"
@@ -43,20 +44,39 @@ nb::object Matrix(nb::handle self, std::vector<T>& values, size_t rows, size_t w
   throw nb::attribute_error((std::string(what) + " were not asked for: " + how).c_str());
 }
 
+// ", statuses=[OK, NAN_INPUT]" where a row is not OK.
+template <typename Struct>
+std::string StatusText(const std::vector<Struct>& rows, size_t most, bool is_row) {
+  const auto is_ok = [](const Struct& row) { return row.status == RowStatus::kOk; };
+  if (std::ranges::all_of(rows, is_ok)) return "";
+  const auto name = [](const Struct& row) {
+    return nb::cast<std::string>(nb::cast(row.status).attr("name"));
+  };
+  if (is_row) return ", status=" + name(rows[0]);
+  std::string text = ", statuses=[";
+  for (size_t r = 0; r < rows.size() && r < most; ++r) {
+    text.append(r == 0 ? "" : ", ").append(name(rows[r]));
+  }
+  const auto failed = rows.size() - static_cast<size_t>(std::ranges::count_if(rows, is_ok));
+  if (rows.size() > most) text.append(", ... ").append(std::to_string(failed)).append(" not OK");
+  return text + "]";
+}
+
 // "Cuts(counts=[4, 2])", the first few of many.
 template <typename Value, typename Struct>
 std::string Repr(const char* type, const char* member_name, const std::vector<Struct>& rows,
                  Value Struct::* member, bool is_row) {
   constexpr size_t kMost = 8;
   std::string text = std::string(type) + "(" + member_name + "=";
-  if (is_row && !rows.empty()) return text + std::to_string(rows[0].*member) + ")";
+  const std::string statuses = StatusText(rows, kMost, is_row);
+  if (is_row && !rows.empty()) return text + std::to_string(rows[0].*member) + statuses + ")";
   text += "[";
   for (size_t r = 0; r < rows.size() && r < kMost; ++r) {
     text.append(r == 0 ? "" : ", ").append(std::to_string(rows[r].*member));
   }
   if (rows.size() > kMost)
     text.append(", ... ").append(std::to_string(rows.size())).append(" rows");
-  return text + "])";
+  return text + "]" + statuses + ")";
 }
 
 // A getter of an array property, with its type for the stub.

@@ -74,8 +74,8 @@ class Detokenizer {
     uint8_t leading = 0;   // characters that may still be dropped from the beginning
     uint8_t trailing = 0;  // characters held back because the end is dropped
     bool has_started = false;
-    bool owes_space = false;  // the last token was the end of a word
-    bool was_added = false;   // the last token was an added one
+    int32_t tail = -1;       // of the last token: what follows if another one does; -1: nothing
+    bool was_added = false;  // the last token was an added one
   };
 
   void Prime(std::span<const int32_t> prompt);
@@ -91,6 +91,7 @@ class Detokenizer {
   void AddToRun(uint8_t byte, Output& output);
   void EndRun(bool drops_invalid, Output& output);
   void CountOpenTokens(size_t bytes);
+  size_t HeldTail() const;
   void Emit(std::string_view characters, Output& output);
 
   Tokenizer tokenizer_;

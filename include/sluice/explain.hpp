@@ -47,11 +47,6 @@ inline constexpr size_t kStages = static_cast<size_t>(Stage::kDraw) + 1;
 // "top-p", "repetition penalty", ...
 std::string_view Name(Stage stage);
 constexpr bool IsFilter(Stage stage) { return stage >= Stage::kGreedy && stage <= Stage::kXtc; }
-// Whether the quantity and the limit of the stage's report are whole numbers.
-constexpr bool ComparesCounts(Stage stage) {
-  return stage == Stage::kMinTokens || stage == Stage::kDry || stage == Stage::kGreedy ||
-         stage == Stage::kTopK;
-}
 
 // How the quantity of a token stands to the limit when the stage keeps (or draws) the token.
 enum class Comparison : uint8_t { kNone, kBelow, kAtMost, kAtLeast, kAbove };
@@ -71,6 +66,12 @@ constexpr bool Holds(Comparison comparison, double quantity, double limit) {
       return quantity > limit;
   }
   return false;
+}
+
+// Whether the quantity and the limit of the stage are whole numbers: places, lengths, tokens.
+constexpr bool Counts(Stage stage) {
+  return stage == Stage::kMinTokens || stage == Stage::kDry || stage == Stage::kGreedy ||
+         stage == Stage::kTopK;
 }
 
 // One stage and one token. Behind a filter that is on, a token that came to it is left iff

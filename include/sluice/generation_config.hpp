@@ -23,4 +23,17 @@ GenerationConfig ParseGenerationConfig(std::string_view json);
 // That of the folder of a model, which need not have one.
 GenerationConfig OpenGenerationConfig(const std::string& directory);
 
+// Where the parameters of a request start, on every surface: the command, the server, clients in
+// C++ and in Python. What the caller gives replaces them. The names are those of vLLM's option
+// generation_config.
+enum class ParamDefaults : uint8_t {
+  kModel,    // "auto": the model's generation_config.json
+  kLibrary,  // "vllm": SamplingParams{}, whatever the model's file says
+};
+std::string_view Name(ParamDefaults defaults);
+ParamDefaults ParamDefaultsByName(std::string_view name);
+
+SamplingParams StartingParams(const GenerationConfig& config,
+                              ParamDefaults defaults = ParamDefaults::kModel);
+
 }  // namespace sluice

@@ -41,6 +41,8 @@ class ModelText {
   static ModelText FromFiles(const ModelTextFiles& files);
   // The same with another template.
   ModelText WithChatTemplate(std::string_view source) const;
+  // The same with other defaults of sampling: those of generation_config(). End tokens stay.
+  ModelText WithParamDefaults(ParamDefaults defaults) const;
 
   const Tokenizer& tokenizer() const;
   const GenerationConfig& generation_config() const;

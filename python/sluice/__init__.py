@@ -119,6 +119,14 @@ def show_config() -> None:
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
 
 
+def __dir__() -> list[str]:
+    # What is public: the rest is how it is loaded.
+    return sorted({*__all__, *_LOADED_LATER, "__version__", "__doc__", "__name__", "__file__", "__path__"})
+
+
+_LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference", "tensors")
+
+
 def __getattr__(name: str) -> object:
     # Loaded when somebody asks for them: numpy's twin of the library, what needs torch or asyncio.
     if name in ("reference", "tensors"):

@@ -3,6 +3,8 @@
 torch is loaded by nobody but the caller who passes a tensor of it.
 """
 
+from textwrap import fill
+
 from sluice import _sluice
 
 
@@ -10,6 +12,12 @@ def _on_cuda():
     from sluice import tensors
 
     return tensors
+
+
+def _with_short_lines(doc):
+    """The signature, its first paragraph, in lines that fit a screen."""
+    signature, end, text = doc.partition("\n\n")
+    return fill(signature, 96, subsequent_indent="    ", break_on_hyphens=False) + end + text
 
 
 def select(logits, params=None, **keywords):
@@ -56,4 +64,4 @@ class CertifiedHead(_sluice.CertifiedHead):
 
 
 for _function in (select, mask_, sample, topk, dense_head):
-    _function.__doc__ = getattr(_sluice, _function.__name__).__doc__
+    _function.__doc__ = _with_short_lines(getattr(_sluice, _function.__name__).__doc__)

@@ -65,4 +65,19 @@ GenerationConfig OpenGenerationConfig(const std::string& directory) {
   return json.has_value() ? ParseGenerationConfig(*json) : GenerationConfig{};
 }
 
+std::string_view Name(ParamDefaults defaults) {
+  return defaults == ParamDefaults::kModel ? "auto" : "vllm";
+}
+
+ParamDefaults ParamDefaultsByName(std::string_view name) {
+  for (const ParamDefaults defaults : {ParamDefaults::kModel, ParamDefaults::kLibrary}) {
+    if (Name(defaults) == name) return defaults;
+  }
+  ThrowInvalid("generation_config", ToText(name), "auto or vllm");
+}
+
+SamplingParams StartingParams(const GenerationConfig& config, ParamDefaults defaults) {
+  return defaults == ParamDefaults::kModel ? config.params : SamplingParams{};
+}
+
 }  // namespace sluice

@@ -151,6 +151,12 @@ ModelText ModelText::WithChatTemplate(std::string_view source) const {
   return ModelText(std::make_shared<const Parts>(std::move(parts)));
 }
 
+ModelText ModelText::WithParamDefaults(ParamDefaults defaults) const {
+  Parts parts = *parts_;
+  parts.generation_config.params = StartingParams(parts.generation_config, defaults);
+  return ModelText(std::make_shared<const Parts>(std::move(parts)));
+}
+
 const Tokenizer& ModelText::tokenizer() const { return parts_->tokenizer; }
 const GenerationConfig& ModelText::generation_config() const { return parts_->generation_config; }
 std::span<const int32_t> ModelText::end_tokens() const { return parts_->end_tokens; }

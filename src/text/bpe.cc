@@ -105,7 +105,7 @@ void Bpe::EncodeByMerging(std::string_view piece, ModelScratch& scratch,
 void Bpe::Start(std::string_view piece, ModelScratch& scratch) const {
   std::vector<ModelScratch::Symbol>& symbols = scratch.symbols;
   symbols.clear();
-  if (options_.is_byte_level && options_.prefix.empty() && options_.suffix.empty()) {
+  if (options_.is_byte_level) {
     AddBytes(piece, scratch);
   } else {
     AddCharacters(piece, scratch);

@@ -14,8 +14,8 @@
 namespace sluice::text {
 
 struct BpeOptions {
-  bool is_byte_level =
-      false;  // symbols are bytes, and tokens are given as the bytes they stand for
+  // Symbols are bytes, and tokens are given as the bytes they stand for; without an affix.
+  bool is_byte_level = false;
   bool has_byte_fallback = false;
   bool ignores_merges = false;  // a piece that is a token is that token
   bool fuses_unknown = false;

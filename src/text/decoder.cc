@@ -1,16 +1,20 @@
 #include "text/decoder.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "support/check.h"
 #include "text/byte_alphabet.h"
 #include "text/replace.h"
+#include "text/utf8.h"
 
 namespace sluice::text {
 namespace {
 
 using Kind = DecoderStep::Kind;
+
+constexpr size_t kMostTailBytes = size_t{16} << 20;  // of all unusual tails
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
@@ -57,14 +61,32 @@ void StripStart(std::string& text, std::string_view character, int32_t count) {
   text.erase(0, cut);
 }
 
+void StripEnd(std::string& text, std::string_view character, int32_t count) {
+  for (; count > 0 && text.ends_with(character); --count) {
+    text.resize(text.size() - character.size());
+  }
+}
+
+// How many bytes both begin with, in whole characters.
+size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::ranges::mismatch(a, b);
+  auto size = static_cast<size_t>(end - a.begin());
+  while (size > 0 && ((size < a.size() && IsContinuation(static_cast<uint8_t>(a[size]))) ||
+                      (size < b.size() && IsContinuation(static_cast<uint8_t>(b[size]))))) {
+    --size;
+  }
+  return size;
+}
+
 [[noreturn]] void Refuse(std::string_view what, std::string_view allowed) {
   ThrowInvalid("decoder", std::string(what), std::string(allowed));
 }
 
 class Compiler {
  public:
-  Compiler(const DecoderSteps& steps, const Spellings& spellings, Vocabulary& vocabulary)
-      : spellings_(spellings), vocabulary_(vocabulary) {
+  Compiler(const DecoderSteps& steps, const Spellings& spellings, const Spellings& surfaces,
+           Vocabulary& vocabulary)
+      : spellings_(spellings), surfaces_(surfaces), vocabulary_(vocabulary) {
     bool is_fused = false;
     for (const DecoderStep& step : steps) {
       if (is_fused) {
@@ -87,6 +109,11 @@ class Compiler {
     std::string bytes;
     for (int32_t id = 0; id < vocabulary_.size(); ++id) {
       if (!vocabulary_.IsKnown(id)) continue;
+      if (const auto surface = surfaces_.find(id); surface != surfaces_.end()) {
+        vocabulary_.SetPiece(id, surface->second, kVerbatimToken);
+        if (has_first_) vocabulary_.SetFirstPiece(id, surface->second);
+        continue;
+      }
       std::string_view token = vocabulary_.Token(id);
       if (!spellings_.empty()) {
         const auto other = spellings_.find(id);
@@ -94,11 +121,15 @@ class Compiler {
       }
       // A look at the token ends where the arena grows.
       token_.assign(token);
-      const uint8_t flags = Decode(token_, false, bytes);
+      Tail tail;
+      Tail first_tail;
+      uint8_t flags = Decode(token_, false, bytes, tail);
+      if (has_first_) flags |= Decode(token_, true, first_, first_tail) & kWordEnd;
       vocabulary_.SetPiece(id, bytes, flags);
-      if (!has_first_) continue;
-      Decode(token_, true, bytes);
-      vocabulary_.SetFirstPiece(id, bytes);
+      if (has_first_) vocabulary_.SetFirstPiece(id, first_);
+      if (!(flags & kWordEnd)) continue;
+      AddTail(DecodeRules::TailKey(id, false), tail);
+      AddTail(DecodeRules::TailKey(id, true), has_first_ ? first_tail : tail);
     }
     vocabulary_.EndPieces();
     return rules_;
@@ -117,20 +148,16 @@ class Compiler {
         rules_.has_byte_runs = true;
         break;
       case Kind::kStrip:
-        if (step.stop > 0) Refuse("Strip with stop > 0 without Fuse", "Strip behind Fuse");
         if (rules_.has_byte_runs)
           Refuse("Strip behind ByteFallback without Fuse", "a Fuse between");
-        CheckNoSuffix();
         break;
       case Kind::kMetaspace:
       case Kind::kWordPiece:
       case Kind::kJoin:
         CheckNoByteRuns();
-        if (step.kind == Kind::kWordPiece) CheckNoSuffix();
         has_first_ = true;
         break;
       case Kind::kReplace:
-        CheckNoSuffix();
         if (rules_.has_byte_runs) Refuse("Replace behind ByteFallback", "Replace in front of it");
         break;
       case Kind::kBpe:
@@ -150,9 +177,14 @@ class Compiler {
     }
   }
 
-  // The space that BPEDecoder puts behind a word is no part of a piece, and these would see it.
-  void CheckNoSuffix() const {
-    if (has_suffix_) Refuse("Replace, Strip or WordPiece behind BPEDecoder", "them in front of it");
+  void AddTail(int64_t key, const Tail& tail) {
+    if (tail == rules_.tails.front()) return;
+    tail_bytes_ += tail.followed.size() + tail.last.size();
+    if (tail_bytes_ > kMostTailBytes) {
+      Refuse("tokens with more than 16 MiB after a suffix inside them", "at most 16 MiB");
+    }
+    rules_.unusual_tails[key] = static_cast<uint32_t>(rules_.tails.size());
+    rules_.tails.push_back(tail);
   }
 
   void AddForText(const DecoderStep& step) {
@@ -168,8 +200,19 @@ class Compiler {
     rules_.trailing = static_cast<uint8_t>(step.stop);
   }
 
-  // The flags of the token's piece.
-  uint8_t Decode(std::string_view token, bool is_first, std::string& bytes) {
+  // The flags of the token's piece; what the token's place at the end of a text changes is in
+  // `tail`, not in `bytes`.
+  uint8_t Decode(std::string_view token, bool is_first, std::string& bytes, Tail& tail) {
+    const uint8_t flags = DecodeAt(token, is_first, false, bytes);
+    if (!has_suffix_) return flags;
+    DecodeAt(token, is_first, true, last_);
+    const size_t common = CommonPrefix(bytes, last_);
+    tail = {bytes.substr(common), last_.substr(common)};
+    bytes.resize(common);
+    return tail == Tail{"", ""} ? flags : static_cast<uint8_t>(flags | kWordEnd);
+  }
+
+  uint8_t DecodeAt(std::string_view token, bool is_first, bool is_last, std::string& bytes) {
     bytes.assign(token);
     uint8_t flags = 0;
     for (const DecoderStep& step : steps_) {
@@ -185,13 +228,10 @@ class Compiler {
           break;
         case Kind::kStrip:
           StripStart(bytes, step.pattern, step.start);
+          StripEnd(bytes, step.pattern, step.stop);
           break;
         case Kind::kReplace:
-          if (step.regex != nullptr) {
-            bytes = step.regex->ReplaceAll(bytes, step.content, kMaxTokenBytes);
-          } else {
-            ReplaceAll(bytes, step.pattern, step.content, kMaxTokenBytes);
-          }
+          Replace(step, step.content, bytes);
           break;
         case Kind::kMetaspace:
           ReplaceAll(bytes, step.pattern, is_first && step.is_on ? "" : " ");
@@ -210,13 +250,7 @@ class Compiler {
           if (!is_first) bytes.insert(bytes.begin(), ' ');
           break;
         case Kind::kBpe:
-          if (bytes.ends_with(step.pattern)) {
-            bytes.erase(bytes.size() - step.pattern.size());
-            flags |= kWordEnd;
-          }
-          if (bytes.find(step.pattern) != std::string::npos) {
-            Refuse("a token with " + ToText(step.pattern) + " before its end", "it at the end");
-          }
+          Replace(step, is_last ? "" : " ", bytes);
           break;
         case Kind::kFuse:
           break;
@@ -229,21 +263,33 @@ class Compiler {
     return flags;
   }
 
+  static void Replace(const DecoderStep& step, std::string_view content, std::string& bytes) {
+    if (step.regex != nullptr) {
+      bytes = step.regex->ReplaceAll(bytes, content, kMaxTokenBytes);
+    } else {
+      ReplaceAll(bytes, step.pattern, content, kMaxTokenBytes);
+    }
+  }
+
   const Spellings& spellings_;
+  const Spellings& surfaces_;
   Vocabulary& vocabulary_;
   std::string token_;
+  std::string first_;
+  std::string last_;
   DecoderSteps steps_;
   DecodeRules rules_;
   bool has_first_ = false;
   bool has_suffix_ = false;
+  size_t tail_bytes_ = 0;
   std::string scratch_;
 };
 
 }  // namespace
 
 DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
-                           Vocabulary& vocabulary) {
-  return Compiler(steps, spellings, vocabulary).Run();
+                           const Spellings& surfaces, Vocabulary& vocabulary) {
+  return Compiler(steps, spellings, surfaces, vocabulary).Run();
 }
 
 DecoderSteps ByteLevelDecoder() { return {{.kind = Kind::kByteLevel}}; }

@@ -7,8 +7,8 @@
 //   Replace        pattern -> content                           refused
 //   Metaspace      U+2581 -> space; nothing in the first token
 //   WordPiece      ## off, else a space in front
-//   BPEDecoder     suffix -> space                              the last one is dropped
-//   Strip          refused at its end                           characters off both ends
+//   BPEDecoder     suffix -> space; nothing in the last token
+//   Strip          characters off both ends                     the same
 //   Fuse           from here on steps see the text as a whole
 #pragma once
 
@@ -46,20 +46,39 @@ struct DecoderStep {
 };
 using DecoderSteps = std::vector<DecoderStep>;
 
+// What follows a token's piece: it depends on whether another token comes.
+struct Tail {
+  std::string followed = " ";
+  std::string last = "";
+
+  bool operator==(const Tail&) const = default;
+};
+
 // The rules that are left for the ends of a text.
 struct DecodeRules {
   std::string stripped;        // one character; empty: none
   uint8_t leading = 0;         // so many of it are dropped from the beginning
   uint8_t trailing = 0;        // and from the end
   bool has_byte_runs = false;  // some tokens are single bytes
+  // Of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
+  std::vector<Tail> tails = {Tail()};
+  std::unordered_map<int64_t, uint32_t> unusual_tails = {};  // by TailKey: places in `tails`
+
+  // A first piece may have another tail.
+  static int64_t TailKey(int32_t id, bool is_first) { return int64_t{id} * 2 + (is_first ? 1 : 0); }
+  uint32_t TailOf(int32_t id, bool is_first) const {
+    const auto found = unusual_tails.find(TailKey(id, is_first));
+    return found == unusual_tails.end() ? 0 : found->second;
+  }
 };
 
 // Tokens that are decoded as if they were spelled otherwise.
 using Spellings = std::unordered_map<int32_t, std::string>;
 
-// Makes the pieces of every token. Throws Error for what no token-by-token decoding can do.
+// Makes the pieces of every token; the text of one in `surfaces` is that, whatever the steps are.
+// Throws Error for what no token-by-token decoding can do.
 DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
-                           Vocabulary& vocabulary);
+                           const Spellings& surfaces, Vocabulary& vocabulary);
 
 // The decoders that can be asked for instead of the file's.
 DecoderSteps ByteLevelDecoder();

@@ -69,6 +69,12 @@ Detokenizer::Detokenizer(Tokenizer tokenizer, const DetokenizerOptions& options,
   arena_ = tokenizer_.impl().vocabulary().arena();
   if (has_runs_) run_.reserve(kLongestByteRun);
   Prime(prompt);
+  // The prompt's own text is out, but for the space that its last word has only when another comes.
+  if (state_.tail > 0) {
+    const bool ends_word =
+        rules.tails[static_cast<size_t>(state_.tail)].followed.ends_with(rules.tails[0].followed);
+    state_.tail = ends_word ? 0 : -1;
+  }
   unknown_ids_ = invalid_bytes_ = 0;
   open_tokens_ = 0;
 }
@@ -130,7 +136,7 @@ inline void Detokenizer::Add(int32_t id, Output& output) {
   }
   AddAny(id, output);
   const bool is_plain = state_.has_started && state_.pending_size == 0 && state_.leading == 0 &&
-                        !state_.owes_space && !state_.was_added && !has_runs_ &&
+                        state_.tail < 0 && !state_.was_added && !has_runs_ &&
                         tokenizer_.impl().rules().trailing == 0;
   plain_size_ = is_plain ? pieces_size_ : 0;
 }
@@ -149,14 +155,19 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
     return;
   }
 
-  if (state_.owes_space) AddPiece(" ", true, output);
-  state_.owes_space = flags & text::kWordEnd;
+  const DecodeRules& rules = tokenizer_.impl().rules();
+  if (state_.tail >= 0) {
+    AddPiece(rules.tails[static_cast<size_t>(std::exchange(state_.tail, -1))].followed, false,
+             output);
+  }
   const bool is_added = flags & text::kAddedToken;
   const bool wants_first = !state_.has_started || (!options_.spaces_between_special_tokens &&
                                                    is_added && state_.was_added);
   if (wants_first) piece = &vocabulary.FirstPiece(id);
   state_.has_started = true;
   state_.was_added = is_added;
+  if (flags & text::kVerbatimToken) state_.leading = 0;
+  if (flags & text::kWordEnd) state_.tail = static_cast<int32_t>(rules.TailOf(id, wants_first));
 
   const std::string_view bytes = vocabulary.Bytes(*piece);
   if (!has_runs_) {
@@ -167,15 +178,23 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
     EndRun(false, output);
     Emit(bytes, output);
   }
-  CountOpenTokens(bytes.size());
+  CountOpenTokens(bytes.size() + HeldTail());
+}
+
+// Of the last token's own text, how many bytes wait for what comes next. A space between words is
+// no token's.
+size_t Detokenizer::HeldTail() const {
+  return state_.tail <= 0
+             ? 0
+             : tokenizer_.impl().rules().tails[static_cast<size_t>(state_.tail)].followed.size();
 }
 
 // Behind a token of so many bytes. What is held back are the last bytes of the stream, so it is of
 // this token alone when that has as many. Where the end of a text is dropped, more of the same may
 // have let go of an older token meanwhile: it then counts as open until nothing is held.
 void Detokenizer::CountOpenTokens(size_t bytes) {
-  const size_t held =
-      state_.pending_size + run_size_ + state_.trailing * tokenizer_.impl().rules().stripped.size();
+  const size_t held = state_.pending_size + run_size_ +
+                      state_.trailing * tokenizer_.impl().rules().stripped.size() + HeldTail();
   if (held == 0) {
     open_tokens_ = 0;
   } else if (held <= bytes) {
@@ -297,11 +316,14 @@ inline void Detokenizer::Emit(std::string_view characters, Output& output) {
 void Detokenizer::Finish(std::string& text, Incomplete incomplete) {
   Output output(&text);
   const bool drops = incomplete == Incomplete::kDrop;
+  if (state_.tail >= 0) {
+    AddPiece(tokenizer_.impl().rules().tails[static_cast<size_t>(state_.tail)].last, false, output);
+    state_.tail = -1;
+  }
   EndRun(drops, output);
   if (state_.pending_size > 0 && !drops) Emit(kReplacement, output);
   invalid_bytes_ += std::exchange(state_.pending_size, 0);
   state_.trailing = 0;
-  state_.owes_space = false;
   open_tokens_ = 0;
   output.Flush();
 }

@@ -18,6 +18,7 @@ constexpr int kDeepest = 16;  // of sequences in sequences
 // must not be what makes that slow. Files have up to thirty.
 constexpr size_t kMostNormalizers = 128;
 constexpr size_t kMostPreTokenizers = 32;
+constexpr size_t kMostByteLevels = 4;  // each may double the text
 constexpr size_t kMostDecoders = 16;
 constexpr size_t kMostSurroundings = 1024;  // ids around a text
 
@@ -122,8 +123,10 @@ DecoderSteps ReadDecoder(const JsonValue& json) {
                        .is_on = step["cleanup"].Bool(true)});
     } else if (type == "BPEDecoder") {
       const std::string_view suffix = step["suffix"].String("</w>");
-      if (suffix.empty()) step["suffix"].Refuse("text");
-      steps.push_back({.kind = Kind::kBpe, .pattern = std::string(suffix)});
+      DecoderStep bpe{.kind = Kind::kBpe, .pattern = std::string(suffix)};
+      // Nothing is between all characters.
+      if (suffix.empty()) bpe.regex = MakeRegex(step, "");
+      steps.push_back(std::move(bpe));
     } else {
       step["type"].Refuse(
           "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, WordPiece, BPEDecoder or "
@@ -187,18 +190,17 @@ std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json) {
   return steps;
 }
 
-PreTokenizer ReadPreTokenizer(const JsonValue& json) {
+std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonValue& json) {
   using Kind = PreTokenizerStep::Kind;
-  PreTokenizer made;
-  std::vector<PreTokenizerStep>& steps = made.steps;
+  std::vector<PreTokenizerStep> steps;
+  size_t byte_levels = 0;
   ForEachStep(json, "pretokenizers", [&](std::string_view type, const JsonValue& step) {
-    // From there on, pieces are bytes.
-    if (made.is_byte_level) step["type"].Refuse("nothing behind ByteLevel");
     if (type == "ByteLevel") {
-      made.is_byte_level = true;
+      CheckCount(json, ++byte_levels, kMostByteLevels, " steps ByteLevel");
       const bool prepends = step["add_prefix_space"].Bool(true);
       PreTokenizerStep cut{.kind = Kind::kByteLevel,
-                           .prepend = prepends ? PrependScheme::kAlways : PrependScheme::kNever};
+                           .prepend = prepends ? PrependScheme::kAlways : PrependScheme::kNever,
+                           .maps_bytes = true};
       if (step["use_regex"].Bool(true)) {
         cut.kind = Kind::kRegex;
         cut.regex = MakeRegex(step, kGpt2Pattern);
@@ -248,7 +250,7 @@ PreTokenizer ReadPreTokenizer(const JsonValue& json) {
     }
     CheckCount(json, steps.size(), kMostPreTokenizers, " steps");
   });
-  return made;
+  return steps;
 }
 
 Surroundings ReadPostProcessor(const JsonValue& json) {

@@ -14,11 +14,7 @@ namespace sluice::text {
 DecoderSteps ReadDecoder(const JsonValue& json);
 std::vector<NormalizerStep> ReadNormalizer(const JsonValue& json);
 
-struct PreTokenizer {
-  std::vector<PreTokenizerStep> steps;
-  bool is_byte_level = false;
-};
-PreTokenizer ReadPreTokenizer(const JsonValue& json);
+std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonValue& json);
 
 // Ids around a text.
 struct Surroundings {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/byte_alphabet.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -150,6 +151,37 @@ void Prepend(const PreTokenizerStep& step, Pieces& pieces) {
   pieces = std::move(out);
 }
 
+// What comes after ByteLevel sees one character of GPT-2's alphabet for each byte.
+void MapBytes(Pieces& pieces) {
+  Pieces out;
+  out.text.reserve(pieces.text.size() * 2);
+  out.spans.reserve(pieces.spans.size());
+  for (const Span span : pieces.spans) {
+    const size_t begin = out.text.size();
+    AppendInByteAlphabet(std::string_view(pieces.text).substr(span.begin, span.end - span.begin),
+                         out.text);
+    out.spans.push_back({begin, out.text.size()});
+  }
+  out.begins_at_the_start = pieces.begins_at_the_start;
+  pieces = std::move(out);
+}
+
+// Cuts every piece at what the step matches.
+void Cut(const PreTokenizerStep& step, Pieces& pieces, std::vector<Span>& cut) {
+  cut.clear();
+  bool begins_at_the_start = pieces.begins_at_the_start;
+  for (const Span& span : pieces.spans) {
+    Splitter splitter(span, step.behavior, step.is_inverted, cut);
+    FindMatches(step, pieces.text, span, splitter);
+    splitter.End();
+    if (&span == &pieces.spans.front() && (cut.empty() || cut[0].begin != span.begin)) {
+      begins_at_the_start = false;
+    }
+  }
+  pieces.begins_at_the_start = begins_at_the_start;
+  pieces.spans.swap(cut);
+}
+
 }  // namespace
 
 void PreTokenize(const std::vector<PreTokenizerStep>& steps, Pieces& pieces) {
@@ -157,19 +189,8 @@ void PreTokenize(const std::vector<PreTokenizerStep>& steps, Pieces& pieces) {
   for (const PreTokenizerStep& step : steps) {
     const bool replaces = step.kind == Kind::kMetaspace;
     if (replaces || step.prepend != PrependScheme::kNever) Prepend(step, pieces);
-    if (step.kind == Kind::kByteLevel || !step.splits) continue;
-    cut.clear();
-    bool begins_at_the_start = pieces.begins_at_the_start;
-    for (const Span& span : pieces.spans) {
-      Splitter splitter(span, step.behavior, step.is_inverted, cut);
-      FindMatches(step, pieces.text, span, splitter);
-      splitter.End();
-      if (&span == &pieces.spans.front() && (cut.empty() || cut[0].begin != span.begin)) {
-        begins_at_the_start = false;
-      }
-    }
-    pieces.begins_at_the_start = begins_at_the_start;
-    pieces.spans.swap(cut);
+    if (step.kind != Kind::kByteLevel && step.splits) Cut(step, pieces, cut);
+    if (step.maps_bytes) MapBytes(pieces);
   }
 }
 

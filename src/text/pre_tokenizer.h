@@ -39,6 +39,7 @@ struct PreTokenizerStep {
   bool is_inverted = false;  // what does not match counts as match
   bool splits = true;        // kMetaspace: cut in front of every mark
   PrependScheme prepend = PrependScheme::kNever;
+  bool maps_bytes = false;  // pieces become the characters that stand for their bytes
 };
 
 struct Pieces {

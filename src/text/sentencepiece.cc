@@ -40,6 +40,7 @@ struct ModelFile {
   std::vector<Piece> pieces;
   uint64_t model_type = 1;
   int64_t bos_id = 1;
+  std::string_view unknown_surface = " \xE2\x81\x87 ";  // U+2047
   std::string_view charsmap;
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
@@ -70,6 +71,7 @@ ModelFile ReadModel(std::string_view model) {
       for (ProtobufField part; trainer.Next(&part);) {
         if (part.number == 3) file.model_type = part.value;
         if (part.number == 24) file.has_spaces_behind = part.value != 0;
+        if (part.number == 44) file.unknown_surface = part.bytes;
         if (part.number == 41) file.bos_id = static_cast<int32_t>(part.value);
       }
     }
@@ -82,6 +84,11 @@ ModelFile ReadModel(std::string_view model) {
         if (part.number == 5) file.escape_whitespaces = part.value != 0;
       }
     }
+  }
+  if (!IsUtf8(file.unknown_surface) || file.unknown_surface.size() > kMaxTokenBytes) {
+    ThrowInvalid("unk_surface",
+                 ToText(static_cast<int64_t>(file.unknown_surface.size())) + " bytes",
+                 "UTF-8 of at most " + std::to_string(kMaxTokenBytes) + " bytes");
   }
   if (file.pieces.empty()) ThrowInvalid(kFile, "no pieces", "a model of SentencePiece");
   return file;
@@ -174,6 +181,7 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
   const ModelFile file = ReadModel(model);
   Vocabulary vocabulary(file.pieces.size());
   EncoderParts parts;
+  Spellings surfaces;
   bool has_bytes = false;
   bool has_unused = false;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
@@ -183,6 +191,7 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
     has_bytes = has_bytes || piece.type == kByte;
     has_unused = has_unused || piece.type == kUnused;
     const auto id = static_cast<int32_t>(i);
+    if (piece.type == kUnknown) surfaces.emplace(id, file.unknown_surface);
     vocabulary.Add(
         kFile, static_cast<int64_t>(i), piece.text,
         static_cast<uint8_t>((is_added ? kAddedToken : 0) | (is_special ? kSpecialToken : 0)));
@@ -217,7 +226,8 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
       return step.kind == DecoderStep::Kind::kByteFallback;
     });
   }
-  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), decoder, std::move(parts));
+  return std::make_shared<const TokenizerImpl>(std::move(vocabulary), decoder, std::move(parts),
+                                               surfaces);
 }
 
 }  // namespace sluice::text

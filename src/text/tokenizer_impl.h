@@ -13,10 +13,11 @@ namespace sluice::text {
 
 class TokenizerImpl {
  public:
-  TokenizerImpl(Vocabulary vocabulary, const DecoderSteps& decoder, EncoderParts encoder)
+  TokenizerImpl(Vocabulary vocabulary, const DecoderSteps& decoder, EncoderParts encoder,
+                const Spellings& surfaces = {})
       : vocabulary_(std::move(vocabulary)),
         encoder_(std::move(encoder)),
-        rules_(CompileDecoder(decoder, encoder_.normalized_tokens(), vocabulary_)),
+        rules_(CompileDecoder(decoder, encoder_.normalized_tokens(), surfaces, vocabulary_)),
         ids_(static_cast<size_t>(vocabulary_.size())) {
     // An added token is found before one of the model that is spelled the same.
     for (const bool is_added : {true, false}) {

@@ -133,8 +133,6 @@ std::unique_ptr<const Model> ReadBpe(const JsonValue& json, const ModelTokens& t
   options.unknown_id = IdOf(json["unk_token"], tokens.ids);
   options.prefix = json["continuing_subword_prefix"].String("");
   options.suffix = json["end_of_word_suffix"].String("");
-  const bool has_affix = !options.prefix.empty() || !options.suffix.empty();
-  if (is_byte_level && has_affix) json.Refuse("no prefix or suffix of tokens that are bytes");
   const auto merges = ReadMerges(json["merges"], tokens.ids, options.prefix.size());
 
   // What a piece is looked up by: the bytes that a token stands for.
@@ -192,16 +190,27 @@ std::unique_ptr<const Model> ReadUnigram(const JsonValue& json, const ModelToken
   return std::make_unique<Unigram>(options, made, ByteIds(tokens.ids));
 }
 
+// Whether the model gets bytes where the last step would give the characters that stand for them:
+// its tokens are looked up by bytes then. An affix is no byte.
+bool TakesBytes(const JsonValue& model, std::vector<PreTokenizerStep>& steps) {
+  if (steps.empty() || !steps.back().maps_bytes) return false;
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model[affix].String("").empty()) return false;
+  }
+  steps.back().maps_bytes = false;
+  return true;
+}
+
 EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32_t size,
                          std::vector<AddedToken> added_tokens) {
   EncoderParts parts;
   try {
     const JsonValue model = json["model"];
     parts.normalizer = ReadNormalizer(json["normalizer"]);
-    PreTokenizer pre_tokenizer = ReadPreTokenizer(json["pre_tokenizer"]);
+    parts.pre_tokenizer = ReadPreTokenizer(json["pre_tokenizer"]);
     const std::string_view type = TypeOf(model);
     if (type == "BPE") {
-      parts.model = ReadBpe(model, tokens, pre_tokenizer.is_byte_level, size);
+      parts.model = ReadBpe(model, tokens, TakesBytes(model, parts.pre_tokenizer), size);
     } else if (type == "WordPiece") {
       parts.model = ReadWordPiece(model, tokens);
     } else if (type == "Unigram") {
@@ -210,7 +219,6 @@ EncoderParts ReadEncoder(const JsonValue& json, const ModelTokens& tokens, int32
       ThrowInvalid("model.type", ToText(type),
                    "\"BPE\", \"Unigram\" or \"WordPiece\", to encode with");
     }
-    parts.pre_tokenizer = std::move(pre_tokenizer.steps);
     Surroundings around = ReadPostProcessor(json["post_processor"]);
     parts.before = std::move(around.before);
     parts.after = std::move(around.after);

@@ -10,12 +10,13 @@
 namespace sluice::text {
 
 enum TokenFlags : uint8_t {
-  kKnownToken = 1,    // the id has a token
-  kAddedToken = 2,    // beside the model's own
-  kSpecialToken = 4,  // skipped when special tokens are
-  kByteToken = 8,     // one byte, by its name <0xHH>
-  kWholeToken = 16,   // decodes to UTF-8 on its own
-  kWordEnd = 32,      // a space follows unless the text ends
+  kKnownToken = 1,      // the id has a token
+  kAddedToken = 2,      // beside the model's own
+  kSpecialToken = 4,    // skipped when special tokens are
+  kByteToken = 8,       // one byte, by its name <0xHH>
+  kWholeToken = 16,     // decodes to UTF-8 on its own
+  kVerbatimToken = 64,  // nothing is dropped from its text where it begins one
+  kWordEnd = 32,        // has a Tail: usually a space follows unless the text ends
 };
 
 // The token's bytes are its text, whatever came before.

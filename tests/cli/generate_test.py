@@ -128,6 +128,9 @@ class Generate(unittest.TestCase):
         self.assertEqual((parameters["temperature"], parameters["top_k"]), (0.5, 3))
         parameters = as_json("It was", "--max-tokens", "1", model=model, SLUICE_TOP_K="4")["parameters"]
         self.assertEqual((parameters["temperature"], parameters["top_k"]), (0.5, 4))
+        for flags in (("--generation-config", "vllm", "--top-k", "3"), ("--top-k", "3", "--generation-config", "vllm")):
+            parameters = as_json("It was", "--max-tokens", "1", *flags, model=model)["parameters"]
+            self.assertEqual((parameters["temperature"], parameters["top_k"]), (1.0, 3))
 
     def test_a_prompt_longer_than_the_context_is_refused_or_truncated(self):
         text = "a longer prompt " * 40

@@ -56,6 +56,20 @@ class Files(unittest.TestCase):
 
 
 class Explain(Files):
+    def test_places_have_all_their_digits(self):
+        path = self.write(npy([-i / 64 for i in range(262144)]))
+        for token, flags, place, most in ((46197, ("--top-k", "50"), 46198, 50),
+                                          (262143, ("--top-k", "200000"), 262144, 200000),
+                                          (262143, ("--temperature", "0"), 262144, 1)):
+            told = as_json("explain", path, "--id", str(token), *flags)
+            self.assertIn(f"number {place}", told["sentence"])
+            stage = next(s for s in told["stages"] if s["name"] in ("top-k", "greedy") and s["on"])
+            self.assertEqual((stage["quantity"], stage["limit"]), (place, most))
+            raw = run("explain", path, "--id", str(token), *flags, "--json").stdout
+            self.assertRegex(raw, rf'"quantity": ?{place}\b')
+            text = run("explain", path, "--id", str(token), *flags).stdout
+            self.assertRegex(text, rf"place in the row +{place} +<= +{most}  dropped")
+
     def test_every_token_has_the_fate_that_inspect_lists(self):
         for flags in ((), ("--top-k", "9", "--top-p", "0.8"), ("--min-p", "0.3"),
                       ("--typical-p", "0.5"), ("--top-n-sigma", "1"), ("--temperature", "0"),

@@ -30,6 +30,10 @@ TEST(ModelText, OpensAFolderWithoutWeights) {
   const ModelText text = ModelText::Open(folder.path());
   EXPECT_EQ(text.tokenizer().size(), 427);
   EXPECT_EQ(text.generation_config().params.top_k, 3);
+  const ModelText without = text.WithParamDefaults(ParamDefaultsByName("vllm"));
+  EXPECT_EQ(without.generation_config().params, SamplingParams{});
+  EXPECT_EQ(without.generation_config().end_tokens, text.generation_config().end_tokens);
+  EXPECT_EQ(text.WithParamDefaults(ParamDefaults::kModel).generation_config().params.top_k, 3);
   EXPECT_EQ(EndsOf(text), (std::vector<int32_t>{3, 5, 9}));
   EXPECT_TRUE(text.has_chat_template());
 }

@@ -182,7 +182,7 @@ def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
     for call, said in [
             (lambda: certified.step(hidden, None, requests), "sampler = None"),
             (lambda: certified.step(hidden, sampler, None), "requests = None"),
-            (lambda: certified.step(hidden, sampler, requests[:5]), r"requests.size\(\) = 5"),
+            (lambda: certified.step(hidden, sampler, requests[:5]), r"requests\.size = 5"),
             (lambda: certified.step(hidden, sampler, requests[:5] + requests[:1]), "twice"),
             (lambda: certified.step(hidden, sampler, requests[:5] + [processed]),
              "a request with a logits processor"),

@@ -342,7 +342,7 @@ BAD = [
     ({"choice": 2**24}, sluice.Error, "choice", "16777216", "[0, 16777215]"),
     ({"stop": 3}, sluice.ArgumentTypeError, "stop", "3", "a str, or a list of them"),
     ({"stop": ["a", 3]}, sluice.ArgumentTypeError, "stop", "3", "a str, or a list of them"),
-    ({"stop": ["x"] * 17}, sluice.Error, "stops.size()", "17", ""),
+    ({"stop": ["x"] * 17}, sluice.Error, "stops.size", "17", ""),
     ({"include_stop": 1}, sluice.ArgumentTypeError, "include_stop", "1", "True or False"),
     ({"mode": "all"}, sluice.Error, "mode", '"all"', "delta, cumulative or final"),
     ({"mode": 3}, sluice.ArgumentTypeError, "mode", "3", "a name"),

@@ -126,7 +126,7 @@ V, T = sluice.Error, sluice.ArgumentTypeError
     (T, "cuts", (LOGITS, 0), {"cuts": None}),
     (V, "tokens", (LOGITS, 0), {"tokens": [6]}),
     (V, "prompt_length", (LOGITS, 0), {"tokens": [1], "prompt_length": 2}),
-    (V, "bitmask.size()", (LOGITS, 0), {"bitmask": np.zeros(2, "i4")}),
+    (V, "bitmask.size", (LOGITS, 0), {"bitmask": np.zeros(2, "i4")}),
     (T, "bitmask.dtype", (LOGITS, 0), {"bitmask": np.zeros(1, "i8")}),
     (V, "forced", (LOGITS, 0), {"forced": 6}),
     (V, "position", (LOGITS, 0), {"position": -1}),
@@ -144,3 +144,13 @@ def test_a_stage_that_there_is_not():
     with pytest.raises(sluice.Error, match="top-k, top-p") as error:
         sluice.explain(LOGITS, 0)["top_k"]  # noqa: B018
     assert error.value.parameter == "stage"
+
+
+def test_places_have_all_their_digits():
+    row = -np.arange(262144, dtype=np.float32) / 64
+    explained = sluice.explain(row, 46197, top_k=50)
+    assert str(explained.sentence) == "top-k dropped it: it is number 46198, the first 50 are kept"
+    explained = sluice.explain(row, 262143, temperature=0)
+    assert "number 262144 in the row" in explained.sentence
+    explained = sluice.explain(row, 262143, top_k=200000)
+    assert "number 262144, the first 200000 are kept" in explained.sentence

@@ -295,6 +295,30 @@ TEST(Explain, XtcDropsAllButTheLastAboveItsThreshold) {
   EXPECT_TRUE(Explain(input, 0).is_kept);
 }
 
+// A place, a length or a number of tokens has all its digits, however large the vocabulary is.
+TEST(Explain, SentencesCountInWholeNumbers) {
+  constexpr int64_t kVocab = 262144;
+  std::vector<float> row(kVocab);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = -static_cast<float>(i) / 64;
+  const LogitsView logits{.data = row.data(), .rows = 1, .vocab = kVocab, .stride = kVocab};
+  const auto sentence = [&](const SamplingParams& params, int32_t id,
+                            const std::vector<int32_t>& tokens = {}) {
+    return Sentence(Explain({.logits = logits, .params = params, .tokens = tokens}, id));
+  };
+  EXPECT_EQ(sentence({.top_k = 50}, 46197),
+            "top-k dropped it: it is number 46198, the first 50 are kept");
+  EXPECT_EQ(sentence({.top_k = 200000}, 262143),
+            "top-k dropped it: it is number 262144, the first 200000 are kept");
+  EXPECT_EQ(sentence({.temperature = 0}, 262143),
+            "greedy dropped it: it is number 262144 in the row, and temperature 0 keeps the first");
+  EXPECT_EQ(
+      sentence({.min_tokens = 123456, .stop_token_ids = {7}}, 7, std::vector<int32_t>(1234, 1)),
+      "min-tokens masked it: 1234 tokens were generated, a stop token comes after 123456 at "
+      "the earliest");
+  EXPECT_EQ(sentence({.top_p = 0.9f}, 262143),
+            "top-p dropped it: 1 of the mass lies before it, 0.9 is kept");
+}
+
 TEST(Explain, SentencesSayWhichStageAndByHowMuch) {
   const std::vector<float> row = HalvingRow();
   const Batch batch({row});
@@ -318,24 +342,6 @@ TEST(Explain, SentencesSayWhichStageAndByHowMuch) {
             "earliest");
   EXPECT_EQ(sentence({.bad_words = {{3}}}, 3), "bad words masked it: it would complete one");
   EXPECT_EQ(sentence({.top_k = 1}, 0).substr(0, 26), "it was drawn: its score of");
-}
-
-TEST(Explain, SentencesPrintCountsWholeAtTheSizeOfARealVocabulary) {
-  std::vector<float> row(262144);
-  for (size_t id = 0; id < row.size(); ++id) row[id] = -1e-5f * static_cast<float>(id);
-  const Batch batch({row});
-  auto sentence = [&](const SamplingParams& params, int32_t id) {
-    return Sentence(Explain({.logits = batch.view(), .params = params}, id));
-  };
-  EXPECT_EQ(sentence({.top_k = 2048}, 46197),
-            "top-k dropped it: it is number 46198, the first 2048 are kept");
-  EXPECT_EQ(sentence({.top_k = 100000}, 262143),
-            "top-k dropped it: it is number 262144, the first 100000 are kept");
-  EXPECT_EQ(sentence({.temperature = 0.0f}, 99999),
-            "greedy dropped it: it is number 100000 in the row, and temperature 0 keeps the first");
-  EXPECT_EQ(sentence({.min_tokens = 123456, .stop_token_ids = {3}}, 3),
-            "min-tokens masked it: 0 tokens were generated, a stop token comes after 123456 at the "
-            "earliest");
 }
 
 TEST(Explain, ARowWithAStatusKeepsNothing) {

@@ -298,6 +298,39 @@ TEST(DetokenizerDecoders, BpeSuffixIsASpaceUnlessTheTextEnds) {
   EXPECT_EQ(Streamed(tokenizer, {1, 3, 0}).deltas, (Deltas{"llo", " ", " he"}));
 }
 
+// Whether a suffix is a space depends on whether another token comes, so what follows it waits.
+TEST(Detokenizer, ASuffixMayBeAnywhereInAToken) {
+  const Tokenizer tokenizer = Tokenizer::FromJson(
+      TokenizerJson({{"a"}, {"Ġb"}, {"cĠdĠ"}, {"Ġ"}}, R"({"type":"BPEDecoder","suffix":"Ġ"})"));
+  EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{0, 1}), "ab");
+  EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{1, 0}), " ba");
+  EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{2, 2}), "c d cd");
+  EXPECT_EQ(tokenizer.Decode(std::vector<int32_t>{3, 3, 3}), "  ");
+  EXPECT_EQ(Streamed(tokenizer, {0, 2, 0}).deltas, (Deltas{"a", "c", " d a"}));
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  const int32_t id = 2;
+  detokenizer.Step({&id, 1}, text);
+  EXPECT_EQ(detokenizer.open_tokens(), 1u);  // its own text is not out
+  // The prompt's text does not come out, the space after its last word does.
+  const std::vector<int32_t> prompt = {0, 2};
+  Detokenizer after(tokenizer, {}, prompt);
+  std::string more;
+  const int32_t next = 0;
+  after.Step({&next, 1}, more);
+  EXPECT_EQ(more, " a");
+}
+
+TEST(Detokenizer, StepsAfterASuffixSeeItsSpace) {
+  const auto decoded = [](const std::string& step, const std::vector<int32_t>& ids) {
+    const std::string steps = R"({"type":"Sequence","decoders":[{"type":"BPEDecoder"},)";
+    return Tokenizer::FromJson(TokenizerJson({{"a</w>"}, {"b_"}}, steps + step + "]}")).Decode(ids);
+  };
+  EXPECT_EQ(decoded(R"({"type":"Replace","pattern":{"String":" "},"content":"-"})", {0, 0}), "a-a");
+  EXPECT_EQ(decoded(R"({"type":"Strip","content":" ","start":0,"stop":1})", {0, 0}), "aa");
+  EXPECT_EQ(decoded(R"({"type":"WordPiece"})", {0, 1}), "a  b_");
+}
+
 TEST(DetokenizerDecoders, NothingMatchesInAnEmptyToken) {
   const std::string decoder = R"({"type":"Replace","pattern":{"Regex":" *"},"content":"-"})";
   const Tokenizer tokenizer = Tokenizer::FromJson(TokenizerJson({{""}, {"a"}}, decoder));

@@ -1,6 +1,5 @@
 // What Explain found, as words.
 #include <charconv>
-#include <iterator>
 
 #include "sluice/explain.hpp"
 
@@ -13,20 +12,17 @@ std::string Rounded(double value, int digits) {
           std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits).ptr};
 }
 
-// The two numbers of a comparison as text.
+// Two numbers: whole ones with all digits, others in as few, from three on, as tell them apart.
 struct NumberPair {
   std::string quantity;
   std::string limit;
 };
 
-// Counts and ranks, which are printed whole.
-NumberPair Counts(const StageReport& report) {
-  return {std::to_string(static_cast<int64_t>(report.quantity)),
-          std::to_string(static_cast<int64_t>(report.limit))};
-}
-
-// Measured values, in three digits, or in as many as the two need to differ.
-NumberPair Values(const StageReport& report) {
+NumberPair Texts(Stage stage, const StageReport& report) {
+  if (Counts(stage) && report.comparison != Comparison::kNone) {
+    return {std::to_string(static_cast<int64_t>(report.quantity)),
+            std::to_string(static_cast<int64_t>(report.limit))};
+  }
   NumberPair pair;
   for (int digits = 3; digits <= 17; ++digits) {
     pair = {Rounded(report.quantity, digits), Rounded(report.limit, digits)};
@@ -36,7 +32,7 @@ NumberPair Values(const StageReport& report) {
 }
 
 std::string ReasonOf(Stage stage, const StageReport& report) {
-  const NumberPair n = ComparesCounts(stage) ? Counts(report) : Values(report);
+  const NumberPair n = Texts(stage, report);
   switch (stage) {
     case Stage::kLogits:
       return "it is -inf in the logits as they came";
@@ -70,16 +66,14 @@ std::string ReasonOf(Stage stage, const StageReport& report) {
     case Stage::kXtc:
       return "its probability is " + n.quantity + ", and of the tokens from " + n.limit +
              " on only the last stays";
-    default:
-      if (IsFilter(stage))
-        return "its logit is " + n.quantity + ", from " + n.limit + " on is kept";
-      return "its value became -inf";  // a number that was too large
+    default:  // a number that was too large
+      return "its value became -inf";
   }
 }
 
 std::string DrawSentence(const Explanation& e) {
   const StageReport& draw = e[Stage::kDraw];
-  const NumberPair n = Values(draw);
+  const NumberPair n = Texts(Stage::kDraw, draw);
   if (!draw.is_on) return "it was drawn: temperature 0 takes the first token of the row";
   if (draw.comparison == Comparison::kNone) {
     return std::string(e.is_drawn ? "it was drawn" : "it was kept, and not drawn") +
@@ -101,28 +95,27 @@ std::string DrawSentence(const Explanation& e) {
 }  // namespace
 
 std::string_view Name(Stage stage) {
-  constexpr std::string_view kNames[] = {"logits",
-                                         "bitmask",
-                                         "allowed ids",
-                                         "bad words",
-                                         "min-tokens",
-                                         "logit bias",
-                                         "repetition penalty",
-                                         "frequency penalty",
-                                         "presence penalty",
-                                         "dry",
-                                         "processors",
-                                         "forced token",
-                                         "greedy",
-                                         "min-p",
-                                         "top-n-sigma",
-                                         "typical",
-                                         "top-k",
-                                         "top-p",
-                                         "min-p (last)",
-                                         "xtc",
-                                         "draw"};
-  static_assert(std::size(kNames) == kStages);
+  constexpr std::string_view kNames[kStages] = {"logits",
+                                                "bitmask",
+                                                "allowed ids",
+                                                "bad words",
+                                                "min-tokens",
+                                                "logit bias",
+                                                "repetition penalty",
+                                                "frequency penalty",
+                                                "presence penalty",
+                                                "dry",
+                                                "processors",
+                                                "forced token",
+                                                "greedy",
+                                                "min-p",
+                                                "top-n-sigma",
+                                                "typical",
+                                                "top-k",
+                                                "top-p",
+                                                "min-p (last)",
+                                                "xtc",
+                                                "draw"};
   const auto index = static_cast<size_t>(stage);
   return index < kStages ? kNames[index] : "unknown";
 }
