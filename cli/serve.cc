@@ -233,9 +233,9 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->add_flag("--json", options->as_json,
                     "the line at the start, and what --check found, as one JSON object");
   command->footer(
-      "Writes the line \"listening on URL\" when it can be reached. SIGINT or SIGTERM ends it with "
-      "exit code 0\nwhen the requests in flight are done; a second one ends them with an error "
-      "event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
+      "Writes the line \"listening on URL\" when it can be reached. SIGINT, SIGTERM or SIGHUP ends "
+      "it with exit code 0\nwhen the requests in flight are done; a second one ends them with an "
+      "error event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
     CheckKeyVariable(*command);
@@ -265,6 +265,7 @@ ModelText OpenServedText(const ServeOptions& options) {
 }
 
 void RunServe(const ServeOptions& given, std::ostream& out) {
+  IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
   if (!options.api_key_path.empty()) {
