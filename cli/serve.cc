@@ -94,6 +94,17 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->type_name("ORIGIN")
       ->allow_extra_args(false);
   command
+      .add_option("--allowed-host", server.allowed_hosts,
+                  "a name that requests may call the server by, where it listens at a loopback "
+                  "address and needs no key, or * for all; may be given many times")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command.add_flag("--strict-fields", server.refuses_unknown_fields,
+                   "refuse requests with fields that are not known, which are ignored else");
+  command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
+                   "refuse messages that spell a special token of the model, which are that token "
+                   "else");
+  command
       .add_option("--max-requests", server.max_requests,
                   "in flight; more are answered with status 503")
       ->check(CLI::Range(1, 1 << 20))

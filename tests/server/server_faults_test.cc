@@ -197,6 +197,31 @@ TEST(ServerFaults, AClockThatJumpsChangesTheTimesThatAreToldAlone) {
   clock_is_ahead = 0;
 }
 
+// What a log says of it, whose reader can do something about it; clients just wait.
+TEST(ServerFaults, DescriptorsThatRunOutAreLoggedOnce) {
+  RunningHttp running;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // A number that none of the server's own may have; the client's socket is the last that fits.
+  TestClient waits(running.server().port());
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(waits.fd());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto count = [&] {
+    const std::vector<std::string> lines = running.lines();
+    return std::ranges::count_if(lines, [](const std::string& line) {
+      return line.starts_with("new connections wait: no file descriptor");
+    });
+  };
+  const bool is_told = Becomes([&] { return count() > 0; });
+  std::this_thread::sleep_for(milliseconds(1500));  // longer than a tick
+  const auto told = count();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(is_told);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(waits.Get("/health").status, 200);
+}
+
 TEST(ServerFaults, ClientsThatGoAwayFreeEveryPlace) {
   constexpr int kClients = 1000;
   // A descriptor each, here and in the server.
