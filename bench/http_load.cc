@@ -297,7 +297,7 @@ HttpStream Get(const Endpoint& server, const std::string& path) {
   pollfd file{fd, POLLOUT, 0};
   poll(&file, 1, 1000);
   const std::string request =
-      "GET " + path + " HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
+      "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
   char buffer[4096];
   if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0) {
     file.events = POLLIN;

@@ -62,7 +62,7 @@ class OpenStreams {
       if (poll(&file, 1, 10'000) != 1) throw std::runtime_error("no connection");
       const std::string body = Body(i, 1'000'000);
       const std::string request =
-          "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
           "Content-Length: " +
           std::to_string(body.size()) + "\r\n\r\n" + body;
       if (send(stream.fd, request.data(), request.size(), MSG_NOSIGNAL) != std::ssize(request)) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/endpoint.h"
+#include "cli/stop_signal.h"
 
 namespace sluice::cli {
 
@@ -17,13 +18,15 @@ void AddEngine(CLI::App& app, std::function<void()>& action) {
   command->add_flag(kRelayProgressFlag, options->setup.relays_progress)
       ->group("");  // not for people
   command->footer(
-      "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT or SIGTERM ends it "
+      "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT, SIGTERM or SIGHUP "
+      "ends it "
       "with exit code 0;\na second one at once. There is no authentication: whoever reaches the "
       "endpoint may use it.");
   command->callback([&action, options] { action = [options] { RunEngine(*options, std::cout); }; });
 }
 
 void RunEngine(const EngineCommandOptions& options, std::ostream& out) {
+  IgnoreHarmlessSignals();
   CheckEndpoint("listen", options.endpoint.listen);
   ModelEngine engine(options.setup);
   EndpointOptions endpoint = options.endpoint;

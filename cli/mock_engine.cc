@@ -8,6 +8,7 @@
 #include "cli/endpoint.h"
 #include "cli/engine_setup.h"
 #include "cli/file.h"
+#include "cli/stop_signal.h"
 #include "cli/text.h"
 #include "sluice/error.hpp"
 #include "sluice/script_runner.hpp"
@@ -107,6 +108,7 @@ void AddMockEngine(CLI::App& app, std::function<void()>& action) {
 }
 
 void RunMockEngine(const MockEngineOptions& options, std::ostream& out) {
+  IgnoreHarmlessSignals();
   CheckEndpoint("listen", options.endpoint.listen);
   const Vocabulary vocabulary = OpenVocabulary(options.tokenizer_path);
   ScriptOptions script;

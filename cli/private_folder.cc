@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/stale_folders.h"
 #include "cli/text.h"
 #include "sluice/error.hpp"
 
@@ -16,11 +17,14 @@ PrivateFolder::PrivateFolder() {
   constexpr size_t kLongest = 80;  // of the 107 bytes that the name of a socket may have
   const char* const variable = std::getenv("TMPDIR");
   const std::string chosen = variable == nullptr ? "" : variable;
-  path_ = (chosen.empty() || chosen.size() > kLongest ? "/tmp" : chosen) + "/sluice-XXXXXX";
+  const std::string parent = chosen.empty() || chosen.size() > kLongest ? "/tmp" : chosen;
+  ClearStaleFolders(parent);
+  path_ = parent + "/" + kFolderPattern;
   if (::mkdtemp(path_.data()) == nullptr) {
     throw Error(ErrorCode::kUnavailable, "TMPDIR",
                 Quoted(path_) + " (" + std::strerror(errno) + ")", "a folder that can be written");
   }
+  lock_ = LockFolder(path_);
 }
 
 PrivateFolder::~PrivateFolder() {

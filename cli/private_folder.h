@@ -3,11 +3,14 @@
 
 #include <string>
 
+#include "link/file_descriptor.h"
+
 namespace sluice::cli {
 
 class PrivateFolder {
  public:
-  // In TMPDIR, unless the names of sockets there would be too long, or in /tmp.
+  // In TMPDIR, unless the names of sockets there would be too long, or in /tmp. Clears away the
+  // folders there whose processes were killed (cli/stale_folders.h).
   PrivateFolder();
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;
@@ -17,6 +20,7 @@ class PrivateFolder {
 
  private:
   std::string path_;
+  link::FileDescriptor lock_;
 };
 
 }  // namespace sluice::cli

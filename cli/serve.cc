@@ -94,6 +94,17 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->type_name("ORIGIN")
       ->allow_extra_args(false);
   command
+      .add_option("--allowed-host", server.allowed_hosts,
+                  "a name that requests may call the server by, where it listens at a loopback "
+                  "address and needs no key, or * for all; may be given many times")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command.add_flag("--strict-fields", server.refuses_unknown_fields,
+                   "refuse requests with fields that are not known, which are ignored else");
+  command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
+                   "refuse messages that spell a special token of the model, which are that token "
+                   "else");
+  command
       .add_option("--max-requests", server.max_requests,
                   "in flight; more are answered with status 503")
       ->check(CLI::Range(1, 1 << 20))
@@ -234,9 +245,9 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   command->add_flag("--json", options->as_json,
                     "the line at the start, and what --check found, as one JSON object");
   command->footer(
-      "Writes the line \"listening on URL\" when it can be reached. SIGINT or SIGTERM ends it with "
-      "exit code 0\nwhen the requests in flight are done; a second one ends them with an error "
-      "event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
+      "Writes the line \"listening on URL\" when it can be reached. SIGINT, SIGTERM or SIGHUP ends "
+      "it with exit code 0\nwhen the requests in flight are done; a second one ends them with an "
+      "error event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
     CheckKeyVariable(*command);
@@ -266,6 +277,7 @@ ModelText OpenServedText(const ServeOptions& options) {
 }
 
 void RunServe(const ServeOptions& given, std::ostream& out) {
+  IgnoreHarmlessSignals();
   ServeOptions options = given;
   ServerOptions& server = options.server;
   if (!options.api_key_path.empty()) {

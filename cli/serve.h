@@ -29,8 +29,8 @@ struct ServeOptions {
 void AddServe(CLI::App& app, std::function<void()>& action);
 
 // One line on `out` when it can be reached, "listening on URL" or an object of JSON; then it serves
-// until SIGINT or SIGTERM, and the requests in flight are done. The engine of its own is a child,
-// which is started again when it ends.
+// until SIGINT, SIGTERM or SIGHUP, and the requests in flight are done. The engine of its own is a
+// child, which is started again when it ends.
 void RunServe(const ServeOptions& options, std::ostream& out);
 
 // "127.0.0.1:8080", "[::1]:8080" or a path; and whether only this machine reaches it.

@@ -14,6 +14,7 @@ constexpr char kEnd = 'e';
 
 volatile int write_end = -1;
 volatile std::sig_atomic_t asks_left = 0;
+volatile std::sig_atomic_t takes_hangup = 0;
 
 void Tell(char what) {
   const int error = errno;
@@ -28,11 +29,18 @@ void Note(int) {
     usual.sa_handler = SIG_DFL;
     sigaction(SIGINT, &usual, nullptr);
     sigaction(SIGTERM, &usual, nullptr);
+    if (takes_hangup != 0) sigaction(SIGHUP, &usual, nullptr);
   }
   Tell(kSignal);
 }
 
 }  // namespace
+
+void IgnoreHarmlessSignals() {
+  struct sigaction ignored = {};
+  ignored.sa_handler = SIG_IGN;
+  for (const int number : {SIGPIPE, SIGUSR1, SIGUSR2}) sigaction(number, &ignored, nullptr);
+}
 
 StopSignal::StopSignal(Asks asks) {
   if (pipe2(pipe_, O_CLOEXEC) != 0) {
@@ -56,13 +64,18 @@ StopSignal::StopSignal(Asks asks) {
   sigemptyset(&action.sa_mask);
   sigaddset(&action.sa_mask, SIGINT);
   sigaddset(&action.sa_mask, SIGTERM);
+  sigaddset(&action.sa_mask, SIGHUP);
   sigaction(SIGINT, &action, &old_interrupt_);
   sigaction(SIGTERM, &action, &old_termination_);
+  sigaction(SIGHUP, nullptr, &old_hangup_);
+  takes_hangup = old_hangup_.sa_handler == SIG_IGN ? 0 : 1;
+  if (takes_hangup != 0) sigaction(SIGHUP, &action, nullptr);
 }
 
 StopSignal::~StopSignal() {
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_termination_, nullptr);
+  sigaction(SIGHUP, &old_hangup_, nullptr);
   Tell(kEnd);
   thread_.join();
   close(pipe_[0]);

@@ -7,10 +7,15 @@
 
 namespace sluice::cli {
 
-// From here to the end of its life the first SIGINT or SIGTERM asks for a stop. With kOnce a second
-// one, either of them, ends the program at once; with kTwice it asks for a stop now, and a third
-// one ends the program. One at a time; it has a thread, because a signal handler may not call what
-// waits for a stop.
+// For the rest of the process SIGPIPE, SIGUSR1 and SIGUSR2 do not end it: what serves outlives the
+// reader of its standard error. Call it before anything is loaded. Children that StartChild starts
+// have the usual signals again.
+void IgnoreHarmlessSignals();
+
+// From here to the end of its life the first SIGINT, SIGTERM or SIGHUP (the terminal closes) asks
+// for a stop; a SIGHUP that nohup ignores stays ignored. With kOnce a second one, any of them, ends
+// the program at once; with kTwice it asks for a stop now, and a third one ends the program. One at
+// a time; it has a thread, because a signal handler may not call what waits for a stop.
 class StopSignal {
  public:
   enum Asks : int { kOnce = 1, kTwice = 2 };
@@ -28,6 +33,7 @@ class StopSignal {
   std::stop_source now_;
   struct sigaction old_interrupt_;
   struct sigaction old_termination_;
+  struct sigaction old_hangup_;
   int pipe_[2];
   std::thread thread_;
 };

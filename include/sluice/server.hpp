@@ -65,6 +65,12 @@ struct ServerOptions {
   std::vector<std::string> api_keys = {};
   // Pages of these may ask from a browser; "*" is every one.
   std::vector<std::string> cors_origins = {};
+  // Names that the header Host may have where there are no keys and `host` is a loopback address,
+  // beside those of this machine and IP addresses; "*" is every one.
+  std::vector<std::string> allowed_hosts = {};
+  bool refuses_unknown_fields = false;  // of completions and chats; else they are ignored
+  // Of messages that spell a special token of the model; else it is that token.
+  bool refuses_special_tokens = false;
   HttpLimits http = {};
   std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment
   std::chrono::milliseconds drain_timeout{30'000};  // for the requests in flight when it ends

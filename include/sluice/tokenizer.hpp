@@ -52,7 +52,8 @@ struct EncodeOptions {
   // What the model wants around a text: a token for its beginning, say.
   bool add_special_tokens = true;
   // Whether a special token that is spelled out in the text is that token. Off, because what a user
-  // typed must not become a control token; on for text that a chat template made.
+  // typed must not become a control token; on for text that a chat template made, of which messages
+  // are a part.
   bool parse_special_tokens = false;
 };
 

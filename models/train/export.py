@@ -32,19 +32,22 @@ QUANTISATION = {
     "ignore": ["lm_head"],  # the embeddings, of which only the weights are rounded
     "config_groups": {
         "group_0": {
+            "format": "int-quantized",  # else it is packed where activations are not rounded
             "targets": ["Linear"],
             "weights": WEIGHTS,
             "input_activations": {**EIGHT_BITS, "strategy": "token", "dynamic": True},
         },
-        "group_1": {"targets": ["Embedding"], "weights": WEIGHTS},
+        "group_1": {"format": "int-quantized", "targets": ["Embedding"], "weights": WEIGHTS},
     },
 }
 
 
 def hugging_face_config(config: Config) -> dict:
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        # Mistral's decoder is Llama's, and transformers takes heads of any width for it: Llama's
+        # must be hidden_size / num_attention_heads wide.
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
         "vocab_size": config.vocab,
         "hidden_size": config.dim,
         "intermediate_size": config.ffn_dim,
@@ -53,6 +56,7 @@ def hugging_face_config(config: Config) -> dict:
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_dim,
         "max_position_embeddings": config.context,
+        "sliding_window": None,
         "rms_norm_eps": config.norm_eps,
         "rope_theta": config.rope_theta,
         "hidden_act": "silu",

@@ -129,18 +129,7 @@ class FieldReader : public json::ValueReader {
 }  // namespace
 
 bool json::IsParam(std::string_view name) {
-#define SLUICE_SELECT_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_REQUEST_PARAM(type, field, default_value, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_OPTIONAL_PARAM(type, field, range, json, help) \
-  if (name == json) return true;
-#define SLUICE_CHOICE_PARAM(type, field, default_value, json, help) \
-  if (name == json) return true;
-#define SLUICE_LIST_PARAM(type, field, json, help) \
-  if (name == json) return true;
-#include "sluice/params.def"
-  return false;
+  return std::ranges::find(kParamNames, name) != std::end(kParamNames);
 }
 
 bool json::ReadParam(std::string_view name, Json value, SamplingParams& params) {

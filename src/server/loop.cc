@@ -24,6 +24,7 @@ constexpr milliseconds kTick{1000};
 constexpr milliseconds kDrainLook{5};     // between two looks whether the last connection is over
 constexpr milliseconds kLastWrites{500};  // for the last events of streams that are ended
 constexpr milliseconds kReportPatience{1000};
+constexpr std::chrono::minutes kPauseNews{1};  // between two lines about connections that wait
 
 // /metrics: asks all loops, and answers when they have reported, or in time without those that have
 // not.
@@ -68,8 +69,22 @@ class MetricsAnswer final : public Answer {
   asio::steady_timer timer_;
 };
 
+std::vector<std::string> SpecialTexts(const Tokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    const auto text = tokenizer.Token(id);
+    if (tokenizer.IsSpecial(id) && text.has_value() && !text->empty()) texts.emplace_back(*text);
+  }
+  return texts;
+}
+
 CompletionSettings SettingsOf(const ServerState& state) {
+  RequestLimits limits{.refuses_unknown = state.options.refuses_unknown_fields};
+  if (state.options.refuses_special_tokens) {
+    limits.refused_texts = SpecialTexts(state.text.tokenizer());
+  }
   return {.model_names = state.model_names,
+          .limits = std::move(limits),
           .max_requests = state.options.max_requests,
           .coalesce_bytes = state.options.http.coalesce_bytes,
           .unsent_bytes = state.options.http.unsent_bytes,
@@ -168,11 +183,24 @@ class Loop::Impl final : public LoopServices {
   }
   void Tick() {
     completions_.Tick(Clock::now());
-    if (number_ == 0) state_.log.Tick();
+    if (number_ == 0) {
+      state_.log.Tick();
+      SayPauses(Clock::now());
+    }
     tick_.expires_after(kTick);
     tick_.async_wait([this](const boost::system::error_code& error) {
       if (!error) Tick();
     });
+  }
+  // Clients see no more of it than that nobody answers.
+  void SayPauses(Clock::time_point now) {
+    const int64_t pauses = state_.http.accept_pauses.load(std::memory_order_relaxed);
+    if (pauses == pauses_told_ || (pauses_told_ > 0 && now - told_at_ < kPauseNews)) return;
+    pauses_told_ = pauses;
+    told_at_ = now;
+    state_.log.Say(
+        "new connections wait: no file descriptor or memory is left for them; ulimit -n, or "
+        "LimitNOFILE of systemd, allows more descriptors");
   }
   void LookWhetherDrained() {
     if (close_at_.has_value() && Clock::now() >= *close_at_) listener_.CloseAll();
@@ -197,6 +225,8 @@ class Loop::Impl final : public LoopServices {
   asio::steady_timer tick_;
   asio::steady_timer drain_look_;
   bool is_draining_ = false;
+  int64_t pauses_told_ = 0;  // of loop 0
+  Clock::time_point told_at_ = {};
   std::optional<Clock::time_point> close_at_;
 };
 

@@ -12,12 +12,14 @@
 #include "server/tokens.h"
 #include "server/tracked_answer.h"
 #include "sluice/version.hpp"
+#include "support/check.h"
 
 namespace sluice::server {
 namespace {
 
 // A client that went away before it was answered, as web servers log it.
 constexpr int kClientIsGone = 499;
+constexpr size_t kMostShown = 128;  // of a header field's value
 
 // Those that make work, of which there may be so many in flight; the others are answered at once.
 bool TakesPlace(const RouteRow& row) { return row.is_post; }
@@ -55,6 +57,28 @@ HttpResponse WrongKey() {
                      .code = "invalid_api_key"});
   response.fields.push_back({"WWW-Authenticate", "Bearer"});
   return response;
+}
+
+HttpResponse WrongHost(std::string_view host) {
+  return ErrorResponse({.status = 403,
+                        .message = "Host = " + ToText(host.substr(0, kMostShown)) +
+                                   " is not allowed: this server needs no key and answers to "
+                                   "localhost and IP addresses; --allowed-host adds a name",
+                        .code = "host_not_allowed"});
+}
+
+HttpResponse WrongEncoding(std::string_view encoding) {
+  return ErrorResponse({.status = 415,
+                        .message = "Content-Encoding = " + ToText(encoding.substr(0, kMostShown)) +
+                                   " is not allowed: identity, or no such header field",
+                        .code = "unsupported_media_type"});
+}
+
+bool IsIdentity(std::string_view encoding) {
+  constexpr std::string_view kIdentity = "identity";
+  return std::ranges::equal(encoding, kIdentity, [](char c, char small) {
+    return (c >= 'A' && c <= 'Z' ? c | 32 : c) == small;
+  });
 }
 
 HttpResponse WrongType() {
@@ -112,6 +136,8 @@ HttpResponse Routes::StatusResponse(std::string_view good, std::string_view why_
 }
 
 std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const RouteRow& row) const {
+  const std::string_view host = head.Field("Host").value_or("");
+  if (!state_.hosts.Passes(host)) return WrongHost(host);
   std::string methods(Methods(row));
   if (state_.access.knows_origins()) {
     methods += ", OPTIONS";
@@ -122,6 +148,8 @@ std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const Rou
   const bool needs_key = row.needs_key && state_.access.needs_key();
   if (needs_key && !state_.access.FindKey(head).has_value()) return WrongKey();
   if (row.is_post && !IsJson(head)) return WrongType();
+  const std::string_view encoding = head.Field("Content-Encoding").value_or("identity");
+  if (row.is_post && !IsIdentity(encoding)) return WrongEncoding(encoding);
   if (TakesPlace(row) && state_.is_draining.load(std::memory_order_relaxed)) {
     return ErrorResponse(Unavailable("the server is about to end and takes no new requests"));
   }

@@ -9,6 +9,7 @@
 
 #include "server/access.h"
 #include "server/admission.h"
+#include "server/host_check.h"
 #include "server/http/listener.h"
 #include "server/metrics_board.h"
 #include "server/server_log.h"
@@ -23,6 +24,7 @@ struct ServerState {
       : text(model_text),
         options(server_options),
         access(options.api_keys, options.cors_origins),
+        hosts(options),
         admission(options.max_requests, options.api_keys.size(), options.max_requests_per_key),
         board(static_cast<size_t>(options.threads)),
         log(options.log) {}
@@ -35,6 +37,7 @@ struct ServerState {
   int64_t created = 0;  // seconds since 1970
 
   const Access access;
+  const HostCheck hosts;
   Admission admission;
   std::atomic<bool> is_draining = false;
   HttpCounters http = {};

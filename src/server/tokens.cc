@@ -79,9 +79,9 @@ std::string TokenizeText(const std::string& body, const ServerState& state) {
   const std::string text =
       request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
   const Tokenizer& tokenizer = state.text.tokenizer();
-  const std::vector<int32_t> ids = tokenizer.Encode(
-      text,
-      {.add_special_tokens = request.adds_special_tokens, .parse_special_tokens = request.is_chat});
+  const std::vector<int32_t> ids =
+      tokenizer.Encode(text, {.add_special_tokens = request.adds_special_tokens,
+                              .parse_special_tokens = request.parses_special_tokens});
   return TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs);
 }
 

@@ -197,6 +197,35 @@ TEST(ServerFaults, AClockThatJumpsChangesTheTimesThatAreToldAlone) {
   clock_is_ahead = 0;
 }
 
+// What a log says of it, whose reader can do something about it; clients just wait.
+TEST(ServerFaults, DescriptorsThatRunOutAreLoggedOnce) {
+  RunningHttp running;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 256, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<int> taken;
+  for (int fd = dup(2); fd >= 0; fd = dup(2)) taken.push_back(fd);
+  ASSERT_FALSE(taken.empty());
+  close(taken.back());
+  taken.pop_back();
+  TestClient waits = running.Connect();  // has the last one
+  const auto count = [&] {
+    const std::vector<std::string> lines = running.lines();
+    return std::ranges::count_if(lines, [](const std::string& line) {
+      return line.starts_with("new connections wait: no file descriptor");
+    });
+  };
+  const bool is_told = Becomes([&] { return count() > 0; });
+  std::this_thread::sleep_for(milliseconds(1500));  // longer than a tick
+  const auto told = count();
+  for (const int fd : taken) close(fd);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(is_told);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(waits.Get("/health").status, 200);
+}
+
 TEST(ServerFaults, ClientsThatGoAwayFreeEveryPlace) {
   constexpr int kClients = 1000;
   // A descriptor each, here and in the server.

@@ -225,13 +225,13 @@ TEST(Server, TakesNothingButJson) {
        {"", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n",
         "Content-Type: application/jsonp\r\n"}) {
     TestClient client = running.Connect();
-    client.Send("POST /v1/completions HTTP/1.1\r\nHost: test\r\n" + std::string(type) +
+    client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + std::string(type) +
                 "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     EXPECT_EQ(client.Read().status, 415) << type;
   }
   TestClient client = running.Connect();
   client.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: Application/JSON; "
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: Application/JSON; "
       "charset=utf-8\r\nContent-Length: " +
       std::to_string(body.size()) + "\r\n\r\n" + body);
   EXPECT_EQ(client.Read().status, 200);

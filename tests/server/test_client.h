@@ -64,7 +64,7 @@ class TestClient {
   static std::string Request(std::string_view method, std::string_view path,
                              std::string_view body = "", std::string_view fields = "") {
     std::string text =
-        std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: test\r\n";
+        std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n";
     text.append(fields);
     if (!body.empty()) {
       text += "Content-Type: application/json\r\n";

@@ -30,6 +30,31 @@ struct Message {
   std::string others = {};  // JSON, a comma before each
 };
 
+// Throws ApiFailure where `text` spells one of these.
+void CheckText(std::string_view text, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    if (text.find(token) == std::string_view::npos) continue;
+    throw ApiFailure({.message = std::string(name) + " has the text " +
+                                 RequestValue::Quoted(token) +
+                                 ", which is a special token of the model: this server takes none "
+                                 "in messages",
+                      .param = std::string(name),
+                      .code = "special_token"});
+  }
+}
+
+// The same of JSON that AppendJson wrote, which spells a text in one way.
+void CheckJson(std::string_view json, std::string_view name, std::span<const std::string> refused) {
+  for (const std::string& token : refused) {
+    std::string quoted;
+    AppendQuoted(quoted, token);
+    if (json.find(std::string_view(quoted).substr(1, quoted.size() - 2)) !=
+        std::string_view::npos) {
+      CheckText(token, name, {&token, 1});
+    }
+  }
+}
+
 void ReadPart(const RequestValue& part, std::string& text) {
   SeenFields seen;
   std::string type;
@@ -63,7 +88,8 @@ std::string ReadContent(const RequestValue& value) {
   return text;
 }
 
-void ReadMessageField(const RequestValue& value, std::string_view field, Message& to) {
+void ReadMessageField(const RequestValue& value, std::string_view field,
+                      std::span<const std::string> refused, Message& to) {
   if (field == "role") {
     to.role = value.Text();
     if (std::ranges::find(kRoles, to.role) == kRoles.end()) {
@@ -73,12 +99,15 @@ void ReadMessageField(const RequestValue& value, std::string_view field, Message
     value.Skip();
   } else if (field == "content") {
     to.content = ReadContent(value);
+    CheckText(*to.content, value.name(), refused);
   } else if (field == "name" || field == "tool_call_id" || field == "reasoning_content") {
+    const std::string text = value.Text();
+    CheckText(text, value.name(), refused);
     to.others.append(",\"").append(field).append("\":");
-    AppendQuoted(to.others, value.Text());
+    AppendQuoted(to.others, text);
   } else if (field == "tool_calls") {
     value.ForEachValue("a list", [&](const RequestValue&) {
-      value.Refuse("a list of calls", "nothing: tools are not supported");
+      value.Refuse("a list of calls", "an empty list: tools are not supported");
     });
   } else {
     value.Refuse(value.Shown(), "nothing: functions are not supported");
@@ -93,7 +122,7 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
     const bool is_known = std::ranges::find(kMessageFields, field) != kMessageFields.end();
     if (!is_known) AddUnknown("messages[]." + field, to.unknown);
     if (is_known && seen.Add(field)) {
-      ReadMessageField(RequestValue(name, value), field, read);
+      ReadMessageField(RequestValue(name, value), field, to.refused_texts, read);
     } else {
       RequestValue(name, value).Skip();
     }
@@ -136,12 +165,15 @@ void ReadTemplateFields(const RequestValue& value, ChatInput& to) {
       return;
     }
     if (seen.size() > kMostTemplateFields) {
-      value.Refuse("more", "at most " + Number(kMostTemplateFields) + " fields");
+      value.Refuse("more than " + Number(kMostTemplateFields) + " fields",
+                   "at most " + Number(kMostTemplateFields) + " fields");
     }
     to.template_fields.push_back(',');
+    const size_t begin = to.template_fields.size();
     AppendQuoted(to.template_fields, field);
     to.template_fields.push_back(':');
     AppendJson(named, to.template_fields);
+    CheckJson(std::string_view(to.template_fields).substr(begin), name, to.refused_texts);
   });
 }
 

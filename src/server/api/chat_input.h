@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@
 namespace sluice::server {
 
 struct ChatInput {
+  // No string of the conversation may have one of these. They outlive it.
+  std::span<const std::string> refused_texts = {};
   bool has_messages = false;
   std::string messages = {};  // the inside of a JSON list
   std::string last_text = {};

@@ -2,6 +2,7 @@
 
 #include "json/read_param.h"
 #include "server/api/chat_input.h"
+#include "server/api/field_names.h"
 #include "server/api/request_fields.h"
 #include "server/api/unsupported.h"
 #include "support/number.h"
@@ -41,7 +42,8 @@ void ReadStop(Draft& to, const RequestValue& value) {
       value.Refuse(size, "texts of at most " + Number(limits.stop_bytes) + " bytes");
     }
     if (stops.size() >= static_cast<size_t>(limits.stops)) {
-      value.Refuse("more", "at most " + Number(limits.stops) + " texts");
+      value.Refuse("a list of more than " + Number(limits.stops) + " texts",
+                   "at most " + Number(limits.stops) + " texts");
     }
     stops.push_back(std::move(stop));
   };
@@ -53,16 +55,18 @@ void ReadStop(Draft& to, const RequestValue& value) {
   }
 }
 
-// vLLM's seeds are signed: -1 is none, and others are the number that has the same bits.
+// vLLM's -1 is none. Its other negative seeds are refused: they would not give its tokens.
 void ReadSeed(Draft& to, const RequestValue& value) {
-  constexpr Range kSigned{-0x1p63, -1, false};
-  if (!json::Trimmed(value.json().raw_json_token()).starts_with('-')) {
+  const std::string_view text = json::Trimmed(value.json().raw_json_token());
+  if (!text.starts_with('-')) {
     json::ReadParam("seed", value.json(), to.request.params);
     return;
   }
-  const auto seed = value.Integer<int64_t>(kSigned);
-  to.request.params.seed = static_cast<uint64_t>(seed);
-  if (seed == -1) to.request.params.seed.reset();
+  const std::string shown = value.Shown();
+  value.Skip();
+  if (text != "-1")
+    value.Refuse(shown, "-1 for none, or a whole number in [0, 18446744073709551615]");
+  to.request.params.seed.reset();
 }
 
 void ReadTemperature(Draft& to, const RequestValue& value) {
@@ -104,7 +108,8 @@ void ReadPrompt(Draft& to, const RequestValue& value) {
       return;
     }
     if (prompts.size() >= static_cast<size_t>(to.limits.prompts)) {
-      value.Refuse("more", "at most " + Number(to.limits.prompts) + " prompts");
+      value.Refuse("a list of more than " + Number(to.limits.prompts) + " prompts",
+                   "at most " + Number(to.limits.prompts) + " prompts");
     }
     if (*type == json_type::string) {
       prompts.push_back({.text = element.Text()});
@@ -157,6 +162,8 @@ constexpr RequestField<Draft> kCommonFields[] = {
      [](Draft& to, const RequestValue& v) { to.request.returns_token_ids = v.Boolean(); }},
     {"add_special_tokens",
      [](Draft& to, const RequestValue& v) { to.request.adds_special_tokens = v.Boolean(); }},
+    {"parse_special_tokens",
+     [](Draft& to, const RequestValue& v) { to.request.parses_special_tokens = v.Boolean(); }},
     {"stream_interval",
      [](Draft& to, const RequestValue& v) {
        to.request.stream_interval = v.Integer<int64_t>(UpTo(kMostTokens, 1));
@@ -204,6 +211,9 @@ void FinishChat(Draft& draft) {
   }
   if (draft.has_logprobs) request.logprobs = draft.top_logprobs.value_or(0);
   if (request.echo) ThrowInvalid("echo", "true", "false: chats have no prompt to repeat");
+  if (!request.parses_special_tokens) {
+    ThrowInvalid("parse_special_tokens", "false", "true: templates write special tokens as text");
+  }
   request.chat_variables = ChatVariables(draft.chat);
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
 }
@@ -256,6 +266,19 @@ void Finish(Draft& draft) {
   if (request.echo && request.logprobs.has_value()) request.prompt_logprobs = request.logprobs;
 }
 
+// What a name that is not known may have been meant to be.
+std::vector<std::string_view> KnownNames(Api api) {
+  std::vector<std::string_view> names;
+  for (const auto& field : kCommonFields) names.push_back(field.name);
+  if (api == Api::kChat) {
+    for (const auto& field : kChatFields) names.push_back(field.name);
+  } else {
+    for (const auto& field : kCompletionFields) names.push_back(field.name);
+  }
+  for (const std::string_view name : json::kParamNames) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
@@ -265,6 +288,8 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
   draft.request.api = api;
   draft.request.params = defaults;
   draft.request.adds_special_tokens = api == Api::kCompletions;
+  draft.request.parses_special_tokens = api == Api::kChat;
+  draft.chat.refused_texts = limits.refused_texts;
   const auto is_known = [&](std::string_view name) {
     return Find(api, name) != nullptr || json::IsParam(name) || IsUnsupported(name) ||
            IsIgnored(name);
@@ -281,6 +306,9 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
     }
   });
   for (const std::string& name : draft.chat.unknown) AddUnknown(name, draft.request.unknown);
+  if (limits.refuses_unknown && !draft.request.unknown.empty()) {
+    throw ApiFailure(UnknownField(draft.request.unknown, KnownNames(api)));
+  }
   WithApiErrors([&] { Finish(draft); });
   return std::move(draft.request);
 }

@@ -1,14 +1,13 @@
 // The bodies of /v1/completions and /v1/chat/completions, read and checked as far as that needs no
 // model.
 //
-// The names are OpenAI's, vLLM's, and those of params.def. Fields that are not known are ignored
-// and counted; of a field that comes twice the first one counts; null is as good as absent. What
+// The names are OpenAI's, vLLM's, and those of params.def. Fields that are not known are listed, or
+// refused; of a field that comes twice the first one counts; null is as good as absent. What
 // would change the answer and cannot be done (tools, response_format, suffix, ...) is refused by
 // name. Everything else that cannot be is an ApiFailure naming the field.
 //
 //   best_of         n, or it is refused
-//   seed            0 to 2^64 - 1; as vLLM has it, -1 is a random one, and another negative number
-//                   the one with the same 64 bits
+//   seed            0 to 2^64 - 1; -1 is none, as vLLM has it: a random one
 //   max_tokens      0 with echo alone; max_completion_tokens comes before it
 //   logprobs        a number for completions; true or false for chats, with top_logprobs
 //   stream_options  with stream alone; prompt_logprobs without it alone
@@ -34,6 +33,9 @@ struct RequestLimits {
   size_t stop_bytes = 1024;
   int32_t logprobs = 20;
   float max_temperature = 2.0f;  // that of the engine's Limits
+  bool refuses_unknown = false;  // fields that are not known
+  // Texts of special tokens that no string of messages and chat_template_kwargs may have.
+  std::vector<std::string> refused_texts = {};
 };
 
 struct PromptInput {
@@ -63,7 +65,8 @@ struct CompletionRequest {
   TextOptions text = {};       // stop, include_stop_str_in_output, skip_special_tokens, ...
   bool ignores_end = false;    // ignore_eos
   bool returns_token_ids = false;
-  bool adds_special_tokens = true;  // add_special_tokens; kChat: false
+  bool adds_special_tokens = true;     // add_special_tokens; kChat: false
+  bool parses_special_tokens = false;  // parse_special_tokens; kChat: true
   int64_t stream_interval = 1;
   std::vector<std::string> unknown = {};  // fields that were ignored, 64 at the most
 };

@@ -13,6 +13,7 @@ struct TokenizeDraft {
   TokenizeRequest request = {};
   std::optional<std::string> prompt = {};
   std::optional<bool> adds_special_tokens = {};
+  std::optional<bool> parses_special_tokens = {};
   ChatInput chat = {};
 };
 
@@ -23,6 +24,8 @@ constexpr RequestField<TokenizeDraft> kTokenizeFields[] = {
     {"prompt", [](TokenizeDraft& to, const RequestValue& v) { to.prompt = v.Text(); }},
     {"add_special_tokens",
      [](TokenizeDraft& to, const RequestValue& v) { to.adds_special_tokens = v.Boolean(); }},
+    {"parse_special_tokens",
+     [](TokenizeDraft& to, const RequestValue& v) { to.parses_special_tokens = v.Boolean(); }},
     {"return_token_strs",
      [](TokenizeDraft& to, const RequestValue& v) { to.request.returns_token_strs = v.Boolean(); }},
     {"messages", kReadTokenizeChat},
@@ -83,6 +86,7 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body) {
   if (draft.chat.continues_final_message) request.final_message = draft.chat.last_text;
   request.prompt = std::move(draft.prompt).value_or("");
   request.adds_special_tokens = draft.adds_special_tokens.value_or(!request.is_chat);
+  request.parses_special_tokens = draft.parses_special_tokens.value_or(request.is_chat);
   return std::move(draft.request);
 }
 

@@ -20,7 +20,8 @@ struct TokenizeRequest {
   std::string prompt = {};          // or
   std::string chat_variables = {};  // these two as CompletionRequest has them
   std::optional<std::string> final_message = {};
-  bool adds_special_tokens = true;  // for chats by default not: their templates write them
+  bool adds_special_tokens = true;     // for chats by default not: their templates write them
+  bool parses_special_tokens = false;  // parse_special_tokens; of chats true
   bool returns_token_strs = false;
 };
 TokenizeRequest ParseTokenizeRequest(std::string_view body);

@@ -1,7 +1,9 @@
-// Fields that OpenAI's or vLLM's servers know and this one cannot do. They are refused where they
-// would change the answer; where they ask for nothing (null, false, empty) they are passed over.
+// Fields that OpenAI's, vLLM's or llama.cpp's servers know and this one cannot do. They are refused
+// where they would change the answer, with the name that does it here where one does; where they
+// ask for nothing (null, false, empty, a penalty of 1) they are passed over.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "server/api/request_value.h"
@@ -14,5 +16,6 @@ void RefuseUnsupported(const RequestValue& value);
 
 // Fields that change nothing here.
 bool IsIgnored(std::string_view name);
+std::span<const std::string_view> IgnoredFields();
 
 }  // namespace sluice::server

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "server/api/field_names.h"
 #include "server/api/response_body.h"
 #include "server/completions/failure.h"
 #include "server/completions/live_exchange.h"
@@ -82,7 +83,14 @@ void LiveExchange::WriteWhole() {
     whole.back().prompt_logprobs = choice.prompt.Of(std::span(prompt.ids).subspan(1));
   }
   choices_unwritten_ = 0;
-  Respond({.body = CompletionBody(head_, whole, usage(), loop_->client.tokenizer())});
+  HttpResponse response{.body = CompletionBody(head_, whole, usage(), loop_->client.tokenizer())};
+  AddIgnoredFields(response);
+  Respond(std::move(response));
+}
+
+void LiveExchange::AddIgnoredFields(HttpResponse& response) const {
+  if (asked_.unknown.empty()) return;
+  response.fields.push_back({"X-Ignored-Fields", IgnoredFieldsText(asked_.unknown)});
 }
 
 // --- a stream ----------------------------------------------------------------------------------
@@ -94,8 +102,10 @@ bool LiveExchange::MayBegin() const {
 
 void LiveExchange::BeginStream() {
   writer_.emplace(head_, asked_.includes_usage, loop_->client.tokenizer());
-  exchange_.Begin({.content_type = "text/event-stream; charset=utf-8",
-                   .fields = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+  HttpResponse head{.content_type = "text/event-stream; charset=utf-8",
+                    .fields = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+  AddIgnoredFields(head);
+  exchange_.Begin(std::move(head));
   phase_ = Phase::kStreaming;
 }
 

@@ -5,11 +5,17 @@
 namespace sluice::server {
 namespace {
 
+constexpr std::string_view kFull =
+    "the server has as many requests as its engines take; try again later";
+
 // The runner or the engine's gate: by the code as ToApiError has it.
 ApiError ByCode(const ClientOutput& output) {
   const std::string message(output.message);
   const bool is_of_request =
       output.code == ErrorCode::kInvalidValue || output.code == ErrorCode::kInvalidType;
+  const bool is_full =
+      output.code == ErrorCode::kExhausted && output.parameter.starts_with("requests");
+  if (is_full) return Unavailable(kFull);
   if (!is_of_request) return Unavailable(message);
   return {.message = message, .param = std::string(output.parameter)};
 }
@@ -45,10 +51,23 @@ ApiError FailureOf(const ClientOutput& output) {
     case GenerationEnd::kStatus:
       return output.status == RowStatus::kOk ? ByCode(output) : ByStatus(output.status);
     case GenerationEnd::kEngineLost:
-      return Unavailable(output.message);
+      return Unavailable("the engine that computed this request was lost; it may be sent again");
     default:
       return Unavailable("the engine has stopped this request");
   }
+}
+
+ApiError SubmitFailure(const Error& refusal) {
+  switch (refusal.code()) {
+    case ErrorCode::kExhausted:
+      return Unavailable(kFull);
+    case ErrorCode::kUnavailable:
+      return Unavailable("no engine is ready to take the request; try again later");
+    case ErrorCode::kInvalidValue:
+    case ErrorCode::kInvalidType:
+      break;
+  }
+  return ToApiError(refusal);
 }
 
 }  // namespace sluice::server

@@ -1,4 +1,4 @@
-// What a client is told of an output that ends without a finish_reason.
+// What a client is told of an output that ends without a finish_reason, or that never began.
 #pragma once
 
 #include "server/api/api_error.h"
@@ -10,5 +10,9 @@ namespace sluice::server {
 bool HasFinishReason(GenerationEnd end);
 
 ApiError FailureOf(const ClientOutput& output);
+
+// What Client::Submit threw. Where it is about engines, neither their endpoints nor their states
+// are a client's business: the log has them.
+ApiError SubmitFailure(const Error& refusal);
 
 }  // namespace sluice::server

@@ -68,7 +68,7 @@ void LiveExchange::Start(Preparation preparation) {
     last_write_ = loop_->now;
     return;
   } catch (const Error& refusal) {
-    error = ToApiError(refusal);
+    error = SubmitFailure(refusal);
   } catch (const std::bad_alloc&) {
     error = Unavailable("there is no memory for this request");
   }

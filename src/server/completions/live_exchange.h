@@ -66,6 +66,7 @@ class LiveExchange final : public Answer {
   void WriteContent(Choice& choice);
   void Flush();
   void Respond(HttpResponse response);
+  void AddIgnoredFields(HttpResponse& response) const;
 
   ChoiceDelta FrontOf(const Choice& choice) const;
   ChoiceDelta DeltaOf(const Choice& choice) const;

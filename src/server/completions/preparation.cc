@@ -31,16 +31,20 @@ std::string CheckedModel(const std::string& asked, const std::vector<std::string
 std::vector<int32_t> Encode(const CompletionRequest& asked, const PromptInput& prompt,
                             const Tokenizer& tokenizer) {
   return tokenizer.Encode(prompt.text, {.add_special_tokens = asked.adds_special_tokens,
-                                        .parse_special_tokens = asked.api == Api::kChat});
+                                        .parse_special_tokens = asked.parses_special_tokens});
 }
 
 void CheckLength(const CompletionRequest& asked, int64_t size, int64_t context) {
   if (size == 0) ThrowPrompt(asked.api, "a prompt must have at least one token");
   if (size < context) return;
+  // In OpenAI's words, which clients look for.
+  const int64_t output = std::max<int64_t>(asked.max_tokens.value_or(1), 1);
   ThrowPrompt(asked.api,
-              "the prompt has " + ToText(size) + " tokens, and the model's context of " +
-                  ToText(context) + " tokens has room for " + ToText(context - 1) +
-                  " and one more for the output",
+              "This model's maximum context length is " + ToText(context) +
+                  " tokens. However, you requested " + ToText(size + output) + " tokens (" +
+                  ToText(size) + " in the " + std::string(PromptField(asked.api)) + ", " +
+                  ToText(output) + " in the completion). Please reduce the length of the " +
+                  std::string(PromptField(asked.api)) + ".",
               "context_length_exceeded");
 }
 

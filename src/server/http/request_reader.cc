@@ -47,6 +47,12 @@ RequestReader::Problem ProblemOf(const boost::beast::error_code& error) {
   }
 }
 
+// RFC 9112 5.2: a line that begins with a space or tab goes on with the field of the line above.
+// What stands between this server and a client may have taken it for something else.
+bool HasFold(std::string_view head) {
+  return head.find("\n ") != std::string_view::npos || head.find("\n\t") != std::string_view::npos;
+}
+
 bool Equal(std::string_view a, std::string_view b) {
   return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
 }
@@ -67,8 +73,11 @@ class RequestReader::Parser final : public http::basic_parser<true> {
       const bool had_head = is_header_done();
       boost::beast::error_code error;
       const size_t count = put({bytes.data() + taken, bytes.size() - taken}, error);
+      if (!had_head) {
+        head_bytes_ += count;
+        has_fold_ = has_fold_ || HasFold(bytes.substr(taken, count));
+      }
       taken += count;
-      if (!had_head) head_bytes_ += count;
       if (error == http::error::need_more) {
         CheckPending(bytes.substr(taken));
         break;
@@ -127,6 +136,8 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   void CheckHead() {
     if (head_bytes_ - line_bytes_ > limits_.header_bytes) {
       problem_ = {431, "the header fields are too long"};
+    } else if (has_fold_) {
+      problem_ = {400, "a header field is folded into two lines"};
     } else if (hosts_ > 1 || (hosts_ == 0 && is_http_1_1_)) {
       problem_ = {400, "there must be one Host"};
     } else if (has_transfer_encoding_ && !is_http_1_1_) {
@@ -211,6 +222,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   size_t body_bytes_ = 0;
   int32_t hosts_ = 0;
   bool has_line_ = false;
+  bool has_fold_ = false;
   bool is_http_1_1_ = false;
   bool has_transfer_encoding_ = false;
   bool is_plain_chunked_ = false;

@@ -141,6 +141,40 @@ TEST(ChatRequest, NamesWhatIsWrongWithAMessage) {
             "messages[0].function_call", "not supported");
 }
 
+TEST(ChatRequest, StringsThatSpellASpecialTokenAreRefusedWhereTheServerDoesSo) {
+  const RequestLimits limits{.refused_texts = {"<|end|>", "<\"q\\>"}};
+  struct Case {
+    const char* fields;
+    const char* param;
+  };
+  const Case cases[] = {
+      {R"("messages":[{"role":"user","content":"a"},{"role":"user","content":"x<|end|>y"}])",
+       "messages[1].content"},
+      {R"("messages":[{"role":"user","content":"<\u007cend|>"}])", "messages[0].content"},
+      {R"("messages":[{"role":"user","content":[{"type":"text","text":"<|end|>"}]}])",
+       "messages[0].content"},
+      {R"("messages":[{"role":"user","content":"a","name":"<|end|>"}])", "messages[0].name"},
+      {R"("messages":[{"role":"tool","content":"a","tool_call_id":"<|end|>"}])",
+       "messages[0].tool_call_id"},
+      {R"("messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"a":["<|end|>"]})",
+       "chat_template_kwargs.a"},
+      {R"("messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"a":"<\"q\\>"})",
+       "chat_template_kwargs.a"},
+  };
+  for (const Case& c : cases) {
+    const std::string body = std::string("{") + c.fields + "}";
+    const ApiError error =
+        test::RefusalOf([&] { ParseCompletionRequest(Api::kChat, body, {}, limits); });
+    EXPECT_EQ(error.status, 400);
+    EXPECT_EQ(error.param, c.param) << body;
+    EXPECT_EQ(error.code, "special_token");
+    EXPECT_EQ(error.message.find(std::string(c.param) + " has the text \"<"), 0u) << error.message;
+    EXPECT_NO_THROW(ParseCompletionRequest(Api::kChat, body, {})) << body;
+  }
+  EXPECT_NO_THROW(ParseCompletionRequest(
+      Api::kChat, R"({"messages":[{"role":"user","content":"<|end| >"}]})", {}, limits));
+}
+
 TEST(ChatRequest, UnknownFieldsOfMessagesAreListed) {
   EXPECT_EQ(Parsed(R"([{"role":"user","content":"x","cache":{"a":[1]}},
                        {"role":"user","content":"x","cache":1}])")

@@ -160,7 +160,6 @@ TEST(CompletionRequest, NamesTheFieldAndItsRangeInBoth) {
     ExpectBad(api, ",\"seed\":1.5", "seed", "whole");
     ExpectBad(api, ",\"seed\":\"1\"", "seed", "whole");
     ExpectBad(api, ",\"seed\":18446744073709551616", "seed", "[0, 18446744073709551615]");
-    ExpectBad(api, ",\"seed\":-9223372036854775809", "seed", "whole");
     ExpectBad(api, ",\"logit_bias\":{\"x\":1}", "logit_bias", "as a key");
     ExpectBad(api, ",\"logit_bias\":{\"1\":\"x\"}", "logit_bias", "a number");
     ExpectBad(api, ",\"logit_bias\":\"1\"", "logit_bias", "an object");
@@ -190,7 +189,8 @@ TEST(CompletionRequest, StopsAreShortTextsAndFew) {
     ExpectBad(api, ",\"stop\":[\"a\",\"\"]", "stop", "an empty text");
     ExpectBad(api, ",\"stop\":[1]", "stop", "a text");
     ExpectBad(api, ",\"stop\":7", "stop", "a text or a list of texts");
-    ExpectBad(api, ",\"stop\":[" + most + ",\"b\"]", "stop", "at most 16 texts");
+    ExpectBad(api, ",\"stop\":[" + most + ",\"b\"]", "stop",
+              "stop = a list of more than 16 texts is not allowed: at most 16 texts");
     ExpectBad(api, ",\"stop\":\"" + longest + "y\"", "stop", "1024 bytes");
     ExpectBad(api, ",\"stop\":\"" + std::string(1 << 20, 'y') + "\"", "stop", "1048576 bytes");
   }
@@ -200,10 +200,12 @@ TEST(CompletionRequest, ASeedMayBeAnyOf64BitsAndMinusOneIsNone) {
   EXPECT_EQ(Completion(",\"seed\":0").params.seed, 0u);
   EXPECT_EQ(Completion(",\"seed\":18446744073709551615").params.seed, UINT64_MAX);
   EXPECT_EQ(Completion(",\"seed\":7.0").params.seed, 7u);
-  EXPECT_EQ(Completion(",\"seed\":-2").params.seed, UINT64_MAX - 1);
-  EXPECT_EQ(Completion(",\"seed\":-9223372036854775808").params.seed, uint64_t{1} << 63);
   EXPECT_EQ(Completion(",\"seed\":-1", {.seed = 3}).params.seed, std::nullopt);
   EXPECT_EQ(Completion(",\"seed\":null", {.seed = 3}).params.seed, 3u);
+  for (const std::string bad : {"-2", "-1.5", "-9223372036854775808"}) {
+    ExpectBad(Api::kChat, ",\"seed\":" + bad, "seed", "seed = " + bad);
+    ExpectBad(Api::kCompletions, ",\"seed\":" + bad, "seed", "-1 for none");
+  }
 }
 
 TEST(CompletionRequest, LogprobsAreANumberOrForChatsASwitch) {
@@ -277,6 +279,30 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       {"modalities", "[\"text\",\"audio\"]", "[\"text\"]"},
       {"return_tokens_as_token_ids", "true", "false"},
       {"documents", "[{}]", "[]"},
+      {"early_stopping", "true", "false"},
+      {"grammar", R"("root ::= \"a\"")", R"("")"},
+      {"json_schema", R"({"type":"object"})", "{}"},
+      {"length_penalty", "1.1", "1.0"},
+      {"lora", R"([{"id":0,"scale":1}])", "[]"},
+      {"lora_request", R"({"lora_name":"a"})", "null"},
+      {"min_keep", "1", "0"},
+      {"mirostat", "2", "0"},
+      {"n_predict", "5", "null"},
+      {"n_probs", "3", "0"},
+      {"priority", "-3", "0"},
+      {"reasoning", R"({"effort":"high"})", R"({"effort":"none"})"},
+      {"reasoning_effort", R"("low")", R"("none")"},
+      {"repeat_last_n", "64", "-1"},
+      {"repeat_penalty", "1.2", "1"},
+      {"samplers", R"(["top_k"])", "[]"},
+      {"stop_sequences", R"(["a"])", "[]"},
+      {"tfs_z", "0.9", "1"},
+      {"thinking", R"({"type":"enabled","budget_tokens":9})", R"({"type":"disabled"})"},
+      {"thinking", "true", "false"},
+      {"thinking_budget", "100", "null"},
+      {"verbosity", R"("high")", R"("medium")"},
+      {"vllm_xargs", R"({"a":1})", "{}"},
+      {"web_search_options", "{}", "null"},
   };
   for (const Api api : {Api::kCompletions, Api::kChat}) {
     for (const auto& c : cases) {
@@ -288,6 +314,48 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       EXPECT_TRUE(request.unknown.empty()) << taken;
     }
   }
+}
+
+TEST(CompletionRequest, WhatIsNotSupportedNamesWhatDoesIt) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\"n_predict\":5", "n_predict is not supported: max_tokens does it"},
+      {"\"repeat_penalty\":1.2", "repeat_penalty is not supported: repetition_penalty does it"},
+      {"\"stop_sequences\":[\"a\"]", "stop_sequences is not supported: stop does it"},
+      {"\"tools\":[{}]", "tools is not supported: answers are texts, not calls of functions"}};
+  for (const auto& [field, message] : cases) {
+    const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
+    ExpectBad(Api::kChat, std::string(",") + field, name, message, "unsupported_parameter");
+  }
+}
+
+TEST(CompletionRequest, UnknownFieldsAreRefusedWhereTheServerIsStrict) {
+  const RequestLimits strict{.refuses_unknown = true};
+  const auto refusal = [&](Api api, const std::string& fields) {
+    const std::string begin = api == Api::kChat ? std::string(kUser) : "\"prompt\":\"x\"";
+    return test::RefusalOf(
+        [&] { ParseCompletionRequest(api, "{" + begin + fields + "}", {}, strict); });
+  };
+  const ApiError typo = refusal(Api::kChat, ",\"temprature\":0.5");
+  EXPECT_EQ(typo.status, 400);
+  EXPECT_EQ(typo.message, "temprature is not a field of this request; did you mean temperature?");
+  EXPECT_EQ(typo.param, "temprature");
+  EXPECT_EQ(typo.code, "unknown_parameter");
+  EXPECT_EQ(refusal(Api::kCompletions, ",\"cache_prompt\":true,\"x\":1").message,
+            "cache_prompt is not a field of this request; the others are x");
+  EXPECT_EQ(refusal(Api::kCompletions, ",\"max_tokesn\":1").message,
+            "max_tokesn is not a field of this request; did you mean max_tokens?");
+  EXPECT_EQ(refusal(Api::kChat, ",\"best_off\":1").message,
+            "best_off is not a field of this request");
+  EXPECT_NO_THROW(ParseCompletionRequest(
+      Api::kChat, "{" + std::string(kUser) + R"(,"user":"u","top_k":3,"tools":[]})", {}, strict));
+}
+
+TEST(CompletionRequest, SpecialTokensOfPromptsAreTextUnlessTheRequestSaysSo) {
+  EXPECT_FALSE(Completion("").parses_special_tokens);
+  EXPECT_TRUE(Completion(",\"parse_special_tokens\":true").parses_special_tokens);
+  EXPECT_TRUE(Chat("").parses_special_tokens);
+  ExpectBad(Api::kChat, ",\"parse_special_tokens\":false", "parse_special_tokens", "templates");
+  ExpectBad(Api::kCompletions, ",\"parse_special_tokens\":1", "parse_special_tokens", "true or");
 }
 
 TEST(CompletionRequest, UnknownFieldsAreIgnoredAndListedOnce) {

@@ -26,6 +26,10 @@ TEST(TokenizeRequest, IsAPromptOrMessages) {
           "chat_template_kwargs":{"a":1},"add_generation_prompt":false})");
   EXPECT_TRUE(chat.is_chat);
   EXPECT_FALSE(chat.adds_special_tokens);
+  EXPECT_TRUE(chat.parses_special_tokens);
+  EXPECT_FALSE(text.parses_special_tokens);
+  EXPECT_TRUE(
+      ParseTokenizeRequest(R"({"prompt":"","parse_special_tokens":true})").parses_special_tokens);
   EXPECT_TRUE(chat.returns_token_strs);
   EXPECT_EQ(chat.chat_variables,
             R"({"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false,)"

@@ -285,7 +285,33 @@ TEST(Completions, PreparesLongBodiesOnThePool) {
   EXPECT_EQ(good.response()->status, 200);
   ASSERT_TRUE(fake.serving.Completes(bad));
   EXPECT_EQ(Read(bad).error->code, "context_length_exceeded");
+  EXPECT_EQ(Read(bad).error->message.find("This model's maximum context length is 4096 tokens. "
+                                          "However, you requested "),
+            0u)
+      << Read(bad).error->message;
   EXPECT_EQ(fake.serving.completions.live(), 0);
+}
+
+TEST(Completions, NamesTheFieldsThatItIgnored) {
+  const auto ignored = [](const server::HttpResponse& response) {
+    for (const server::HttpField& field : response.fields) {
+      if (field.name == "X-Ignored-Fields") return field.value;
+    }
+    return std::string();
+  };
+  FakeServing fake;
+  FakeExchange& whole = fake.Ask(R"({"prompt":"ab","temprature":0.5,"a\r\nX-Evil: é":1})");
+  FakeExchange& stream = fake.Ask(R"({"prompt":"ab","cache_prompt":true,"stream":true})");
+  FakeExchange& none = fake.Ask(R"({"prompt":"ab","user":"u"})");
+  const std::string name(300, 'x');
+  FakeExchange& many =
+      fake.Ask("{\"prompt\":\"ab\",\"1" + name + "\":1,\"2" + name + "\":1,\"y\":1}");
+  for (size_t i = 0; i < 4; ++i) fake.client.Give(i, "x", kLength);
+  fake.Poll();
+  EXPECT_EQ(ignored(*whole.response()), "temprature, a??X-Evil????");
+  EXPECT_EQ(ignored(*stream.head()), "cache_prompt");
+  EXPECT_EQ(ignored(*none.response()), "");
+  EXPECT_EQ(ignored(*many.response()), "1" + name + ", ...");
 }
 
 TEST(Completions, CountsWhatHappens) {

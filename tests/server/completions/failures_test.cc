@@ -124,18 +124,21 @@ TEST(CompletionFailures, EndAStreamThatLostItsEngineWithAnError) {
   fake.Poll();
   for (size_t i = 0; i < 4; ++i) {
     const bool has_more = i >= 2;
-    fake.client.Fail(i, kLost, ErrorCode::kUnavailable, "it died", RowStatus::kOk,
+    fake.client.Fail(i, kLost, ErrorCode::kUnavailable,
+                     "the engine ipc:///tmp/sluice-a/engine: it died", RowStatus::kOk,
                      has_more ? "held" : "");
   }
   fake.Poll();
   for (const FakeExchange* const exchange : {&before, &whole}) {
     ASSERT_TRUE(exchange->response().has_value());
     EXPECT_EQ(exchange->response()->status, 503);
-    EXPECT_EQ(Read(*exchange).error->message, "it died");
+    EXPECT_EQ(Read(*exchange).error->message,
+              "the engine that computed this request was lost; it may be sent again");
   }
   ExpectErrorEvent(behind, "xheld");
   EXPECT_EQ(Read(behind).choices[1].text, "yheld");
   EXPECT_EQ(Read(behind).error->type, "service_unavailable");
+  EXPECT_EQ(Read(behind).error->message.find("ipc:"), std::string::npos);
   ExpectNothingLeft(fake);
 }
 

@@ -48,6 +48,18 @@ int StatusOf(std::string_view fields, std::string_view body = "") {
       .status;
 }
 
+TEST(RequestReader, RefusesAFieldThatIsFoldedIntoTwoLines) {
+  EXPECT_EQ(StatusOf("Transfer-Encoding:\r\n chunked\r\n", "0\r\n\r\n"), 400);
+  EXPECT_EQ(StatusOf("X-A: b\r\n\tc\r\nContent-Length: 0\r\n"), 400);
+  EXPECT_EQ(StatusOf(" X-A: b\r\n"), 400);
+  // In any pieces, and never for what a body has.
+  const std::string_view folded = "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n c\r\n\r\n";
+  for (size_t end = 1; end < folded.size(); ++end) {
+    EXPECT_EQ(Read(folded, {end, folded.size()}, {}).status, 400) << end;
+  }
+  EXPECT_EQ(StatusOf("Content-Length: 3\r\n", "\n a"), 0);
+}
+
 TEST(RequestReader, RefusesWhatHasTwoReadings) {
   EXPECT_EQ(StatusOf("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "abc"), 400);
   EXPECT_EQ(StatusOf("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "abc"), 400);

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What sluice serve does when signals come, and what it leaves when it is killed.
+
+Usage: serve_signals_test.py SLUICE ROOT.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import served
+import tiny_model
+from served import ENVIRONMENT, PATIENCE
+
+SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resolve()
+FOLDER = tempfile.TemporaryDirectory()
+MODEL = str(tiny_model.write(Path(FOLDER.name) / "tiny", ROOT, context=4096))
+PROMPT = {"prompt": "It was", "max_tokens": 8, "seed": 5}
+LONG = {"prompt": "It was", "max_tokens": 2000, "ignore_eos": True}
+
+
+def serve(*args, **options):
+    return served.Server(SLUICE, "--model", MODEL, *args, **options)
+
+
+class Signals(unittest.TestCase):
+    def test_a_log_without_a_reader_ends_nothing(self):
+        reader, writer = os.pipe()
+        with serve(errors=writer) as server:
+            os.close(writer)
+            os.close(reader)
+            os.kill(server.start["engine_pid"], signal.SIGKILL)  # of which it says some lines
+            end = time.monotonic() + PATIENCE
+            while server.post("/v1/completions", PROMPT)[0] != 200:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.02)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=2 * PATIENCE), 0)
+
+    def test_an_engine_whose_log_has_no_reader_goes_on(self):
+        reader, writer = os.pipe()
+        with subprocess.Popen([SLUICE, "engine", "--model", MODEL, "--listen", "tcp://127.0.0.1:*"],
+                              env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=writer) as engine:
+            endpoint = engine.stdout.readline().decode().split()[-1]
+            text = subprocess.run([SLUICE, "generate", "It was", "--engine", endpoint, "--model",
+                                   MODEL, "--max-tokens", "4", "--quiet"], env=ENVIRONMENT,
+                                  capture_output=True, timeout=PATIENCE)
+            self.assertEqual(text.returncode, 0, text.stderr)
+            os.close(writer)
+            os.close(reader)  # before the report of its end
+            engine.send_signal(signal.SIGTERM)
+            self.assertEqual(engine.wait(timeout=PATIENCE), 0)
+
+    def test_a_terminal_that_closes_is_a_stop(self):
+        with serve("--drain-timeout", "0") as server:
+            stream = server.stream("/v1/completions", LONG)
+            events = [next(stream)]
+            server.process.send_signal(signal.SIGHUP)
+            events += list(stream)
+            self.assertEqual(events[-1], "[DONE]")
+            self.assertIn("error", events[-2])
+            self.assertEqual(server.process.wait(timeout=PATIENCE), 0)
+
+    def test_a_hangup_that_nohup_ignores_stays_ignored(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a child inherits
+        try:
+            server = serve()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        with server:
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.1)
+            self.assertEqual(server.post("/v1/completions", PROMPT)[0], 200)
+            self.assertEqual(server.end()[0], 0)
+
+    def test_signals_of_users_are_ignored(self):
+        with serve() as server:
+            for number in (signal.SIGUSR1, signal.SIGUSR2):
+                for process in (server.process.pid, server.start["engine_pid"]):
+                    os.kill(process, number)
+            time.sleep(0.1)
+            self.assertEqual(server.post("/v1/completions", PROMPT)[0], 200)
+            errors = server.end()[1]
+        self.assertNotIn("the engine ended", errors)
+
+    def test_a_generation_into_a_pipe_that_closes_ends_quietly(self):
+        with subprocess.Popen([SLUICE, "generate", "It was", "--model", MODEL, "--max-tokens",
+                               "2000", "--ignore-eos", "--quiet"], env=ENVIRONMENT,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.read(1)
+            process.stdout.close()
+            self.assertEqual(process.stderr.read(), b"")
+            self.assertEqual(process.wait(timeout=PATIENCE), -signal.SIGPIPE)
+
+
+class Leftovers(unittest.TestCase):
+    def test_the_folder_of_a_killed_server_goes_at_the_next_start(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            environment = {"TMPDIR": temporary}
+            with serve(environment=environment) as killed, serve(environment=environment) as lives:
+                folder = lambda server: Path(server.start["engine"][0].removeprefix("ipc://")).parent
+                self.assertEqual({*Path(temporary).iterdir()}, {folder(killed), folder(lives)})
+                killed.end(signal.SIGKILL)
+                self.assertTrue(folder(killed).exists())
+                with serve(environment=environment) as third:
+                    self.assertEqual({*Path(temporary).iterdir()}, {folder(lives), folder(third)})
+                self.assertEqual(lives.post("/v1/completions", PROMPT)[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
