@@ -136,6 +136,15 @@ TEST(ChatTemplate, NamesTheLineOfAMistake) {
   EXPECT_NE(ErrorOf("x", "{"), "");
 }
 
+// As jinja2 has it: the end of a line goes after endraw only, and raw ends in no plus.
+TEST(ChatTemplate, RawKeepsTheEndOfItsFirstLine) {
+  EXPECT_EQ(Rendered("{% raw %}\n{% endraw %} b"), "\n b");
+  EXPECT_EQ(Rendered("{% raw -%}\n{% endraw %} b"), " b");
+  EXPECT_EQ(Rendered("a\n  {% raw %}\n  {{ x }}\n  {% endraw %}\nb"), "a\n\n  {{ x }}\nb");
+  EXPECT_EQ(Rendered("{% raw %}  {% endraw +%}\nb"), "  \nb");
+  EXPECT_NE(ErrorOf("{% raw +%}\n{% endraw %} b"), "");
+}
+
 // A template that loops, recurses or emits a gigabyte.
 TEST(ChatTemplate, IsBounded) {
   EXPECT_NE(ErrorOf("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "");
