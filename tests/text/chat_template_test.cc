@@ -145,6 +145,23 @@ TEST(ChatTemplate, RawKeepsTheEndOfItsFirstLine) {
   EXPECT_NE(ErrorOf("{% raw +%}\n{% endraw %} b"), "");
 }
 
+TEST(ChatTemplate, SelectingFromNoneGivesNothing) {
+  for (const char* filter :
+       {"select", "reject", "selectattr('a')", "rejectattr('a')",
+        "selectattr('type', 'equalto', 'x')", "map('upper')", "map(attribute='a')"}) {
+    for (const char* nothing : {"none", "0", "false", "''", "undefined"}) {
+      const std::string source =
+          std::string("{{ ").append(nothing).append("|").append(filter).append("|list }}");
+      EXPECT_EQ(Rendered(source), "[]") << source;
+    }
+    EXPECT_NE(ErrorOf(std::string("{{ 1|").append(filter).append("|list }}")), "") << filter;
+  }
+  for (const char* refused : {"{% for x in none %}{% endfor %}", "{{ none|unique|list }}",
+                              "{{ none|sum }}", "{{ none|join }}", "{{ none|list }}"}) {
+    EXPECT_NE(ErrorOf(refused), "") << refused;
+  }
+}
+
 // A template that loops, recurses or emits a gigabyte.
 TEST(ChatTemplate, IsBounded) {
   EXPECT_NE(ErrorOf("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "");
