@@ -102,8 +102,8 @@ TEST(ChatTemplate, SaysWhatATemplateRaises) {
 TEST(ChatTemplate, NamesTheLineOfAMistake) {
   EXPECT_EQ(ErrorOf("a\n\n{% if x %}"), "template, line 3 = the end is not allowed: {% endif %}");
   EXPECT_EQ(ErrorOf("{% import 'x' %}"),
-            "template, line 1 = {% import %} is not allowed: for, if, set, macro, with, filter, "
-            "generation, raw, break or continue");
+            "template, line 1 = {% import %} is not allowed: for, if, set, macro, call, with, "
+            "filter, generation, raw, break or continue");
   for (const std::string_view source : {"{{",
                                         "{{ 'a }}",
                                         "{{ a",
@@ -134,6 +134,81 @@ TEST(ChatTemplate, NamesTheLineOfAMistake) {
   }
   EXPECT_NE(ErrorOf("x", "[]"), "");
   EXPECT_NE(ErrorOf("x", "{"), "");
+}
+
+// As jinja2 has it: the end of a line goes after endraw only, and raw ends in no plus.
+TEST(ChatTemplate, RawKeepsTheEndOfItsFirstLine) {
+  EXPECT_EQ(Rendered("{% raw %}\n{% endraw %} b"), "\n b");
+  EXPECT_EQ(Rendered("{% raw -%}\n{% endraw %} b"), " b");
+  EXPECT_EQ(Rendered("a\n  {% raw %}\n  {{ x }}\n  {% endraw %}\nb"), "a\n\n  {{ x }}\nb");
+  EXPECT_EQ(Rendered("{% raw %}  {% endraw +%}\nb"), "  \nb");
+  EXPECT_NE(ErrorOf("{% raw +%}\n{% endraw %} b"), "");
+}
+
+TEST(ChatTemplate, SelectingFromNoneGivesNothing) {
+  for (const char* filter :
+       {"select", "reject", "selectattr('a')", "rejectattr('a')",
+        "selectattr('type', 'equalto', 'x')", "map('upper')", "map(attribute='a')"}) {
+    for (const char* nothing : {"none", "0", "false", "''", "undefined"}) {
+      const std::string source =
+          std::string("{{ ").append(nothing).append("|").append(filter).append("|list }}");
+      EXPECT_EQ(Rendered(source), "[]") << source;
+    }
+    EXPECT_NE(ErrorOf(std::string("{{ 1|").append(filter).append("|list }}")), "") << filter;
+  }
+  for (const char* refused : {"{% for x in none %}{% endfor %}", "{{ none|unique|list }}",
+                              "{{ none|sum }}", "{{ none|join }}", "{{ none|list }}"}) {
+    EXPECT_NE(ErrorOf(refused), "") << refused;
+  }
+}
+
+TEST(ChatTemplate, CallsTakeListsAndDictsOfArguments) {
+  const std::string macro = "{% macro f(a, b, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}";
+  EXPECT_EQ(Rendered(macro + "{{ f(*[1, 2]) }}"), "123");
+  EXPECT_EQ(Rendered(macro + "{{ f(1, *[2, 4]) }}"), "124");
+  EXPECT_EQ(Rendered(macro + "{{ f(**{'a': 1, 'b': 2}) }}"), "123");
+  EXPECT_EQ(Rendered(macro + "{{ f(c=5, *[1], **{'b': 2}) }}"), "125");
+  EXPECT_EQ(Rendered(macro + "{{ f(*undefined, **{}) }}"), "3");
+  EXPECT_EQ(Rendered("{{ ' a '|trim(*[' a']) }}{{ 4 is divisibleby(*[2]) }}"), "True");
+  for (const char* refused :
+       {"{{ f(*[1, 2, 3, 4]) }}", "{{ f(**{'d': 1}) }}", "{{ f(*none) }}", "{{ f(**none) }}",
+        "{{ f(**[1]) }}", "{{ f(**{1: 2}) }}", "{{ f(a=1, **{'a': 2}) }}", "{{ f(*[1], 2) }}",
+        "{{ f(*[1], *[2]) }}", "{{ f(**{}, a=1) }}", "{{ f(1, a=2) }}", "{{ f(a=1, a=2) }}",
+        "{{ f(*range(300)) }}"}) {
+    EXPECT_NE(ErrorOf(macro + refused), "") << refused;
+  }
+}
+
+TEST(ChatTemplate, CallGivesAMacroItsCaller) {
+  const std::string macro = "{% macro f(a='') %}<{{ a }}{{ caller() }}>{% endmacro %}";
+  EXPECT_EQ(Rendered(macro + "{% call f() %}x{% endcall %}"), "<x>");
+  EXPECT_EQ(
+      Rendered(macro + "{% for i in [1, 2] %}{% call f(i) %}{{ i }}{% endcall %}{% endfor %}"),
+      "<11><22>");
+  EXPECT_EQ(Rendered(macro + "{% call f(a=1) %}{% call f(2) %}x{% endcall %}{% endcall %}"),
+            "<1<2x>>");
+  EXPECT_EQ(
+      Rendered("{% macro f(l) %}{% for i in l %}{{ caller(i, k=i) }};{% endfor %}{% endmacro %}"
+               "{% call(i, j=7, k=0) f([1, 2]) %}{{ i }}{{ j }}{{ k }}{% endcall %}"),
+      "171;272;");
+  EXPECT_EQ(Rendered("{% macro f() %}{{ caller is defined }}{% endmacro %}"
+                     "{{ f() }}{% call f() %}{% endcall %}"),
+            "FalseTrue");
+  for (const char* refused :
+       {"{% macro f() %}{% endmacro %}{% call f() %}x{% endcall %}", "{% call 1 %}x{% endcall %}",
+        "{% call range(3) %}x{% endcall %}", "{% macro f() %}{{ caller() }}{% endmacro %}{{ f() }}",
+        "{% macro f() %}{{ caller(1) }}{% endmacro %}{% call f() %}x{% endcall %}",
+        "{% macro f() %}{{ caller() }}{% endmacro %}"
+        "{% for i in [1] %}{% call f() %}{% break %}{% endcall %}{% endfor %}",
+        "{% set ns = namespace() %}{% macro f() %}{{ caller() }}{% endmacro %}"
+        "{% macro g() %}{% call f() %}{{ g() }}{% endcall %}{% endmacro %}{{ g() }}"}) {
+    EXPECT_NE(ErrorOf(refused), "") << refused;
+  }
+  // A caller that a namespace carries out of its macro.
+  EXPECT_EQ(
+      Rendered("{% set ns = namespace() %}{% macro f() %}{% set ns.c = caller %}{% endmacro %}"
+               "{% call f() %}x{% endcall %}{{ ns.c() }}"),
+      "x");
 }
 
 // A template that loops, recurses or emits a gigabyte.

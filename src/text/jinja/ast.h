@@ -45,7 +45,11 @@ struct Expression {
   // Of a call, a filter or a test.
   std::vector<ExpressionPtr> arguments = {};
   std::vector<std::pair<std::string, ExpressionPtr>> named = {};
+  ExpressionPtr spread = {};        // *spread: a list of more arguments
+  ExpressionPtr spread_named = {};  // **spread_named: a dict of them
 };
+
+inline constexpr size_t kMostArguments = 255;  // of a call: they are copied from call to call
 
 struct Statement;
 using Block = std::vector<std::unique_ptr<const Statement>>;
@@ -59,6 +63,7 @@ struct Statement {
     kSet,  // names = expression, or text.names[0] = expression of a namespace
     kSetBlock,
     kMacro,   // text(names = defaults): body
+    kCall,    // the call expression, whose caller(names = defaults) is body
     kWith,    // names = values: body
     kFilter,  // the text of body through expression
     kBody,
@@ -67,6 +72,7 @@ struct Statement {
   };
   Kind kind;
   int32_t line = 0;
+  bool takes_caller = false;  // of a macro: it looks at `caller`
   std::string text = {};
   std::vector<std::string> names = {};
   ExpressionPtr expression = {};

@@ -55,6 +55,8 @@ std::unique_ptr<Expression> ExpressionParser::Measured(std::unique_ptr<Expressio
   for (const auto& child : made->items) covers(child);
   for (const auto& child : made->arguments) covers(child);
   for (const auto& [name, child] : made->named) covers(child);
+  covers(made->spread);
+  covers(made->spread_named);
   if (made->height > 4 * max_depth()) {
     ThrowAt(made->line, "deeper nesting of an expression",
             "at most " + std::to_string(4 * max_depth()) + " levels");
@@ -269,19 +271,26 @@ ExpressionPtr ExpressionParser::ParseSubscript(ExpressionPtr of) {
 }
 
 void ExpressionParser::ParseArguments(Expression& call) {
-  constexpr size_t kMostArguments = 255;  // they are copied from call to call
   Expect("(");
   while (!Is(")")) {
     if (call.arguments.size() + call.named.size() == kMostArguments) {
       Refuse("at most 255 arguments");
     }
-    if (Is("*") || Is("**")) Refuse("an argument");
-    if (At().kind == Kind::kName && At(1).kind == Kind::kOperator && At(1).text == "=") {
+    if (call.spread_named != nullptr) Refuse("no argument after a dict of them");
+    if (Is("*") && call.spread != nullptr) Refuse("one list of arguments");
+    if (TakeIf("*")) {
+      call.spread = ParseExpression();
+    } else if (TakeIf("**")) {
+      call.spread_named = ParseExpression();
+    } else if (At().kind == Kind::kName && At(1).kind == Kind::kOperator && At(1).text == "=") {
       const std::string name = Name();
       Take();
+      for (const auto& [known, value] : call.named) {
+        if (known == name) Refuse("each argument once");
+      }
       call.named.emplace_back(name, ParseExpression());
     } else {
-      if (!call.named.empty()) Refuse("an argument with its name");
+      if (!call.named.empty() || call.spread != nullptr) Refuse("an argument with its name");
       call.arguments.push_back(ParseExpression());
     }
     if (!TakeIf(",")) break;

@@ -46,6 +46,7 @@ Value MemberOf(Run& run, const Value& value, std::string_view path) {
 }
 
 Value Selected(Run& run, std::string_view name, const Value& value, const Arguments& arguments) {
+  if (!value.IsTrue()) return Value::Of(List(), Value::View::kOnce);  // None, 0 and what is empty
   const bool by_member = name.ends_with("attr");
   const bool rejects = name.starts_with("reject");
   Arguments rest = arguments;
@@ -72,6 +73,7 @@ Value Selected(Run& run, std::string_view name, const Value& value, const Argume
 
 Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
   List made;
+  if (!value.IsTrue()) return Value::Of(std::move(made), Value::View::kOnce);
   if (const Value* member = arguments.Get(SIZE_MAX, "attribute")) {
     const Value* otherwise = arguments.Get(SIZE_MAX, "default");
     for (const Value& item : run.Items(value)) {

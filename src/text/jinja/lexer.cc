@@ -133,10 +133,11 @@ class Lexer {
     if (rest_.substr(at, 3) != "raw") return false;
     at = skip(rest_, at + 3);
     char sign = ' ';
-    if (rest_.substr(at, 1) == "-" || rest_.substr(at, 1) == "+") sign = rest_[at++];
+    if (rest_.substr(at, 3) == "+%}") ThrowAt(line_, "{% raw +%}", "{% raw %} or {% raw -%}");
+    if (rest_.substr(at, 1) == "-") sign = rest_[at++];
     if (rest_.substr(at, 2) != "%}") return false;
     Take(at + 2);
-    EndTag(sign, true);
+    EndTag(sign, false);  // the end of the line is text
     for (size_t open = rest_.find("{%"); open != std::string_view::npos;
          open = rest_.find("{%", open + 1)) {
       size_t name = open + 2;

@@ -65,6 +65,8 @@ class Parser : public ExpressionParser {
       ParseSet(made);
     } else if (name == "macro") {
       ParseMacro(made);
+    } else if (name == "call") {
+      ParseCall(made);
     } else if (name == "with") {
       ParseWith(made);
     } else if (name == "generation") {  // marks what a model said; it prints as it is
@@ -84,7 +86,7 @@ class Parser : public ExpressionParser {
       if (loops_ == 0) ThrowAt(made.line, name, "it in a loop");
     } else {
       ThrowAt(made.line, "{% " + name + " %}",
-              "for, if, set, macro, with, filter, generation, raw, break or continue");
+              "for, if, set, macro, call, with, filter, generation, raw, break or continue");
     }
     EndTag();
   }
@@ -155,9 +157,8 @@ class Parser : public ExpressionParser {
     Expect("endset");
   }
 
-  void ParseMacro(Statement& made) {
-    made.kind = Tag::kMacro;
-    made.text = Name();
+  // The arguments of a macro, to the end of the bracket.
+  void ParseParameters(Statement& made) {
     Expect("(");
     while (!Is(")")) {
       made.names.push_back(Name());
@@ -165,12 +166,34 @@ class Parser : public ExpressionParser {
       if (!TakeIf(",")) break;
     }
     Expect(")");
+  }
+
+  // The body of a macro, which is in no loop.
+  void ParseMacroBody(Statement& made, std::string_view end) {
+    const size_t begin = place();
     EndTag();
     const int loops = std::exchange(loops_, 0);
-    made.body = ParseBlock({"endmacro"});
+    made.body = ParseBlock({end});
     loops_ = loops;
-    Expect("endmacro");
+    made.takes_caller = HasName("caller", begin);
+    Expect(end);
+  }
+
+  void ParseMacro(Statement& made) {
+    made.kind = Tag::kMacro;
+    made.text = Name();
+    ParseParameters(made);
+    ParseMacroBody(made, "endmacro");
     if (At().kind == Kind::kName) Take();  // its name once more
+  }
+
+  void ParseCall(Statement& made) {
+    made.kind = Tag::kCall;
+    made.text = "caller";
+    if (Is("(")) ParseParameters(made);
+    made.expression = ParseExpression();
+    if (made.expression->kind != Node::kCall) Refuse("a call of a macro");
+    ParseMacroBody(made, "endcall");
   }
 
   void ParseWith(Statement& made) {

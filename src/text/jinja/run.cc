@@ -170,6 +170,11 @@ Run::Flow Run::ExecuteOne(const Statement& statement, const std::shared_ptr<Scop
     case Tag::kMacro:
       Define(*scope, statement.text, MakeMacro(statement, scope));
       return Flow::kNext;
+    case Tag::kCall: {
+      const Value caller = MakeMacro(statement, scope);
+      Emit(ToText(*this, Call(*statement.expression, scope, &caller)), out);
+      return Flow::kNext;
+    }
     case Tag::kWith: {
       const auto names = inner();
       for (size_t i = 0; i < statement.names.size(); ++i) {
@@ -277,61 +282,12 @@ void Run::ExecuteSet(const Statement& statement, const std::shared_ptr<Scope>& s
   mapping->members->Set(*this, Value::Of(statement.names[0]), value);
 }
 
-Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& scope) {
-  // A namespace may carry the macro out of the scope that it was defined in.
-  for (auto around = scope; around != nullptr && !around->is_held; around = around->outer) {
-    around->is_held = true;
-    closures_.push_back(around);
-  }
-  return Value::Of(Function{
-      statement.text, [&statement, scope](Run& run, const Arguments& arguments) {
-        const Level level(run);
-        const auto names = std::make_shared<Scope>();
-        names->outer = scope;
-        if (arguments.positional.size() > statement.names.size()) {
-          run.Refuse("more arguments of " + statement.text,
-                     "at most " + std::to_string(statement.names.size()));
-        }
-        for (const auto& [name, value] : arguments.named) {
-          const auto& known = statement.names;
-          if (name != "caller" && std::find(known.begin(), known.end(), name) == known.end()) {
-            run.Refuse("the argument " + name + " of " + statement.text, "those of the macro");
-          }
-        }
-        for (size_t i = 0; i < statement.names.size(); ++i) {
-          const std::string& name = statement.names[i];
-          if (const Value* given = arguments.Get(i, name)) {
-            names->Set(name, *given);
-          } else if (statement.values[i] != nullptr) {
-            names->Set(name, run.Evaluate(*statement.values[i], names));
-          } else {
-            names->Set(name, Value::Missing(name));
-          }
-        }
-        std::string out;
-        run.Execute(statement.body, names, out);
-        return Value::Of(std::move(out));
-      }});
-}
-
 // The filters of a block, from the innermost out; the tree ends in a constant.
 Value Run::Filtered(const Expression& filter, const Value& value,
                     const std::shared_ptr<Scope>& scope) {
   if (filter.kind != Node::kFilter) return value;
   const Value of = Filtered(*filter.items[0], value, scope);
   return Filter(filter.text, of, EvaluateArguments(filter, scope));
-}
-
-Arguments Run::EvaluateArguments(const Expression& expression,
-                                 const std::shared_ptr<Scope>& scope) {
-  Arguments made;
-  for (const auto& argument : expression.arguments) {
-    made.positional.push_back(Evaluate(*argument, scope));
-  }
-  for (const auto& [name, argument] : expression.named) {
-    made.named.emplace_back(name, Evaluate(*argument, scope));
-  }
-  return made;
 }
 
 Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope) {
@@ -367,20 +323,8 @@ Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& 
     }
     case Node::kSlice:
       return EvaluateSlice(expression, scope);
-    case Node::kCall: {
-      const Value callee = item(0);
-      const auto* function = callee.As<std::shared_ptr<const Function>>();
-      if (function == nullptr) {
-        const auto* missing = callee.As<Undefined>();
-        Refuse(missing != nullptr ? "a call of \"" + missing->name + "\", which is not defined"
-                                  : "a call of a " + std::string(callee.TypeName()),
-               "a function");
-      }
-      const Arguments arguments = EvaluateArguments(expression, scope);
-      const std::shared_ptr<const Function> held = *function;
-      if (held->parameters != nullptr) CheckArguments(held->name, held->parameters, arguments);
-      return held->call(*this, arguments);
-    }
+    case Node::kCall:
+      return Call(expression, scope);
     case Node::kFilter: {
       const Value of = item(0);
       return Filter(expression.text, of, EvaluateArguments(expression, scope));

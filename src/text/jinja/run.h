@@ -83,6 +83,9 @@ class Run {
   Value Evaluate(const Expression& expression, const std::shared_ptr<Scope>& scope);
   Value EvaluateSlice(const Expression& expression, const std::shared_ptr<Scope>& scope);
   Value Filtered(const Expression& filter, const Value& value, const std::shared_ptr<Scope>& scope);
+  // `caller` is one more argument of that name.
+  Value Call(const Expression& expression, const std::shared_ptr<Scope>& scope,
+             const Value* caller = nullptr);
   Arguments EvaluateArguments(const Expression& expression, const std::shared_ptr<Scope>& scope);
 
   ChatTemplateLimits limits_;

@@ -68,6 +68,19 @@ class TokenCursor {
 
   int32_t max_depth() const { return max_depth_; }
 
+  size_t place() const { return next_; }
+  // Whether the name, as no member, is among the tokens from `begin` to here.
+  bool HasName(std::string_view name, size_t begin) const {
+    for (size_t i = begin; i < std::min(next_, tokens_.size()); ++i) {
+      const bool is_member = i > 0 && tokens_[i - 1].kind == Token::Kind::kOperator &&
+                             (tokens_[i - 1].text == "." || tokens_[i - 1].text == "|");
+      if (tokens_[i].kind == Token::Kind::kName && tokens_[i].text == name && !is_member) {
+        return true;
+      }
+    }
+    return false;
+  }
+
  private:
   std::vector<Token> tokens_;
   size_t next_ = 0;
