@@ -52,7 +52,35 @@ END_BATCHES = [*each("batch", 1, 8, 32), of("128", {"batch": 128, "file": "end-t
 HEADS = (("greedy", "greedy"), ("k = 50, p = 0.9", "k50-p0.9"), ("no filter", "softmax"),
          ("p = 0.9 alone", "p0.9"))
 
+# One engine and its load: front ends by tokens a second, by latency and by CPU time.
+FRONTS = (("vLLM's server", "vLLM"), ("vLLM's Rust front end", "vLLM, Rust front end"), ("`sluice serve`", "Sluice"))
+REQUESTS = (("greedy", "greedy"), ("k = 50, p = 0.95", "k50 p.95"), ("p = 0.95", "p.95"),
+            ("penalties, min-p, seeds", "penalties seeded"), ("20 log-probabilities", "logprobs 20"))
+CAKE = (("Sluice, from logits", "sluice"), ("FlashInfer cake, softmax included", "flashinfer-cake"),
+        ("FlashInfer cake, from ready probabilities", "flashinfer-cake-alone"),
+        ("FlashInfer, joint filter", "flashinfer-joint"), ("vLLM, Triton", "vllm-triton"))
+
 TABLES = [
+    table("front", "vllm-front-h200.json", heads=("streams", "front end"), where={"turn": 1},
+          rows=[of((streams if shown == FRONTS[0][0] else "", shown), {"streams": streams, "front": front})
+                for streams in (1, 32, 256, 512) for shown, front in FRONTS],
+          columns=[of("tokens/s", value="tokens_per_s", decimals=0),
+                   of("time to first token, 99 %, ms", value="ttft_p99_ms", decimals=0),
+                   of("between tokens, median, ms", value="itl_median_ms", decimals=1),
+                   of("tokens a CPU-second", value="tokens_per_cpu_s", decimals=0)]),
+    table("front-short", "vllm-front-h200.json", heads=("front end of one vLLM engine",), where={"turn": 1},
+          value="tokens_per_s", decimals=0, rows=[of(shown, {"front": front}) for shown, front in FRONTS],
+          columns=[*(of(f"tokens/s, {n} stream{'s' if n > 1 else ''}", {"streams": n}) for n in (1, 32, 256, 512)),
+                   of("tokens a CPU-second, 512", {"streams": 512}, value="tokens_per_cpu_s")]),
+    table("engine", "vllm-h200.json", heads=("requests", "sampler"), value="step_us/1000", decimals=2,
+          rows=[of((shown if sampler == "vLLM" else "", sampler), {"task": task, "sampler": sampler})
+                for shown, task in REQUESTS for sampler in ("vLLM", "Sluice")],
+          columns=each("batch", 1, 32, 128, 256)),
+    table("gpu-cake", "cuda-h200-peers-cake.json", heads=("parameters", "sampler"), value="peer_ns/1000",
+          decimals=1,
+          rows=[of((f"k = {k}, p = 0.9" if index == 0 else "", shown), {"task": f"sample-k{k}-p0.9", "peer": peer})
+                for k in (50, 1000) for index, (shown, peer) in enumerate(CAKE)],
+          columns=each("batch", 1, 8, 32, 128, 256)),
     table("cpu-selection", "select-cpu.json", heads=("task", "rows"), where=CPU, rows=[
         cpu_row("greedy", "mid", "max_element"),
         cpu_row("top-50", "mid", "partial_sort"),
@@ -146,4 +174,7 @@ TABLES = [
     *(figure(f"certified-head-{task}-{batch}", "cuda-head-h200.json",
              {"n": 128256, "dim": 4096, "batch": batch, "task": f"head-{task}"}, "ns/library_ns", decimals=2)
       for task, batch in (("greedy", 1), ("k50-p0.9", 1), ("greedy", 8), ("k50-p0.9", 8))),
+    *(figure(f"sample-{name}", "cuda-h200-peers-cake.json",
+             {"task": "sample-k50-p0.9", "batch": 1, "peer": peer}, "peer_ns/1000", decimals=1)
+      for name, peer in (("sluice", "sluice"), ("cake", "flashinfer-cake"))),
 ]

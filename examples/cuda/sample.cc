@@ -52,11 +52,8 @@ int main() {
       ToDevice<sluice::SelectParams>({{.temperature = 0.8f, .top_k = 50, .top_p = 0.9f}});
   const auto keys =
       ToDevice<sluice::NoiseKey>({{.seed = 1}, {.seed = 2}, {.seed = 3}, {.seed = 4}});
-  const sluice::LogitsView view{.data = logits.get(),
-                                .rows = kRows,
-                                .vocab = kVocab,
-                                .stride = kVocab,
-                                .device = {sluice::DeviceKind::kCuda, 0}};
+  const sluice::Device gpu{sluice::DeviceKind::kCuda, 0};
+  const sluice::LogitsView view{logits.get(), kRows, kVocab, kVocab, sluice::DType::kF32, gpu};
   sluice::cuda::SampleIds(view, {.params = {params.get(), 1}, .keys = {keys.get(), kRows}},
                           sluice::DrawMethod::kGumbel, {ids.get(), kRows}, {}, stream);
   // [sample]
