@@ -124,7 +124,9 @@ class Compiler {
       Tail tail;
       Tail first_tail;
       uint8_t flags = Decode(token_, false, bytes, tail);
-      if (has_first_) flags |= Decode(token_, true, first_, first_tail) & kWordEnd;
+      if (has_first_) {
+        flags |= static_cast<uint8_t>(Decode(token_, true, first_, first_tail) & kWordEnd);
+      }
       vocabulary_.SetPiece(id, bytes, flags);
       if (has_first_) vocabulary_.SetFirstPiece(id, first_);
       if (!(flags & kWordEnd)) continue;
