@@ -1,5 +1,6 @@
 // What Explain found, as words.
 #include <charconv>
+#include <iterator>
 
 #include "sluice/explain.hpp"
 
@@ -66,8 +67,10 @@ std::string ReasonOf(Stage stage, const StageReport& report) {
     case Stage::kXtc:
       return "its probability is " + n.quantity + ", and of the tokens from " + n.limit +
              " on only the last stays";
-    default:  // a number that was too large
-      return "its value became -inf";
+    default:
+      if (IsFilter(stage))
+        return "its logit is " + n.quantity + ", from " + n.limit + " on is kept";
+      return "its value became -inf";  // a number that was too large
   }
 }
 
@@ -95,27 +98,28 @@ std::string DrawSentence(const Explanation& e) {
 }  // namespace
 
 std::string_view Name(Stage stage) {
-  constexpr std::string_view kNames[kStages] = {"logits",
-                                                "bitmask",
-                                                "allowed ids",
-                                                "bad words",
-                                                "min-tokens",
-                                                "logit bias",
-                                                "repetition penalty",
-                                                "frequency penalty",
-                                                "presence penalty",
-                                                "dry",
-                                                "processors",
-                                                "forced token",
-                                                "greedy",
-                                                "min-p",
-                                                "top-n-sigma",
-                                                "typical",
-                                                "top-k",
-                                                "top-p",
-                                                "min-p (last)",
-                                                "xtc",
-                                                "draw"};
+  constexpr std::string_view kNames[] = {"logits",
+                                         "bitmask",
+                                         "allowed ids",
+                                         "bad words",
+                                         "min-tokens",
+                                         "logit bias",
+                                         "repetition penalty",
+                                         "frequency penalty",
+                                         "presence penalty",
+                                         "dry",
+                                         "processors",
+                                         "forced token",
+                                         "greedy",
+                                         "min-p",
+                                         "top-n-sigma",
+                                         "typical",
+                                         "top-k",
+                                         "top-p",
+                                         "min-p (last)",
+                                         "xtc",
+                                         "draw"};
+  static_assert(std::size(kNames) == kStages);
   const auto index = static_cast<size_t>(stage);
   return index < kStages ? kNames[index] : "unknown";
 }
