@@ -53,7 +53,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "ebnf", .hint = kNoGrammar},
     {.name = "guided_choice", .hint = kNoGrammar},
     {.name = "guided_grammar", .hint = kNoGrammar},
-    {.name = "guided_json", .hint = kNoGrammar},
+    {.name = "guided_json", .hint = kNoGrammar, .is_asked_for_by_empty = true},
     {.name = "guided_regex", .hint = kNoGrammar},
     {.name = "kv_transfer_params", .hint = "an engine computes the whole request"},
     {.name = "length_penalty", .hint = "there are no beams", .neutral = 1},
@@ -81,7 +81,7 @@ constexpr Unsupported kUnsupported[] = {
     {.name = "dynatemp_range", .hint = "temperature is one number", .neutral = 0},
     {.name = "grammar", .hint = kNoGrammar},
     {.name = "image_data", .hint = "prompts are texts"},
-    {.name = "json_schema", .hint = kNoGrammar},
+    {.name = "json_schema", .hint = kNoGrammar, .is_asked_for_by_empty = true},
     {.name = "lora", .hint = kOneModel},
     {.name = "min_keep", .hint = "rules keep what they keep, and at least one token", .neutral = 0},
     {.name = "mirostat", .hint = "typical_p and min_p bound surprise", .neutral = 0},
@@ -170,7 +170,5 @@ void RefuseUnsupported(const RequestValue& value) {
 bool IsIgnored(std::string_view name) {
   return std::ranges::find(kIgnored, name) != std::end(kIgnored);
 }
-
-std::span<const std::string_view> IgnoredFields() { return kIgnored; }
 
 }  // namespace sluice::server

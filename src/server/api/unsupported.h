@@ -3,7 +3,6 @@
 // ask for nothing (null, false, empty, a penalty of 1) they are passed over.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "server/api/request_value.h"
@@ -16,6 +15,5 @@ void RefuseUnsupported(const RequestValue& value);
 
 // Fields that change nothing here.
 bool IsIgnored(std::string_view name);
-std::span<const std::string_view> IgnoredFields();
 
 }  // namespace sluice::server

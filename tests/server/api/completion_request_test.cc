@@ -281,7 +281,8 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerAndIsNotDoneIsRefusedByName) {
       {"documents", "[{}]", "[]"},
       {"early_stopping", "true", "false"},
       {"grammar", R"("root ::= \"a\"")", R"("")"},
-      {"json_schema", R"({"type":"object"})", "{}"},
+      {"json_schema", "{}", "null"},  // any JSON
+      {"guided_json", "{}", "null"},
       {"length_penalty", "1.1", "1.0"},
       {"lora", R"([{"id":0,"scale":1}])", "[]"},
       {"lora_request", R"({"lora_name":"a"})", "null"},
