@@ -75,7 +75,7 @@ def histogram(shares):
 # the table of vLLM's Qrita, which guesses higher): a threshold some
 # deviations above the mean, and a table that learns them. The sample is the whole row, which is what
 # a block's first vectors are of a vocabulary as small as this model's. The kernel's answers are
-# tests/research/qrita_cuda_test.cc's to check; here is only told how often its guess would hold.
+# tests/research/qrita_cuda_test.cc's to check; this script counts how often its guess would hold.
 
 LEAST_SIGMA, MOST_SIGMA = -8.0, 64.0
 

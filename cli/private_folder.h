@@ -9,8 +9,8 @@ namespace sluice::cli {
 
 class PrivateFolder {
  public:
-  // In TMPDIR, unless the names of sockets there would be too long, or in /tmp. Clears away the
-  // folders there whose processes were killed (cli/stale_folders.h).
+  // In TMPDIR, unless the names of sockets there would be too long, or in /tmp. Removes the folders
+  // that killed processes left there (cli/stale_folders.h).
   PrivateFolder();
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;

@@ -15,9 +15,9 @@ inline constexpr const char* kFolderPattern = "sluice-XXXXXX";
 // this name without a lock has no living owner. Not open where the file system has no locks.
 link::FileDescriptor LockFolder(const std::string& folder);
 
-// Removes folders of kFolderPattern in `parent`: those of this user, open to nobody else, with a
-// `lock` that nobody holds. Follows no symbolic link, and takes nothing from a folder that has
-// other files than such a server makes. Two processes may do it at once.
+// Removes folders of kFolderPattern in `parent` that belong to this user, are closed to other users
+// and have a `lock` that no process holds. Follows no symbolic link, and takes nothing from a
+// folder that has other files than such a server makes. Two processes may do it at once.
 void ClearStaleFolders(const std::string& parent);
 
 }  // namespace sluice::cli
