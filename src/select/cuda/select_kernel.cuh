@@ -205,6 +205,14 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
   return nucleus.cut;
 }
 
+// Not inline: inlined, its comparisons took registers from the first read of the row, whose spills
+// grew from 110 to 134 bytes, and a mask took 1 us more (cuda-h200-rules-once.json,
+// notes/gpu-sampling.md).
+__device__ __noinline__ TopPlan PlanOfSelection(const SelectParams& params, int vocab,
+                                                int elements) {
+  return PlanOfTop(params, vocab, elements);
+}
+
 // Whether a guess decides the row.
 template <DType kDType, bool kPatched>
 __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
@@ -217,7 +225,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfTop(params, slice.vocab(), slice.kElements); });
+           [&] { memory.plan = PlanOfSelection(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
