@@ -68,7 +68,7 @@ struct ServerOptions {
   // Names that the header Host may have where there are no keys and `host` is a loopback address,
   // beside those of this machine and IP addresses; "*" is every one.
   std::vector<std::string> allowed_hosts = {};
-  bool refuses_unknown_fields = false;  // of completions and chats; else they are ignored
+  bool refuses_unknown_fields = false;  // of requests with a body; else they are ignored
   // Of messages that spell a special token of the model; else it is that token.
   bool refuses_special_tokens = false;
   HttpLimits http = {};

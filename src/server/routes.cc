@@ -148,8 +148,13 @@ std::optional<HttpResponse> Routes::RefusalOf(const HttpRequest& head, const Rou
   const bool needs_key = row.needs_key && state_.access.needs_key();
   if (needs_key && !state_.access.FindKey(head).has_value()) return WrongKey();
   if (row.is_post && !IsJson(head)) return WrongType();
-  const std::string_view encoding = head.Field("Content-Encoding").value_or("identity");
-  if (row.is_post && !IsIdentity(encoding)) return WrongEncoding(encoding);
+  if (row.is_post) {
+    for (const HttpField& field :
+         head.fields) {  // a second field adds to the first (RFC 9110, 5.3)
+      if (!field.IsNamed("Content-Encoding")) continue;
+      if (!IsIdentity(field.value)) return WrongEncoding(field.value);
+    }
+  }
   if (TakesPlace(row) && state_.is_draining.load(std::memory_order_relaxed)) {
     return ErrorResponse(Unavailable("the server is about to end and takes no new requests"));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/field_names.h"
 #include "server/api/tokens_request.h"
 #include "server/error_response.h"
 
@@ -19,7 +20,7 @@ constexpr size_t kInlineBytes = size_t{16} << 10;
 // A response that is made on another thread.
 class MadeElsewhere final : public Answer {
  public:
-  MadeElsewhere(Exchange& exchange, std::function<std::string()> make, LoopServices& services)
+  MadeElsewhere(Exchange& exchange, std::function<HttpResponse()> make, LoopServices& services)
       : job_(std::make_shared<Job>(&exchange, std::move(make))) {
     services.Encode(
         [job = job_] {
@@ -39,10 +40,10 @@ class MadeElsewhere final : public Answer {
 
  private:
   struct Job {
-    Job(Exchange* to, std::function<std::string()> what) : exchange(to), make(std::move(what)) {}
+    Job(Exchange* to, std::function<HttpResponse()> what) : exchange(to), make(std::move(what)) {}
     HttpResponse Make() const {
       try {
-        return {.body = make()};
+        return make();
       } catch (...) {
         return ErrorResponse(ErrorOfException());
       }
@@ -50,7 +51,7 @@ class MadeElsewhere final : public Answer {
 
     Exchange* exchange;  // the loop's alone
     std::atomic<bool> is_gone = false;
-    std::function<std::string()> make;
+    std::function<HttpResponse()> make;
     HttpResponse response = {.status = 503};  // where there is no memory for another
   };
 
@@ -58,7 +59,7 @@ class MadeElsewhere final : public Answer {
 };
 
 std::unique_ptr<Answer> RespondWith(Exchange& exchange, LoopServices& services,
-                                    std::string (*make)(const std::string&, const ServerState&),
+                                    HttpResponse (*make)(const std::string&, const ServerState&),
                                     const ServerState& state) {
   if (exchange.request().body.size() > kInlineBytes) {
     return std::make_unique<MadeElsewhere>(
@@ -69,12 +70,18 @@ std::unique_ptr<Answer> RespondWith(Exchange& exchange, LoopServices& services,
         },
         services);
   }
-  exchange.Respond({.body = make(exchange.request().body, state)});
+  exchange.Respond(make(exchange.request().body, state));
   return nullptr;
 }
 
-std::string TokenizeText(const std::string& body, const ServerState& state) {
-  const TokenizeRequest request = ParseTokenizeRequest(body);
+HttpResponse ResponseOf(std::string body, const std::vector<std::string>& unknown) {
+  HttpResponse response{.body = std::move(body)};
+  AddIgnoredFields(unknown, response);
+  return response;
+}
+
+HttpResponse TokenizeText(const std::string& body, const ServerState& state) {
+  const TokenizeRequest request = ParseTokenizeRequest(body, state.options.refuses_unknown_fields);
   CheckModelName(request.model, state);
   const std::string text =
       request.is_chat ? state.text.RenderChatJson(request.chat_variables) : request.prompt;
@@ -82,11 +89,13 @@ std::string TokenizeText(const std::string& body, const ServerState& state) {
   const std::vector<int32_t> ids =
       tokenizer.Encode(text, {.add_special_tokens = request.adds_special_tokens,
                               .parse_special_tokens = request.parses_special_tokens});
-  return TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs);
+  return ResponseOf(TokenizeBody(ids, state.info.context, tokenizer, request.returns_token_strs),
+                    request.unknown);
 }
 
-std::string DetokenizeIds(const std::string& body, const ServerState& state) {
-  const DetokenizeRequest request = ParseDetokenizeRequest(body);
+HttpResponse DetokenizeIds(const std::string& body, const ServerState& state) {
+  const DetokenizeRequest request =
+      ParseDetokenizeRequest(body, state.options.refuses_unknown_fields);
   CheckModelName(request.model, state);
   const Tokenizer& tokenizer = state.text.tokenizer();
   const auto outside = std::ranges::find_if(
@@ -97,7 +106,7 @@ std::string DetokenizeIds(const std::string& body, const ServerState& state) {
                                  std::to_string(tokenizer.size() - 1),
                       .param = "tokens"});
   }
-  return DetokenizeBody(tokenizer.Decode(request.tokens, false));
+  return ResponseOf(DetokenizeBody(tokenizer.Decode(request.tokens, false)), request.unknown);
 }
 
 }  // namespace

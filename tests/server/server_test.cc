@@ -344,6 +344,26 @@ TEST(Server, ReadsAndSpellsTokens) {
   EXPECT_EQ(running.Post("/detokenize", R"({"tokens":[2,0,1]})").body, R"({"prompt":"cab"})");
 }
 
+TEST(Server, NamesFieldsThatTokenizingDoesNotKnow) {
+  ServerOptions strict;
+  strict.refuses_unknown_fields = true;
+  const RunningHttp ignores, refuses(strict);
+  const std::pair<std::string, std::string> requests[] = {
+      {"/tokenize", R"({"prompt":"a","promt":"b"})"},
+      {"/tokenize", R"({"messages":[{"role":"user","content":"a"}],"promt":"b"})"},
+      {"/detokenize", R"({"tokens":[1],"promt":"b"})"}};
+  for (const auto& [path, body] : requests) {
+    const TestResponse ignored = ignores.Post(path, body);
+    EXPECT_EQ(ignored.status, 200);
+    EXPECT_EQ(ignored["x-ignored-fields"], "promt");
+    const TestResponse refused = refuses.Post(path, body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(ErrorOf(refused).param, "promt");
+    EXPECT_EQ(ErrorOf(refused).code, "unknown_parameter");
+  }
+  EXPECT_EQ(refuses.Post("/tokenize", R"({"prompt":"a"})")["x-ignored-fields"], "");
+}
+
 // Encoding is work as well: who may not have one more request may not have that.
 TEST(Server, CountsTokenizingAmongTheRequestsInFlight) {
   for (const bool of_key : {false, true}) {

@@ -77,4 +77,9 @@ std::string IgnoredFieldsText(const std::vector<std::string>& unknown) {
   return text;
 }
 
+void AddIgnoredFields(const std::vector<std::string>& unknown, HttpResponse& response) {
+  if (unknown.empty()) return;
+  response.fields.push_back({"X-Ignored-Fields", IgnoredFieldsText(unknown)});
+}
+
 }  // namespace sluice::server

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/api/api_error.h"
+#include "server/http/message.h"
 
 namespace sluice::server {
 
@@ -21,5 +22,8 @@ ApiError UnknownField(const std::vector<std::string>& unknown,
 // more. What is no letter, digit, "_", "-", ".", "[" or "]" becomes "?": names are a client's.
 inline constexpr size_t kMostHeaderBytes = 512;
 std::string IgnoredFieldsText(const std::vector<std::string>& unknown);
+
+// Adds that header to a response of a request with unknown fields.
+void AddIgnoredFields(const std::vector<std::string>& unknown, HttpResponse& response);
 
 }  // namespace sluice::server

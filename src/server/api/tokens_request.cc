@@ -1,6 +1,7 @@
 #include "server/api/tokens_request.h"
 
 #include "server/api/chat_input.h"
+#include "server/api/field_names.h"
 #include "server/api/json_text.h"
 #include "server/api/logprobs_json.h"
 #include "server/api/request_fields.h"
@@ -52,9 +53,18 @@ constexpr RequestField<DetokenizeDraft> kDetokenizeFields[] = {
 
 template <typename Draft>
 void Read(std::string_view body, std::span<const RequestField<Draft>> fields, Draft& draft) {
-  ReadBody(
+  draft.request.unknown = ReadBody(
       body, [&](std::string_view name) { return FieldOf(fields, name) != nullptr; },
       [&](const RequestValue& value) { FieldOf(fields, value.name())->read(draft, value); });
+}
+
+template <typename Draft>
+void RefuseUnknown(const std::vector<std::string>& unknown,
+                   std::span<const RequestField<Draft>> fields) {
+  if (unknown.empty()) return;
+  std::vector<std::string_view> known;
+  for (const RequestField<Draft>& field : fields) known.push_back(field.name);
+  throw ApiFailure(UnknownField(unknown, known));
 }
 
 void AppendModel(std::string& out, const ModelCard& card) {
@@ -71,10 +81,12 @@ void AppendModel(std::string& out, const ModelCard& card) {
 
 }  // namespace
 
-TokenizeRequest ParseTokenizeRequest(std::string_view body) {
+TokenizeRequest ParseTokenizeRequest(std::string_view body, bool refuses_unknown) {
   TokenizeDraft draft;
   Read<TokenizeDraft>(body, kTokenizeFields, draft);
   TokenizeRequest& request = draft.request;
+  for (const std::string& name : draft.chat.unknown) AddUnknown(name, request.unknown);
+  if (refuses_unknown) RefuseUnknown<TokenizeDraft>(request.unknown, kTokenizeFields);
   request.is_chat = draft.chat.has_messages;
   WithApiErrors([&] {
     if (draft.prompt.has_value() == request.is_chat) {
@@ -90,9 +102,10 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body) {
   return std::move(draft.request);
 }
 
-DetokenizeRequest ParseDetokenizeRequest(std::string_view body) {
+DetokenizeRequest ParseDetokenizeRequest(std::string_view body, bool refuses_unknown) {
   DetokenizeDraft draft;
   Read<DetokenizeDraft>(body, kDetokenizeFields, draft);
+  if (refuses_unknown) RefuseUnknown<DetokenizeDraft>(draft.request.unknown, kDetokenizeFields);
   if (!draft.has_tokens) {
     WithApiErrors([] { ThrowInvalid("tokens", "none", "a list of token ids"); });
   }

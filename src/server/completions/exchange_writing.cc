@@ -84,13 +84,8 @@ void LiveExchange::WriteWhole() {
   }
   choices_unwritten_ = 0;
   HttpResponse response{.body = CompletionBody(head_, whole, usage(), loop_->client.tokenizer())};
-  AddIgnoredFields(response);
+  AddIgnoredFields(asked_.unknown, response);
   Respond(std::move(response));
-}
-
-void LiveExchange::AddIgnoredFields(HttpResponse& response) const {
-  if (asked_.unknown.empty()) return;
-  response.fields.push_back({"X-Ignored-Fields", IgnoredFieldsText(asked_.unknown)});
 }
 
 // --- a stream ----------------------------------------------------------------------------------
@@ -104,7 +99,7 @@ void LiveExchange::BeginStream() {
   writer_.emplace(head_, asked_.includes_usage, loop_->client.tokenizer());
   HttpResponse head{.content_type = "text/event-stream; charset=utf-8",
                     .fields = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
-  AddIgnoredFields(head);
+  AddIgnoredFields(asked_.unknown, head);
   exchange_.Begin(std::move(head));
   phase_ = Phase::kStreaming;
 }

@@ -66,7 +66,6 @@ class LiveExchange final : public Answer {
   void WriteContent(Choice& choice);
   void Flush();
   void Respond(HttpResponse response);
-  void AddIgnoredFields(HttpResponse& response) const;
 
   ChoiceDelta FrontOf(const Choice& choice) const;
   ChoiceDelta DeltaOf(const Choice& choice) const;

@@ -11,6 +11,8 @@ namespace sluice::server {
 struct HttpField {
   std::string name;
   std::string value;
+
+  bool IsNamed(std::string_view other) const;  // in any case of letters
 };
 
 struct HttpRequest {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
+#include <functional>
 
 #include "server/http/request_target.h"
 
@@ -68,6 +69,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   }
 
   size_t Read(std::string_view bytes) {
+    bytes_ = bytes;
     size_t taken = 0;
     while (taken < bytes.size() && problem_.status == 0 && !is_done()) {
       const bool had_head = is_header_done();
@@ -165,7 +167,13 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
   void on_field_impl(http::field field, Text name, Text value,
                      boost::beast::error_code& error) override {
-    if (is_header_done()) return;  // behind the last chunk: nobody asks for these
+    if (is_header_done()) {  // a trailer field, which is dropped
+      // The parser joins the lines of a folded value in memory of its own.
+      const bool is_folded = !value.empty() && (std::less<>()(value.data(), bytes_.data()) ||
+                                                !std::less<>()(value.data(), bytes_.end()));
+      if (is_folded) Fail(400, "a header field is folded into two lines", error);
+      return;
+    }
     if (std::ssize(request_.fields) >= limits_.header_fields) {
       return Fail(431, "there are too many header fields", error);
     }
@@ -216,6 +224,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   const HttpLimits& limits_;
   HttpRequest& request_;
   Problem problem_;
+  std::string_view bytes_;  // of the Read that runs
   size_t head_bytes_ = 0;
   size_t line_bytes_ = 0;
   size_t length_ = 0;

@@ -58,6 +58,16 @@ TEST(RequestReader, RefusesAFieldThatIsFoldedIntoTwoLines) {
     EXPECT_EQ(Read(folded, {end, folded.size()}, {}).status, 400) << end;
   }
   EXPECT_EQ(StatusOf("Content-Length: 3\r\n", "\n a"), 0);
+  // Nor among the fields after the last chunk.
+  const auto with_trailer = [](std::string_view trailer) {
+    return "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" +
+           std::string(trailer) + "\r\n";
+  };
+  EXPECT_EQ(Read(with_trailer("X-A: b\r\nX-B:\r\n")).status, 0);
+  const std::string after = with_trailer("X-A: b\r\n c\r\n");
+  for (size_t end = 1; end < after.size(); ++end) {
+    EXPECT_EQ(Read(after, {end, after.size()}, {}).status, 400) << end;
+  }
 }
 
 TEST(RequestReader, RefusesWhatHasTwoReadings) {
