@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "json/request_json.h"
 #include "sluice/client.hpp"
 
@@ -13,17 +14,8 @@ namespace sluice::cli {
 // Everything that a request has given so far.
 struct RequestOutput {
   std::string text = {};
-  std::vector<int32_t> ids = {};
-  std::vector<float> logprobs = {};
-  std::vector<int32_t> ranks = {};
-  int32_t logprob_width = 0;
-  std::vector<int32_t> logprob_ids = {};
-  std::vector<float> logprob_values = {};
-  std::vector<float> prompt_logprobs = {};
-  std::vector<int32_t> prompt_ranks = {};
-  int32_t prompt_width = 0;
-  std::vector<int32_t> prompt_ids = {};
-  std::vector<float> prompt_values = {};
+  engine::TokenColumns tokens = {};
+  engine::LogprobColumns prompt = {};
   GenerationEnd end = GenerationEnd::kNone;
   std::string stop = {};
   int32_t stop_token = -1;

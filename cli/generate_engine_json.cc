@@ -15,14 +15,12 @@ void WriteIds(JsonWriter& json, std::span<const int32_t> ids) {
 }
 
 void WriteTokens(JsonWriter& json, const RequestOutput& output) {
-  const auto width = static_cast<size_t>(output.logprob_width);
   json.Array([&] {
-    for (size_t token = 0; token < output.logprobs.size(); ++token) {
+    for (size_t token = 0; token < output.tokens.scores.logprobs.size(); ++token) {
+      const engine::LogprobView score = output.tokens.scores.Part(token, 1);
       json.Object([&] {
-        json.Key("id").Value(output.ids[token]);
-        WriteLogprob(json, output.logprobs[token], output.ranks[token],
-                     std::span(output.logprob_ids).subspan(token * width, width),
-                     std::span(output.logprob_values).subspan(token * width, width));
+        json.Key("id").Value(output.tokens.ids[token]);
+        WriteLogprob(json, score.logprobs[0], score.ranks[0], score.ids, score.values);
       });
     }
   });
@@ -61,7 +59,7 @@ void WriteEngineGeneration(const EngineGenerationResult& result, std::ostream& o
           json.Key("text").Value((result.options.echoes_prompt ? result.prompt.text : "") +
                                  output.text);
           json.Key("token_ids");
-          WriteIds(json, output.ids);
+          WriteIds(json, output.tokens.ids);
           json.Key("end").Value(Name(output.end));
           if (output.end == GenerationEnd::kStopString) json.Key("stop").Value(output.stop);
           if (output.end == GenerationEnd::kStopToken) {
@@ -71,7 +69,7 @@ void WriteEngineGeneration(const EngineGenerationResult& result, std::ostream& o
           if (!output.message.empty()) json.Key("message").Value(output.message);
           if (output.end == GenerationEnd::kRejected) json.Key("code").Value(Name(output.code));
           if (!output.parameter.empty()) json.Key("parameter").Value(output.parameter);
-          if (output.logprobs.empty()) return;
+          if (output.tokens.scores.logprobs.empty()) return;
           json.Key("tokens");
           WriteTokens(json, output);
         });

@@ -120,7 +120,7 @@ void WriteTexts(const std::vector<RequestOutput>& outputs,
         json.Object([&] {
           json.Key("text").Value(output.text);
           json.Key("token_ids").Array([&] {
-            for (const int32_t id : output.ids) json.Value(id);
+            for (const int32_t id : output.tokens.ids) json.Value(id);
           });
           json.Key("end").Value(Name(output.end));
           if (!output.message.empty()) json.Key("message").Value(output.message);

@@ -10,44 +10,40 @@
 namespace sluice::python {
 namespace {
 
-template <typename T>
-void AppendAll(std::vector<T>& values, const std::vector<T>& more) {
-  values.insert(values.end(), more.begin(), more.end());
-}
-
 nb::list ListOf(const std::vector<int32_t>& ids) {
   nb::list list;
   for (const int32_t id : ids) list.append(id);
   return list;
 }
 
-// One value a token, or one row of so many.
+// One value a token.
 template <typename T>
-nb::object PerToken(nb::handle self, std::vector<T> RequestOutput::* values) {
+nb::object PerToken(nb::handle self, std::vector<T> engine::LogprobColumns::* column) {
   RequestOutput& output = nb::cast<RequestOutput&>(self);
   if (!output.head.has_logprobs) return nb::none();
-  return AsNumpy(self, (output.*values).data(), {(output.*values).size()});
+  return AsNumpy(self, (output.tokens.scores.*column).data(), {output.tokens.ids.size()});
 }
+// A list a token.
 template <typename T>
-nb::object Lists(nb::handle self, std::vector<T> TopLists::* values) {
+nb::object Lists(nb::handle self, std::vector<T> engine::LogprobColumns::* column) {
   RequestOutput& output = nb::cast<RequestOutput&>(self);
   if (!output.head.has_logprobs) return nb::none();
-  const auto width = static_cast<size_t>(output.top.width);
-  return AsNumpy(self, (output.top.*values).data(), {output.ids.size(), width});
+  const auto width = static_cast<size_t>(output.tokens.scores.width);
+  return AsNumpy(self, (output.tokens.scores.*column).data(), {output.tokens.ids.size(), width});
 }
 
 template <typename T>
-nb::object PerPromptToken(nb::handle self, std::vector<T> RequestOutput::* values) {
+nb::object PerPromptToken(nb::handle self, std::vector<T> engine::LogprobColumns::* column) {
   RequestOutput& output = nb::cast<RequestOutput&>(self);
   if (!output.HasPrompt()) return nb::none();
-  return AsNumpy(self, (output.*values).data(), {(output.*values).size()});
+  return AsNumpy(self, (output.prompt.*column).data(), {(output.prompt.*column).size()});
 }
 template <typename T>
-nb::object PromptLists(nb::handle self, std::vector<T> TopLists::* values) {
+nb::object PromptLists(nb::handle self, std::vector<T> engine::LogprobColumns::* column) {
   RequestOutput& output = nb::cast<RequestOutput&>(self);
   if (!output.HasPrompt()) return nb::none();
   const auto width = static_cast<size_t>(1 + *output.head.prompt_logprobs);
-  return AsNumpy(self, (output.prompt_top.*values).data(), {output.prompt_ranks.size(), width});
+  return AsNumpy(self, (output.prompt.*column).data(), {output.prompt.ranks.size(), width});
 }
 
 std::string Repr(nb::handle self) {
@@ -86,17 +82,6 @@ each of the ids, ``top_ids`` and ``top_logprobs`` a row: the token, then the N m
 RequestOutput::RequestOutput(const OutputHead& request, const ClientOutput& output)
     : head(request),
       text(output.text),
-      ids(output.ids.begin(), output.ids.end()),
-      logprobs(output.logprobs.begin(), output.logprobs.end()),
-      ranks(output.ranks.begin(), output.ranks.end()),
-      top{output.logprob_width,
-          {output.logprob_ids.begin(), output.logprob_ids.end()},
-          {output.logprob_values.begin(), output.logprob_values.end()}},
-      prompt_logprobs(output.prompt.logprobs.begin(), output.prompt.logprobs.end()),
-      prompt_ranks(output.prompt.ranks.begin(), output.prompt.ranks.end()),
-      prompt_top{output.prompt.width,
-                 {output.prompt.ids.begin(), output.prompt.ids.end()},
-                 {output.prompt.values.begin(), output.prompt.values.end()}},
       end(output.end),
       stop(output.stop),
       stop_token(output.stop_token),
@@ -105,31 +90,23 @@ RequestOutput::RequestOutput(const OutputHead& request, const ClientOutput& outp
       code(output.code),
       parameter(output.parameter),
       prompt_tokens(output.prompt_tokens),
-      output_tokens(output.output_tokens) {}
+      output_tokens(output.output_tokens) {
+  tokens.Append(output);
+  tokens.scores.width = output.logprob_width;  // of an output without tokens too
+  if (!output.prompt.IsEmpty()) prompt.Append(engine::LogprobsOf(output.prompt));
+}
 
 void RequestOutput::Join(const RequestOutput& later) {
   if (head.mode != OutputMode::kDelta) {
-    auto logprobs_of_prompt = std::move(prompt_logprobs);  // one output alone has them
-    auto ranks_of_prompt = std::move(prompt_ranks);
-    TopLists top_of_prompt = std::move(prompt_top);
+    engine::LogprobColumns of_prompt = std::move(prompt);  // one output alone has them
     *this = later;
-    if (!prompt_logprobs.empty()) return;
-    prompt_logprobs = std::move(logprobs_of_prompt);
-    prompt_ranks = std::move(ranks_of_prompt);
-    prompt_top = std::move(top_of_prompt);
+    if (prompt.logprobs.empty()) prompt = std::move(of_prompt);
     return;
   }
   text += later.text;
-  AppendAll(ids, later.ids);
-  AppendAll(logprobs, later.logprobs);
-  AppendAll(ranks, later.ranks);
-  AppendAll(top.ids, later.top.ids);
-  AppendAll(top.values, later.top.values);
-  top.width = std::max(top.width, later.top.width);
-  AppendAll(prompt_logprobs, later.prompt_logprobs);
-  AppendAll(prompt_ranks, later.prompt_ranks);
-  AppendAll(prompt_top.ids, later.prompt_top.ids);
-  AppendAll(prompt_top.values, later.prompt_top.values);
+  tokens.Append(later.tokens);
+  tokens.scores.width = std::max(tokens.scores.width, later.tokens.scores.width);
+  if (!later.prompt.logprobs.empty()) prompt.Append(later.prompt.View());
   end = later.end;
   stop = later.stop;
   stop_token = later.stop_token;
@@ -160,44 +137,47 @@ void BindOutput(nb::module_& module) {
           "text", [](const RequestOutput& output) { return TextOf(output.text); },
           "Whole characters, free of stop strings.")
       .def_prop_ro(
-          "ids", [](const RequestOutput& output) { return ListOf(output.ids); },
+          "ids", [](const RequestOutput& output) { return ListOf(output.tokens.ids); },
           nb::sig("def ids(self) -> list[int]"),
           "The tokens whose text is out with this output to its last byte.")
       .def_prop_ro(
-          "logprobs", [](nb::handle self) { return PerToken(self, &RequestOutput::logprobs); },
+          "logprobs",
+          [](nb::handle self) { return PerToken(self, &engine::LogprobColumns::logprobs); },
           nb::sig("def logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probability of each of the ids, or None if not asked for.")
       .def_prop_ro(
-          "ranks", [](nb::handle self) { return PerToken(self, &RequestOutput::ranks); },
+          "ranks", [](nb::handle self) { return PerToken(self, &engine::LogprobColumns::ranks); },
           nb::sig("def ranks(self) -> numpy.typing.NDArray[numpy.int32] | None"),
           "How many tokens are at least as likely as each of the ids, or None.")
       .def_prop_ro(
-          "top_ids", [](nb::handle self) { return Lists(self, &TopLists::ids); },
+          "top_ids", [](nb::handle self) { return Lists(self, &engine::LogprobColumns::ids); },
           nb::sig("def top_ids(self) -> numpy.typing.NDArray[numpy.int32] | None"),
           "A row for each of the ids: it, then the N most likely tokens; or None.")
       .def_prop_ro(
-          "top_logprobs", [](nb::handle self) { return Lists(self, &TopLists::values); },
+          "top_logprobs",
+          [](nb::handle self) { return Lists(self, &engine::LogprobColumns::values); },
           nb::sig("def top_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probabilities of top_ids, or None.")
       .def_prop_ro(
           "prompt_logprobs",
-          [](nb::handle self) { return PerPromptToken(self, &RequestOutput::prompt_logprobs); },
+          [](nb::handle self) { return PerPromptToken(self, &engine::LogprobColumns::logprobs); },
           nb::sig("def prompt_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probability of each token of the prompt but the first, given those before it; "
           "or "
           "None if not asked for, and in all outputs but the first.")
       .def_prop_ro(
           "prompt_ranks",
-          [](nb::handle self) { return PerPromptToken(self, &RequestOutput::prompt_ranks); },
+          [](nb::handle self) { return PerPromptToken(self, &engine::LogprobColumns::ranks); },
           nb::sig("def prompt_ranks(self) -> numpy.typing.NDArray[numpy.int32] | None"),
           "How many tokens are at least as likely as each of these, or None.")
       .def_prop_ro(
-          "prompt_top_ids", [](nb::handle self) { return PromptLists(self, &TopLists::ids); },
+          "prompt_top_ids",
+          [](nb::handle self) { return PromptLists(self, &engine::LogprobColumns::ids); },
           nb::sig("def prompt_top_ids(self) -> numpy.typing.NDArray[numpy.int32] | None"),
           "A row for each of these: it, then the N most likely tokens in its place; or None.")
       .def_prop_ro(
           "prompt_top_logprobs",
-          [](nb::handle self) { return PromptLists(self, &TopLists::values); },
+          [](nb::handle self) { return PromptLists(self, &engine::LogprobColumns::values); },
           nb::sig("def prompt_top_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probabilities of prompt_top_ids, or None.")
       .def_prop_ro(

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "python/results.h"
+#include "engine/token_columns.h"
 #include "sluice/client.hpp"
 
 namespace sluice::python {
@@ -33,18 +33,13 @@ struct RequestOutput {
   void ThrowIfFailed() const;
   // One token of a prompt alone has none, and that in every output.
   bool HasPrompt() const {
-    return head.prompt_logprobs.has_value() && (!prompt_logprobs.empty() || prompt_tokens == 1);
+    return head.prompt_logprobs.has_value() && (!prompt.logprobs.empty() || prompt_tokens == 1);
   }
 
   OutputHead head;
   std::string text;
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  std::vector<int32_t> ranks;
-  TopLists top;
-  std::vector<float> prompt_logprobs;
-  std::vector<int32_t> prompt_ranks;
-  TopLists prompt_top;
+  engine::TokenColumns tokens;
+  engine::LogprobColumns prompt;
   GenerationEnd end;
   std::string stop;
   int32_t stop_token;

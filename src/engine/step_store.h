@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "sluice/step_runner.hpp"
 
 namespace sluice::engine {
@@ -32,15 +33,11 @@ class StepStore {
   void Finish(const StepTimes& times);
   const StepResults& results() const { return results_; }
 
- public:
+ private:
   std::vector<StepRowResult> rows_;
   std::vector<TokenResult> tokens_;
-  std::vector<int32_t> logprob_ids_;
-  std::vector<float> logprob_values_;
-  std::vector<float> prompt_logprobs_;
-  std::vector<int32_t> prompt_ranks_;
-  std::vector<int32_t> prompt_ids_;
-  std::vector<float> prompt_values_;
+  LogprobColumns lists_;  // of the tokens
+  LogprobColumns prompt_;
   std::vector<char> failures_;
   StepResults results_;
 };
@@ -60,7 +57,7 @@ class StepRing {
   void CheckAwait() const;  // throws Error when none is
   int64_t Await() { return awaited_++; }
 
- public:
+ private:
   std::array<StepStore, 3> stores_;
   int64_t launched_ = 0;
   int64_t awaited_ = 0;

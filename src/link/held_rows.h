@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "sluice/engine_messages.hpp"
 
 namespace sluice::link {
@@ -31,20 +32,9 @@ class HeldRows {
       place = gone_ + held_.size() - 1;
     }
     Held& held = held_[place - gone_];
-    Append(row.ids, held.ids);
-    Append(row.logprobs, held.logprobs);
-    Append(row.ranks, held.ranks);
-    Append(row.logprob_ids, held.logprob_ids);
-    Append(row.logprob_values, held.logprob_values);
-    if (held.prompt_logprobs.empty()) {
-      held.row.prompt.first_token = row.prompt.first_token;
-      held.row.prompt.width = row.prompt.width;
-    }
-    Append(row.prompt.logprobs, held.prompt_logprobs);
-    Append(row.prompt.ranks, held.prompt_ranks);
-    Append(row.prompt.ids, held.prompt_ids);
-    Append(row.prompt.values, held.prompt_values);
-    if (!row.ids.empty()) held.row.logprob_width = row.logprob_width;
+    held.columns.Append(row);
+    if (held.prompt.logprobs.empty()) held.row.prompt.first_token = row.prompt.first_token;
+    if (!row.prompt.IsEmpty()) held.prompt.Append(engine::LogprobsOf(row.prompt));
     held.row.end = row.end;
     held.row.status = row.status;
     held.row.code = row.code;
@@ -108,45 +98,23 @@ class HeldRows {
 
   struct Held {
     Count Rest() const {
-      return {ids.size() - taken.tokens, prompt_logprobs.size() - taken.prompt};
+      return {columns.ids.size() - taken.tokens, prompt.logprobs.size() - taken.prompt};
     }
     size_t TokenBytes() const {
-      const auto width = static_cast<size_t>(row.logprob_width);
-      return kNumberBytes * (logprobs.empty() ? 1 : 3 + 2 * width);
+      const auto width = static_cast<size_t>(columns.scores.width);
+      return kNumberBytes * (columns.scores.logprobs.empty() ? 1 : 3 + 2 * width);
     }
     size_t PromptBytes() const {
-      return kNumberBytes * (2 + 2 * static_cast<size_t>(row.prompt.width));
+      return kNumberBytes * (2 + 2 * static_cast<size_t>(prompt.width));
     }
-    // So many behind those that were taken; with the last of them the end.
+    // So many tokens after those that were taken; with the last of them the end.
     OutputRow Part(const Count& count) const {
-      const auto part = []<typename T>(const std::vector<T>& list, size_t begin, size_t size,
-                                       size_t width) {
-        return list.empty() ? std::span<const T>()
-                            : std::span<const T>(list).subspan(begin * width, size * width);
-      };
-      const auto of_tokens = [&](const auto& list, size_t width) {
-        return part(list, taken.tokens, count.tokens, width);
-      };
-      const auto of_prompt = [&](const auto& list, size_t width) {
-        return part(list, taken.prompt, count.prompt, width);
-      };
-      const auto width = static_cast<size_t>(row.logprob_width);
-      const auto prompt_width = static_cast<size_t>(row.prompt.width);
       OutputRow some = {.address = row.address,
-                        .first_token = row.first_token + static_cast<int64_t>(taken.tokens),
-                        .ids = of_tokens(ids, 1),
-                        .logprobs = of_tokens(logprobs, 1),
-                        .ranks = of_tokens(ranks, 1),
-                        .logprob_width = row.logprob_width,
-                        .logprob_ids = of_tokens(logprob_ids, width),
-                        .logprob_values = of_tokens(logprob_values, width)};
+                        .first_token = row.first_token + static_cast<int64_t>(taken.tokens)};
+      columns.SetPart(some, taken.tokens, count.tokens);
       if (count.prompt > 0) {
-        some.prompt = {.first_token = row.prompt.first_token + static_cast<int64_t>(taken.prompt),
-                       .logprobs = of_prompt(prompt_logprobs, 1),
-                       .ranks = of_prompt(prompt_ranks, 1),
-                       .width = row.prompt.width,
-                       .ids = of_prompt(prompt_ids, prompt_width),
-                       .values = of_prompt(prompt_values, prompt_width)};
+        some.prompt.first_token = row.prompt.first_token + static_cast<int64_t>(taken.prompt);
+        engine::SetLogprobs(some.prompt, prompt.Part(taken.prompt, count.prompt));
       }
       if (!(count == Rest())) return some;
       some.end = row.end;
@@ -159,23 +127,11 @@ class HeldRows {
 
     OutputRow row;  // without its lists
     Count taken;
-    std::vector<int32_t> ids;
-    std::vector<float> logprobs;
-    std::vector<int32_t> ranks;
-    std::vector<int32_t> logprob_ids;
-    std::vector<float> logprob_values;
-    std::vector<float> prompt_logprobs;
-    std::vector<int32_t> prompt_ranks;
-    std::vector<int32_t> prompt_ids;
-    std::vector<float> prompt_values;
+    engine::TokenColumns columns;
+    engine::LogprobColumns prompt;
     std::string message;
     std::string parameter;
   };
-
-  template <typename T>
-  static void Append(std::span<const T> list, std::vector<T>& to) {
-    to.insert(to.end(), list.begin(), list.end());
-  }
 
   std::vector<uint64_t> place_of_;  // by slot, among all that there ever were
   uint64_t gone_ = 0;               // of these

@@ -163,11 +163,11 @@ bool IsTable(size_t tokens, int32_t width, std::span<const int32_t> ids,
 
 void ReadPrompt(FrameReader& reader, PromptLogprobs& prompt, EngineFrame& frame) {
   prompt.first_token = reader.Integer<int64_t>(1, std::numeric_limits<int32_t>::max());
-  prompt.logprobs = ReadInto(reader, frame.prompt_logprobs);
-  prompt.ranks = ReadInto(reader, frame.prompt_ranks);
+  prompt.logprobs = ReadInto(reader, frame.prompt.logprobs);
+  prompt.ranks = ReadInto(reader, frame.prompt.ranks);
   prompt.width = reader.Integer<int32_t>(1, std::numeric_limits<int32_t>::max());
-  prompt.ids = ReadInto(reader, frame.prompt_ids);
-  prompt.values = ReadInto(reader, frame.prompt_values);
+  prompt.ids = ReadInto(reader, frame.prompt.ids);
+  prompt.values = ReadInto(reader, frame.prompt.values);
   const size_t tokens = prompt.logprobs.size();
   if (tokens == 0 || prompt.ranks.size() != tokens ||
       !IsTable(tokens, prompt.width, prompt.ids, prompt.values)) {
@@ -181,13 +181,13 @@ void ReadRow(FrameReader& reader, OutputRow& row, EngineFrame& frame) {
   if (!kinds.is_known) reader.Fail("a row of another size");
   Read(reader, row.address);
   row.first_token = reader.Integer<int64_t>(0, kMost);
-  row.ids = ReadInto(reader, frame.ids);
+  row.ids = ReadInto(reader, frame.columns.ids);
   if (kinds.has_logprobs) {
-    row.logprobs = ReadInto(reader, frame.logprobs);
-    row.ranks = ReadInto(reader, frame.ranks);
+    row.logprobs = ReadInto(reader, frame.columns.scores.logprobs);
+    row.ranks = ReadInto(reader, frame.columns.scores.ranks);
     row.logprob_width = reader.Integer<int32_t>(0, std::numeric_limits<int32_t>::max());
-    row.logprob_ids = ReadInto(reader, frame.logprob_ids);
-    row.logprob_values = ReadInto(reader, frame.logprob_values);
+    row.logprob_ids = ReadInto(reader, frame.columns.scores.ids);
+    row.logprob_values = ReadInto(reader, frame.columns.scores.values);
     const size_t tokens = row.ids.size();
     if (row.logprobs.size() != tokens || row.ranks.size() != tokens ||
         !IsTable(tokens, row.logprob_width, row.logprob_ids, row.logprob_values)) {
@@ -208,15 +208,8 @@ void ReadRow(FrameReader& reader, OutputRow& row, EngineFrame& frame) {
 
 void ReadOutput(FrameReader& reader, EngineFrame& frame) {
   frame.rows.clear();
-  frame.ids.clear();
-  frame.logprobs.clear();
-  frame.ranks.clear();
-  frame.logprob_ids.clear();
-  frame.logprob_values.clear();
-  frame.prompt_logprobs.clear();
-  frame.prompt_ranks.clear();
-  frame.prompt_ids.clear();
-  frame.prompt_values.clear();
+  frame.columns.Clear();
+  frame.prompt.Clear();
   frame.messages.clear();
   frame.step = reader.Integer<int64_t>(0, kMost);
   frame.time_ns = reader.Integer<int64_t>(0, kMost);

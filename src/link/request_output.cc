@@ -14,12 +14,6 @@ constexpr size_t kUsualText = 256;              // bytes
 constexpr int64_t kUsualTokens = 4096;          // of a request whose outputs have everything
 constexpr size_t kMostKept = 256 * 1024;        // bytes that stay for the next request
 
-template <typename T>
-void DropFirst(std::vector<T>& column, int64_t count) {
-  column.erase(column.begin(),
-               column.begin() + std::min(count, static_cast<int64_t>(column.size())));
-}
-
 // Empties it, and keeps its memory unless that is a rare lot.
 template <typename T>
 void Empty(T& buffer) {
@@ -27,9 +21,13 @@ void Empty(T& buffer) {
   buffer.clear();
 }
 
-template <typename T>
-std::span<const T> First(const std::vector<T>& column, int64_t count) {
-  return std::span(column).first(std::min(static_cast<size_t>(count), column.size()));
+void Empty(engine::TokenColumns& columns) {
+  Empty(columns.ids);
+  Empty(columns.scores.logprobs);
+  Empty(columns.scores.ranks);
+  Empty(columns.scores.ids);
+  Empty(columns.scores.values);
+  columns.scores.width = 0;
 }
 
 bool IsOfText(GenerationEnd end) {
@@ -49,30 +47,6 @@ GenerationEnd EndOfText(FinishReason found) {
 
 }  // namespace
 
-void TokenColumns::Append(const OutputRow& row) {
-  ids.insert(ids.end(), row.ids.begin(), row.ids.end());
-  logprobs.insert(logprobs.end(), row.logprobs.begin(), row.logprobs.end());
-  ranks.insert(ranks.end(), row.ranks.begin(), row.ranks.end());
-  logprob_ids.insert(logprob_ids.end(), row.logprob_ids.begin(), row.logprob_ids.end());
-  logprob_values.insert(logprob_values.end(), row.logprob_values.begin(), row.logprob_values.end());
-  if (!row.ids.empty()) width = row.logprob_width;
-}
-
-void TokenColumns::DropFirst(int64_t tokens) {
-  link::DropFirst(ids, tokens);
-  link::DropFirst(logprobs, tokens);
-  link::DropFirst(ranks, tokens);
-  link::DropFirst(logprob_ids, tokens * width);
-  link::DropFirst(logprob_values, tokens * width);
-}
-
-void PromptColumns::Append(const PromptLogprobs& piece) {
-  logprobs.insert(logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-  ranks.insert(ranks.end(), piece.ranks.begin(), piece.ranks.end());
-  ids.insert(ids.end(), piece.ids.begin(), piece.ids.end());
-  values.insert(values.end(), piece.values.begin(), piece.values.end());
-}
-
 void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode mode,
                           int64_t stream_interval, TextStream stream) {
   id_ = id;
@@ -84,12 +58,7 @@ void RequestOutput::Begin(RequestId id, const EngineRequest& request, OutputMode
   stream_.emplace(std::move(stream));
 
   Empty(text_);
-  Empty(columns_.ids);
-  Empty(columns_.logprobs);
-  Empty(columns_.ranks);
-  Empty(columns_.logprob_ids);
-  Empty(columns_.logprob_values);
-  columns_.width = 0;
+  Empty(columns_);
   prompt_ = {};
   prompt_width_ = request.prompt_logprobs.has_value() ? 1 + *request.prompt_logprobs : 0;
   next_prompt_ = 1;
@@ -119,7 +88,7 @@ bool RequestOutput::Follows(const OutputRow& row) const {
   if (!FollowsInPrompt(row)) return false;
   const size_t listed = count * static_cast<size_t>(row.logprob_width);
   if (row.logprob_ids.size() != listed || row.logprob_values.size() != listed) return false;
-  return !has_columns_ || count == 0 || row.logprob_width == columns_.width;
+  return !has_columns_ || count == 0 || row.logprob_width == columns_.scores.width;
 }
 
 // Tokens, and an end that is none of a failure, come behind all of the prompt.
@@ -156,7 +125,7 @@ void RequestOutput::TakeWhole(const OutputRow& row) {
   columns_.Append(row);
   has_columns_ = has_columns_ || !row.ids.empty();
   if (!row.prompt.IsEmpty()) {
-    prompt_.Append(row.prompt);
+    prompt_.Append(engine::LogprobsOf(row.prompt));
     next_prompt_ += std::ssize(row.prompt.logprobs);
     has_prompt_ = next_prompt_ == prompt_tokens_;
   }
@@ -235,15 +204,8 @@ bool RequestOutput::IsDue() const {
 }
 
 ClientOutput RequestOutput::Tell() {
-  const int64_t count = released_ - first_;
   ClientOutput output = {.request = id_,
                          .text = text_,
-                         .ids = First(columns_.ids, count),
-                         .logprobs = First(columns_.logprobs, count),
-                         .ranks = First(columns_.ranks, count),
-                         .logprob_width = columns_.width,
-                         .logprob_ids = First(columns_.logprob_ids, count * columns_.width),
-                         .logprob_values = First(columns_.logprob_values, count * columns_.width),
                          .end = end_,
                          .status = status_,
                          .message = message_,
@@ -251,17 +213,14 @@ ClientOutput RequestOutput::Tell() {
                          .parameter = parameter_,
                          .prompt_tokens = prompt_tokens_,
                          .output_tokens = tokens_};
+  columns_.SetPart(output, 0, static_cast<size_t>(released_ - first_));
   if (end_ == GenerationEnd::kStopString) {
     output.stop = stream_->stops().stops()[static_cast<size_t>(stop_)];
   }
   if (end_ == GenerationEnd::kStopToken) output.stop_token = stop_token_;
   if (IsPromptDue()) {
-    output.prompt = {.first_token = 1,
-                     .logprobs = prompt_.logprobs,
-                     .ranks = prompt_.ranks,
-                     .width = prompt_width_,
-                     .ids = prompt_.ids,
-                     .values = prompt_.values};
+    output.prompt.first_token = 1;
+    engine::SetLogprobs(output.prompt, prompt_.View());
     is_prompt_told_ = true;
   }
   has_told_ = has_told_ || !text_.empty();
@@ -276,7 +235,7 @@ void RequestOutput::Forget() {
   if (mode_ != OutputMode::kDelta) return;
   text_.clear();
   told_bytes_ = 0;
-  columns_.DropFirst(released_ - first_);
+  columns_.DropFirst(static_cast<size_t>(released_ - first_));
   first_ = released_;
 }
 

@@ -10,34 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "sluice/client.hpp"
 #include "sluice/engine_messages.hpp"
 #include "sluice/text_stream.hpp"
 
 namespace sluice::link {
-
-// Tokens and what was told about each.
-struct TokenColumns {
-  std::vector<int32_t> ids = {};
-  std::vector<float> logprobs = {};
-  std::vector<int32_t> ranks = {};
-  std::vector<int32_t> logprob_ids = {};  // `width` a token
-  std::vector<float> logprob_values = {};
-  int32_t width = 0;
-
-  void Append(const OutputRow& row);
-  void DropFirst(int64_t tokens);
-};
-
-// What has come of PromptLogprobs.
-struct PromptColumns {
-  void Append(const PromptLogprobs& piece);
-
-  std::vector<float> logprobs = {};
-  std::vector<int32_t> ranks = {};
-  std::vector<int32_t> ids = {};
-  std::vector<float> values = {};
-};
 
 class RequestOutput {
  public:
@@ -98,16 +76,16 @@ class RequestOutput {
   int64_t prompt_tokens_ = 0;
   std::optional<TextStream> stream_;
 
-  std::string text_;      // with kDelta, what was not yet told; else all
-  TokenColumns columns_;  // from number first_ on, all that came
+  std::string text_;              // with kDelta, what was not yet told; else all
+  engine::TokenColumns columns_;  // from number first_ on, all that came
   int64_t first_ = 0;
   int64_t taken_ = 0;          // tokens that came
   int64_t tokens_ = 0;         // of these, up to the end
   int64_t released_ = 0;       // of these, whose text is in text_ to its last byte
-  bool has_columns_ = false;   // a row with tokens came, so columns_.width is known
+  bool has_columns_ = false;   // a row with tokens came, so the width of its lists is known
   bool has_logprobs_ = false;  // are asked for
 
-  PromptColumns prompt_;
+  engine::LogprobColumns prompt_;
   int32_t prompt_width_ = 0;  // 0: they were not asked for
   int64_t next_prompt_ = 1;   // the place of the next one to come
   bool has_prompt_ = false;   // there are some, and all have come

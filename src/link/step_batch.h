@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::link {
@@ -59,14 +60,8 @@ class StepBatch {
       if (is_full) full_.push_back(row);
       ids_.insert(ids_.end(), row.ids.begin(), row.ids.end());
     }
-    Own([](auto& row) -> auto& { return row.logprobs; }, logprobs_);
-    Own([](auto& row) -> auto& { return row.ranks; }, ranks_);
-    Own([](auto& row) -> auto& { return row.logprob_ids; }, logprob_ids_);
-    Own([](auto& row) -> auto& { return row.logprob_values; }, logprob_values_);
-    Own([](auto& row) -> auto& { return row.prompt.logprobs; }, prompt_logprobs_);
-    Own([](auto& row) -> auto& { return row.prompt.ranks; }, prompt_ranks_);
-    Own([](auto& row) -> auto& { return row.prompt.ids; }, prompt_ids_);
-    Own([](auto& row) -> auto& { return row.prompt.values; }, prompt_values_);
+    OwnLogprobs([](auto& row) -> auto& { return row; }, logprobs_);
+    OwnLogprobs([](auto& row) -> auto& { return row.prompt; }, prompt_);
     Own([](auto& row) -> auto& { return row.message; }, messages_);
     Own([](auto& row) -> auto& { return row.parameter; }, parameters_);
     for (const Row& row : rows_) {
@@ -88,9 +83,7 @@ class StepBatch {
 
   // Whether all rows together fit into a frame of so many bytes.
   bool FitsInto(size_t bytes) const {
-    const size_t numbers = rows_.size() * 8 + ids_.size() + logprobs_.size() + ranks_.size() +
-                           logprob_ids_.size() + logprob_values_.size() + prompt_logprobs_.size() +
-                           prompt_ranks_.size() + prompt_ids_.size() + prompt_values_.size();
+    const size_t numbers = rows_.size() * 8 + ids_.size() + logprobs_.numbers() + prompt_.numbers();
     return 5 * numbers + full_.size() * 64 + messages_.size() + parameters_.size() <= bytes;
   }
 
@@ -107,8 +100,7 @@ class StepBatch {
            !row.prompt.IsEmpty();
   }
 
-  // Copies a list of every full row behind those of the rows before, and points the row to the
-  // copy.
+  // Copies a list of every full row, one row after the other, and points the row to the copy.
   template <typename ListOf, typename Store>
   void Own(ListOf list_of, Store& store) {
     store.clear();
@@ -124,17 +116,22 @@ class StepBatch {
     }
   }
 
+  template <typename PartOf>
+  void OwnLogprobs(PartOf part_of, engine::LogprobColumns& columns) {
+    columns.Clear();
+    for (const OutputRow& row : full_) columns.Append(engine::LogprobsOf(part_of(row)));
+    engine::LogprobCursor copies(columns);
+    for (OutputRow& row : full_) {
+      auto& part = part_of(row);
+      engine::SetLogprobs(part, copies.Next(engine::LogprobsOf(part)));
+    }
+  }
+
   std::vector<Row> rows_;
   std::vector<OutputRow> full_;
   std::vector<int32_t> ids_;
-  std::vector<float> logprobs_;
-  std::vector<int32_t> ranks_;
-  std::vector<int32_t> logprob_ids_;
-  std::vector<float> logprob_values_;
-  std::vector<float> prompt_logprobs_;
-  std::vector<int32_t> prompt_ranks_;
-  std::vector<int32_t> prompt_ids_;
-  std::vector<float> prompt_values_;
+  engine::LogprobColumns logprobs_;
+  engine::LogprobColumns prompt_;
   std::string messages_;
   std::string parameters_;
 };

@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "sluice/engine_messages.hpp"
 
 namespace sluice::link {
@@ -111,16 +112,9 @@ struct EngineFrame {
   std::vector<OutputRow> rows = {};
   std::string reason = {};
 
-  // Of all rows, one behind the other.
-  std::vector<int32_t> ids = {};
-  std::vector<float> logprobs = {};
-  std::vector<int32_t> ranks = {};
-  std::vector<int32_t> logprob_ids = {};
-  std::vector<float> logprob_values = {};
-  std::vector<float> prompt_logprobs = {};
-  std::vector<int32_t> prompt_ranks = {};
-  std::vector<int32_t> prompt_ids = {};
-  std::vector<float> prompt_values = {};
+  // Of all rows, one after the other.
+  engine::TokenColumns columns = {};
+  engine::LogprobColumns prompt = {};
   std::string messages = {};  // and parameters
 };
 

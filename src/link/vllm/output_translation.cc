@@ -53,14 +53,13 @@ bool OutputTranslation::Translate(const EngineCoreOutput& output, OutputRow& row
 }
 
 const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32_t width,
-                                   Columns& columns) {
+                                   engine::LogprobColumns& columns) {
   const auto wanted = static_cast<size_t>(width);
   if (lists.rows != tokens) return "the engine sent log-probabilities of other tokens";
   if (lists.width < wanted) return "the engine sent fewer log-probabilities than were asked for";
-  columns.logprobs.clear();
+  columns.Clear();
   columns.ranks.assign(lists.ranks.begin(), lists.ranks.end());
-  columns.ids.clear();
-  columns.values.clear();
+  columns.width = width;
   for (size_t i = 0; i < tokens; ++i) {
     const auto ids = lists.ids.subspan(i * lists.width, wanted);
     const auto values = lists.values.subspan(i * lists.width, wanted);
@@ -68,8 +67,8 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
       return "the engine sent a log-probability that is NaN";
     }
     columns.logprobs.push_back(values[0]);
-    columns.ids.insert(columns.ids.end(), ids.begin(), ids.end());
-    columns.values.insert(columns.values.end(), values.begin(), values.end());
+    engine::AppendTo(columns.ids, ids);
+    engine::AppendTo(columns.values, values);
   }
   return nullptr;
 }
@@ -85,12 +84,8 @@ const char* OutputTranslation::TakePrompt(const EngineCoreOutput& output, const 
           Cut(*output.prompt_logprobs, scored, request.prompt_width, prompt_columns_)) {
     return why;
   }
-  row.prompt = {.first_token = 1,
-                .logprobs = prompt_columns_.logprobs,
-                .ranks = prompt_columns_.ranks,
-                .width = request.prompt_width,
-                .ids = prompt_columns_.ids,
-                .values = prompt_columns_.values};
+  row.prompt.first_token = 1;
+  engine::SetLogprobs(row.prompt, prompt_columns_.View());
   return nullptr;
 }
 
@@ -104,11 +99,7 @@ const char* OutputTranslation::TakeTokens(const EngineCoreOutput& output, const 
   if (const char* const why = Cut(*output.logprobs, row.ids.size(), request.width, columns_)) {
     return why;
   }
-  row.logprobs = columns_.logprobs;
-  row.ranks = columns_.ranks;
-  row.logprob_width = request.width;
-  row.logprob_ids = columns_.ids;
-  row.logprob_values = columns_.values;
+  engine::SetLogprobs(row, columns_.View());
   return nullptr;
 }
 

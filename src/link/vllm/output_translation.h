@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/token_columns.h"
 #include "link/vllm/engine_core_outputs.h"
 #include "sluice/engine_messages.hpp"
 
@@ -38,23 +39,17 @@ class OutputTranslation {
     int32_t prompt_width = 0;  // the same
     bool has_prompt = false;   // those of the prompt have come
   };
-  struct Columns {
-    std::vector<float> logprobs;
-    std::vector<int32_t> ranks;
-    std::vector<int32_t> ids;
-    std::vector<float> values;
-  };
-
   // Empty, or why the lists are not those of so many tokens.
-  static const char* Cut(const TokenLists& lists, size_t tokens, int32_t width, Columns& columns);
+  static const char* Cut(const TokenLists& lists, size_t tokens, int32_t width,
+                         engine::LogprobColumns& columns);
   const char* TakePrompt(const EngineCoreOutput& output, const Request& request, OutputRow& row);
   const char* TakeTokens(const EngineCoreOutput& output, const Request& request, OutputRow& row);
   static void TakeEnd(const EngineCoreOutput& output, const Request& request, OutputRow& row);
 
   uint64_t life_;
   std::vector<Request> requests_;  // by slot
-  Columns columns_;
-  Columns prompt_columns_;
+  engine::LogprobColumns columns_;
+  engine::LogprobColumns prompt_columns_;
   bool is_left_there_ = false;
 };
 
