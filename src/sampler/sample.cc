@@ -8,15 +8,15 @@
 
 namespace sluice {
 
-SelectWork SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
-                     const DrawTable& draws, std::byte* workspace, TokenResult& result) {
+SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
+                      const DrawTable& draws, std::byte* workspace, TokenResult& result) {
   RowRequest wanted = request;
   wanted.wants_tokens = method == DrawMethod::kGumbel;
   const SelectedSet set = selection.select_row(wanted, workspace);
   result = TokenResult{};
   result.cut = set.cut;
   result.status = set.cut.status;
-  if (result.status != RowStatus::kOk) return set.work;
+  if (result.status != RowStatus::kOk) return set;
   const NoiseKey& key = request.key;
   const float scale = semantics::ScalesOf(request.params).draw;
   if (set.first_id >= 0) {
@@ -26,7 +26,7 @@ SelectWork SampleRow(const RowRequest& request, DrawMethod method, const SelectT
   } else {
     result.id = draws.draw(request.row, set.cut, set.max, scale, method, key);
   }
-  return set.work;
+  return set;
 }
 
 void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
@@ -41,12 +41,12 @@ void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> 
   const size_t bytes = selection.workspace_bytes(input.logits.vocab);
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
-    const SelectWork work =
+    const SelectedSet selected =
         SampleRow({row, PerRow(input.params, r), PerRow(input.keys, r), input.limits, false,
                    execution.algorithm},
                   method, selection, draws, WorkerWorkspace(execution, bytes, worker),
                   results[static_cast<size_t>(r)]);
-    if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = work;
+    if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = selected.work;
   });
 }
 

@@ -1,5 +1,4 @@
-// Select and Draw of one row in fp32 or as it came, for whoever has logits. Arguments have been
-// checked.
+// Select and Draw of one row, in fp32 or in the dtype of the logits. Arguments have been checked.
 #pragma once
 
 #include "draw/draw_table.h"
@@ -7,8 +6,9 @@
 
 namespace sluice {
 
-// workspace: that of the selection for this vocabulary. Answers what the selection did.
-SelectWork SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
-                     const DrawTable& draws, std::byte* workspace, TokenResult& result);
+// workspace: that of the selection for this vocabulary. Returns what the selection gave, with
+// masses where the request wants them.
+SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
+                      const DrawTable& draws, std::byte* workspace, TokenResult& result);
 
 }  // namespace sluice

@@ -11,9 +11,7 @@ namespace {
 
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
 
-}  // namespace
-
-Sampler::Impl::Impl(const SamplerOptions& options) : options_(options) {
+SamplerOptions Checked(SamplerOptions options) {
   CheckInRange("vocab", options.vocab, 1, kMaxVocab);
   CheckInRange("max_requests", options.max_requests, 1, 1 << 20);
   CheckInRange("parallel.workers", options.parallel.workers, 1, 1 << 16);
@@ -21,12 +19,20 @@ Sampler::Impl::Impl(const SamplerOptions& options) : options_(options) {
     ThrowInvalid("limits.max_temperature",
                  ToText(static_cast<double>(options.limits.max_temperature)), "above 0");
   }
-  options_.backend = ResolveBackend(options.backend);
-  row_workspace_ =
-      SelectWorkspaceBytes({nullptr, 0, options.vocab, options.vocab}, {options_.backend});
+  options.backend = ResolveBackend(options.backend);
+  return options;
+}
 
+}  // namespace
+
+Sampler::Impl::Impl(const SamplerOptions& options)
+    : options_(Checked(options)),
+      adjustments_(AdjustTableFor(options_.backend)),
+      selection_(SelectTableFor(options_.backend)),
+      draws_(DrawTableFor(options_.backend)),
+      row_workspace_(RoundUp(selection_.workspace_bytes(options.vocab))) {
   const size_t values_bytes = RoundUp(static_cast<size_t>(options.vocab) * sizeof(float));
-  const size_t worker_bytes = values_bytes + RoundUp(row_workspace_);
+  const size_t worker_bytes = values_bytes + row_workspace_;
   const size_t workers = static_cast<size_t>(options.parallel.workers);
   memory_.resize(workers * worker_bytes + kWorkspaceAlignment);
   const size_t misaligned = reinterpret_cast<uintptr_t>(memory_.data()) % kWorkspaceAlignment;

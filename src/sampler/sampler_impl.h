@@ -12,8 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "adjust/adjust_table.h"
 #include "draw/draw_table.h"
 #include "sampler/request_state.h"
+#include "select/select_table.h"
 #include "semantics/draft.h"
 #include "sluice/sampler.hpp"
 
@@ -65,12 +67,15 @@ class Sampler::Impl {
                        int64_t first_row, Worker& worker);
   LogitsView AdjustedRow(const LogitsView& raw, RequestState& state, const StepRequest& request,
                          int64_t node, bool must_copy, std::span<float> values) const;
-  int32_t SampleRow(const SelectInput& row, const StepRequest& request, const RequestState& state,
-                    int32_t node, Worker& worker, TokenResult& result) const;
+  int32_t DrawRow(const SelectInput& row, const StepRequest& request, const RequestState& state,
+                  int32_t node, CutMass* mass, Worker& worker, TokenResult& result) const;
   void Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
               const StepOutput& output, int64_t r, int64_t raw_row, const Execution& serial) const;
 
-  SamplerOptions options_;
+  SamplerOptions options_;  // with the backend that was chosen
+  const AdjustTable& adjustments_;
+  const SelectTable& selection_;
+  const DrawTable& draws_;
   size_t row_workspace_;
   std::vector<Slot> slots_;
   std::vector<int32_t> free_slots_;

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "adjust/adjust_table.h"
-#include "draw/draw_table.h"
 #include "sampler/draft_tree.h"
+#include "sampler/sample_row.h"
 #include "sampler/sampler_impl.h"
 #include "semantics/cut.h"
 #include "semantics/temperature.h"
+#include "support/float_environment.h"
 #include "support/rows.h"
 
 namespace sluice {
@@ -16,6 +16,7 @@ void Sampler::Impl::Step(const StepInput& input, const StepOutput& output) {
   std::fill(output.emitted.begin(), output.emitted.end(), 0);
   std::fill(output.tokens.begin(), output.tokens.end(), TokenResult{});
   std::fill(output.path.begin(), output.path.end(), -1);
+  std::fill(output.masses.begin(), output.masses.end(), CutMass{});
   for (Worker& worker : workers_) worker.error = nullptr;
   ForEachRow(options_.parallel, static_cast<int64_t>(input.requests.size()),
              [&](int64_t index, int w) {
@@ -57,7 +58,9 @@ void Sampler::Impl::StepRequestRows(const StepInput& input, const StepOutput& ou
       row.logits =
           AdjustedRow(raw, state, request, node, output.adjusted.data != nullptr, worker.values);
       if (!output.path.empty()) output.path[static_cast<size_t>(r)] = node;
-      node = SampleRow(row, request, state, node, worker, result);
+      CutMass* const mass =
+          output.masses.empty() ? nullptr : &output.masses[static_cast<size_t>(r)];
+      node = DrawRow(row, request, state, node, mass, worker, result);
     }
     Report(raw, row, state, output, r, raw_row, serial);
     if (result.id < 0) continue;
@@ -76,30 +79,41 @@ LogitsView Sampler::Impl::AdjustedRow(const LogitsView& raw, RequestState& state
   const int32_t forced = node == 0 ? request.forced : -1;
   if (!must_copy && bitmask == nullptr && forced < 0 && !state.HasAdjustments()) return raw;
 
-  const AdjustTable& table = AdjustTableFor(options_.backend);
-  table.widen(raw.data, raw.dtype, values);
-  table.adjust(values, state.Adjustments(bitmask));
+  adjustments_.widen(raw.data, raw.dtype, values);
+  adjustments_.adjust(values, state.Adjustments(bitmask));
+  const FloatEnvironment environment;  // given back after what a processor may set
   for (const LogitsProcessor& processor : state.processors()) {
     if (processor.argmax_invariant && semantics::IsGreedy(state.select())) continue;
     processor.apply(processor.context, state.tokens(), state.prompt_length(), values);
   }
-  if (forced >= 0) table.force(values, forced);
+  if (forced >= 0) adjustments_.force(values, forced);
   return {values.data(), 1, raw.vocab, raw.vocab, DType::kF32, raw.device};
 }
 
-// Fills the result of one row; answers the node of the draft that it accepts, -1 for none.
-int32_t Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& request,
-                                 const RequestState& state, int32_t node, Worker& worker,
-                                 TokenResult& result) const {
-  const Execution serial{options_.backend, {}, worker.workspace};
+// Fills the result of one row, and its mass where it has a token; returns the node of the draft
+// that it accepts, -1 for none.
+int32_t Sampler::Impl::DrawRow(const SelectInput& row, const StepRequest& request,
+                               const RequestState& state, int32_t node, CutMass* mass,
+                               Worker& worker, TokenResult& result) const {
+  const LogitsView& logits = row.logits;
+  const RowRequest from{.row = {logits.data, logits.dtype, logits.vocab},
+                        .params = row.params[0],
+                        .key = row.keys[0],
+                        .limits = row.limits,
+                        .wants_masses = mass != nullptr};
+  const auto note_mass = [&](const SelectedSet& selected) {
+    if (mass != nullptr && result.id >= 0) *mass = selected.mass;
+  };
   const DraftTree tree(request);
   int32_t draft = tree.NextBehind(node, 0);
   if (draft == tree.size() || state.params().draft_mode == DraftMode::kMatch) {
-    Sample(row, state.params().draw_method, {&result, 1}, serial);
+    note_mass(SampleRow(from, state.params().draw_method, selection_, draws_,
+                        worker.workspace.data(), result));
     draft = result.id < 0 ? tree.size() : tree.Find(node, result.id);
     return draft < tree.size() ? draft + 1 : -1;
   }
-  Select(row, {&result.cut, 1}, {}, serial);
+  const SelectedSet selected = selection_.select_row(from, worker.workspace.data());
+  result.cut = selected.cut;
   result.status = result.cut.status;
   if (result.status != RowStatus::kOk) return -1;
 
@@ -121,15 +135,15 @@ int32_t Sampler::Impl::SampleRow(const SelectInput& row, const StepRequest& requ
       to_verify.source.cut = &request.draft_cuts[static_cast<size_t>(draft)];
     }
   }
-  const Verdict verdict = DrawTableFor(options_.backend)
-                              .verify(row, result.cut, std::span(worker.to_verify).first(count));
+  const Verdict verdict = draws_.verify(row, result.cut, std::span(worker.to_verify).first(count));
   result.id = verdict.id;
   result.status = verdict.status;
   if (result.status != RowStatus::kOk) result.cut = semantics::CutOfStatus(result.status);
+  note_mass(selected);
   return verdict.accepted < 0 ? -1 : worker.tries[static_cast<size_t>(verdict.accepted)].node;
 }
 
-// Everything about a row but its token: log-probabilities, kept set, masses, adjusted values.
+// What else is reported of a row: log-probabilities, kept set, adjusted values.
 void Sampler::Impl::Report(const LogitsView& raw, const SelectInput& row, const RequestState& state,
                            const StepOutput& output, int64_t r, int64_t raw_row,
                            const Execution& serial) const {
@@ -149,22 +163,16 @@ void Sampler::Impl::Report(const LogitsView& raw, const SelectInput& row, const 
                           params.logprob_mode == LogprobMode::kRawLogits;
     const int64_t listed = *params.logprobs < 0 ? options_.vocab : *params.logprobs;
     const size_t own = width == 0 ? 0 : static_cast<size_t>(1 + listed);
-    Logprobs({raw_mode ? raw : row.logits, params.logprob_mode, row.params}, {&result, 1},
-             {static_cast<int32_t>(own), ids.first(own), values.first(own)}, serial);
+    draws_.logprobs({raw_mode ? raw : row.logits, params.logprob_mode, row.params}, {&result, 1},
+                    {static_cast<int32_t>(own), ids.first(own), values.first(own)}, serial);
   }
 
-  if (!output.masses.empty()) {
-    CutMass& mass = output.masses[static_cast<size_t>(r)];
-    mass = CutMass{};
-    Cut cut;
-    if (has_token) Select(row, {&cut, 1}, {&mass, 1}, serial);
-  }
   if (!output.kept.empty()) {
     const size_t words = static_cast<size_t>(BitmaskWords(options_.vocab));
     Cut kept = result.cut;
     if (!has_token) kept.status = RowStatus::kEmptySupport;
-    KeptBitmask(row.logits, {&kept, 1}, output.kept.subspan(static_cast<size_t>(r) * words, words),
-                serial);
+    selection_.kept_bitmask(row.logits, {&kept, 1},
+                            output.kept.subspan(static_cast<size_t>(r) * words, words), serial);
   }
   if (output.adjusted.data != nullptr && row.logits.data != raw.data) {
     const float* from = static_cast<const float*>(row.logits.data);
