@@ -1,9 +1,10 @@
 // The certified head: the tokens of the dense head, bit for bit, from a quarter of its bytes.
 //
-// Beside the weights lie planes: every row in four bits an element. A step scores all rows from
-// the planes, each score with an interval that holds the defined logit (docs/certified-head.md),
-// and computes from the weights only the few rows that may matter. Where an interval does not
-// decide, more is read, in the end the whole head: that costs time, never the answer.
+// Next to the weights the head stores planes: every row in four bits an element. A step scores all
+// rows from the planes, each score with an interval that holds the defined logit
+// (docs/certified-head.md), and computes from the weights only the few rows that may matter. Where
+// an interval does not decide, it reads more, in the end the whole head: that costs time, never the
+// answer.
 #pragma once
 
 #include <cstddef>
@@ -151,8 +152,8 @@ class CertifiedHead {
   size_t SampleWorkspaceBytes(int64_t rows, const Execution& execution) const;
 
   // As Project and then Sample: the same ids, statuses and Cuts. params and keys: one or one a row.
-  // A Cut of top-p on all tokens takes their mass to within the weight of one token; who wants the
-  // token alone has it from SampleIds for less.
+  // A Cut of top-p on all tokens takes their mass to within the weight of one token. If you need
+  // only the token, SampleIds is cheaper.
   CertifiedStats Sample(const CertifiedInput& input, std::span<const SelectParams> params,
                         std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
                         std::span<TokenResult> results, std::span<CertifiedRow> rows,

@@ -35,7 +35,7 @@ class ChatTemplate {
   explicit ChatTemplate(std::string_view source, const ChatTemplateLimits& limits = {});
 
   // variables: a JSON object, {"messages": [...], "tools": [...], "add_generation_prompt": true,
-  // "bos_token": "<s>"}. seconds: since 1970 in UTC, what strftime_now tells; none: the clock's.
+  // "bos_token": "<s>"}. seconds: since 1970 in UTC, for strftime_now; none: the clock's.
   // Throws Error for what the template raises itself, for a limit, and for what it cannot do. Safe
   // to use from many threads.
   std::string Render(std::string_view variables,

@@ -36,7 +36,7 @@ enum class Incomplete : uint8_t { kReplace, kDrop };
 
 struct DetokenizerOptions {
   bool skip_special_tokens = true;
-  // False: no space between an added token and another one behind it, where the decoder would put
+  // False: no space between two adjacent added tokens, where the decoder would put
   // one.
   bool spaces_between_special_tokens = true;
   Utf8Errors utf8_errors = Utf8Errors::kMaximal;
@@ -62,7 +62,7 @@ class Detokenizer {
   // How many bytes were no UTF-8: of which U+FFFD came, or nothing.
   int64_t invalid_bytes() const { return invalid_bytes_; }
 
-  // As TokenEnd has it, behind the last token.
+  // As TokenEnd has it, after the last token.
   size_t open_tokens() const { return open_tokens_; }
 
  private:

@@ -48,8 +48,8 @@ struct EngineOutput {
 // One thread at a time may call an Engine. It has no threads.
 class Engine {
  public:
-  // Allocates what steps need. Without a tokenizer it knows no text: it rejects requests whose
-  // stops it would have to look for. `runner` must outlive it.
+  // Allocates what steps need. Without a tokenizer it has no text: it rejects requests with stops
+  // that it would have to search for. `runner` must outlive it.
   Engine(StepRunner& runner, std::optional<Tokenizer> tokenizer, const EngineOptions& options = {});
   ~Engine();  // awaits every step on its way, unless the runner has thrown
   Engine(Engine&&) noexcept;
@@ -63,9 +63,9 @@ class Engine {
   void RemoveClient(ClientId client);
 
   // Each request ends in exactly one output, whatever it says: one that cannot be taken ends with
-  // kRejected in the next Step. Throws Error for a client that is not there, a slot outside
-  // max_client_requests, or one that is taken: what a client must not do; and std::bad_alloc when
-  // there is not even memory for a rejection. Nothing has changed then.
+  // kRejected in the next Step. Throws Error for a client that does not exist, a slot outside
+  // max_client_requests, or one that is taken: what a client must not do; and std::bad_alloc
+  // without memory for even a rejection. Nothing has changed then.
   void Submit(ClientId client, EngineRequest request);
 
   // The request ends in the next Step: with kCancelled, or with the stop string that ends in what

@@ -28,7 +28,7 @@ struct BackendInfo {
   std::string_view reason;  // why it is not available
 };
 
-// All backends that this version knows, the fastest first.
+// All backends of this version, the fastest first.
 std::span<const BackendInfo> Backends();
 
 // The backend of that name; "cpu" is the widest available one of the cpu backends. Throws Error

@@ -3,8 +3,8 @@
 // Shards merge exactly: the order is total, masses are integer sums, and noise is keyed by the
 // global token id. The answer is the one that the unsplit row would give, bit for bit.
 //
-// In one process, SelectShards and SampleShards take all shards of a row. With a process a shard
-// (a rank), ShardSampler exchanges what the rank knows of its slice:
+// In one process, SelectShards and SampleShards take all shards of a row. With a process a shard (a
+// rank), ShardSampler exchanges what the rank has computed of its slice:
 //
 //   1  for each row: status, number of unmasked tokens, and the first `candidates` tokens of the
 //      slice in the total order (global id, logit). The first `candidates` of the whole row are
@@ -16,7 +16,7 @@
 //      value of the row (top-p); or, where all of the row or all above a weight is kept (no filter,
 //      min-p), mass, count, lowest value and the best draw of the slice. The largest of the best
 //      draws is that of the row.
-//   3  for cdf draws of such rows: the token, from the rank in whose slice it lies.
+//   3  for cdf draws of such rows: the token, from the rank that has it in its slice.
 //   4  the slices of the rows that nothing of it decides (a larger k or a nucleus of more tokens
 //   than
 //      are listed; typical, top-n-sigma, and XTC on all of a long row): the definition on the whole
@@ -112,16 +112,16 @@ struct ShardTraffic {
 };
 
 // One rank. Its logits are those of its slice, adjusted: adjustments look at one token at a time,
-// so each rank makes those of its own. Columns behind the slice's tokens are padding and are never
+// so each rank makes those of its own. Columns after the slice's tokens are padding and are never
 // read.
 //
-// All ranks make the same calls with the same parameters. A call with wrong arguments throws on
-// its own rank before anything is sent, and the others hear nothing from it; rows whose parameters
+// All ranks make the same calls with the same parameters. A call with wrong arguments throws on its
+// own rank before anything is sent, and the others hear nothing from it; rows with parameters
 // differ between ranks throw on all of them, naming the rank and the value, and so do ranks that
 // make different calls.
 class ShardSampler {
  public:
-  // candidates: how many tokens of a row a rank lists, the same on all ranks. Throws Error, on all
+  // candidates: how many tokens of a row a rank lists, equal on all ranks. Throws Error, on all
   // ranks, where slices overlap or leave gaps, or where a rank has another vocabulary or number of
   // candidates than the first one. The group must outlive the sampler.
   ShardSampler(ShardGroup& group, const ShardSlice& slice, int32_t candidates = 64);

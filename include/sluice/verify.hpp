@@ -1,4 +1,4 @@
-// Draft tokens: how many of them the target model agrees with, and the token that follows.
+// Draft tokens: how many of them the target model accepts, and the token that follows.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Drafts {
 size_t VerifyWorkspaceBytes(const LogitsView& logits, const Execution& execution);
 
 // results: one a row. The first emitted[r] rows of request r hold its tokens: the accepted drafts,
-// then one recovered or bonus token; the rows behind have id -1. A row with a status ends the
+// then one recovered or bonus token; the later rows have id -1. A row with a status ends the
 // request's tokens and is not counted in emitted.
 void Verify(const SelectInput& target, const Drafts& drafts, DraftMode mode, DrawMethod method,
             std::span<TokenResult> results, std::span<int32_t> emitted, const Execution& execution);

@@ -108,7 +108,7 @@ typedef struct SLUICE_ALIASED sluice_logits_view {
   sluice_device device;
 } sluice_logits_view;
 
-/* The same, for functions that write in place. */
+/* A view for functions that write in place. */
 typedef struct SLUICE_ALIASED sluice_mutable_logits_view {
   void* data;
   int64_t rows;

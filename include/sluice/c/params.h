@@ -102,8 +102,8 @@ SLUICE_INIT void sluice_select_params_init(sluice_select_params* params) {
 #define SLUICE_C_TokenSequences sluice_token_sequences
 #define SLUICE_C_BiasEntries sluice_bias_entries
 
-/* Everything a request may ask of the sampler. An optional parameter `seed` is the pair has_seed
- * and seed. */
+/* All sampling parameters of a request. An optional parameter `seed` is the pair has_seed and
+ * seed. */
 typedef struct sluice_sampling_params {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name;
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) type name;
@@ -139,7 +139,7 @@ SLUICE_INIT void sluice_sampling_params_init(sluice_sampling_params* params) {
 SLUICE_API sluice_status sluice_validate(const sluice_sampling_params* params, int64_t vocab,
                                          const sluice_limits* limits);
 
-/* Whose noise a draw uses. */
+/* The stream of noise that a draw uses. */
 typedef uint8_t sluice_draw_stream;
 enum { SLUICE_STREAM_TARGET = 0, SLUICE_STREAM_DRAFT = 1 };
 

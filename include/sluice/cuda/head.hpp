@@ -25,7 +25,7 @@ struct HeadWeights {
 void Project(const HeadWeights& head, const MatrixView& hidden, const MutableLogitsView& logits,
              void* stream);
 
-// The same logits of some tokens only. ids: [rows, n], n the same for all rows; logits: as many.
+// The logits of some tokens only. ids: [rows, n] with one n for all rows; logits: as many.
 // Where an id is not one of the vocabulary's the logit is NaN.
 void ProjectTokens(const HeadWeights& head, const MatrixView& hidden,
                    DeviceArray<const int32_t> ids, DeviceArray<float> logits, void* stream);

@@ -76,8 +76,8 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
 // which takes many times as long.
 enum class Way : uint8_t { kCertified, kDefinition };
 
-// The ids and statuses of Sample alone: the fastest way to a token, because a Cut that nobody wants
-// need not be known. statuses: empty, or one a row. ways: empty, or one a row, for measurements.
+// The ids and statuses of Sample alone: the fastest way to a token, because no Cut has to be
+// computed. statuses: empty, or one a row. ways: empty, or one a row, for measurements.
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
                DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
                DeviceArray<Way> ways = {});
