@@ -9,8 +9,8 @@
 //    "result": {"text": "...", "token_ids": [3, 4], "end": "length", "prompt_tokens": 2,
 //               "output_tokens": 2}}
 //
-// What is left out has its default; prompt and parameters.seed may not be. A field that is none of
-// these is an error. An address belongs to a link, not to a request: it is not written.
+// A field that is not given has its default; prompt and parameters.seed must be given. Any other
+// field is an error. An address belongs to a link, not to a request: it is not written.
 #pragma once
 
 #include <cstdint>

@@ -186,7 +186,7 @@ class ValueReader {
   Json value_;
 };
 
-// Walks through a value that nobody reads, so that what is no JSON there is an error as well.
+// Walks through a value that has no reader, so that what is no JSON there is an error as well.
 inline void Skip(Json value, int depth) {
   if (depth > kDeepest) ThrowInvalid("json", "deeper nesting", "at most 64 levels");
   switch (Get(value.type())) {

@@ -15,7 +15,7 @@ struct SortedRow {
   const Token* tokens;
   int64_t size;  // at least 1
 
-  // m, the same for all rules of the row: the largest value after the adjustments.
+  // m, one value for all rules of the row: the largest value after the adjustments.
   SLUICE_HD float Max() const { return tokens[0].x; }
 };
 

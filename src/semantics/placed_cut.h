@@ -1,5 +1,5 @@
-// A Cut with its ties told by id, so that it tells of any token of its row, in any order, what
-// CutWalk tells of one after the other.
+// A Cut with its ties resolved to an id, so that it decides for any token of its row, in any order,
+// what CutWalk decides for one after the other.
 #pragma once
 
 #include <limits>
@@ -21,7 +21,7 @@ struct PlacedCut {
   }
 };
 
-// Where a count of ties ends. More than there are end behind all of them.
+// Where a count of ties ends. A larger count than the row has ends after all of them.
 inline constexpr int32_t kBehindAllTies = std::numeric_limits<int32_t>::max();
 
 SLUICE_HD inline PlacedCut PlaceCut(const Row& row, const Cut& cut) {
