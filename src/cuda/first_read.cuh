@@ -1,5 +1,5 @@
 // One read of a row by approximate weights: what they sum up to, how many tokens lie in each bin of
-// weight, and the few tokens whose noise may win a Gumbel draw.
+// weight, and the few tokens with noise that may win a Gumbel draw.
 //
 // The approximate weight of a token is 2^(x * scale + offset) by one multiplication and one
 // instruction: within 2^-19 of the weight of semantics/weight.h, or a unit of it, but for a factor
@@ -46,8 +46,8 @@ struct WeightUnit {
 };
 
 // With U >= h / 2^16, e = -log2(1 - U) >= h / (2^16 ln 2), so a score is at most t - log2(h / (2^16
-// ln 2)): none is a contender whose field h is above its weight and 1. One more is for the rounding
-// of the sum. True for a NaN.
+// ln 2)): a token is no contender when its field h is above its weight and 1. One more is for the
+// rounding of the sum. True for a NaN.
 __device__ inline bool IsContender(float field_and_2_23, float weight) {
   return !(field_and_2_23 > weight + (0x1p23f + 2.0f));
 }
@@ -56,7 +56,7 @@ __device__ inline bool IsContender(float field_and_2_23, float weight) {
 // that is all of it.
 inline constexpr float kOctavesToFloor = 4.0f;
 
-// The same when bins are wanted: the further, the more tokens lie above all bins and are known one
+// As above with bins: the further the floor, the more tokens lie above all bins and are known one
 // by one, so that their place at the boundary is certain, and the more contenders there are. Up to
 // about 2^octaves / 1.4 p tokens lie there. What is sampled is taken for all of it, so a small
 // sample has its octaves already.
@@ -122,7 +122,7 @@ class WeightBins {
   __device__ float WeightIn(int bin) const {
     return Exp2Approx(static_cast<float>(bin - kBins) / kAnOctave + kTop + rest_);
   }
-  // About the value whose place is that: a bin holds places from half below to half above it.
+  // About the value at that place: a bin holds places from half below to half above it.
   __device__ float ValueAt(float place) const {
     return place < 0.0f ? semantics::kLowestValue : (place - origin_) / slope_;
   }
@@ -148,7 +148,8 @@ struct FirstReadMemory {
   };
   union {
     alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
-    TokenList list;                                    // of those who need no bins, or no longer
+    TokenList list;                                    // for calls without bins, or after
+                                                       // them
   };
   uint32_t largest[kMostWarps];  // order keys
   float mass[kMostWarps];
@@ -172,7 +173,7 @@ __device__ inline void ShareOfWarp(const Team& team, float value, float* of_warp
   if (team.lane() == 0) of_warps[team.thread() / kWarpSize] = value;
 }
 
-// Behind a barrier behind ShareOfWarp: the sum of this block, by its last warp, to all blocks.
+// After a barrier that follows ShareOfWarp: the sum of this block, by its last warp, to all blocks.
 __device__ inline void ShareOfBlock(const Team& team, const float* of_warps, double* of_blocks) {
   const int warps = team.threads() / kWarpSize;
   if (team.thread() / kWarpSize != warps - 1) return;
@@ -181,7 +182,7 @@ __device__ inline void ShareOfBlock(const Team& team, const float* of_warps, dou
   if (team.lane() < team.blocks()) *team.Of(team.lane(), of_blocks + team.rank()) = sum;
 }
 
-// Behind a Sync of the team behind ShareOfBlock.
+// After a Sync of the team that follows ShareOfBlock.
 __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
   double sum = 0.0;
 #pragma unroll
@@ -192,8 +193,8 @@ __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
 // The mass of a row, summed up in fp32 by threads. A patched row's sum had the mass in it that
 // patches replace, and was rounded as such.
 struct ReadMass {
-  // Whether patches leave anything to know, which of a row without them is always so; false where
-  // their doubt is a NaN. Whether the mass is finite is for the caller to see.
+  // True when patches leave no doubt, which holds for every row without them; false where their
+  // doubt is a NaN. The caller checks whether the mass is finite.
   __device__ bool IsKnown() const { return doubt <= 0.25; }
 
   double mass;   // in the unit of the weights; not finite when a logit is NaN or +inf
@@ -214,14 +215,14 @@ __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatc
   return read;
 }
 
-// Before FirstRead, with a Sync behind it.
+// Before FirstRead, with a Sync between the two.
 __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
   Clear(team, memory.contenders);
   uint4* bins = reinterpret_cast<uint4*>(memory.bins);
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
 }
 
-// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the
+// kWeighs: compute sums and bins; kScreens: list contenders, else only those above all bins; the
 // first block gets them. A Sync of the team makes them visible.
 //
 // sampled: a lower bound of the largest value, of a patched row: its largest value may be hidden by
@@ -316,7 +317,7 @@ __device__ inline int ContendersOf(const FirstReadMemory& memory) {
   return memory.contenders.IsComplete() ? static_cast<int>(memory.contenders.count) : -1;
 }
 
-// Of the team, behind a Sync of it.
+// Of the team, after a Sync of it.
 struct RowTotals {
   float max;  // of a patched row, if all contenders are listed
   ReadMass read;

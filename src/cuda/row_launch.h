@@ -76,7 +76,7 @@ DeviceShape CurrentDeviceShape();
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// While one lives, its thread's ShapeForRows is `shape`: for who measures what is best.
+// Overrides ShapeForRows with `shape` on this thread during its lifetime, for benchmarks.
 class FixedShape {
  public:
   explicit FixedShape(TeamShape shape);

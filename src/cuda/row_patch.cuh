@@ -1,7 +1,7 @@
-// What the adjustments make of a row (RowPatch of cuda/rows.hpp), for those who read it: a mask,
-// which goes along with the logits, and patches, which are sorted. Whoever goes up a stretch of ids
-// meets them in their order; who streams the row adds them behind it, because that takes a thread
-// for each of them and not a warp.
+// What the adjustments make of a row (RowPatch of cuda/rows.hpp), for its readers: a mask, which
+// goes along with the logits, and patches, which are sorted. A reader that goes up a stretch of ids
+// meets them in their order; one that streams the row adds them afterwards, because that takes a
+// thread for each of them and not a warp.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@ inline constexpr int32_t kNoPatch = INT32_MAX;
 // The next patch of a warp's stretch.
 struct PatchCursor {
   int32_t at;
-  int32_t id;  // kNoPatch behind the last one of the stretch
+  int32_t id;  // kNoPatch after the last one of the stretch
   float value;
 };
 

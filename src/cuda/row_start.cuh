@@ -37,8 +37,8 @@ __device__ void ShareOfGroup(const Team& team, Send send) {
   if (block < team.blocks()) send(block, group);
 }
 
-// Before StartRow. Nobody writes to a block that has not begun. What the first thread has cleared
-// is so when another block hears from its group of threads.
+// Before StartRow. No block writes to one that has not begun. What the first thread has cleared is
+// visible when another block hears from its group of threads.
 __device__ inline void BeginRow(const Team& team, RowStart& start) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.thread() == 0 && team.blocks() > 1) {
@@ -101,8 +101,8 @@ struct MarkRoom {
   size_t bytes;
 };
 
-// Behind BeginRow. prepare(): called by the first warp when the parameters are there, while the
-// blocks tell each other their values. The first vectors become those of the patched row.
+// After BeginRow. prepare(): called by the first warp once it has the parameters, while the blocks
+// exchange their values. The first vectors become those of the patched row.
 template <DType kDType, bool kPatched, typename Prepare>
 __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
                          VectorSlice<kDType, kPatched>& slice, const MarkRoom& room,

@@ -129,7 +129,7 @@ class BasicTeam {
     return value;
   }
 
-  // The same by the instruction that reduces 32 bits: 60 cycles instead of 230 for the shuffles.
+  // As above by the instruction that reduces 32 bits: 60 cycles instead of 230 for the shuffles.
   static __device__ uint64_t ReduceWarp(uint64_t value, Plus) {
     constexpr int kBits = 22;  // 32 of them have a sum of 27
     constexpr uint32_t kMask = (1u << kBits) - 1;

@@ -1,5 +1,5 @@
-// What the first block of a team knows in the end, told to the others: they wait for it in their
-// own shared memory, so nobody waits for all, and the first block leaves alone: from the last Sync
+// Broadcasts the decision of a team's first block to the others: they wait for it in their own
+// shared memory, so no block waits for all, and the first block leaves alone: from the last Sync
 // on, no block may address its memory.
 #pragma once
 
@@ -26,8 +26,8 @@ class Verdict {
 #endif
   }
 
-  // Of the first thread, for all; once behind every guess. Where it is 0, which means to go on, the
-  // team does so together. What threads have written is not told with it.
+  // By the first thread, to all; once after every guess. Where the value is 0, which means to go
+  // on, the team does so together. The broadcast does not publish what threads have written.
   __device__ uint32_t Tell(uint32_t what) {
     if (team_.IsFirstThread()) memory_.told = what;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

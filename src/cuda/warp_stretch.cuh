@@ -1,5 +1,5 @@
 // A row in the order of ids: every warp of a team has a stretch of it, read 32 neighbours at a
-// time, so what a warp finds goes behind what the warps before it found. And a patched row as what
+// time, so the finds of a warp follow those of the warps before it. And a patched row as what
 // RowSlice is of others.
 #pragma once
 
