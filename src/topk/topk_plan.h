@@ -1,4 +1,4 @@
-// How topk runs on a GPU: the policy table, and checks of what a caller asks for instead.
+// How topk runs on a GPU: the policy table, and checks of a plan that the caller chooses instead.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ struct KeyRange {
 // What the threads of a block have together, in 32 bits and with one SyncBlock each, which is one
 // for the caller as well: half the time of Team's. Between two of these objects: a SyncBlock.
 struct ScanMemory {
-  uint2 of_warp[2][kMostWarps];  // by turns, so that nobody waits for readers
+  uint2 of_warp[2][kMostWarps];  // by turns, so that no writer waits for readers
 };
 
 class BlockScan {
@@ -109,7 +109,7 @@ struct RankBin {
   uint32_t in_bin;
 };
 
-// For the threads behind the next SyncBlock.
+// For the threads after the next SyncBlock.
 __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
   for (int i = 4 * block.thread(); i < kRankBins; i += 4 * block.threads()) {
     *reinterpret_cast<uint4*>(memory.count + i) = {0, 0, 0, 0};
@@ -149,7 +149,7 @@ __device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMem
   return {memory.bin, memory.above, memory.in_bin};
 }
 
-// visit(add) calls add(bin) for what this thread has. Bins that are zero, behind a SyncBlock.
+// visit(add) calls add(bin) for what this thread has. Bins that are zero, after a SyncBlock.
 template <typename Visit>
 __device__ RankBin FindInZeroBins(const Team& block, BlockScan& scan, BinMemory& memory,
                                   uint32_t rank, Visit visit) {
@@ -158,7 +158,7 @@ __device__ RankBin FindInZeroBins(const Team& block, BlockScan& scan, BinMemory&
   return FindCounted(block, scan, memory, rank);
 }
 
-// The same for any bins, behind a SyncBlock behind the last search.
+// As above for any bins, after a SyncBlock that follows the last search.
 template <typename Visit>
 __device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& memory, uint32_t rank,
                                Visit visit) {

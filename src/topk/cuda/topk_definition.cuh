@@ -13,8 +13,8 @@ struct DefinitionMemory {
   SortedMemory sorted;
 };
 
-// put(place, id, x) for the first `wanted` scores of a row, by index or by the total order;
-// 1 <= wanted <= scores. Not inline: its registers are not to be in the way of other ways.
+// put(place, id, x) for the first `wanted` scores of a row, by index or by the total order; 1 <=
+// `wanted` <= scores. Not inline, so that its registers do not burden other ways.
 template <DType kDType, typename Put>
 __device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& memory,
                                                    const void* row, int scores, int wanted,

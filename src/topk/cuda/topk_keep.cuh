@@ -18,7 +18,7 @@ namespace sluice::cuda {
 
 inline constexpr int kKeepBins = 512;
 inline constexpr int kHeld = 8;         // candidates of a thread
-inline constexpr int kMostEqual = 256;  // candidates of the bin of the wanted-th, which are ranked
+inline constexpr int kMostEqual = 256;  // candidates of the bin of rank `wanted`, which are ranked
 
 // In shared memory.
 struct KeepMemory {
@@ -28,7 +28,7 @@ struct KeepMemory {
 
   alignas(16) Bins mine;
   alignas(16) Bins bins[kMostBlocks];    // from all
-  uint64_t equal[kMostEqual];            // of the bin of the wanted-th, from all, by index
+  uint64_t equal[kMostEqual];            // of the bin of rank `wanted`, from all, by index
   uint32_t is_kept[kMostEqual / 32];     // bits of those
   uint32_t above_of_block[kMostBlocks];  // candidates above that bin, from all
   int bin;                               // that bin; -1: undecided
@@ -99,7 +99,7 @@ __device__ inline void SendBins(const Team& team, KeepMemory& memory) {
 }
 #endif
 
-// Finds the bin of the wanted-th among the bins of all blocks.
+// Finds the bin of rank `wanted` among the bins of all blocks.
 __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemory::Bins* bins,
                                KeepMemory& memory, const RowWish& wish) {
   constexpr int kWords = kKeepBins / 2;
@@ -130,7 +130,7 @@ __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemo
 }
 
 // The indices of what this warp has marked, in their order, if there is room: how many they are. By
-// a warp, behind its marks.
+// a warp, after its marks.
 template <bool kShares, DType kDType>
 __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const uint32_t* words,
                           int32_t* list, int room) {
@@ -163,8 +163,8 @@ __device__ inline int KeptBefore(const KeepMemory& memory, int at) {
   return kept;
 }
 
-// Which of memory.equal are among the `wanted` largest. A warp has one of them at a time. Behind a
-// SyncBlock of them; another one is behind it.
+// Which of memory.equal are among the `wanted` largest. A warp has one of them at a time. Needs a
+// SyncBlock of them before it; ends with another one.
 __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wanted) {
   const int size = memory.in_bin;
   for (int e = team.thread() / kWarpSize; e < size; e += team.threads() / kWarpSize) {
@@ -180,10 +180,10 @@ __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wante
 }
 
 // put(place, index) for the first wish.wanted of what the blocks have marked, in the order of
-// indices. range: about that of their scores. Behind the marks of this warp. Undecided, with
-// nothing put: fewer are marked than are wanted, or more than there is room for; NaN; no such
-// range; many in few tiles; many scores close to the wanted-th or equal to it. list: of this block,
-// with room for wish.capacity keys.
+// indices. range: about that of their scores. Called after the marks of this warp. Undecided, with
+// nothing put: fewer are marked than wish.wanted, or more than there is room for; NaN; no such
+// range; many in few tiles; many scores close or equal to that of rank `wanted`. list: of this
+// block, with room for wish.capacity keys.
 template <bool kShares, DType kDType, typename Put>
 __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& memory,
                         const TiledRow<kDType>& row, const uint32_t* words, const KeyRange& range,

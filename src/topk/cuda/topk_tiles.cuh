@@ -3,8 +3,8 @@
 // A row is cut into tiles of 1024 scores. The blocks of a team have neighbouring tiles, and so have
 // the warps of a block, so that what a warp finds is in the order of indices. A warp takes a tile
 // at a time, or a part of one: 16-byte loads, all of it in flight. A score costs two instructions:
-// the sign of its difference to the threshold goes into a word. NaN reaches every threshold, so
-// whoever looks at what was found sees it.
+// the sign of its difference to the threshold goes into a word. NaN reaches every threshold, so the
+// code that reads the marked scores sees it.
 #pragma once
 
 #include <climits>
@@ -129,7 +129,7 @@ class TiledRow {
     return WordOfTile(tiles.first) + tiles.part * (kTileWords >> tiles.shift);
   }
 
-  // A lane's share of the first tile of its warp, asked for before a threshold is known.
+  // A lane's share of the first tile of its warp, loaded before a threshold is known.
   struct Ahead {
     uint4 raw[kVectors];
     bool is_there = false;
@@ -145,7 +145,7 @@ class TiledRow {
     }
   }
 
-  // Writes this block's words, or the first `most` of them. Behind it: a SyncBlock, before somebody
+  // Writes this block's words, or the first `most` of them. A SyncBlock must follow before a thread
   // reads words of another warp. threshold: not NaN.
   template <bool kShares>
   __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words,
@@ -162,7 +162,7 @@ class TiledRow {
         below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
       }
     };
-    constexpr int kLanes = kVectors;  // whose pieces make a word
+    constexpr int kLanes = kVectors;  // with pieces that make a word
     auto put = [&](int tile) {
       uint32_t word = ~TransposeBits<kLanes>(below, lane);
       const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
@@ -290,7 +290,7 @@ class TiledRow {
 
   const Element* row_;
   int skipped_;  // places before the row in its first vector
-  int end_;      // behind its last score, counted from there
+  int end_;      // past its last score, counted from there
   int first_tile_;
   int end_tile_;
 };

@@ -1,7 +1,7 @@
-// The verify phase of topk: thresholds are tried until one leaves at least as many scores as are
-// wanted and at most as many as there is room for; what reaches it stays marked. Where more scores
-// than that equal the wanted rank's, the larger ones are marked, and then the first of those, for
-// which some of the row is read again.
+// The verify phase of topk: thresholds are tried until one leaves at least as many scores as the
+// call needs and at most as many as there is room for; what reaches it stays marked. Where more
+// scores than that equal the one of rank `wanted`, the larger ones are marked, and then the first
+// of those, for which some of the row is read again.
 #pragma once
 
 #include "sluice/cuda/topk.hpp"
@@ -25,7 +25,7 @@ struct RowWish {
   int capacity;
 };
 
-// What is marked by whom.
+// What has been marked, and by which blocks.
 struct TeamCount {
   int before_thread;  // in this thread's WordRange, by the threads before it
   int before;         // by the blocks before this one
@@ -48,15 +48,15 @@ struct Verified {
   float threshold;  // that left what is marked; of a plateau, no matter what
 };
 
-// For bins of the scores from a threshold on that nobody has looked for the largest of. Where the
-// wanted-th is beyond, it is in the last bin, with too many others.
+// For bins of the scores from a threshold on, of unknown maximum. A score of rank `wanted` that
+// lies beyond them is in the last bin, with too many others.
 __device__ inline KeyRange RangeFrom(float threshold) {
   const float high = threshold + 0.5f * fabsf(threshold);
   return {semantics::OrderKey(threshold), semantics::OrderKey(high)};
 }
 
-// What the next call with the next scores of this row is told: a count that is close to what is not
-// believed would often leave it with two reads.
+// The threshold that the next call with the next scores of this row starts from: a count that is
+// close to what is not believed would often leave it with two reads.
 __device__ inline float ThresholdForNext(const Verified& verified, int count, const RowWish& wish) {
   const bool is_amid =
       count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
@@ -74,7 +74,7 @@ struct WordRange {
   int end;
 };
 
-// Of this block. Behind a SyncBlock of the words.
+// Of this block. After a SyncBlock of the words.
 __device__ inline TeamCount CountOverBlock(BlockScan& scan, const uint32_t* words,
                                            const WordRange& range) {
   uint32_t marked = 0;
@@ -116,7 +116,7 @@ __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #endif
 }
 
-// Tells the other blocks what this one has counted in the first read, and adds what they have:
+// Sends the other blocks what this one has counted in the first read, and adds what they have:
 // words that are sent with their own arrival take half the time of a Sync.
 __device__ inline void ExchangeCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -173,9 +173,9 @@ __device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float th
 // than 2^31.
 inline constexpr int kHasNan = 1 << 27;
 
-// Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
-// so that some of the row from its start on is enough, how much the sample says. Whether there are
-// that many. count.total from kHasNan on: there is NaN among the larger ones.
+// Marks the ties that follow the larger marked scores, as many as are missing: the first ones, so
+// that some of the row from its start on is enough, how much the sample says. Returns whether there
+// are that many. count.total from kHasNan on: there is NaN among the larger ones.
 template <DType kDType>
 __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                          const TiledRow<kDType>& row, const Tie& tie, int wanted, int reads,
@@ -250,8 +250,8 @@ struct Bracket {
   }
 };
 
-// Further thresholds, behind one that left too many scores or too few. Not inline: what it needs is
-// in the way of no row that takes one read. secants: how many guesses are made that way.
+// Further thresholds, after one that left too many scores or too few. Not inline: its registers
+// burden no row that takes one read. secants: how many guesses are made that way.
 template <DType kDType>
 __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
                                              VerifyMemory& memory, BinMemory& bins,
@@ -331,9 +331,9 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first. bins: zero behind the next SyncBlock. kAsksAhead:
-// whether a warp has the registers to ask for its first tile while the threshold is looked for.
-// keep(range): what follows the first read, without a count; whether that was all.
+// the final marks are in the first. bins: zero after the next SyncBlock. kAsksAhead: whether a warp
+// has the registers to load its first tile while the threshold is found. keep(range): what follows
+// the first read, without a count; whether that was all.
 template <bool kAsksAhead, DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                            BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
