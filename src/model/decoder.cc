@@ -341,7 +341,7 @@ class Decoder::Impl {
     });
   }
 
-  // x += added, behind a norm where the model has one there.
+  // x += added, after a norm where the model has one there.
   void AddTo(std::vector<float>& x, const std::vector<float>& norm) {
     const size_t dim = buffers_.dim;
     ForEachToken([&](size_t r, int) {

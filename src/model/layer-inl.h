@@ -393,7 +393,7 @@ inline void Attend(const Attention& a) {
   }
 }
 
-// gate = f(gate) * up for a vector f, and the same for the last few elements.
+// gate = f(gate) * up for a vector f, with the last few elements likewise.
 template <class F>
 HWY_INLINE void ActivateBy(F f, float* gate, const float* up, size_t count) {
   const F32 d;

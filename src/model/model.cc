@@ -25,7 +25,7 @@ std::string NameInDirectory(const std::string& directory, std::string_view name)
   return std::string(directory).append(directory.ends_with('/') ? "" : "/").append(name);
 }
 
-// The shards that model.safetensors.index.json names. They lie beside it: a name with a path in it
+// The shards that model.safetensors.index.json names. They lie in its directory: a name with a path
 // could reach any file of the machine.
 std::set<std::string> ShardsOf(const std::string& path) {
   const MappedFile file(path, "model", "model.safetensors or model.safetensors.index.json");

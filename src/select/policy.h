@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What a request asks of selection, as far as it changes which algorithm is fast.
+// The parts of a request that change which algorithm is fast.
 enum class SelectKind : uint8_t {
   kTopK,
   kTopP,

@@ -28,7 +28,7 @@ struct KeptTokens {
 // What selecting a row gives. The kept tokens lie in the workspace.
 struct SelectedSet {
   Cut cut = {};
-  CutMass mass = {};      // when asked for
+  CutMass mass = {};      // when requested
   float max = 0.0f;       // m, with status kOk
   int32_t first_id = -1;  // the only kept token of a greedy row, where it is known
   KeptTokens kept = {};

@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMostThreads)
     auto count = [&](auto for_each) {
       return CountRow(team, for_each, result.cut, needs_ties, sampled, is_looked_at);
     };
-    // Vectors are filled up with masked values, which is the same as long as nobody counts those.
+    // Vectors are filled up with masked values, which changes nothing unless those are counted.
     const bool counts_masked =
         sampled == -INFINITY || result.cut.upper == -INFINITY || result.cut.lower == -INFINITY;
     const Census census =
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kMostThreads)
   } else if (team.rank() == 0) {
     report.BeginList(team, -1, logprob);
   }
-  team.Sync();  // everybody has read the result
+  team.Sync();  // every thread has read the result
   if (!team.IsFirstThread()) return;
   report.Put(logprob, rank);
   if (argument.kept_masses != nullptr) argument.kept_masses[row.index] = kept_mass;

@@ -1,4 +1,4 @@
-// What is asked of a row by those who report log-probabilities, and where the answer goes.
+// What the reports of log-probabilities need of a row, and where they go.
 #pragma once
 
 #include "cuda/team.cuh"
@@ -24,7 +24,7 @@ class RowReport {
   // The tokens of the list, with the drawn one.
   __device__ int listed() const { return listed_; }
 
-  // The token that was drawn, and its Cut; behind the draw.
+  // The token that was drawn, and its Cut; after the draw.
   __device__ TokenResult Drawn() const {
     TokenResult result;
     if (argument_.results != nullptr) result = argument_.results[row_];

@@ -53,7 +53,7 @@ size_t CollectKept(const semantics::Row& row, const Cut& cut, float* xs, int32_t
   return count;
 }
 
-// xs may be read up to a whole vector behind its end.
+// xs may be read up to a whole vector past its end.
 inline void StoreWeights(const float* xs, size_t size, float max, float scale, uint64_t* weights) {
   const F32 d;
   HWY_ALIGN float block[HWY_MAX_BYTES / sizeof(float)];
@@ -85,8 +85,8 @@ void CollectRow(const semantics::Row& row, const Cut& cut, CandidateOrder order,
     }
   }
 
-  // A Cut of another row may keep more or fewer tokens than it says: the first ones are told, and
-  // what is missing is told as nothing.
+  // A Cut of another row may keep more or fewer tokens than it says: the first ones are written,
+  // and the missing ones are written as empty.
   const size_t count = static_cast<size_t>(cut.count);
   const size_t told = std::min(count, kept);
   if (!candidates.ids.empty()) {

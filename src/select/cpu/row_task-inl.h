@@ -1,4 +1,4 @@
-// What the ways to select one row share: memory, candidates, and how a set is told.
+// What the ways to select one row share: memory, candidates, and the form of a set.
 #include <algorithm>
 
 #include "select/select_table.h"
@@ -91,8 +91,8 @@ inline SelectedSet SetOf(float max, float lower, int64_t above, int64_t ties_kep
   return selected;
 }
 
-// The same, of a set that lies among the candidates: they are reduced to it when somebody wants
-// them.
+// As above, of a set that lies among the candidates: they are reduced to it on the first
+// use.
 inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& boundary,
                                    int64_t ties_kept) {
   SelectedSet selected = SetOf(max, boundary.value, boundary.above, ties_kept);
@@ -121,8 +121,8 @@ void CollectCandidates(RowTask& task, float threshold, const Mask* masks) {
 template <class Read>
 bool FindCandidates(RowTask& task, float threshold, float expected) {
   const RowMemory& memory = task.memory;
-  // From some share on most groups hold one, and asking each group again costs more than a bit an
-  // element.
+  // From some share on most groups hold one, and a test of each group again costs more than a bit
+  // an element.
   const bool are_many = expected * 160.0f > static_cast<float>(task.row.size);
   bool has_nan = false;
   if (are_many) {

@@ -82,7 +82,7 @@ class ListSelection {
     const float largest = has_max ? max_ : RangeOf(memory_.values, size_).high;
     CompactFrom(floor);
     if (size_ > 0) return;
-    memory_.values[0] = largest;  // behind typical: one is kept in any case
+    memory_.values[0] = largest;  // after typical: one is kept in any case
     size_ = 1;
   }
 
@@ -141,7 +141,7 @@ class ListSelection {
       const Boundary boundary =
           finder_.by_mass(ListAs(memory_.values, list_mass_), needed, memory_.scratch, work_);
       const uint64_t weight = WeightAt(boundary.value);
-      // Ties that top-k has dropped come behind the needed mass, or there are none (Ties::kAll).
+      // Ties that top-k has dropped follow the needed mass, or there are none (Ties::kAll).
       const int64_t ties_kept =
           params_.profile.ties == Ties::kAll
               ? boundary.ties
@@ -293,7 +293,7 @@ class ListSelection {
     if (end_.value >= floor) return;
     Reads(3);
     const float value = LeastFrom(memory_.values, size_, floor);
-    if (value == semantics::Infinity()) {  // behind typical: one is kept in any case
+    if (value == semantics::Infinity()) {  // after typical: one is kept in any case
       end_ = EndAt(RangeOf(memory_.values, size_).high);
       end_.ties_kept = 1;
     } else {

@@ -121,11 +121,11 @@ constexpr Backend kThisBackend = Backend::kCpuAvx2;
 constexpr Backend kThisBackend = Backend::kCpuAvx512;
 #endif
 
-// The rules that the certified ways know.
+// The rules that the certified ways cover.
 constexpr semantics::RuleSet kCertifiedRules = semantics::Rules(
     semantics::Filter::kGreedy, semantics::Filter::kTopK, semantics::Filter::kTopP);
 
-// Whether there is a certified way to what is asked for.
+// Whether a certified way exists for the request.
 inline bool IsCovered(const RowRequest& request) {
   const Profile& profile = request.params.profile;
   const semantics::RuleSet rules = semantics::RulesOf(request.params, request.row.size);

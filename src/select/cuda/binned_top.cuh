@@ -12,7 +12,7 @@
 
 namespace sluice::cuda {
 
-// In shared memory: in the room beside the list.
+// In shared memory, in the room next to the list.
 struct TopBins {
   static constexpr int kBins = 1024;
   static constexpr int kMostBinsAThread = 2;

@@ -16,7 +16,7 @@ struct TieCounts {
   int64_t lower;
 };
 
-// Membership in a Cut of tokens whose place among their ties is known.
+// Membership in a Cut of tokens at a known place among their ties.
 class TieRules {
  public:
   __device__ explicit TieRules(const Cut& cut)

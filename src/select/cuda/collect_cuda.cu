@@ -15,7 +15,7 @@ struct CollectArgument {
   CandidateOrder order;
   const int64_t* offsets;
   int64_t size;  // of the outputs
-  int32_t* ids;  // null: not wanted, and so on
+  int32_t* ids;  // null: not requested, and so on
   float* logits;
   uint64_t* weights;
 };
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (team.IsFirstThread()) argument.offsets[argument.rows] = static_cast<int64_t>(sum);
 }
 
-// The size that the outputs have; 0 when none is wanted.
+// The size that the outputs have; 0 without outputs.
 int64_t SizeOfOutputs(const Candidates& candidates) {
   int64_t size = 0;
   auto check = [&size](std::string_view name, const auto& array) {

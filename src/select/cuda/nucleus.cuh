@@ -31,7 +31,7 @@ struct Boundary {
   __device__ uint32_t TopCount() const { return min(top_count, uint32_t{kMostAboveBins}); }
 };
 
-// The masses of a row, as far as the first read knows them.
+// The masses of a row, as far as the first read gives them.
 struct KnownMasses {
   double least_target;
   double most_target;
@@ -40,7 +40,7 @@ struct KnownMasses {
   double most_total;
 };
 
-// Before FindBoundary, with a barrier behind it.
+// Before FindBoundary, with a barrier between the two.
 __device__ inline void Clear(const Team& team, Boundary& boundary) {
   if (team.thread() == 0) {
     boundary.kept_from = WeightBins::kBins;

@@ -18,8 +18,8 @@ constexpr int32_t kUndecided = -1;  // the count of a Cut that is left to the de
 struct SelectArgument {
   RowsArgument rows;
   Cut* cuts;
-  CutMass* masses;  // null: not wanted
-  bool is_given;    // Mask: the Cuts are there
+  CutMass* masses;  // null: not requested
+  bool is_given;    // Mask: the Cuts exist
   bool masks;
 
   template <bool kPatched>
@@ -70,7 +70,7 @@ __device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
   return cut;
 }
 
-// By any rules. The same.
+// As above, by any rules.
 __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -83,7 +83,7 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   return cut;
 }
 
-// What the first block tells the others of a row whose top is listed.
+// What the first block broadcasts of a row with a listed top.
 enum Told : uint32_t {
   kGoOn,      // it does not decide the row
   kDecided,   // and nothing is masked
@@ -137,7 +137,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
   if constexpr (!kPatched) {
     void* row = RowOf(argument.rows, index);
     if (told == kMaskByIds) {
-      team.Sync();  // the ids are there
+      team.Sync();  // the ids are written
       const CutIds ids = *team.Of(0, &memory.ids);
       team.Sync();  // the first block may leave
       MaskRow(slice, row, ids);
@@ -213,7 +213,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   Verdict verdict(team, memory.verdict);
-  Clear(team, memory.first.list);  // before another block knows of this one
+  Clear(team, memory.first.list);  // before another block reads this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,

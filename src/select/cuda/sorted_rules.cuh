@@ -75,7 +75,7 @@ __device__ void RankTop(const ListedTokens& from, int threads, ScoreMemory& memo
 }
 
 // Bitonic, a token a thread, descending. `first` are the first threads of a block, ThreadsToSort of
-// the size; those behind the list have 0, which goes to its end.
+// the size; those past the list have 0, which goes to its end.
 __device__ inline void SortTop(const FirstThreads& first, const ListedTokens& from) {
   const int thread = first.thread();
   uint64_t token = thread < from.size ? from.tokens[thread] : 0;
@@ -117,8 +117,8 @@ struct KeptTop {
   __device__ bool Keeps(int place) const { return place >= begin && place < end; }
 };
 
-// Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
-// whole row. typical: what that rule keeps, with a top-k behind it, unless it is NoTypical.
+// Of sorted tokens, which are all that PlanOfTop lists. whole: null when no rule reads the whole
+// row. typical: what that rule keeps, followed by top-k, unless it is NoTypical.
 template <class TeamOfRow, class Typical = NoTypical>
 __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
                                  const RowStart& start, const WholeMass* whole,
@@ -174,7 +174,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
   if (Has(rules, Filter::kMinP)) {
     kept.end = end_of_min_p();
     if (is_whole) kept.is_known = kept.end < size;
-    is_whole = false;  // the other rules look at what is left, which is listed
+    is_whole = false;  // the other rules read the kept set, which is listed
   }
   const int before_top_k = kept.end;
   if (Has(rules, Filter::kTopK) && params.top_k < kept.end - first) {
@@ -222,7 +222,7 @@ template <class TeamOfRow>
 __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const KeptTop& kept) {
   const float first = ValueOf(sorted.tokens[kept.begin]);
   const float last = ValueOf(sorted.tokens[kept.end - 1]);
-  // Behind the list there is -inf, which is not above anything.
+  // After the list there is -inf, which is not above anything.
   const int above_first = team.CountOfBlock(kept.x > first);
   const int above_last = team.CountOfBlock(kept.x > last);
   Cut cut;
@@ -236,14 +236,14 @@ __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const
   return cut;
 }
 
-// The first and the last kept token, for who looks at ids.
+// The first and the last kept token, for readers of ids.
 __device__ inline CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop& kept, const Cut& cut) {
   const uint64_t last = sorted.tokens[kept.end - 1];
   const uint64_t begin = sorted.tokens[kept.begin];
   return {cut.upper, ValueOf(last), kept.begin == 0 ? 0 : IdOf(begin), IdOf(last)};
 }
 
-// Sorted tokens, and for each the score that a warp beside the sorting ones gave it.
+// Sorted tokens, and for each the score that a warp outside the sorting ones gave it.
 struct ScoredTop {
   ListedTokens sorted;
   bool has_scores;
@@ -258,8 +258,8 @@ __device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& sc
 }
 
 // Sorts a list of at most as many tokens as the block has threads, which are 512 or more. Threads
-// behind ThreadsToSort of the size return with no further part in the row. score(token, the
-// largest) may be called by other threads than those that sort, at the same time.
+// past ThreadsToSort of the size return with no further part in the row. score(token, the largest)
+// may be called by other threads than those that sort, at the same time.
 template <typename Score>
 __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, ScoreMemory& scores,
                                   bool wants_scores, Score score) {
@@ -296,7 +296,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
   return {sorted, wants_scores};
 }
 
-// What the first block of the team knows of a row that was decided by its top.
+// What the first block of the team has of a row that was decided by its top.
 struct TopSelection {
   Cut cut;
   CutIds ids;

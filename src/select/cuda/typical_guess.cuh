@@ -59,7 +59,7 @@ class UnlistedMoments {
     replaced_moment_ -= seen.weight * seen.log_weight;
   }
 
-  // With a barrier of the block behind it, and a Sync behind ShareOfBlocks.
+  // A barrier of the block must follow, and a Sync after ShareOfBlocks.
   __device__ void ShareOfWarps(const Team& team) const {
     if (!are_wanted_) return;
     const float sums[] = {mass_, moment_, replaced_mass_, replaced_moment_};
@@ -116,8 +116,8 @@ class UnlistedMoments {
   float replaced_moment_ = 0.0f;
 };
 
-// Of a list that is longer than a block has threads, the first tokens stay listed, so many that it
-// is no longer, and the others, which go behind them, count as not listed. Tokens that reach the
+// Of a list that is longer than a block has threads, the first tokens stay listed, as many as the
+// block has threads, and the others, which follow them, count as not listed. Tokens that reach the
 // threshold are listed: as before, or among the first.
 struct ShortTop {
   int size;
@@ -127,7 +127,7 @@ struct ShortTop {
   static constexpr int kAddends = kListCapacity / 512 + 1 + 5 + kMostWarps;
 };
 
-// By the first block, behind ShareOfBlocks. The list itself is as it was, in another order. Not
+// By the first block, after ShareOfBlocks. The list itself is as it was, in another order. Not
 // inline, and without references to what would be in registers: it is seldom needed.
 __device__ __noinline__ inline ShortTop ShortenTop(const Team block, TokenList& list, int size,
                                                    int needed, MomentsMemory& moments,
@@ -207,7 +207,7 @@ __device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>
 // instructions, so it is short.
 template <bool kPatched>
 struct TypicalGuess {
-  static constexpr bool kSortsWhole = true;  // its tokens stay where they are for who reads again
+  static constexpr bool kSortsWhole = true;  // its tokens stay where they are for a second reader
 
   const UnlistedMoments<kPatched>& moments;
   TypicalTopMemory& memory;
@@ -251,7 +251,7 @@ struct TypicalGuess {
     const uint64_t least_target = ::max(semantics::TargetMass(p, listed + least_rest), uint64_t{1});
     const uint64_t most_target = ::max(semantics::TargetMass(p, listed + most_rest), uint64_t{1});
 
-    // The first places from these surprises on, of told tokens.
+    // The first places from these surprises on, of tokens with a known surprise.
     const NearerTokens nearer = NearerThan(surprise, mean);
     const int32_t least[] = {nearer.sure.from, nearer.sure.end, nearer.perhaps.from,
                              nearer.perhaps.end};
@@ -270,7 +270,7 @@ struct TypicalGuess {
         return begin < end ? memory.before[end] - memory.before[begin] : 0;
       };
       uint64_t nearest = mass_between(first[2], first[3]);
-      // Behind the told tokens some are listed, and some not.
+      // Of the tokens after those some are listed, and some not.
       if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[told];
       is_kept = nearest < least_target;
       is_dropped = mass_between(first[0], first[1]) >= most_target;
