@@ -46,7 +46,7 @@ WORDS = (
     ADJECTIVE + r"the\s+same(?=\s*(?:[.,;)]|\Z)|\s+(?:of|for|on|in|with|by|from|at)\b)",
     r"so\s+many(?=\s*(?:[.,;:)]|\Z)|\s+(?:of|as|at|are|is|in|to|for|on|from|and)\b)",
     # Relative clauses without a head.
-    r"of\s+(?:that|this|these|those|which|it)\s+the",
+    r"of\s+(?:that|this|these|those|which)\s+the",
     r"what(?:ever)?\s+(?:is|was|are|were|be)\s+left",
 )
 FOUND = re.compile(r"(?<![\w.>:/-])(?:" + "|".join(WORDS) + r")(?![\w(/]|::|->)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-// The clients of an engine, and for each of its places whose request is there.
+// The clients of an engine, and the request in each of its places.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Place {
   bool IsTaken() const { return is_answered || request != nullptr; }
 
   uint32_t generation = 0;
-  bool is_answered = false;  // without a step, and nobody has been told
+  bool is_answered = false;  // without a step, and the client has not read it yet
   LiveRequest* request = nullptr;
 };
 

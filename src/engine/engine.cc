@@ -1,4 +1,4 @@
-// What clients ask of an Engine, and the end of a runner. The steps are in engine_step.cc.
+// The calls of an Engine's clients, and the end of a runner. The steps are in engine_step.cc.
 #include "sluice/engine.hpp"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Engine::Impl::~Impl() {
       --in_flight_;
       runner_.Await();
     }
-  } catch (...) {  // nobody is left to be told
+  } catch (...) {  // no client is left for the error
   }
   LiveRequest* request = schedule_.AnyLive();
   for (; request != nullptr; request = schedule_.AnyLive()) {

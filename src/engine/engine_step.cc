@@ -1,4 +1,4 @@
-// The step loop: the plan, the runner, and what it gave to whom.
+// The step loop: the plan, the runner, and the results for each request.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -235,7 +235,7 @@ void Engine::Impl::TakeTokens(LiveRequest& request, size_t drawn, const StepRowR
     row.status = result.tokens[drawn].status;
     row.message = Name(row.status);
   } else if (!result.failure.empty()) {
-    // Nobody has seen anything of a request without a token: it may be asked for again.
+    // A request without a token has no visible output: it may be submitted again.
     const bool has_output = request.output_size() > 0;
     row.end = has_output ? GenerationEnd::kStatus : GenerationEnd::kRejected;
     row.message = result.failure;

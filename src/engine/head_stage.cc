@@ -25,7 +25,7 @@ void Add(const CertifiedStats& call, CertifiedStats& sum) {
   sum.dense_bytes += call.dense_bytes;
 }
 
-// Entries that the lists of the rows have, so that what nobody asks for costs nothing.
+// Entries that the lists of the rows have, so that lists without a reader cost nothing.
 int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
   int64_t widest = 0;
   for (const HeadRow& row : rows) {

@@ -181,7 +181,7 @@ class ModelRunner::Impl {
     At(slot).failure.assign(engine::KeptFailure(why));
   }
 
-  // A row whose prompt tokens are scored, and where its hidden states and its lists begin.
+  // A row with prompt tokens to score, and where its hidden states and its lists begin.
   struct ScoredRow {
     int32_t slot;
     int64_t first_token;
@@ -300,7 +300,7 @@ void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
 void ModelRunner::Impl::ListRow(const StepRow& row) {
   if (slots_.At(row.slot).has_failed) return;
   const Request& request = At(row.slot);
-  // The sampler knows every token of the request.
+  // The sampler has every token of the request.
   const std::span<const int32_t> known = sampler_.Tokens(request.request);
   const int64_t begin = decoder_.Length(request.sequence);
   std::span<const int32_t> tokens = row.tokens;
@@ -372,7 +372,7 @@ PromptLogprobs ModelRunner::Impl::PromptOf(const ScoredRow& row) const {
           .values = std::span(prompt_values_).subspan(row.entry, row.count * width)};
 }
 
-// The head takes the hidden states one behind the other: none moves onto one that is still needed.
+// The head takes the hidden states one after the other: none moves onto one that is still needed.
 void ModelRunner::Impl::Sample() {
   if (head_rows_.empty()) return;
   const int64_t dim = checkpoint_.model().info().dim;

@@ -1,6 +1,6 @@
 // The thread awaits each step itself and copies the results, a few bytes a row: the runner's own
-// are gone when it is asked for the next ones, and those that the caller reads must not be. So the
-// runner has one step on its way at a time; the other waits here.
+// are gone when its next step starts, and those that the caller reads must not be. So the runner
+// has one step on its way at a time; the other waits here.
 #include "sluice/runner_thread.hpp"
 
 #include <array>
@@ -64,7 +64,7 @@ class RunnerThread::Impl {
     }
   }
 
-  // Nobody else touches the plan and the results of a step on its way.
+  // No other thread touches the plan and the results of a step on its way.
   std::exception_ptr Compute(int64_t step) {
     try {
       runner_.Launch(PlanOf(step));

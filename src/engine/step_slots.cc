@@ -66,7 +66,7 @@ int64_t StepSlots::AddRow(const StepRow& row) {
   slot.cached += read;
   slot.given = 0;
   if (row.scored != 0) CheckScored(row, slot, slot.cached - read);
-  // The sampler draws behind all tokens that it knows of a request.
+  // The sampler draws after all tokens that it has of a request.
   if (row.samples ? slot.cached != slot.tokens : slot.cached > slot.tokens) {
     ThrowInvalid("rows.tokens", ToText(slot.cached) + " with those in the cache, " + name(),
                  std::string(row.samples ? "all " : "at most ")

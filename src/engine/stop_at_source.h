@@ -40,7 +40,7 @@ class StopAtSource {
     }
   }
 
-  // Takes the next tokens; those behind an end are not looked at. `text` is for use inside.
+  // Takes the next tokens; those after an end are not read. `text` is for use inside.
   Found Take(std::span<const int32_t> ids, std::string& text) {
     const int64_t before = tokens_;
     if (stream_.has_value()) {

@@ -1,4 +1,4 @@
-// Log-probabilities of a sharded row on one GPU: what a rank tells and what all ranks make of it.
+// Log-probabilities of a sharded row on one GPU: what a rank sends and what all ranks make of it.
 //
 //   LaunchLogprobNews -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
 #pragma once
@@ -19,7 +19,7 @@ struct LogprobNews {
   int32_t has_token;
 };
 
-// Exchange 2, a row: this and the first tokens of the slice, their ids global; -1 behind the last.
+// Exchange 2, a row: this and the first tokens of the slice, their ids global; -1 after the last.
 struct LogprobSums {
   uint64_t mass;
   uint64_t kept_mass;
@@ -50,7 +50,7 @@ struct ShardLogprobArgument {
   LogprobMode mode;
   int32_t listed;
   TokenResult* results;
-  uint64_t* kept_masses;  // null: not wanted
+  uint64_t* kept_masses;  // null: not requested
   int32_t* list_ids;      // [rows, listed + 1]; null: no lists
   float* list_values;
   LogprobMemory memory;

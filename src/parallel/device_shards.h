@@ -4,8 +4,8 @@
 //   LaunchDraws, Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
 //     -> LaunchFinish
 //
-// Of a certified head, LaunchSurvivingDraws and the head's own top k stand in front of LaunchDraws,
-// which takes what they leave to the dense head.
+// Of a certified head, LaunchSurvivingDraws and the head's own top k run before LaunchDraws, which
+// takes what they leave to the dense head.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,19 @@
 namespace sluice::cuda {
 
 // Exchange 1, a row: this and `candidates` tokens in any order, each as its key
-// (cuda/token_list.cuh) with the global id; 0 behind the last.
+// (cuda/token_list.cuh) with the global id; 0 after the last.
 struct DeviceNews {
   uint64_t last;  // the smallest key
   uint32_t status;
   uint32_t is_all;  // no other token of the slice is unmasked
 };
 
-// The same of a row that is drawn from everything: the first token of the slice and those that may
-// win the draw.
+// Exchange 1 of a row that is drawn from everything: the first token of the slice and those that
+// may win the draw.
 struct DeviceDrawNews {
   static constexpr uint32_t kIncomplete = ~0u;  // as ties: of the tokens there is the first alone
 
-  uint32_t count;  // of tokens that are not masked; where no Cut is wanted, whether there are any
+  uint32_t count;  // of tokens that are not masked; without a Cut, whether there are any
   uint32_t ties;   // that equal the lowest
   uint32_t status;
   uint32_t lowest;  // of their values, the complement of the order key
@@ -53,7 +53,7 @@ static_assert(sizeof(DeviceSums) == 32);
 
 enum class DeviceNeed : uint32_t { kNothing, kMass, kSlice };
 
-// What a rank knows of a row behind the first exchange.
+// The state of a row after the first exchange, on this rank.
 struct ShardCourse {
   float max;
   float floor;  // the score of the row's first token, which the draw's winner reaches
@@ -70,7 +70,7 @@ struct ShardMemory {
   DeviceSums* own_sums;
   DeviceSums* all_sums;
   ShardCourse* courses;
-  int32_t* open_rows;  // that need logits behind the first exchange
+  int32_t* open_rows;  // that need logits after the first exchange
   int32_t* open_count;
   size_t bytes;
 };
@@ -110,10 +110,10 @@ ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
 // The news of the slice.
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
 void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
-// Behind the merge: the logits of the rows that it has not decided.
+// After the merge: the logits of the rows that it has not decided.
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
-// Behind LaunchSurvivors of a head that was asked what may win: rows that it does not tell join the
+// After LaunchSurvivors of a head that lists what may win: rows that it cannot decide join the
 // dense ones.
 void LaunchSurvivingDraws(const ShardArgument& argument, const CallArgument& head, void* stream);
 void LaunchNews(const ShardArgument& argument, void* stream);

@@ -1,14 +1,14 @@
-// What a rank tells of a row that is drawn from everything: the few tokens of its slice that may
-// win, and what the Cut of all says of the slice. One read of the slice, and another one of the
+// The message of a rank for a row that is drawn from everything: the few tokens of its slice that
+// may win, and the slice's part of the Cut of all. One read of the slice, and another one of the
 // warps that have such a token.
 //
 // A token's score is t + g, t = fl(x * scale) but for the row's maximum. Of its noise 16 bits h are
 // at hand (semantics/noise.h): with u = U and U in [h, h + 1) / 2^16, g + log2(log2 e) lies in
 // [log2((65535 - h) / (h + 1)), 16 - log2 h], because -ln(1 - u) is between u and u / (1 - u). The
-// best lower end of the slice is a floor; tokens whose upper end reaches it are scored by all of
-// their noise, and those that come near the best of them are told. How near: a maximum that is m
-// octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to
-// m = 1000; beyond, no token of the slice reaches the noise of the maximum itself.
+// best lower end of the slice is a floor; tokens with an upper end that reaches it are scored by
+// all of their noise, and those that come near the best of them are sent. How near: a maximum that
+// is m octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to m =
+// 1000; beyond, no token of the slice reaches the noise of the maximum itself.
 #include "cuda/eight_noise.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/token_list.cuh"
@@ -59,7 +59,7 @@ __device__ SlicePart MergedLanes(const SlicePart& lane) {
   return all;
 }
 
-// Of the team, in all threads: each block hears from all others, behind one Sync.
+// Of the team, in all threads: each block hears from all others, after one Sync.
 __device__ SlicePart MergedTeam(const Team& team, const SlicePart& thread, DrawsMemory& memory) {
   const SlicePart warp = MergedLanes(thread);
   const int warps = team.threads() / kWarpSize;

@@ -1,4 +1,4 @@
-// What all ranks have listed of a row, and what that decides: the same on every rank.
+// What all ranks have listed of a row, and what that decides, equally on every rank.
 //
 // Of the listed tokens, those are the first of the whole row that no unlisted token comes before:
 // from the last one of a slice that has more on. Where all ties of a boundary are kept, those that
@@ -71,7 +71,7 @@ __device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument
 __device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
-  // Tokens all differ, or the sorted list has places that nobody writes: of slices that overlap, or
+  // Tokens all differ, or the sorted list has places without a writer: of slices that overlap, or
   // where an exchange was given up, what is read there is to be a place all the same: garbage among
   // places in shared memory would end the process.
   if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
@@ -108,7 +108,7 @@ __device__ ListDecision DecisionOf(const SelectParams& params, int vocab, int si
   return {has_top_p || Has(rules, Filter::kMinP) || Has(rules, Filter::kMinPLast), true};
 }
 
-// What else is needed; false for what is left to the whole row.
+// What else is needed; false for rows that need the whole row.
 __device__ bool NeedOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                        int vocab, DeviceNeed& need) {
   need = DeviceNeed::kNothing;
@@ -159,7 +159,7 @@ __device__ bool DrawsFromAll(const ShardArgument& argument, const SelectParams& 
   return IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
 }
 
-// Whoever has drawn it has seen too little of the row.
+// The draw has seen too little of the row for a Cut.
 __device__ bool HasNoCut(const ShardArgument& argument, int row) {
   return !argument.wants_cuts &&
          DrawsFromAll(argument, ParamsOf(argument, row), KeyOf(argument, row));
@@ -187,7 +187,7 @@ __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
   return result;
 }
 
-// From the tokens of all slices that may win; false where some rank has not told all of its.
+// From the tokens of all slices that may win; false where some rank has not sent all of its.
 __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument, int row,
                                 float max, const MergeMemory& memory, TokenResult& result) {
   uint32_t lowest = 0;
@@ -216,7 +216,7 @@ __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument
   return true;
 }
 
-// Behind the first exchange, or behind the second one.
+// After the first exchange, or after the second one.
 template <bool kHasSums>
 __global__ void __launch_bounds__(kMostThreads)
     MergeKernel(const __grid_constant__ ShardArgument argument) {
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kMostThreads)
       semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(key);
   if (!is_valid) merged.status = RowStatus::kBadParam;
   const bool is_drawn = argument.kind != ShardRows::kListed && DrawsFromAll(argument, params, key);
-  // Nobody has told anything of it: what lies in its message, a status too, is another call's.
+  // No rank has sent anything of it: what lies in its message, a status too, is another call's.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && is_valid) {
     if (block.thread() == 0) {
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(kMostThreads)
     return;
   }
   result = TokenResult{};
-  // Rows that are drawn have told no first tokens but one.
+  // Rows that are drawn have sent no first tokens but one.
   const int size = is_drawn ? 0 : ListFirst(block, argument, row, merged.horizon, memory);
   const ListDecision list = is_drawn
                                 ? ListDecision{false, false}

@@ -28,7 +28,7 @@ class NcclGroup final : public NcclShardGroup {
       ncclResult_t made;
       ncclUniqueId id;
     };
-    // Rank 0's is what all take. Where it has none, all throw: nobody may wait for it in NCCL.
+    // Rank 0's is what all take. Where it has none, all throw: no rank may wait for it in NCCL.
     Meeting own{ncclSuccess, {}};
     if (rank() == 0) own.made = ncclGetUniqueId(&own.id);
     std::vector<Meeting> all(static_cast<size_t>(ranks()));
@@ -74,9 +74,9 @@ class NcclGroup final : public NcclShardGroup {
   }
 
  private:
-  // In two steps: who waits in a blocking meeting waits for ever when a rank does not come, and a
+  // In two steps: a rank in a blocking meeting waits for ever when another does not come, and a
   // communicator that does not block starts a thread at each call. So the ranks meet without
-  // blocking, and split off one that blocks when all are known to be there.
+  // blocking, and split off one that blocks when all have come.
   void Connect(const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -86,7 +86,7 @@ class NcclGroup final : public NcclShardGroup {
       RequireAllWell(Settled(meeting, state));
       config.blocking = 1;
       // Of a communicator that does not block this does not either, and may still say that all is
-      // well: its own state tells when it is done.
+      // well: its own state shows when it is done.
       state = ncclCommSplit(meeting, 0, rank(), &communicator_, &config);
       if (state == ncclSuccess) state = ncclInProgress;
       state = Settled(meeting, state);

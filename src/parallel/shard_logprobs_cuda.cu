@@ -15,7 +15,7 @@ __device__ bool HasToken(const ShardLogprobArgument& argument, const TokenResult
   return result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.vocab;
 }
 
-// What all ranks know of a row behind the first exchange, and this one's part of its Cut.
+// What all ranks have of a row after the first exchange, and this one's part of its Cut.
 struct WholeRow {
   semantics::StatusAndMax row;
   float sampled;
@@ -58,8 +58,8 @@ __device__ WholeRow Merged(const ShardLogprobArgument& argument, int row, const 
   return whole;
 }
 
-// visit(x, id) for the tokens of this thread and no others: masked ones count here, so what is
-// streamed as masked behind a warp's stretch must not.
+// visit(x, id) for the tokens of this thread and no others: masked ones count here, so the masked
+// elements after a warp's stretch must not.
 template <DType kDType, typename Visit>
 __device__ void ForEachOwn(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kFinishThreads)
       values[n] = !has_token ? semantics::QuietNan() : n == 0 ? logprob : -INFINITY;
     }
   }
-  __syncthreads();  // everybody has read the result
+  __syncthreads();  // every thread has read the result
   if (thread == 0) {
     argument.results[row].logprob = logprob;
     argument.results[row].rank = static_cast<int32_t>(place_of_token);

@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// What a rank is asked to do.
+// The calls of a rank.
 enum class ShardTask : uint32_t { kSetUp, kSample, kSampleHidden, kLogprobs, kCompare };
 
-// In front of every message of a rank.
+// At the start of every message of a rank.
 struct ShardHeading {
   ShardTask task;
   uint32_t exchange;  // of the task, from 1

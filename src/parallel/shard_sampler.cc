@@ -33,7 +33,7 @@ struct SliceSums {
 };
 static_assert(sizeof(SliceSums) == 32);
 
-// Slices whose logits are there.
+// Slices with computed logits.
 class SliceLogits final : public SliceSource {
  public:
   SliceLogits(const ShardRank& rank, int64_t candidates, const LogitsView& logits,
@@ -63,7 +63,7 @@ class SliceLogits final : public SliceSource {
   std::vector<std::vector<uint64_t>>& lists_;
 };
 
-// Of a call, as it was asked.
+// The arguments of a call.
 struct SampledRows {
   const SelectParams& ParamsOf(int64_t row) const { return PerRow(params, row); }
   const NoiseKey& KeyOf(int64_t row) const { return PerRow(keys, row); }
@@ -78,7 +78,7 @@ struct SampledRows {
   std::span<TokenResult> results;
 };
 
-// What a rank knows of a row, the same on all of them.
+// The state of a row, equal on all ranks.
 struct RowState {
   RowStatus status;
   RowNeed need;
@@ -137,7 +137,7 @@ struct ShardSampler::Impl {
     return {whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
   }
 
-  // Rows whose need is `need`, or that wait for a cdf's token.
+  // Rows that need `need`, or that wait for a cdf's token.
   template <typename Belongs>
   void ListRows(int64_t rows, Belongs belongs) {
     places.clear();
@@ -179,8 +179,8 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
   if (state.support == 0) state.status = semantics::Worse(state.status, RowStatus::kEmptySupport);
   if (state.status != RowStatus::kOk) return;
 
-  // The next token of the row is the first of what is left of one of the lists: a list that has
-  // less than all of its slice ends behind as many tokens as are wanted.
+  // The next token of the row is the first remaining one of one of the lists: a list that has less
+  // than all of its slice ends after as many tokens as `wanted`.
   state.listed = std::min(wanted, state.support);
   next.assign(static_cast<size_t>(rank.ranks()), 0);
   Token* merged = first.data() + row * candidates;
@@ -251,7 +251,7 @@ SliceSums ShardSampler::Impl::SumSlice(const Row& part, int64_t row, const Selec
   return sums;
 }
 
-// Of a draw from everything: its mass is not asked for.
+// Of a draw from everything, which does not need its mass.
 SliceSums ShardSampler::Impl::SumDraw(const SliceDraw& draw, int64_t row,
                                       const SelectParams& params, const NoiseKey& key) const {
   const float scale = semantics::ScalesOf(params).draw;

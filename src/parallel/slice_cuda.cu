@@ -1,4 +1,4 @@
-// What a rank tells the others of its slice: its first tokens; then its mass, or its best draw.
+// What a rank sends of its slice: its first tokens; then its mass, or its best draw.
 #include "cuda/cuda_check.h"
 #include "cuda/rows.cuh"
 #include "draw/cuda/draw_row.cuh"

@@ -1,4 +1,4 @@
-// A draw from everything is decided when all ranks have told their largest values, but the tokens
+// A draw from everything is decided when all ranks have sent their largest values, but the tokens
 // that may win it are known before: a larger maximum m lowers the scores fl(fl(fl(x - m) s) + g) of
 // all tokens alike, but for roundings. Noise g lies in (-6, 49). Where m is up to 1000 octaves
 // above the slice's own maximum, a token that can come within 108 of the best has roundings of less

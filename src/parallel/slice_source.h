@@ -1,5 +1,5 @@
-// What a rank knows of its slice of sampled rows, whether it has their logits or a head that
-// computes them.
+// A rank's view of its slice of sampled rows, whether it has their logits or a head that computes
+// them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Exchange 1, a row: this and the `candidates` first tokens of the slice. Behind the last: id -1.
+// Exchange 1, a row: this and the `candidates` first tokens of the slice. After the last: id -1.
 struct RowNews {
   uint64_t fingerprint;
   uint32_t status;
@@ -48,18 +48,18 @@ struct SliceDraw {
   float lowest = semantics::Infinity();
 };
 
-// Asked about rows concurrently where it is const.
+// Its const functions are called for several rows concurrently.
 class SliceSource {
  public:
   virtual ~SliceSource() = default;
 
-  // So many of the first tokens are listed of a row, up to `candidates`; the same on all ranks.
+  // How many of the first tokens are listed of a row, up to `candidates`; equal on all ranks.
   virtual int64_t Wanted(int64_t row) const = 0;
-  // Fills all but the fingerprints, which are there. Tokens have global ids.
+  // Fills all but the fingerprints, which are already set. Tokens have global ids.
   virtual void List(const NewsRows& news) = 0;
-  // Null: Part knows more.
+  // Null: Part has more.
   virtual const SliceDraw* Draw(int64_t row) const = 0;
-  // To be called before Part is asked about them, in ascending order.
+  // To be called before Part for these rows, in ascending order.
   virtual void Open(std::span<const int64_t> rows) = 0;
   virtual semantics::Row Part(int64_t row) const = 0;
 };

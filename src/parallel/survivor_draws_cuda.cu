@@ -1,10 +1,10 @@
-// What a rank tells of a row that is drawn from everything, from the survivors of its certified
-// head: the first token of the slice and the few that may win, in their exact logits.
+// The message of a rank for a row that is drawn from everything, from the survivors of its
+// certified head: the first token of the slice and the few that may win, in their exact logits.
 //
-// Whoever may win, whatever the row's maximum is, has survived: the head computes every token whose
-// upper bound comes within a hundredth of what some token's score reaches for certain, and that is
-// more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with too many
-// survivors are left to the head's dense logits, and told from these by draws_cuda.cu.
+// Every token that may win, whatever the row's maximum is, has survived: the head computes every
+// token with an upper bound within a hundredth of what some token's score reaches for certain, and
+// that is more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with
+// too many survivors are left to the head's dense logits, and draws_cuda.cu sends their tokens.
 #include "head/certified/cuda/device_course.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 #include "parallel/device_shards.h"
