@@ -35,7 +35,7 @@ class EngineConnection {
   // What there is no memory for waits for the next call.
   virtual void SendAborts() = 0;
 
-  // Whether something can be read now; asks ZeroMQ, so that its file descriptors tell of what comes
+  // Whether something can be read now; polls ZeroMQ, so that its file descriptors report what comes
   // from here on.
   virtual bool HasInput() = 0;
   virtual void AppendPollItems(std::vector<zmq_pollitem_t>& items) = 0;

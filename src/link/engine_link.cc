@@ -94,7 +94,7 @@ void EngineLink::Close(bool says_bye) {
 void EngineLink::Restart(std::string_view reason, bool says_bye, Clock::time_point now) {
   reason_.assign(reason);
   const std::string lost = "the engine " + options_.endpoint + ": " + reason_;
-  Close(says_bye);  // from here on nothing takes memory: nobody may be forgotten
+  Close(says_bye);  // from here on nothing takes memory: no request may be forgotten
   is_stalled_ = false;
   retry_at_ = now + BackOff(++failures_);
   table_.Lose(options_.engine, lost);
@@ -121,7 +121,7 @@ void EngineLink::Reopen(Clock::time_point now) {
 }
 
 bool EngineLink::Turn(Clock::time_point now) {
-  // Behind a pause nothing can have been heard, so it says nothing of the engine.
+  // After a pause nothing can have been heard, so it says nothing of the engine.
   if (now - last_turn_ > options_.stall_timeout / 2) {
     quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
   }
@@ -254,7 +254,7 @@ void EngineLink::TakeReady(Clock::time_point now) {
     Reset("a READY that cannot be", now);
     return;
   }
-  // An engine that knows no text has nothing to compare.
+  // An engine without text has nothing to compare.
   const bool has_hash = info.knows_text || info.tokenizer_hash != 0;
   if (has_hash && info.tokenizer_hash != options_.tokenizer_hash) {
     GiveUp("its tokenizer is not this client's: their hashes are " +
@@ -367,7 +367,7 @@ void EngineLink::Send() {
 bool EngineLink::HasInput() {
   if (!connection_.has_value()) return false;
   if (has_message_) return true;
-  // Both are asked, whatever the first one says.
+  // Both are read, whatever the first one says.
   const bool has_frame = link::HasInput(connection_->socket);
   return link::HasInput(connection_->monitor) || has_frame;
 }

@@ -1,8 +1,8 @@
 // One file descriptor for everything that a client waits for: of ZeroMQ's sockets, and of time.
 //
-// ZeroMQ's descriptors are readable when something has happened that nobody has looked at yet, not
-// while there is something to read: what was seen and left, or came to light while something was
-// sent, must be told by WakeAt(now).
+// ZeroMQ's descriptors are readable when something has happened since the last look, not while
+// there is something to read: what was seen and left, or came to light while something was sent,
+// must be reported by WakeAt(now).
 #pragma once
 
 #include <sys/epoll.h>

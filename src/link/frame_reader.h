@@ -224,7 +224,7 @@ class FrameReader {
     return bytes;
   }
 
-  // Goes behind an element, but for the elements in it, of which it gives the number.
+  // Goes past an element, but for the elements in it, of which it gives the number.
   uint64_t SkipHead() {
     const uint8_t code = Byte();
     if (code <= 0x7f || code >= 0xe0) return 0;

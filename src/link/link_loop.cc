@@ -69,7 +69,7 @@ void LinkLoop::Run() {
   }
 }
 
-// Whatever comes of the words: a socket that closes tells every frontend.
+// Whatever comes of the words: every frontend sees a socket that closes.
 void LinkLoop::TellOwnEnd(const char* reason) noexcept {
   try {
     for (const auto& client : clients_) {
@@ -119,7 +119,7 @@ void LinkLoop::TakeMessages() {
   }
 }
 
-// Null for the last words of a connection that has closed: nobody would say when it does.
+// Null for the last words of a connection that has closed: nothing would report when it does.
 LinkLoop::Peer* LinkLoop::PeerOf(const Router::Message& message) {
   std::string address(message.address);
   const auto found = peers_.find(address);

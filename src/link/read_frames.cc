@@ -115,7 +115,7 @@ void Read(FrameReader& reader, EngineInfo& to) {
   to.max_frame_bytes = reader.Integer<int64_t>(0, kMost);
 }
 
-// The elements go behind those of `all`, which never moves: at the first list it gets room for all
+// The elements follow those of `all`, which never moves: at the first list it gets room for all
 // that the rest of the frame can have.
 template <typename T>
 std::span<const T> ReadInto(FrameReader& reader, std::vector<T>& all) {
@@ -275,7 +275,7 @@ std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame) {
   switch (frame.head.type) {
     case FrameType::kHello:
       ReadHello(reader, frame.hello);
-      // What another protocol says behind its number is unknown.
+      // What another protocol says after its number is unknown.
       if (frame.hello.protocol != kProtocol) return Result(reader, frame.head);
       expect(kHelloFields);
       break;

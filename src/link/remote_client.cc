@@ -101,7 +101,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
   AwaitEngines(options);
 }
 
-// In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
+// In a forked process ZeroMQ's threads do not exist, and its descriptors are the owner's as well:
 // links and context are left as they lie.
 RemoteClient::~RemoteClient() {
   if (getpid() == owner_) return;
@@ -167,13 +167,13 @@ void RemoteClient::Wait(Clock::time_point until) {
     link->AppendPollItems(poll_items_);
     until = std::min(until, link->Deadline());
   }
-  // Rounded up, so that the time has come behind it.
+  // Rounded up, so that the time has come afterwards.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   const int64_t timeout = std::clamp<int64_t>(left.count(), 0, 1'000'000);
   zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), static_cast<long>(timeout));
 }
 
-// Behind everything that has looked at a socket.
+// After everything that has read a socket.
 void RemoteClient::WakeForRest(Clock::time_point now) {
   bool is_due = has_more_ || table_.HasOutputs();
   Clock::time_point deadline = Clock::time_point::max();

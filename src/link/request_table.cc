@@ -268,7 +268,7 @@ void RequestTable::GiveUp(int32_t engine, std::string_view message) {
   }
 }
 
-// Of a request that has ended: the engine is asked to stop it, or its place may become free.
+// Of a request that has ended: the engine gets an abort, or its place may become free.
 void RequestTable::SetState(Slot& slot, State state) {
   if (std::exchange(slot.state, state) == State::kSubmitted) --counters.waiting;
   if (state == State::kEndedHere) AskToStop(slot);
@@ -295,7 +295,7 @@ void RequestTable::FreeIfDone(Slot& slot) {
   slot.state = State::kFree;
   Engine& its = At(slot.engine);
   --its.taken;
-  // Behind the last generation a place is never taken again.
+  // After the last generation a place is never taken again.
   if (slot.address.generation != UINT32_MAX) PushFree(slot, its);
 }
 

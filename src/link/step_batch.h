@@ -29,7 +29,7 @@ class StepBatch {
     int32_t full = -1;  // of a row that has more: its number among those
     RequestAddress address = {};
     int64_t first_token = 0;
-    uint32_t first_id = 0;  // of so many, among the batch's
+    uint32_t first_id = 0;  // index of the first in the batch's
     uint32_t ids = 0;
 
     LinkId link() const { return {place, serial}; }
@@ -39,7 +39,7 @@ class StepBatch {
     std::string reason = {};
   };
 
-  // link_of(ClientId) is whose row it is.
+  // link_of(ClientId) is the link of the row's client.
   template <typename LinkOf>
   void Take(std::span<const EngineOutput> outputs, LinkOf link_of) {
     rows_.clear();
@@ -107,7 +107,7 @@ class StepBatch {
            !row.prompt.IsEmpty();
   }
 
-  // Copies a list of every full row behind those of the rows before, and points the row to the
+  // Copies a list of every full row after those of the rows before, and points the row to the
   // copy.
   template <typename ListOf, typename Store>
   void Own(ListOf list_of, Store& store) {

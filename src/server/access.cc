@@ -19,7 +19,7 @@ bool IsEqualInConstantTime(std::string_view secret, std::string_view given) {
   return difference == 0;
 }
 
-// Behind "Bearer", in any case of letters.
+// After "Bearer", in any case of letters.
 std::string_view BearerToken(std::string_view field) {
   constexpr std::string_view kScheme = "bearer ";
   if (field.size() < kScheme.size()) return {};

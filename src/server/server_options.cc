@@ -39,7 +39,7 @@ void CheckHttp(const HttpLimits& http) {
   CheckInRange("http.connections", http.connections, 1, 1 << 24);
 }
 
-// Not told: a key belongs in no log.
+// The error does not have the value: a key belongs in no log.
 void CheckKey(const std::string& key) {
   const bool is_good =
       !key.empty() && std::ranges::all_of(key, [](char c) { return c > ' ' && c < 0x7f; });

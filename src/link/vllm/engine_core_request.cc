@@ -63,7 +63,7 @@ class Writer {
   msgpack::packer<Sink> packer_;
 };
 
-// A map whose number of entries is known when the last one has come.
+// A map of unknown size until its last entry has come.
 class OpenMap {
  public:
   OpenMap(Writer& writer, std::string& frame) : writer_(writer), frame_(frame) {

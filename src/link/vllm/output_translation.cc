@@ -74,7 +74,7 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
   return nullptr;
 }
 
-// All of them come in one piece, in front of the first token or with it.
+// All of them come in one piece, before the first token or with it.
 const char* OutputTranslation::TakePrompt(const EngineCoreOutput& output, const Request& request,
                                           OutputRow& row) {
   if (!output.prompt_logprobs.has_value() || request.prompt_width == 0 || request.has_prompt) {
@@ -123,7 +123,7 @@ void OutputTranslation::TakeEnd(const EngineCoreOutput& output, const Request& r
       row.end =
           request.tokens >= request.max_tokens ? GenerationEnd::kLength : GenerationEnd::kContext;
       break;
-    case FinishReason::kAbort:  // nobody here has asked for it, or nobody waits
+    case FinishReason::kAbort:  // not requested here, or of a request that has ended here
       row.end = GenerationEnd::kEngineLost;
       row.message = "the engine aborted the request: it is being shut down";
       break;
@@ -134,7 +134,7 @@ void OutputTranslation::TakeEnd(const EngineCoreOutput& output, const Request& r
       row.code = output.error_code == "validation_error" ? ErrorCode::kInvalidValue
                                                          : ErrorCode::kUnavailable;
       break;
-    case FinishReason::kRepetition:  // which is not asked for
+    case FinishReason::kRepetition:  // which no request sets
       row.end = GenerationEnd::kEngineLost;
       row.message = "the engine ended the text for its repetitions";
       break;

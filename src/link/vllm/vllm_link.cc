@@ -30,7 +30,7 @@ constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
 // vLLM keeps as many as come, in the order in which they did.
 constexpr int32_t kMostRequests = 1 << 16;
-// What vLLM's own frontend allows, unless it is told otherwise; an engine does not tell.
+// What vLLM's own frontend allows by default; an engine does not report it.
 constexpr int32_t kMostLogprobs = 20;
 
 [[noreturn]] void ThrowEndpoint(const std::string& endpoint, const std::string& why) {
@@ -85,7 +85,7 @@ VllmLink::~VllmLink() {
     life_->input.set(zmq::sockopt::linger, kAbortsLinger);
     table_.GiveUp(options_.engine, "the frontend ends");
     SendAborts();
-  } catch (const std::exception&) {  // no memory: it computes them for nobody
+  } catch (const std::exception&) {  // no memory: it computes them for no reader
   }
 }
 
@@ -104,7 +104,7 @@ zmq::socket_t VllmLink::Bind(SocketKind kind, const std::string& address) const 
   if (kind.type == zmq::socket_type::router) {
     // An engine that is started again has the identity of the one before.
     socket.set(zmq::sockopt::router_handover, true);
-    // A message for nobody is refused in place of dropped.
+    // A message for a peer that is gone is refused in place of dropped.
     socket.set(zmq::sockopt::router_mandatory, true);
   }
   // For machines that vanish. A process that is stopped has the time that a stall has.
@@ -129,7 +129,7 @@ void VllmLink::Listen() {
 }
 
 bool VllmLink::Turn(Clock::time_point now) {
-  // Behind a pause nothing can have been heard, so it says nothing of the engine.
+  // After a pause nothing can have been heard, so it says nothing of the engine.
   if (now - last_turn_ > options_.stall_timeout / 2) {
     quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
   }
@@ -139,7 +139,7 @@ bool VllmLink::Turn(Clock::time_point now) {
   ReadInput();
   ReadEvents(now);
   const bool has_outputs = ReadOutputs(now);
-  // The end of a connection for outputs is told behind the last of them.
+  // The monitor reports the end of a connection for outputs after the last of them.
   const bool has_said_all =
       IsIn(Phase::kEnding) && !has_outputs && !life_->output_watch.has_connection();
   if (has_said_all || (IsIn(Phase::kEnding) && now >= life_->ends_at)) EndConnection(now);
@@ -169,7 +169,7 @@ void VllmLink::TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_poin
     return;
   }
   if (!greeting.is_hello) return;
-  // The one before may have told of its last tokens.
+  // The one before may have sent its last tokens.
   for (int left = kGreetingsAtOnce; left > 0 && ReadOutputs(now); --left) {
   }
   EndLife("an engine has been started in its place");
@@ -178,7 +178,7 @@ void VllmLink::TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_poin
   BeginLife(now);
 }
 
-// Whoever started it waits for an answer, and does not get one: it is said here.
+// The process that started it waits for an answer, and does not get one: it is said here.
 void VllmLink::RefuseHello(std::string_view identity, bool is_headless) {
   if (!is_headless) {
     reason_ = refused_ =
@@ -239,7 +239,7 @@ void VllmLink::EndLife(std::string_view reason) {
   if (!life_.has_value()) return;
   reason_.assign(reason);
   const std::string lost = "the engine " + options_.endpoint + ": " + reason_;
-  // From here on nothing takes memory: nobody may be forgotten.
+  // From here on nothing takes memory: no request may be forgotten.
   ForEachSocket([this](zmq::socket_t& socket) { Watch(options_.epoll_fd, socket, false); });
   life_.reset();
   has_message_ = is_stalled_ = false;
@@ -373,7 +373,7 @@ EngineConnection::Clock::time_point VllmLink::Deadline() const {
 
 bool VllmLink::HasInput() {
   bool has_input = link::HasInput(handshake_) || has_message_;
-  // Each of them is asked, whatever those before it say.
+  // Each of them is read, whatever those before it say.
   has_input = link::HasInput(handshake_watch_->monitor()) || has_input;
   if (!life_.has_value()) return has_input;
   ForEachSocket([&](zmq::socket_t& socket) { has_input = link::HasInput(socket) || has_input; });

@@ -1,4 +1,4 @@
-// The conversation of a request: messages and what their template is told beside them.
+// The conversation of a request: messages, and further variables for their template.
 //
 //   role     system, developer, user, assistant, tool
 //   content  a text, or a list of {"type": "text", "text": "..."}, which are joined by line feeds

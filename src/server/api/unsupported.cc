@@ -11,9 +11,9 @@ using json::json_type;
 struct Unsupported {
   std::string_view name;
   std::string_view hint = {};  // what does it here, or why nothing does
-  // The number that asks for nothing, as engines that have the field define it.
+  // The number without effect, as engines that have the field define it.
   double neutral = std::numeric_limits<double>::quiet_NaN();
-  // Texts that ask for nothing; an object may have one of them as its only field `inner`.
+  // Texts without effect; an object may have one of them as its only field `inner`.
   std::string_view neutral_text = {};
   std::string_view other_text = {};
   std::string_view inner = {};
@@ -118,7 +118,7 @@ bool IsNeutral(const Unsupported& row, const RequestValue& value) {
   return text.empty() || text == row.neutral_text || text == row.other_text;
 }
 
-// Reads the value, and says whether it asks for something.
+// Reads the value, and returns whether it would have an effect.
 bool AsksForSomething(const Unsupported& row, const RequestValue& value) {
   constexpr double kMost = std::numeric_limits<float>::max();
   switch (value.type()) {

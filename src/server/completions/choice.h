@@ -15,7 +15,7 @@ namespace sluice::server {
 
 class LiveExchange;
 
-// Tokens and what is told about each, as responses have it.
+// Tokens and the log-probabilities of each, as responses have them.
 class ToldTokens {
  public:
   // `listed` and `values`: `width` a token, the token itself first, which is left out.
@@ -38,7 +38,7 @@ class ToldTokens {
 
 // Text and tokens that wait to be written, in one piece however many outputs they came in.
 struct PendingDelta {
-  // What is told about tokens, beside the text.
+  // What is reported of tokens, apart from the text.
   struct Wanted {
     bool ids = false;
     bool logprobs = false;
@@ -50,7 +50,7 @@ struct PendingDelta {
   size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + told.bytes(); }
 
   std::string text = {};
-  std::vector<int32_t> ids = {};  // where ids or log-probabilities are wanted
+  std::vector<int32_t> ids = {};  // where ids or log-probabilities are reported
   ToldTokens told = {};
 };
 

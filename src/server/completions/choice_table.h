@@ -37,7 +37,7 @@ class ChoiceTable {
     return places_.empty() ? nullptr : places_[FreeOrIts(request.value)].choice;
   }
 
-  // It is in it. What lies behind moves up, so that no search ends too early.
+  // It is in it. The entries after it move up, so that no search ends too early.
   void Erase(RequestId request) {
     size_t hole = FreeOrIts(request.value);
     for (size_t at = Next(hole); places_[at].choice != nullptr; at = Next(at)) {

@@ -14,7 +14,7 @@ namespace {
 
 using boost::asio::posix::descriptor_base;
 
-// Requests that came together are answered so many at a time; then other connections have a turn.
+// Requests that came together are answered this many at a time; then other connections have a turn.
 constexpr int kRequestsAtOnce = 32;
 constexpr size_t kMostIdBytes = 128;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";

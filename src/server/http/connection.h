@@ -38,7 +38,7 @@ class Connection final
 
   void Start();
   void StopAfterExchange();  // closes now if it waits for a request
-  // Destroys the Answer. `resets`: what is unsent is thrown away, and the peer told so.
+  // Destroys the Answer. `resets`: what is unsent is thrown away, and the peer gets a reset.
   void Close(bool resets);
   void OnDeadline();
   void OnDeferred();
@@ -66,7 +66,7 @@ class Connection final
   void End() override;
   size_t unsent() const override { return out_.unsent(); }
 
-  // There is always a wait for bytes, so that a peer that leaves is seen; behind the last bytes of
+  // There is always a wait for bytes, so that a peer that leaves is seen; after the last bytes of
   // one that only listens, it is for an error.
   void WaitReadable();
   void WaitWritable();
@@ -110,7 +110,7 @@ class Connection final
 
   // Of this request and its response:
   bool is_http_1_1_ = true;
-  bool closes_ = false;       // behind it
+  bool closes_ = false;       // after the response
   bool has_begun_ = false;    // Begin was called
   bool is_complete_ = false;  // Respond or End was called
   bool is_chunked_ = false;

@@ -13,7 +13,7 @@ namespace http = boost::beast::http;
 
 using Text = boost::beast::string_view;
 
-// simdjson reads so far behind a body (SIMDJSON_PADDING).
+// simdjson reads this far past a body (SIMDJSON_PADDING).
 constexpr size_t kPadding = 64;
 // A length is only a claim: so much is taken from memory for it before bytes have come.
 constexpr size_t kMostReserved = size_t{64} << 10;
@@ -102,10 +102,10 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     error = http::error::end_of_stream;  // any one: it stops the parser
   }
 
-  // The parser needs more behind `pending`.
+  // The parser needs more than `pending`.
   void CheckPending(std::string_view pending) {
     if (has_line_ || is_header_done()) {
-      // Behind the head it is the header of a chunk, or what follows the last one.
+      // After the head it is the header of a chunk, or what follows the last one.
       if ((is_header_done() ? 0 : head_bytes_ - line_bytes_) + pending.size() >
           limits_.header_bytes) {
         problem_ = {431, "the header fields are too long"};
@@ -165,7 +165,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
   void on_field_impl(http::field field, Text name, Text value,
                      boost::beast::error_code& error) override {
-    if (is_header_done()) return;  // behind the last chunk: nobody asks for these
+    if (is_header_done()) return;  // after the last chunk: these are not used
     if (std::ssize(request_.fields) >= limits_.header_fields) {
       return Fail(431, "there are too many header fields", error);
     }
@@ -210,7 +210,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
   void on_finish_impl(boost::beast::error_code&) override {}
 
-  // Only requests are read, but it asks for this one too.
+  // Only requests are read, but the base class requires this one too.
   void on_response_impl(int, Text, int, boost::beast::error_code&) override {}
 
   const HttpLimits& limits_;
