@@ -262,8 +262,7 @@ Socket NewSocket() {
   return socket;
 }
 
-// The name of a listening socket, gone when all ranks have come, unless another took its
-// place.
+// The name of a listening socket, gone when all ranks have come, unless another has its place.
 class ListeningSocket {
  public:
   ListeningSocket(const sockaddr_un& address, int32_t ranks)
