@@ -171,7 +171,7 @@ class Compiler {
     }
   }
 
-  // ByteFallback makes one token of a run of bytes: to what follows, the tokens behind it have
+  // ByteFallback makes one token of a run of bytes: for the later steps, the tokens after it have
   // other places, and one of them is the first or the last.
   void CheckNoByteRuns() const {
     if (rules_.has_byte_runs) {

@@ -57,7 +57,7 @@ struct Tail {
 // The rules that are left for the ends of a text.
 struct DecodeRules {
   std::string stripped;        // one character; empty: none
-  uint8_t leading = 0;         // so many of it are dropped from the beginning
+  uint8_t leading = 0;         // how many of it are dropped from the beginning
   uint8_t trailing = 0;        // and from the end
   bool has_byte_runs = false;  // some tokens are single bytes
   // Of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
@@ -80,9 +80,9 @@ using Spellings = std::unordered_map<int32_t, std::string>;
 DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
                            const Spellings& surfaces, Vocabulary& vocabulary);
 
-// The decoders that can be asked for instead of the file's.
+// The decoders that can replace the file's.
 DecoderSteps ByteLevelDecoder();
-// dropped_spaces: so many at the most, from the beginning of a text.
+// dropped_spaces: the most that are dropped, from the beginning of a text.
 DecoderSteps SentencePieceDecoder(int32_t dropped_spaces);
 
 }  // namespace sluice::text

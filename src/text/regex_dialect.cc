@@ -156,7 +156,7 @@ void Translator::BeginFlags(const Group& outer) {
     out_.append(begin).append(":");
     outer_.push_back(outer);
   } else if (Take(")")) {
-    // To Oniguruma, alternatives behind it belong to it; at the beginning that is the same.
+    // To Oniguruma, the alternatives after it belong to it; at the beginning that changes nothing.
     const size_t group = outer_.empty() ? 0 : outer_.back().begin;
     const std::string_view before = std::string_view(out_).substr(group);
     if (is_oniguruma_ && before.find_first_not_of("(?:=!<>i-") != std::string_view::npos) {

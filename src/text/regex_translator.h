@@ -87,7 +87,7 @@ class Translator {
 
   // Sets of characters.
 
-  // Oniguruma lets a class whose case is ignored match strings: "ss" where it has "ß".
+  // Oniguruma lets a class that ignores case match strings: "ss" where it has "ß".
   void CheckFolding() const;
   Escaped EscapedSet();
   uint32_t Braced();
@@ -96,7 +96,7 @@ class Translator {
   // What a class has inside for it; empty when it is a script.
   std::string InsideOf(const std::string& property, bool is_in_class) const;
   void AddTo(Set& set, const Escaped& escaped, bool is_in_class = true) const;
-  // Behind its bracket. An expression for one character.
+  // After its bracket. An expression for one character.
   std::string Class(int depth);
   void CheckFoldingOfClass() const;
   void Posix(Set& set);

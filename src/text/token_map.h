@@ -12,8 +12,8 @@
 
 namespace sluice::text {
 
-// Keys come from files of strangers, who could choose them so that all fall into one place: what
-// their hashes depend on is drawn for each process. Nothing that is visible depends on it.
+// Keys come from files of strangers, which may be made so that all fall into one place: the secrets
+// of their hashes are drawn for each process. Nothing that is visible depends on them.
 struct HashSecrets {
   uint64_t a;
   uint64_t b;
