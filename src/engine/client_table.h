@@ -62,7 +62,7 @@ class ClientTable {
     Place& place = places[static_cast<size_t>(address.slot)];
     if (place.IsTaken()) {
       ThrowInvalid("address.slot", ToText(int64_t{address.slot}),
-                   "one whose last request has ended");
+                   "one with its last request ended");
     }
     return place;
   }

@@ -358,7 +358,7 @@ void ModelRunner::Impl::Score() {
                    .values = std::span(prompt_values_).subspan(row.entry, row.count * width)}},
         stats_);
     if (std::ranges::none_of(logprobs, [](float value) { return std::isnan(value); })) continue;
-    Fail(row.slot, "the model's logits behind a token of its prompt are no numbers");
+    Fail(row.slot, "the model's logits after a token of its prompt are no numbers");
   }
 }
 

@@ -90,8 +90,8 @@ void StepSlots::CheckScored(const StepRow& row, const StepSlot& slot, int64_t ca
     ThrowInvalid("rows.scored",
                  ToText(row.scored) + " from place " + ToText(row.first_scored) +
                      " of the prompt of slot " + ToText(int64_t{row.slot}),
-                 is_asked ? "places from " + ToText(begin) + " on, in front of " + ToText(end)
-                          : "0, where no log-probabilities of the prompt are asked for");
+                 is_asked ? "places from " + ToText(begin) + " on, before " + ToText(end)
+                          : "0 without log-probabilities of the prompt");
   }
   prompt_entries_ += row.scored * slot.prompt_logprob_width;
 }

@@ -238,7 +238,7 @@ void ForEachFieldOf(std::string_view json, Use use) {
     use(name, field.value());
   }
   if (document.current_location().error() == simdjson::SUCCESS) {
-    ThrowInvalid("json", "text behind the object", "one JSON object in UTF-8");
+    ThrowInvalid("json", "text after the object", "one JSON object in UTF-8");
   }
 }
 

@@ -204,7 +204,7 @@ class FrameReader {
   }
 
   void End() {
-    if (rest() != 0) Fail("bytes behind the frame");
+    if (rest() != 0) Fail("bytes after the frame");
   }
 
  private:

@@ -329,7 +329,7 @@ void LinkLoop::EndAll(const StepBatch& batch) {
     SendHeld(*peer.client);
     WriteReason(NextHead(FrameType::kDead, *peer.client), ended_, frame_);
     SendFrame(address);
-    RemoveClient(peer, "was told the end");
+    RemoveClient(peer, "was sent the end");
     peer.was_told = true;
   }
 }

@@ -200,8 +200,8 @@ const char* RequestTable::WhyBad(const Slot& slot, const OutputRow& row) {
   }
   if (!slot.output.IsAsAsked(row)) {
     ++counters.disagreements;
-    return row.logprobs.empty() ? "the engine sent tokens without the log-probabilities asked for"
-                                : "the engine sent log-probabilities that nobody asked for";
+    return row.logprobs.empty() ? "the engine sent tokens without the requested log-probabilities"
+                                : "the engine sent log-probabilities that were not requested";
   }
   const int64_t vocab = At(slot.engine).info.vocab;
   const auto is_foreign = [vocab](int32_t id) { return id < 0 || id >= vocab; };

@@ -41,7 +41,7 @@ std::set<std::string> ShardsOf(const std::string& path) {
     std::string_view name;
     if (field.value.get(name) || name.empty() || name.find_first_of("/\\") != name.npos) {
       ThrowInvalid(path + ": " + std::string(field.key), simdjson::minify(field.value),
-                   "the name of a file beside the index");
+                   "the name of a file in the directory of the index");
     }
     names.emplace(name);
   }

@@ -68,7 +68,7 @@ std::optional<HttpResponse> Access::Preflight(const HttpRequest& head,
   }
   if (AllowedOrigin(*origin).empty()) {
     return ErrorResponse({.status = 403,
-                          .message = "pages of this origin may not ask; the server's list of "
+                          .message = "pages of this origin have no access; the server's list of "
                                      "origins does not have it",
                           .code = "origin_not_allowed"});
   }

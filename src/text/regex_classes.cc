@@ -47,7 +47,7 @@ std::string Set::Expression(bool is_complement) const {
 
 // Oniguruma lets a class that ignores case match strings: "ss" where it has "ß".
 void Translator::CheckFolding() const {
-  if (flags_.ignores_case && is_oniguruma_) Refuse("classes whose case is ignored");
+  if (flags_.ignores_case && is_oniguruma_) Refuse("classes that ignore case");
 }
 
 Escaped Translator::EscapedSet() {

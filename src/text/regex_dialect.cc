@@ -69,11 +69,11 @@ void Translator::One() {
 
 void Translator::Character(uint32_t c, char last) {
   if (flags_.ignores_case && is_oniguruma_) {
-    if (c >= 0x80) Refuse("characters beyond ASCII whose case is ignored");
+    if (c >= 0x80) Refuse("characters beyond ASCII that ignore case");
     const char letter = static_cast<char>(c | 0x20);
     for (const std::string_view pair : kFoldTogether) {
       if (last == pair[0] && letter == pair[1]) {
-        Refuse("\"" + std::string(pair) + "\" whose case is ignored");
+        Refuse("\"" + std::string(pair) + "\" that ignores case");
       }
     }
     last_letter_ = letter;

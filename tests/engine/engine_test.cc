@@ -252,7 +252,7 @@ TEST(Engine, RejectsWhatItCannotTakeAndSaysWhy) {
   EXPECT_EQ(message_of([](R& r) { r.params.temperature = 3.0f; }),
             "temperature = 3 is not allowed: [0, 2]");
   EXPECT_EQ(message_of([](R& r) { r.params.seed.reset(); }),
-            "seed = none is not allowed: a number: who asks has chosen one");
+            "seed = none is not allowed: a number that the client has chosen");
   EXPECT_EQ(message_of([](R& r) { r.params.stop_token_ids = {100}; }),
             "stop_token_ids = 100 is not allowed: [0, 99]");
   EXPECT_EQ(message_of([](R& r) { r.params.logprobs = 6; }), "logprobs = 6 is not allowed: [0, 5]");
@@ -314,7 +314,7 @@ TEST(Engine, TellsMisuseOfItsOwnFromBadRequests) {
   ExpectError([&] { submit(client, {10, 1}); }, "address.slot", "10", "[0, 9]");
   ExpectError([&] { submit(client, {-1, 1}); }, "address.slot", "-1", "[0, 9]");
   submit(client, {3, 1});
-  const std::string taken = "one whose last request has ended";
+  const std::string taken = "one with its last request ended";
   ExpectError([&] { submit(client, {3, 1}); }, "address.slot", "3", taken);
   ExpectError([&] { submit(client, {3, 2}); }, "address.slot", "3", taken);
   request.max_tokens = -1;

@@ -56,7 +56,7 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
                                    Columns& columns) {
   const auto wanted = static_cast<size_t>(width);
   if (lists.rows != tokens) return "the engine sent log-probabilities of other tokens";
-  if (lists.width < wanted) return "the engine sent fewer log-probabilities than were asked for";
+  if (lists.width < wanted) return "the engine sent fewer log-probabilities than requested";
   columns.logprobs.clear();
   columns.ranks.assign(lists.ranks.begin(), lists.ranks.end());
   columns.ids.clear();

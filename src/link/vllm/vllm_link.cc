@@ -47,7 +47,7 @@ std::string HostOf(const std::string& endpoint) {
   const std::string_view host = rest.substr(0, std::min(colon, rest.size()));
   if (colon == std::string_view::npos || host.empty()) ThrowEndpoint(endpoint, "it has no port");
   if (host == "*" || host == "0.0.0.0" || host == "[::]") {
-    ThrowEndpoint(endpoint, "the engine is told this one, so it cannot be all of them");
+    ThrowEndpoint(endpoint, "the engine connects to this one, so it cannot be all of them");
   }
   return "tcp://" + std::string(host);
 }

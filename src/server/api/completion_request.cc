@@ -255,7 +255,7 @@ void Finish(Draft& draft) {
   }
   if (request.echo && request.prompt_logprobs.has_value()) {
     ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
-                 "nothing where echo is true; logprobs tells them then");
+                 "nothing where echo is true; logprobs has them then");
   }
   if (request.api == Api::kChat) {
     FinishChat(draft);

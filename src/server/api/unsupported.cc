@@ -23,7 +23,7 @@ struct Unsupported {
 constexpr std::string_view kNoCalls = "answers are texts, not calls of functions";
 constexpr std::string_view kNoGrammar = "outputs cannot be bound to a form";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
-constexpr std::string_view kNoThinking = "the server does not tell reasoning from text";
+constexpr std::string_view kNoThinking = "the server does not separate reasoning from text";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's

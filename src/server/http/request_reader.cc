@@ -141,7 +141,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     } else if (hosts_ > 1 || (hosts_ == 0 && is_http_1_1_)) {
       problem_ = {400, "there must be one Host"};
     } else if (has_transfer_encoding_ && !is_http_1_1_) {
-      problem_ = {400, "HTTP/1.0 knows no Transfer-Encoding"};
+      problem_ = {400, "HTTP/1.0 has no Transfer-Encoding"};
     } else if (has_transfer_encoding_ && !is_plain_chunked_) {
       problem_ = {501, "the only Transfer-Encoding is chunked"};
     } else if (has_other_expectation_) {
