@@ -50,7 +50,7 @@ inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
   const SamplingParams& params = request.params;
   CheckListSizes(params, info.vocab);
   Validate(params, info.vocab, info.limits);
-  if (!params.seed.has_value()) ThrowInvalid("seed", "none", "a number that the client has chosen");
+  if (!params.seed.has_value()) ThrowInvalid("seed", "none", "a number: who asks has chosen one");
   if (info.max_logprobs >= 0 && params.logprobs.has_value()) {
     CheckInRange("logprobs", *params.logprobs, 0, info.max_logprobs);
   }
