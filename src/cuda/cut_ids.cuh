@@ -2,7 +2,7 @@
 // kept.
 #pragma once
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "semantics/order.h"
 #include "sluice/cut.hpp"
 

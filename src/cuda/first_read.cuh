@@ -9,7 +9,7 @@
 #pragma once
 
 #include "cuda/eight_noise.cuh"
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "cuda/row_start.cuh"
 #include "cuda/token_list.cuh"
 #include "semantics/temperature.h"

@@ -5,7 +5,7 @@
 // This is the way out of every guess, so it makes none itself. The row has no status.
 #pragma once
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "semantics/cut.h"
 #include "semantics/row_status.h"
 #include "semantics/select.h"
