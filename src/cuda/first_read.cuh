@@ -10,7 +10,7 @@
 
 #include "cuda/eight_noise.cuh"
 #include "cuda/radix_select.cuh"
-#include "cuda/row_start.cuh"
+#include "cuda/row_prologue.cuh"
 #include "cuda/token_list.cuh"
 #include "semantics/temperature.h"
 
@@ -68,7 +68,7 @@ __device__ inline float OctavesToFloor(float p, float sampled_share) {
 // Guesses the unit such that the best score of the share p of the mass reaches the floor. False
 // when the sample says nothing, or when rounding the offset could matter.
 template <DType kDType>
-__device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart& start,
+__device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowPrologue& start,
                           float scale, float p, float octaves, WeightUnit& unit) {
   const float sampled = LargestOfFirst(team, start);
   float mass = 0.0f;

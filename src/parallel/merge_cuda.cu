@@ -20,7 +20,7 @@ constexpr int kRoom = kMostDeviceCandidates + kMostDeviceCandidates / 2;  // Win
 
 struct MergeMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   ScoreMemory scores;
   uint32_t size;
   uint64_t tokens[kRoom];

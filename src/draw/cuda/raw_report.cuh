@@ -5,7 +5,7 @@
 #pragma once
 
 #include "cuda/long_mass_sum.cuh"
-#include "cuda/row_start.cuh"
+#include "cuda/row_prologue.cuh"
 #include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/cuda/row_report.cuh"
@@ -18,7 +18,7 @@ static_assert(kNoted <= kGroups);
 
 // In shared memory.
 struct RawMemory {
-  RowStart start;
+  RowPrologue start;
   uint32_t least;                // order key of what is noted
   uint64_t masses[kMostBlocks];  // of the first block
   LikelyMemory likely;           // of the first block: from all of the team

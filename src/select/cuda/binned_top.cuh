@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/row_start.cuh"
+#include "cuda/row_prologue.cuh"
 #include "select/cuda/prune_top.cuh"
 #include "semantics/min_p.h"
 #include "semantics/top_p.h"
@@ -64,7 +64,7 @@ __device__ inline bool BinsDecide(const SelectParams& params) {
 
 // By all threads of a block.
 __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from,
-                                         const RowStart& start) {
+                                         const RowPrologue& start) {
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;

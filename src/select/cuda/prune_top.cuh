@@ -50,7 +50,7 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
 // Those that top-p can keep of the whole row: from some bin of weight on they have the mass that it
 // needs. Bins are a quarter of an octave below the largest token.
 __device__ inline void PruneByMass(const Team& team, TokenList& list, const ListedTokens& from,
-                                   const ListedTop& top, const RowStart& start, int vocab) {
+                                   const ListedTop& top, const RowPrologue& start, int vocab) {
   constexpr int kCoarse = 20;  // bits of a weight that are left out here
   const Team block = team.Block();
   const int thread = block.thread();
@@ -122,7 +122,7 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
 // Leaves those that can be kept by what needs the list: no more than the block has threads, unless
 // more are needed or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
-                                        const TopPlan& plan, const RowStart& start, int vocab) {
+                                        const TopPlan& plan, const RowPrologue& start, int vocab) {
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
   const int most = block.threads();  // a token a thread

@@ -36,7 +36,7 @@ __device__ void MaskRow(const VectorSlice<kDType, kPatched>& slice, void* row, c
 // In dynamic shared memory.
 struct SelectMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;

@@ -121,7 +121,7 @@ struct KeptTop {
 // row. typical: what that rule keeps, followed by top-k, unless it is NoTypical.
 template <class TeamOfRow, class Typical = NoTypical>
 __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
-                                 const RowStart& start, const WholeMass* whole,
+                                 const RowPrologue& start, const WholeMass* whole,
                                  const Typical& typical = {}) {
   constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
   using semantics::Filter;
@@ -306,7 +306,7 @@ struct TopSelection {
 // By the first block of the team; its first threads have what they keep, which need not be certain.
 // whole: null when no rule looks at the whole row.
 __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens& from,
-                                            ScoreMemory& scores, const RowStart& start,
+                                            ScoreMemory& scores, const RowPrologue& start,
                                             const ListedTop* whole, int vocab) {
   TopSelection selection = {};
   const ScoredTop top =

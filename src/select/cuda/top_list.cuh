@@ -169,7 +169,7 @@ struct Threshold {
 
 template <DType kDType, bool kPatched>
 __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                                    const FirstVectors& loaded, const RowStart& start,
+                                    const FirstVectors& loaded, const RowPrologue& start,
                                     TokenList& list, const TopPlan& plan) {
   const int needed = plan.needed;
   const float share = slice.SampledShare();
@@ -301,8 +301,8 @@ __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDTyp
 // moments: of a plan that is not of the whole.
 template <DType kDType, bool kPatched, class Moments>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                             FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
-                             const TopPlan& plan, Moments& moments) {
+                             FirstVectors& loaded, const RowPrologue& start,
+                             FirstReadMemory& memory, const TopPlan& plan, Moments& moments) {
   TokenList& list = memory.list;
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);

@@ -33,7 +33,7 @@ class UnlistedMoments {
       : memory_(memory), are_wanted_(are_wanted) {}
 
   // Log-weights are relative to the largest value of the first vectors.
-  __device__ void Begin(const Team& team, const RowStart& start, float threshold) {
+  __device__ void Begin(const Team& team, const RowPrologue& start, float threshold) {
     if (!are_wanted_) return;
     const float scale = start.scales.filter;
     unit_ = {scale, -LargestOfFirst(team, start) * scale};

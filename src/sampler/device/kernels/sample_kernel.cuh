@@ -38,7 +38,7 @@ struct SampleArgument {
 // In dynamic shared memory.
 struct SampleMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;
