@@ -10,7 +10,7 @@
 // is m octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to m =
 // 1000; beyond, no token of the slice reaches the noise of the maximum itself.
 #include "cuda/eight_noise.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/token_list.cuh"
 #include "draw/cuda/draw_row.cuh"
 #include "parallel/device_shards.h"

@@ -2,8 +2,8 @@
 // largest value, the value of the token, how many ties of the Cut's boundaries lie on the ranks
 // before), then the sums. Ties have one value, so their number is enough.
 #include "cuda/cuda_check.h"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/mode_value.h"
 #include "parallel/device_logprobs.h"

@@ -1,6 +1,6 @@
 // What a rank sends of its slice: its first tokens; then its mass, or its best draw.
 #include "cuda/cuda_check.h"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "draw/cuda/draw_row.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "parallel/device_shards.h"

@@ -1,8 +1,8 @@
 // Logprobs: rank, status and maximum in one read of the row, masses in another. Ties at a boundary
 // have one value, so their number is enough, and no ids are looked for.
 #include "cuda/long_mass_sum.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/cuda/row_report.cuh"
 

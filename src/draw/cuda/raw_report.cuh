@@ -5,8 +5,8 @@
 #pragma once
 
 #include "cuda/long_mass_sum.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/row_prologue.cuh"
-#include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/cuda/row_report.cuh"
 

@@ -1,5 +1,5 @@
 // Collect, and the running sum of the Cuts' counts.
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "select/cuda/collect.cuh"
 #include "select/cuda/collect_sorted.cuh"
 #include "semantics/temperature.h"

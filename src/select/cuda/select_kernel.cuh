@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/verdict.cuh"
 #include "select/cuda/binned_top.cuh"
 #include "select/cuda/nucleus.cuh"

@@ -2,7 +2,7 @@
 // over all of it, in one or two, and for every other row the definition.
 #pragma once
 
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/verdict.cuh"
 #include "draw/cuda/contenders.cuh"
 #include "draw/cuda/draw_kept.cuh"
