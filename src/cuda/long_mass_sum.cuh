@@ -1,9 +1,9 @@
 // Exact sums of weights over any number of elements, and a walk over the values of a row.
 #pragma once
 
+#include "cuda/id_ordered_slice.cuh"
 #include "cuda/mass_sum.cuh"
 #include "cuda/vector_slice.cuh"
-#include "cuda/warp_stretch.cuh"
 
 namespace sluice::cuda {
 

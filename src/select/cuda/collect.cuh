@@ -2,8 +2,8 @@
 // one of the parts that have any. Ties are counted as they pass, as semantics::CutWalk does.
 #pragma once
 
+#include "cuda/id_ordered_slice.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/warp_stretch.cuh"
 #include "semantics/order.h"
 #include "semantics/row_status.h"
 #include "sluice/cut.hpp"

@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kMostThreads)
     output.PutNothing(team, 0);
     return;
   }
-  const WarpStretch<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
-                                              PatchIf<kPatched>(argument.rows, row.index));
+  const IdOrderedSlice<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
+                                                 PatchIf<kPatched>(argument.rows, row.index));
   const TieRules rules(cut);
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   const Weigher weigher{count.row.status == RowStatus::kOk, count.row.max,

@@ -30,7 +30,7 @@ __device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& 
   cut.upper = INFINITY;
   cut.lower = semantics::ValueOfKey(found.key);
   cut.ties_kept = wanted - static_cast<int>(found.count_above);
-  const WarpStretch<kDType> stretch(team, row, scores);
+  const IdOrderedSlice<kDType> stretch(team, row, scores);
   const TieRules rules(cut);
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   if (!sorted) {

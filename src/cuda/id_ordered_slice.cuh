@@ -9,12 +9,12 @@
 namespace sluice::cuda {
 
 template <DType kDType, bool kPatched = false>
-class WarpStretch {
+class IdOrderedSlice {
  public:
   using Element = typename ElementOf<kDType>::Type;
 
-  __device__ WarpStretch(const Team& team, const void* row, int vocab,
-                         const PatchIf<kPatched>& patch = {})
+  __device__ IdOrderedSlice(const Team& team, const void* row, int vocab,
+                            const PatchIf<kPatched>& patch = {})
       : row_(static_cast<const Element*>(row)), vocab_(vocab), lane_(team.lane()), patch_(patch) {
     const int warps = team.threads() / kWarpSize;
     const int warp = team.rank() * warps + team.thread() / kWarpSize;
