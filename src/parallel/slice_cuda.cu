@@ -69,8 +69,8 @@ class FieldsOfNoise {
   int32_t index_ = -1;
 };
 
-// A score is at most t - log2(h / (2^16 ln 2)) (cuda/first_read.cuh), here with a hundredth for
-// the approximate logarithm and every rounding.
+// A score is at most t - log2(h / (2^16 ln 2)) (cuda/weight_histogram_pass.cuh), here with a
+// hundredth for the approximate logarithm and every rounding.
 __device__ inline float MostOfScore(float t, uint32_t field) {
   return field == 0 ? INFINITY : t - __log2f(static_cast<float>(field)) + 15.4812f;
 }

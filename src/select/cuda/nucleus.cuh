@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/first_read.cuh"
 #include "cuda/mass_sum.cuh"
+#include "cuda/weight_histogram_pass.cuh"
 #include "select/cuda/sorted_rules.cuh"
 
 namespace sluice::cuda {
@@ -50,7 +50,7 @@ __device__ inline void Clear(const Team& team, Boundary& boundary) {
 }
 
 // Lists the tokens above all bins, which are among the contenders. By the first block.
-__device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& memory,
+__device__ inline void ListAboveBins(const Team& block, const WeightHistogramMemory& memory,
                                      int contenders, const WeightBins& bins, Boundary& boundary) {
   for (int i = block.thread(); i < contenders; i += block.threads()) {
     const uint64_t token = memory.contenders.tokens[i];
@@ -83,7 +83,7 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
 }
 
 // By the first block.
-__device__ inline void FindBoundary(const Team& block, const FirstReadMemory& memory,
+__device__ inline void FindBoundary(const Team& block, const WeightHistogramMemory& memory,
                                     const WeightBins& bins, const KnownMasses& masses, int vocab,
                                     Boundary& boundary) {
   constexpr double kMore = 1.0 + WeightBins::kDoubt;
@@ -163,7 +163,7 @@ struct Band {
 };
 
 // The bins in doubt, and the nearest kept ones with a token. By the first block.
-__device__ inline Band FindBand(const Team& block, const FirstReadMemory& memory,
+__device__ inline Band FindBand(const Team& block, const WeightHistogramMemory& memory,
                                 const WeightBins& bins, const Boundary& boundary) {
   const int share = WeightBins::kBins / block.threads();
   const int first = block.thread() * share;

@@ -40,7 +40,7 @@ struct SelectMemory {
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;
-  FirstReadMemory first;
+  WeightHistogramMemory first;
   Boundary boundary;
   Nucleus nucleus;
   // Of the first block, for the others.
@@ -171,8 +171,8 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
                          OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
-  FirstRead<true, false>(team, slice, loaded, unit, memory.start.key,
-                         LargestOfFirst(team, memory.start), memory.first);
+  ReadWeightHistogram<true, false>(team, slice, loaded, unit, memory.start.key,
+                                   LargestOfFirst(team, memory.start), memory.first);
   team.Sync();
   const RowTotals totals = TotalsOf(team, slice, memory.first);
   SumBins(team, memory.first);

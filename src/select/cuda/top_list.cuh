@@ -11,7 +11,7 @@
 // mass of the row, so that top-p can be certified (sorted_rules.cuh).
 #pragma once
 
-#include "cuda/first_read.cuh"
+#include "cuda/weight_histogram_pass.cuh"
 #include "semantics/rules.h"
 
 namespace sluice::cuda {
@@ -241,7 +241,7 @@ struct NoMoments {
 template <bool kWeighs, DType kDType, bool kPatched, class Moments>
 __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                         FirstVectors& loaded, float threshold, const WeightUnit& unit,
-                        FirstReadMemory& memory, Moments& moments) {
+                        WeightHistogramMemory& memory, Moments& moments) {
   using Tokens = Eight<kDType>;
   float mass = 0.0f;
   if constexpr (kWeighs || Moments::kAreAddedUp) slice.UnpatchFirst(loaded);
@@ -302,7 +302,7 @@ __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDTyp
 template <DType kDType, bool kPatched, class Moments>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                              FirstVectors& loaded, const RowPrologue& start,
-                             FirstReadMemory& memory, const TopPlan& plan, Moments& moments) {
+                             WeightHistogramMemory& memory, const TopPlan& plan, Moments& moments) {
   TokenList& list = memory.list;
   // Of a NaN in the sample: some threshold; what is not below it spoils the list.
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);

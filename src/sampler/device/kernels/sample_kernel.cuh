@@ -42,7 +42,7 @@ struct SampleMemory {
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;
-  FirstReadMemory first;
+  WeightHistogramMemory first;
   Boundary boundary;
   Nucleus nucleus;
   Band band;  // of the first block, for the others
@@ -228,9 +228,9 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   }
   const float sampled = LargestOfFirst(team, memory.start);
   if (has_top_p) {
-    FirstRead<true, true>(team, slice, loaded, unit, key, sampled, memory.first);
+    ReadWeightHistogram<true, true>(team, slice, loaded, unit, key, sampled, memory.first);
   } else {
-    FirstRead<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
+    ReadWeightHistogram<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
   }
   team.Sync();
   // The first block leaves alone: from here on nobody reads its memory.

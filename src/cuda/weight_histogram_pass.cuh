@@ -141,7 +141,7 @@ inline constexpr int kMostContenders = 1024;
 enum class Keeping { kDropped, kUnknown, kKept };
 
 // In shared memory, of which some devices give a block 99 KiB.
-struct FirstReadMemory {
+struct WeightHistogramMemory {
   union {
     BoundedList<kMostContenders> contenders;
     FindMemory find;  // of the definition, on the row or on the list
@@ -158,11 +158,11 @@ struct FirstReadMemory {
   double replaced_of_blocks[kMostBlocks];
 };
 
-// What is free while a list is made of the row, and while a FirstRead is.
-__device__ inline MarkRoom RoomBesideList(FirstReadMemory& memory) {
+// What is free while a list is made of the row, and while a ReadWeightHistogram is.
+__device__ inline MarkRoom RoomBesideList(WeightHistogramMemory& memory) {
   return {&memory.find, sizeof memory.find};
 }
-__device__ inline MarkRoom RoomBesideBins(FirstReadMemory& memory) {
+__device__ inline MarkRoom RoomBesideBins(WeightHistogramMemory& memory) {
   static_assert(sizeof memory.list > sizeof memory.bins);
   return {memory.bins + WeightBins::kBins + 4, sizeof memory.list - sizeof memory.bins};
 }
@@ -202,7 +202,7 @@ struct ReadMass {
 };
 template <DType kDType, bool kPatched>
 __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                               const FirstReadMemory& memory) {
+                               const WeightHistogramMemory& memory) {
   ReadMass read{SumOfTeam(team, memory.mass_of_blocks), 0.0};
   if constexpr (kPatched) {
     const int threads = team.threads() * team.blocks();
@@ -215,8 +215,8 @@ __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatc
   return read;
 }
 
-// Before FirstRead, with a Sync between the two.
-__device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
+// Before ReadWeightHistogram, with a Sync between the two.
+__device__ inline void Clear(const Team& team, WeightHistogramMemory& memory) {
   Clear(team, memory.contenders);
   uint4* bins = reinterpret_cast<uint4*>(memory.bins);
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
@@ -228,9 +228,10 @@ __device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
 // sampled: a lower bound of the largest value, of a patched row: its largest value may be hidden by
 // one that a patch takes away, so the list has all that are above the bound as well.
 template <bool kWeighs, bool kScreens, DType kDType, bool kPatched>
-__device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                          FirstVectors& loaded, const WeightUnit& unit, const NoiseKey& key,
-                          float sampled, FirstReadMemory& memory) {
+__device__ void ReadWeightHistogram(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                                    FirstVectors& loaded, const WeightUnit& unit,
+                                    const NoiseKey& key, float sampled,
+                                    WeightHistogramMemory& memory) {
   using Tokens = Eight<kDType>;
   const WeightBins bins(unit);
   const semantics::Stream stream = semantics::GumbelStream(key);
@@ -313,7 +314,7 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>&
 }
 
 // How many contenders the first block has; negative: not all of them, or a logit is NaN or +inf.
-__device__ inline int ContendersOf(const FirstReadMemory& memory) {
+__device__ inline int ContendersOf(const WeightHistogramMemory& memory) {
   return memory.contenders.IsComplete() ? static_cast<int>(memory.contenders.count) : -1;
 }
 
@@ -325,7 +326,7 @@ struct RowTotals {
 
 template <DType kDType, bool kPatched>
 __device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                              FirstReadMemory& memory) {
+                              WeightHistogramMemory& memory) {
   const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
   uint32_t largest = 0;
 #pragma unroll
@@ -338,7 +339,7 @@ __device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatch
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at
 // once, because other blocks are far. A Sync of the team makes them visible.
-__device__ inline void SumBins(const Team& team, FirstReadMemory& memory) {
+__device__ inline void SumBins(const Team& team, WeightHistogramMemory& memory) {
   if (team.blocks() == 1) return;
   const int share = WeightBins::kBins / team.blocks();
   for (int i = team.thread(); i < share; i += team.threads()) {

@@ -38,9 +38,9 @@ __device__ inline int LogOfWarps(const Team& team) {
 }
 
 template <DType kDType>
-class SecondRead {
+class MassPass {
  public:
-  __device__ SecondRead(const Team& team, const RowsArgument& rows, int index)
+  __device__ MassPass(const Team& team, const RowsArgument& rows, int index)
       : row_(static_cast<const Element*>(RowOf(rows, index))),
         vocab_(rows.vocab),
         whole_(reinterpret_cast<uintptr_t>(row_) % 16 == 0 ? vocab_ / kElements : 0),
