@@ -5,7 +5,7 @@
 
 #include "cuda/cut_ids.cuh"
 #include "cuda/row_by_definition.cuh"
-#include "cuda/verdict.cuh"
+#include "cuda/team_broadcast.cuh"
 #include "select/cuda/binned_top.cuh"
 #include "select/cuda/nucleus.cuh"
 #include "select/cuda/row_rules.cuh"
@@ -47,7 +47,7 @@ struct SelectMemory {
   Band band;
   CutIds ids;
   bool has_band;
-  VerdictMemory verdict;
+  BroadcastMemory broadcast;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
 
@@ -96,7 +96,7 @@ enum Told : uint32_t {
 template <DType kDType, bool kPatched>
 __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const SelectArgument& argument,
                             int index, const VectorSlice<kDType, kPatched>& slice,
-                            const ListedTop& top, Verdict& verdict) {
+                            const ListedTop& top, TeamBroadcast& broadcast) {
   const Team block = team.Block();
   const TopPlan plan = memory.plan;
   const bool is_listed = team.rank() == 0 && top.size > 0;
@@ -133,7 +133,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
   }
-  told = static_cast<Told>(verdict.Tell(told));
+  told = static_cast<Told>(broadcast.Send(told));
   if constexpr (!kPatched) {
     void* row = RowOf(argument.rows, index);
     if (told == kMaskByIds) {
@@ -212,7 +212,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Verdict verdict(team, memory.verdict);
+  TeamBroadcast broadcast(team, memory.broadcast);
   Clear(team, memory.first.list);  // before another block reads this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
@@ -232,7 +232,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   }
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
-    if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
+    if (SelectByTop(team, memory, argument, index, slice, top, broadcast)) return true;
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }
@@ -243,7 +243,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
                                   argument.Masks<kPatched>());
   const bool is_certain = cut.count != kUndecided;
   if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-  return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
+  return broadcast.Send(is_certain ? kDecided : kGoOn) != kGoOn;
 }
 
 // Selects, unless the Cut is given, and masks.

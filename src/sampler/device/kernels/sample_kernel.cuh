@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/row_by_definition.cuh"
-#include "cuda/verdict.cuh"
+#include "cuda/team_broadcast.cuh"
 #include "draw/cuda/contenders.cuh"
 #include "draw/cuda/draw_kept.cuh"
 #include "select/cuda/binned_top.cuh"
@@ -47,7 +47,7 @@ struct SampleMemory {
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
-  VerdictMemory verdict;
+  BroadcastMemory broadcast;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
@@ -312,7 +312,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Verdict verdict(team, memory.verdict);
+  TeamBroadcast broadcast(team, memory.broadcast);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
@@ -326,7 +326,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
     if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
-    return verdict.Tell(is_certain ? 1 : 0) != 0;
+    return broadcast.Send(is_certain ? 1 : 0) != 0;
   };
   TopPlan plan = memory.plan;
   // A mask may leave so few tokens that the first vectors have none: all are listed.
