@@ -84,7 +84,7 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
 }
 
 // What the first block broadcasts of a row with a listed top.
-enum Told : uint32_t {
+enum TopOutcome : uint32_t {
   kGoOn,      // it does not decide the row
   kDecided,   // and nothing is masked
   kMaskAll,   // the first block puts back what is kept
@@ -100,7 +100,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
   const Team block = team.Block();
   const TopPlan plan = memory.plan;
   const bool is_listed = team.rank() == 0 && top.size > 0;
-  Told told = kGoOn;
+  TopOutcome outcome = kGoOn;
   bool is_early = false;
   ListedTokens pruned;
   TopSelection selection = {};
@@ -114,14 +114,14 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
     const bool is_short = pruned.size <= block.threads();
     if (is_short && !plan.is_whole && argument.Masks<kPatched>() &&
         memory.first.list.has_zero == 0) {
-      told = kMaskAll;
+      outcome = kMaskAll;
       is_early = true;
     } else if (is_short) {
       select();
       if (selection.kept.IsCertain()) {
-        told = !argument.Masks<kPatched>()       ? kDecided
-               : memory.first.list.has_zero == 0 ? kMaskAll
-                                                 : kMaskByIds;
+        outcome = !argument.Masks<kPatched>()       ? kDecided
+                  : memory.first.list.has_zero == 0 ? kMaskAll
+                                                    : kMaskByIds;
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
@@ -130,18 +130,18 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       if (BinsDecide(memory.start.params)) cut = SelectFromMany(pruned);
       if (cut.count == kUndecided) cut = SelectFromList(pruned.tokens, pruned.size);
       if (block.thread() == 0) argument.cuts[index] = cut;
-      told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
+      outcome = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
   }
-  told = static_cast<Told>(broadcast.Send(told));
+  outcome = static_cast<TopOutcome>(broadcast.Send(outcome));
   if constexpr (!kPatched) {
     void* row = RowOf(argument.rows, index);
-    if (told == kMaskByIds) {
+    if (outcome == kMaskByIds) {
       team.Sync();  // the ids are written
       const CutIds ids = *team.Of(0, &memory.ids);
       team.Sync();  // the first block may leave
       MaskRow(slice, row, ids);
-    } else if (told == kMaskAll) {
+    } else if (outcome == kMaskAll) {
       if (is_early) select();
       slice.MaskAll(row);
       team.Sync();
@@ -151,7 +151,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
     }
   }
-  return told != kGoOn;
+  return outcome != kGoOn;
 }
 
 // The first thread has the Cut.
