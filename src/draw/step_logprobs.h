@@ -9,7 +9,7 @@
 namespace sluice::cuda {
 
 // The report of a row's request.
-struct LogprobWish {
+struct RequestedLogprobs {
   bool is_wanted;
   LogprobMode mode;
   int16_t listed;  // of the most likely tokens
@@ -18,7 +18,7 @@ struct LogprobWish {
 // Of all rows. Rows with another mode are left alone; those without a report or a token get NaN and
 // 0.
 struct StepLogprobs {
-  const LogprobWish* wishes = nullptr;
+  const RequestedLogprobs* requested = nullptr;
   const int32_t* ids = nullptr;  // -1: no token
   float* logprobs = nullptr;
   int32_t* ranks = nullptr;

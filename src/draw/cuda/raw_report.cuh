@@ -163,7 +163,7 @@ __device__ void ReportRaw(const Team& team, RawMemory& memory, const LogprobsArg
   await_draw();
 
   const TokenResult drawn = report.Drawn();
-  if (argument.step.wishes == nullptr) team.Sync();  // what was drawn is written over
+  if (argument.step.requested == nullptr) team.Sync();  // what was drawn is written over
   if (drawn.id < 0) {
     if (team.rank() == 0) report.PutNothing(team);
     return;

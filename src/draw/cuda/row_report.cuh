@@ -13,11 +13,11 @@ class RowReport {
       : argument_(argument),
         row_(argument.step.places == nullptr ? row : argument.step.places[row]),
         listed_(argument.lists.width) {
-    if (argument.step.wishes == nullptr) return;
-    const LogprobWish wish = argument.step.wishes[row_];
-    is_wanted_ = wish.is_wanted && wish.mode == argument.mode;
-    is_of_others_ = wish.is_wanted && wish.mode != argument.mode;
-    listed_ = min(1 + wish.listed, argument.lists.width);
+    if (argument.step.requested == nullptr) return;
+    const RequestedLogprobs requested = argument.step.requested[row_];
+    is_wanted_ = requested.is_wanted && requested.mode == argument.mode;
+    is_of_others_ = requested.is_wanted && requested.mode != argument.mode;
+    listed_ = min(1 + requested.listed, argument.lists.width);
   }
 
   __device__ bool is_wanted() const { return is_wanted_; }
@@ -28,15 +28,15 @@ class RowReport {
   __device__ TokenResult Drawn() const {
     TokenResult result;
     if (argument_.results != nullptr) result = argument_.results[row_];
-    if (argument_.step.wishes != nullptr) result.id = argument_.step.ids[row_];
-    const bool is_known = argument_.step.wishes != nullptr || result.status == RowStatus::kOk;
+    if (argument_.step.requested != nullptr) result.id = argument_.step.ids[row_];
+    const bool is_known = argument_.step.requested != nullptr || result.status == RowStatus::kOk;
     if (!is_known || result.id < 0 || result.id >= argument_.rows.vocab) result.id = -1;
     return result;
   }
 
   // By one thread.
   __device__ void Put(float logprob, int32_t rank) const {
-    if (argument_.step.wishes != nullptr) {
+    if (argument_.step.requested != nullptr) {
       argument_.step.logprobs[row_] = logprob;
       argument_.step.ranks[row_] = rank;
     } else {
