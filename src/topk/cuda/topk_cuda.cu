@@ -350,13 +350,13 @@ __global__ void __launch_bounds__(kThreads)
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
-    const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
+    const TopkTarget target{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
     constexpr bool kHasRegisters = 2 * kThreads == kMostThreads;
     const Verified verified = Verify<kHasRegisters>(
-        team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes, argument.words,
+        team, memory.scan, memory.verify, memory.bins, row, target, hint, planes, argument.words,
         [&](const KeyRange& range) {
           return !argument.sorted &&
-                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, wish,
+                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, target,
                                         reinterpret_cast<int32_t*>(list),
                                         [&](int place, int id) { answer.PutIndex(place, id); });
         });
@@ -369,10 +369,10 @@ __global__ void __launch_bounds__(kThreads)
       if (team.rank() != 0) return;
       work.rounds = 1;
       work.candidates = memory.keep.total;
-      threshold = ThresholdForNext(verified, work.candidates, wish);
+      threshold = ThresholdForNext(verified, work.candidates, target);
     } else if (verified.is_done) {
       work.way = verified.way;
-      threshold = ThresholdForNext(verified, verified.count.total, wish);
+      threshold = ThresholdForNext(verified, verified.count.total, target);
       if (work.way == TopkWay::kPlateau && !argument.sorted) {
         PutMarked(team, row, verified.count, planes,
                   [&](int place, int id) { answer.PutIndex(place, id); });

@@ -101,7 +101,7 @@ __device__ inline void SendBins(const Team& team, KeepMemory& memory) {
 
 // Finds the bin of rank `wanted` among the bins of all blocks.
 __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemory::Bins* bins,
-                               KeepMemory& memory, const RowWish& wish) {
+                               KeepMemory& memory, const TopkTarget& target) {
   constexpr int kWords = kKeepBins / 2;
   const int word = kWords - 1 - team.thread();  // the first thread has the largest
   uint32_t low = 0, high = 0;
@@ -116,8 +116,8 @@ __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemo
   if (word == kWords - 1) high = 0;
   const BlockScan::Sums sums = scan.Add(low + high);
   const auto total = static_cast<int>(sums.all);
-  const auto rank = static_cast<uint32_t>(wish.wanted);
-  const bool is_enough = total >= wish.wanted && total <= wish.capacity;
+  const auto rank = static_cast<uint32_t>(target.wanted);
+  const bool is_enough = total >= target.wanted && total <= target.capacity;
   const bool is_higher = sums.before + high >= rank;
   const uint32_t in_bin = is_higher ? high : low;
   if (is_enough && sums.before < rank && rank <= sums.before + high + low && in_bin <= kMostEqual) {
@@ -179,18 +179,18 @@ __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wante
   team.SyncBlock();
 }
 
-// put(place, index) for the first wish.wanted of what the blocks have marked, in the order of
+// put(place, index) for the first target.wanted of what the blocks have marked, in the order of
 // indices. range: about that of their scores. Called after the marks of this warp. Undecided, with
-// nothing put: fewer are marked than wish.wanted, or more than there is room for; NaN; no such
+// nothing put: fewer are marked than target.wanted, or more than there is room for; NaN; no such
 // range; many in few tiles; many scores close or equal to that of rank `wanted`. list: of this
-// block, with room for wish.capacity keys.
+// block, with room for target.capacity keys.
 template <bool kShares, DType kDType, typename Put>
 __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& memory,
                         const TiledRow<kDType>& row, const uint32_t* words, const KeyRange& range,
-                        const RowWish& wish, int32_t* list, Put put) {
+                        const TopkTarget& target, int32_t* list, Put put) {
   if (!range.IsFinite() || range.lowest >= range.highest) return false;
   const int room =
-      min((2 * wish.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
+      min((2 * target.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
   int32_t* const of_warp = list + team.thread() / kWarpSize * room;
   __syncwarp();
   const int count = ListOfWarp<kShares>(team, row, words, of_warp, room);
@@ -225,7 +225,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   }
 #endif
   BlockScan scan(team.Block(), scan_memory);
-  FindBin(team, scan, bins, memory, wish);
+  FindBin(team, scan, bins, memory, target);
   const int found = memory.bin;
   if (found < 0 || memory.total < 0) return false;
 
@@ -275,7 +275,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   }
 #endif
   if (team.blocks() == 1) team.SyncBlock();
-  RankEqual(team, memory, wish.wanted - memory.above);
+  RankEqual(team, memory, target.wanted - memory.above);
   if (beyond == 0) return true;
   slot = first_slot;
   int place = before + static_cast<int>(sums.before & 0xffffu) + KeptBefore(memory, slot);

@@ -134,7 +134,7 @@ class TiledRow {
     uint4 raw[kVectors];
     bool is_there = false;
   };
-  __device__ void AskAhead(const Team& team, Ahead& ahead) const {
+  __device__ void LoadAhead(const Team& team, Ahead& ahead) const {
     const WarpTiles mine = TilesOfWarp<true>(team);
     ahead.is_there = mine.first < mine.end && IsInner(mine.first);
     if (!ahead.is_there) return;

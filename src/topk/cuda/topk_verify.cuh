@@ -20,7 +20,7 @@ struct VerifyMemory {
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
 };
 
-struct RowWish {
+struct TopkTarget {
   int wanted;
   int capacity;
 };
@@ -32,8 +32,8 @@ struct TeamCount {
   int mine;           // by this block
   int total;
 
-  __device__ bool IsEnough(const RowWish& wish) const {
-    return total >= wish.wanted && total <= wish.capacity;
+  __device__ bool IsEnough(const TopkTarget& target) const {
+    return total >= target.wanted && total <= target.capacity;
   }
 };
 
@@ -57,9 +57,10 @@ __device__ inline KeyRange RangeFrom(float threshold) {
 
 // The threshold that the next call with the next scores of this row starts from: a count that is
 // close to what is not believed would often leave it with two reads.
-__device__ inline float ThresholdForNext(const Verified& verified, int count, const RowWish& wish) {
+__device__ inline float ThresholdForNext(const Verified& verified, int count,
+                                         const TopkTarget& target) {
   const bool is_amid =
-      count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
+      count >= target.wanted + target.wanted / 8 && count <= target.capacity - target.capacity / 8;
   return verified.way == TopkWay::kCandidates && is_amid ? verified.threshold : NAN;
 }
 
@@ -255,12 +256,12 @@ struct Bracket {
 template <DType kDType>
 __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
                                              VerifyMemory& memory, BinMemory& bins,
-                                             TiledRow<kDType> row, RowWish wish, Guess guess,
+                                             TiledRow<kDType> row, TopkTarget target, Guess guess,
                                              TeamCount count, bool is_hinted, int secants,
                                              uint32_t* plane, int words) {
   const Team block = team.Block();
   const WordRange range(team, row.words());
-  const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
+  const float goal = sqrtf(static_cast<float>(target.wanted) * static_cast<float>(target.capacity));
   Bracket bracket{memory.hinted_least, semantics::ValueOfKey(guess.range.highest), row.Scores(), 0};
   float rank_scale = 1.0f;
   Verified verified{};
@@ -268,9 +269,9 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 #pragma unroll 1
   for (verified.reads = 1;; ++verified.reads) {
     const Tie tie = memory.tie;
-    if (guess.is_tie && guess.threshold > tie.score && count.total < wish.wanted) {
-      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, wish.wanted, verified.reads,
-                                  words, plane, count);
+    if (guess.is_tie && guess.threshold > tie.score && count.total < target.wanted) {
+      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, target.wanted,
+                                  verified.reads, words, plane, count);
       if (verified.is_done) {
         verified.has_nan = count.total >= kHasNan;
         verified.way = TopkWay::kPlateau;
@@ -280,7 +281,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       guess.threshold = tie.score;
     }
     if (verified.reads == kMostReads) break;
-    const bool are_few = count.total < wish.wanted;
+    const bool are_few = count.total < target.wanted;
     if (are_few) {
       bracket.high = guess.threshold;
       bracket.high_count = count.total;
@@ -302,12 +303,12 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       if (!is_hinted) rank_scale *= fminf(share, 64.0f);
       is_hinted = false;  // what the count says of a rank, from now on
       const auto rank = static_cast<float>(
-          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
+          RankInSample(sample.scores(), row.Scores(), target.wanted, target.capacity));
       block.SyncBlock();
       ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
-                              RoomInSample(sample.scores(), row.Scores(), wish.capacity), [] {});
+                              RoomInSample(sample.scores(), row.Scores(), target.capacity), [] {});
     }
     verified.has_nan = guess.has_nan;
     if (guess.has_nan || !bracket.IsInside(guess.threshold)) break;
@@ -317,7 +318,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     BlockScan scan(block, scan_memory);
     count = CountOverBlock(scan, plane, range);
     AddBlocksAgain(team, memory, verified.reads + 1, count);
-    if (count.IsEnough(wish)) {
+    if (count.IsEnough(target)) {
       verified.is_done = true;
       verified.range = guess.range;
       verified.threshold = guess.threshold;
@@ -331,17 +332,17 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// the final marks are in the first. bins: zero after the next SyncBlock. kAsksAhead: whether a warp
-// has the registers to load its first tile while the threshold is found. keep(range): what follows
-// the first read, without a count; whether that was all.
-template <bool kAsksAhead, DType kDType, typename Keep>
+// the final marks are in the first. bins: zero after the next SyncBlock. kLoadsAhead: whether a
+// warp has the registers to load its first tile while the threshold is found. keep(range): what
+// follows the first read, without a count; whether that was all.
+template <bool kLoadsAhead, DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
-                           BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
+                           BinMemory& bins, const TiledRow<kDType>& row, const TopkTarget& target,
                            const RowHint& hint, uint32_t* plane, int words, Keep keep) {
   constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
-  if (wish.wanted > wish.capacity) return verified;
+  if (target.wanted > target.capacity) return verified;
   const Team block = team.Block();
   Guess guess{hint.threshold, false};
   bool is_hinted = !semantics::IsNan(guess.threshold);
@@ -357,18 +358,18 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
     }
     is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
     if (!is_hinted) {
-      guess =
-          GuessFromSample(block, scan_memory, bins, memory.tie, sample,
-                          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-                          RoomInSample(sample.scores(), row.Scores(), wish.capacity), [&] {
-                            if constexpr (kAsksAhead) row.AskAhead(team, ahead);
-                          });
+      guess = GuessFromSample(
+          block, scan_memory, bins, memory.tie, sample,
+          RankInSample(sample.scores(), row.Scores(), target.wanted, target.capacity),
+          RoomInSample(sample.scores(), row.Scores(), target.capacity), [&] {
+            if constexpr (kLoadsAhead) row.LoadAhead(team, ahead);
+          });
     }
   }
   team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.template MarkReaching<kAsksAhead>(team, guess.threshold, plane, INT_MAX, ahead);
+  row.template MarkReaching<kLoadsAhead>(team, guess.threshold, plane, INT_MAX, ahead);
   verified.reads = 1;
   verified.threshold = guess.threshold;
   verified.is_kept =
@@ -381,8 +382,8 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
     count = CountOverBlock(scan, plane, WordRange(team, row.words()));
   }
   ExchangeCounts(team, memory, count);
-  if (!count.IsEnough(wish)) {
-    return VerifyAgain(team, scan_memory, memory, bins, row, wish, guess, count, is_hinted,
+  if (!count.IsEnough(target)) {
+    return VerifyAgain(team, scan_memory, memory, bins, row, target, guess, count, is_hinted,
                        is_hinted && hint.is_secant ? kMostSecants : 0, plane, words);
   }
   verified.is_done = true;
