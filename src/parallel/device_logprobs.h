@@ -1,6 +1,6 @@
 // Log-probabilities of a sharded row on one GPU: what a rank sends and what all ranks make of it.
 //
-//   LaunchLogprobNews -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
+//   LaunchLogprobReports -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
 #pragma once
 
 #include "cuda/row_launch.h"
@@ -10,7 +10,7 @@
 namespace sluice::cuda {
 
 // Exchange 1, a row.
-struct LogprobNews {
+struct LogprobReport {
   float max;
   float sampled;  // on the rank that has the token
   uint32_t status;
@@ -27,8 +27,8 @@ struct LogprobSums {
 };
 
 struct LogprobMemory {
-  LogprobNews* own_news;
-  LogprobNews* all_news;
+  LogprobReport* own_reports;
+  LogprobReport* all_reports;
   std::byte* own_sums;
   std::byte* all_sums;
   size_t bytes;
@@ -60,7 +60,7 @@ LogprobMemory LogprobMemoryOf(std::byte* workspace, int64_t rows, int32_t width,
 ShardLogprobArgument ArgumentOf(const ShardLogprobCall& call, int32_t rank, int32_t ranks,
                                 DeviceArray<TokenResult> results);
 
-void LaunchLogprobNews(const ShardLogprobArgument& argument, DType dtype, void* stream);
+void LaunchLogprobReports(const ShardLogprobArgument& argument, DType dtype, void* stream);
 void LaunchLogprobSums(const ShardLogprobArgument& argument, DType dtype, void* stream);
 void LaunchLogprobFinish(const ShardLogprobArgument& argument, void* stream);
 

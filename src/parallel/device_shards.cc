@@ -56,11 +56,11 @@ void CheckSampled(const ShardCall& call, const DeviceShardGroup& group,
                  ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
 }
 
-void ExchangeNews(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
+void ExchangeReports(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
   const auto bytes = static_cast<int64_t>(static_cast<size_t>(argument.rows.rows) *
-                                          NewsBytes(argument.candidates));
-  group.AllGather({argument.memory.own_news, bytes},
-                  {argument.memory.all_news, bytes * group.ranks()}, stream);
+                                          ReportBytes(argument.candidates));
+  group.AllGather({argument.memory.own_reports, bytes},
+                  {argument.memory.all_reports, bytes * group.ranks()}, stream);
 }
 
 void ExchangeSums(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
@@ -102,15 +102,15 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
   const auto count = static_cast<size_t>(rows);
   const auto others = static_cast<size_t>(ranks);
   const size_t listed = count * static_cast<size_t>(candidates);
-  const size_t news = count * NewsBytes(candidates);
+  const size_t reports = count * ReportBytes(candidates);
   MemoryParts parts(workspace);
   ShardMemory memory{};
   memory.indices = parts.Take<int32_t>(listed);
   memory.values = parts.Take<float>(listed);
   memory.statuses = parts.Take<RowStatus>(count);
   memory.lengths = parts.Take<int32_t>(count);
-  memory.own_news = parts.Take<std::byte>(news);
-  memory.all_news = parts.Take<std::byte>(news * others);
+  memory.own_reports = parts.Take<std::byte>(reports);
+  memory.all_reports = parts.Take<std::byte>(reports * others);
   memory.own_sums = parts.Take<DeviceSums>(count);
   memory.all_sums = parts.Take<DeviceSums>(count * others);
   memory.courses = parts.Take<ShardCourse>(count);
@@ -151,7 +151,7 @@ void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* st
   output.values = {argument.memory.values, listed};
   output.statuses = {argument.memory.statuses, call.logits.rows};
   Topk(input, output, stream);
-  LaunchNews(argument, stream);
+  LaunchReports(argument, stream);
 }
 
 ShardCall OnLogits(const ShardHeadCall& call) {
@@ -207,7 +207,7 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
     dense.rows_to_draw = {head.memory.dense_rows, &head.memory.counters->dense};
     LaunchDraws(dense, DType::kF32, stream);
   }
-  LaunchNews(argument, stream);
+  LaunchReports(argument, stream);
 }
 
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream) {
@@ -231,7 +231,7 @@ size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks) {
 
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
   const bool has_sums = exchanges == ShardExchanges::kTwo;
-  return static_cast<int64_t>(NewsBytes(candidates) + (has_sums ? sizeof(DeviceSums) : 0));
+  return static_cast<int64_t>(ReportBytes(candidates) + (has_sums ? sizeof(DeviceSums) : 0));
 }
 
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
@@ -240,7 +240,7 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
   if (call.logits.rows == 0) return;
   const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
   EnqueueFirst(call, argument, stream);
-  ExchangeNews(argument, group, stream);
+  ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
   if (call.exchanges == ShardExchanges::kOne) return;
   LaunchSums(argument, call.logits.dtype, stream);
@@ -260,7 +260,7 @@ void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<Toke
   if (call.logits.rows == 0) return;
   const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, ways);
   EnqueueFirst(head, argument, stream);
-  ExchangeNews(argument, group, stream);
+  ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
   EnqueueDense(head, argument, stream);
   if (call.exchanges == ShardExchanges::kOne) return;

@@ -1,7 +1,7 @@
 // The stages of a sharded call on one GPU and what they hand on, in device memory. Between them lie
-// the exchanges: news, then sums (include/sluice/shards.hpp).
+// the exchanges: reports, then sums (include/sluice/shards.hpp).
 //
-//   LaunchDraws, Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
+//   LaunchDraws, Topk -> LaunchReports -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
 //     -> LaunchFinish
 //
 // Of a certified head, LaunchSurvivingDraws and the head's own top k run before LaunchDraws, which
@@ -21,7 +21,7 @@ namespace sluice::cuda {
 
 // Exchange 1, a row: this and `candidates` tokens in any order, each as its key
 // (cuda/token_list.cuh) with the global id; 0 after the last.
-struct DeviceNews {
+struct DeviceRankReport {
   uint64_t last;  // the smallest key
   uint32_t status;
   uint32_t is_all;  // no other token of the slice is unmasked
@@ -29,7 +29,7 @@ struct DeviceNews {
 
 // Exchange 1 of a row that is drawn from everything: the first token of the slice and those that
 // may win the draw.
-struct DeviceDrawNews {
+struct DeviceDrawReport {
   static constexpr uint32_t kIncomplete = ~0u;  // as ties: of the tokens there is the first alone
 
   uint32_t count;  // of tokens that are not masked; without a Cut, whether there are any
@@ -37,8 +37,8 @@ struct DeviceDrawNews {
   uint32_t status;
   uint32_t lowest;  // of their values, the complement of the order key
 };
-static_assert(sizeof(DeviceDrawNews) == sizeof(DeviceNews) &&
-              offsetof(DeviceDrawNews, status) == offsetof(DeviceNews, status));
+static_assert(sizeof(DeviceDrawReport) == sizeof(DeviceRankReport) &&
+              offsetof(DeviceDrawReport, status) == offsetof(DeviceRankReport, status));
 
 // Exchange 2, a row.
 struct DeviceSums {
@@ -65,8 +65,8 @@ struct ShardMemory {
   float* values;
   RowStatus* statuses;
   int32_t* lengths;  // of rows to list: 0 of those that are drawn
-  std::byte* own_news;
-  std::byte* all_news;
+  std::byte* own_reports;
+  std::byte* all_reports;
   DeviceSums* own_sums;
   DeviceSums* all_sums;
   ShardCourse* courses;
@@ -75,8 +75,8 @@ struct ShardMemory {
   size_t bytes;
 };
 
-SLUICE_HD inline size_t NewsBytes(int32_t candidates) {
-  return sizeof(DeviceNews) + static_cast<size_t>(candidates) * sizeof(uint64_t);
+SLUICE_HD inline size_t ReportBytes(int32_t candidates) {
+  return sizeof(DeviceRankReport) + static_cast<size_t>(candidates) * sizeof(uint64_t);
 }
 
 // Rows by their places, in device memory.
@@ -107,7 +107,7 @@ ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
                               DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
 
-// The news of the slice.
+// The reports of the slice.
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
 void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 // After the merge: the logits of the rows that it has not decided.
@@ -116,7 +116,7 @@ void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
 // After LaunchSurvivors of a head that lists what may win: rows that it cannot decide join the
 // dense ones.
 void LaunchSurvivingDraws(const ShardArgument& argument, const CallArgument& head, void* stream);
-void LaunchNews(const ShardArgument& argument, void* stream);
+void LaunchReports(const ShardArgument& argument, void* stream);
 void LaunchOpen(const ShardArgument& argument, void* stream);
 void LaunchMerge(const ShardArgument& argument, void* stream);
 void LaunchSums(const ShardArgument& argument, DType dtype, void* stream);

@@ -212,8 +212,8 @@ __device__ void ScoreSlice(const VectorSlice<kDType>& slice,
 // By the first block: the row's message.
 __device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& slice,
                      const ShardArgument& argument, int row) {
-  std::byte* const message = argument.memory.own_news + row * NewsBytes(argument.candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawNews));
+  std::byte* const message = argument.memory.own_reports + row * ReportBytes(argument.candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawReport));
   const float largest = semantics::ValueOfKey(slice.most);
   RowStatus status = RowStatus::kOk;
   if (slice.has_nan != 0) status = semantics::Worse(status, RowStatus::kNanInput);
@@ -246,9 +246,9 @@ __device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& sl
   if (is_there) {
     tokens[0] = KeyOfToken(largest, static_cast<int32_t>(~memory.first));
   }
-  *reinterpret_cast<DeviceDrawNews*>(message) = {
+  *reinterpret_cast<DeviceDrawReport*>(message) = {
       is_there ? slice.count : 0,
-      is_there && !is_complete ? DeviceDrawNews::kIncomplete : slice.ties,
+      is_there && !is_complete ? DeviceDrawReport::kIncomplete : slice.ties,
       static_cast<uint32_t>(status), slice.least};
 }
 

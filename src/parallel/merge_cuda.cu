@@ -28,17 +28,17 @@ struct MergeMemory {
 };
 
 // Of all ranks.
-struct MergedNews {
+struct MergedReport {
   RowStatus status;
   uint64_t first;    // the largest key; 0: everything is masked
   uint64_t horizon;  // keys from here on are listed; 0: all are
 };
 
-__device__ const DeviceNews& NewsOf(const ShardArgument& argument, int rank, int row) {
-  const size_t bytes = NewsBytes(argument.candidates);
+__device__ const DeviceRankReport& ReportOf(const ShardArgument& argument, int rank, int row) {
+  const size_t bytes = ReportBytes(argument.candidates);
   const size_t index = static_cast<size_t>(rank) * static_cast<size_t>(argument.rows.rows) +
                        static_cast<size_t>(row);
-  return *reinterpret_cast<const DeviceNews*>(argument.memory.all_news + index * bytes);
+  return *reinterpret_cast<const DeviceRankReport*>(argument.memory.all_reports + index * bytes);
 }
 
 __device__ const SelectParams& ParamsOf(const ShardArgument& argument, int row) {
@@ -49,16 +49,16 @@ __device__ const NoiseKey& KeyOf(const ShardArgument& argument, int row) {
 }
 
 __device__ uint64_t TokenOf(const ShardArgument& argument, int row, int place) {
-  const DeviceNews& news = NewsOf(argument, place / argument.candidates, row);
-  return reinterpret_cast<const uint64_t*>(&news + 1)[place % argument.candidates];
+  const DeviceRankReport& report = ReportOf(argument, place / argument.candidates, row);
+  return reinterpret_cast<const uint64_t*>(&report + 1)[place % argument.candidates];
 }
 
-__device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument, int row) {
-  MergedNews merged{RowStatus::kOk, 0, 0};
+__device__ MergedReport MergeReports(const Team& block, const ShardArgument& argument, int row) {
+  MergedReport merged{RowStatus::kOk, 0, 0};
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const DeviceNews& news = NewsOf(argument, rank, row);
-    merged.status = semantics::Worse(merged.status, static_cast<RowStatus>(news.status));
-    if (news.is_all == 0) merged.horizon = max(merged.horizon, news.last);
+    const DeviceRankReport& report = ReportOf(argument, rank, row);
+    merged.status = semantics::Worse(merged.status, static_cast<RowStatus>(report.status));
+    if (report.is_all == 0) merged.horizon = max(merged.horizon, report.last);
   }
   const int place = block.thread();
   const bool is_listed = place < argument.candidates * argument.ranks;
@@ -192,13 +192,13 @@ __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument
                                 float max, const MergeMemory& memory, TokenResult& result) {
   uint32_t lowest = 0;
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const auto& news = reinterpret_cast<const DeviceDrawNews&>(NewsOf(argument, rank, row));
-    if (news.count == 0) continue;
-    if (news.ties == DeviceDrawNews::kIncomplete) return false;
-    if (news.lowest > lowest) result.cut.ties_kept = 0;
-    lowest = ::max(lowest, news.lowest);
-    if (news.lowest == lowest) result.cut.ties_kept += static_cast<int32_t>(news.ties);
-    result.cut.count += static_cast<int32_t>(news.count);
+    const auto& report = reinterpret_cast<const DeviceDrawReport&>(ReportOf(argument, rank, row));
+    if (report.count == 0) continue;
+    if (report.ties == DeviceDrawReport::kIncomplete) return false;
+    if (report.lowest > lowest) result.cut.ties_kept = 0;
+    lowest = ::max(lowest, report.lowest);
+    if (report.lowest == lowest) result.cut.ties_kept += static_cast<int32_t>(report.ties);
+    result.cut.count += static_cast<int32_t>(report.count);
   }
   result.cut.lower = semantics::ValueOfKey(~lowest);
   if (!argument.wants_cuts) result.cut = Cut{};
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kMostThreads)
     memory.start.key = KeyOf(argument, row);
     memory.start.scales = semantics::ScalesOf(memory.start.params);
   }
-  MergedNews merged = MergeNews(block, argument, row);
+  MergedReport merged = MergeReports(block, argument, row);
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   block.SyncBlock();

@@ -24,36 +24,36 @@ struct WholeRow {
   int32_t kept_lower;
 };
 
-__device__ const LogprobNews& NewsOf(const ShardLogprobArgument& argument, int rank, int row) {
-  return argument.memory.all_news[int64_t{rank} * argument.rows.rows + row];
+__device__ const LogprobReport& ReportOf(const ShardLogprobArgument& argument, int rank, int row) {
+  return argument.memory.all_reports[int64_t{rank} * argument.rows.rows + row];
 }
 
 __device__ WholeRow Merged(const ShardLogprobArgument& argument, int row, const Cut& cut) {
   WholeRow whole{{RowStatus::kEmptySupport, -INFINITY}, 0.0f, 0, 0, 0};
   int64_t upper_before = 0, lower_before = 0;
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const LogprobNews& news = NewsOf(argument, rank, row);
-    const auto status = static_cast<RowStatus>(news.status);
+    const LogprobReport& report = ReportOf(argument, rank, row);
+    const auto status = static_cast<RowStatus>(report.status);
     if (status != RowStatus::kEmptySupport) {
       const bool is_first = whole.row.status == RowStatus::kEmptySupport;
       whole.row.status = is_first ? status : semantics::Worse(whole.row.status, status);
     }
     // Of equal ones the first: zeros have signs.
-    if (news.max > whole.row.max) whole.row.max = news.max;
-    if (news.has_token != 0) whole.sampled = news.sampled;
+    if (report.max > whole.row.max) whole.row.max = report.max;
+    if (report.has_token != 0) whole.sampled = report.sampled;
     if (rank == argument.rank && cut.lower <= cut.upper) {
       auto here = [](int32_t ties, int64_t before, int32_t most) {
         const int64_t rest = max(int64_t{ties} - before, int64_t{0});
         return static_cast<int32_t>(min(rest, int64_t{most}));
       };
-      whole.dropped = here(cut.ties_dropped, upper_before, news.upper_ties);
-      const int32_t kept = here(cut.ties_kept, lower_before, news.lower_ties);
+      whole.dropped = here(cut.ties_dropped, upper_before, report.upper_ties);
+      const int32_t kept = here(cut.ties_kept, lower_before, report.lower_ties);
       const bool is_one = cut.lower == cut.upper;
-      whole.kept_upper = is_one ? max(kept - whole.dropped, 0) : news.upper_ties - whole.dropped;
+      whole.kept_upper = is_one ? max(kept - whole.dropped, 0) : report.upper_ties - whole.dropped;
       whole.kept_lower = is_one ? 0 : kept;
     }
-    upper_before += news.upper_ties;
-    lower_before += news.lower_ties;
+    upper_before += report.upper_ties;
+    lower_before += report.lower_ties;
   }
   return whole;
 }
@@ -76,7 +76,7 @@ __device__ void ForEachOwn(const VectorSlice<kDType>& slice, Visit visit) {
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
-    LogprobNewsKernel(const __grid_constant__ ShardLogprobArgument argument) {
+    LogprobReportKernel(const __grid_constant__ ShardLogprobArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
   const int row = TeamIndex(team);
@@ -99,15 +99,15 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!team.IsFirstThread()) return;
   const int local = result.id - argument.first_id;
   const bool has_token = local >= 0 && local < argument.rows.vocab;
-  LogprobNews news;
-  news.max = scan.max == 0.0f ? slice.ValueOf(first_zero) : scan.max;
-  if (scan.status == RowStatus::kEmptySupport) news.max = -INFINITY;
-  news.sampled = has_token ? slice.ValueOf(local) : 0.0f;
-  news.status = static_cast<uint32_t>(scan.status);
-  news.upper_ties = static_cast<int32_t>(ties >> 32);
-  news.lower_ties = static_cast<int32_t>(ties & 0xffffffffu);
-  news.has_token = has_token ? 1 : 0;
-  argument.memory.own_news[row] = news;
+  LogprobReport report;
+  report.max = scan.max == 0.0f ? slice.ValueOf(first_zero) : scan.max;
+  if (scan.status == RowStatus::kEmptySupport) report.max = -INFINITY;
+  report.sampled = has_token ? slice.ValueOf(local) : 0.0f;
+  report.status = static_cast<uint32_t>(scan.status);
+  report.upper_ties = static_cast<int32_t>(ties >> 32);
+  report.lower_ties = static_cast<int32_t>(ties & 0xffffffffu);
+  report.has_token = has_token ? 1 : 0;
+  argument.memory.own_reports[row] = report;
 }
 
 struct SumsMemory {
@@ -261,10 +261,11 @@ __global__ void __launch_bounds__(kFinishThreads)
 
 }  // namespace
 
-void LaunchLogprobNews(const ShardLogprobArgument& argument, DType dtype, void* stream) {
+void LaunchLogprobReports(const ShardLogprobArgument& argument, DType dtype, void* stream) {
   ShardLogprobArgument copy = argument;
-  const void* kernel = ForDType(dtype, LogprobNewsKernel<DType::kF32>,
-                                LogprobNewsKernel<DType::kBf16>, LogprobNewsKernel<DType::kF16>);
+  const void* kernel =
+      ForDType(dtype, LogprobReportKernel<DType::kF32>, LogprobReportKernel<DType::kBf16>,
+               LogprobReportKernel<DType::kF16>);
   LaunchOverRows({kernel, ShapeForRows(argument.rows.rows), 0}, argument.rows.rows, &copy, stream);
 }
 

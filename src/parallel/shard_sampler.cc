@@ -44,11 +44,11 @@ class SliceLogits final : public SliceSource {
   }
 
   int64_t Wanted(int64_t) const override { return candidates_; }
-  void List(const NewsRows& news) override {
+  void List(const RankReports& reports) override {
     const auto first_id = static_cast<int32_t>(rank_.slice().first_id);
     ForEachRow(parallel_, logits_.rows, [&](int64_t r, int worker) {
       ListSlice(Part(r), first_id, candidates_, candidates_, lists_[static_cast<size_t>(worker)],
-                news[r]);
+                reports[r]);
     });
   }
   const SliceDraw* Draw(int64_t) const override { return nullptr; }
@@ -107,9 +107,9 @@ struct ShardSampler::Impl {
   Impl(ShardGroup& group, const ShardSlice& slice, int32_t listed)
       : rank(group, slice, listed), candidates(listed) {}
 
-  const RowNews& News(int32_t of, int64_t row) const {
-    return *reinterpret_cast<const RowNews*>(rank.MessageOf(of) +
-                                             static_cast<size_t>(row) * NewsBytes(candidates));
+  const RankReport& ReportOf(int32_t of, int64_t row) const {
+    return *reinterpret_cast<const RankReport*>(rank.MessageOf(of) +
+                                                static_cast<size_t>(row) * ReportBytes(candidates));
   }
   semantics::SortedRow First(int64_t row) const {
     return {first.data() + row * candidates, states[static_cast<size_t>(row)].listed};
@@ -170,9 +170,9 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
            0,
            -1};
   for (int32_t r = 0; r < rank.ranks(); ++r) {
-    const RowNews& news = News(r, row);
-    const auto status = static_cast<RowStatus>(news.status);
-    state.support += news.support;
+    const RankReport& report = ReportOf(r, row);
+    const auto status = static_cast<RowStatus>(report.status);
+    state.support += report.support;
     // A slice without support says nothing of the row.
     if (status != RowStatus::kEmptySupport) state.status = semantics::Worse(state.status, status);
   }
@@ -190,7 +190,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
     for (int32_t r = 0; r < rank.ranks(); ++r) {
       const int32_t at = next[static_cast<size_t>(r)];
       if (at == candidates) continue;
-      const Token token = News(r, row).tokens()[at];
+      const Token token = ReportOf(r, row).tokens()[at];
       if (token.id < 0 || (from >= 0 && !semantics::Before(token, best))) continue;
       best = token;
       from = r;
@@ -374,12 +374,13 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
   first.resize(static_cast<size_t>(rows * candidates));
 
   rank.Begin(task);
-  const NewsRows news{rank.Message(static_cast<size_t>(rows) * NewsBytes(candidates)), candidates};
-  for (int64_t r = 0; r < rows; ++r) news[r].fingerprint = Fingerprint(asked.RequestOf(r));
-  source.List(news);
+  const RankReports reports{rank.Message(static_cast<size_t>(rows) * ReportBytes(candidates)),
+                            candidates};
+  for (int64_t r = 0; r < rows; ++r) reports[r].fingerprint = Fingerprint(asked.RequestOf(r));
+  source.List(reports);
   rank.Exchange();
   RequireSameRequests(
-      rank, rows, [&](int32_t of, int64_t r) { return News(of, r).fingerprint; },
+      rank, rows, [&](int32_t of, int64_t r) { return ReportOf(of, r).fingerprint; },
       [&](int64_t r) { return asked.RequestOf(r); });
   ForEachRow({}, rows, [&](int64_t r, int) {
     const bool is_valid =

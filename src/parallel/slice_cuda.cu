@@ -11,17 +11,17 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kNewsThreads = 128;
+constexpr int kReportThreads = 128;
 
-__global__ void __launch_bounds__(kNewsThreads)
-    NewsKernel(const __grid_constant__ ShardArgument argument) {
+__global__ void __launch_bounds__(kReportThreads)
+    ReportKernel(const __grid_constant__ ShardArgument argument) {
   __shared__ TeamMemory shared;
   const Team block(shared);
   const int row = static_cast<int>(blockIdx.x);
   if (argument.kind == ShardRows::kAny && argument.memory.lengths[row] == 0) return;
   const int candidates = argument.candidates;
-  std::byte* const message = argument.memory.own_news + row * NewsBytes(candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceNews));
+  std::byte* const message = argument.memory.own_reports + row * ReportBytes(candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceRankReport));
   uint64_t last = 0;  // complement of the smallest key
   bool is_all = false, has_infinity = false;
   for (int i = block.thread(); i < candidates; i += block.threads()) {
@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kNewsThreads)
   // A slice without support says nothing of the row.
   if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
   if (infinite) status = semantics::Worse(status, RowStatus::kPosInfInput);
-  *reinterpret_cast<DeviceNews*>(message) = {~last, static_cast<uint32_t>(status), all ? 1u : 0u};
+  *reinterpret_cast<DeviceRankReport*>(message) = {~last, static_cast<uint32_t>(status),
+                                                   all ? 1u : 0u};
 }
 
 // The 16-bit fields of noise of tokens that are visited in ascending order.
@@ -178,9 +179,9 @@ __global__ void TakeKernel(const TokenResult* whole, const ShardWay* ways, Token
 
 }  // namespace
 
-void LaunchNews(const ShardArgument& argument, void* stream) {
+void LaunchReports(const ShardArgument& argument, void* stream) {
   ShardArgument copy = argument;
-  LaunchOverRows({reinterpret_cast<const void*>(NewsKernel), {1, kNewsThreads}, 0},
+  LaunchOverRows({reinterpret_cast<const void*>(ReportKernel), {1, kReportThreads}, 0},
                  argument.rows.rows, &copy, stream);
 }
 

@@ -37,7 +37,7 @@ class SliceHead final : public SliceSource, private RowQuestion {
             SliceHeadMemory& memory);
 
   int64_t Wanted(int64_t row) const override;
-  void List(const NewsRows& news) override;
+  void List(const RankReports& reports) override;
   const SliceDraw* Draw(int64_t row) const override {
     return memory_.is_drawn[static_cast<size_t>(row)] != 0
                ? &memory_.draws[static_cast<size_t>(row)]
@@ -76,7 +76,7 @@ class SliceHead final : public SliceSource, private RowQuestion {
   SliceHeadMemory& memory_;
   const int64_t tokens_;  // of the slice
   const int32_t first_id_;
-  NewsRows news_;
+  RankReports reports_;
   CertifiedStats stats_;
 };
 

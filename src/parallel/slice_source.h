@@ -15,7 +15,7 @@
 namespace sluice {
 
 // Exchange 1, a row: this and the `candidates` first tokens of the slice. After the last: id -1.
-struct RowNews {
+struct RankReport {
   uint64_t fingerprint;
   uint32_t status;
   int32_t support;  // tokens of the slice that are not masked; no fewer where not all are listed
@@ -26,14 +26,15 @@ struct RowNews {
   semantics::Token* tokens() { return reinterpret_cast<semantics::Token*>(this + 1); }
 };
 
-inline size_t NewsBytes(int64_t candidates) {
-  return sizeof(RowNews) + static_cast<size_t>(candidates) * sizeof(semantics::Token);
+inline size_t ReportBytes(int64_t candidates) {
+  return sizeof(RankReport) + static_cast<size_t>(candidates) * sizeof(semantics::Token);
 }
 
 // Of a rank's message.
-struct NewsRows {
-  RowNews& operator[](int64_t row) const {
-    return *reinterpret_cast<RowNews*>(data + static_cast<size_t>(row) * NewsBytes(candidates));
+struct RankReports {
+  RankReport& operator[](int64_t row) const {
+    return *reinterpret_cast<RankReport*>(data +
+                                          static_cast<size_t>(row) * ReportBytes(candidates));
   }
 
   std::byte* data = nullptr;
@@ -56,7 +57,7 @@ class SliceSource {
   // How many of the first tokens are listed of a row, up to `candidates`; equal on all ranks.
   virtual int64_t Wanted(int64_t row) const = 0;
   // Fills all but the fingerprints, which are already set. Tokens have global ids.
-  virtual void List(const NewsRows& news) = 0;
+  virtual void List(const RankReports& reports) = 0;
   // Null: Part has more.
   virtual const SliceDraw* Draw(int64_t row) const = 0;
   // To be called before Part for these rows, in ascending order.
@@ -65,19 +66,19 @@ class SliceSource {
 };
 
 inline void PutTokens(std::span<const semantics::Token> tokens, int32_t first_id,
-                      int64_t candidates, RowNews& news) {
-  semantics::Token* const to = news.tokens();
+                      int64_t candidates, RankReport& report) {
+  semantics::Token* const to = report.tokens();
   std::fill_n(to, candidates, semantics::Token{0.0f, -1});
   for (size_t i = 0; i < tokens.size(); ++i) to[i] = {tokens[i].x, first_id + tokens[i].id};
 }
 
 // From logits. list: memory.
 inline void ListSlice(const semantics::Row& part, int32_t first_id, int64_t wanted,
-                      int64_t candidates, std::vector<uint64_t>& list, RowNews& news) {
+                      int64_t candidates, std::vector<uint64_t>& list, RankReport& report) {
   const semantics::RowScan scan = semantics::ScanRow(part);
-  news.status = static_cast<uint32_t>(scan.status);
-  news.support = static_cast<int32_t>(scan.support);
-  PutTokens({}, first_id, candidates, news);
+  report.status = static_cast<uint32_t>(scan.status);
+  report.support = static_cast<int32_t>(scan.support);
+  PutTokens({}, first_id, candidates, report);
   if (scan.status != RowStatus::kOk) return;
   list.clear();
   for (int64_t i = 0; i < part.size; ++i) {
@@ -90,7 +91,7 @@ inline void ListSlice(const semantics::Row& part, int32_t first_id, int64_t want
   std::sort(list.begin(), list.begin() + listed);
   for (int64_t i = 0; i < listed; ++i) {
     const int32_t local = IdOfRankKey(list[static_cast<size_t>(i)]);
-    news.tokens()[i] = {part[local], first_id + local};
+    report.tokens()[i] = {part[local], first_id + local};
   }
 }
 

@@ -26,13 +26,13 @@ struct TellMemory {
 
 // A row's message: nothing but a status, so far.
 __device__ uint64_t* Clear(const ShardArgument& shard, int row, RowStatus status) {
-  std::byte* const message = shard.memory.own_news + row * NewsBytes(shard.candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawNews));
+  std::byte* const message = shard.memory.own_reports + row * ReportBytes(shard.candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawReport));
   for (int i = static_cast<int>(threadIdx.x); i < shard.candidates; i += kThreads) tokens[i] = 0;
   if (threadIdx.x == 0) {
     // A slice without support says nothing of the row.
     if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
-    *reinterpret_cast<DeviceDrawNews*>(message) = {0, 0, static_cast<uint32_t>(status), 0};
+    *reinterpret_cast<DeviceDrawReport*>(message) = {0, 0, static_cast<uint32_t>(status), 0};
   }
   __syncthreads();
   return tokens;
@@ -78,9 +78,9 @@ __device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, in
   }
   if (threadIdx.x != 0) return;
   tokens[0] = KeyOfToken(ValueOf(first), shard.first_id + IdOf(first));
-  DeviceDrawNews& news = *(reinterpret_cast<DeviceDrawNews*>(tokens) - 1);
-  news.count = 1;  // or more
-  news.ties = is_complete ? 0 : DeviceDrawNews::kIncomplete;
+  DeviceDrawReport& report = *(reinterpret_cast<DeviceDrawReport*>(tokens) - 1);
+  report.count = 1;  // or more
+  report.ties = is_complete ? 0 : DeviceDrawReport::kIncomplete;
 }
 
 __global__ void __launch_bounds__(kThreads)

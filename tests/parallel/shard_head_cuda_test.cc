@@ -144,7 +144,7 @@ Ranks RanksOf(const HeadRows& head, DType dtype, int64_t cut, const Asked& asked
 
 void RunAll(Ranks& ranks) {
   for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
-  ExchangeNews(ranks);
+  ExchangeReports(ranks);
   for (const auto& rank : ranks) {
     cuda::LaunchMerge(rank->argument(), nullptr);
     cuda::EnqueueDense(rank->call(), rank->argument(), nullptr);

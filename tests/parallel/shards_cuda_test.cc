@@ -62,7 +62,7 @@ class DeviceRank {
 
 void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
   for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
-  ExchangeNews(ranks);
+  ExchangeReports(ranks);
   for (const auto& rank : ranks) cuda::LaunchMerge(rank->argument(), nullptr);
   for (const auto& rank : ranks) {
     cuda::LaunchSums(rank->argument(), rank->call().logits.dtype, nullptr);
@@ -199,15 +199,15 @@ TEST_F(ShardsCuda, TellAFewTokensOfARowThatIsDrawnFromEverything) {
     DeviceRank rank(rows, DType::kBf16, slice, 16, 2, DrawMethod::kGumbel, cuda::ShardRows::kDrawn);
     cuda::EnqueueFirst(rank.call(), rank.argument(), nullptr);
     Require(cudaDeviceSynchronize());
-    const size_t bytes = cuda::NewsBytes(16);
-    std::vector<std::byte> news(rows.size() * bytes);
-    Require(cudaMemcpy(news.data(), rank.argument().memory.own_news, news.size(),
+    const size_t bytes = cuda::ReportBytes(16);
+    std::vector<std::byte> report(rows.size() * bytes);
+    Require(cudaMemcpy(report.data(), rank.argument().memory.own_reports, report.size(),
                        cudaMemcpyDeviceToHost));
     size_t incomplete = 0;
     for (size_t r = 0; r < rows.size(); ++r) {
-      cuda::DeviceDrawNews row;
-      std::memcpy(&row, news.data() + r * bytes, sizeof row);
-      incomplete += row.ties == cuda::DeviceDrawNews::kIncomplete ? 1 : 0;
+      cuda::DeviceDrawReport row;
+      std::memcpy(&row, report.data() + r * bytes, sizeof row);
+      incomplete += row.ties == cuda::DeviceDrawReport::kIncomplete ? 1 : 0;
     }
     EXPECT_LE(incomplete, rows.size() / 20);
   }
