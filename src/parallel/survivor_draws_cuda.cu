@@ -3,8 +3,9 @@
 //
 // Every token that may win, whatever the row's maximum is, has survived: the head computes every
 // token with an upper bound within a hundredth of what some token's score reaches for certain, and
-// that is more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with
-// too many survivors are left to the head's dense logits, and draws_cuda.cu sends their tokens.
+// that is more than a maximum of another slice can change among scores (rank_draws_cuda.cu). Rows
+// with too many survivors are left to the head's dense logits, and rank_draws_cuda.cu sends their
+// tokens.
 #include "head/certified/cuda/device_course.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 #include "parallel/device_shards.h"
