@@ -113,7 +113,7 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
   memory.all_reports = parts.Take<std::byte>(reports * others);
   memory.own_sums = parts.Take<DeviceSums>(count);
   memory.all_sums = parts.Take<DeviceSums>(count * others);
-  memory.courses = parts.Take<ShardCourse>(count);
+  memory.progress = parts.Take<ShardProgress>(count);
   memory.open_rows = parts.Take<int32_t>(count);
   memory.open_count = parts.Take<int32_t>(1);
   memory.bytes = parts.bytes();

@@ -54,7 +54,7 @@ static_assert(sizeof(DeviceSums) == 32);
 enum class DeviceNeed : uint32_t { kNothing, kMass, kSlice };
 
 // The state of a row after the first exchange, on this rank.
-struct ShardCourse {
+struct ShardProgress {
   float max;
   float floor;  // the score of the row's first token, which the draw's winner reaches
   DeviceNeed need;
@@ -69,7 +69,7 @@ struct ShardMemory {
   std::byte* all_reports;
   DeviceSums* own_sums;
   DeviceSums* all_sums;
-  ShardCourse* courses;
+  ShardProgress* progress;
   int32_t* open_rows;  // that need logits after the first exchange
   int32_t* open_count;
   size_t bytes;

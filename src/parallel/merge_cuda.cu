@@ -224,8 +224,8 @@ __global__ void __launch_bounds__(kMostThreads)
   MergeMemory& memory = *reinterpret_cast<MergeMemory*>(shared);
   const Team block(memory.team);
   const int row = static_cast<int>(blockIdx.x);
-  ShardCourse& course = argument.memory.courses[row];
-  const DeviceNeed needed = kHasSums ? course.need : DeviceNeed::kNothing;
+  ShardProgress& progress = argument.memory.progress[row];
+  const DeviceNeed needed = kHasSums ? progress.need : DeviceNeed::kNothing;
   if (kHasSums && needed == DeviceNeed::kNothing) return;
   auto set = [&](const TokenResult& result, ShardWay way) {
     argument.results[row] = result;
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && is_valid) {
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
+      progress.need = DeviceNeed::kNothing;
       set(TokenResult{}, ShardWay::kGathered);
     }
     return;
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kMostThreads)
     result.status = merged.status;
     result.cut.status = merged.status;
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
+      progress.need = DeviceNeed::kNothing;
       set(result, ShardWay::kStatus);
     }
     return;
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!kHasSums && is_drawn &&
       SampleFromDraws(block, argument, row, ValueOf(merged.first), memory, result)) {
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
+      progress.need = DeviceNeed::kNothing;
       set(result, ShardWay::kSums);
     }
     return;
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!kHasSums) {
     const float g = semantics::Gumbel(
         semantics::NoiseBits(key, semantics::GumbelStream(key), IdOf(merged.first)));
-    course = {ValueOf(merged.first), g, need};
+    progress = {ValueOf(merged.first), g, need};
   }
 }
 

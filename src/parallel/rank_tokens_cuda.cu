@@ -85,12 +85,12 @@ struct SliceMemory {
 template <typename Slice>
 __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory& memory,
                          const ShardArgument& argument, int row) {
-  const ShardCourse course = argument.memory.courses[row];
+  const ShardProgress progress = argument.memory.progress[row];
   const semantics::Scales scales = semantics::ScalesOf(memory.params);
-  const float max = course.max;
+  const float max = progress.max;
   DeviceSums sums{};
   uint64_t mass = 0;
-  if (course.need == DeviceNeed::kMass) {
+  if (progress.need == DeviceNeed::kMass) {
     ForEachToken(slice, [&](float x, int) { mass += semantics::Weight(x, max, scales.filter); });
     sums.mass = team.Sum(mass);
   } else {
@@ -104,7 +104,7 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     FieldsOfNoise fields(memory.key, stream);
     BestToken best;
     // Of the warp, or of a token that is kept for certain: the fewer tokens are scored.
-    uint32_t best_score = semantics::OrderKey(course.floor);
+    uint32_t best_score = semantics::OrderKey(progress.floor);
     uint32_t count = 0, lowest = 0, ties = 0;
     ForEachToken(slice, [&](float x, int local) {
       const bool is_kept = x >= least;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ SliceMemory memory;
   const Team team(memory.team);
   const int row = TeamIndex(team);
-  if (argument.memory.courses[row].need == DeviceNeed::kNothing) return;
+  if (argument.memory.progress[row].need == DeviceNeed::kNothing) return;
   if (team.thread() == 0) {
     memory.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
     memory.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (threadIdx.x == 0) count = 0;
   __syncthreads();
   for (int row = static_cast<int>(threadIdx.x); row < argument.rows.rows; row += kMostThreads) {
-    const bool is_open = argument.memory.courses[row].need != DeviceNeed::kNothing ||
+    const bool is_open = argument.memory.progress[row].need != DeviceNeed::kNothing ||
                          argument.ways[row] == ShardWay::kGathered;
     if (is_open) argument.memory.open_rows[atomicAdd(&count, 1)] = row;
   }
