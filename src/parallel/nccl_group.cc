@@ -24,14 +24,14 @@ void RequireNccl(ncclResult_t result, const char* what) {
 class NcclGroup final : public NcclShardGroup {
  public:
   NcclGroup(ShardGroup& group, std::chrono::milliseconds limit) : group_(group), limit_(limit) {
-    struct Meeting {
+    struct UniqueId {
       ncclResult_t made;
       ncclUniqueId id;
     };
     // Rank 0's is what all take. Where it has none, all throw: no rank may wait for it in NCCL.
-    Meeting own{ncclSuccess, {}};
+    UniqueId own{ncclSuccess, {}};
     if (rank() == 0) own.made = ncclGetUniqueId(&own.id);
-    std::vector<Meeting> all(static_cast<size_t>(ranks()));
+    std::vector<UniqueId> all(static_cast<size_t>(ranks()));
     group_.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     RequireNccl(all[0].made, "an NCCL id");
     Connect(all[0].id);
