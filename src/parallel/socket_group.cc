@@ -301,9 +301,9 @@ class ListeningSocket {
 
 // Connections from ranks above this one, some of them without a rank number yet. One that stays
 // silent delays no other.
-class Newcomers {
+class PendingPeers {
  public:
-  explicit Newcomers(const ListeningSocket& listening) : listening_(listening) {}
+  explicit PendingPeers(const ListeningSocket& listening) : listening_(listening) {}
 
   // A rank's hello, and its connection; not open when there is none before the deadline.
   Socket Next(FrameHead& hello, Clock::time_point deadline) {
@@ -363,10 +363,10 @@ std::unique_ptr<ShardGroup> ConnectShardGroup(std::string_view directory, int32_
     }
     peers[static_cast<size_t>(r)] = std::move(socket);
   }
-  Newcomers newcomers(listening);
+  PendingPeers pending(listening);
   for (int32_t missing = ranks - 1 - rank; missing > 0; --missing) {
     FrameHead other{};
-    Socket socket = newcomers.Next(other, deadline);
+    Socket socket = pending.Next(other, deadline);
     if (!socket.is_open()) {
       int32_t first_missing = rank + 1;
       while (peers[static_cast<size_t>(first_missing)].is_open()) ++first_missing;
