@@ -210,8 +210,8 @@ __device__ void ScoreSlice(const VectorSlice<kDType>& slice,
 }
 
 // By the first block: the row's message.
-__device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& slice,
-                     const ShardArgument& argument, int row) {
+__device__ void WriteReport(const Team& block, DrawsMemory& memory, const SlicePart& slice,
+                            const ShardArgument& argument, int row) {
   std::byte* const message = argument.memory.own_reports + row * ReportBytes(argument.candidates);
   uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawReport));
   const float largest = semantics::ValueOfKey(slice.most);
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
   team.Sync();
-  if (team.rank() == 0) Tell(team.Block(), memory, all, argument, row);
+  if (team.rank() == 0) WriteReport(team.Block(), memory, all, argument, row);
 }
 
 template <bool kIsAligned>

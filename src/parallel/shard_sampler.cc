@@ -43,7 +43,7 @@ class SliceLogits final : public SliceSource {
     lists.resize(std::max(lists.size(), static_cast<size_t>(parallel.workers)));
   }
 
-  int64_t Wanted(int64_t) const override { return candidates_; }
+  int64_t ListSize(int64_t) const override { return candidates_; }
   void List(const RankReports& reports) override {
     const auto first_id = static_cast<int32_t>(rank_.slice().first_id);
     ForEachRow(parallel_, logits_.rows, [&](int64_t r, int worker) {
@@ -385,7 +385,7 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
   ForEachRow({}, rows, [&](int64_t r, int) {
     const bool is_valid =
         semantics::AreValid(asked.ParamsOf(r), asked.limits) && semantics::IsValid(asked.KeyOf(r));
-    MergeRow(r, is_valid, source.Wanted(r));
+    MergeRow(r, is_valid, source.ListSize(r));
     DecideByList(r, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
   });
   auto draw_of = [&](int64_t r) {

@@ -76,7 +76,7 @@ SliceHead::Plan SliceHead::PlanOf(int64_t row) const {
   return {false, false, candidates_};
 }
 
-int64_t SliceHead::Wanted(int64_t row) const { return PlanOf(row).wanted; }
+int64_t SliceHead::ListSize(int64_t row) const { return PlanOf(row).wanted; }
 
 void SliceHead::List(const RankReports& reports) {
   reports_ = reports;

@@ -36,7 +36,7 @@ class SliceHead final : public SliceSource, private RowQuestion {
   SliceHead(const ShardRank& rank, int64_t candidates, const SliceHeadCall& call,
             SliceHeadMemory& memory);
 
-  int64_t Wanted(int64_t row) const override;
+  int64_t ListSize(int64_t row) const override;
   void List(const RankReports& reports) override;
   const SliceDraw* Draw(int64_t row) const override {
     return memory_.is_drawn[static_cast<size_t>(row)] != 0

@@ -55,7 +55,7 @@ class SliceSource {
   virtual ~SliceSource() = default;
 
   // How many of the first tokens are listed of a row, up to `candidates`; equal on all ranks.
-  virtual int64_t Wanted(int64_t row) const = 0;
+  virtual int64_t ListSize(int64_t row) const = 0;
   // Fills all but the fingerprints, which are already set. Tokens have global ids.
   virtual void List(const RankReports& reports) = 0;
   // Null: Part has more.

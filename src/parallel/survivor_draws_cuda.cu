@@ -20,7 +20,7 @@ struct SurvivingDraws {
   CallArgument head;
 };
 
-struct TellMemory {
+struct ReportMemory {
   TeamMemory team;
   uint32_t told;
 };
@@ -39,8 +39,8 @@ __device__ uint64_t* Clear(const ShardArgument& shard, int row, RowStatus status
   return tokens;
 }
 
-__device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, int row,
-                     TellMemory& memory) {
+__device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& course, int row,
+                            ReportMemory& memory) {
   const ShardArgument& shard = argument.shard;
   const RowStatus status = StatusOf(course);
   uint64_t* const tokens = Clear(shard, row, status);
@@ -86,7 +86,7 @@ __device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, in
 
 __global__ void __launch_bounds__(kThreads)
     SurvivingDrawsKernel(const __grid_constant__ SurvivingDraws argument) {
-  __shared__ TellMemory memory;
+  __shared__ ReportMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
   const CallArgument& head = argument.head;
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(kThreads)
   if (!is_drawn) return;
   __syncthreads();
   const bool has_too_many = HasTooMany(head, course);
-  if (!has_too_many && course.way != RowCourse::Way::kDense) Tell(argument, course, row, memory);
+  if (!has_too_many && course.way != RowCourse::Way::kDense)
+    WriteReport(argument, course, row, memory);
   __syncthreads();
   if (threadIdx.x != 0) return;
   if (has_too_many) LeaveToDense(course, DenseReason::kSurvivors);
