@@ -22,11 +22,11 @@ struct PlacedCut {
 };
 
 // Where a count of ties ends. A larger count than the row has ends after all of them.
-inline constexpr int32_t kBehindAllTies = std::numeric_limits<int32_t>::max();
+inline constexpr int32_t kAfterAllTies = std::numeric_limits<int32_t>::max();
 
 SLUICE_HD inline PlacedCut PlaceCut(const Row& row, const Cut& cut) {
-  PlacedCut placed{cut.upper, cut.lower, cut.ties_dropped > 0 ? kBehindAllTies : -1,
-                   cut.ties_kept > 0 ? kBehindAllTies : -1};
+  PlacedCut placed{cut.upper, cut.lower, cut.ties_dropped > 0 ? kAfterAllTies : -1,
+                   cut.ties_kept > 0 ? kAfterAllTies : -1};
   int32_t upper_ties = 0;
   int32_t lower_ties = 0;
   for (int64_t i = 0; i < row.size; ++i) {
