@@ -188,8 +188,8 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   CheckShare("tokens of waiting prompts", all.tokens + prompt_size,
              its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
              clients_.count());
-  engine::StopAtSource stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
-                            options_.stops);
+  engine::EngineStop stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
+                          options_.stops);
   const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;
   if (room == 0 && !is_scored) return nullptr;
   auto live = std::make_unique<LiveRequest>(client, request, room, std::move(stop));

@@ -223,7 +223,7 @@ void Engine::Impl::TakeTokens(LiveRequest& request, size_t drawn, const StepRowR
     request.tokens.push_back(token.id);
   }
   const auto ids = std::span<const int32_t>(request.tokens).last(static_cast<size_t>(count));
-  const engine::StopAtSource::Found found = request.stop.Take(ids, text_);
+  const engine::EngineStop::Found found = request.stop.Take(ids, text_);
   request.tokens.resize(request.tokens.size() - ids.size() + found.tokens);
   row.end = found.end;
   if (row.end != GenerationEnd::kNone) return;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/stop_at_source.h"
+#include "engine/engine_stop.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::engine {
@@ -12,7 +12,7 @@ namespace sluice::engine {
 enum class RequestPhase : uint8_t { kWaiting, kRunning, kEnded };
 
 struct LiveRequest {
-  LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, StopAtSource its_stop)
+  LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, EngineStop its_stop)
       : client(its_client),
         address(request.address),
         params(std::move(request.params)),
@@ -48,7 +48,7 @@ struct LiveRequest {
   int64_t next_scored;
   int64_t next_given;
   std::vector<int32_t> tokens;  // prompt, then output
-  StopAtSource stop;
+  EngineStop stop;
   bool is_aborted = false;
   bool is_silent = false;  // its client is gone
 
