@@ -10,7 +10,7 @@
 #include "support/check.h"
 #include "text/loaders.h"
 #include "text/protobuf.h"
-#include "text/splits.h"
+#include "text/rank_merges.h"
 #include "text/unigram.h"
 
 namespace sluice::text {
