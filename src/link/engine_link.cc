@@ -255,7 +255,7 @@ void EngineLink::TakeReady(Clock::time_point now) {
     return;
   }
   // An engine without text has nothing to compare.
-  const bool has_hash = info.knows_text || info.tokenizer_hash != 0;
+  const bool has_hash = info.has_text || info.tokenizer_hash != 0;
   if (has_hash && info.tokenizer_hash != options_.tokenizer_hash) {
     GiveUp("its tokenizer is not this client's: their hashes are " +
            std::to_string(info.tokenizer_hash) + " and " + std::to_string(options_.tokenizer_hash));

@@ -110,7 +110,7 @@ void Read(FrameReader& reader, EngineInfo& to) {
   Read(reader, to.steps_in_flight);
   Read(reader, to.tokenizer_hash);
   Read(reader, to.end_tokens);
-  Read(reader, to.knows_text);
+  Read(reader, to.has_text);
   Read(reader, to.limits.max_temperature);
   to.max_frame_bytes = reader.Integer<int64_t>(0, kMost);
 }

@@ -217,7 +217,7 @@ class FrameWriter {
     Put(info.steps_in_flight);
     Put(info.tokenizer_hash);
     Put(info.end_tokens);
-    Put(info.knows_text);
+    Put(info.has_text);
     Put(info.limits.max_temperature);
     Put(info.max_frame_bytes);
   }
