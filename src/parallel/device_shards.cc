@@ -170,9 +170,9 @@ ShardCall OnLogits(const ShardHeadCall& call) {
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
                               DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
   ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, ways);
-  argument.wants_cuts = call.wants_cuts;
+  argument.needs_cuts = call.needs_cuts;
   // Planes say nothing of the lowest token, which a Cut of everything names.
-  const bool has_draws = !call.wants_cuts && call.method == DrawMethod::kGumbel;
+  const bool has_draws = !call.needs_cuts && call.method == DrawMethod::kGumbel;
   argument.kind = has_draws ? ShardRows::kAny : ShardRows::kListed;
   return argument;
 }

@@ -97,7 +97,7 @@ struct ShardArgument {
   ShardMemory memory;
   TokenResult* results;
   ShardWay* ways;
-  bool wants_cuts = true;  // of rows that are drawn from everything, too
+  bool needs_cuts = true;  // of rows that are drawn from everything, too
   RowPlaces rows_to_draw = {};
 };
 

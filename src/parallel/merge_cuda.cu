@@ -161,7 +161,7 @@ __device__ bool DrawsFromAll(const ShardArgument& argument, const SelectParams& 
 
 // The draw has seen too little of the row for a Cut.
 __device__ bool HasNoCut(const ShardArgument& argument, int row) {
-  return !argument.wants_cuts &&
+  return !argument.needs_cuts &&
          DrawsFromAll(argument, ParamsOf(argument, row), KeyOf(argument, row));
 }
 
@@ -201,7 +201,7 @@ __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument
     result.cut.count += static_cast<int32_t>(report.count);
   }
   result.cut.lower = semantics::ValueOfKey(~lowest);
-  if (!argument.wants_cuts) result.cut = Cut{};
+  if (!argument.needs_cuts) result.cut = Cut{};
   const NoiseKey& key = memory.start.key;
   BestToken best;
   const bool is_listed = block.thread() < argument.candidates * argument.ranks;

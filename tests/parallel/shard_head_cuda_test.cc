@@ -64,7 +64,7 @@ struct Asked {
   int32_t candidates;
   DrawMethod method = DrawMethod::kGumbel;
   CertificateKind kind = CertificateKind::kDither4;
-  bool wants_cuts = true;
+  bool needs_cuts = true;
 };
 
 // A rank with some rows of a certified head.
@@ -88,7 +88,7 @@ class HeadRank {
     call_.params = {params_, keys_};
     call_.method = asked.method;
     call_.candidates = asked.candidates;
-    call_.wants_cuts = asked.wants_cuts;
+    call_.needs_cuts = asked.needs_cuts;
     call_.workspace = workspace_;
     call_.logits = {logits_.data(), static_cast<int64_t>(whole.rows.size()),
                     slice.tokens,   slice.tokens,
@@ -165,7 +165,7 @@ std::vector<TokenResult> Expected(const HeadRows& head, const Asked& asked) {
   const Batch whole(head.rows.values);
   auto expected = Sampled({whole.view(), head.rows.params, head.rows.keys}, asked.method);
   for (size_t r = 0; r < expected.size(); ++r) {
-    const bool has_cut = asked.wants_cuts || expected[r].status != RowStatus::kOk;
+    const bool has_cut = asked.needs_cuts || expected[r].status != RowStatus::kOk;
     if (!has_cut && IsDrawnFromAll(head, r, asked.method)) expected[r].cut = Cut{};
   }
   return expected;
@@ -205,15 +205,15 @@ TEST_F(ShardHeadCuda, EqualsTheWholeHeadForRandomHeadsAndParameters) {
       const HeadRows head =
           RandomHeadRows(kind, 900 + 100 * (i % 3), 64 + 32 * (i % 4), dtype, random);
       const int64_t cut = random.Between(30, std::ssize(head.weights) - 30);
-      for (const bool wants_cuts : {true, false}) {
+      for (const bool needs_cuts : {true, false}) {
         const Asked asked{.candidates = i % 2 == 0 ? 24 : 5,
                           .method = i % 4 == 0 ? DrawMethod::kCdf : DrawMethod::kGumbel,
                           .kind = kCertificateKinds[i % 2],
-                          .wants_cuts = wants_cuts};
+                          .needs_cuts = needs_cuts};
         Ranks ranks = RanksOf(head, dtype, i % 3 == 0 ? cut / 8 * 8 : cut, asked);
         RunAll(ranks);
         ExpectEqualWhereDecided(head, ranks, asked);
-        ASSERT_FALSE(HasFailure()) << "case " << i << (wants_cuts ? "" : " without Cuts");
+        ASSERT_FALSE(HasFailure()) << "case " << i << (needs_cuts ? "" : " without Cuts");
       }
       ++i;
     }
@@ -246,7 +246,7 @@ Rows AlikeRows(Random& random) {
 TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
   Random random(10);
   const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
-  const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .wants_cuts = false};
+  const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .needs_cuts = false};
   for (const size_t draws : {64, 8, 5, 1}) {  // which kernels score depends on it
     const HeadRows head = DrawnRows(weights, 1.5f, HiddenKind::kPeaked, random, draws);
     for (const int64_t cut : {2503, 2504, 2512}) {  // in a block of noise, behind one, behind two
@@ -276,7 +276,7 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
 TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Random random(11);
   const HeadRows head = DrawnRows(AlikeRows(random), 0.02f, HiddenKind::kNormal, random);
-  const Asked asked{.candidates = 16, .wants_cuts = false};
+  const Asked asked{.candidates = 16, .needs_cuts = false};
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
@@ -292,7 +292,7 @@ TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
   Random random(12);
   const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
   const HeadRows head = DrawnRows(weights, 1.0f, HiddenKind::kNormal, random);
-  const Asked asked{.candidates = 1, .wants_cuts = false};
+  const Asked asked{.candidates = 1, .needs_cuts = false};
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
@@ -305,8 +305,8 @@ TEST_F(ShardHeadCuda, IsCapturedInAGraphAndGathersWhatIsLeft) {
   Random random(9);
   const HeadRows head = RandomHeadRows(HeadKind::kTrained, 1200, 96, DType::kBf16, random);
   const ShardSlice slice{1200, 0, 1200};
-  for (const bool wants_cuts : {true, false}) {
-    const Asked asked{.candidates = 32, .wants_cuts = wants_cuts};
+  for (const bool needs_cuts : {true, false}) {
+    const Asked asked{.candidates = 32, .needs_cuts = needs_cuts};
     HeadRank rank(head, DType::kBf16, slice, 1, asked);
     OneRank group;
     const cuda::ShardCall on_logits = cuda::OnLogits(rank.call());

@@ -87,7 +87,7 @@ struct ShardHeadCall {
   // False: rows that are drawn from everything by Gumbel get Cut{}, and are decided from planes in
   // one exchange where no more than `candidates` tokens of a slice may win. Their Cut would name
   // the lowest token, which planes do not have. Where SampleGathered decides one, it has its Cut.
-  bool wants_cuts = true;
+  bool needs_cuts = true;
   DeviceArray<std::byte> workspace = {};  // ShardWorkspaceBytes, aligned to 256
   // fp32, a row for each hidden state: those of rows that planes do not decide are written to it.
   MutableLogitsView logits = {};
@@ -95,7 +95,7 @@ struct ShardHeadCall {
 
 // As Sample of a ShardCall on the logits of the whole head. First tokens are listed from planes,
 // which decide greedy rows and top-k up to `candidates`, and so are the tokens that may win a draw
-// from everything where wants_cuts is false; other rows take the dense head of the slice, on the
+// from everything where needs_cuts is false; other rows take the dense head of the slice, on the
 // device, before the second exchange.
 void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
             DeviceArray<ShardWay> ways, void* stream);
@@ -141,7 +141,7 @@ void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
 // each other or draw different tokens. Throws Error, on all ranks, where slices overlap, leave gaps
 // or are empty, or where a rank has another vocabulary, number of rows, or parameters of a row than
 // the first one; of sampled rows also other keys, limits, candidates, draw method, kind, exchanges,
-// wants_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
+// needs_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
 // rank and value. Of a head's call, more candidates than the smallest slice has tokens, too.
 // processes: the same ranks; one with wrong parameters or keys of its own (their
 // number, null) throws alone, before it sends anything. Logits, hidden states and
