@@ -158,11 +158,11 @@ struct Answers {
         ways(static_cast<size_t>(batch)),
         how(static_cast<size_t>(batch)) {}
   cuda::DeviceArray<TokenResult> result_array() const { return {results.data(), batch}; }
-  cuda::DeviceArray<ShardWay> way_array() const { return {ways.data(), batch}; }
+  cuda::DeviceArray<ShardPath> way_array() const { return {ways.data(), batch}; }
 
   int64_t batch;
   DeviceMemory<TokenResult> results;
-  DeviceMemory<ShardWay> ways;
+  DeviceMemory<ShardPath> ways;
   DeviceMemory<cuda::HeadRow> how;
 };
 

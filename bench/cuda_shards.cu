@@ -111,7 +111,7 @@ class Rank {
     DeviceMemory<NoiseKey> keys(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> expected(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> results(static_cast<size_t>(kBatch));
-    DeviceMemory<ShardWay> ways(static_cast<size_t>(kBatch));
+    DeviceMemory<ShardPath> ways(static_cast<size_t>(kBatch));
     const int32_t candidates = std::min(256, cuda::kMostDeviceCandidates / group_.ranks());
     const DeviceMemory<std::byte> workspace(
         cuda::ShardWorkspaceBytes(kBatch, candidates, group_.ranks()));
@@ -158,7 +158,7 @@ class Rank {
         const bool same = a[r].id == b[r].id && a[r].status == b[r].status &&
                           std::memcmp(&a[r].cut, &b[r].cut, sizeof(Cut)) == 0;
         differ += same ? 0 : 1;
-        differ_exchanged += same || w[r] == ShardWay::kGathered ? 0 : 1;
+        differ_exchanged += same || w[r] == ShardPath::kGathered ? 0 : 1;
         if (!same && differ <= 5) {
           std::fprintf(stderr, "rank %d batch %lld row %zu way %d: id %d for %d, count %d for %d\n",
                        group_.rank(), static_cast<long long>(i), r, static_cast<int>(w[r]), a[r].id,
@@ -215,7 +215,7 @@ class Rank {
     const double head_us = Largest(fastest);
     const LogitsView own{logits.data(), batch, slice.tokens, slice.tokens, DType::kBf16, Here()};
     DeviceMemory<TokenResult> results(rows);
-    DeviceMemory<ShardWay> ways(rows);
+    DeviceMemory<ShardPath> ways(rows);
     DeviceMemory<int32_t> ids(rows);
     std::vector<NoiseKey> host_keys;
     for (size_t r = 0; r < rows; ++r) host_keys.push_back({7, static_cast<uint32_t>(r)});
@@ -267,7 +267,7 @@ class Rank {
       };
       const double step = Microseconds([&] { return head() && sharded(); });
       double left = 0;
-      for (const ShardWay way : ways.Get()) left += way == ShardWay::kGathered ? 1 : 0;
+      for (const ShardPath way : ways.Get()) left += way == ShardPath::kGathered ? 1 : 0;
       report("sharded", step, Microseconds(sharded),
              static_cast<double>(cuda::ShardBytesPerRow(call.candidates, call.exchanges)), left);
       auto whole = [&] {

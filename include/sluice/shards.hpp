@@ -20,7 +20,7 @@
 //   4  the slices of the rows that nothing of it decides (a larger k or a nucleus of more tokens
 //   than
 //      are listed; typical, top-n-sigma, and XTC on all of a long row): the definition on the whole
-//      row, a few rows at a time. ShardWay says which rows were.
+//      row, a few rows at a time. ShardPath says which rows were.
 //
 // Every rank does the same arithmetic on the same bytes, so all end with the same token.
 #pragma once
@@ -96,7 +96,7 @@ struct ShardSlice {
 };
 
 // What decided a row.
-enum class ShardWay : uint8_t {
+enum class ShardPath : uint8_t {
   kStatus,      // nothing: the row has a status
   kCandidates,  // the listed tokens, with a mass or without
   kSums,        // each rank's own slice: no filter, or min-p alone
@@ -132,7 +132,7 @@ class ShardSampler {
   // As Sample on the whole rows. ways: empty, or one a row. The workspace of `execution` is not
   // used: the sampler has its own, which grows with the largest call.
   void Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-              const Execution& execution, std::span<ShardWay> ways = {});
+              const Execution& execution, std::span<ShardPath> ways = {});
 
   // As Sample of the whole certified head. head: of the slice's rows of the weights, one for each
   // token of the slice, which has some; input: the same hidden states on all ranks, and a mask of
@@ -143,7 +143,7 @@ class ShardSampler {
   CertifiedStats Sample(const CertifiedHead& head, const CertifiedInput& input,
                         std::span<const SelectParams> params, std::span<const NoiseKey> keys,
                         const Limits& limits, DrawMethod method, std::span<TokenResult> results,
-                        const Execution& execution, std::span<ShardWay> ways = {});
+                        const Execution& execution, std::span<ShardPath> ways = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
   // gave. Two exchanges of 48 bytes a row in all.

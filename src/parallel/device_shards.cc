@@ -47,7 +47,7 @@ void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
 }
 
 void CheckSampled(const ShardCall& call, const DeviceShardGroup& group,
-                  DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+                  DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
@@ -121,7 +121,7 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
 }
 
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
   LogitsView own = call.logits;
   own.vocab = call.slice.tokens;
   return {.rows = ArgumentOf(own, call.params),
@@ -168,7 +168,7 @@ ShardCall OnLogits(const ShardHeadCall& call) {
 }
 
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
   ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, ways);
   argument.needs_cuts = call.needs_cuts;
   // Planes say nothing of the lowest token, which a Cut of everything names.
@@ -235,7 +235,7 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
 }
 
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream) {
+            DeviceArray<ShardPath> ways, void* stream) {
   CheckSampled(call, group, results, ways);
   if (call.logits.rows == 0) return;
   const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
@@ -249,7 +249,7 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
 }
 
 void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream) {
+            DeviceArray<ShardPath> ways, void* stream) {
   const ShardCall call = OnLogits(head);
   CheckSampled(call, group, results, ways);
   const int64_t tokens = call.slice.tokens;
@@ -277,7 +277,7 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
-                    DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> ways,
                     void* stream) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;

@@ -227,12 +227,12 @@ __global__ void __launch_bounds__(kMostThreads)
   ShardProgress& progress = argument.memory.progress[row];
   const DeviceNeed needed = kHasSums ? progress.need : DeviceNeed::kNothing;
   if (kHasSums && needed == DeviceNeed::kNothing) return;
-  auto set = [&](const TokenResult& result, ShardWay way) {
+  auto set = [&](const TokenResult& result, ShardPath way) {
     argument.results[row] = result;
     argument.ways[row] = way;
   };
   if (needed == DeviceNeed::kSlice) {
-    if (block.thread() == 0) set(SampleFromSums(argument, row), ShardWay::kSums);
+    if (block.thread() == 0) set(SampleFromSums(argument, row), ShardPath::kSums);
     return;
   }
   if (block.thread() == 0) {
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (is_unknown && is_valid) {
     if (block.thread() == 0) {
       progress.need = DeviceNeed::kNothing;
-      set(TokenResult{}, ShardWay::kGathered);
+      set(TokenResult{}, ShardPath::kGathered);
     }
     return;
   }
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kMostThreads)
     result.cut.status = merged.status;
     if (block.thread() == 0) {
       progress.need = DeviceNeed::kNothing;
-      set(result, ShardWay::kStatus);
+      set(result, ShardPath::kStatus);
     }
     return;
   }
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(kMostThreads)
       SampleFromDraws(block, argument, row, ValueOf(merged.first), memory, result)) {
     if (block.thread() == 0) {
       progress.need = DeviceNeed::kNothing;
-      set(result, ShardWay::kSums);
+      set(result, ShardPath::kSums);
     }
     return;
   }
@@ -301,10 +301,10 @@ __global__ void __launch_bounds__(kMostThreads)
   if (block.thread() != 0) return;
   DeviceNeed need = DeviceNeed::kNothing;
   if (result.id != kNotDecided) {
-    set(result, ShardWay::kCandidates);
+    set(result, ShardPath::kCandidates);
   } else {
     if (!kHasSums) NeedOf(params, key, argument.method, argument.vocab, need);
-    set(TokenResult{}, ShardWay::kGathered);
+    set(TokenResult{}, ShardPath::kGathered);
   }
   if (!kHasSums) {
     const float g = semantics::Gumbel(

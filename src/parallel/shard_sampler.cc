@@ -82,7 +82,7 @@ struct SampledRows {
 struct RowState {
   RowStatus status;
   RowNeed need;
-  ShardWay way;
+  ShardPath way;
   int64_t support;
   int64_t listed;  // the first tokens of the row
   uint64_t cdf_threshold;
@@ -92,7 +92,7 @@ struct RowState {
 void CheckSampled(int64_t rows, std::span<const SelectParams> params,
                   std::span<const NoiseKey> keys, DrawMethod method,
                   std::span<const TokenResult> results, const Execution& execution,
-                  std::span<const ShardWay> ways) {
+                  std::span<const ShardPath> ways) {
   CheckPerRow("params", params.size(), rows);
   CheckPerRow("keys", keys.size(), rows);
   CheckMethod(method);
@@ -116,7 +116,7 @@ struct ShardSampler::Impl {
   }
 
   void Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-           const Execution& execution, std::span<ShardWay> ways);
+           const Execution& execution, std::span<ShardPath> ways);
   void MergeRow(int64_t row, bool is_valid, int64_t wanted);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
@@ -164,7 +164,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
   RowState& state = states[static_cast<size_t>(row)];
   state = {is_valid ? RowStatus::kOk : RowStatus::kBadParam,
            RowNeed::kNothing,
-           ShardWay::kStatus,
+           ShardPath::kStatus,
            0,
            0,
            0,
@@ -203,7 +203,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
 void ShardSampler::Impl::Keep(int64_t row, semantics::Interval kept, const SelectParams& params,
                               const NoiseKey& key, DrawMethod method, TokenResult& result) {
   const semantics::SortedRow list = First(row);
-  states[static_cast<size_t>(row)].way = ShardWay::kCandidates;
+  states[static_cast<size_t>(row)].way = ShardPath::kCandidates;
   result.cut = semantics::CutOfInterval(list, kept);
   result.id = DrawListed(list, kept, semantics::ScalesOf(params).draw, method, key, by_id);
 }
@@ -287,7 +287,7 @@ void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectPa
     if (kept) Keep(row, *kept, params, key, method, result);
     return;
   }
-  state.way = ShardWay::kSums;
+  state.way = ShardPath::kSums;
   cut.lower += 0.0f;  // a zero boundary is +0
   result.cut = cut;
   result.id = best.token.id;
@@ -359,7 +359,7 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
       std::copy_n(part, rank.slice(r).tokens, whole_row.begin() + rank.slice(r).first_id);
     }
     const int64_t row = rows[place];
-    states[static_cast<size_t>(row)].way = ShardWay::kGathered;
+    states[static_cast<size_t>(row)].way = ShardPath::kGathered;
     sluice::Sample(
         {WholeRowView(), {&asked.ParamsOf(row), 1}, {&asked.KeyOf(row), 1}, asked.limits},
         asked.method, {&asked.ResultOf(row), 1}, one);
@@ -367,7 +367,7 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
 }
 
 void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-                             const Execution& execution, std::span<ShardWay> ways) {
+                             const Execution& execution, std::span<ShardPath> ways) {
   const int64_t rows = asked.rows;
   const Backend backend = ResolveBackend(execution.backend);
   states.resize(static_cast<size_t>(rows));
@@ -438,7 +438,7 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     SampleGathered(asked, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const ShardWay way = states[static_cast<size_t>(r)].way;
+    const ShardPath way = states[static_cast<size_t>(r)].way;
     ++rank.traffic().rows[static_cast<int>(way)];
     if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
   }
@@ -451,7 +451,7 @@ ShardSampler::~ShardSampler() = default;
 const ShardTraffic& ShardSampler::traffic() const { return impl_->rank.traffic(); }
 
 void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-                          const Execution& execution, std::span<ShardWay> ways) {
+                          const Execution& execution, std::span<ShardPath> ways) {
   Impl& impl = *impl_;
   const int64_t rows = own.logits.rows;
   impl.rank.CheckOwn("logits", own.logits);
@@ -465,7 +465,7 @@ CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedIn
                                     std::span<const SelectParams> params,
                                     std::span<const NoiseKey> keys, const Limits& limits,
                                     DrawMethod method, std::span<TokenResult> results,
-                                    const Execution& execution, std::span<ShardWay> ways) {
+                                    const Execution& execution, std::span<ShardPath> ways) {
   Impl& impl = *impl_;
   const int64_t rows = input.hidden.rows;
   const int64_t tokens = impl.rank.slice().tokens;

@@ -99,9 +99,9 @@ class HeadRank {
   const cuda::ShardHeadCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return ways_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Ways() const { return ways_.Get(); }
   // Of its head's calls before the merge.
   std::vector<cuda::HeadRow> Paths() const { return head_.rows(); }
   // That take the dense head of the slice behind the merge.
@@ -126,7 +126,7 @@ class HeadRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
+  OnDevice<ShardPath> ways_;
   cuda::ShardHeadCall call_;
   cuda::ShardArgument argument_;
 };
@@ -182,11 +182,11 @@ bool IsListed(const SelectParams& params, const Asked& asked) {
 
 void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Asked& asked) {
   auto expected = Expected(head, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
+  const std::vector<ShardPath> ways = ranks[0]->Ways();
   for (size_t r = 0; r < ways.size(); ++r) {
-    if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
-    if (ways[r] != ShardWay::kStatus && IsListed(head.rows.params[r], asked)) {
-      EXPECT_EQ(ways[r], ShardWay::kCandidates) << "row " << r;
+    if (ways[r] == ShardPath::kGathered) expected[r] = TokenResult{};
+    if (ways[r] != ShardPath::kStatus && IsListed(head.rows.params[r], asked)) {
+      EXPECT_EQ(ways[r], ShardPath::kCandidates) << "row " << r;
     }
   }
   for (const auto& rank : ranks) {
@@ -260,8 +260,8 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
         EXPECT_GT(of_first, 0);
         EXPECT_LT(of_first, std::ssize(results));
       }
-      const std::vector<ShardWay> ways = ranks[0]->Ways();
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+      const std::vector<ShardPath> ways = ranks[0]->Ways();
+      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
       for (const auto& rank : ranks) {
         EXPECT_EQ(rank->OpenRows(), 0);
         for (const cuda::HeadRow& row : rank->Paths()) {
@@ -280,8 +280,8 @@ TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  const std::vector<ShardPath> ways = ranks[0]->Ways();
+  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->OpenRows(), 0);
     for (const cuda::HeadRow& row : rank->Paths()) EXPECT_EQ(row.path, CertifiedPath::kDense);
@@ -296,8 +296,8 @@ TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  const std::vector<ShardPath> ways = ranks[0]->Ways();
+  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
   EXPECT_GT(ranks[0]->OpenRows(), 0);
 }
 

@@ -44,9 +44,9 @@ class DeviceRank {
   const cuda::ShardCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return ways_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Ways() const { return ways_.Get(); }
 
  private:
   Batch batch_;
@@ -55,7 +55,7 @@ class DeviceRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
+  OnDevice<ShardPath> ways_;
   cuda::ShardCall call_;
   cuda::ShardArgument argument_;
 };
@@ -75,7 +75,7 @@ void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
 // Rows that are left to the whole row have no token; all others equal the whole row's.
 void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
                              const std::vector<ShardSlice>& slices, int32_t candidates,
-                             DrawMethod method, std::vector<ShardWay>* decided = nullptr,
+                             DrawMethod method, std::vector<ShardPath>* decided = nullptr,
                              cuda::ShardRows kind = cuda::ShardRows::kListed) {
   std::vector<std::unique_ptr<DeviceRank>> ranks;
   const auto count = static_cast<int32_t>(slices.size());
@@ -86,9 +86,9 @@ void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
   RunAll(ranks);
   const Batch whole(rows.values, dtype);
   std::vector<TokenResult> expected = Sampled({whole.view(), rows.params, rows.keys}, method);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
+  const std::vector<ShardPath> ways = ranks[0]->Ways();
   for (size_t r = 0; r < rows.size(); ++r) {
-    if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
+    if (ways[r] == ShardPath::kGathered) expected[r] = TokenResult{};
   }
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->Ways(), ways);
@@ -134,22 +134,22 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
   struct Decided {
     SelectParams params;
     RowKind kind;
-    ShardWay way;
+    ShardPath way;
   };
   const Decided cases[] = {
-      {{.temperature = 0.0f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50, .top_p = 0.9f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50, .min_p = 0.1f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_p = 0.9f}, RowKind::kPeaked, ShardWay::kCandidates},
-      {{.min_p = 0.5f}, RowKind::kPeaked, ShardWay::kCandidates},
-      {{.min_p = 1e-6f}, RowKind::kNormal, ShardWay::kSums},
-      {{}, RowKind::kNormal, ShardWay::kSums},
-      {{.temperature = 1.3f}, RowKind::kFewDistinct, ShardWay::kSums},
-      {{.top_p = 0.9f}, RowKind::kNormal, ShardWay::kGathered},
+      {{.temperature = 0.0f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50, .top_p = 0.9f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50, .min_p = 0.1f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_p = 0.9f}, RowKind::kPeaked, ShardPath::kCandidates},
+      {{.min_p = 0.5f}, RowKind::kPeaked, ShardPath::kCandidates},
+      {{.min_p = 1e-6f}, RowKind::kNormal, ShardPath::kSums},
+      {{}, RowKind::kNormal, ShardPath::kSums},
+      {{.temperature = 1.3f}, RowKind::kFewDistinct, ShardPath::kSums},
+      {{.top_p = 0.9f}, RowKind::kNormal, ShardPath::kGathered},
   };
   RequestRows rows;
-  std::vector<ShardWay> expected;
+  std::vector<ShardPath> expected;
   for (const Decided& decided : cases) {
     for (int i = 0; i < 4; ++i) {
       rows.Add(MakeRow(decided.kind, 20000, random), decided.params, random);
@@ -157,7 +157,7 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
     }
   }
   for (const DType dtype : kAllDTypes) {
-    std::vector<ShardWay> ways;
+    std::vector<ShardPath> ways;
     ExpectEqualWhereDecided(rows, dtype, FilledSlices(20000, 2, random), 64, DrawMethod::kGumbel,
                             &ways);
     EXPECT_EQ(ways, expected);
@@ -183,10 +183,10 @@ TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
     std::vector<ShardSlice> slices = FilledSlices(vocab, i % 3 + 1, random);
     for (const cuda::ShardRows kind :
          {cuda::ShardRows::kDrawn, cuda::ShardRows::kListed, cuda::ShardRows::kAny}) {
-      std::vector<ShardWay> ways;
+      std::vector<ShardPath> ways;
       ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], slices, i % 2 == 0 ? 16 : 1,
                               DrawMethod::kGumbel, &ways, kind);
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kGathered), 0);
+      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kGathered), 0);
       ASSERT_FALSE(HasFailure()) << "case " << i << ", kind " << static_cast<int>(kind);
     }
   }
@@ -220,10 +220,10 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
        {SelectParams{.top_k = 5}, SelectParams{}, SelectParams{.temperature = -1.0f}}) {
     rows.Add(MakeRow(RowKind::kNormal, 500, random), params, random);
   }
-  std::vector<ShardWay> ways;
+  std::vector<ShardPath> ways;
   ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(500, 2, random), 8, DrawMethod::kGumbel,
                           &ways, cuda::ShardRows::kDrawn);
-  EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
+  EXPECT_EQ(ways, (std::vector{ShardPath::kGathered, ShardPath::kSums, ShardPath::kStatus}));
 }
 
 TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {

@@ -71,7 +71,7 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 // and top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p after a min-p
 // that does not end within the list; and cdf draws from more tokens than are listed.
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream);
+            DeviceArray<ShardPath> ways, void* stream);
 
 // A rank's rows of a certified head in place of its logits.
 struct ShardHeadCall {
@@ -98,7 +98,7 @@ struct ShardHeadCall {
 // from everything where needs_cuts is false; other rows take the dense head of the slice, on the
 // device, before the second exchange.
 void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream);
+            DeviceArray<ShardPath> ways, void* stream);
 
 // The call on `logits` that SampleGathered and GatheredWorkspaceBytes take after the Sample above.
 // It holds the logits of the rows that are kGathered.
@@ -114,7 +114,7 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 // alone, the same one on all ranks.
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
-                    DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> ways,
                     void* stream);
 
 // Equal on all ranks, but for slice and logits.
