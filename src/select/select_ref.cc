@@ -105,7 +105,7 @@ SelectedSet SelectByDefinition(const RowRequest& request, Token* workspace) {
   selected.cut = row.ToCut();
   if (row.status != RowStatus::kOk) return selected;
   selected.max = row.sorted.Max();
-  if (request.wants_masses) {
+  if (request.needs_masses) {
     selected.mass = semantics::MassesOf(row.sorted, request.params, row.trace);
   }
   return selected;

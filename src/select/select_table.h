@@ -13,9 +13,9 @@ struct RowRequest {
   const SelectParams& params;
   const NoiseKey& key;
   const Limits& limits;
-  bool wants_masses;
+  bool needs_masses;
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
-  bool wants_tokens = false;  // KeptTokens, where they are at hand
+  bool needs_tokens = false;  // KeptTokens, where they are at hand
 };
 
 // The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.

@@ -59,7 +59,7 @@ struct RowTask {
   const semantics::Row& row;
   const SelectParams& params;
   RowMemory memory;
-  bool wants_tokens;  // the kept tokens, for a draw; else the Cut is all
+  bool needs_tokens;  // the kept tokens, for a draw; else the Cut is all
   int64_t elements_read = 0;
 
   bool Has(semantics::Filter filter) const {
@@ -96,7 +96,7 @@ inline SelectedSet SetOf(float max, float lower, int64_t above, int64_t ties_kep
 inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& boundary,
                                    int64_t ties_kept) {
   SelectedSet selected = SetOf(max, boundary.value, boundary.above, ties_kept);
-  if (!task.wants_tokens) return selected;
+  if (!task.needs_tokens) return selected;
   CandidateList& list = task.memory.list;
   KeepAtLeast(list, boundary.value);
   if (ties_kept < boundary.ties) TrimTies(list, boundary.value, ties_kept);
@@ -108,7 +108,7 @@ template <class Read, class Mask>
 void CollectCandidates(RowTask& task, float threshold, const Mask* masks) {
   RowMemory& memory = task.memory;
   uint32_t* marked = reinterpret_cast<uint32_t*>(memory.scratch_x);
-  if (task.wants_tokens) {
+  if (task.needs_tokens) {
     Collect<Read, Mask, true>(task.row, threshold, masks, marked, memory.list);
   } else {
     Collect<Read, Mask, false>(task.row, threshold, masks, marked, memory.list);

@@ -55,11 +55,11 @@ class ListSelection {
         finder_(finder),
         work_(work) {}
 
-  SelectedSet Select(const NoiseKey& key, bool wants_masses) {
+  SelectedSet Select(const NoiseKey& key, bool needs_masses) {
     on_ = semantics::RulesOf(params_, key);
-    wants_masses_ = wants_masses && !semantics::IsGreedy(params_);
+    needs_masses_ = needs_masses && !semantics::IsGreedy(params_);
     semantics::ApplyRules(on_, params_, *this);
-    if (wants_masses_ && !Has(on_, Filter::kXtc)) mass_.kept = MassOfKept();
+    if (needs_masses_ && !Has(on_, Filter::kXtc)) mass_.kept = MassOfKept();
     return Result();
   }
 
@@ -187,7 +187,7 @@ class ListSelection {
   void BeforeTopK() {}  // a joint top-k leaves the list as it is
 
   void After(Filter filter) {
-    const bool measures = filter == Filter::kTopP && wants_masses_ && !Has(on_, Filter::kTopP);
+    const bool measures = filter == Filter::kTopP && needs_masses_ && !Has(on_, Filter::kTopP);
     if (measures) mass_.total = TotalWithoutTopP();
   }
 
@@ -323,7 +323,7 @@ class ListSelection {
   SelectWork& work_;
 
   RuleSet on_ = RuleSet::kNone;
-  bool wants_masses_ = false;
+  bool needs_masses_ = false;
   bool is_weighed_ = false;
   uint64_t list_mass_ = 0;  // once it is weighed
   bool has_end_ = false;
@@ -349,7 +349,7 @@ SelectedSet SelectFromList(const RowRequest& request, SelectAlgorithm algorithm,
   if (status == RowStatus::kOk) {
     const BoundaryFinder finder = FinderOf(algorithm);
     selected = ListSelection(request.params, memory, row, finder, work)
-                   .Select(request.key, request.wants_masses);
+                   .Select(request.key, request.needs_masses);
   } else {
     selected.cut = semantics::CutOfStatus(status);
   }
