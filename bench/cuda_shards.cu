@@ -111,7 +111,7 @@ class Rank {
     DeviceMemory<NoiseKey> keys(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> expected(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> results(static_cast<size_t>(kBatch));
-    DeviceMemory<ShardPath> ways(static_cast<size_t>(kBatch));
+    DeviceMemory<ShardPath> paths(static_cast<size_t>(kBatch));
     const int32_t candidates = std::min(256, cuda::kMostDeviceCandidates / group_.ranks());
     const DeviceMemory<std::byte> workspace(
         cuda::ShardWorkspaceBytes(kBatch, candidates, group_.ranks()));
@@ -147,12 +147,12 @@ class Rank {
       call.method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       call.workspace = {workspace.data(), workspace.size()};
       cuda::Sample(whole, call.params, call.method, {expected.data(), kBatch}, stream_);
-      cuda::Sample(call, *nccl_, {results.data(), kBatch}, {ways.data(), kBatch}, stream_);
+      cuda::Sample(call, *nccl_, {results.data(), kBatch}, {paths.data(), kBatch}, stream_);
       cuda::SampleGathered(call, *nccl_, slices, {gathered.data(), gathered.size()},
-                           {results.data(), kBatch}, {ways.data(), kBatch}, stream_);
+                           {results.data(), kBatch}, {paths.data(), kBatch}, stream_);
       nccl_->Await(stream_);
       const auto a = results.Get(), b = expected.Get();
-      const auto w = ways.Get();
+      const auto w = paths.Get();
       for (size_t r = 0; r < a.size(); ++r) {
         ++of_way[static_cast<int>(w[r])];
         const bool same = a[r].id == b[r].id && a[r].status == b[r].status &&
@@ -215,7 +215,7 @@ class Rank {
     const double head_us = Largest(fastest);
     const LogitsView own{logits.data(), batch, slice.tokens, slice.tokens, DType::kBf16, Here()};
     DeviceMemory<TokenResult> results(rows);
-    DeviceMemory<ShardPath> ways(rows);
+    DeviceMemory<ShardPath> paths(rows);
     DeviceMemory<int32_t> ids(rows);
     std::vector<NoiseKey> host_keys;
     for (size_t r = 0; r < rows; ++r) host_keys.push_back({7, static_cast<uint32_t>(r)});
@@ -262,12 +262,12 @@ class Rank {
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));
       call.workspace = {workspace.data(), workspace.size()};
       auto sharded = [&] {
-        cuda::Sample(call, *nccl_, {results.data(), batch}, {ways.data(), batch}, stream_);
+        cuda::Sample(call, *nccl_, {results.data(), batch}, {paths.data(), batch}, stream_);
         return true;
       };
       const double step = Microseconds([&] { return head() && sharded(); });
       double left = 0;
-      for (const ShardPath way : ways.Get()) left += way == ShardPath::kGathered ? 1 : 0;
+      for (const ShardPath way : paths.Get()) left += way == ShardPath::kGathered ? 1 : 0;
       report("sharded", step, Microseconds(sharded),
              static_cast<double>(cuda::ShardBytesPerRow(call.candidates, call.exchanges)), left);
       auto whole = [&] {

@@ -129,10 +129,10 @@ class ShardSampler {
   ShardSampler(const ShardSampler&) = delete;
   ShardSampler& operator=(const ShardSampler&) = delete;
 
-  // As Sample on the whole rows. ways: empty, or one a row. The workspace of `execution` is not
+  // As Sample on the whole rows. paths: empty, or one a row. The workspace of `execution` is not
   // used: the sampler has its own, which grows with the largest call.
   void Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-              const Execution& execution, std::span<ShardPath> ways = {});
+              const Execution& execution, std::span<ShardPath> paths = {});
 
   // As Sample of the whole certified head. head: of the slice's rows of the weights, one for each
   // token of the slice, which has some; input: the same hidden states on all ranks, and a mask of
@@ -143,7 +143,7 @@ class ShardSampler {
   CertifiedStats Sample(const CertifiedHead& head, const CertifiedInput& input,
                         std::span<const SelectParams> params, std::span<const NoiseKey> keys,
                         const Limits& limits, DrawMethod method, std::span<TokenResult> results,
-                        const Execution& execution, std::span<ShardPath> ways = {});
+                        const Execution& execution, std::span<ShardPath> paths = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
   // gave. Two exchanges of 48 bytes a row in all.

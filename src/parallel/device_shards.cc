@@ -47,11 +47,11 @@ void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
 }
 
 void CheckSampled(const ShardCall& call, const DeviceShardGroup& group,
-                  DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
+                  DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
-  CheckOneARow("ways", ways, rows);
+  CheckOneARow("paths", paths, rows);
   CheckWorkspace("workspace", call.workspace,
                  ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
 }
@@ -121,7 +121,7 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
 }
 
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
   LogitsView own = call.logits;
   own.vocab = call.slice.tokens;
   return {.rows = ArgumentOf(own, call.params),
@@ -133,7 +133,7 @@ ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
           .kind = call.kind,
           .memory = ShardMemoryOf(call.workspace.data, call.logits.rows, call.candidates, ranks),
           .results = results.data,
-          .ways = ways.data};
+          .paths = paths.data};
 }
 
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream) {
@@ -168,8 +168,8 @@ ShardCall OnLogits(const ShardHeadCall& call) {
 }
 
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways) {
-  ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, ways);
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
+  ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, paths);
   argument.needs_cuts = call.needs_cuts;
   // Planes say nothing of the lowest token, which a Cut of everything names.
   const bool has_draws = !call.needs_cuts && call.method == DrawMethod::kGumbel;
@@ -235,10 +235,10 @@ int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
 }
 
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardPath> ways, void* stream) {
-  CheckSampled(call, group, results, ways);
+            DeviceArray<ShardPath> paths, void* stream) {
+  CheckSampled(call, group, results, paths);
   if (call.logits.rows == 0) return;
-  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
+  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, paths);
   EnqueueFirst(call, argument, stream);
   ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
@@ -249,16 +249,16 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
 }
 
 void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardPath> ways, void* stream) {
+            DeviceArray<ShardPath> paths, void* stream) {
   const ShardCall call = OnLogits(head);
-  CheckSampled(call, group, results, ways);
+  CheckSampled(call, group, results, paths);
   const int64_t tokens = call.slice.tokens;
   CheckInRange("head.weight.rows", head.head.head.weight.rows, tokens, tokens);
   CheckInRange("candidates", call.candidates, 1, std::min<int64_t>(tokens, kMostCertifiedK));
   CheckInRange("logits.rows", call.logits.rows, head.head.hidden.rows, head.head.hidden.rows);
   CheckDType("logits", call.logits.dtype, DType::kF32);
   if (call.logits.rows == 0) return;
-  const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, ways);
+  const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, paths);
   EnqueueFirst(head, argument, stream);
   ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
@@ -277,12 +277,12 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
-                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> ways,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> paths,
                     void* stream) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
-  CheckOneARow("ways", ways, rows, true);
+  CheckOneARow("paths", paths, rows, true);
   CheckSlices(slices, call, group);
   int64_t widest = 1;
   for (const ShardSlice& slice : slices) widest = std::max(widest, slice.tokens);
@@ -304,9 +304,9 @@ void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
   const LogitsView whole{memory.whole,      rows,
                          call.slice.vocab,  call.slice.vocab,
                          call.logits.dtype, call.logits.device};
-  if (ways.size == 0) return Sample(whole, call.params, call.method, results, stream);
+  if (paths.size == 0) return Sample(whole, call.params, call.method, results, stream);
   Sample(whole, call.params, call.method, {memory.results, rows}, stream);
-  LaunchTakeGathered(memory.results, ways.data, results.data, rows, stream);
+  LaunchTakeGathered(memory.results, paths.data, results.data, rows, stream);
 }
 
 }  // namespace sluice::cuda

@@ -96,16 +96,16 @@ struct ShardArgument {
   ShardRows kind;
   ShardMemory memory;
   TokenResult* results;
-  ShardPath* ways;
+  ShardPath* paths;
   bool needs_cuts = true;  // of rows that are drawn from everything, too
   RowPlaces rows_to_draw = {};
 };
 
 ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates, int32_t ranks);
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways);
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths);
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> ways);
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths);
 
 // The reports of the slice.
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
@@ -122,8 +122,8 @@ void LaunchMerge(const ShardArgument& argument, void* stream);
 void LaunchSums(const ShardArgument& argument, DType dtype, void* stream);
 void LaunchFinish(const ShardArgument& argument, void* stream);
 
-// results[row] = whole[row] where the row's way is kGathered, or everywhere.
-void LaunchTakeGathered(const TokenResult* whole, const ShardPath* ways, TokenResult* results,
+// results[row] = whole[row] where the row's path is kGathered, or everywhere.
+void LaunchTakeGathered(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                         int64_t rows, void* stream);
 
 }  // namespace sluice::cuda

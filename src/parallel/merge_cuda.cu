@@ -227,9 +227,9 @@ __global__ void __launch_bounds__(kMostThreads)
   ShardProgress& progress = argument.memory.progress[row];
   const DeviceNeed needed = kHasSums ? progress.need : DeviceNeed::kNothing;
   if (kHasSums && needed == DeviceNeed::kNothing) return;
-  auto set = [&](const TokenResult& result, ShardPath way) {
+  auto set = [&](const TokenResult& result, ShardPath path) {
     argument.results[row] = result;
-    argument.ways[row] = way;
+    argument.paths[row] = path;
   };
   if (needed == DeviceNeed::kSlice) {
     if (block.thread() == 0) set(SampleFromSums(argument, row), ShardPath::kSums);

@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kMostThreads)
   __syncthreads();
   for (int row = static_cast<int>(threadIdx.x); row < argument.rows.rows; row += kMostThreads) {
     const bool is_open = argument.memory.progress[row].need != DeviceNeed::kNothing ||
-                         argument.ways[row] == ShardPath::kGathered;
+                         argument.paths[row] == ShardPath::kGathered;
     if (is_open) argument.memory.open_rows[atomicAdd(&count, 1)] = row;
   }
   __syncthreads();
@@ -171,10 +171,10 @@ __global__ void __launch_bounds__(kMostThreads)
 
 constexpr int kTakingThreads = 128;
 
-__global__ void TakeKernel(const TokenResult* whole, const ShardPath* ways, TokenResult* results,
+__global__ void TakeKernel(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                            int64_t rows) {
   const int64_t row = int64_t{blockIdx.x} * kTakingThreads + threadIdx.x;
-  if (row < rows && ways[row] == ShardPath::kGathered) results[row] = whole[row];
+  if (row < rows && paths[row] == ShardPath::kGathered) results[row] = whole[row];
 }
 
 }  // namespace
@@ -197,11 +197,11 @@ void LaunchSums(const ShardArgument& argument, DType dtype, void* stream) {
   LaunchOverRows({kernel, ShapeForRows(argument.rows.rows), 0}, argument.rows.rows, &copy, stream);
 }
 
-void LaunchTakeGathered(const TokenResult* whole, const ShardPath* ways, TokenResult* results,
+void LaunchTakeGathered(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                         int64_t rows, void* stream) {
   const auto blocks = static_cast<unsigned>((rows + kTakingThreads - 1) / kTakingThreads);
-  TakeKernel<<<blocks, kTakingThreads, 0, static_cast<cudaStream_t>(stream)>>>(whole, ways, results,
-                                                                               rows);
+  TakeKernel<<<blocks, kTakingThreads, 0, static_cast<cudaStream_t>(stream)>>>(whole, paths,
+                                                                               results, rows);
   RequireCuda(cudaGetLastError(), "kernel");
 }
 

@@ -82,7 +82,7 @@ struct SampledRows {
 struct RowState {
   RowStatus status;
   RowNeed need;
-  ShardPath way;
+  ShardPath path;
   int64_t support;
   int64_t listed;  // the first tokens of the row
   uint64_t cdf_threshold;
@@ -92,12 +92,12 @@ struct RowState {
 void CheckSampled(int64_t rows, std::span<const SelectParams> params,
                   std::span<const NoiseKey> keys, DrawMethod method,
                   std::span<const TokenResult> results, const Execution& execution,
-                  std::span<const ShardPath> ways) {
+                  std::span<const ShardPath> paths) {
   CheckPerRow("params", params.size(), rows);
   CheckPerRow("keys", keys.size(), rows);
   CheckMethod(method);
   CheckSize("results", results.size(), rows);
-  if (!ways.empty()) CheckSize("ways", ways.size(), rows);
+  if (!paths.empty()) CheckSize("paths", paths.size(), rows);
   CheckWorkers(execution);
 }
 
@@ -116,7 +116,7 @@ struct ShardSampler::Impl {
   }
 
   void Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-           const Execution& execution, std::span<ShardPath> ways);
+           const Execution& execution, std::span<ShardPath> paths);
   void MergeRow(int64_t row, bool is_valid, int64_t wanted);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
@@ -203,7 +203,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
 void ShardSampler::Impl::Keep(int64_t row, semantics::Interval kept, const SelectParams& params,
                               const NoiseKey& key, DrawMethod method, TokenResult& result) {
   const semantics::SortedRow list = First(row);
-  states[static_cast<size_t>(row)].way = ShardPath::kCandidates;
+  states[static_cast<size_t>(row)].path = ShardPath::kCandidates;
   result.cut = semantics::CutOfInterval(list, kept);
   result.id = DrawListed(list, kept, semantics::ScalesOf(params).draw, method, key, by_id);
 }
@@ -287,7 +287,7 @@ void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectPa
     if (kept) Keep(row, *kept, params, key, method, result);
     return;
   }
-  state.way = ShardPath::kSums;
+  state.path = ShardPath::kSums;
   cut.lower += 0.0f;  // a zero boundary is +0
   result.cut = cut;
   result.id = best.token.id;
@@ -359,7 +359,7 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
       std::copy_n(part, rank.slice(r).tokens, whole_row.begin() + rank.slice(r).first_id);
     }
     const int64_t row = rows[place];
-    states[static_cast<size_t>(row)].way = ShardPath::kGathered;
+    states[static_cast<size_t>(row)].path = ShardPath::kGathered;
     sluice::Sample(
         {WholeRowView(), {&asked.ParamsOf(row), 1}, {&asked.KeyOf(row), 1}, asked.limits},
         asked.method, {&asked.ResultOf(row), 1}, one);
@@ -367,7 +367,7 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
 }
 
 void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-                             const Execution& execution, std::span<ShardPath> ways) {
+                             const Execution& execution, std::span<ShardPath> paths) {
   const int64_t rows = asked.rows;
   const Backend backend = ResolveBackend(execution.backend);
   states.resize(static_cast<size_t>(rows));
@@ -438,9 +438,9 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     SampleGathered(asked, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const ShardPath way = states[static_cast<size_t>(r)].way;
-    ++rank.traffic().rows[static_cast<int>(way)];
-    if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
+    const ShardPath path = states[static_cast<size_t>(r)].path;
+    ++rank.traffic().rows[static_cast<int>(path)];
+    if (!paths.empty()) paths[static_cast<size_t>(r)] = path;
   }
 }
 
@@ -451,21 +451,21 @@ ShardSampler::~ShardSampler() = default;
 const ShardTraffic& ShardSampler::traffic() const { return impl_->rank.traffic(); }
 
 void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-                          const Execution& execution, std::span<ShardPath> ways) {
+                          const Execution& execution, std::span<ShardPath> paths) {
   Impl& impl = *impl_;
   const int64_t rows = own.logits.rows;
   impl.rank.CheckOwn("logits", own.logits);
-  CheckSampled(rows, own.params, own.keys, method, results, execution, ways);
+  CheckSampled(rows, own.params, own.keys, method, results, execution, paths);
   SliceLogits source(impl.rank, impl.candidates, own.logits, execution.parallel, impl.lists);
   impl.Run(ShardTask::kSample, {rows, own.params, own.keys, own.limits, method, results}, source,
-           execution, ways);
+           execution, paths);
 }
 
 CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedInput& input,
                                     std::span<const SelectParams> params,
                                     std::span<const NoiseKey> keys, const Limits& limits,
                                     DrawMethod method, std::span<TokenResult> results,
-                                    const Execution& execution, std::span<ShardPath> ways) {
+                                    const Execution& execution, std::span<ShardPath> paths) {
   Impl& impl = *impl_;
   const int64_t rows = input.hidden.rows;
   const int64_t tokens = impl.rank.slice().tokens;
@@ -474,11 +474,11 @@ CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedIn
   if (!input.bitmask.empty()) {
     CheckSize("bitmask", input.bitmask.size(), rows * ((tokens + 31) / 32));
   }
-  CheckSampled(rows, params, keys, method, results, execution, ways);
+  CheckSampled(rows, params, keys, method, results, execution, paths);
   const SliceHeadCall call{head, input, params, keys, limits, method, execution};
   SliceHead source(impl.rank, impl.candidates, call, impl.head);
   impl.Run(ShardTask::kSampleHidden, {rows, params, keys, limits, method, results}, source,
-           execution, ways);
+           execution, paths);
   return source.stats();
 }
 

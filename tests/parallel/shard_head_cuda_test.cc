@@ -81,7 +81,7 @@ class HeadRank {
         workspace_(
             cuda::ShardWorkspaceBytes(std::ssize(whole.rows.params), asked.candidates, ranks)),
         results_(whole.rows.size()),
-        ways_(whole.rows.size()) {
+        paths_(whole.rows.size()) {
     head_.Ask(*whole.hidden, OwnBits(whole.bitmask, slice));
     call_.head = head_.call();
     call_.slice = slice;
@@ -93,15 +93,15 @@ class HeadRank {
     call_.logits = {logits_.data(), static_cast<int64_t>(whole.rows.size()),
                     slice.tokens,   slice.tokens,
                     DType::kF32,    {DeviceKind::kCuda, 0}};
-    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
+    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, paths_);
   }
 
   const cuda::ShardHeadCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardPath> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return paths_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardPath> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Paths() const { return paths_.Get(); }
   // Of its head's calls before the merge.
   std::vector<cuda::HeadRow> Paths() const { return head_.rows(); }
   // That take the dense head of the slice behind the merge.
@@ -126,7 +126,7 @@ class HeadRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardPath> ways_;
+  OnDevice<ShardPath> paths_;
   cuda::ShardHeadCall call_;
   cuda::ShardArgument argument_;
 };
@@ -182,15 +182,15 @@ bool IsListed(const SelectParams& params, const Asked& asked) {
 
 void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Asked& asked) {
   auto expected = Expected(head, asked);
-  const std::vector<ShardPath> ways = ranks[0]->Ways();
-  for (size_t r = 0; r < ways.size(); ++r) {
-    if (ways[r] == ShardPath::kGathered) expected[r] = TokenResult{};
-    if (ways[r] != ShardPath::kStatus && IsListed(head.rows.params[r], asked)) {
-      EXPECT_EQ(ways[r], ShardPath::kCandidates) << "row " << r;
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  for (size_t r = 0; r < paths.size(); ++r) {
+    if (paths[r] == ShardPath::kGathered) expected[r] = TokenResult{};
+    if (paths[r] != ShardPath::kStatus && IsListed(head.rows.params[r], asked)) {
+      EXPECT_EQ(paths[r], ShardPath::kCandidates) << "row " << r;
     }
   }
   for (const auto& rank : ranks) {
-    EXPECT_EQ(rank->Ways(), ways);
+    EXPECT_EQ(rank->Paths(), paths);
     EXPECT_TRUE(SameSequence(rank->Results(), expected));
   }
 }
@@ -260,8 +260,8 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
         EXPECT_GT(of_first, 0);
         EXPECT_LT(of_first, std::ssize(results));
       }
-      const std::vector<ShardPath> ways = ranks[0]->Ways();
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
+      const std::vector<ShardPath> paths = ranks[0]->Paths();
+      EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
       for (const auto& rank : ranks) {
         EXPECT_EQ(rank->OpenRows(), 0);
         for (const cuda::HeadRow& row : rank->Paths()) {
@@ -280,8 +280,8 @@ TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardPath> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->OpenRows(), 0);
     for (const cuda::HeadRow& row : rank->Paths()) EXPECT_EQ(row.path, CertifiedPath::kDense);
@@ -296,8 +296,8 @@ TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardPath> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kSums), std::ssize(ways));
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   EXPECT_GT(ranks[0]->OpenRows(), 0);
 }
 

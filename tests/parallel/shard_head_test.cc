@@ -58,7 +58,7 @@ std::vector<TokenResult> OfTheWholeHead(const Case& c) {
 
 struct FromShards {
   std::vector<TokenResult> results;
-  std::vector<ShardPath> ways;
+  std::vector<ShardPath> paths;
   CertifiedStats stats;
 };
 
@@ -69,7 +69,7 @@ FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slic
   FromShards answer{
       std::vector<TokenResult>(c.hidden.size()), std::vector<ShardPath>(c.hidden.size()), {}};
   answer.stats = sampler.Sample(head, {Matrix(hidden), own.bitmask()}, c.params, c.keys, {},
-                                c.method, answer.results, {}, answer.ways);
+                                c.method, answer.results, {}, answer.paths);
   return answer;
 }
 
@@ -176,7 +176,7 @@ TEST(ShardHead, ReadsTheDenseHeadOnlyWherePlanesDoNotDecide) {
       text << Difference(answer.results, expected);
       const int64_t exchanges = sampler.traffic().exchanges - before;
       if (exchanges != promise.exchanges) text << " exchanges " << exchanges;
-      if (answer.ways[0] != promise.way) text << " way " << static_cast<int>(answer.ways[0]);
+      if (answer.paths[0] != promise.way) text << " way " << static_cast<int>(answer.paths[0]);
       if ((answer.stats.dense_rows > 0) != promise.is_dense) {
         text << " dense rows " << answer.stats.dense_rows;
       }

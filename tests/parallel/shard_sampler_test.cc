@@ -56,13 +56,13 @@ std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
 
 struct FromShards {
   std::vector<TokenResult> results;
-  std::vector<ShardPath> ways;
+  std::vector<ShardPath> paths;
 };
 
 FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slice) {
   const Batch own(OwnColumns(c.rows, slice, slice.tokens == 0 ? 3 : slice.first_id % 3), c.dtype);
   FromShards answer{std::vector<TokenResult>(c.rows.size()), std::vector<ShardPath>(c.rows.size())};
-  sampler.Sample({own.view(), c.params, c.keys}, c.method, answer.results, {}, answer.ways);
+  sampler.Sample({own.view(), c.params, c.keys}, c.method, answer.results, {}, answer.paths);
   sampler.Logprobs({own.view(), c.mode, c.params}, answer.results, {});
   return answer;
 }
@@ -194,7 +194,7 @@ TEST(ShardSampler, DecidesWithAsFewExchangesAsTheRulesAllow) {
       const int64_t exchanges = sampler.traffic().exchanges - before - 2;  // without Logprobs
       std::ostringstream text;
       text << Difference(answer.results, OfTheWholeRows(c));
-      if (answer.ways[0] != decided.way) text << " way " << static_cast<int>(answer.ways[0]);
+      if (answer.paths[0] != decided.way) text << " way " << static_cast<int>(answer.paths[0]);
       if (exchanges != decided.exchanges) text << " exchanges " << exchanges;
       if (sampler.traffic().rows[static_cast<int>(decided.way)] != 1) text << " not counted";
       if (!text.str().empty()) return std::string(decided.name) + ": " + text.str();

@@ -26,7 +26,7 @@ class DeviceRank {
         keys_(rows.keys),
         workspace_(cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks)),
         results_(rows.size()),
-        ways_(rows.size()) {
+        paths_(rows.size()) {
     call_.logits = logits_.view();
     call_.slice = slice;
     call_.params = {params_, keys_};
@@ -38,15 +38,15 @@ class DeviceRank {
     workspace_.Set(std::vector<std::byte>(
         cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks),
         std::byte{64}));
-    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
+    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, paths_);
   }
 
   const cuda::ShardCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardPath> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return paths_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardPath> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Paths() const { return paths_.Get(); }
 
  private:
   Batch batch_;
@@ -55,7 +55,7 @@ class DeviceRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardPath> ways_;
+  OnDevice<ShardPath> paths_;
   cuda::ShardCall call_;
   cuda::ShardArgument argument_;
 };
@@ -86,15 +86,15 @@ void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
   RunAll(ranks);
   const Batch whole(rows.values, dtype);
   std::vector<TokenResult> expected = Sampled({whole.view(), rows.params, rows.keys}, method);
-  const std::vector<ShardPath> ways = ranks[0]->Ways();
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
   for (size_t r = 0; r < rows.size(); ++r) {
-    if (ways[r] == ShardPath::kGathered) expected[r] = TokenResult{};
+    if (paths[r] == ShardPath::kGathered) expected[r] = TokenResult{};
   }
   for (const auto& rank : ranks) {
-    EXPECT_EQ(rank->Ways(), ways);
+    EXPECT_EQ(rank->Paths(), paths);
     EXPECT_TRUE(SameSequence(rank->Results(), expected));
   }
-  if (decided != nullptr) *decided = ways;
+  if (decided != nullptr) *decided = paths;
 }
 
 class ShardsCuda : public DeviceTest {};
@@ -157,10 +157,10 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
     }
   }
   for (const DType dtype : kAllDTypes) {
-    std::vector<ShardPath> ways;
+    std::vector<ShardPath> paths;
     ExpectEqualWhereDecided(rows, dtype, FilledSlices(20000, 2, random), 64, DrawMethod::kGumbel,
-                            &ways);
-    EXPECT_EQ(ways, expected);
+                            &paths);
+    EXPECT_EQ(paths, expected);
   }
 }
 
@@ -183,10 +183,10 @@ TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
     std::vector<ShardSlice> slices = FilledSlices(vocab, i % 3 + 1, random);
     for (const cuda::ShardRows kind :
          {cuda::ShardRows::kDrawn, cuda::ShardRows::kListed, cuda::ShardRows::kAny}) {
-      std::vector<ShardPath> ways;
+      std::vector<ShardPath> paths;
       ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], slices, i % 2 == 0 ? 16 : 1,
-                              DrawMethod::kGumbel, &ways, kind);
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardPath::kGathered), 0);
+                              DrawMethod::kGumbel, &paths, kind);
+      EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kGathered), 0);
       ASSERT_FALSE(HasFailure()) << "case " << i << ", kind " << static_cast<int>(kind);
     }
   }
@@ -220,10 +220,10 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
        {SelectParams{.top_k = 5}, SelectParams{}, SelectParams{.temperature = -1.0f}}) {
     rows.Add(MakeRow(RowKind::kNormal, 500, random), params, random);
   }
-  std::vector<ShardPath> ways;
+  std::vector<ShardPath> paths;
   ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(500, 2, random), 8, DrawMethod::kGumbel,
-                          &ways, cuda::ShardRows::kDrawn);
-  EXPECT_EQ(ways, (std::vector{ShardPath::kGathered, ShardPath::kSums, ShardPath::kStatus}));
+                          &paths, cuda::ShardRows::kDrawn);
+  EXPECT_EQ(paths, (std::vector{ShardPath::kGathered, ShardPath::kSums, ShardPath::kStatus}));
 }
 
 TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {

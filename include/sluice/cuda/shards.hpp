@@ -3,7 +3,7 @@
 //
 // Sample does the first two exchanges of shards.hpp on the stream: it takes no memory, waits for
 // nothing and can be captured in a CUDA graph, exchanges included. A row that they do not decide
-// has the way kGathered and no token; the host sees it with the ids, which agree on every rank, and
+// has the path kGathered and no token; the host sees it with the ids, which agree on every rank, and
 // calls SampleGathered for it.
 #pragma once
 
@@ -67,11 +67,11 @@ size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks);
 // What a rank sends to each of the others for a row.
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 
-// As Sample of cuda/rows.hpp on the whole rows. ways: one a row. Left to SampleGathered are typical
-// and top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p after a min-p
-// that does not end within the list; and cdf draws from more tokens than are listed.
+// As Sample of cuda/rows.hpp on the whole rows. paths: one a row. Left to SampleGathered are
+// typical and top-n-sigma; larger k, wider nuclei and XTC on more than is listed; a top-p after a
+// min-p that does not end within the list; and cdf draws from more tokens than are listed.
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardPath> ways, void* stream);
+            DeviceArray<ShardPath> paths, void* stream);
 
 // A rank's rows of a certified head in place of its logits.
 struct ShardHeadCall {
@@ -98,7 +98,7 @@ struct ShardHeadCall {
 // from everything where needs_cuts is false; other rows take the dense head of the slice, on the
 // device, before the second exchange.
 void Sample(const ShardHeadCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardPath> ways, void* stream);
+            DeviceArray<ShardPath> paths, void* stream);
 
 // The call on `logits` that SampleGathered and GatheredWorkspaceBytes take after the Sample above.
 // It holds the logits of the rows that are kGathered.
@@ -109,12 +109,12 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 
 // The definition on the whole rows: all of the logits go to every rank. slices: of all ranks, in
 // host memory; logits have one dtype on all of them. workspace: GatheredWorkspaceBytes, aligned to
-// 256. The results of rows with another way than kGathered stay as they are; without ways all rows
-// are decided. Its memory grows with rows times vocabulary: a call may be on a range of the rows
-// alone, the same one on all ranks.
+// 256. The results of rows with another path than kGathered stay as they are; without paths all
+// rows are decided. Its memory grows with rows times vocabulary: a call may be on a range of the
+// rows alone, the same one on all ranks.
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
-                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> ways,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> paths,
                     void* stream);
 
 // Equal on all ranks, but for slice and logits.
