@@ -74,12 +74,12 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
 
 // How a row was decided: what was guessed of it was certified, or the definition was followed,
 // which takes many times as long.
-enum class Way : uint8_t { kCertified, kDefinition };
+enum class RowPath : uint8_t { kCertified, kDefinition };
 
 // The ids and statuses of Sample alone: the fastest way to a token, because no Cut has to be
-// computed. statuses: empty, or one a row. ways: empty, or one a row, for measurements.
+// computed. statuses: empty, or one a row. paths: empty, or one a row, for measurements.
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
                DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
-               DeviceArray<Way> ways = {});
+               DeviceArray<RowPath> paths = {});
 
 }  // namespace sluice::cuda

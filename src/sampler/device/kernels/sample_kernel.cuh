@@ -21,10 +21,10 @@ struct SampleArgument {
   TokenResult* results;  // null: ids and statuses are wanted alone
   int32_t* ids;
   RowStatus* statuses;  // null: not wanted
-  Way* ways;            // the same
+  RowPath* ways;        // the same
 
   __device__ bool WantsCuts() const { return results != nullptr; }
-  __device__ void Set(int row, const TokenResult& result, Way way) const {
+  __device__ void Set(int row, const TokenResult& result, RowPath way) const {
     if (ways != nullptr) ways[row] = way;
     if (WantsCuts()) {
       results[row] = result;
@@ -325,7 +325,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   // The first thread has the result.
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
-    if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
+    if (team.IsFirstThread() && is_certain) argument.Set(row, result, RowPath::kCertified);
     return broadcast.Send(is_certain ? 1 : 0) != 0;
   };
   TopPlan plan = memory.plan;
@@ -376,7 +376,7 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   const TokenResult result =
       SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits),
                   row.params, row.key, argument.method);
-  if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
+  if (team.IsFirstThread()) argument.Set(index, result, RowPath::kDefinition);
 }
 
 template <DType kDType, bool kPatched, class Beside = DrawAlone>
