@@ -61,16 +61,16 @@ void LinkLoop::Run() {
       Publish();
     }
   } catch (const std::exception& error) {  // no memory, or what a hook has thrown
-    TellOwnEnd(error.what());
+    ReportOwnEnd(error.what());
     mailbox_.Fail(std::current_exception());
   } catch (...) {
-    TellOwnEnd("an unknown exception");
+    ReportOwnEnd("an unknown exception");
     mailbox_.Fail(std::current_exception());
   }
 }
 
 // Whatever comes of the words: every frontend sees a socket that closes.
-void LinkLoop::TellOwnEnd(const char* reason) noexcept {
+void LinkLoop::ReportOwnEnd(const char* reason) noexcept {
   try {
     for (const auto& client : clients_) {
       if (client == nullptr) continue;

@@ -57,7 +57,7 @@ class LinkLoop {
   ClientLink* ClientOf(const LinkId& link);
   void Deliver(const StepBatch& batch);
   void EndAll(const StepBatch& batch);
-  void TellOwnEnd(const char* reason) noexcept;
+  void ReportOwnEnd(const char* reason) noexcept;
   void SendStep(ClientLink& client, const StepBatch& batch);
   void HoldStep(ClientLink& client, const StepBatch& batch);
   void SendHeld(ClientLink& client);

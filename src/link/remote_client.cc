@@ -47,7 +47,7 @@ class RemoteClient final : public Client {
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineConnection& Choose(int32_t& engine);
   Clock::time_point Turn();
-  void TellOfEngines();
+  void ReportEngines();
   void Wait(Clock::time_point until);
   void WakeForRest(Clock::time_point now);
 
@@ -58,7 +58,7 @@ class RemoteClient final : public Client {
   link::EventSet events_;
   link::RequestTable table_;
   std::vector<std::unique_ptr<link::EngineConnection>> links_;
-  std::vector<EngineState> told_;  // to the observer
+  std::vector<EngineState> reported_;  // to the observer
   std::vector<zmq_pollitem_t> poll_items_;
   bool has_more_ = false;  // that was not read yet
 };
@@ -97,7 +97,7 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  told_ = engines();
+  reported_ = engines();
   AwaitEngines(options);
 }
 
@@ -145,18 +145,18 @@ Clock::time_point RemoteClient::Turn() {
     has_more_ = link->Turn(now) || has_more_;
     link->SendAborts();
   }
-  if (engine_observer_) TellOfEngines();
+  if (engine_observer_) ReportEngines();
   return now;
 }
 
-void RemoteClient::TellOfEngines() {
+void RemoteClient::ReportEngines() {
   for (size_t i = 0; i < links_.size(); ++i) {
     const link::EngineConnection& link = *links_[i];
-    EngineState& told = told_[i];
-    if (told.health == link.health() && told.reason == link.reason()) continue;
-    told.health = link.health();
-    told.reason = link.reason();
-    engine_observer_(told);
+    EngineState& reported = reported_[i];
+    if (reported.health == link.health() && reported.reason == link.reason()) continue;
+    reported.health = link.health();
+    reported.reason = link.reason();
+    engine_observer_(reported);
   }
 }
 

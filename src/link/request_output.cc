@@ -234,7 +234,7 @@ bool RequestOutput::IsDue() const {
   return !has_told_ || tokens_ - told_tokens_ >= stream_interval_;
 }
 
-ClientOutput RequestOutput::Tell() {
+ClientOutput RequestOutput::NextOutput() {
   const int64_t count = released_ - first_;
   ClientOutput output = {.request = id_,
                          .text = text_,

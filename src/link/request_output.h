@@ -55,7 +55,7 @@ class RequestOutput {
   // columns.
   bool Follows(const OutputRow& row) const;
   // Whether it has log-probabilities of its tokens where the request has them, and else none.
-  bool IsAsAsked(const OutputRow& row) const {
+  bool HasRequested(const OutputRow& row) const {
     if (row.ids.empty()) return true;
     return has_logprobs_ ? !row.logprobs.empty() : row.logprobs.empty() && row.logprob_width == 0;
   }
@@ -68,7 +68,7 @@ class RequestOutput {
 
   bool IsDue() const;
   // What is due. Valid until Forget, which drops it, or Begin.
-  ClientOutput Tell();
+  ClientOutput NextOutput();
   void Forget();
 
   bool has_ended() const { return end_ != GenerationEnd::kNone; }

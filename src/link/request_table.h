@@ -88,11 +88,11 @@ class RequestTable {
     RequestAddress address = {};
     int32_t engine = 0;
     State state = State::kFree;
-    bool is_due = false;   // in due_
-    bool is_told = false;  // its end
+    bool is_due = false;       // in due_
+    bool is_reported = false;  // its end
     int32_t next_free = -1;
     bool is_found = false;   // with kEndedHere, that is because a stop was
-    int64_t asked_at = 0;    // the engine's step when the abort was sent
+    int64_t aborted_at = 0;  // the engine's step when the abort was sent
     int64_t held_bytes = 0;  // as counters have them
     int64_t invalid_bytes = 0;
     uint64_t seed = 0;
@@ -122,11 +122,11 @@ class RequestTable {
   Slot* PopFree(Engine& engine);
   static void PushFree(Slot& slot, Engine& engine);
   void ReserveFor(size_t slots, Engine& engine);
-  void TakeBehindEnd(const OutputRow& row);
+  void TakeAfterEnd(const OutputRow& row);
   void TakeStale(Slot& slot, const OutputRow& row);
   void TakeLive(Slot& slot, const OutputRow& row);
   const char* WhyBad(const Slot& slot, const OutputRow& row);
-  void AskToStop(Slot& slot);
+  void QueueAbort(Slot& slot);
   void CountBytes(Slot& slot);
   void EndHere(Slot& slot, GenerationEnd end, std::string_view message, bool is_over_there);
   void SetState(Slot& slot, State state);
@@ -137,10 +137,10 @@ class RequestTable {
   StopAt stop_at_;
   StopListCache stop_lists_;
   std::deque<Engine> engines_;
-  int64_t live_ = 0;            // with an end that is not output
-  std::vector<Slot*> due_;      // with news for the caller
-  std::vector<Slot*> told_;     // with outputs that the caller reads
-  std::vector<Slot*> aborted_;  // by the user, since the last Release
+  int64_t live_ = 0;             // with an end that is not output
+  std::vector<Slot*> due_;       // with news for the caller
+  std::vector<Slot*> reported_;  // with outputs that the caller reads
+  std::vector<Slot*> aborted_;   // by the user, since the last Release
   std::vector<ClientOutput> outputs_;
 };
 

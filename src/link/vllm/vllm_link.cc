@@ -24,7 +24,7 @@ constexpr int64_t kMostSmallBytes = int64_t{64} << 10;
 constexpr int kMostSmallMessages = 64;  // of a connection, that wait to be read
 constexpr int kGreetingsAtOnce = 64;
 constexpr int kPingsBeforeStall = 4;
-constexpr milliseconds kPingAskedEvery{250};
+constexpr milliseconds kPingEvery{250};
 constexpr milliseconds kGreetAgainEvery{250};
 constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
@@ -260,8 +260,8 @@ void VllmLink::ReadEvents(Clock::time_point now) {
   }
   if (!has_changed) return;
   if (IsIn(Phase::kReady)) BeginEnding(now);
-  if (IsIn(Phase::kAsked)) {
-    life_->asked_from = pinged_;
+  if (IsIn(Phase::kPinged)) {
+    life_->pinged_from = pinged_;
     ping_at_ = now;
   }
 }
@@ -275,8 +275,8 @@ void VllmLink::BeginEnding(Clock::time_point now) {
 
 // The engine's requests end, and it is to abort them where it is there all the same.
 void VllmLink::EndConnection(Clock::time_point now) {
-  life_->phase = Phase::kAsked;
-  life_->asked_from = pinged_;
+  life_->phase = Phase::kPinged;
+  life_->pinged_from = pinged_;
   ping_at_ = now;
   ++table_.counters.resets;
   table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
@@ -314,8 +314,8 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
                   .end_tokens = options_.end_tokens,
                   .max_frame_bytes = kMostMessageBytes});
   life_->input_watch.Use(ConnectionOf(frame));
-  life_->phase = Phase::kAsked;
-  life_->asked_from = pinged_;
+  life_->phase = Phase::kPinged;
+  life_->pinged_from = pinged_;
   ping_at_ = {};
   reason_ = "it has not answered yet";
 }
@@ -332,8 +332,8 @@ bool VllmLink::Waits() const {
 }
 
 void VllmLink::CheckSilence(Clock::time_point now) {
-  if (IsIn(Phase::kAsked) && now >= ping_at_) {
-    ping_at_ = now + kPingAskedEvery;
+  if (IsIn(Phase::kPinged) && now >= ping_at_) {
+    ping_at_ = now + kPingEvery;
     Ping();
   }
   if (!Waits() || now < SilenceDeadline()) return;
@@ -353,7 +353,7 @@ void VllmLink::Ping() {
 // The engine answers a ping that was sent over connections that are there still: over none it gets
 // no answer.
 void VllmLink::TakeAnswer() {
-  if (!IsIn(Phase::kAsked) || !(outputs_.answered > life_->asked_from)) return;
+  if (!IsIn(Phase::kPinged) || !(outputs_.answered > life_->pinged_from)) return;
   if (!life_->output_watch.Use(ConnectionOf(frames_[0]))) return;
   life_->phase = Phase::kReady;
   reason_ = refused_;
@@ -365,7 +365,7 @@ EngineConnection::Clock::time_point VllmLink::SilenceDeadline() const {
 
 EngineConnection::Clock::time_point VllmLink::Deadline() const {
   if (is_greeted_) return greeted_again_at_;
-  if (IsIn(Phase::kAsked)) return ping_at_;
+  if (IsIn(Phase::kPinged)) return ping_at_;
   if (IsIn(Phase::kEnding)) return life_->ends_at;
   if (IsIn(Phase::kReady) && life_->is_unreachable) return last_turn_;
   return Waits() ? SilenceDeadline() : Clock::time_point::max();

@@ -1,7 +1,7 @@
 // A frontend's connection to one vLLM engine, which comes by itself: it is started with this
 // address, and says hello there when it starts, and again whenever it is started again.
 //
-//   listening --HELLO--> loading --READY--> asked --answer--> ready --> ending --> asked
+//   listening --HELLO--> loading --READY--> pinged --answer--> ready --> ending --> pinged
 //
 // and from each of them to listening. An engine is in use when it has answered a ping that was sent
 // since both of its connections were made: what it says counts, not what a socket still takes. One
@@ -58,7 +58,7 @@ class VllmLink final : public EngineConnection {
   void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
 
  private:
-  enum class Phase : uint8_t { kLoading, kAsked, kReady, kEnding };
+  enum class Phase : uint8_t { kLoading, kPinged, kReady, kEnding };
 
   // Of one engine process.
   struct Life {
@@ -68,7 +68,7 @@ class VllmLink final : public EngineConnection {
     PeerWatch output_watch;
     Phase phase = Phase::kLoading;
     bool is_unreachable = false;     // as a message could not be sent
-    int64_t asked_from = 0;          // answers to pings after this one count
+    int64_t pinged_from = 0;         // answers to pings after this one count
     Clock::time_point ends_at = {};  // of kEnding
   };
 
@@ -139,7 +139,7 @@ class VllmLink final : public EngineConnection {
   Clock::time_point last_turn_ = {};
   int pings_ = 0;                   // since then
   int64_t pinged_ = 0;              // pings ever
-  Clock::time_point ping_at_ = {};  // of Phase::kAsked
+  Clock::time_point ping_at_ = {};  // of Phase::kPinged
   bool is_stalled_ = false;
 };
 
