@@ -119,7 +119,7 @@ bool IsNeutral(const Unsupported& row, const RequestValue& value) {
 }
 
 // Reads the value, and returns whether it would have an effect.
-bool AsksForSomething(const Unsupported& row, const RequestValue& value) {
+bool HasEffect(const Unsupported& row, const RequestValue& value) {
   constexpr double kMost = std::numeric_limits<float>::max();
   switch (value.type()) {
     case json_type::null:
@@ -159,7 +159,7 @@ bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
 
 void RefuseUnsupported(const RequestValue& value) {
   const Unsupported& row = *Find(value.name());
-  if (!AsksForSomething(row, value)) return;
+  if (!HasEffect(row, value)) return;
   std::string message(row.name);
   message.append(" is not supported: ").append(row.hint);
   throw ApiFailure({.message = std::move(message),

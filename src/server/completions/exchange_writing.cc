@@ -189,7 +189,7 @@ ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
 ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
   ChoiceDelta delta = {.index = choice.index,
                        .text = choice.pending.text,
-                       .logprobs = choice.pending.told.Of(choice.pending.ids),
+                       .logprobs = choice.pending.reported.Of(choice.pending.ids),
                        .text_offset = choice.text_offset};
   if (asked_.returns_token_ids) delta.token_ids = choice.pending.ids;
   return delta;

@@ -87,7 +87,7 @@ class LiveExchange final : public Answer {
   ResponseHead head_;
   std::vector<PreparedPrompt> prompts_;
   std::vector<Choice> choices_;  // those of the first prompt, then of the next one
-  PendingDelta::Wanted wanted_ = {};
+  PendingDelta::Reports wanted_ = {};
   bool has_offsets_ = false;
   size_t choices_live_ = 0;
   size_t choices_unheard_ = 0;
