@@ -66,8 +66,8 @@ class NcclGroup final : public NcclShardGroup {
         RequireCuda(result, "a sharded step");
       }
       ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-      if (asked != ncclSuccess) state = asked;
+      const ncclResult_t polled = ncclCommGetAsyncError(communicator_, &state);
+      if (polled != ncclSuccess) state = polled;
       if (state != ncclSuccess || Clock::now() > deadline) GiveUp(state);
       std::this_thread::yield();
     }
@@ -105,8 +105,8 @@ class NcclGroup final : public NcclShardGroup {
     const auto deadline = Clock::now() + limit_;
     while (state == ncclInProgress && Clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      const ncclResult_t asked = ncclCommGetAsyncError(meeting, &state);
-      if (asked != ncclSuccess) state = asked;
+      const ncclResult_t polled = ncclCommGetAsyncError(meeting, &state);
+      if (polled != ncclSuccess) state = polled;
     }
     return state;
   }

@@ -43,7 +43,7 @@ struct DrawsMemory {
   // Of the first block.
   uint32_t first;  // of the largest value's tokens, the complement of its id
   uint32_t scored;
-  uint32_t told;
+  uint32_t sent;
   uint64_t tokens[kMostScored];
   float scores[kMostScored];
 };
@@ -235,13 +235,13 @@ __device__ void WriteReport(const Team& block, DrawsMemory& memory, const SliceP
     if (!(memory.scores[i] >= floor) || ~static_cast<uint32_t>(IdOf(token)) == memory.first) {
       continue;
     }
-    const int place = 1 + static_cast<int>(atomicAdd(&memory.told, 1u));
+    const int place = 1 + static_cast<int>(atomicAdd(&memory.sent, 1u));
     if (place < argument.candidates) tokens[place] = token;
   }
   block.SyncBlock();
-  is_complete = is_complete && memory.told < argument.candidates + 0u;
-  const int told = !is_there ? 0 : is_complete ? 1 + static_cast<int>(memory.told) : 1;
-  for (int i = told + block.thread(); i < argument.candidates; i += block.threads()) tokens[i] = 0;
+  is_complete = is_complete && memory.sent < argument.candidates + 0u;
+  const int sent = !is_there ? 0 : is_complete ? 1 + static_cast<int>(memory.sent) : 1;
+  for (int i = sent + block.thread(); i < argument.candidates; i += block.threads()) tokens[i] = 0;
   if (block.thread() != 0) return;
   if (is_there) {
     tokens[0] = KeyOfToken(largest, static_cast<int32_t>(~memory.first));
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kMostThreads)
     memory.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
     memory.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
     memory.scale = semantics::ScalesOf(memory.params).draw;
-    memory.first = memory.scored = memory.told = 0;
+    memory.first = memory.scored = memory.sent = 0;
   }
   team.SyncBlock();
   const bool is_drawn =

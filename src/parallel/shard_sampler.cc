@@ -115,8 +115,8 @@ struct ShardSampler::Impl {
     return {first.data() + row * candidates, states[static_cast<size_t>(row)].listed};
   }
 
-  void Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-           const Execution& execution, std::span<ShardPath> paths);
+  void Run(ShardTask task, const SampledRows& call, SliceSource& source, const Execution& execution,
+           std::span<ShardPath> paths);
   void MergeRow(int64_t row, bool is_valid, int64_t wanted);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
@@ -130,8 +130,8 @@ struct ShardSampler::Impl {
   void Keep(int64_t row, semantics::Interval kept, const SelectParams& params, const NoiseKey& key,
             DrawMethod method, TokenResult& result);
   // `one`: of a row at a time, without its workspace.
-  void SampleGathered(const SampledRows& asked, const SliceSource& source, Execution one);
-  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SampledRows& asked,
+  void SampleGathered(const SampledRows& call, const SliceSource& source, Execution one);
+  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SampledRows& call,
                           const SliceSource& source, const Execution& one);
   LogitsView WholeRowView() const {
     return {whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
@@ -322,7 +322,7 @@ int32_t ShardSampler::Impl::CdfToken(const Row& part, int64_t row,
   return -1;  // not reached: the slice's mass is above the threshold
 }
 
-void ShardSampler::Impl::SampleGathered(const SampledRows& asked, const SliceSource& source,
+void ShardSampler::Impl::SampleGathered(const SampledRows& call, const SliceSource& source,
                                         Execution one) {
   int64_t widest = 1;
   for (int32_t r = 0; r < rank.ranks(); ++r) widest = std::max(widest, rank.slice(r).tokens);
@@ -339,12 +339,12 @@ void ShardSampler::Impl::SampleGathered(const SampledRows& asked, const SliceSou
     const int64_t count = std::min(most, std::ssize(places) - begin);
     const auto rows =
         std::span(places).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    SampleGatheredRows(rows, widest, asked, source, one);
+    SampleGatheredRows(rows, widest, call, source, one);
   }
 }
 
 void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64_t widest,
-                                            const SampledRows& asked, const SliceSource& source,
+                                            const SampledRows& call, const SliceSource& source,
                                             const Execution& one) {
   float* slices = rank.Parts<float>(widest * std::ssize(rows));
   for (const int64_t row : rows) {
@@ -360,15 +360,14 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
     }
     const int64_t row = rows[place];
     states[static_cast<size_t>(row)].path = ShardPath::kGathered;
-    sluice::Sample(
-        {WholeRowView(), {&asked.ParamsOf(row), 1}, {&asked.KeyOf(row), 1}, asked.limits},
-        asked.method, {&asked.ResultOf(row), 1}, one);
+    sluice::Sample({WholeRowView(), {&call.ParamsOf(row), 1}, {&call.KeyOf(row), 1}, call.limits},
+                   call.method, {&call.ResultOf(row), 1}, one);
   }
 }
 
-void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSource& source,
+void ShardSampler::Impl::Run(ShardTask task, const SampledRows& call, SliceSource& source,
                              const Execution& execution, std::span<ShardPath> paths) {
-  const int64_t rows = asked.rows;
+  const int64_t rows = call.rows;
   const Backend backend = ResolveBackend(execution.backend);
   states.resize(static_cast<size_t>(rows));
   first.resize(static_cast<size_t>(rows * candidates));
@@ -376,17 +375,17 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
   rank.Begin(task);
   const RankReports reports{rank.Message(static_cast<size_t>(rows) * ReportBytes(candidates)),
                             candidates};
-  for (int64_t r = 0; r < rows; ++r) reports[r].fingerprint = Fingerprint(asked.RequestOf(r));
+  for (int64_t r = 0; r < rows; ++r) reports[r].fingerprint = Fingerprint(call.RequestOf(r));
   source.List(reports);
   rank.Exchange();
   RequireSameRequests(
       rank, rows, [&](int32_t of, int64_t r) { return ReportOf(of, r).fingerprint; },
-      [&](int64_t r) { return asked.RequestOf(r); });
+      [&](int64_t r) { return call.RequestOf(r); });
   ForEachRow({}, rows, [&](int64_t r, int) {
     const bool is_valid =
-        semantics::AreValid(asked.ParamsOf(r), asked.limits) && semantics::IsValid(asked.KeyOf(r));
+        semantics::AreValid(call.ParamsOf(r), call.limits) && semantics::IsValid(call.KeyOf(r));
     MergeRow(r, is_valid, source.ListSize(r));
-    DecideByList(r, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+    DecideByList(r, call.ParamsOf(r), call.KeyOf(r), call.method, call.ResultOf(r));
   });
   auto draw_of = [&](int64_t r) {
     const bool is_drawn = states[static_cast<size_t>(r)].need == RowNeed::kSlice;
@@ -406,14 +405,13 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
       const SliceDraw* const draw = draw_of(r);
-      sums[place] = draw != nullptr
-                        ? SumDraw(*draw, r, asked.ParamsOf(r), asked.KeyOf(r))
-                        : SumSlice(source.Part(r), r, asked.ParamsOf(r), asked.KeyOf(r));
+      sums[place] = draw != nullptr ? SumDraw(*draw, r, call.ParamsOf(r), call.KeyOf(r))
+                                    : SumSlice(source.Part(r), r, call.ParamsOf(r), call.KeyOf(r));
     });
     rank.Exchange();
     ForEachRow({}, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
-      DecideBySums(r, place, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+      DecideBySums(r, place, call.ParamsOf(r), call.KeyOf(r), call.method, call.ResultOf(r));
     });
   }
 
@@ -423,19 +421,19 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
       if (states[static_cast<size_t>(r)].cdf_rank != rank.rank()) return;
-      ids[place] = CdfToken(source.Part(r), r, asked.ParamsOf(r));
+      ids[place] = CdfToken(source.Part(r), r, call.ParamsOf(r));
     });
     rank.Exchange();
     for (size_t place = 0; place < places.size(); ++place) {
       const int64_t r = places[place];
       const int32_t owner = states[static_cast<size_t>(r)].cdf_rank;
-      asked.ResultOf(r).id = rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
+      call.ResultOf(r).id = rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
     }
   }
 
   ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
   if (!places.empty()) {
-    SampleGathered(asked, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
+    SampleGathered(call, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
   }
   for (int64_t r = 0; r < rows; ++r) {
     const ShardPath path = states[static_cast<size_t>(r)].path;

@@ -22,7 +22,7 @@ struct SurvivingDraws {
 
 struct ReportMemory {
   TeamMemory team;
-  uint32_t told;
+  uint32_t sent;
 };
 
 // A row's message: nothing but a status, so far.
@@ -65,7 +65,7 @@ __device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& cou
   for (int i = block.thread(); i < course.listed; i += kThreads) {
     const Survivor token = survivors[i];
     if (!(token.x > -INFINITY) || token.id == IdOf(first) || !(score_of(token) >= floor)) continue;
-    const uint32_t place = 1 + atomicAdd(&memory.told, 1u);
+    const uint32_t place = 1 + atomicAdd(&memory.sent, 1u);
     if (place < static_cast<uint32_t>(shard.candidates)) {
       tokens[place] = KeyOfToken(token.x, shard.first_id + token.id);
     }
@@ -73,7 +73,7 @@ __device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& cou
   block.SyncBlock();
   // A maximum that scales to infinity leaves nothing to compare.
   const bool is_complete =
-      fabsf(floor) < INFINITY && memory.told < static_cast<uint32_t>(shard.candidates);
+      fabsf(floor) < INFINITY && memory.sent < static_cast<uint32_t>(shard.candidates);
   if (!is_complete) {
     for (int i = 1 + block.thread(); i < shard.candidates; i += kThreads) tokens[i] = 0;
   }
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   RowCourse& course = head.memory.courses[row];
   const bool is_drawn = course.decides == Decides::kSoftmax;
   if (threadIdx.x == 0) {
-    memory.told = 0;
+    memory.sent = 0;
     argument.shard.memory.lengths[row] = is_drawn ? 0 : argument.shard.rows.vocab;
   }
   if (!is_drawn) return;

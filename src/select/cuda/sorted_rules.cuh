@@ -156,7 +156,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     first = ends.begin;
     kept.begin = first;
     kept.end = ends.end;
-    const bool is_the_end = kept.end < ends.told || (typical.has_all && ends.told == size);
+    const bool is_the_end = kept.end < ends.known || (typical.has_all && ends.known == size);
     kept.is_known =
         ends.is_known && first < kept.end && (is_the_end || first + params.top_k <= kept.end);
     if (place < first) weight = 0;

@@ -25,7 +25,7 @@ struct NoTypical {
 // Among sorted tokens: how many of them have a known surprise, how many of those are dropped from
 // the top, and where the kept ones end.
 struct TypicalEnds {
-  int told;
+  int known;
   int begin;
   int end;
   bool is_known;
@@ -45,10 +45,10 @@ struct TypicalBound {
                                 uint64_t weight) const {
     const int place = team.thread();
     const int64_t surprise = semantics::Surprise(semantics::LogWeight(x, max, scale));
-    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
-    const int begin = team.CountOfBlock(place < told && surprise < mean - key);
-    const int end = team.CountOfBlock(place < told && weight != 0 && surprise <= mean + key);
-    return {told, begin, end, true};
+    const int known = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int begin = team.CountOfBlock(place < known && surprise < mean - key);
+    const int end = team.CountOfBlock(place < known && weight != 0 && surprise <= mean + key);
+    return {known, begin, end, true};
   }
 };
 

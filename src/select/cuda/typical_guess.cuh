@@ -231,7 +231,7 @@ struct TypicalGuess {
     };
     const int32_t surprise = surprise_of(x);
     const int32_t of_threshold = surprise_of(semantics::ValueOfKey(threshold));
-    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int known = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
     const auto [before, listed] = team.SumsOfBlock(weight);
     if (place < size) {
       memory.surprises[place] = surprise;
@@ -244,7 +244,7 @@ struct TypicalGuess {
     const UnlistedBounds unlisted =
         BoundsOf(SumsOf(row_team, moments, max, vocab, patches, size, has_all, is_shortened));
     const MeanBounds mean = MeanOf(unlisted, upper_sum, surprise_sum);
-    if (!mean.are_known) return {told, 0, 0, false};
+    if (!mean.are_known) return {known, 0, 0, false};
 
     const uint64_t least_rest = static_cast<uint64_t>(unlisted.least_mass);
     const uint64_t most_rest = static_cast<uint64_t>(unlisted.most_mass) + 1;
@@ -257,29 +257,29 @@ struct TypicalGuess {
                              nearer.perhaps.end};
     int first[4] = {};
 #pragma unroll 1
-    for (int step = 1 << (31 - __clz(told | 1)); step > 0; step /= 2) {
+    for (int step = 1 << (31 - __clz(known | 1)); step > 0; step /= 2) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int next = first[i] + step;
-        if (next <= told && memory.surprises[next - 1] < least[i]) first[i] = next;
+        if (next <= known && memory.surprises[next - 1] < least[i]) first[i] = next;
       }
     }
     bool is_kept = true, is_dropped = false;
-    if (place < told && weight != 0) {
+    if (place < known && weight != 0) {
       auto mass_between = [&](int begin, int end) -> uint64_t {
         return begin < end ? memory.before[end] - memory.before[begin] : 0;
       };
       uint64_t nearest = mass_between(first[2], first[3]);
       // Of the tokens after those some are listed, and some not.
-      if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[told];
+      if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[known];
       is_kept = nearest < least_target;
       is_dropped = mass_between(first[0], first[1]) >= most_target;
     }
     const bool is_certain = team.CountOfBlock(!is_kept && !is_dropped) == 0;
     const int begin = team.CountOfBlock(is_dropped && surprise < mean.low);
     const int end =
-        team.CountOfBlock(place < told && weight != 0 && !(is_dropped && surprise >= mean.low));
-    return {told, begin, end, is_certain};
+        team.CountOfBlock(place < known && weight != 0 && !(is_dropped && surprise >= mean.low));
+    return {known, begin, end, is_certain};
   }
 };
 
