@@ -35,8 +35,8 @@ std::span<const AlgorithmInfo> SelectAlgorithms();
 // Throws Error naming the known ones.
 SelectAlgorithm SelectAlgorithmByName(std::string_view name);
 
-// What selecting one row took, to compare algorithms by more than time. The reference backend runs
-// the definition, whichever algorithm is set, and reports kAuto and 0.
+// The work of selecting one row, to compare algorithms by more than time. The reference backend
+// runs the definition, whichever algorithm is set, and reports kAuto and 0.
 struct SelectWork {
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;  // that gave the answer
   // By its loops, of the row or of a copy, each time one was read. A pass that reads and moves

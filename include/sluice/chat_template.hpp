@@ -23,7 +23,7 @@ class Template;
 
 struct ChatTemplateLimits {
   size_t max_template_bytes = size_t{1} << 20;
-  // Of evaluation; one for each item, and for 16 bytes, that an operation makes or goes through.
+  // Steps of evaluation; one for each item, and for 16 bytes, that an operation makes or reads.
   int64_t max_steps = 2'000'000;
   size_t max_output_bytes = size_t{16} << 20;  // also of every text on the way
   int32_t max_depth = 100;                     // of expressions, blocks and calls

@@ -1,8 +1,8 @@
 // A frontend's side of engines: requests in, text out. The same calls for an engine in this process
 // (LocalClient) and for engines in others (RemoteClient).
 //
-// Each request that Submit took ends in exactly one output, whatever becomes of the engine. What it
-// says depends on the request alone: not on the side that looks for stops, on the engine it went
+// Each request that Submit took ends in exactly one output, whatever becomes of the engine. Its
+// content depends on the request alone: not on the side that looks for stops, on the engine it went
 // to, or on when Poll was called.
 #pragma once
 
@@ -111,7 +111,7 @@ struct PowersOfTwo {
   friend bool operator==(const PowersOfTwo&, const PowersOfTwo&) = default;
 };
 
-// What came that must not have, and was dropped. Nothing of it reached a text.
+// Counts of input that must not have come, and was dropped. Nothing of it reached a text.
 struct ClientCounters {
   int64_t requests = 0;
   int64_t waiting = 0;  // now: of which nothing has come yet
@@ -147,7 +147,7 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // Of the first engine.
+  // Describes the first engine.
   virtual const EngineInfo& info() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
 
@@ -199,11 +199,11 @@ struct RemoteClientOptions {
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
-  // Of the model, for engines of vLLM, which do not report them. 0: as many as the tokenizer has.
+  // The model's, for engines of vLLM, which do not report them. 0: as many as the tokenizer has.
   std::vector<int32_t> end_tokens = {};
   int64_t vocab = 0;
-  // What an engine of vLLM sent before its connection ended is in this machine's buffers. It is
-  // read for this long; the errors of its requests follow.
+  // When the connection of an engine of vLLM ends, its last bytes are in this machine's buffers.
+  // They are read for this long; the errors of its requests follow.
   std::chrono::milliseconds last_outputs{200};
   // Called in ConnectClient and Poll, when there is something new to say.
   EngineObserver engine_observer = {};

@@ -41,7 +41,7 @@ struct CutMass {
   friend bool operator==(const CutMass&, const CutMass&) = default;
 };
 
-// What sampling a row gives.
+// The result of sampling a row.
 struct TokenResult {
   int32_t id = -1;  // -1 with a status, and for draft rows after a rejection
   RowStatus status = RowStatus::kOk;

@@ -68,8 +68,8 @@ class Decoder {
   // hidden: [sum of hidden_rows, dim], after the last norm, in the order of the chunks.
   // Throws Error before anything has changed when an argument does not fit, and with kExhausted
   // when there are not enough pages: as many as PagesFor says for each chunk, though the last of
-  // several sequences that share a page and go on in one batch needs no copy of it. What a
-  // parallel-for throws leaves it, and the sequences as they were.
+  // several sequences that share a page and go on in one batch needs no copy of it. An exception of
+  // a parallel-for leaves it, and the sequences as they were.
   void Forward(std::span<const DecodeChunk> chunks, std::span<float> hidden);
 
  private:

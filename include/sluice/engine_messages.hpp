@@ -67,7 +67,7 @@ struct EngineRequest {
   friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
 };
 
-// What one step gave one request, or that it ended.
+// The tokens that one step gave one request, or that it ended.
 struct OutputRow {
   RequestAddress address = {};
   int64_t first_token = 0;  // the number of the first of these among the request's output tokens
@@ -106,14 +106,14 @@ struct EngineInfo {
   std::vector<int32_t> end_tokens = {};
   bool has_text = false;  // kEngine may look for stops
   Limits limits = {};
-  // Of one frame from a frontend: a request that is larger is refused there.
+  // The largest frame from a frontend: a request that exceeds it is refused there.
   int64_t max_frame_bytes = int64_t{8} << 20;
 
   friend bool operator==(const EngineInfo&, const EngineInfo&) = default;
 };
 
-// Of all ids, how they are spelled, and what decoding makes of them: two sides with the same one
-// read ids alike.
+// A hash of all ids, their spelling, and their decoding: two sides with equal hashes read ids
+// alike.
 uint64_t TokenizerHash(const Tokenizer& tokenizer);
 
 // Since the engine began. Each token that was drawn is either given or discarded.

@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// What came from frontends that must not have. A frame that cannot be read resets that frontend's
-// link; the others do not notice.
+// Counts of input from frontends that must not have come. A frame that cannot be read resets that
+// frontend's link; the others do not notice.
 struct LinkCounters {
   int64_t clients = 0;  // now
   int64_t clients_seen = 0;
@@ -59,7 +59,7 @@ class EngineServer {
   const std::string& endpoint() const;  // with the port that it got
 
   // The step loop, on the caller's thread, until a stop is requested. Then the frontends are
-  // notified, and their requests have ended. What the runner throws leaves Run after that notice.
+  // notified, and their requests have ended. An exception of the runner then leaves Run.
   void Run(std::stop_token stop);
 
   LinkCounters link_counters() const;      // from any thread

@@ -46,8 +46,8 @@ struct GenerationRequest {
   bool ignores_end = false;  // the checkpoint's end tokens do not end a choice
 };
 
-// What Step keeps for the study of a model. Logits cost a projection where the certified head has
-// left it out.
+// The data that Step keeps for the study of a model. Logits cost a projection where the certified
+// head has left it out.
 struct GenerationReports {
   bool logits = false;  // as the model gave them, after its soft-cap
   bool cuts = false;    // of tokens; those of top-p on all tokens are the dense head's
@@ -74,7 +74,7 @@ struct GeneratorOptions {
   ParallelFor parallel = {};
 };
 
-// What a step gave one choice.
+// The result of a step for one choice.
 struct ChoiceStep {
   int32_t choice = 0;
   TokenResult token = {};         // with its Cut where a report of sets was requested
@@ -101,7 +101,7 @@ struct GenerationStats {
   int64_t output_tokens = 0;  // of all choices
   int64_t steps = 0;
 
-  // Nanoseconds. What the certified head selects counts as head.
+  // Nanoseconds. Selection by the certified head counts as head.
   int64_t prefill_ns = 0;
   int64_t forward_ns = 0;
   int64_t head_ns = 0;
@@ -138,7 +138,7 @@ class Generator {
   // Takes the next chunk of the prompt; returns how many tokens remain. Step takes the rest.
   int64_t Prefill();
 
-  // Of what Prefill has taken; all when nothing is left. Valid until the next Prefill or Step.
+  // Those of the tokens that Prefill has taken so far. Valid until the next Prefill or Step.
   PromptLogprobs prompt_logprobs() const;
 
   // One token for every choice that goes on, by number; empty when none does. Without tokens to
@@ -152,7 +152,7 @@ class Generator {
   std::span<const int32_t> OutputTokens(int32_t choice) const;
   const GenerationStats& stats() const;
 
-  // Of the last Step, a row for each of its elements. Empty where it was not requested.
+  // The hidden states of the last Step, a row for each of its elements; or empty.
   MatrixView hidden() const;  // never empty
   LogitsView logits() const;
   std::span<const int32_t> kept() const;  // ceil(vocab / 32) words a row

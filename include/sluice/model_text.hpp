@@ -1,4 +1,4 @@
-// What text needs of a model, without its weights: tokenizer, chat template, the authors' defaults,
+// The text side of a model, without its weights: tokenizer, chat template, the authors' defaults,
 // the tokens that end an output. A frontend has this and an engine elsewhere.
 #pragma once
 
@@ -51,7 +51,7 @@ class ModelText {
   // none, that of tokenizer_config.json.
   std::span<const int32_t> end_tokens() const;
 
-  // So many tokens the model has: config.json's vocab_size, which may be more than the tokenizer
+  // The model's number of tokens: config.json's vocab_size, which may be more than the tokenizer
   // has, as heads are padded. Without one, the tokenizer's.
   int64_t vocab() const;
 

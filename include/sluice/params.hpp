@@ -34,7 +34,7 @@ using OptionalTokenIds = std::optional<TokenIds>;  // an empty list differs from
 using TokenSequences = std::vector<TokenIds>;
 using BiasEntries = std::vector<BiasEntry>;
 
-// What decides the kept set of one row: plain data, so that it can live on a device.
+// The parameters that decide the kept set of one row: plain data, so that it can live on a device.
 struct SelectParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;
 #include "sluice/params.def"
@@ -64,7 +64,7 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
-// What the operator of a service may change.
+// Limits that the operator of a service may change.
 struct Limits {
   float max_temperature = 2.0f;
 

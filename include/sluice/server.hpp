@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// What a peer may send, keep and wait for. Of all threads together, where it counts something.
+// Limits on what a peer may send, keep and wait for. Counts are for all threads together.
 struct HttpLimits {
   size_t request_line_bytes = size_t{8} << 10;
   size_t header_bytes = size_t{32} << 10;
@@ -69,7 +69,7 @@ struct ServerOptions {
   // in addition to those of this machine and IP addresses; "*" is every one.
   std::vector<std::string> allowed_hosts = {};
   bool refuses_unknown_fields = false;  // of completions and chats; else they are ignored
-  // Of messages that spell a special token of the model; else it is that token.
+  // Refuses messages that spell a special token of the model; else the spelling is that token.
   bool refuses_special_tokens = false;
   HttpLimits http = {};
   std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment

@@ -95,7 +95,7 @@ struct ShardSlice {
   int64_t tokens = 0;
 };
 
-// What decided a row.
+// The part of the data that decided a row.
 enum class ShardPath : uint8_t {
   kStatus,      // nothing: the row has a status
   kCandidates,  // the listed tokens, with a mass or without
@@ -139,7 +139,7 @@ class ShardSampler {
   // the slice's tokens. Greedy rows and top-k up to `candidates` (with Ties::kAll: below it) are
   // listed from planes, rows that min-p alone bounds as far as the list goes, and draws from
   // everything are decided by the few tokens that may win them; other rows take the dense head of
-  // the slice, and those that the merge does not decide, too. What is read: of this rank.
+  // the slice, and those that the merge does not decide, too. Returns what this rank read.
   CertifiedStats Sample(const CertifiedHead& head, const CertifiedInput& input,
                         std::span<const SelectParams> params, std::span<const NoiseKey> keys,
                         const Limits& limits, DrawMethod method, std::span<TokenResult> results,

@@ -1,4 +1,4 @@
-// What computes the steps of an Engine: a model on the CPU, a model on a device, a script.
+// Computes the steps of an Engine: a model on the CPU, a model on a device, a script.
 //
 // A step is launched, and awaited later; between the two the Engine plans the next one. So the ids
 // of a step stay where they were sampled: a row without tokens goes on from what the last step gave
@@ -50,7 +50,7 @@ struct StepRow {
   // The last position is projected and a token drawn: it is that of the last token of prompt and
   // output. False for a chunk that others follow.
   bool samples = true;
-  // So many tokens of the prompt are scored, from this place on. Each of them follows one of the
+  // This many tokens of the prompt are scored, from this place on. Each of them follows one of the
   // row's. No token of a prompt is scored twice, though it may be read again.
   int64_t first_scored = 0;
   int64_t scored = 0;
@@ -67,16 +67,16 @@ struct StepPlan {
   std::span<const StepRow> rows = {};
 };
 
-// What a step gave one row of the plan.
+// The result of a step for one row of the plan.
 struct StepRowResult {
-  // One or more where it samples; one with a status ends the request. What a row gives that the
-  // next step has for the same request does not matter then.
+  // One or more where it samples; one with a status ends the request. Then the result that the next
+  // step has for the same request does not matter.
   std::span<const TokenResult> tokens = {};
   // As LogprobLists has them, for each token.
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
-  // Of the prompt tokens that the row scores.
+  // Those of the prompt tokens that the row scores.
   PromptLogprobs prompt = {};
   // Not empty: this request cannot go on, because of what happened in this row or when its slot was
   // taken. The others can. Its slot is among the ended ones of a later plan all the same; a row
@@ -102,8 +102,8 @@ class StepRunner {
   virtual ~StepRunner() = default;
   virtual const RunnerInfo& info() const = 0;
 
-  // Begins a step. What the plan points to must stay until the step has been awaited. At most two
-  // steps are on their way. What it or Await throws is the end of this runner.
+  // Begins a step. The arrays of the plan must stay until the step has been awaited. At most two
+  // steps are on their way. An exception of it or of Await is the end of this runner.
   virtual void Launch(const StepPlan& plan) = 0;
 
   // The oldest step on its way, when it is done. Valid until the next Await.

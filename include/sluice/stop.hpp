@@ -1,8 +1,8 @@
 // Stop strings over visible text: one automaton for all of them, and no byte held back that cannot
 // be the beginning of one.
 //
-// The stop that ends first wins, of those that end together the longest. What comes out depends on
-// the text alone, not on how it was cut into tokens or steps; it never contains a stop (unless
+// The stop that ends first wins; of those that end together the longest. The output depends on the
+// text alone, not on how it was cut into tokens or steps; it never contains a stop (unless
 // include_stop is set), and is never taken back. Linear time.
 #pragma once
 
@@ -98,7 +98,7 @@ struct StopResult {
   int32_t stop = -1;  // its place in the list, or -1
   // Tokens so far, up to and with the one that ended the stop.
   int64_t tokens = 0;
-  // Of these, the tokens with all of their text out: all of them before a token that is held back
+  // The number of tokens with all of their text out: all of them before a token that is held back
   // or ends inside a character, and all with a stop. The outputs of a token (a log-probability,
   // say) go out with it.
   int64_t released_tokens = 0;

@@ -18,7 +18,7 @@
 namespace sluice {
 
 namespace text {
-// What a token must be to take the quick step: a mask of its fields.
+// The conditions of a token for the quick step: a mask of its fields.
 class PieceFilter {
  public:
   // Plain tokens of a few bytes, none of which is of these kinds.
@@ -35,8 +35,8 @@ struct TextStreamOptions {
   std::shared_ptr<const StopList> stops = {};  // null: none
   StopOptions stop = {};
   // A token of these ends the stream, unless it is one of the first min_tokens: its text is shown
-  // with include_stop alone, and what was held back comes out. So does a token of which a stop
-  // string is the text, which may be skipped, so that no scanner sees it.
+  // with include_stop alone, and what was held back comes out. So does a token with the text of a
+  // stop string, which may be skipped, so that no scanner sees it.
   std::vector<int32_t> stop_token_ids = {};
   Incomplete incomplete = Incomplete::kReplace;
 };
@@ -48,7 +48,7 @@ enum class FinishReason : uint8_t {
   kEnd,         // Finish was called, for a reason of the caller's
 };
 
-// What a step adds, apart from its text.
+// The output of a step, apart from its text.
 struct Delta {
   // The tokens that have all of their text out with this delta, as a range of numbers from 0. The
   // outputs of a token (a log-probability, say) go out with it.

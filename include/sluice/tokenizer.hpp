@@ -76,8 +76,8 @@ class Tokenizer {
   std::optional<int32_t> Id(std::string_view token) const;
   bool IsSpecial(int32_t id) const;
 
-  // Of these stop strings, those that are the text of an added token, as ids. A generation ends at
-  // such a token as well: its text may be skipped, and then no scanner sees it.
+  // The ids of those stop strings that are the text of an added token. A generation ends at such a
+  // token as well: its text may be skipped, and then no scanner sees it.
   std::vector<int32_t> StopTokenIds(std::span<const std::string> stops) const;
 
   // Throws Error for text that is not UTF-8, and where the file exceeds its limits.

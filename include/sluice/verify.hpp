@@ -14,8 +14,8 @@ struct Drafts {
   std::span<const int64_t> first_row = {};  // requests + 1 elements; request r owns [r, r + 1)
   std::span<const int32_t> ids = {};        // one a row; that of a bonus row is not read
 
-  // What the drafts were drawn from, read by DraftMode::kReject: like ids, one row a row of the
-  // target, and that of a bonus row is not read. At most one of the two:
+  // The probabilities that the drafts were drawn from, read by DraftMode::kReject: like ids, one
+  // row a row of the target, and that of a bonus row is not read. At most one of the two:
   MatrixView probabilities = {};         // fp32, values in [0, 1]
   SelectInput model = {};                // a draft model's logits and parameters
   std::span<const Cut> model_cuts = {};  // and the Cuts that its drafts were drawn from

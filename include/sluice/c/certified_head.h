@@ -132,7 +132,7 @@ typedef struct SLUICE_ALIASED sluice_certified_row {
       margin; /* by how many logits the nearest one that was left out missed; +inf: there is none */
 } sluice_certified_row;
 
-/* What a call took. */
+/* The work of a call. */
 typedef struct SLUICE_ALIASED sluice_certified_stats {
   int64_t rows;
   int64_t dense_rows; /* that fell back to the whole head */

@@ -1,5 +1,5 @@
-/* Part of sluice.h: sampling parameters, expanded from params.def as the C++ structs are. What each
- * means, its range and its default stand there. */
+/* Part of sluice.h: sampling parameters, expanded from params.def as the C++ structs are. That
+ * file has the meaning, range and default of each. */
 #pragma once
 
 #include "sluice/c/base.h"
@@ -44,7 +44,7 @@ SLUICE_API size_t sluice_profile_count(void);
 SLUICE_API sluice_status sluice_profile_name_at(size_t index, const char** name);
 SLUICE_API sluice_status sluice_profile_by_name(const char* name, sluice_profile* profile);
 
-/* What the operator of a service may change. 2 unless lifted. */
+/* Limits that the operator of a service may change. 2 unless lifted. */
 typedef struct SLUICE_ALIASED sluice_limits {
   float max_temperature;
 } sluice_limits;
@@ -78,7 +78,7 @@ typedef struct sluice_bias_entries {
   size_t count;
 } sluice_bias_entries;
 
-/* What decides the kept set of one row. */
+/* The parameters that decide the kept set of one row. */
 typedef struct SLUICE_ALIASED sluice_select_params {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name;
 #include "sluice/params.def"

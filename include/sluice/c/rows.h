@@ -26,7 +26,7 @@ typedef struct SLUICE_ALIASED sluice_cut_mass {
   uint64_t margin;
 } sluice_cut_mass;
 
-/* What sampling a row gives. */
+/* The result of sampling a row. */
 typedef struct SLUICE_ALIASED sluice_token_result {
   int32_t id; /* -1 with a status, and for draft rows after a rejection */
   sluice_row_status status;

@@ -30,9 +30,9 @@ struct DeviceArray {
       : data(other.data), size(other.size) {}
 };
 
-// What the adjustments make of a row while it is read: the tokens of `ids` have the values of
-// `values`, all others those of the logits where `allowed` has their bit, or -inf where it has not,
-// or everywhere when `others_masked`. Nothing is written back. All arrays lie in device memory.
+// The adjustments of a row while it is read: the tokens of `ids` have the values of `values`, all
+// others those of the logits where `allowed` has their bit, or -inf where it has not, or everywhere
+// when `others_masked`. Nothing is written back. All arrays lie in device memory.
 //
 // Values are fp32 whatever the logits are, and may be anything: NaN and +inf give the row's status.
 // The logit of a token that is patched or not allowed is never looked at.

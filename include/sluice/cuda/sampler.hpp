@@ -1,12 +1,12 @@
 // The Sampler of sampler.hpp with its requests and its whole step on a GPU: the same tokens, bit
 // for bit. Link Sluice::cuda.
 //
-// A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally
-// wait for the device; Waits counts the rare other calls that do. What changes requests (Add,
-// Update, Accept, Rollback, and the tokens of a step) goes to the device in small asynchronous
-// copies and kernels on another stream, concurrent with the caller's; a step waits for it there,
-// and it waits for the step before.
+// A step is one CUDA graph for each shape of a batch, and one copy of its results to pinned memory
+// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally wait
+// for the device; Waits counts the rare other calls that do. Changes of requests (Add, Update,
+// Accept, Rollback, and the tokens of a step) go to the device in small asynchronous copies and
+// kernels on another stream, concurrent with the caller's; a step waits for them there, and they
+// wait for the step before.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace sluice::cuda {
 
-// What there is room for. All memory is taken at construction, but for what the driver takes for a
-// graph.
+// The most that a DeviceSampler has room for. All memory is taken at construction, but for what the
+// driver takes for a graph.
 struct DeviceSamplerOptions {
   int64_t vocab = 0;
   int32_t max_requests = 256;
@@ -48,8 +48,8 @@ struct DeviceSamplerOptions {
 // written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 
-// The rows of a request in a step, as its processors find them. What is pointed to lies on the
-// device.
+// The rows of a request in a step, as its processors find them. The pointers are to device
+// memory.
 struct ProcessorRows {
   // fp32, to change in place: what stages 3 to 8 left of the logits. One row more than there are
   // drafts; the first follows none.
@@ -74,7 +74,7 @@ struct DeviceLogitsProcessor {
   bool argmax_invariant = false;  // it cannot move the argmax, so greedy requests skip it
 };
 
-// What a step gave, in pinned memory: one element a row, but for `emitted`, which has one a
+// The results of a step, in pinned memory: one element a row, but for `emitted`, which has one a
 // request. The first emitted[r] rows of request r hold its tokens, in order; later rows have id -1.
 // Fields that were not requested are empty.
 struct DeviceStepResult {
@@ -93,11 +93,11 @@ struct DeviceStepResult {
   std::span<const float> list_values = {};
 };
 
-// What computes the logits of a step: kernels on a stream, which become the front of the step's
-// graph. It is called when a graph is captured, and at no other time; equal sources are taken for
-// the same kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head
-// without calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified
-// head is none: it hands on tokens, not logits.)
+// Computes the logits of a step: kernels on a stream, which become the front of the step's graph.
+// It is called when a graph is captured, and at no other time; equal sources are taken for the same
+// kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head without
+// calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified head is
+// none: it hands on tokens, not logits.)
 struct LogitsSource {
   void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere
   void* context = nullptr;
@@ -124,7 +124,7 @@ class StepHandle {
   // The cudaEvent_t that is recorded after them.
   void* event() const { return event_; }
 
-  // Waits for the copy of this step and for nothing else. What it answers is valid for the next
+  // Waits for the copy of this step and for nothing else. The answer is valid for the next
   // DeviceSampler::kStepsKept - 1 steps; throws Error when more have come. One that failed counts,
   // until it has been repeated: it took the place of the oldest.
   DeviceStepResult Get() const;

@@ -3,8 +3,8 @@
 //
 // Sample does the first two exchanges of shards.hpp on the stream: it takes no memory, waits for
 // nothing and can be captured in a CUDA graph, exchanges included. A row that they do not decide
-// has the path kGathered and no token; the host sees it with the ids, which agree on every rank, and
-// calls SampleGathered for it.
+// has the path kGathered and no token; the host sees it with the ids, which agree on every rank,
+// and calls SampleGathered for it.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class DeviceShardGroup {
 // of a slice may win: a few do, next to always fewer than 16.
 enum class ShardExchanges : uint8_t { kOne = 1, kTwo = 2 };
 
-// What the rows of a call are. What is not there is not looked for.
+// The kind of a call's rows. A call does not search for tokens of another kind.
 enum class ShardRows : uint8_t {
   // First tokens are listed of all rows. Draws from everything take the second exchange.
   kListed,
@@ -64,7 +64,7 @@ struct ShardCall {
 
 size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks);
 
-// What a rank sends to each of the others for a row.
+// The bytes that a rank sends to each of the others for a row.
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges);
 
 // As Sample of cuda/rows.hpp on the whole rows. paths: one a row. Left to SampleGathered are
@@ -75,7 +75,7 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
 
 // A rank's rows of a certified head in place of its logits.
 struct ShardHeadCall {
-  // Of the slice's rows of the weights, `candidates` or more of them: a rank with fewer throws by
+  // On the slice's rows of the weights, `candidates` or more of them: a rank with fewer throws by
   // itself, so compare with the smallest slice. hidden: equal on all ranks; bitmask: of the slice's
   // tokens.
   CertifiedCall head = {};
@@ -142,12 +142,11 @@ void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
 // or are empty, or where a rank has another vocabulary, number of rows, or parameters of a row than
 // the first one; of sampled rows also other keys, limits, candidates, draw method, kind, exchanges,
 // needs_cuts or dtype of logits, of log-probabilities another mode or width of lists; each names
-// rank and value. Of a head's call, more candidates than the smallest slice has tokens, too.
-// processes: the same ranks; one with wrong parameters or keys of its own (their
-// number, null) throws alone, before it sends anything. Logits, hidden states and
-// workspaces are not checked: the step does that. Copies parameters and keys to the
-// host, and waits for what is on the device. Answers the slices of all ranks, as
-// SampleGathered takes them.
+// rank and value. For a head's call also more candidates than the smallest slice has tokens.
+// processes: the same ranks; one with wrong parameters or keys of its own (their number, null)
+// throws alone, before it sends anything. Logits, hidden states and workspaces are not checked: the
+// step does that. Copies parameters and keys to the host, and waits for what is on the device.
+// Answers the slices of all ranks, as SampleGathered takes them.
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call);
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardLogprobCall& call);

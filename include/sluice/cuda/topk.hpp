@@ -47,7 +47,7 @@ enum class TopkWay : uint8_t {
   kDefinition,  // counted by digits of its order keys, exact for every row
 };
 
-// What deciding a row took.
+// The work of deciding a row.
 struct TopkWork {
   TopkWay way;
   uint8_t reads;       // of the whole row by the verify phase, without those of the definition
@@ -66,8 +66,8 @@ struct TopkPlan {
   friend bool operator==(const TopkPlan&, const TopkPlan&) = default;
 };
 
-// What Topk chooses for the current device: by rows, width and k, from a table of measurements, and
-// kThreshold where thresholds are given.
+// The plan that Topk chooses for the current device: by rows, width and k, from a table of
+// measurements, and kThreshold where thresholds are given.
 TopkPlan PlanTopk(const TopkInput& input);
 
 struct TopkOutput {
