@@ -118,7 +118,7 @@ class PatchedRowSlice {
   }
 
  private:
-  // Of this lane, among 32 from an id on.
+  // The element of this lane, among 32 from an id on.
   __device__ Element Load(int first) const {
     return first + lane_ < end_ ? row_[first + lane_] : Element{};
   }

@@ -11,7 +11,7 @@ class MassSum {
   // A sum of more addends could overflow its words.
   static constexpr int kMostAddends = 4000;
 
-  // Of one value, to be added to one sum or to several.
+  // The part of one value, to be added to one sum or to several.
   struct Addend {
     uint32_t high;
     uint32_t low;

@@ -58,9 +58,9 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
-// Of a kernel that starts early (row_launch.h): until the kernel before it in the stream has ended
-// and its writes are known. Every thread calls it: a kernel that ends without would let the next
-// one past that kernel.
+// For a kernel that starts early (row_launch.h): waits until the kernel before it in the stream has
+// ended and its writes are known. Every thread calls it: a kernel that ends without would let the
+// next one past that kernel.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -15,7 +15,7 @@ inline constexpr int kMassBins = 2 * kWarpSize;
 template <int kCapacity>
 struct BoundedList {
   static constexpr uint32_t kMostNoted = 2 * kCapacity;
-  // Of more of them the tokens are loaded again, from L2 or beyond.
+  // Beyond this many, tokens are loaded again, from L2 or beyond.
   static constexpr uint32_t kMostSaved = kCapacity < 2048 ? 128 : 384;
 
   union {
@@ -26,24 +26,24 @@ struct BoundedList {
   uint32_t noted_count;         // above kMostNoted: not all of them
   float4 saved[kMostSaved][2];  // the tokens of the first ones
 
-  // Of the first block: from all of the team.
+  // In the first block: from all of the team.
   alignas(16) uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
   uint32_t count;                          // above the capacity: not all of them
   uint32_t threshold;  // order key: every token of the row that reaches it is listed
   uint32_t is_spoilt;  // NaN or +inf was seen, or too much was noted
   uint32_t has_zero;   // a zero, which has a sign that its order key lacks
 
-  // Of the thread that prunes.
+  // For the thread that prunes:
   uint32_t pruned;  // tokens that are left
   uint32_t bin_mass[kMassBins];
 
-  // Of a search among order keys.
+  // For a search among order keys:
   uint32_t guess;
   uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];
 
-  // Of a block that lists for the first one: where its tokens go.
+  // In a block that lists for the first one: where its tokens go.
   uint32_t place;
 
   // After a Sync, in the first block.

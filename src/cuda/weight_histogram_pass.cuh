@@ -137,7 +137,7 @@ class WeightBins {
 
 inline constexpr int kMostContenders = 1024;
 
-// Of a contender.
+// Whether a contender is kept.
 enum class Keeping { kDropped, kUnknown, kKept };
 
 // In shared memory, of which some devices give a block 99 KiB.
@@ -318,7 +318,7 @@ __device__ inline int ContendersOf(const WeightHistogramMemory& memory) {
   return memory.contenders.IsComplete() ? static_cast<int>(memory.contenders.count) : -1;
 }
 
-// Of the team, after a Sync of it.
+// The sums of the team, after a Sync of it.
 struct RowTotals {
   float max;  // of a patched row, if all contenders are listed
   ReadMass read;

@@ -15,14 +15,14 @@ struct RequestedLogprobs {
   int16_t listed;  // of the most likely tokens
 };
 
-// Of all rows. Rows with another mode are left alone; those without a report or a token get NaN and
-// 0.
+// The reports of all rows. Rows with another mode are left alone; those without a report or a token
+// get NaN and 0.
 struct StepLogprobs {
   const RequestedLogprobs* requested = nullptr;
   const int32_t* ids = nullptr;  // -1: no token
   float* logprobs = nullptr;
   int32_t* ranks = nullptr;
-  // Of each row of the call, its place in all other arrays; null: the rows are those of the step.
+  // The place of each row of the call in all other arrays; null: the rows are those of the step.
   const int32_t* places = nullptr;
 };
 

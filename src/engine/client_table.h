@@ -67,7 +67,7 @@ class ClientTable {
     return place;
   }
 
-  // Of a request that has not ended; null when there is none.
+  // The place of a request that has not ended; null when there is none.
   Place* Find(ClientId id, RequestAddress address) {
     if (!Has(id) || address.slot < 0) return nullptr;
     const std::span<Place> places = PlacesOf(id);

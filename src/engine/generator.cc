@@ -168,7 +168,7 @@ class Generator::Impl {
   bool has_started_ = false;   // a token of each choice was drawn
   std::vector<float> hidden_;  // [choices, dim]
   std::vector<DecodeChunk> chunks_;
-  // Of the prompt, where it is scored: hidden states of a chunk, and what came of those before.
+  // For a scored prompt: hidden states of a chunk, and the results of those before.
   int32_t prompt_width_;
   std::vector<float> prompt_hidden_;
   std::vector<float> prompt_logprobs_;

@@ -46,7 +46,7 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
   }
   const SelectParams select = params.Select();
   if (DecidingTokens(select, params.draw_method, vocab) != Decides::kMass) return DenseCause::kNone;
-  // Of a nucleus the token alone is known for little (docs/certified-head-proof.md); its Cut is
+  // The token of a nucleus alone is known for little (docs/certified-head-proof.md); its Cut is
   // not.
   const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
                               !Has(semantics::RulesOf(select), semantics::Filter::kXtc) &&

@@ -107,7 +107,7 @@ class HeadStage {
   HeadResults results_;  // of all rows of the step
   std::vector<Route> routes_;
 
-  // Of the rows that are being sampled together:
+  // The rows that are being sampled together:
   std::vector<size_t> indices_;
   HeadResults part_;
   std::vector<float> gathered_;  // hidden states
@@ -115,7 +115,7 @@ class HeadStage {
   std::vector<RequestHandle> handles_;
   std::vector<int32_t> ids_;
   std::vector<RowStatus> statuses_;
-  // Of what is reported of certified rows:
+  // The reported values of certified rows:
   std::vector<SelectParams> params_;
   std::vector<NoiseKey> keys_;
   std::vector<Cut> cuts_;

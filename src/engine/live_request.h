@@ -64,7 +64,7 @@ struct LiveRequest {
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 
-  // Of the waiting queue; `next` also of those that were aborted or are dead.
+  // Links of the waiting queue; `next` also of those that were aborted or are dead.
   LiveRequest* next = nullptr;
   LiveRequest* previous = nullptr;
   LiveRequest* next_aborted = nullptr;

@@ -210,7 +210,7 @@ class ModelRunner::Impl {
   bool is_broken_ = false;
   GenerationStats stats_;
 
-  // Of the step:
+  // The state of the step:
   std::vector<float> hidden_;  // [hidden_rows_, dim]: the last positions of each row
   size_t hidden_rows_ = 0;
   std::vector<DecodeChunk> chunks_;

@@ -50,7 +50,7 @@ int64_t Schedule::PagesFor(int64_t tokens) const {
   return (tokens + page_tokens_ - 1) / page_tokens_;
 }
 
-// The last token is never read. Of a row in flight the number of tokens is not known; where it may
+// The last token is never read. The number of tokens of a row in flight is not known; where it may
 // be too many for the context, none is planned after it.
 int64_t Schedule::MostPages(int64_t prompt_size, int64_t room) const {
   const int64_t tokens = prompt_size + room - 1 + steps_in_flight_ * (given_tokens_ - 1);

@@ -90,7 +90,7 @@ class Schedule {
   int64_t given_tokens_;  // of a row, at most
   int64_t steps_in_flight_;
   int64_t prompt_entries_;  // of lists of prompt tokens in a step
-  // Of the step that is planned:
+  // The state of the step that is planned:
   int64_t budget_ = 0;
   int64_t entry_budget_ = 0;
 

@@ -47,7 +47,7 @@ std::string WriteRecord(const RequestRecord& record);
 // no JSON object, naming `json`. What depends on a model is left to the engine.
 RequestRecord ReadRecord(std::string_view json);
 
-// Of each line that is not empty. Errors name the line as well: "line 3: request.max_tokens".
+// The records of the lines that are not empty. Errors name the line: "line 3: request.max_tokens".
 std::vector<RequestRecord> ReadRecords(std::string_view lines);
 
 }  // namespace sluice

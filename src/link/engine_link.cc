@@ -205,7 +205,7 @@ void EngineLink::TakeFrame(std::string_view bytes, Clock::time_point now) {
   }
 }
 
-// Of this epoch, to a link that is ready.
+// Takes a frame of this epoch, on a link that is ready.
 void EngineLink::TakeNumbered(Clock::time_point now) {
   if (frame_.head.number < number_in_) {
     ++table_.counters.repeated_frames;

@@ -224,7 +224,7 @@ class EngineProcess::Impl {
   std::exception_ptr failure_;
   bool is_over_ = false;
 
-  // Of the thread.
+  // The state of the thread:
   std::string line_;
   bool was_announced_ = false;
 };

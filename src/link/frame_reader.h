@@ -244,7 +244,7 @@ class FrameReader {
     if (code <= 0xdd) return LoadSize(code - 0xdc + 1);
     return 2 * LoadSize(code - 0xde + 1);
   }
-  // Of one, two or four bytes.
+  // A size of one, two or four bytes.
   uint64_t LoadSize(int bytes_log2) {
     if (bytes_log2 == 0) return Load<uint8_t>();
     return bytes_log2 == 1 ? Load<uint16_t>() : Load<uint32_t>();

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMessagesAtOnce = 256;
 constexpr int64_t kBytesAtOnce = 1 << 20;
 constexpr std::chrono::milliseconds kWaitForStepLoop{1};
-// Of rows in one OUTPUT. More go out in several: a frontend ends a connection that sends it a frame
-// of 256 MiB.
+// The most bytes of rows in one OUTPUT. More go out in several: a frontend ends a connection that
+// sends it a frame of 256 MiB.
 constexpr size_t kMostRowBytes = size_t{1} << 20;
 
 // A frontend chose it: as one short line.

@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStopSlice{50};   // so long a stop may take
 constexpr std::chrono::milliseconds kAbortRetry{10};  // where there was no memory to send some
-// Of an engine, those that are closing included: one of vLLM has 9. ZeroMQ's own limit of 1023 is
-// fewer than the most engines take.
+// The sockets of one engine, those that are closing included: one of vLLM has 9. ZeroMQ's own limit
+// of 1023 is fewer than the most engines take.
 constexpr int kSocketsOfEngine = 16;
 
 class RemoteClient final : public Client {

@@ -268,7 +268,7 @@ void RequestTable::GiveUp(int32_t engine, std::string_view message) {
   }
 }
 
-// Of a request that has ended: the engine gets an abort, or its place may become free.
+// When a request has ended, the engine gets an abort, or its place may become free.
 void RequestTable::SetState(Slot& slot, State state) {
   if (std::exchange(slot.state, state) == State::kSubmitted) --counters.waiting;
   if (state == State::kEndedHere) QueueAbort(slot);

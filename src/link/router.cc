@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kMonitor = "inproc://connections";
 constexpr int kLingerMs = 500;
-// Of one frontend, that wait here: beyond them its connection waits, and no other.
+// Messages of one frontend that wait here: beyond them its connection waits, and no other.
 constexpr int kMostWaiting = 256;
 // To one frontend: more than its credits, so it reads nothing, and is given up.
 constexpr int kMostUnread = kMostCredits + 4096;

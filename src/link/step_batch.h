@@ -78,7 +78,7 @@ class StepBatch {
   std::span<const int32_t> ids(const Row& row) const {
     return {ids_.data() + row.first_id, row.ids};
   }
-  // Of a row that has more than its own fields.
+  // For a row that has more than its own fields.
   const OutputRow& full(const Row& row) const { return full_[static_cast<size_t>(row.full)]; }
   // Any row.
   OutputRow Whole(const Row& row) const {

@@ -93,7 +93,7 @@ void WriteReason(const FrameHead& head, std::string_view reason, std::string& fr
 // PING, PONG and BYE.
 void WriteEmpty(const FrameHead& head, std::string& frame);
 
-// What an engine reads. Of the members after `head` only those of its type are set.
+// What an engine reads. Only those members after `head` that belong to its type are set.
 struct FrontendFrame {
   FrameHead head = {};
   Hello hello = {};
@@ -111,7 +111,7 @@ struct EngineFrame {
   std::vector<OutputRow> rows = {};
   std::string reason = {};
 
-  // Of all rows, one after the other.
+  // The columns of all rows, one after the other.
   std::vector<int32_t> ids = {};
   std::vector<float> logprobs = {};
   std::vector<int32_t> ranks = {};
@@ -125,8 +125,8 @@ struct EngineFrame {
 };
 
 // Empty, or why the bytes are not such a frame; then `frame` means nothing. Memory is taken for at
-// most a small multiple of the bytes, and for an OUTPUT only where `frame` has too little. Of a
-// HELLO or READY with another protocol only head and protocol are read.
+// most a small multiple of the bytes, and for an OUTPUT only where `frame` has too little. Only
+// head and protocol are read of a HELLO or READY with another protocol.
 std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame);
 std::string ReadEngineFrame(std::string_view bytes, EngineFrame& frame);
 

@@ -13,7 +13,7 @@
 namespace sluice::cuda {
 namespace {
 
-// Of any call: what decides how many bytes a rank sends, and when.
+// The shape of any call: it decides how many bytes a rank sends, and when.
 struct CallShape {
   int64_t rows;
   DType dtype = DType::kF32;  // of logits that may be gathered
@@ -45,8 +45,8 @@ std::vector<T> OnHost(DeviceArray<const T> array) {
   return host;
 }
 
-// Of ranks that a step takes: no GPU has a slice of no tokens. On all ranks, so that none throws it
-// alone while the others wait.
+// The slices of ranks that a step takes: no GPU has a slice of no tokens. On all ranks, so that
+// none throws it alone while the others wait.
 std::vector<ShardSlice> FilledSlicesOf(const ShardRank& rank) {
   std::vector<ShardSlice> slices;
   for (int32_t r = 0; r < rank.ranks(); ++r) {

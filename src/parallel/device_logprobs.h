@@ -34,7 +34,7 @@ struct LogprobMemory {
   size_t bytes;
 };
 
-// Of the list of a row, without the drawn token.
+// The length of a row's list, without the drawn token.
 inline int32_t ListedOf(int32_t width) { return width > 0 ? width - 1 : 0; }
 SLUICE_HD inline size_t LogprobSumsBytes(int32_t listed) {
   return sizeof(LogprobSums) + static_cast<size_t>(listed) * sizeof(semantics::Token);

@@ -4,8 +4,8 @@
 //   LaunchDraws, Topk -> LaunchReports -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
 //     -> LaunchFinish
 //
-// Of a certified head, LaunchSurvivingDraws and the head's own top k run before LaunchDraws, which
-// takes what they leave to the dense head.
+// With a certified head, LaunchSurvivingDraws and the head's own top k run before LaunchDraws,
+// which takes what they leave to the dense head.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What all ranks have listed of a row, and what that decides, equally on every rank.
 //
-// Of the listed tokens, those are the first of the whole row that no unlisted token comes before:
-// from the last one of a slice that has more on. Where all ties of a boundary are kept, those that
+// The first listed tokens are the first of the whole row as long as no unlisted token comes before:
+// up to the last one of a slice that has more on. Where all ties of a boundary are kept, those that
 // tie with it are left out, because they may have others that are not listed.
 #include <limits>
 
@@ -27,7 +27,7 @@ struct MergeMemory {
   uint64_t room[kRoom];
 };
 
-// Of all ranks.
+// The merged reports of all ranks.
 struct MergedReport {
   RowStatus status;
   uint64_t first;    // the largest key; 0: everything is masked

@@ -85,7 +85,7 @@ class NcclGroup final : public NcclShardGroup {
     try {
       RequireAllWell(Settled(meeting, state));
       config.blocking = 1;
-      // Of a communicator that does not block this does not either, and may still say that all is
+      // On a communicator that does not block this does not either, and may still say that all is
       // well: its own state shows when it is done.
       state = ncclCommSplit(meeting, 0, rank(), &communicator_, &config);
       if (state == ncclSuccess) state = ncclInProgress;

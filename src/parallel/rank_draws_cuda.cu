@@ -2,7 +2,7 @@
 // may win, and the slice's part of the Cut of all. One read of the slice, and another one of the
 // warps that have such a token.
 //
-// A token's score is t + g, t = fl(x * scale) but for the row's maximum. Of its noise 16 bits h are
+// A token's score is t + g, t = fl(x * scale) but for the row's maximum. 16 bits h of its noise are
 // at hand (semantics/noise.h): with u = U and U in [h, h + 1) / 2^16, g + log2(log2 e) lies in
 // [log2((65535 - h) / (h + 1)), 16 - log2 h], because -ln(1 - u) is between u and u / (1 - u). The
 // best lower end of the slice is a floor; tokens with an upper end that reaches it are scored by
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMostScored = 512;
 
-// Of some tokens of a slice. Order keys; 0: there are none.
+// The state of some tokens of a slice. Order keys; 0: there are none.
 struct SlicePart {
   uint32_t most;
   uint32_t least;  // its complement
@@ -40,7 +40,7 @@ struct DrawsMemory {
   float scale;
   SlicePart of_warps[kMostWarps];
   SlicePart of_blocks[kMostBlocks];
-  // Of the first block.
+  // In the first block:
   uint32_t first;  // of the largest value's tokens, the complement of its id
   uint32_t scored;
   uint32_t sent;
@@ -59,7 +59,7 @@ __device__ SlicePart MergedLanes(const SlicePart& lane) {
   return all;
 }
 
-// Of the team, in all threads: each block hears from all others, after one Sync.
+// Merges over the team, in all threads: each block hears from all others, after one Sync.
 __device__ SlicePart MergedTeam(const Team& team, const SlicePart& thread, DrawsMemory& memory) {
   const SlicePart warp = MergedLanes(thread);
   const int warps = team.threads() / kWarpSize;

@@ -103,7 +103,7 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     const semantics::Stream stream = semantics::GumbelStream(memory.key);
     FieldsOfNoise fields(memory.key, stream);
     BestToken best;
-    // Of the warp, or of a token that is kept for certain: the fewer tokens are scored.
+    // The best score of the warp, or of a certainly kept token: then fewer tokens are scored.
     uint32_t best_score = semantics::OrderKey(progress.floor);
     uint32_t count = 0, lowest = 0, ties = 0;
     ForEachToken(slice, [&](float x, int local) {

@@ -38,7 +38,7 @@ __device__ WholeRow Merged(const ShardLogprobArgument& argument, int row, const 
       const bool is_first = whole.row.status == RowStatus::kEmptySupport;
       whole.row.status = is_first ? status : semantics::Worse(whole.row.status, status);
     }
-    // Of equal ones the first: zeros have signs.
+    // The first of equal ones counts: zeros have signs.
     if (report.max > whole.row.max) whole.row.max = report.max;
     if (report.has_token != 0) whole.sampled = report.sampled;
     if (rank == argument.rank && cut.lower <= cut.upper) {

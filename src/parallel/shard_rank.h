@@ -37,7 +37,7 @@ class ShardRank {
   semantics::Row Row(const LogitsView& own, int64_t row) const {
     return {own.Row(row), own.dtype, slice().tokens};
   }
-  // Of a call on this rank's logits.
+  // Checks a call on this rank's logits.
   void CheckOwn(std::string_view parameter, const LogitsView& own) const;
 
   void Begin(ShardTask task) { heading_ = {task, 0}; }

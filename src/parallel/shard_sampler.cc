@@ -251,7 +251,7 @@ SliceSums ShardSampler::Impl::SumSlice(const Row& part, int64_t row, const Selec
   return sums;
 }
 
-// Of a draw from everything, which does not need its mass.
+// The sums of a draw from everything, which does not need its mass.
 SliceSums ShardSampler::Impl::SumDraw(const SliceDraw& draw, int64_t row,
                                       const SelectParams& params, const NoiseKey& key) const {
   const float scale = semantics::ScalesOf(params).draw;

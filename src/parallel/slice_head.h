@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Of calls, the largest so far.
+// The memory of calls, the largest so far.
 struct SliceHeadMemory {
   std::vector<std::byte> workspace;
   std::vector<float> logits;                 // of opened rows

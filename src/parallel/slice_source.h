@@ -30,7 +30,7 @@ inline size_t ReportBytes(int64_t candidates) {
   return sizeof(RankReport) + static_cast<size_t>(candidates) * sizeof(semantics::Token);
 }
 
-// Of a rank's message.
+// The reports in a rank's message.
 struct RankReports {
   RankReport& operator[](int64_t row) const {
     return *reinterpret_cast<RankReport*>(data +

@@ -60,7 +60,7 @@ int MillisecondsTo(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT32_MAX));
 }
 
-// Of a call that may be made again.
+// Whether a call with this error may be made again.
 bool IsPassing(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS ||
          error == ENOMEM;

@@ -49,8 +49,8 @@ struct Between {
 
 enum class Membership : uint8_t { kKept, kDropped, kUnknown };
 
-// Of a token with `above` before it in the total order and `rest` from itself on. It is kept iff
-// above < target(above + rest): one unit more above it moves the target by at most one, and one
+// Decides a token with `above` before it in the total order and `rest` from itself on. It is kept
+// iff above < target(above + rest): one unit more above it moves the target by at most one, and one
 // unit more of the rest never moves it down, so the ends of both decide for all in between.
 inline Membership TopPMembership(const Between& above, const Between& rest, float p,
                                  TopPBoundary boundary) {

@@ -19,8 +19,8 @@
 
 namespace sluice::server {
 
-// How many have happened, and how long they took, for /metrics. Of one loop: written on its thread,
-// read by it.
+// Counts of completions, and how long they took, for /metrics. Each loop has its own: written on
+// its thread, read by it.
 struct CompletionCounters {
   // Bucket i counts what took at most kBounds[i] seconds; the last one the rest.
   struct Histogram {
@@ -38,7 +38,7 @@ struct CompletionCounters {
   int64_t choices_ended[kGenerationEnds] = {};
   int64_t prompt_tokens = 0;
   int64_t generation_tokens = 0;  // what usages say
-  // Of these, tokens that no client got: because it went away, or got an error instead.
+  // Tokens of these that no client got: because it went away, or got an error instead.
   int64_t tokens_left = 0;
   int64_t tokens_failed = 0;
   int64_t unknown_fields = 0;

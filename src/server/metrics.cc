@@ -64,7 +64,7 @@ class Families {
     Begin(std::move(name), std::move(help), MetricType::Histogram);
     Buckets(histogram.buckets, histogram.sum, [](size_t i) { return Histogram::kBounds[i]; });
   }
-  // Of values that count `unit`s.
+  // Writes the distribution of values that count `unit`s.
   template <int kCounts>
   void Distribution(std::string name, std::string help, const PowersOfTwo<kCounts>& powers,
                     double unit) {

@@ -31,7 +31,7 @@ struct ServerState {
 
   const ModelText text;
   const ServerOptions options;
-  // Of the first engine; set, with the names, before the loops run.
+  // Describes the first engine; set, with the names, before the loops run.
   EngineInfo info = {};
   std::vector<std::string> model_names = {};
   int64_t created = 0;  // seconds since 1970

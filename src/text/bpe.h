@@ -55,8 +55,8 @@ class Bpe : public Model {
   BpeOptions options_;
   TokenMap tokens_;
   MergeMap merges_;
-  // Of a token: whether merging its own bytes makes it, once it was tried. Then a piece that is the
-  // token takes one look-up.
+  // Whether merging a token's own bytes makes it, once it was tried. Then a piece that is the token
+  // takes one look-up.
   mutable std::vector<std::atomic<Shortcut>> shortcuts_;
   // Whether nothing merges with a following space mark (U+2581): then a text without words, as
   // Llama 2 and Gemma have it, is cut before its marks, and words are short.

@@ -60,7 +60,7 @@ struct DecodeRules {
   uint8_t leading = 0;         // how many of it are dropped from the beginning
   uint8_t trailing = 0;        // and from the end
   bool has_byte_runs = false;  // some tokens are single bytes
-  // Of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
+  // The tails of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
   std::vector<Tail> tails = {Tail()};
   std::unordered_map<int64_t, uint32_t> unusual_tails = {};  // by TailKey: places in `tails`
 

@@ -181,8 +181,8 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
   CountOpenTokens(bytes.size() + HeldTail());
 }
 
-// Of the last token's own text, how many bytes wait for what comes next. A space between words is
-// no token's.
+// How many bytes of the last token's own text wait for what comes next. A space between words is no
+// token's.
 size_t Detokenizer::HeldTail() const {
   return state_.tail <= 0
              ? 0

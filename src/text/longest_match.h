@@ -19,7 +19,7 @@ class LongestMatcher {
     std::string_view bytes;  // not kept
     int32_t value;           // not negative
   };
-  // Of equal patterns the first one stays; empty ones are left out. Throws Error naming `parameter`
+  // The first of equal patterns stays; empty ones are left out. Throws Error naming `parameter`
   // when they have more than kMaxBytes together.
   explicit LongestMatcher(std::string_view parameter = {}, std::vector<Pattern> patterns = {});
 

@@ -106,7 +106,7 @@ class TokenMap {
   size_t mask_;
 };
 
-// Of each byte the token that is spelled <0x00> to <0xFF>; -1: none.
+// For each byte the token that is spelled <0x00> to <0xFF>; -1: none.
 std::array<int32_t, 256> ByteIds(const TokenMap& tokens);
 
 // Ids of 22 bits and ranks of 20 in one word, so that a table of 256 thousand merges has 4 MB.

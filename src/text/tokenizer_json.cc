@@ -69,7 +69,7 @@ std::vector<AddedToken> ReadAddedTokens(const JsonValue& json, Vocabulary& vocab
     added.id = static_cast<int32_t>(id);
     tokens.push_back(std::move(added));
   });
-  // Of tokens with one spelling, a special one is found.
+  // A special one is found among tokens with one spelling.
   std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.is_special && !b.is_special;
   });

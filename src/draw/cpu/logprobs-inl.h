@@ -83,7 +83,7 @@ class ListedRow {
                        std::greater<float>());
       least = memory_.by_size[wanted - 1];
     }
-    // Of the tokens equal to `least` the first are enough; masked ones are not listed.
+    // The first of the tokens equal to `least` are enough; masked ones are not listed.
     size_t ties_left = least == -semantics::Infinity() ? 0 : wanted;
     size_t count = 0;
     for (size_t part = 0; part < parts; ++part) {

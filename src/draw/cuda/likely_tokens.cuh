@@ -14,7 +14,7 @@ inline constexpr int kMostLikely = 1024;  // that are sorted
 
 // In shared memory.
 struct LikelyMemory {
-  // Of the first block.
+  // In the first block:
   uint32_t largest[kLikelyGroups];  // order keys; 0: nothing is in the range
   uint32_t threshold;
   uint32_t count;

@@ -70,7 +70,7 @@ __device__ Outline OutlineOf(const Team& team, const VectorSlice<kDType>& vector
           fmaxf(semantics::ValueOfKey(memory.least), semantics::kLowestValue)};
 }
 
-// Of this thread; notes the tokens from `least` on.
+// The mass of this thread's tokens; notes the tokens from `least` on.
 template <bool kHasMass, DType kDType>
 __device__ uint64_t MassOfRow(const VectorSlice<kDType>& vectors, const Outline& outline,
                               LikelyMemory& likely) {

@@ -94,7 +94,7 @@ const char* OutputTranslation::TakePrompt(const EngineCoreOutput& output, const 
   return nullptr;
 }
 
-// Of a request for its prompt alone the engine makes a token, because it makes one at least.
+// The engine makes a token even for a prompt alone, because it makes one at least.
 const char* OutputTranslation::TakeTokens(const EngineCoreOutput& output, const Request& request,
                                           OutputRow& row) {
   if (output.ids.empty() || request.max_tokens == 0) return nullptr;

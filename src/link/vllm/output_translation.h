@@ -12,12 +12,12 @@ namespace sluice::link::vllm {
 
 class OutputTranslation {
  public:
-  // Of requests with this number in their ids: RequestIdOf.
+  // For requests with this number in their ids: RequestIdOf.
   explicit OutputTranslation(uint64_t life) : life_(life) {}
 
   uint64_t life() const { return life_; }
 
-  // A request goes to the engine. Of a slot's requests the last one is known.
+  // A request goes to the engine. The last request of a slot is known.
   void Begin(const EngineRequest& request);
   // It is not to give anything any more. False: it had ended.
   bool End(const RequestAddress& address);

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kScheme = "vllm+tcp://";
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30;  // more end the connection
-// Of greetings and facts, which have some hundred bytes.
+// The most bytes of greetings and facts, which have some hundred.
 constexpr int64_t kMostSmallBytes = int64_t{64} << 10;
 constexpr int kMostSmallMessages = 64;  // of a connection, that wait to be read
 constexpr int kGreetingsAtOnce = 64;

@@ -60,7 +60,7 @@ class VllmLink final : public EngineConnection {
  private:
   enum class Phase : uint8_t { kLoading, kPinged, kReady, kEnding };
 
-  // Of one engine process.
+  // The life of one engine process.
   struct Life {
     zmq::socket_t input;  // from here to there
     zmq::socket_t output;

@@ -128,7 +128,7 @@ void VllmLink::SendAborts() {
   }
 }
 
-// Of requests that have ended here before, or that never existed here.
+// Aborts requests that have ended here before, or that never existed here.
 void VllmLink::SendOrphans() {
   if (!left_there_.empty()) {
     vllm::WriteAbort(left_there_, translation_.life(), out_);

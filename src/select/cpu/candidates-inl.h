@@ -160,7 +160,7 @@ void Collect(const semantics::Row& row, float threshold, const Mask* masks, uint
   list.Pad();
 }
 
-// Of size floats, padded with -inf.
+// The maximum of `size` floats, padded with -inf.
 inline float MaxOf(const float* x, size_t size) {
   const F32 d;
   auto max = hn::Set(d, -semantics::Infinity());
@@ -172,7 +172,7 @@ inline float MaxOf(const CandidateList& list) {
   return MaxOf(list.x, static_cast<size_t>(list.size));
 }
 
-// Of size floats, padded with -inf, which does not count.
+// The minimum of `size` floats, padded with -inf, which does not count.
 inline float MinOf(const float* x, size_t size) {
   const F32 d;
   const auto infinity = hn::Set(d, semantics::Infinity());

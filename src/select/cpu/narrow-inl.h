@@ -32,7 +32,7 @@ struct Extent {
   int64_t count = 0;
 };
 
-// Of the elements above `value`, or from it on.
+// Measures the elements above `value`, or from it on.
 template <bool kByMass, bool kEqualToo>
 Extent MeasureFrom(const Measured& list, float value) {
   const F32 d;

@@ -55,7 +55,7 @@ inline constexpr semantics::RuleSet kRulesOfBins =
     semantics::Rules(semantics::Filter::kMinP, semantics::Filter::kTopK, semantics::Filter::kTopP,
                      semantics::Filter::kMinPLast);
 
-// Of a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
+// For a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
 __device__ inline bool BinsDecide(const SelectParams& params) {
   const semantics::RuleSet rules = semantics::RulesOf(params);
   return IsWithin(rules, kRulesOfBins) && Has(rules, semantics::Filter::kTopK) &&

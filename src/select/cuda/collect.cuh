@@ -43,7 +43,7 @@ class TieRules {
     return IsAtLower(x) && before.lower < kept_;
   }
 
-  // Of ties that follow those before them.
+  // The number of kept ties among those that follow the ties before them.
   __device__ int64_t KeptOf(const TieCounts& ties, const TieCounts& before) const {
     if (!is_ascending_) return 0;
     auto in_range = [](int64_t from, int64_t to) { return to > from ? to - from : int64_t{0}; };

@@ -18,7 +18,7 @@ struct ListedTokens {
 
 // Up to this many are sorted by warps alone; more are pruned before, if that is possible.
 inline constexpr int kMostRanked = 8 * kWarpSize;
-// Of more than that, those of a nucleus are looked for first.
+// Beyond this many, those of a nucleus are found first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
 
 // The mass of a whole row, as far as one read gives it.
@@ -28,7 +28,7 @@ struct WholeMass {
   bool is_listed;  // the list has the whole row, so its mass is known
 };
 
-// Of the row with a listed top.
+// The mass of the row with a listed top.
 __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, float max,
                                         int vocab) {
   const float unit = top.unit.WeightOf(max);

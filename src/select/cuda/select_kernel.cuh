@@ -43,7 +43,7 @@ struct SelectMemory {
   WeightHistogramMemory first;
   Boundary boundary;
   Nucleus nucleus;
-  // Of the first block, for the others.
+  // Sent by the first block to the others:
   Band band;
   CutIds ids;
   bool has_band;

@@ -117,8 +117,8 @@ struct KeptTop {
   __device__ bool Keeps(int place) const { return place >= begin && place < end; }
 };
 
-// Of sorted tokens, which are all that PlanOfTop lists. whole: null when no rule reads the whole
-// row. typical: what that rule keeps, followed by top-k, unless it is NoTypical.
+// Selects from sorted tokens, which are all that PlanOfTop lists. whole: null when no rule reads
+// the whole row. typical: what that rule keeps, followed by top-k, unless it is NoTypical.
 template <class TeamOfRow, class Typical = NoTypical>
 __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
                                  const RowPrologue& start, const WholeMass* whole,
@@ -249,7 +249,7 @@ struct ScoredTop {
   bool has_scores;
 };
 
-// Of the token of a thread's place. score: as SortAndScore has it.
+// The score of the token at a thread's place. score: as SortAndScore has it.
 template <typename Score>
 __device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& scores, int thread,
                                   float max, Score score) {

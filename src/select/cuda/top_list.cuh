@@ -32,7 +32,7 @@ struct TopPlan {
 // The most tokens of a sample that are ranked by the largest of a group of threads.
 inline constexpr int kMostByGroups = kGroups * 3 / 8;
 
-// Of vectors with so many tokens each, the share that holds one or more of a share of all tokens,
+// The share of vectors with `elements` tokens each that hold one or more of a share of all tokens,
 // by chance: a vector is ranked by its largest token.
 __device__ inline float ShareOfVectors(float share_of_tokens, int elements) {
   float none = fmaxf(1.0f - share_of_tokens, 0.0f);
@@ -269,9 +269,9 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
-// Lists again what a block alone noted, after a list that is not spoilt but too long. Of the tokens
-// that had room, those that `needed` of them reach are no fewer in the row. Not inline, and the
-// slice is a copy: it is seldom needed and does not burden what is the rule.
+// Lists again what a block alone noted, after a list that is not spoilt but too long. When `needed`
+// of the tokens with room reach a key, no fewer of the row do. Not inline, and the slice is a copy:
+// it is seldom needed and does not burden what is the rule.
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDType, kPatched> slice,
                                        TokenList& list, int needed) {
@@ -304,7 +304,7 @@ __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatche
                              FirstVectors& loaded, const RowPrologue& start,
                              WeightHistogramMemory& memory, const TopPlan& plan, Moments& moments) {
   TokenList& list = memory.list;
-  // Of a NaN in the sample: some threshold; what is not below it spoils the list.
+  // With a NaN in the sample: some threshold; what is not below it spoils the list.
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
   const float threshold = fmaxf(guess.value, semantics::kLowestValue);
   ListedTop top;

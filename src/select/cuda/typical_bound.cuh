@@ -17,7 +17,7 @@
 
 namespace sluice::cuda {
 
-// Of a row without typical sampling, or one with rules that go another way.
+// For a row without typical sampling, or one with rules that go another way.
 struct NoTypical {
   static constexpr bool kSortsWhole = false;  // a list that is not pruned before
 };
@@ -112,7 +112,7 @@ struct TypicalMemory {
     }
     return all;
   }
-  // Of the team, from those of threads. With a Sync inside.
+  // The sums of the team, from those of threads. With a Sync inside.
   __device__ TypicalSums SumsOfTeam(const Team& team, const TypicalSums& mine) {
     auto sum_of_warp = [&](const TypicalSums& sums) {
       return TypicalSums{Team::ReduceWarp(sums.surprise, Plus{}),

@@ -21,7 +21,7 @@ struct MomentsMemory {
   float of_blocks[4][kMostBlocks];
 };
 
-// Of the tokens below a threshold, added up by all threads while the row streams by.
+// The moments of the tokens below a threshold, added up by all threads while the row streams by.
 template <bool kPatched>
 class UnlistedMoments {
  public:
@@ -116,7 +116,7 @@ class UnlistedMoments {
   float replaced_moment_ = 0.0f;
 };
 
-// Of a list that is longer than a block has threads, the first tokens stay listed, as many as the
+// When a list is longer than a block has threads, the first tokens stay listed, as many as the
 // block has threads, and the others, which follow them, count as not listed. Tokens that reach the
 // threshold are listed: as before, or among the first.
 struct ShortTop {
@@ -270,7 +270,7 @@ struct TypicalGuess {
         return begin < end ? memory.before[end] - memory.before[begin] : 0;
       };
       uint64_t nearest = mass_between(first[2], first[3]);
-      // Of the tokens after those some are listed, and some not.
+      // Some of the tokens after those are listed, and some not.
       if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[known];
       is_kept = nearest < least_target;
       is_dropped = mass_between(first[0], first[1]) >= most_target;

@@ -9,8 +9,8 @@
 
 namespace sluice::server {
 
-// Of some tokens, as ClientOutput has them; empty where they were not requested. Where there are
-// fewer logprobs than ids, the first ones have none: a prompt's first token.
+// The columns of some tokens, as ClientOutput has them; empty where they were not requested. Where
+// there are fewer logprobs than ids, the first ones have none: a prompt's first token.
 struct TokenLogprobs {
   std::span<const int32_t> ids = {};
   std::span<const float> logprobs = {};

@@ -411,7 +411,7 @@ void Connection::Send() {
       if (waits_for_reader) Deadlines::Leave(*this);
       return;
     case SendBuffer::Sent::kBlocked:
-      // Of a 100 Continue it is the body that is waited for.
+      // After a 100 Continue it is the body that is waited for.
       if (state_ != State::kReading && (count > 0 || !waits_for_reader)) {
         set_.EnterWait(*this, WaitKind::kWrite);
       }

@@ -108,7 +108,7 @@ class Connection final
   bool waits_writable_ = false;
   bool needs_more_ = false;  // of input_, nothing can be read
 
-  // Of this request and its response:
+  // The state of this request and its response:
   bool is_http_1_1_ = true;
   bool closes_ = false;       // after the response
   bool has_begun_ = false;    // Begin was called

@@ -18,7 +18,7 @@ namespace sluice::server {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Of a stream: what lay unsent beyond HttpLimits::coalesce_bytes has gone out.
+  // The unsent bytes of a stream beyond HttpLimits::coalesce_bytes have gone out.
   virtual void OnRoom() {}
 };
 

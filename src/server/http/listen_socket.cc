@@ -20,7 +20,7 @@
 namespace sluice::server {
 namespace {
 
-// Of connections that no loop has accepted; the kernel's own limit is 4096 too (somaxconn).
+// Connections that no loop has accepted yet; the kernel's own limit is 4096 too (somaxconn).
 constexpr int kBacklog = 4096;
 // Between the kernel and the peer: more of it would only hide how far a reader lags.
 constexpr int kUnsentInKernel = 16 << 10;

@@ -13,7 +13,7 @@
 
 namespace sluice::server {
 
-// Of all threads: each adds to it.
+// Counters of all threads: each adds to them.
 struct HttpCounters {
   std::atomic<int64_t> connections = 0;  // now
   std::atomic<int64_t> connections_seen = 0;

@@ -32,7 +32,7 @@ class RequestReader {
   bool has_head() const;
   bool is_complete() const;
 
-  // Of the head, once it is complete:
+  // Properties of the head, once it is complete:
   bool is_http_1_1() const;
   bool keeps_alive() const;
   bool expects_continue() const;

@@ -25,7 +25,7 @@ class SendBuffer {
   size_t unsent() const { return ready_ - sent_; }
 
   // One send() of all of that, without waiting; a second one only after a signal. `count` is what
-  // it took. Of kFailed errno says why.
+  // it took. After kFailed errno says why.
   Sent Send(int fd, size_t& count);
 
   size_t capacity() const { return bytes_.capacity(); }

@@ -22,7 +22,7 @@ struct KeyRange {
     highest = max(highest, key);
   }
   __device__ bool IsKnown() const { return lowest <= highest; }
-  // Of scores that were given as order keys.
+  // For scores that were given as order keys.
   __device__ bool HasNan() const {
     return lowest < semantics::OrderKey(-INFINITY) || highest > semantics::OrderKey(INFINITY);
   }
@@ -81,7 +81,7 @@ struct ScoreBins {
     scale = __fdividef(kRankBins - 1, 0.5f * high - half_low);
   }
 
-  // Of any score but NaN; those outside are in the bins at the ends. It never falls as x rises.
+  // The bin of any score but NaN; those outside are in the end bins. It never falls as x rises.
   __device__ int Of(float x) const {
     return min(max(static_cast<int>((0.5f * x - half_low) * scale), 0), kRankBins - 1);
   }
@@ -117,7 +117,7 @@ __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
   if (block.thread() == 0) memory.bin = -1;
 }
 
-// Of bins that have been counted, by a block of 512 threads or 1024.
+// Finds a rank in bins that have been counted, by a block of 512 threads or 1024.
 __device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMemory& memory,
                                       uint32_t rank) {
   // A thread has two or four neighbouring bins, the first thread the largest ones.

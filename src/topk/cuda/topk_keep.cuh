@@ -22,8 +22,8 @@ inline constexpr int kMostEqual = 256;  // candidates of the bin of rank `wanted
 
 // In shared memory.
 struct KeepMemory {
-  // Of a block, two bins in a word; the last one is no bin, but not 0 where the block has NaN or
-  // more candidates than its threads can hold.
+  // The bins of a block, two in a word; the last one is no bin, but not 0 where the block has NaN
+  // or more candidates than its threads can hold.
   using Bins = uint32_t[kKeepBins / 2];
 
   alignas(16) Bins mine;
@@ -67,7 +67,7 @@ class CandidateBins {
     scale_ = __fdividef(kKeepBins - 1, width);
   }
 
-  // Of any score; those outside are in the bins at the ends. It never falls as x rises.
+  // The bin of any score; those outside are in the bins at the ends. It never falls as x rises.
   __device__ int Of(float x) const {
     const float from_low = by_key_
                                ? __uint2float_rn(max(semantics::OrderKey(x), low_key_) - low_key_)
@@ -155,7 +155,7 @@ __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const u
   return count;
 }
 
-// Of memory.equal, those before it that are kept.
+// The number of those in memory.equal before it that are kept.
 __device__ inline int KeptBefore(const KeepMemory& memory, int at) {
   int kept = 0;
   for (int w = 0; w < at / 32; ++w) kept += __popc(memory.is_kept[w]);

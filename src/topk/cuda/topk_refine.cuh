@@ -56,7 +56,7 @@ __device__ void ForEachCandidate(const Team& block, const uint64_t* candidates, 
   for (; i < size; i += block.threads()) visit(candidates[i]);
 }
 
-// Of the scores of candidates.
+// The range of the scores of candidates.
 __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
                                        const uint64_t* candidates, int size) {
   KeyRange range;
@@ -203,7 +203,7 @@ class HeldList {
     }
   }
 
-  // Of the scores.
+  // The range of the scores.
   __device__ KeyRange Range(BlockScan& scan) const {
     KeyRange range;
     ForEach(has_, [&](uint64_t candidate, int) { range.Add(ScoreKeyOf(candidate)); });

@@ -205,7 +205,7 @@ class ShortRow {
   __device__ int IndexAt(int i) const { return first_[i / kElements] + i % kElements; }
   __device__ uint64_t CandidateAt(int i) const { return KeyOfToken(x_[i], IndexAt(i)); }
 
-  // Of this thread's scores; up to a key that is none's if one is NaN.
+  // The range of this thread's scores; up to a key that is none's if one is NaN.
   __device__ KeyRange Range() const {
     KeyRange range;
     if (has_ == 0) return range;

@@ -59,7 +59,7 @@ class TiledRow {
   __device__ int Scores() const { return end_ - skipped_; }
   __device__ int Tiles() const { return (end_ + kTileScores - 1) / kTileScores; }
   __device__ int words() const { return (end_tile_ - first_tile_) * kTileWords; }  // of this block
-  // Of the block that has most.
+  // The number of words of the block that has most.
   __device__ int MostWords(const Team& team) const {
     return ShareOf(Tiles(), ShiftOf(team.blocks())) * kTileWords;
   }
@@ -107,8 +107,8 @@ class TiledRow {
     __device__ bool HasVector(int j) const { return j >> (kVectorsShift - shift) == part; }
     __device__ int Words() const { return (end - first) * kTileWords >> shift; }
   };
-  // Of this warp, of the first `tiles` of this block. kShares: warps share a tile where there are
-  // more of them than tiles.
+  // The tiles of this warp, among the first `tiles` of this block. kShares: warps share a tile
+  // where there are more of them than tiles.
   template <bool kShares>
   __device__ WarpTiles TilesOfWarp(const Team& team, int tiles = INT_MAX) const {
     const int mine = min(end_tile_ - first_tile_, tiles);
@@ -282,7 +282,7 @@ class TiledRow {
     return raw;
   }
 
-  // Of the 32 from `start` on.
+  // The bits of the 32 scores from `start` on.
   __device__ uint32_t BitsOfRow(int start) const {
     auto from = [&](int bit) { return bit >= 32 ? 0u : bit <= 0 ? ~0u : ~0u << bit; };
     return from(skipped_ - start) & ~from(end_ - start);

@@ -75,7 +75,7 @@ struct WordRange {
   int end;
 };
 
-// Of this block. After a SyncBlock of the words.
+// Counts over this block. After a SyncBlock of the words.
 __device__ inline TeamCount CountOverBlock(BlockScan& scan, const uint32_t* words,
                                            const WordRange& range) {
   uint32_t marked = 0;
