@@ -16,7 +16,7 @@ namespace sluice::capi {
 
 [[noreturn]] void ThrowNull(std::string_view parameter, std::string_view allowed);
 
-// What a pointer argument points to.
+// The elements that a pointer argument points to.
 template <typename T>
 T& Deref(std::string_view parameter, T* pointer) {
   if (pointer == nullptr) ThrowNull(parameter, "a pointer");

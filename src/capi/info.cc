@@ -1,4 +1,4 @@
-// What there is, by name and one by one: version, backends, algorithms, profiles.
+// The contents of the library, by name and one by one: version, backends, algorithms, profiles.
 #include <iterator>
 #include <string_view>
 

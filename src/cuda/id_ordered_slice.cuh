@@ -79,7 +79,7 @@ class IdOrderedSlice {
   [[no_unique_address]] PatchIf<kPatched> patch_;
 };
 
-// What a thread has of a patched row: in every step of 32 neighbours of a warp's stretch, one.
+// A thread's part of a patched row: in every step of 32 neighbours of a warp's stretch, one.
 template <DType kDType>
 class PatchedRowSlice {
  public:

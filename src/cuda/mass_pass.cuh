@@ -57,8 +57,8 @@ class MassPass {
     step_ = team.blocks() * team.threads();
   }
 
-  // What this thread finds. taken: in shared memory of this block, 0 before. await_max(): called
-  // when the first vectors are on the way.
+  // The mass that this thread finds. taken: in shared memory of this block, 0 before. await_max():
+  // called when the first vectors are on the way.
   template <typename AwaitMax>
   __device__ uint64_t Mass(AwaitMax await_max, float scale, uint32_t& taken) const {
     uint64_t mass = 0;

@@ -1,4 +1,4 @@
-// What every kernel over rows starts with.
+// The first steps of every kernel over rows.
 #pragma once
 
 #include "cuda/id_ordered_slice.cuh"

@@ -49,7 +49,7 @@ struct TeamShape {
   friend bool operator==(const TeamShape&, const TeamShape&) = default;
 };
 
-// What a block gets of every device of compute capability 8.0 or higher.
+// The resources of a block on every device of compute capability 8.0 or higher.
 inline constexpr size_t kMostSharedBytes = 99 * 1024;
 
 // A kernel with one argument, a struct, and a team for each row.
@@ -65,7 +65,7 @@ struct RowKernel {
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
 
-// What shapes are chosen by.
+// The inputs of the choice of a shape.
 struct DeviceShape {
   int64_t processors;
   bool has_clusters;

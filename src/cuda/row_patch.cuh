@@ -83,11 +83,11 @@ class PatchOfRow {
     }
     return low < count && __ldg(ids + low) == id ? low : -1;
   }
-  // What the mask leaves of a token's logit.
+  // A token's logit after the mask.
   __device__ float Masked(int id, float logit) const {
     return MaskWord(id / 32) >> (id % 32) & 1u ? logit : -INFINITY;
   }
-  // What a token's logit becomes.
+  // A token's logit after mask and patches.
   __device__ float ValueOf(int id, float logit) const {
     const int patch = PatchOf(id);
     return patch < 0 ? Masked(id, logit) : ValueAt(patch);

@@ -21,7 +21,7 @@ struct TeamMemory {
   uint64_t of_block;
 };
 
-// What becomes of two values.
+// Operations on two values.
 struct Plus {
   template <typename T>
   __device__ T operator()(T a, T b) const {

@@ -117,7 +117,7 @@ __device__ void ListOfWarp(BoundedList<kCapacity>& list, bool wants, float x, in
   if (wants) PutToken(list, place, x, id);
 }
 
-// What a block has listed for itself, to the list of the first block.
+// Moves what a block has listed for itself to the list of the first block.
 template <int kCapacity>
 __device__ void SendList(const Team& team, BoundedList<kCapacity>& list,
                          BoundedList<kCapacity>& first) {

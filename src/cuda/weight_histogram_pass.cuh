@@ -158,7 +158,7 @@ struct WeightHistogramMemory {
   double replaced_of_blocks[kMostBlocks];
 };
 
-// What is free while a list is made of the row, and while a ReadWeightHistogram is.
+// The memory that is free while a list is made of the row, and during ReadWeightHistogram.
 __device__ inline MarkRoom RoomBesideList(WeightHistogramMemory& memory) {
   return {&memory.find, sizeof memory.find};
 }

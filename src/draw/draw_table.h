@@ -1,4 +1,4 @@
-// What a backend provides for draws. Arguments have been checked.
+// The functions that a backend provides for draws. Arguments have been checked.
 #pragma once
 
 #include "semantics/row_status.h"
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// What a draft token was drawn from: nothing known, given probabilities, or a Cut of a draft model.
+// The source of a draft token: nothing known, given probabilities, or a Cut of a draft model.
 struct DraftSource {
   const float* probabilities = nullptr;
   const SelectInput* model = nullptr;  // one row

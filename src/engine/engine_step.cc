@@ -149,7 +149,7 @@ void Engine::Impl::Read(engine::Clock& clock) {
   step.requests.clear();
 }
 
-// What a runner has promised, as far as memory depends on it.
+// Checks the promises of a runner, as far as memory depends on them.
 void Engine::Impl::CheckResults(const PlannedStep& step, const StepResults& results) const {
   CheckSize("runner results", results.rows.size(), std::ssize(step.rows));
   for (size_t i = 0; i < step.rows.size(); ++i) {

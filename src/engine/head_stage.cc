@@ -246,7 +246,7 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
   stats.report_ns += clock.Lap();
 }
 
-// What the sampler's own step draws with.
+// Notes the keys that the sampler's own step draws with.
 void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler) {
   params_.clear();
   keys_.clear();
@@ -258,7 +258,7 @@ void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler)
   }
 }
 
-// What the dense head would have had at hand.
+// Reports the logits and Cuts that the dense head would have had at hand.
 void HeadStage::ReportCertified(const MatrixView& hidden) {
   const GenerationReports& reports = options_.reports;
   const LogitsView logits = Project(hidden);

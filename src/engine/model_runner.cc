@@ -41,7 +41,7 @@ DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& op
                          .backend = options.backend,
                          .parallel = options.parallel};
   if (decoder.cache_tokens != 0) return decoder;
-  // What one more page costs a cache that has room for a context.
+  // The bytes that one more page costs a cache that has room for a context.
   const int64_t context_pages = PagesFor(model.info().context);
   decoder.cache_tokens = context_pages * Decoder::kPageTokens;
   const size_t bytes = Decoder::Bytes(model, decoder);
@@ -224,7 +224,7 @@ class ModelRunner::Impl {
   std::vector<float> prompt_values_;
 };
 
-// What goes wrong here is of this request alone.
+// A failure here concerns this request alone.
 void ModelRunner::Impl::Begin(const RunnerRequest& request) {
   try {
     Add(request);
@@ -383,7 +383,7 @@ void ModelRunner::Impl::Sample() {
   head_.Sample({hidden_.data(), std::ssize(head_rows_), dim, dim}, head_rows_, sampler_, stats_);
 }
 
-// What the head gave its row of that index.
+// The result of the head for its row of that index.
 void ModelRunner::Impl::TakeToken(size_t index, StepRowResult& result) {
   const engine::HeadResults& results = head_.results();
   const TokenResult& token = results.tokens[index];

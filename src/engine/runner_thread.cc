@@ -87,7 +87,7 @@ class RunnerThread::Impl {
   std::condition_variable_any launched_;
   std::condition_variable done_;
   int64_t steps_done_ = 0;
-  // What the runner threw, in which step. It is not called again.
+  // The exception of the runner, and its step. It is not called again.
   std::exception_ptr error_;
   int64_t error_step_ = 0;
   std::jthread thread_;  // the last one: it uses all of the above

@@ -231,7 +231,7 @@ void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
   ++preemptions_;
 }
 
-// What the step has room for: inputs, and lists of the tokens that follow them.
+// The room of the step: inputs, and lists of the tokens that follow them.
 int64_t Schedule::ChunkSize(const LiveRequest& request, int64_t to_bring) const {
   const int64_t size = std::min(budget_, to_bring - request.brought);
   if (request.next_scored >= request.prompt_size) return size;

@@ -47,7 +47,7 @@ inline std::string_view Trimmed(std::string_view token) {
   return token.substr(0, last == std::string_view::npos ? 0 : last + 1);
 }
 
-// What an error shows of a text that may be long.
+// The part that an error shows of a text that may be long.
 inline std::string Shown(std::string_view text) {
   constexpr size_t kLongest = 40;
   if (text.size() <= kLongest) return std::string(text);

@@ -1,4 +1,4 @@
-// What a frontend checks before an engine gets to see it.
+// The checks of a frontend before an engine gets the request.
 #include <algorithm>
 #include <utility>
 

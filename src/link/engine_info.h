@@ -1,4 +1,4 @@
-// What an engine reports of itself to its frontends.
+// The facts that an engine reports to its frontends.
 #pragma once
 
 #include <string>

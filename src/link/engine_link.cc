@@ -140,7 +140,7 @@ bool EngineLink::Turn(Clock::time_point now) {
     Send();
   }
   has_disconnected_ = has_disconnected_ || events.has_disconnected;
-  // What an engine said before its end is read before its end is noticed.
+  // The last frames of an engine are read before its end is noticed.
   const bool has_more = ReadFrames(now);
   const bool is_connected = phase_ == Phase::kGreeting || phase_ == Phase::kReady;
   if (has_disconnected_ && is_connected) {

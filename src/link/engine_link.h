@@ -59,7 +59,7 @@ class EngineLink final : public EngineConnection {
   void Open();
   void Reopen(Clock::time_point now);
   void Close(bool says_bye);
-  // What ended a connection: its requests are lost, and it is tried again.
+  // Restarts after the end of a connection: its requests are lost, and it is tried again.
   void Restart(std::string_view reason, bool says_bye, Clock::time_point now);
   void Reset(std::string_view reason, Clock::time_point now);
   void GiveUp(std::string_view reason);

@@ -44,7 +44,7 @@ class EventSet {
     wakes_at_ = when;
     SetTimer(std::max<std::chrono::nanoseconds>(when - now, std::chrono::nanoseconds(1)));
   }
-  // What woke it is being looked at.
+  // Called while the cause of the wake-up is handled.
   void Clear() {
     if (wakes_at_ == Clock::time_point::max()) return;
     wakes_at_ = Clock::time_point::max();

@@ -83,7 +83,7 @@ void LinkLoop::ReportOwnEnd(const char* reason) noexcept {
 }
 
 Router::Ready LinkLoop::Wait() {
-  // What frontends say waits with the step loop.
+  // Frames of frontends wait until the step loop has taken its commands.
   if (mailbox_.IsFull()) return Router::WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
   return router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
 }

@@ -42,7 +42,7 @@ class LinkLoop {
     bool was_told = false;  // since it last said hello, that it must
   };
 
-  // What comes.
+  // Input.
   Router::Ready Wait();
   void TakeClosed();
   void TakeMessages();
@@ -52,7 +52,7 @@ class LinkLoop {
   void TakeOf(Peer& peer);
   void TakeAdd(Peer& peer);
 
-  // What the steps gave.
+  // The results of steps.
   void TakeBatches();
   ClientLink* ClientOf(const LinkId& link);
   void Deliver(const StepBatch& batch);

@@ -275,7 +275,7 @@ std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame) {
   switch (frame.head.type) {
     case FrameType::kHello:
       ReadHello(reader, frame.hello);
-      // What another protocol says after its number is unknown.
+      // The fields of another protocol after its number are unknown.
       if (frame.hello.protocol != kProtocol) return Result(reader, frame.head);
       expect(kHelloFields);
       break;

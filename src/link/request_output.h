@@ -1,4 +1,4 @@
-// What a client gets of one request: tokens become text, and text becomes outputs.
+// The output of one request for a client: tokens become text, and text becomes outputs.
 //
 // A token costs what its text does, and takes memory only until the buffers have grown to what the
 // request needs; they serve the next request of this place.
@@ -29,7 +29,7 @@ struct TokenColumns {
   void DropFirst(int64_t tokens);
 };
 
-// What has come of PromptLogprobs.
+// The PromptLogprobs that have come.
 struct PromptColumns {
   void Append(const PromptLogprobs& piece);
 
@@ -41,7 +41,7 @@ struct PromptColumns {
 
 class RequestOutput {
  public:
-  // What a row was for its request.
+  // The effect of a row on its request.
   enum class Verdict : uint8_t {
     kGoesOn,
     kEnds,      // here and at the engine
@@ -67,7 +67,7 @@ class RequestOutput {
   void End(GenerationEnd end, std::string_view message);
 
   bool IsDue() const;
-  // What is due. Valid until Forget, which drops it, or Begin.
+  // The output that is due. Valid until Forget, which drops it, or Begin.
   ClientOutput NextOutput();
   void Forget();
 

@@ -246,7 +246,7 @@ void RequestTable::EndHere(Slot& slot, GenerationEnd end, std::string_view messa
   SetState(slot, is_over_there ? State::kEnded : State::kEndedHere);
 }
 
-// What its text has changed of them.
+// Adds the bytes that the request's text has held or found invalid since the last call.
 void RequestTable::CountBytes(Slot& slot) {
   const int64_t held = slot.output.held_bytes();
   const int64_t invalid = slot.output.invalid_bytes();

@@ -24,7 +24,7 @@ class Router {
 
   const std::string& endpoint() const { return endpoint_; }
 
-  // What there is to do.
+  // The work to do.
   struct Ready {
     bool has_messages = false;
     bool has_closed = false;  // or accepted
@@ -38,7 +38,7 @@ class Router {
   // calls, so call it only after a Send, which may have taken in the signal of a message.
   bool HasUnseen();
 
-  // What came. Valid until the next call.
+  // The message that came. Valid until the next call.
   struct Message {
     std::string_view address;
     std::string_view bytes;

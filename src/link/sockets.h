@@ -1,4 +1,4 @@
-// What several users of ZeroMQ's sockets do with them.
+// Calls of ZeroMQ's sockets that have several users.
 #pragma once
 
 #include <sys/epoll.h>

@@ -1,4 +1,4 @@
-// What a step gave, copied out of the engine, which goes on meanwhile. Used again, it takes no
+// The results of a step, copied out of the engine, which goes on meanwhile. Used again, it takes no
 // memory.
 #pragma once
 
@@ -21,8 +21,8 @@ struct LinkId {
 
 class StepBatch {
  public:
-  // What most rows have. A step writes them on one core and they are read on another, so a row
-  // costs its cache lines: 40 bytes, where an EngineOutput has four times as many.
+  // The fields that most rows have. A step writes them on one core and they are read on another, so
+  // a row costs its cache lines: 40 bytes, where an EngineOutput has four times as many.
   struct Row {
     uint64_t serial = 0;  // of the link, as the place
     int32_t place = -1;

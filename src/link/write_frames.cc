@@ -1,4 +1,4 @@
-// What frames are made of; read_frames.cc has the same fields in the same order.
+// The fields of frames; read_frames.cc has the same fields in the same order.
 #include <bit>
 #include <concepts>
 #include <cstring>

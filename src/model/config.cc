@@ -18,7 +18,7 @@ constexpr int64_t kWidest = int64_t{1} << 17;  // an int8 product of so many ele
 constexpr int64_t kLargestHead = 1024;
 constexpr int64_t kLongestContext = int64_t{1} << 24;  // an angle stays exact to 2^-29
 
-// What a family has that its files do not say, or leave out where it is the default.
+// The properties of a family that its files do not say, or leave out where it is the default.
 struct Family {
   std::string_view type;
   int64_t vocab = 0;     // 0: must be there

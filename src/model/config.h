@@ -36,7 +36,7 @@ struct ModelConfig {
 // Throws Error naming the field.
 ModelConfig ParseConfig(std::string_view json);
 
-// What text needs of it, also where the model is of none of the families here.
+// The part that text needs, also where the model is of none of the families here.
 struct ConfigTokens {
   int64_t vocab = 0;  // 0: not given
   std::vector<int32_t> end_tokens;

@@ -59,7 +59,7 @@ struct Token {
   int32_t id;
 };
 
-// What a step works with; a row of each for every row of the batch.
+// The buffers of a step; a row of each for every row of the batch.
 struct Buffers {
   Buffers(const ModelInfo& info, size_t rotaries, const DecoderOptions& options)
       : query_width(static_cast<size_t>(info.heads * info.head_dim)),

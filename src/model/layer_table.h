@@ -1,4 +1,4 @@
-// What a backend provides for the forward pass, and what each of these computes. Sums have a fixed
+// The functions that a backend provides for the forward pass, and their meaning. Sums have a fixed
 // order, so that a row has the same bits on every backend and in every batch:
 //   - a sum over a row's elements goes by 16 lanes, lane j takes elements j, j + 16, ... in order,
 //     then a halving tree 8, 4, 2, 1 (LaneSums, layer_ref.cc);

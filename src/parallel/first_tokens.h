@@ -1,5 +1,5 @@
-// What the first tokens of a row decide: the rules of semantics/select.h on the part of a row that
-// ranks list, and where that part says too little.
+// The decisions that the first tokens of a row allow: the rules of semantics/select.h on the part
+// of a row that ranks list, and where that part says too little.
 //
 // `first` are the first tokens of the whole row in the total order; is_all is true if there are no
 // others that are not masked. Rules that only look at what a rule before them kept need no more
@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// What a row still needs in addition to the list.
+// The exchange that a row still needs in addition to the list.
 enum class RowNeed : uint8_t {
   kNothing,
   kMass,   // of the tokens that top-p is measured on

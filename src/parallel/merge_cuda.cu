@@ -1,4 +1,4 @@
-// What all ranks have listed of a row, and what that decides, equally on every rank.
+// Merges what all ranks have listed of a row, and decides by it, equally on every rank.
 //
 // The first listed tokens are the first of the whole row as long as no unlisted token comes before:
 // up to the last one of a slice that has more on. Where all ties of a boundary are kept, those that
@@ -108,7 +108,7 @@ __device__ ListDecision DecisionOf(const SelectParams& params, int vocab, int si
   return {has_top_p || Has(rules, Filter::kMinP) || Has(rules, Filter::kMinPLast), true};
 }
 
-// What else is needed; false for rows that need the whole row.
+// Finds what else the row needs; false for rows that need the whole row.
 __device__ bool NeedOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                        int vocab, DeviceNeed& need) {
   need = DeviceNeed::kNothing;

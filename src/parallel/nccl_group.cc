@@ -100,7 +100,7 @@ class NcclGroup final : public NcclShardGroup {
     ncclCommAbort(meeting);
   }
 
-  // What a call on `meeting` came to; ncclInProgress where it takes longer than the limit.
+  // The result of a call on `meeting`; ncclInProgress where it takes longer than the limit.
   ncclResult_t Settled(ncclComm_t meeting, ncclResult_t state) const {
     const auto deadline = Clock::now() + limit_;
     while (state == ncclInProgress && Clock::now() < deadline) {

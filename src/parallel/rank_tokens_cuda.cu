@@ -1,4 +1,4 @@
-// What a rank sends of its slice: its first tokens; then its mass, or its best draw.
+// Writes what a rank sends of its slice: its first tokens; then its mass, or its best draw.
 #include "cuda/cuda_check.h"
 #include "cuda/row_by_definition.cuh"
 #include "draw/cuda/draw_row.cuh"

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// What all ranks have of a row after the first exchange, and this one's part of its Cut.
+// The state of a row on all ranks after the first exchange, and this one's part of its Cut.
 struct WholeRow {
   RowStatus status = RowStatus::kEmptySupport;
   float max = -semantics::Infinity();

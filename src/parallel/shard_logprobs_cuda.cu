@@ -15,7 +15,7 @@ __device__ bool HasToken(const ShardLogprobArgument& argument, const TokenResult
   return result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.vocab;
 }
 
-// What all ranks have of a row after the first exchange, and this one's part of its Cut.
+// The state of a row on all ranks after the first exchange, and this one's part of its Cut.
 struct WholeRow {
   semantics::StatusAndMax row;
   float sampled;

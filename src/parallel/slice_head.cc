@@ -201,7 +201,7 @@ bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const T
   auto* const ids = reinterpret_cast<int32_t*>(bounds + tokens_);
   const Intervals& intervals = certificate.intervals();
   auto is_masked = [&](int64_t v) { return certificate.Upper(v) == -semantics::Infinity(); };
-  // What some token reaches, by the lower ends; the bounds are for the draw as a whole.
+  // The score that some token reaches, by the lower ends; the bounds are for the draw as a whole.
   float best = ScoreOf(row, first.x, first.id, first.x);
   for (int64_t v = 0; v < tokens_; ++v) {
     bounds[v] = -semantics::Infinity();

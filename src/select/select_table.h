@@ -1,4 +1,4 @@
-// What a backend provides for selection. Arguments have been checked.
+// The functions that a backend provides for selection. Arguments have been checked.
 #pragma once
 
 #include "semantics/order.h"
@@ -25,7 +25,7 @@ struct KeptTokens {
   int64_t size = 0;
 };
 
-// What selecting a row gives. The kept tokens lie in the workspace.
+// The result of selecting a row. The kept tokens lie in the workspace.
 struct SelectedSet {
   Cut cut = {};
   CutMass mass = {};      // when requested

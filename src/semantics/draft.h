@@ -92,7 +92,7 @@ class CertainDraft {
   int32_t id_;
 };
 
-// What the drafts that were rejected at a node have left of P.
+// The rest of P after the drafts that were rejected at a node.
 template <typename P, typename Q>
 class LeftProbabilities {
  public:

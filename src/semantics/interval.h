@@ -1,4 +1,4 @@
-// What the selection rules work on: a row sorted by the total order, and the interval of it that
+// The data of the selection rules: a row sorted by the total order, and the interval of it that
 // is still kept.
 //
 // Every rule of stages 12 to 15 tests a quantity that is monotone in the value, so each moves an

@@ -19,7 +19,7 @@ namespace sluice::semantics {
 
 class TokenAdjust {
  public:
-  // What a row says of one token.
+  // The part of a row that concerns one token.
   struct OfToken {
     std::span<const BiasEntry> bias = {};
     const TokenCount* count = nullptr;

@@ -24,7 +24,7 @@ class Access {
   bool knows_origins() const { return !origins_.empty(); }
   // The answer to a browser that sends a preflight for a page; nothing: the request is none.
   std::optional<HttpResponse> Preflight(const HttpRequest& head, std::string_view methods) const;
-  // What every response has to say to a browser.
+  // The fields of every response for a browser.
   void AddFields(const HttpRequest& request, std::vector<HttpField>& fields) const;
 
  private:

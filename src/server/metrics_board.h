@@ -1,4 +1,4 @@
-// What each loop last said of itself, for /metrics.
+// The last report of each loop, for /metrics.
 //
 // A loop that does not answer in time counts with its last report: so counters never go back.
 #pragma once

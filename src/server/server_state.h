@@ -1,4 +1,4 @@
-// What the loops of a server have in common: its options, read as requests need them, and the few
+// The common state of a server's loops: its options, read as requests need them, and the few
 // counters that count for all of them.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What becomes of a token's spelling: a list of steps, compiled into a piece of bytes for each
+// The decoding of a token's spelling: a list of steps, compiled into a piece of bytes for each
 // token and a few rules for the ends of a text.
 //
 //   step           a token                                      the text as a whole
@@ -46,7 +46,7 @@ struct DecoderStep {
 };
 using DecoderSteps = std::vector<DecoderStep>;
 
-// What follows a token's piece: it depends on whether another token comes.
+// The bytes that follow a token's piece: it depends on whether another token comes.
 struct Tail {
   std::string followed = " ";
   std::string last = "";

@@ -1,4 +1,4 @@
-// What is done to a text before it is cut into words.
+// The steps on a text before it is cut into words.
 #pragma once
 
 #include <cstddef>

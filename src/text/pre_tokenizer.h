@@ -10,7 +10,7 @@
 
 namespace sluice::text {
 
-// What becomes of the text that matches.
+// The treatment of the text that matches.
 enum class SplitBehavior : uint8_t {
   kRemoved,
   kIsolated,

@@ -42,7 +42,7 @@ class Regex {
    private:
     int Match(size_t at) const;
 
-    // What the matcher has done: items of the pattern that it tried, and bytes that it went
+    // The work of the matcher: items of the pattern that it tried, and bytes that it went
     // through.
     struct Steps {
       uint64_t left;

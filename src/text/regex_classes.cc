@@ -143,7 +143,7 @@ Escaped Translator::Property(bool is_complement) {
   return {{}, {}, name, is_complement};
 }
 
-// What a class has inside for it; empty when it is a script.
+// The content of a class for this property; empty when it is a script.
 std::string Translator::InsideOf(const std::string& property, bool is_in_class) const {
   std::string name;
   for (const char c : property) {

@@ -34,7 +34,7 @@ struct Set {
   std::string Expression(bool is_complement) const;
 };
 
-// What a backslash begins in a class or outside: a character, or a set.
+// The item that a backslash begins in a class or outside: a character, or a set.
 struct Escaped {
   std::optional<uint32_t> character;
   std::string_view inside;  // of the set
@@ -93,7 +93,7 @@ class Translator {
   uint32_t Braced();
   uint32_t Hexadecimal(size_t digits);
   Escaped Property(bool is_complement);
-  // What a class has inside for it; empty when it is a script.
+  // The content of a class for this property; empty when it is a script.
   std::string InsideOf(const std::string& property, bool is_in_class) const;
   void AddTo(Set& set, const Escaped& escaped, bool is_in_class = true) const;
   // After its bracket. An expression for one character.

@@ -135,7 +135,7 @@ std::unique_ptr<const Model> ReadBpe(const JsonValue& json, const ModelTokens& t
   options.suffix = json["end_of_word_suffix"].String("");
   const auto merges = ReadMerges(json["merges"], tokens.ids, options.prefix.size());
 
-  // What a piece is looked up by: the bytes that a token stands for.
+  // The key of a piece: the bytes that a token stands for.
   std::string arena;
   std::vector<std::pair<std::string_view, int32_t>> keys;
   if (is_byte_level) {

@@ -36,7 +36,7 @@ inline constexpr int32_t kMaxTokens = 1 << 22;
 inline constexpr int32_t kSparseIds = 1 << 17;
 inline constexpr int32_t kIdsPerToken = 16;
 inline constexpr size_t kMaxTokenBytes = 65535;
-// What may be read after the last byte of the arena, so that a short token is copied at once.
+// Bytes that may be read after the arena's last one, so that a short token is copied at once.
 inline constexpr size_t kArenaPadding = 16;
 
 class Vocabulary {
@@ -58,7 +58,7 @@ class Vocabulary {
   uint8_t Flags(int32_t id) const { return tokens_[static_cast<size_t>(id)].flags; }
   std::string_view Token(int32_t id) const { return Bytes(tokens_[static_cast<size_t>(id)]); }
 
-  // What decoding makes of a token: at the beginning of a text, and anywhere else. Set for every
+  // The decoded form of a token: at the beginning of a text, and anywhere else. Set for every
   // known id, in any order, before the vocabulary is used.
   void BeginPieces(bool has_first_pieces);
   void SetPiece(int32_t id, std::string_view bytes, uint8_t flags);

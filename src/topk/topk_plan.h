@@ -7,7 +7,7 @@
 
 namespace sluice::cuda {
 
-// What a warp marks at once.
+// The number of scores that a warp marks at once.
 inline constexpr int kTileScores = 1024;
 inline constexpr int kTileWords = kTileScores / 32;
 

@@ -1,4 +1,4 @@
-// What a backend provides for topk. Arguments have been checked.
+// The functions that a backend provides for topk. Arguments have been checked.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ struct ListMemory {
   }
 };
 
-// What a mode looks at: the whole row (-inf included when it ranks), or what a Cut keeps.
+// The tokens that a mode reads: the whole row (-inf included when it ranks), or what a Cut keeps.
 template <class Read>
 class ListedRow {
  public:

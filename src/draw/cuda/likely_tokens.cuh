@@ -21,8 +21,8 @@ struct LikelyMemory {
   uint64_t tokens[kMostLikely];
 };
 
-// What is listed: the `wanted` first tokens with lower <= x <= upper, but for the first `dropped`
-// of them, which equal `upper`; `kept` of them at most. -inf and NaN are in no range.
+// The listed tokens: the `wanted` first tokens with lower <= x <= upper, but for the first
+// `dropped` of them, which equal `upper`; `kept` of them at most. -inf and NaN are in no range.
 struct LikelyRange {
   float upper;
   float lower;  // above -inf

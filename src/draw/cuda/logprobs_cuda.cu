@@ -30,7 +30,7 @@ __device__ void PutList(const Team& team, const Slice& slice, int vocab, const R
              [&](int n, int32_t id) { report.PutListed(1 + n, id, value(slice.ValueOf(id))); });
 }
 
-// What lies between the boundaries of a Cut, without the ties at them.
+// The tokens between the boundaries of a Cut, without the ties at them.
 struct Inside {
   float upper;
   float lower;

@@ -27,7 +27,7 @@ struct RawMemory {
 
 inline constexpr uint32_t kNanKey = ~0u;
 
-// What one read finds: the largest value, and a value that enough tokens reach. NaN: there is one.
+// One read's result: the largest value, and a value that enough tokens reach. NaN: there is one.
 struct Outline {
   float max;
   float least;

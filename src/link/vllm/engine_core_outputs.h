@@ -35,7 +35,7 @@ struct TokenLists {
   std::span<const int32_t> ranks = {};
 };
 
-// What one step gave one request.
+// The result of one step for one request.
 struct EngineCoreOutput {
   std::string_view request_id = {};
   std::span<const int32_t> ids = {};

@@ -131,7 +131,7 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   if (params.allowed_token_ids.has_value()) map.Add("allowed_token_ids", *params.allowed_token_ids);
   map.Add("bad_words", TokenIds());
   if (!params.bad_words.empty()) map.Add("_bad_words_token_ids", params.bad_words);
-  // What is in the cache of prefixes is not computed, and so not scored.
+  // Tokens in the cache of prefixes are not computed, and so not scored.
   map.Add("skip_reading_prefix_cache", request.prompt_logprobs.has_value());
 }
 

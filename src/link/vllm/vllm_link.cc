@@ -1,4 +1,4 @@
-// How an engine is found, lost and found again. What goes and comes in between: vllm_link_requests.
+// How an engine is found, lost and found again. The traffic in between: vllm_link_requests.
 #include "link/vllm/vllm_link.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What goes to an engine and comes from it while there is one: vllm_link.cc has when that is.
+// Messages to an engine and from it while it is connected: vllm_link.cc has when that is.
 #include <algorithm>
 #include <cstring>
 #include <new>

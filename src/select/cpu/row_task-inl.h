@@ -1,4 +1,4 @@
-// What the ways to select one row share: memory, candidates, and the form of a set.
+// The common parts of the ways to select one row: memory, candidates, and the form of a set.
 #include <algorithm>
 
 #include "select/select_table.h"
@@ -54,7 +54,7 @@ struct RowMemory {
   }
 };
 
-// What the steps of one row's selection share.
+// The state that the steps of one row's selection share.
 struct RowTask {
   const semantics::Row& row;
   const SelectParams& params;

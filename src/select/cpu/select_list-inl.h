@@ -226,7 +226,7 @@ class ListSelection {
 
   static uint64_t AtLeastOne(uint64_t target) { return target == 0 ? 1 : target; }
 
-  // What top-p would be measured on.
+  // The mass that top-p would be measured on.
   uint64_t TotalWithoutTopP() {
     if (params_.profile.top_k_top_p == TopKTopP::kSequential) return MassOfKept();
     Weigh();

@@ -112,7 +112,7 @@ SelectedSet SelectAll(RowTask& task) {
   return SetOf(found.max, lowest, counts.at_least - counts.equal, counts.equal);
 }
 
-// What selects where the certified ways do not.
+// The algorithm where the certified ways do not apply.
 constexpr SelectAlgorithm kForTheRest = SelectAlgorithm::kPivot;
 
 #if HWY_TARGET == HWY_AVX2

@@ -1,6 +1,6 @@
-// What top-k, top-p and min-p keep of a list that is too long for a token a thread: tokens and
-// masses are counted in bins of value, and only the bin that holds a boundary is looked into token
-// by token. Nothing is sorted. Counts and masses are exact, so the boundary is.
+// The tokens that top-k, top-p and min-p keep of a list that is too long for a token a thread:
+// tokens and masses are counted in bins of value, and only the bin that holds a boundary is looked
+// into token by token. Nothing is sorted. Counts and masses are exact, so the boundary is.
 #pragma once
 
 #include "cuda/cut_ids.cuh"

@@ -63,7 +63,7 @@ class TieRules {
   bool is_ascending_;
 };
 
-// What a stretch has: tokens between the boundaries, and ties at them.
+// The counts of a stretch: tokens between the boundaries, and ties at them.
 struct StretchCounts {
   uint64_t inside;
   uint64_t ties;  // at the upper boundary in the high half, at the lower one in the low half
@@ -106,7 +106,7 @@ __device__ inline CountsAround SumOfWarps(const Team& team, CollectMemory& memor
   return sums;
 }
 
-// What is known of a row after the read that counts.
+// The state of a row after the read that counts.
 struct KeptCount {
   semantics::StatusAndMax row;
   int64_t kept;         // by the team

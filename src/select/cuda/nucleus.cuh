@@ -21,7 +21,7 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
 // The tokens above all bins are known one by one. A row with more is left to others.
 inline constexpr int kMostAboveBins = 256;
 
-// What the first read says of the boundary. In shared memory, of the first block.
+// The boundary by the first read. In shared memory, of the first block.
 struct Boundary {
   int kept_from;   // a token of this bin or one above it is kept for certain,
   int dropped_to;  // of this bin or one below it dropped (-1: below all bins; -2: none)

@@ -83,7 +83,7 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   return cut;
 }
 
-// What the first block broadcasts of a row with a listed top.
+// The outcome that the first block broadcasts of a row with a listed top.
 enum TopOutcome : uint32_t {
   kGoOn,      // it does not decide the row
   kDecided,   // and nothing is masked

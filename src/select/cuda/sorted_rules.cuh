@@ -102,7 +102,7 @@ __device__ inline void SortTop(const FirstThreads& first, const ListedTokens& fr
   first.SyncBlock();
 }
 
-// What is kept of the sorted top: the tokens of the places from `begin` to before `end`.
+// The kept part of the sorted top: the tokens of the places from `begin` to before `end`.
 struct KeptTop {
   float x;  // this thread's token
   int32_t id;
@@ -296,7 +296,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
   return {sorted, wants_scores};
 }
 
-// What the first block of the team has of a row that was decided by its top.
+// The result of the team's first block for a row that was decided by its top.
 struct TopSelection {
   Cut cut;
   CutIds ids;

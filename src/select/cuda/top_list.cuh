@@ -223,7 +223,7 @@ __device__ inline int CountFrom(const Team& team, const TokenList& list, int siz
   return count;
 }
 
-// What the first block has of a row after ListTop.
+// The state of a row in the first block after ListTop.
 struct ListedTop {
   int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
                   // logit is NaN or +inf; 0: a row without support
@@ -233,7 +233,7 @@ struct ListedTop {
   WeightUnit unit = {};
 };
 
-// What a read adds up of the tokens that it does not list: nothing. (typical_guess.cuh)
+// The sums of a read over the tokens that it does not list: none. (typical_guess.cuh)
 struct NoMoments {
   static constexpr bool kAreAddedUp = false;
 };

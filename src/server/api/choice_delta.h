@@ -1,4 +1,4 @@
-// What is new of one choice: text, tokens, and their log-probabilities.
+// The new part of one choice: text, tokens, and their log-probabilities.
 #pragma once
 
 #include <cstdint>

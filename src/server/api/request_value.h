@@ -36,7 +36,7 @@ class RequestValue : public json::ValueReader {
   // Walks through a value that is not used; what is no JSON in it is an error.
   void Skip() const { json::Skip(value_, kDepth); }
 
-  // What an error shows of it.
+  // The part that an error shows.
   std::string Shown() const { return json::Shown(value_); }
 
  private:

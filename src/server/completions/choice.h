@@ -38,7 +38,7 @@ class ReportedTokens {
 
 // Text and tokens that wait to be written, in one piece however many outputs they came in.
 struct PendingDelta {
-  // What is reported of tokens, apart from the text.
+  // The reports on tokens, apart from the text.
   struct Reports {
     bool ids = false;
     bool logprobs = false;

@@ -15,7 +15,7 @@ struct Choice;
 
 class ChoiceTable {
  public:
-  // So many more can be inserted without memory.
+  // Reserves room for this many more.
   void Reserve(size_t more) {
     const size_t needed = std::bit_ceil(2 * (size_ + more) + 2);
     if (needed <= places_.size()) return;

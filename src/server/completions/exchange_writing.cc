@@ -1,4 +1,4 @@
-// What a LiveExchange writes: a whole response, or the events of a stream.
+// The output of a LiveExchange: a whole response, or the events of a stream.
 #include <algorithm>
 #include <string>
 #include <utility>

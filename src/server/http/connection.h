@@ -51,7 +51,7 @@ class Connection final
     kLingering,  // all is sent; until the peer has read it and closes, its bytes are thrown away
   };
 
-  // What happens on the loop: `act`, and then Settle.
+  // An event on the loop: `act`, and then Settle.
   template <typename Act>
   void InEvent(Act act);
   void Settle();
@@ -119,7 +119,7 @@ class Connection final
 
   SendBuffer out_;
 
-  // What a token does not need:
+  // Fields that a token does not need:
   boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> socket_;
   std::unique_ptr<RequestReader> reader_;  // while a request comes
   HttpRequest request_;

@@ -48,7 +48,7 @@ RequestReader::Problem ProblemOf(const boost::beast::error_code& error) {
 }
 
 // RFC 9112 5.2: a line that begins with a space or tab goes on with the field of the line above.
-// What stands between this server and a client may have taken it for something else.
+// A proxy between this server and a client may have taken it for something else.
 bool HasFold(std::string_view head) {
   return head.find("\n ") != std::string_view::npos || head.find("\n\t") != std::string_view::npos;
 }
@@ -132,7 +132,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     return ProblemOf(error);
   }
 
-  // What the parser leaves to others.
+  // Checks that the parser leaves to others.
   void CheckHead() {
     if (head_bytes_ - line_bytes_ > limits_.header_bytes) {
       problem_ = {431, "the header fields are too long"};

@@ -14,7 +14,7 @@ namespace sluice::server {
 
 class RequestReader {
  public:
-  // What is wrong with it: a status, 0 for nothing, and in words. The connection cannot go on.
+  // The problem of the request: a status, 0 for nothing, and in words. The connection cannot go on.
   struct Problem {
     int status = 0;
     std::string_view what = {};

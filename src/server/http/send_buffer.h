@@ -21,7 +21,7 @@ class SendBuffer {
   void DropPiece();
   std::string& text() { return bytes_; }
 
-  // What is closed and not sent.
+  // The bytes that are closed and not sent.
   size_t unsent() const { return ready_ - sent_; }
 
   // One send() of all of that, without waiting; a second one only after a signal. `count` is what

@@ -176,7 +176,7 @@ bool ListFrom(const semantics::Row& row, float threshold, CandidateList& list) {
           std::memcpy(&bits, masks + word * kGroupsInWord, sizeof(bits));
           const size_t left = end - listed;
           if (left < 64) bits &= (uint64_t{1} << left) - 1;
-          // What is marked next, while nothing else loads from memory.
+          // The elements that are marked next, while nothing else loads from memory.
           for (size_t line = 0; line < 64 * sizeof(Element); line += 64) {
             hwy::Prefetch(reinterpret_cast<const std::byte*>(data + listed + kAhead) + line);
           }

@@ -31,8 +31,8 @@ struct KeyRange {
   }
 };
 
-// What the threads of a block have together, in 32 bits and with one SyncBlock each, which is one
-// for the caller as well: half the time of Team's. Between two of these objects: a SyncBlock.
+// Sums and ranges over a block's threads, in 32 bits and with one SyncBlock each, which is one for
+// the caller as well: half the time of Team's. Between two of these objects: a SyncBlock.
 struct ScanMemory {
   uint2 of_warp[2][kMostWarps];  // by turns, so that no writer waits for readers
 };
@@ -60,7 +60,7 @@ class BlockScan {
   }
 
  private:
-  // What a lane of each warp has, a warp for each lane.
+  // Exchanges the value of a lane of each warp, a warp for each lane.
   __device__ uint2 Exchange(uint2 mine, int of_lane, uint2 none) {
     uint2* of_warp = memory_.of_warp[turn_];
     turn_ ^= 1;

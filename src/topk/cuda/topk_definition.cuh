@@ -1,5 +1,5 @@
 // topk by counting digits of order keys over the whole row: exact for every row and every k, in
-// some ten reads. What other ways do not decide ends here.
+// some ten reads. Rows that other ways do not decide end here.
 #pragma once
 
 #include "select/cuda/collect.cuh"

@@ -99,7 +99,7 @@ __device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
   return found.in_bin <= max(32u, rank / 8);
 }
 
-// What one round over all of the sample has found, when it was not enough.
+// The result of one round over all of the sample, when it was not enough.
 struct WideBin {
   bool is_known;  // else the scores are not finite, or all the same
   RankBin found;

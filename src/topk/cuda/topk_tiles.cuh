@@ -97,7 +97,7 @@ class TiledRow {
     return min(max(tiles - first_tile_, 0), end_tile_ - first_tile_) * kTileWords;
   }
 
-  // What a warp marks: tiles, or a half or a quarter of one.
+  // The part that a warp marks: tiles, or a half or a quarter of one.
   struct WarpTiles {
     int first;
     int end;
