@@ -120,7 +120,7 @@ class Rank {
     widest.slice = {kVocab, 0, kVocab};
     const DeviceMemory<std::byte> gathered(
         cuda::GatheredWorkspaceBytes(widest, group_.ranks(), kVocab));
-    int64_t differ = 0, differ_exchanged = 0, of_way[kShardWays] = {};
+    int64_t differ = 0, differ_exchanged = 0, of_way[kShardPaths] = {};
     for (int64_t i = 0; i < TimesToCheck(rows, kBatch); ++i) {
       const bool is_narrow = i % 2 == 1;
       RowsKernel<<<4096, 256, 0, stream_>>>(

@@ -102,13 +102,13 @@ enum class ShardPath : uint8_t {
   kSums,        // each rank's own slice: no filter, or min-p alone
   kGathered,    // the definition on the whole row
 };
-inline constexpr int kShardWays = 4;
+inline constexpr int kShardPaths = 4;
 
 // Since the sampler was made.
 struct ShardTraffic {
   int64_t exchanges = 0;
   int64_t bytes_sent = 0;  // by this rank to each of the others
-  int64_t rows[kShardWays] = {};
+  int64_t rows[kShardPaths] = {};
 };
 
 // One rank. Its logits are those of its slice, adjusted: adjustments look at one token at a time,
