@@ -69,7 +69,7 @@ struct ServerOptions {
   // in addition to those of this machine and IP addresses; "*" is every one.
   std::vector<std::string> allowed_hosts = {};
   bool refuses_unknown_fields = false;  // of completions and chats; else they are ignored
-  // Refuses messages that spell a special token of the model; else the spelling is that token.
+  // Of messages that spell a special token of the model; else it is that token.
   bool refuses_special_tokens = false;
   HttpLimits http = {};
   std::chrono::milliseconds keep_alive{15'000};     // of silence in a stream before a comment

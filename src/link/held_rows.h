@@ -117,7 +117,7 @@ class HeldRows {
     size_t PromptBytes() const {
       return kNumberBytes * (2 + 2 * static_cast<size_t>(row.prompt.width));
     }
-    // This many after those that were taken; with the last of them the end.
+    // So many tokens after those that were taken; with the last of them the end.
     OutputRow Part(const Count& count) const {
       const auto part = []<typename T>(const std::vector<T>& list, size_t begin, size_t size,
                                        size_t width) {

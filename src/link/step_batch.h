@@ -107,8 +107,7 @@ class StepBatch {
            !row.prompt.IsEmpty();
   }
 
-  // Copies a list of every full row after those of the rows before, and points the row to the
-  // copy.
+  // Copies a list of every full row, one row after the other, and points the row to the copy.
   template <typename ListOf, typename Store>
   void Own(ListOf list_of, Store& store) {
     store.clear();
