@@ -24,7 +24,7 @@ test: ## install what is missing, then run every test that this machine can run
 	@scripts/setup.sh build test python
 	@scripts/test.sh
 
-lint: ## check the formatting
+lint: ## check the formatting and the words
 	@scripts/lint.sh
 
 format: ## apply the formatting

@@ -125,11 +125,11 @@ class Bench {
 
   int RowsByDefinition(const std::vector<SelectParams>& params) {
     params_.Set(params);
-    const DeviceMemory<cuda::Way> ways(static_cast<size_t>(rows_));
+    const DeviceMemory<cuda::RowPath> ways(static_cast<size_t>(rows_));
     cuda::SampleIds(View(), OnDevice(), DrawMethod::kGumbel, {ids_.data(), rows_}, {}, nullptr,
                     {ways.data(), rows_});
-    const std::vector<cuda::Way> of_rows = ways.Get();
-    return static_cast<int>(std::count(of_rows.begin(), of_rows.end(), cuda::Way::kDefinition));
+    const std::vector<cuda::RowPath> of_rows = ways.Get();
+    return static_cast<int>(std::count(of_rows.begin(), of_rows.end(), cuda::RowPath::kDefinition));
   }
 
   double MaskTime(const std::vector<SelectParams>& params) {

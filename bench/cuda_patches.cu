@@ -187,8 +187,9 @@ class Bench {
     RequireCuda(cudaMemcpy(logits_.data(), master_.data(), bytes_, cudaMemcpyDeviceToDevice));
     Sample(nullptr, true);
     const std::vector<int32_t> ids = ids_.Get();
-    const std::vector<cuda::Way> ways = ways_.Get();
-    Check check{0, static_cast<int>(std::count(ways.begin(), ways.end(), cuda::Way::kDefinition))};
+    const std::vector<cuda::RowPath> ways = ways_.Get();
+    Check check{0,
+                static_cast<int>(std::count(ways.begin(), ways.end(), cuda::RowPath::kDefinition))};
     for (int64_t r = 0; r < std::min(rows_, most); ++r) {
       const LogitsView row{host_[static_cast<size_t>(r % kDistinct)].as_read.data(),
                            1,
@@ -230,7 +231,7 @@ class Bench {
   DeviceMemory<SelectParams> params_;
   DeviceMemory<NoiseKey> keys_;
   DeviceMemory<int32_t> ids_;
-  DeviceMemory<cuda::Way> ways_;
+  DeviceMemory<cuda::RowPath> ways_;
   DeviceMemory<uint32_t> largest_;
   GraphTimer timer_;
   GraphTimer applied_timer_;

@@ -37,7 +37,7 @@ struct Mode {
   SelectParams params;
   int32_t candidates;
   cuda::ShardRows kind = cuda::ShardRows::kListed;
-  bool wants_cuts = true;
+  bool needs_cuts = true;
   cuda::ShardExchanges exchanges = cuda::ShardExchanges::kOne;
   bool is_of_planes_only = false;
 };
@@ -158,11 +158,11 @@ struct Answers {
         ways(static_cast<size_t>(batch)),
         how(static_cast<size_t>(batch)) {}
   cuda::DeviceArray<TokenResult> result_array() const { return {results.data(), batch}; }
-  cuda::DeviceArray<ShardWay> way_array() const { return {ways.data(), batch}; }
+  cuda::DeviceArray<ShardPath> way_array() const { return {ways.data(), batch}; }
 
   int64_t batch;
   DeviceMemory<TokenResult> results;
-  DeviceMemory<ShardWay> ways;
+  DeviceMemory<ShardPath> ways;
   DeviceMemory<cuda::HeadRow> how;
 };
 
@@ -277,7 +277,7 @@ class PartsBench {
            .params = ParamsOf(params, batch),
            .candidates = mode.candidates,
            .exchanges = mode.exchanges,
-           .wants_cuts = mode.wants_cuts,
+           .needs_cuts = mode.needs_cuts,
            .workspace = {of_shard.back()->data(), of_shard.back()->size()},
            .logits = {logits.back()->data(), batch, tokens, tokens, DType::kF32, kHere}});
     }

@@ -111,7 +111,7 @@ class Rank {
     DeviceMemory<NoiseKey> keys(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> expected(static_cast<size_t>(kBatch));
     DeviceMemory<TokenResult> results(static_cast<size_t>(kBatch));
-    DeviceMemory<ShardWay> ways(static_cast<size_t>(kBatch));
+    DeviceMemory<ShardPath> paths(static_cast<size_t>(kBatch));
     const int32_t candidates = std::min(256, cuda::kMostDeviceCandidates / group_.ranks());
     const DeviceMemory<std::byte> workspace(
         cuda::ShardWorkspaceBytes(kBatch, candidates, group_.ranks()));
@@ -120,7 +120,7 @@ class Rank {
     widest.slice = {kVocab, 0, kVocab};
     const DeviceMemory<std::byte> gathered(
         cuda::GatheredWorkspaceBytes(widest, group_.ranks(), kVocab));
-    int64_t differ = 0, differ_exchanged = 0, of_way[kShardWays] = {};
+    int64_t differ = 0, differ_exchanged = 0, of_way[kShardPaths] = {};
     for (int64_t i = 0; i < TimesToCheck(rows, kBatch); ++i) {
       const bool is_narrow = i % 2 == 1;
       RowsKernel<<<4096, 256, 0, stream_>>>(
@@ -147,18 +147,18 @@ class Rank {
       call.method = i % 3 == 2 ? DrawMethod::kCdf : DrawMethod::kGumbel;
       call.workspace = {workspace.data(), workspace.size()};
       cuda::Sample(whole, call.params, call.method, {expected.data(), kBatch}, stream_);
-      cuda::Sample(call, *nccl_, {results.data(), kBatch}, {ways.data(), kBatch}, stream_);
+      cuda::Sample(call, *nccl_, {results.data(), kBatch}, {paths.data(), kBatch}, stream_);
       cuda::SampleGathered(call, *nccl_, slices, {gathered.data(), gathered.size()},
-                           {results.data(), kBatch}, {ways.data(), kBatch}, stream_);
+                           {results.data(), kBatch}, {paths.data(), kBatch}, stream_);
       nccl_->Await(stream_);
       const auto a = results.Get(), b = expected.Get();
-      const auto w = ways.Get();
+      const auto w = paths.Get();
       for (size_t r = 0; r < a.size(); ++r) {
         ++of_way[static_cast<int>(w[r])];
         const bool same = a[r].id == b[r].id && a[r].status == b[r].status &&
                           std::memcmp(&a[r].cut, &b[r].cut, sizeof(Cut)) == 0;
         differ += same ? 0 : 1;
-        differ_exchanged += same || w[r] == ShardWay::kGathered ? 0 : 1;
+        differ_exchanged += same || w[r] == ShardPath::kGathered ? 0 : 1;
         if (!same && differ <= 5) {
           std::fprintf(stderr, "rank %d batch %lld row %zu way %d: id %d for %d, count %d for %d\n",
                        group_.rank(), static_cast<long long>(i), r, static_cast<int>(w[r]), a[r].id,
@@ -215,7 +215,7 @@ class Rank {
     const double head_us = Largest(fastest);
     const LogitsView own{logits.data(), batch, slice.tokens, slice.tokens, DType::kBf16, Here()};
     DeviceMemory<TokenResult> results(rows);
-    DeviceMemory<ShardWay> ways(rows);
+    DeviceMemory<ShardPath> paths(rows);
     DeviceMemory<int32_t> ids(rows);
     std::vector<NoiseKey> host_keys;
     for (size_t r = 0; r < rows; ++r) host_keys.push_back({7, static_cast<uint32_t>(r)});
@@ -262,12 +262,12 @@ class Rank {
           cuda::ShardWorkspaceBytes(batch, call.candidates, group_.ranks()));
       call.workspace = {workspace.data(), workspace.size()};
       auto sharded = [&] {
-        cuda::Sample(call, *nccl_, {results.data(), batch}, {ways.data(), batch}, stream_);
+        cuda::Sample(call, *nccl_, {results.data(), batch}, {paths.data(), batch}, stream_);
         return true;
       };
       const double step = Microseconds([&] { return head() && sharded(); });
       double left = 0;
-      for (const ShardWay way : ways.Get()) left += way == ShardWay::kGathered ? 1 : 0;
+      for (const ShardPath way : paths.Get()) left += way == ShardPath::kGathered ? 1 : 0;
       report("sharded", step, Microseconds(sharded),
              static_cast<double>(cuda::ShardBytesPerRow(call.candidates, call.exchanges)), left);
       auto whole = [&] {

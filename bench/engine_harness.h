@@ -50,7 +50,7 @@ class ServedEngine {
                 {.model = "script",
                  .version = std::string(kVersionString),
                  .tokenizer_hash = TokenizerHash(tokenizer),
-                 .knows_text = true},
+                 .has_text = true},
                 {.listen = "ipc://@sluice-bench-" + std::to_string(getpid())}),
         thread_([this](std::stop_token stop) { server_.Run(std::move(stop)); }) {}
 

@@ -175,7 +175,7 @@ void ServedMock::StartEngine(size_t number) {
                         {.model = "script",
                          .version = std::string(kVersionString),
                          .tokenizer_hash = TokenizerHash(tokenizer),
-                         .knows_text = true},
+                         .has_text = true},
                         {.listen = endpoints_of_engines_[number]});
     server.Run({});
   });

@@ -96,7 +96,7 @@ EngineInfo ModelEngine::Info() const {
           .version = std::string(kVersionString),
           .tokenizer_hash = TokenizerHash(checkpoint_.tokenizer()),
           .end_tokens = {ends.begin(), ends.end()},
-          .knows_text = true};
+          .has_text = true};
 }
 
 }  // namespace sluice::cli

@@ -131,7 +131,7 @@ void RunMockEngine(const MockEngineOptions& options, std::ostream& out) {
                .version = std::string(kVersionString),
                .tokenizer_hash = TokenizerHash(vocabulary.tokenizer),
                .end_tokens = vocabulary.end_tokens,
-               .knows_text = true},
+               .has_text = true},
               options.endpoint, out, FrameFaults(options.faults));
 }
 

@@ -161,7 +161,7 @@ nb::dict InfoOf(const EngineInfo& info) {
   nb::list ends;
   for (const int32_t id : info.end_tokens) ends.append(id);
   dict["end_tokens"] = ends;
-  dict["knows_text"] = info.knows_text;
+  dict["has_text"] = info.has_text;
   return dict;
 }
 

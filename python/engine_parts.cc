@@ -106,7 +106,7 @@ EngineParts MakeLocalParts(const LocalParts& parts) {
   info.model = (directory.has_filename() ? directory : directory.parent_path()).filename();
   info.version = kVersionString;
   info.end_tokens.assign(checkpoint.end_tokens().begin(), checkpoint.end_tokens().end());
-  info.knows_text = true;
+  info.has_text = true;
   made.client =
       MakeLocalClient(*made.engine, std::move(info), checkpoint.tokenizer(), parts.client);
   return made;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the formatting of every C++ and CUDA file that git has or would add; --fix applies it.
+# Checks the formatting of every C++ and CUDA file that git has or would add (--fix applies it), and
+# the words of comments and messages (scripts/lint_words.py).
 # Formatting changes from one release of clang-format to the next, hence exactly 19.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,3 +24,4 @@ mapfile -t files < <(git ls-files --cached --others --exclude-standard -- \
   '*.h' '*.hpp' '*.cc' '*.cu' '*.cuh' '*.c')
 [[ ${#files[@]} == 0 ]] || "$clang_format" "${mode[@]}" "${files[@]}"
 echo "lint: ${#files[@]} files formatted"
+python3 -B scripts/lint_words.py

@@ -27,7 +27,7 @@ struct AlgorithmInfo {
   std::string_view name;
   std::string_view when_to_use;
   std::string_view limits;  // what makes it slow
-  std::string_view source;  // who described it
+  std::string_view source;  // the author of the paper
 };
 
 std::span<const AlgorithmInfo> SelectAlgorithms();
@@ -35,8 +35,8 @@ std::span<const AlgorithmInfo> SelectAlgorithms();
 // Throws Error naming the known ones.
 SelectAlgorithm SelectAlgorithmByName(std::string_view name);
 
-// What selecting one row took, to compare algorithms by more than time. The reference backend runs
-// the definition, whatever is asked for, and reports kAuto and 0.
+// The work of selecting one row, to compare algorithms by more than time. The reference backend
+// runs the definition, whichever algorithm is set, and reports kAuto and 0.
 struct SelectWork {
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;  // that gave the answer
   // By its loops, of the row or of a copy, each time one was read. A pass that reads and moves

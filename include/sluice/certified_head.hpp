@@ -1,9 +1,10 @@
 // The certified head: the tokens of the dense head, bit for bit, from a quarter of its bytes.
 //
-// Beside the weights lie planes: every row in four bits an element. A step scores all rows from
-// the planes, each score with an interval that holds the defined logit (docs/certified-head.md),
-// and computes from the weights only the few rows that may matter. Where an interval does not
-// decide, more is read, in the end the whole head: that costs time, never the answer.
+// Next to the weights the head stores planes: every row in four bits an element. A step scores all
+// rows from the planes, each score with an interval that holds the defined logit
+// (docs/certified-head.md), and computes from the weights only the few rows that may matter. Where
+// an interval does not decide, it reads more, in the end the whole head: that costs time, never the
+// answer.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ CertificateKind CertificateKindByName(std::string_view name);
 
 struct HeadPlaneOptions {
   CertificateKind kind = CertificateKind::kDither4;
-  // Of the dither. Unset, the operating system gives one; keep it private: the promise of dither4
-  // holds for hidden states that do not depend on it.
+  // The seed of the dither. Unset, the operating system gives one; keep it private: the promise of
+  // dither4 holds for hidden states that do not depend on it.
   std::optional<uint64_t> seed = {};
   // Called now and then with the number of rows that are done: on threads of the parallel-for,
   // perhaps by several at once and in any order.
@@ -40,8 +41,8 @@ struct HeadPlaneOptions {
   void* progress_context = nullptr;
 };
 
-// What Load compares with the hashes in the file. Reading the weights takes as long as one step of
-// the dense head.
+// The weights that Load compares with the hashes in the file. Reading them takes as long as one
+// step of the dense head.
 struct PlaneChecks {
   bool weights = true;
   bool planes = true;
@@ -107,7 +108,7 @@ struct CertifiedRow {
   float margin = 0.0f;
 };
 
-// What a call took.
+// The work of a call.
 struct CertifiedStats {
   int64_t rows = 0;
   int64_t dense_rows = 0;
@@ -151,8 +152,8 @@ class CertifiedHead {
   size_t SampleWorkspaceBytes(int64_t rows, const Execution& execution) const;
 
   // As Project and then Sample: the same ids, statuses and Cuts. params and keys: one or one a row.
-  // A Cut of top-p on all tokens takes their mass to within the weight of one token; who wants the
-  // token alone has it from SampleIds for less.
+  // A Cut of top-p on all tokens takes their mass to within the weight of one token. If you need
+  // only the token, SampleIds is cheaper.
   CertifiedStats Sample(const CertifiedInput& input, std::span<const SelectParams> params,
                         std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
                         std::span<TokenResult> results, std::span<CertifiedRow> rows,
@@ -166,9 +167,9 @@ class CertifiedHead {
 
   // As Project and then the sampler's Step, for requests without drafts and forced tokens, one a
   // row and each once: the same tokens, statuses and Cuts, and the sampler has accepted the tokens.
-  // What a request changes of its logits is heeded, but for processors, which have to see all of
-  // them: throws Error when one would run. Log-probabilities are not reported. In the workspace of
-  // Sample.
+  // Every change of a request to its logits is heeded, but for processors, which have to see all of
+  // them: throws Error when one would run. Log-probabilities are not reported. Uses the workspace
+  // of Sample.
   CertifiedStats Step(const CertifiedInput& input, Sampler& sampler,
                       std::span<const RequestHandle> requests, std::span<TokenResult> results,
                       std::span<CertifiedRow> rows, const Execution& execution) const;

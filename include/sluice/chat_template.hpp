@@ -23,7 +23,7 @@ class Template;
 
 struct ChatTemplateLimits {
   size_t max_template_bytes = size_t{1} << 20;
-  // Of evaluation; one for each item, and for 16 bytes, that an operation makes or goes through.
+  // Steps of evaluation; one for each item, and for 16 bytes, that an operation makes or reads.
   int64_t max_steps = 2'000'000;
   size_t max_output_bytes = size_t{16} << 20;  // also of every text on the way
   int32_t max_depth = 100;                     // of expressions, blocks and calls
@@ -35,7 +35,7 @@ class ChatTemplate {
   explicit ChatTemplate(std::string_view source, const ChatTemplateLimits& limits = {});
 
   // variables: a JSON object, {"messages": [...], "tools": [...], "add_generation_prompt": true,
-  // "bos_token": "<s>"}. seconds: since 1970 in UTC, what strftime_now tells; none: the clock's.
+  // "bos_token": "<s>"}. seconds: since 1970 in UTC, for strftime_now; none: the clock's.
   // Throws Error for what the template raises itself, for a limit, and for what it cannot do. Safe
   // to use from many threads.
   std::string Render(std::string_view variables,

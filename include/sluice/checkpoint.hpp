@@ -46,7 +46,7 @@ class Checkpoint {
   std::span<const int32_t> end_tokens() const { return text().end_tokens(); }
 
   // Rows of the head that have a token. Many models have more, as padding, which must never be
-  // drawn: head() leaves them out, and so nobody pays for them.
+  // drawn: head() leaves them out, so they cost nothing.
   int64_t vocab() const;
   DenseHead head() const;
 

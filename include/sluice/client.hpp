@@ -1,8 +1,8 @@
 // A frontend's side of engines: requests in, text out. The same calls for an engine in this process
 // (LocalClient) and for engines in others (RemoteClient).
 //
-// Each request that Submit took ends in exactly one output, whatever becomes of the engine. What it
-// says depends on the request alone: not on the side that looks for stops, on the engine it went
+// Each request that Submit took ends in exactly one output, whatever becomes of the engine. Its
+// content depends on the request alone: not on the side that looks for stops, on the engine it went
 // to, or on when Poll was called.
 #pragma once
 
@@ -55,16 +55,16 @@ struct RequestId {
 struct ClientOutput {
   RequestId request = {};
   std::string_view text = {};
-  // Token ids, and what was told about them: those whose text is out with this output to its last
-  // byte. With kCumulative and kFinal all of them.
+  // Token ids, and their log-probabilities: the tokens that have all of their text out with this
+  // output. With kCumulative and kFinal all of them.
   std::span<const int32_t> ids = {};
   std::span<const float> logprobs = {};
   std::span<const int32_t> ranks = {};
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
-  // All of the prompt's, in exactly one output: the first one, which has no text in front of it.
-  // Empty where none were asked for, and for a request that ended before they were there.
+  // All of the prompt's, in exactly one output: the first one, which no text precedes. Empty where
+  // none were requested, and for a request that ended before they were computed.
   PromptLogprobs prompt = {};
 
   GenerationEnd end = GenerationEnd::kNone;
@@ -87,7 +87,7 @@ enum class EngineHealth : uint8_t {
 };
 std::string_view Name(EngineHealth health);
 
-// What a client knows of one of its engines.
+// The state of one engine as its client has it.
 struct EngineState {
   std::string endpoint = {};  // empty: of this process
   EngineHealth health = EngineHealth::kConnecting;
@@ -111,7 +111,7 @@ struct PowersOfTwo {
   friend bool operator==(const PowersOfTwo&, const PowersOfTwo&) = default;
 };
 
-// What came that must not have, and was dropped. Nothing of it reached a text.
+// Counts of input that must not have come, and was dropped. Nothing of it reached a text.
 struct ClientCounters {
   int64_t requests = 0;
   int64_t waiting = 0;  // now: of which nothing has come yet
@@ -119,16 +119,16 @@ struct ClientCounters {
   int64_t tokens = 0;
   int64_t aborts = 0;         // sent
   int64_t stale_rows = 0;     // of requests that had ended here: the handshake's normal course
-  int64_t stale_tokens = 0;   // in these, and behind a stop in the row that had it
-  int64_t stop_tokens = 0;    // of these tokens, behind a stop that was found here
+  int64_t stale_tokens = 0;   // in these, and after a stop in the row that had it
+  int64_t stop_tokens = 0;    // of these tokens, after a stop that was found here
   int64_t held_bytes = 0;     // now: of text that may be the beginning of a stop
   int64_t invalid_bytes = 0;  // of tokens, that were no UTF-8
   int64_t unknown_rows = 0;   // of slots that do not exist, or generations that never were
-  int64_t repeated_ends = 0;  // an end behind the end
+  int64_t repeated_ends = 0;  // an end after the end
   int64_t gaps = 0;           // rows that do not follow those before them: the request is lost
   int64_t foreign_ids = 0;    // ids outside the vocabulary: the request is lost
-  // The engine saw another end than the text has, or told of other log-probabilities than were
-  // asked for: the request is lost.
+  // The engine reported another end than the text has, or other log-probabilities than were
+  // requested: the request is lost.
   int64_t disagreements = 0;
   int64_t repeated_frames = 0;   // the remote client's: dropped
   int64_t malformed_frames = 0;  // each of these resets the link
@@ -147,7 +147,7 @@ class Client {
  public:
   virtual ~Client() = default;
 
-  // Of the first engine.
+  // Describes the first engine.
   virtual const EngineInfo& info() const = 0;
   virtual const Tokenizer& tokenizer() const = 0;
 
@@ -160,9 +160,9 @@ class Client {
   virtual uint64_t Seed(RequestId request) const = 0;
   virtual int64_t live_requests() const = 0;
 
-  // What there is, one output a request; if nothing is, waits for it, but not longer than
-  // `timeout`. Valid until the next Poll or Submit. Behind a std::bad_alloc nothing is lost: the
-  // next Poll goes on. A request whose own output there is no memory for ends with kEngineLost.
+  // Returns the outputs that exist, one a request; if none exists, waits for one, but not longer
+  // than `timeout`. Valid until the next Poll or Submit. After a std::bad_alloc nothing is lost:
+  // the next Poll goes on. A request without memory for its own output ends with kEngineLost.
   virtual std::span<const ClientOutput> Poll(std::chrono::nanoseconds timeout) = 0;
   // For event loops: readable when Poll has something to do, whatever else was called meanwhile.
   // -1: Poll always has, while requests live.
@@ -179,13 +179,13 @@ using RequestObserver = std::function<void(RequestId, const EngineRequest&)>;
 
 struct LocalClientOptions {
   StopAt stop_at =
-      StopAt::kEngine;  // where the engine knows text; else the frontend looks for them
+      StopAt::kEngine;  // where the engine has a tokenizer; else the frontend searches for them
   RequestObserver observer = {};
 };
 
-// Poll steps the engine, on the caller's thread; nobody else may call it meanwhile. `info` is
-// completed by what the engine knows itself; whether it knows text the caller says. A runner that
-// throws is the end of all requests and of this client.
+// Poll steps the engine on the caller's thread; no other thread may call it meanwhile. `info` is
+// completed by what the engine reports itself; the caller says whether it has a tokenizer. A runner
+// that throws is the end of all requests and of this client.
 std::unique_ptr<Client> MakeLocalClient(Engine& engine, EngineInfo info, Tokenizer tokenizer,
                                         const LocalClientOptions& options = {});
 
@@ -194,24 +194,24 @@ struct RemoteClientOptions {
   RequestObserver observer = {};
   int32_t credits = 64;  // output messages that an engine may send ahead
   std::chrono::milliseconds connect_timeout{10'000};
-  // The same for an engine of vLLM, which comes when it has read its model and compiled for it.
+  // As above for an engine of vLLM, which connects once it has read and compiled its model.
   std::chrono::milliseconds start_timeout{20 * 60'000};
   // An engine that has work and says nothing for so long is stalled: its requests end.
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // ConnectClient waits no longer, and throws as when time is over
-  // Of the model, for engines of vLLM, which do not tell. 0: as many as the tokenizer has.
+  // The model's, for engines of vLLM, which do not report them. 0: as many as the tokenizer has.
   std::vector<int32_t> end_tokens = {};
   int64_t vocab = 0;
-  // What an engine of vLLM said before its connection ended is in this machine's buffers, and is
-  // read for so long; the errors of its requests come behind.
+  // When the connection of an engine of vLLM ends, its last bytes are in this machine's buffers.
+  // They are read for this long; the errors of its requests follow.
   std::chrono::milliseconds last_outputs{200};
   // Called in ConnectClient and Poll, when there is something new to say.
   EngineObserver engine_observer = {};
 };
 
-// "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is told the
-// address and comes by itself. One client alone can wait there. docs/plugins/vllm-engine.md has
-// what such an engine does not take, and refuses with kInvalidValue in Submit.
+// "vllm+tcp://ADDRESS:PORT": where this client waits for an engine of vLLM, which is started with
+// the address and connects by itself. Only one client can wait there. docs/plugins/vllm-engine.md
+// has what such an engine does not take, and refuses with kInvalidValue in Submit.
 bool IsVllmEndpoint(std::string_view endpoint);
 
 // Waits until every engine has been ready; throws Error with kUnavailable naming the one that was

@@ -28,8 +28,8 @@ struct Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
-// The masses behind a Cut, in weight units (the heaviest token of a row weighs 2^40). Exact, and
-// computed only when asked for.
+// The masses of a Cut, in weight units (the heaviest token of a row weighs 2^40). They are exact,
+// and computed only on request.
 struct CutMass {
   uint64_t kept = 0;   // mass of the kept set, at the temperature that the filters see
   uint64_t total = 0;  // Z: the mass that top-p was measured against
@@ -41,12 +41,12 @@ struct CutMass {
   friend bool operator==(const CutMass&, const CutMass&) = default;
 };
 
-// What sampling a row gives.
+// The result of sampling a row.
 struct TokenResult {
-  int32_t id = -1;  // -1 with a status, and for draft rows behind a rejection
+  int32_t id = -1;  // -1 with a status, and for draft rows after a rejection
   RowStatus status = RowStatus::kOk;
-  float logprob = std::numeric_limits<float>::quiet_NaN();  // in the mode asked for, else NaN
-  int32_t rank = 0;  // number of tokens with value >= the sampled one's; 0 if not asked for
+  float logprob = std::numeric_limits<float>::quiet_NaN();  // in the requested mode, else NaN
+  int32_t rank = 0;  // number of tokens with value >= the sampled one's; 0 if not requested
   Cut cut = {};
 };
 

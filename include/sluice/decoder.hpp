@@ -34,8 +34,8 @@ struct SequenceHandle {
 struct DecodeChunk {
   SequenceHandle sequence = {};
   std::span<const int32_t> tokens = {};
-  // The hidden states of so many last positions are wanted: 1 to sample, tokens.size() for all, 0
-  // for a chunk of a prompt that goes on.
+  // How many of the last positions get a hidden state: 1 to sample, tokens.size() for all, 0 for a
+  // chunk of a prompt that goes on.
   int64_t hidden_rows = 1;
 };
 
@@ -52,7 +52,7 @@ class Decoder {
   // Memory of the cache and of a step, before a Decoder is made.
   static size_t Bytes(const Model& model, const DecoderOptions& options);
 
-  // Throws Error with kExhausted when max_sequences are there.
+  // Throws Error with kExhausted when the decoder has max_sequences.
   SequenceHandle Add();
   // A sequence that begins with the first `length` tokens of this one and shares their pages.
   SequenceHandle Fork(SequenceHandle sequence, int64_t length);
@@ -65,11 +65,11 @@ class Decoder {
   // Pages that `tokens` more tokens of this sequence would take.
   int64_t PagesFor(SequenceHandle sequence, int64_t tokens) const;
 
-  // hidden: [sum of hidden_rows, dim], behind the last norm, in the order of the chunks.
+  // hidden: [sum of hidden_rows, dim], after the last norm, in the order of the chunks.
   // Throws Error before anything has changed when an argument does not fit, and with kExhausted
   // when there are not enough pages: as many as PagesFor says for each chunk, though the last of
-  // several sequences that share a page and go on in one batch needs no copy of it. What a
-  // parallel-for throws leaves it, and the sequences as they were.
+  // several sequences that share a page and go on in one batch needs no copy of it. An exception of
+  // a parallel-for leaves it, and the sequences as they were.
   void Forward(std::span<const DecodeChunk> chunks, std::span<float> hidden);
 
  private:

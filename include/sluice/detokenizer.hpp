@@ -20,23 +20,23 @@ class PieceFilter;
 struct TokenEntry;
 }  // namespace text
 
-// What becomes of bytes that are not UTF-8.
+// The treatment of bytes that are not UTF-8.
 enum class Utf8Errors : uint8_t {
   // One U+FFFD for each maximal subpart, as Unicode and the Web have it: known at the next byte.
   kMaximal,
-  // Of vocabularies with tokens for single bytes: one U+FFFD for each byte of a run of such tokens
+  // For vocabularies with tokens for single bytes: one U+FFFD for each byte of a run of such tokens
   // that is not UTF-8 as a whole, as Hugging Face tokenizers has it. The run is held back until it
   // ends, or kLongestByteRun bytes of it are valid.
   kHfRun,
 };
 inline constexpr size_t kLongestByteRun = 4096;
 
-// What becomes of a character that is incomplete at the end.
+// The treatment of a character that is incomplete at the end.
 enum class Incomplete : uint8_t { kReplace, kDrop };
 
 struct DetokenizerOptions {
   bool skip_special_tokens = true;
-  // False: no space between an added token and another one behind it, where the decoder would put
+  // False: no space between two adjacent added tokens, where the decoder would put
   // one.
   bool spaces_between_special_tokens = true;
   Utf8Errors utf8_errors = Utf8Errors::kMaximal;
@@ -62,7 +62,7 @@ class Detokenizer {
   // How many bytes were no UTF-8: of which U+FFFD came, or nothing.
   int64_t invalid_bytes() const { return invalid_bytes_; }
 
-  // As TokenEnd has it, behind the last token.
+  // As TokenEnd has it, after the last token.
   size_t open_tokens() const { return open_tokens_; }
 
  private:
@@ -95,7 +95,7 @@ class Detokenizer {
   void Emit(std::string_view characters, Output& output);
 
   Tokenizer tokenizer_;
-  // Of its vocabulary, for the hot path.
+  // Those of its vocabulary, for the hot path.
   const text::TokenEntry* pieces_;
   const char* arena_;
   uint32_t pieces_size_;

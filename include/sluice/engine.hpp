@@ -1,7 +1,7 @@
 // Continuous batching: requests come and go between steps, and every step computes one batch of
 // what there is: a token for each request that decodes, and chunks of the prompts of others.
 //
-// What a request gets depends on the request alone: not on the batch, the order, the size of
+// The output of a request depends on the request alone: not on the batch, the order, the size of
 // chunks, a preemption, or whether a step is in flight.
 #pragma once
 
@@ -24,9 +24,9 @@ struct EngineOptions {
   int32_t steps_in_flight = 0;
   int32_t max_clients = 64;
   int32_t max_client_requests = 4096;  // running and waiting
-  // Of all clients; one more is rejected. Half of the places are first come, first served. The
-  // other half is divided equally among the connected clients; requests that a client already has
-  // waiting count against its share.
+  // For all clients together; one more is rejected. Half of the places are first come, first
+  // served. The other half is divided equally among the connected clients; requests that a client
+  // already has waiting count against its share.
   int64_t max_waiting = 16384;
   int64_t max_waiting_tokens = 1 << 26;  // of their prompts together, shared alike
   int64_t step_tokens = 0;               // inputs of a step at most; 0: as many as the runner takes
@@ -48,8 +48,8 @@ struct EngineOutput {
 // One thread at a time may call an Engine. It has no threads.
 class Engine {
  public:
-  // Allocates what steps need. Without a tokenizer it knows no text: it rejects requests whose
-  // stops it would have to look for. `runner` must outlive it.
+  // Allocates what steps need. Without a tokenizer it has no text: it rejects requests with stops
+  // that it would have to search for. `runner` must outlive it.
   Engine(StepRunner& runner, std::optional<Tokenizer> tokenizer, const EngineOptions& options = {});
   ~Engine();  // awaits every step on its way, unless the runner has thrown
   Engine(Engine&&) noexcept;
@@ -63,9 +63,9 @@ class Engine {
   void RemoveClient(ClientId client);
 
   // Each request ends in exactly one output, whatever it says: one that cannot be taken ends with
-  // kRejected in the next Step. Throws Error for a client that is not there, a slot outside
-  // max_client_requests, or one that is taken: what a client must not do; and std::bad_alloc when
-  // there is not even memory for a rejection. Nothing has changed then.
+  // kRejected in the next Step. Throws Error for a client that does not exist, a slot outside
+  // max_client_requests, or one that is taken: what a client must not do; and std::bad_alloc
+  // without memory for even a rejection. Nothing has changed then.
   void Submit(ClientId client, EngineRequest request);
 
   // The request ends in the next Step: with kCancelled, or with the stop string that ends in what
@@ -77,10 +77,10 @@ class Engine {
 
   // Plans and launches a step, and reads the oldest one that is due. Valid until the next call of
   // anything that is not const. Takes no memory for a request that decodes (but for the list of its
-  // tokens, each time that it has doubled beyond 65536). What the runner throws leaves it, and so
-  // does Error for results that break the runner's contract. Then the engine is lost: it plans no
-  // step any more, and the next call of Fail gives what this Step had to give, and the end of every
-  // other request. So does the next Step, with the message of what was thrown.
+  // tokens, each time that it has doubled beyond 65536). An exception of the runner leaves it, and
+  // so does Error for results that break the runner's contract. Then the engine is lost: it plans
+  // no step any more, and the next call of Fail gives what this Step had to give, and the end of
+  // every other request. The next Step does so too, with the message of that exception.
   std::span<const EngineOutput> Step();
 
   // For a runner that is no more: ends every request with kEngineLost and this message, and rejects

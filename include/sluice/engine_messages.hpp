@@ -1,9 +1,9 @@
-// What frontends and an engine tell each other: the same structs in one process and, encoded,
-// between two.
+// The messages of frontends and an engine: the same structs in one process and, encoded, between
+// two.
 //
 // A request is addressed by a place in its frontend's table and a generation of that place. The
-// frontend takes a place again, with the next generation, only behind the one OutputRow that ends
-// the request. So what comes late for an old generation can be told and dropped, on both sides.
+// frontend takes a place again, with the next generation, only after the one OutputRow that ends
+// the request. So both sides recognise and drop what comes late for an old generation.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct RequestAddress {
   friend bool operator==(const RequestAddress&, const RequestAddress&) = default;
 };
 
-// Who looks for stop strings. The text is the same.
+// The side that searches for stop strings. The text does not depend on it.
 enum class StopAt : uint8_t {
-  kEngine = 0,    // the engine: no token is computed behind the one that ends a stop
-  kFrontend = 1,  // the frontend, which then aborts the request: for engines that know no text
+  kEngine = 0,    // the engine: no token is computed after the one that ends a stop
+  kFrontend = 1,  // the frontend, which then aborts the request: for engines without text
 };
 std::string_view Name(StopAt stop_at);  // "engine", "frontend"
 StopAt StopAtByName(std::string_view name);
@@ -58,8 +58,8 @@ struct EngineRequest {
   std::vector<int32_t> prompt = {};
   uint32_t choice = 0;
   int64_t max_tokens = 256;  // 0: the prompt is read for its log-probabilities, or not at all
-  // For every token of the prompt but the first: its log-probability, its rank, and so many of the
-  // most likely tokens in its place. At most the engine's max_logprobs.
+  // For every token of the prompt but the first: its log-probability, its rank, and this many of
+  // the most likely tokens in its place. At most the engine's max_logprobs.
   std::optional<int32_t> prompt_logprobs = {};
   StopAt stop_at = StopAt::kEngine;
   TextOptions text = {};
@@ -67,7 +67,7 @@ struct EngineRequest {
   friend bool operator==(const EngineRequest&, const EngineRequest&) = default;
 };
 
-// What one step gave one request, or that it ended.
+// The tokens that one step gave one request, or that it ended.
 struct OutputRow {
   RequestAddress address = {};
   int64_t first_token = 0;  // the number of the first of these among the request's output tokens
@@ -79,7 +79,7 @@ struct OutputRow {
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
-  // The next ones of the prompt, all of them in front of the first of the ids.
+  // The next ones of the prompt, all of them before the first of the ids.
   PromptLogprobs prompt = {};
 
   GenerationEnd end = GenerationEnd::kNone;  // another one is the request's last row
@@ -104,16 +104,16 @@ struct EngineInfo {
   int32_t steps_in_flight = 0;
   uint64_t tokenizer_hash = 0;  // see TokenizerHash
   std::vector<int32_t> end_tokens = {};
-  bool knows_text = false;  // kEngine may look for stops
+  bool has_text = false;  // kEngine may look for stops
   Limits limits = {};
-  // Of one frame from a frontend: a request that is larger is refused there.
+  // The largest frame from a frontend: a request that exceeds it is refused there.
   int64_t max_frame_bytes = int64_t{8} << 20;
 
   friend bool operator==(const EngineInfo&, const EngineInfo&) = default;
 };
 
-// Of all ids, how they are spelled, and what decoding makes of them: two sides with the same one
-// read ids alike.
+// A hash of all ids, their spelling, and their decoding: two sides with equal hashes read ids
+// alike.
 uint64_t TokenizerHash(const Tokenizer& tokenizer);
 
 // Since the engine began. Each token that was drawn is either given or discarded.
@@ -126,10 +126,10 @@ struct EngineCounters {
   int64_t prompt_tokens = 0;  // that went through the model; again, where a request was preempted
   int64_t tokens = 0;         // that were drawn
   int64_t tokens_given = 0;
-  // Drawn behind the end of a request that was not aborted: behind a stop, beyond max_tokens or the
+  // Drawn after the end of a request that was not aborted: after a stop, beyond max_tokens or the
   // context in a burst, in the step in flight; or in a row that there was no memory for.
   int64_t tokens_discarded_stop = 0;
-  int64_t tokens_discarded_abort = 0;  // drawn behind an abort, in the step in flight
+  int64_t tokens_discarded_abort = 0;  // drawn after an abort, in the step in flight
   int64_t preemptions = 0;
   int64_t rejected = 0;
   int64_t aborted = 0;

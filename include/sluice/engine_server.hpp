@@ -16,8 +16,8 @@
 
 namespace sluice {
 
-// What came from frontends that must not have. A frame that cannot be read resets that frontend's
-// link; the others do not notice.
+// Counts of input from frontends that must not have come. A frame that cannot be read resets that
+// frontend's link; the others do not notice.
 struct LinkCounters {
   int64_t clients = 0;  // now
   int64_t clients_seen = 0;
@@ -27,7 +27,7 @@ struct LinkCounters {
   int64_t bytes_out = 0;
   int64_t tokens_out = 0;
   int64_t malformed_frames = 0;
-  int64_t foreign_frames = 0;  // of another epoch or version, or from who never said hello
+  int64_t foreign_frames = 0;  // of another epoch or version, or from a peer that never said hello
   int64_t bad_requests = 0;    // a slot that is taken, or outside the table: resets the link
   int64_t resets = 0;
   int64_t held_tokens = 0;  // now: waiting for credits
@@ -51,15 +51,15 @@ struct EngineServerOptions {
 
 class EngineServer {
  public:
-  // Binds; throws Error when it cannot. Starts the link's thread. Nobody else may call the engine
-  // from now on. info.max_client_requests and so on are the engine's.
+  // Binds; throws Error when it cannot. Starts the link's thread. No other thread may call the
+  // engine from now on. info.max_client_requests and so on are the engine's.
   EngineServer(Engine& engine, EngineInfo info, const EngineServerOptions& options = {});
   ~EngineServer();
 
   const std::string& endpoint() const;  // with the port that it got
 
-  // The step loop, on the caller's thread, until a stop is asked for. Then the frontends are told,
-  // and their requests have ended. What the runner throws leaves it, when they have been told.
+  // The step loop, on the caller's thread, until a stop is requested. Then the frontends are
+  // notified, and their requests have ended. An exception of the runner then leaves Run.
   void Run(std::stop_token stop);
 
   LinkCounters link_counters() const;      // from any thread

@@ -28,7 +28,7 @@ struct BackendInfo {
   std::string_view reason;  // why it is not available
 };
 
-// All backends that this version knows, the fastest first.
+// All backends of this version, the fastest first.
 std::span<const BackendInfo> Backends();
 
 // The backend of that name; "cpu" is the widest available one of the cpu backends. Throws Error
@@ -49,7 +49,7 @@ struct Execution {
   Backend backend = Backend::kAuto;
   ParallelFor parallel = {};
   // At least as many bytes as the ...WorkspaceBytes function of the call answers, aligned to
-  // kWorkspaceAlignment. What it holds afterwards means nothing.
+  // kWorkspaceAlignment. Its content afterwards means nothing.
   std::span<std::byte> workspace = {};
   void* stream = nullptr;  // the CUDA stream, for views of device memory
   // How to select. The reference backend has one way only, the definition.

@@ -74,7 +74,7 @@ constexpr bool Counts(Stage stage) {
          stage == Stage::kTopK;
 }
 
-// One stage and one token. Behind a filter that is on, a token that came to it is left iff
+// One stage and one token. After a filter that is on, a token that came to it is left iff
 // Holds(comparison, quantity, limit) or is_exempt.
 //
 //   stage          quantity                                               limit
@@ -92,14 +92,14 @@ constexpr bool Counts(Stage stage) {
 //
 // Profiles that keep all ties take the place, and the mass before it, of the first token of the
 // same value. Shares of the mass come from integers; where two of those round to the same double,
-// quantity is moved by one unit so that the comparison tells the same.
+// quantity is moved by one unit so that the comparison gives the exact answer.
 struct StageReport {
-  bool is_on = false;       // the parameters ask for the stage
-  bool is_left = false;     // the token is still there behind it; of the draw: it was drawn
-  int64_t tokens_left = 0;  // in the row behind it
+  bool is_on = false;       // the parameters turn the stage on
+  bool is_left = false;     // the stage keeps the token; for the draw: it was drawn
+  int64_t tokens_left = 0;  // in the row after the stage
   // Filters: the share of the adjusted row's mass that is left, at the temperature filters see.
   double mass_left = std::numeric_limits<double>::quiet_NaN();
-  // Adjustments: the token's value in front of the stage and behind it.
+  // Adjustments: the token's value before the stage and after it.
   float before = std::numeric_limits<float>::quiet_NaN();
   float after = std::numeric_limits<float>::quiet_NaN();
   // NaN and kNone where the stage is off, compares nothing, or the token did not come to it.
@@ -115,7 +115,7 @@ struct Explanation {
   int32_t id = -1;
   RowStatus status = RowStatus::kOk;  // with another, no filter has run and nothing is drawn
   float logit = 0.0f;                 // as it came
-  float adjusted = 0.0f;              // behind stage 9
+  float adjusted = 0.0f;              // after stage 9
   int64_t rank = 0;                   // place in the adjusted row, from 1; 0 when masked
   // Shares of the adjusted row's mass at the temperature that the filters see, and of the kept mass
   // at that of the draw. NaN with a status, the second also when the kept mass is 0.

@@ -24,7 +24,7 @@ GenerationConfig ParseGenerationConfig(std::string_view json);
 GenerationConfig OpenGenerationConfig(const std::string& directory);
 
 // Where the parameters of a request start, on every surface: the command, the server, clients in
-// C++ and in Python. What the caller gives replaces them. The names are those of vLLM's option
+// C++ and in Python. The caller's values replace them. The names are those of vLLM's option
 // generation_config.
 enum class ParamDefaults : uint8_t {
   kModel,    // "auto": the model's generation_config.json

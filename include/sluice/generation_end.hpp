@@ -13,7 +13,7 @@ enum class GenerationEnd : uint8_t {
   kLength = 3,      // max_tokens
   kContext = 4,     // prompt and output fill the model's context
   kStatus = 5,      // no token could be drawn: the status says why
-  kCancelled = 6,   // by whoever asked for it
+  kCancelled = 6,   // by the caller or the client
   kRejected = 7,    // the engine did not take the request: the message says why
   kEngineLost = 8,  // the engine died, or does not answer
 };

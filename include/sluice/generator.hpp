@@ -24,7 +24,7 @@
 
 namespace sluice {
 
-// Who projects hidden states. The tokens are the same.
+// The head that projects hidden states. The tokens do not depend on it.
 enum class HeadChoice : uint8_t {
   kAuto,  // planes of kDither4 where they pay, see HeadPlanesFor
   kDense,
@@ -39,17 +39,17 @@ struct GenerationRequest {
   std::span<const int32_t> prompt = {};
   int32_t choices = 1;
   int64_t max_tokens = 256;  // of each choice; 0: the prompt is read to be scored, or not at all
-  // Scores the prompt, with so many of the most likely tokens for each of its places.
+  // Scores the prompt, with this many of the most likely tokens for each of its places.
   std::optional<int32_t> prompt_logprobs = {};
   std::vector<std::string> stops = {};
   bool include_stop = false;
   bool ignores_end = false;  // the checkpoint's end tokens do not end a choice
 };
 
-// What Step keeps for whoever looks at a model. Logits cost a projection where the certified head
-// has left it out.
+// The data that Step keeps for the study of a model. Logits cost a projection where the certified
+// head has left it out.
 struct GenerationReports {
-  bool logits = false;  // as the model gave them, behind its soft-cap
+  bool logits = false;  // as the model gave them, after its soft-cap
   bool cuts = false;    // of tokens; those of top-p on all tokens are the dense head's
   bool kept = false;    // kept sets as bitmasks
   bool masses = false;
@@ -57,8 +57,8 @@ struct GenerationReports {
   bool HasSets() const { return cuts || kept || masses; }
 };
 
-// The planes that a choice asks for; nothing for the dense head. kAuto builds them where requests
-// like `params` gain by them, with so much to report.
+// The planes of a choice; nothing for the dense head. kAuto builds them where requests like
+// `params` gain by them, with this much to report.
 std::optional<HeadPlanes> HeadPlanesFor(HeadChoice choice, const Checkpoint& checkpoint,
                                         const SamplingParams& params,
                                         const GenerationReports& reports = {},
@@ -74,10 +74,10 @@ struct GeneratorOptions {
   ParallelFor parallel = {};
 };
 
-// What a step gave one choice.
+// The result of a step for one choice.
 struct ChoiceStep {
   int32_t choice = 0;
-  TokenResult token = {};         // its Cut where a report of sets was asked for
+  TokenResult token = {};         // with its Cut where a report of sets was requested
   CertifiedRow certificate = {};  // path kNothing: the dense head served
   Delta delta = {};
   std::string_view text = {};  // what came out; valid until the next call
@@ -101,12 +101,12 @@ struct GenerationStats {
   int64_t output_tokens = 0;  // of all choices
   int64_t steps = 0;
 
-  // Nanoseconds. What the certified head selects counts as head.
+  // Nanoseconds. Selection by the certified head counts as head.
   int64_t prefill_ns = 0;
   int64_t forward_ns = 0;
   int64_t head_ns = 0;
   int64_t select_ns = 0;
-  int64_t report_ns = 0;  // what GenerationReports ask for
+  int64_t report_ns = 0;  // for GenerationReports
   int64_t text_ns = 0;
 
   CertifiedStats certified = {};                      // of the rows that the certified head took
@@ -135,10 +135,10 @@ class Generator {
   // one, if the request had none.
   const SamplingParams& params() const;
 
-  // Takes the next chunk of the prompt; how many tokens of it are left. Step takes what is left.
+  // Takes the next chunk of the prompt; returns how many tokens remain. Step takes the rest.
   int64_t Prefill();
 
-  // Of what Prefill has taken; all when nothing is left. Valid until the next Prefill or Step.
+  // Those of the tokens that Prefill has taken so far. Valid until the next Prefill or Step.
   PromptLogprobs prompt_logprobs() const;
 
   // One token for every choice that goes on, by number; empty when none does. Without tokens to
@@ -152,8 +152,8 @@ class Generator {
   std::span<const int32_t> OutputTokens(int32_t choice) const;
   const GenerationStats& stats() const;
 
-  // Of the last Step, a row for each of its elements. Empty where it was not asked for.
-  MatrixView hidden() const;  // always there
+  // The hidden states of the last Step, a row for each of its elements; or empty.
+  MatrixView hidden() const;  // never empty
   LogitsView logits() const;
   std::span<const int32_t> kept() const;  // ceil(vocab / 32) words a row
   std::span<const CutMass> masses() const;
@@ -165,7 +165,7 @@ class Generator {
   std::unique_ptr<Impl> impl_;
 };
 
-// The prompt without its middle: `first` tokens of its beginning (what the model wants in front of
+// The prompt without its middle: `first` tokens of its beginning (those that the model needs before
 // a text) and as many last ones as leave room for max_tokens, or for half a context if those are
 // more.
 std::vector<int32_t> TruncatePrompt(std::span<const int32_t> prompt, int64_t context,

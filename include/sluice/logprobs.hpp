@@ -16,8 +16,8 @@ struct LogprobInput {
 };
 
 // The most likely tokens of each row: `width` entries a row, the sampled token first, then the
-// first tokens of the total order (the sampled one may be among them). Entries behind the last
-// token that has a probability are id -1 and -inf. A row with a status is all -1 and NaN.
+// first tokens of the total order (the sampled one may be among them). Entries after the last token
+// that has a probability are id -1 and -inf. A row with a status is all -1 and NaN.
 struct LogprobLists {
   int32_t width = 0;  // 0: no lists; else 1 + the number of most likely tokens
   std::span<int32_t> ids = {};

@@ -80,8 +80,8 @@ class Model {
   std::shared_ptr<const Impl> impl_;
 };
 
-// logit = cap * tanh(logit / cap), in place, fp32: what Gemma 2 does behind its head. The order of
-// the tokens stays, so a cap of 0, or greedy sampling, needs none of it.
+// logit = cap * tanh(logit / cap), in place, fp32: the last operation of Gemma 2, after its head.
+// The order of the tokens stays, so a cap of 0, or greedy sampling, needs none of it.
 void CapLogits(float cap, const MutableLogitsView& logits, const Execution& execution);
 
 }  // namespace sluice

@@ -14,8 +14,8 @@ namespace sluice {
 struct ModelRunnerOptions {
   int32_t max_requests = 64;
   int64_t max_step_tokens = 512;
-  // Room of the cache for all requests together; 0: a context's worth for each of them, at most
-  // 1 GiB. Requests that do not fit beside each other take turns.
+  // Room of the cache for all requests together; 0: a context's worth for each of them, at most 1
+  // GiB. Requests that do not fit together take turns.
   int64_t cache_tokens = 0;
   int32_t max_logprobs = 20;
   std::optional<HeadPlanes> planes = {};  // of checkpoint.head(); none: the dense head serves
@@ -28,7 +28,7 @@ struct ModelRunnerOptions {
 // request, bit for bit, whatever else is in the batch.
 //
 // Launch throws Error for a plan that does not fit, before anything changes, and takes the next
-// one. Behind any other exception, which a parallel-for threw, it takes none.
+// one. After any other exception, which a parallel-for threw, it takes none.
 class ModelRunner final : public StepRunner {
  public:
   ModelRunner(const Checkpoint& checkpoint, const ModelRunnerOptions& options = {});

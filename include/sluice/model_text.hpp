@@ -1,4 +1,4 @@
-// What text needs of a model, without its weights: tokenizer, chat template, the authors' defaults,
+// The text side of a model, without its weights: tokenizer, chat template, the authors' defaults,
 // the tokens that end an output. A frontend has this and an engine elsewhere.
 #pragma once
 
@@ -19,7 +19,7 @@ struct ChatMessage {
   std::string_view content;
 };
 
-// Files that are in memory already; those that are empty are not there.
+// Files that are in memory already; an empty one counts as missing.
 struct ModelTextFiles {
   std::string_view tokenizer = {};  // tokenizer.json
   std::string_view config = {};     // config.json: its end tokens and how many tokens it has
@@ -35,13 +35,13 @@ class ModelText {
   ModelText(const ModelText&) = default;
   ModelText& operator=(const ModelText&) = default;
 
-  // Reads small files only, which need no weights beside them. Throws Error naming the file and
-  // what was expected.
+  // Reads small files only; no weights need to lie in the directory. Throws Error naming the file
+  // and what was expected.
   static ModelText Open(const std::string& directory);
   static ModelText FromFiles(const ModelTextFiles& files);
-  // The same with another template.
+  // A copy with another template.
   ModelText WithChatTemplate(std::string_view source) const;
-  // The same with other defaults of sampling: those of generation_config(). End tokens stay.
+  // A copy with other defaults of sampling: those of generation_config(). End tokens stay.
   ModelText WithParamDefaults(ParamDefaults defaults) const;
 
   const Tokenizer& tokenizer() const;
@@ -51,7 +51,7 @@ class ModelText {
   // none, that of tokenizer_config.json.
   std::span<const int32_t> end_tokens() const;
 
-  // So many tokens the model has: config.json's vocab_size, which may be more than the tokenizer
+  // The model's number of tokens: config.json's vocab_size, which may be more than the tokenizer
   // has, as heads are padded. Without one, the tokenizer's.
   int64_t vocab() const;
 
@@ -59,9 +59,9 @@ class ModelText {
   // The text that the model continues with its answer. Throws Error when there is no template, and
   // for what the template refuses.
   std::string RenderChat(std::span<const ChatMessage> messages) const;
-  // The same from JSON, with all that messages and templates of models may have:
-  // {"messages": [...], "add_generation_prompt": true, ...}. The tokens of the tokenizer's
-  // configuration are there beside them, bos_token and so on, unless the object has its own.
+  // As RenderChat, from JSON with all that messages and templates of models may have: {"messages":
+  // [...], "add_generation_prompt": true, ...}. The tokens of the tokenizer's configuration are
+  // added, bos_token and so on, unless the object has its own.
   std::string RenderChatJson(std::string_view variables) const;
 
  private:

@@ -34,7 +34,7 @@ using OptionalTokenIds = std::optional<TokenIds>;  // an empty list differs from
 using TokenSequences = std::vector<TokenIds>;
 using BiasEntries = std::vector<BiasEntry>;
 
-// What decides the kept set of one row: plain data, so that it can live on a device.
+// The parameters that decide the kept set of one row: plain data, so that it can live on a device.
 struct SelectParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;
 #include "sluice/params.def"
@@ -43,7 +43,7 @@ struct SelectParams {
   friend bool operator==(const SelectParams&, const SelectParams&) = default;
 };
 
-// Everything a request may ask of the sampler.
+// All sampling parameters of a request.
 struct SamplingParams {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name = default_value;
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
@@ -64,7 +64,7 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
-// What the operator of a service may change.
+// Limits that the operator of a service may change.
 struct Limits {
   float max_temperature = 2.0f;
 
@@ -75,7 +75,7 @@ struct Limits {
 // empty allowed_token_ids or bad word.
 void Validate(const SamplingParams& params, int64_t vocab, const Limits& limits = {});
 
-// Whose noise a draw uses. A draft model draws with kTarget to propose what `match` will accept,
+// The noise of a draw. A draft model draws with kTarget to propose what `match` will accept,
 // and with kDraft for `reject`, which needs independent noise.
 enum class DrawStream : uint8_t { kTarget = 0, kDraft = 1 };
 

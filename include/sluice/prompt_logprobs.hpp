@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Of the model's own logits, whatever a request makes of them: what output tokens have with
-// LogprobMode::kRawLogprobs. The first token of a prompt follows nothing and has none.
+// Log-probabilities by the model's own logits, whatever a request makes of them, as output tokens
+// have with LogprobMode::kRawLogprobs. The first token of a prompt follows nothing and has none.
 struct PromptLogprobs {
   bool IsEmpty() const { return logprobs.empty(); }
 

@@ -12,13 +12,13 @@ namespace sluice {
 
 class RunnerThread final : public StepRunner {
  public:
-  // Starts one thread. `runner` must outlive it, and nobody else may call it meanwhile.
+  // Starts one thread. `runner` must outlive it; no other thread may call it meanwhile.
   explicit RunnerThread(StepRunner& runner);
   ~RunnerThread() override;  // when the steps on their way are done; their plans must be there
 
   const RunnerInfo& info() const override;
   void Launch(const StepPlan& plan) override;  // does not wait
-  // Throws what the step threw, and so does every step behind it: the runner is called no more.
+  // Throws what the step threw, and so does every later step: the runner is called no more.
   const StepResults& Await() override;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// A change of the logits by the user, behind DRY and before a forced token. It runs on the thread
+// A change of the logits by the user, after DRY and before a forced token. It runs on the thread
 // of the row, may write any value (an +inf or NaN becomes the row's status), and may throw: the
 // exception leaves Step.
 struct LogitsProcessor {
@@ -44,7 +44,7 @@ struct StepRequest {
   std::span<const int32_t> drafts = {};  // n drafts take n + 1 consecutive rows of the logits
   // A tree of drafts: for each the index of the draft before it, which is below its own, or -1 for
   // the request's tokens. Row 0 is what the target says after those, row i + 1 what it says after
-  // draft i and the drafts before it. Empty: a chain, each draft behind the one before.
+  // draft i and the drafts before it. Empty: a chain, each draft after the one before.
   std::span<const int32_t> parents = {};
 
   // For DraftMode::kReject, what the drafts were drawn from, one row a draft; at most one of these.
@@ -76,8 +76,8 @@ struct StepOutput {
   std::span<CutMass> masses = {};  // one a row
   // fp32: the values after stage 9. Rows that were not looked at are left alone. May be the logits.
   MutableLogitsView adjusted = {};
-  // One a row. In place of all that is told of a token: which row of its request's logits gave it,
-  // 0, 1, 2 of a chain; -1 where nothing is told. `adjusted` alone lies where the logits do.
+  // One a row. Replaces all other outputs of a token: the row of its request's logits that gave it,
+  // 0, 1, 2 of a chain; -1 where no token is given. `adjusted` alone lies where the logits do.
   std::span<int32_t> path = {};
 };
 
@@ -111,8 +111,8 @@ class Sampler {
   std::span<const int32_t> Tokens(RequestHandle request) const;
   int64_t PromptLength(RequestHandle request) const;
 
-  // Samples and accepts: afterwards each request has its emitted tokens behind its history; stop
-  // tokens among them are for the caller to act on. Throws before anything has changed when an
+  // Samples and accepts: afterwards each request has its emitted tokens at the end of its history;
+  // the caller acts on stop tokens among them. Throws before anything has changed when an
   // argument does not fit. An exception of a processor leaves it after the other requests have
   // finished their rows; `emitted` says how far each came.
   void Step(const StepInput& input, const StepOutput& output);

@@ -1,5 +1,5 @@
-// A runner without a model: tokens by script, at a rate. Benches and fault tests of everything
-// behind the model run on it.
+// A runner without a model: tokens by script, at a rate. Benches and fault tests of everything that
+// follows the model run on it.
 //
 // The tokens of a request depend on its prompt alone: `tokens` of the options, or with echo the
 // prompt's own, over and over.
@@ -29,13 +29,13 @@ struct ScriptOptions {
   int32_t max_logprobs = 20;
   std::chrono::nanoseconds step_time = {};   // that a step takes at least
   std::chrono::nanoseconds token_time = {};  // and for each input
-  // Called on the launching thread in front of each step, with its number: a test stalls, throws or
+  // Called on the launching thread before each step, with its number: a test stalls, throws or
   // kills here.
   std::function<void(int64_t step)> before_step = {};
 };
 
-// What a request that asks for log-probabilities gets, of output and prompt: a function of the
-// token, made up. The lists have the tokens that follow it in the vocabulary, with theirs.
+// The log-probabilities of a request that has some, of output and prompt: a function of the token,
+// made up. The lists have the tokens that follow it in the vocabulary, with theirs.
 float ScriptLogprob(int32_t id);
 int32_t ScriptRank(int32_t id);
 

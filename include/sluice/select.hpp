@@ -1,7 +1,7 @@
 // Exact selection: from logits and parameters to a Cut, and what to do with a Cut.
 //
-// Every function takes one SelectParams (and NoiseKey) for all rows or one a row. A row whose
-// parameters are out of range has status kBadParam; calls whose shapes do not fit throw Error.
+// Every function takes one SelectParams (and NoiseKey) for all rows or one a row. A row with
+// parameters out of range has status kBadParam; calls with shapes that do not fit throw Error.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// An OpenAI-compatible server in front of engines: HTTP in, streams of text out.
+// An OpenAI-compatible server over engines: HTTP in, streams of text out.
 //
 // Each of its threads has its own listening socket, connections, and client of every engine, and
 // shares nothing that changes with the others. A stream that cannot go on ends with an error event
@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// What a peer may send, keep and wait for. Of all threads together, where it counts something.
+// Limits on what a peer may send, keep and wait for. Counts are for all threads together.
 struct HttpLimits {
   size_t request_line_bytes = size_t{8} << 10;
   size_t header_bytes = size_t{32} << 10;
@@ -35,7 +35,7 @@ struct HttpLimits {
   std::chrono::milliseconds write_timeout{30'000};
   size_t unsent_bytes = size_t{1} << 20;
   size_t coalesce_bytes = size_t{64} << 10;
-  size_t pipelined_bytes = size_t{64} << 10;  // behind a request that is not answered yet
+  size_t pipelined_bytes = size_t{64} << 10;  // after a request that is not answered yet
   int32_t connections = 16384;
   // A peer that sends no more may still read (curl's and most clients' way is not to): by default
   // it counts as gone.
@@ -55,18 +55,18 @@ struct ServerOptions {
   std::chrono::milliseconds stall_timeout{30'000};
   std::stop_token stop = {};  // of the wait for engines, which it ends
 
-  // Names that requests may give the model; the first one is told. Empty: the engine's.
+  // Names that requests may give the model; answers have the first one. Empty: the engine's.
   std::vector<std::string> model_names = {};
   int32_t threads = 1;
   int32_t encode_threads = 1;        // for prompts that are long; all threads share them
   int32_t max_requests = 4096;       // in flight; more are answered with 503
   int32_t max_requests_per_key = 0;  // in flight, else 429; 0: no limit
-  // One of these must come as Authorization: Bearer; none: anybody may ask.
+  // One of these must come as Authorization: Bearer; none: no key is needed.
   std::vector<std::string> api_keys = {};
-  // Pages of these may ask from a browser; "*" is every one.
+  // Pages of these may send requests from a browser; "*" is every one.
   std::vector<std::string> cors_origins = {};
   // Names that the header Host may have where there are no keys and `host` is a loopback address,
-  // beside those of this machine and IP addresses; "*" is every one.
+  // in addition to those of this machine and IP addresses; "*" is every one.
   std::vector<std::string> allowed_hosts = {};
   bool refuses_unknown_fields = false;  // of requests with a body; else they are ignored
   // Of messages that spell a special token of the model; else it is that token.

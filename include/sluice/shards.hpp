@@ -3,8 +3,8 @@
 // Shards merge exactly: the order is total, masses are integer sums, and noise is keyed by the
 // global token id. The answer is the one that the unsplit row would give, bit for bit.
 //
-// In one process, SelectShards and SampleShards take all shards of a row. With a process a shard
-// (a rank), ShardSampler exchanges what the rank knows of its slice:
+// In one process, SelectShards and SampleShards take all shards of a row. With a process a shard (a
+// rank), ShardSampler exchanges what the rank has computed of its slice:
 //
 //   1  for each row: status, number of unmasked tokens, and the first `candidates` tokens of the
 //      slice in the total order (global id, logit). The first `candidates` of the whole row are
@@ -16,11 +16,11 @@
 //      value of the row (top-p); or, where all of the row or all above a weight is kept (no filter,
 //      min-p), mass, count, lowest value and the best draw of the slice. The largest of the best
 //      draws is that of the row.
-//   3  for cdf draws of such rows: the token, from the rank in whose slice it lies.
+//   3  for cdf draws of such rows: the token, from the rank that has it in its slice.
 //   4  the slices of the rows that nothing of it decides (a larger k or a nucleus of more tokens
 //   than
 //      are listed; typical, top-n-sigma, and XTC on all of a long row): the definition on the whole
-//      row, a few rows at a time. ShardWay says which rows were.
+//      row, a few rows at a time. ShardPath says which rows were.
 //
 // Every rank does the same arithmetic on the same bytes, so all end with the same token.
 #pragma once
@@ -95,33 +95,33 @@ struct ShardSlice {
   int64_t tokens = 0;
 };
 
-// What decided a row.
-enum class ShardWay : uint8_t {
+// The part of the data that decided a row.
+enum class ShardPath : uint8_t {
   kStatus,      // nothing: the row has a status
   kCandidates,  // the listed tokens, with a mass or without
   kSums,        // each rank's own slice: no filter, or min-p alone
   kGathered,    // the definition on the whole row
 };
-inline constexpr int kShardWays = 4;
+inline constexpr int kShardPaths = 4;
 
 // Since the sampler was made.
 struct ShardTraffic {
   int64_t exchanges = 0;
   int64_t bytes_sent = 0;  // by this rank to each of the others
-  int64_t rows[kShardWays] = {};
+  int64_t rows[kShardPaths] = {};
 };
 
 // One rank. Its logits are those of its slice, adjusted: adjustments look at one token at a time,
-// so each rank makes those of its own. Columns behind the slice's tokens are padding and are never
+// so each rank makes those of its own. Columns after the slice's tokens are padding and are never
 // read.
 //
-// All ranks make the same calls with the same parameters. A call with wrong arguments throws on
-// its own rank before anything is sent, and the others hear nothing from it; rows whose parameters
+// All ranks make the same calls with the same parameters. A call with wrong arguments throws on its
+// own rank before anything is sent, and the others hear nothing from it; rows with parameters
 // differ between ranks throw on all of them, naming the rank and the value, and so do ranks that
 // make different calls.
 class ShardSampler {
  public:
-  // candidates: how many tokens of a row a rank lists, the same on all ranks. Throws Error, on all
+  // candidates: how many tokens of a row a rank lists, equal on all ranks. Throws Error, on all
   // ranks, where slices overlap or leave gaps, or where a rank has another vocabulary or number of
   // candidates than the first one. The group must outlive the sampler.
   ShardSampler(ShardGroup& group, const ShardSlice& slice, int32_t candidates = 64);
@@ -129,21 +129,21 @@ class ShardSampler {
   ShardSampler(const ShardSampler&) = delete;
   ShardSampler& operator=(const ShardSampler&) = delete;
 
-  // As Sample on the whole rows. ways: empty, or one a row. The workspace of `execution` is not
+  // As Sample on the whole rows. paths: empty, or one a row. The workspace of `execution` is not
   // used: the sampler has its own, which grows with the largest call.
   void Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-              const Execution& execution, std::span<ShardWay> ways = {});
+              const Execution& execution, std::span<ShardPath> paths = {});
 
   // As Sample of the whole certified head. head: of the slice's rows of the weights, one for each
   // token of the slice, which has some; input: the same hidden states on all ranks, and a mask of
   // the slice's tokens. Greedy rows and top-k up to `candidates` (with Ties::kAll: below it) are
   // listed from planes, rows that min-p alone bounds as far as the list goes, and draws from
   // everything are decided by the few tokens that may win them; other rows take the dense head of
-  // the slice, and those that the merge does not decide, too. What is read: of this rank.
+  // the slice, and those that the merge does not decide, too. Returns what this rank read.
   CertifiedStats Sample(const CertifiedHead& head, const CertifiedInput& input,
                         std::span<const SelectParams> params, std::span<const NoiseKey> keys,
                         const Limits& limits, DrawMethod method, std::span<TokenResult> results,
-                        const Execution& execution, std::span<ShardWay> ways = {});
+                        const Execution& execution, std::span<ShardPath> paths = {});
 
   // As Logprobs on the whole rows, without lists: fills logprob and rank of results that Sample
   // gave. Two exchanges of 48 bytes a row in all.

@@ -1,4 +1,4 @@
-// What became of one row. Trouble with one row is a value, never an exception: a row with a status
+// The status of one row. Trouble with one row is a value, never an exception: a row with a status
 // yields token -1 and touches no neighbour.
 #pragma once
 

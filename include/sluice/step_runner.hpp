@@ -1,9 +1,9 @@
-// What computes the steps of an Engine: a model on the CPU, a model on a device, a script.
+// Computes the steps of an Engine: a model on the CPU, a model on a device, a script.
 //
 // A step is launched, and awaited later; between the two the Engine plans the next one. So the ids
 // of a step stay where they were sampled: a row without tokens goes on from what the last step gave
 // its slot, whether the host has seen that or not. The Engine keeps at most one step in flight
-// behind the one that it plans.
+// before the one that it plans.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct RunnerInfo {
   int64_t context = 0;           // tokens of a request, prompt and output
   int32_t max_requests = 0;      // slots
   int64_t max_step_tokens = 0;   // inputs of one step; a row without tokens counts as one
-  int64_t page_tokens = 1;       // the cache is given out in pages of so many tokens,
-  int64_t pages = 0;             // of which there are so many
+  int64_t page_tokens = 1;       // the cache is given out in pages of this many tokens,
+  int64_t pages = 0;             // the number of pages
   int64_t max_given_tokens = 1;  // that one step may give a request
   int32_t max_logprobs = 0;      // the longest list of a token; -1: the vocabulary
   Limits limits = {};            // of parameters
@@ -44,13 +44,13 @@ struct RunnerRequest {
 
 struct StepRow {
   int32_t slot = -1;
-  // What the model reads behind what the slot's cache has. Empty: what the last step gave it. The
-  // cache never comes to more than `context` tokens, however many that were.
+  // The tokens that the model reads after those of the slot's cache. Empty: what the last step gave
+  // it. The cache never comes to more than `context` tokens, however many that were.
   std::span<const int32_t> tokens = {};
   // The last position is projected and a token drawn: it is that of the last token of prompt and
   // output. False for a chunk that others follow.
   bool samples = true;
-  // So many tokens of the prompt are scored, from this place on. Each of them follows one of the
+  // This many tokens of the prompt are scored, from this place on. Each of them follows one of the
   // row's. No token of a prompt is scored twice, though it may be read again.
   int64_t first_scored = 0;
   int64_t scored = 0;
@@ -60,27 +60,27 @@ struct StepRow {
 // one row.
 struct StepPlan {
   std::span<const int32_t> ended = {};
-  // These requests go on later, and then their rows bring the tokens from the first one again. What
-  // the sampler knows of them stays.
+  // These requests go on later, and then their rows bring the tokens from the first one again.
+  // Their state in the sampler stays.
   std::span<const int32_t> preempted = {};
   std::span<const RunnerRequest> begun = {};
   std::span<const StepRow> rows = {};
 };
 
-// What a step gave one row of the plan.
+// The result of a step for one row of the plan.
 struct StepRowResult {
-  // One or more where it samples; one with a status ends the request. What a row gives that the
-  // step behind this one has for the same request does not matter then.
+  // One or more where it samples; one with a status ends the request. Then the result that the next
+  // step has for the same request does not matter.
   std::span<const TokenResult> tokens = {};
   // As LogprobLists has them, for each token.
   int32_t logprob_width = 0;
   std::span<const int32_t> logprob_ids = {};
   std::span<const float> logprob_values = {};
-  // Of the prompt tokens that the row scores.
+  // Those of the prompt tokens that the row scores.
   PromptLogprobs prompt = {};
   // Not empty: this request cannot go on, because of what happened in this row or when its slot was
   // taken. The others can. Its slot is among the ended ones of a later plan all the same; a row
-  // that it has in the step behind this one fails too, or gives tokens that nobody wants.
+  // that it has in the next step fails too, or gives tokens that are dropped.
   std::string_view failure = {};
   ErrorCode failure_code = ErrorCode::kUnavailable;  // kExhausted: no memory, for now
 };
@@ -102,8 +102,8 @@ class StepRunner {
   virtual ~StepRunner() = default;
   virtual const RunnerInfo& info() const = 0;
 
-  // Begins a step. What the plan points to must stay until the step has been awaited. At most two
-  // steps are on their way. What it or Await throws is the end of this runner.
+  // Begins a step. The arrays of the plan must stay until the step has been awaited. At most two
+  // steps are on their way. An exception of it or of Await is the end of this runner.
   virtual void Launch(const StepPlan& plan) = 0;
 
   // The oldest step on its way, when it is done. Valid until the next Await.

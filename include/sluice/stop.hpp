@@ -1,9 +1,9 @@
 // Stop strings over visible text: one automaton for all of them, and no byte held back that cannot
 // be the beginning of one.
 //
-// The stop that ends first wins, of those that end together the longest. What comes out depends on
-// the text alone, not on how it was cut into tokens or steps; it never contains a stop (unless
-// asked to), and is never taken back. Linear time.
+// The stop that ends first wins; of those that end together the longest. The output depends on the
+// text alone, not on how it was cut into tokens or steps; it never contains a stop (unless
+// include_stop is set), and is never taken back. Linear time.
 #pragma once
 
 #include <array>
@@ -90,7 +90,7 @@ class StopListCache {
 };
 
 struct StopOptions {
-  bool include_stop = false;  // the text ends behind the stop, not before it
+  bool include_stop = false;  // the text ends after the stop, not before it
   int64_t min_tokens = 0;     // a stop that ends in one of the first so many tokens is text
 };
 
@@ -98,9 +98,9 @@ struct StopResult {
   int32_t stop = -1;  // its place in the list, or -1
   // Tokens so far, up to and with the one that ended the stop.
   int64_t tokens = 0;
-  // Of these, whose text is out to its last byte: in front of a token that is held back or ends
-  // inside a character all of them, with a stop all. What is told about a token (a log-probability,
-  // say) goes out with it.
+  // The number of tokens with all of their text out: all of them before a token that is held back
+  // or ends inside a character, and all with a stop. The outputs of a token (a log-probability,
+  // say) go out with it.
   int64_t released_tokens = 0;
 };
 
@@ -128,12 +128,12 @@ class StopScanner {
     int64_t count;
   };
 
-  // Step without a copy: the text of the tokens is what Detokenizer appended to `text` behind its
+  // Step without a copy: the text of the tokens is what Detokenizer appended to `text` after its
   // first `begin` bytes, and what is free of stops replaces it.
   const StopResult& StepInPlace(std::string& text, size_t begin, std::span<const TokenEnd> ends) {
     return Scan(text, begin, ends, 0);
   }
-  // For one token of at most 16 bytes, where 16 can be read, behind tokens that are whole: where a
+  // For one token of at most 16 bytes, where 16 can be read, after tokens that are whole: where a
   // stop may begin, a bit for each place (with none, while nothing is held, its text goes out as it
   // is and nothing changes but the number of tokens, which the caller keeps meanwhile); and a step
   // with any text in which no stop ends, which is done or refused.
@@ -156,7 +156,7 @@ class StopScanner {
   bool is_idle_ = true;      // no stop was found or has begun, and every token is out
   uint8_t first_kinds_ = 0;  // the list's
   uint16_t node_ = 0;
-  size_t open_tokens_ = 0;  // the last tokens, whose end is not known
+  size_t open_tokens_ = 0;  // the last tokens, of unknown end
   int64_t scanned_ = 0;     // bytes since nothing was held
   StopResult result_;
   std::vector<HeldTokens> held_tokens_;  // with a free place for every byte that may be held

@@ -65,7 +65,7 @@ struct LogitsView {
   }
 };
 
-// The same, for functions that write in place.
+// A view for functions that write in place.
 struct MutableLogitsView {
   void* data = nullptr;
   int64_t rows = 0;

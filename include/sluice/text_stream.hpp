@@ -18,7 +18,7 @@
 namespace sluice {
 
 namespace text {
-// What a token must be to take the quick step: a mask of its fields.
+// The conditions of a token for the quick step: a mask of its fields.
 class PieceFilter {
  public:
   // Plain tokens of a few bytes, none of which is of these kinds.
@@ -35,8 +35,8 @@ struct TextStreamOptions {
   std::shared_ptr<const StopList> stops = {};  // null: none
   StopOptions stop = {};
   // A token of these ends the stream, unless it is one of the first min_tokens: its text is shown
-  // with include_stop alone, and what was held back comes out. So does a token of which a stop
-  // string is the text, which may be skipped, so that no scanner sees it.
+  // with include_stop alone, and what was held back comes out. So does a token with the text of a
+  // stop string, which may be skipped, so that no scanner sees it.
   std::vector<int32_t> stop_token_ids = {};
   Incomplete incomplete = Incomplete::kReplace;
 };
@@ -45,15 +45,15 @@ enum class FinishReason : uint8_t {
   kNone,        // it goes on
   kStopString,  // `stop` says which
   kStopToken,   // `stop_token` says which
-  kEnd,         // Finish was called: why is the caller's to know
+  kEnd,         // Finish was called, for a reason of the caller's
 };
 
-// What a step adds, beside its text.
+// The output of a step, apart from its text.
 struct Delta {
-  // The tokens whose text is out with this delta to its last byte, as a range of numbers from 0.
-  // What is told about a token (a log-probability, say) goes out with it.
+  // The tokens that have all of their text out with this delta, as a range of numbers from 0. The
+  // outputs of a token (a log-probability, say) go out with it.
   int64_t first_token = 0;
-  int64_t last_token = 0;  // one behind
+  int64_t last_token = 0;  // one past the last
   int64_t tokens = 0;      // so far, up to and with the one that ended the stream
   FinishReason finish = FinishReason::kNone;
   int32_t stop = -1;  // its place in the list
@@ -65,8 +65,8 @@ class TextStream {
   explicit TextStream(Tokenizer tokenizer, const TextStreamOptions& options = {},
                       std::span<const int32_t> prompt = {});
 
-  // Appends the text that these tokens let out. Behind the end of the stream nothing comes out, and
-  // the delta says again why it ended.
+  // Appends the text that these tokens release. After the end of the stream nothing comes out, and
+  // the delta repeats why it ended.
   const Delta& Step(std::span<const int32_t> ids, std::string& text);
 
   // For a stream that ends for another reason: appends what was held back. A stop string may still

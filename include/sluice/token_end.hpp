@@ -6,11 +6,11 @@
 namespace sluice {
 
 struct TokenEnd {
-  // The size of the text behind the token.
+  // The size of the text after the token.
   size_t text = 0;
-  // Of the tokens up to this one, how many of the last have text that is not out behind it: a part
-  // of a character, say, or a run that is held back. They end where a later token does that leaves
-  // fewer of them open.
+  // How many of the last tokens up to this one have text that is not out after it: a part of a
+  // character, say, or a run that is held back. They end where a later token does that leaves fewer
+  // of them open.
   size_t open_tokens = 0;
 };
 

@@ -49,7 +49,7 @@ struct TokenizerOptions {
 };
 
 struct EncodeOptions {
-  // What the model wants around a text: a token for its beginning, say.
+  // The tokens that the model needs around a text: one for its beginning, say.
   bool add_special_tokens = true;
   // Whether a special token that is spelled out in the text is that token. Off, because what a user
   // typed must not become a control token; on for text that a chat template made, of which messages
@@ -76,11 +76,11 @@ class Tokenizer {
   std::optional<int32_t> Id(std::string_view token) const;
   bool IsSpecial(int32_t id) const;
 
-  // Of these stop strings, those that are the text of an added token, as ids. A generation ends at
-  // such a token as well: its text may be skipped, and then no scanner sees it.
+  // The ids of those stop strings that are the text of an added token. A generation ends at such a
+  // token as well: its text may be skipped, and then no scanner sees it.
   std::vector<int32_t> StopTokenIds(std::span<const std::string> stops) const;
 
-  // Throws Error for text that is not UTF-8, and where the file asks for more than its limits.
+  // Throws Error for text that is not UTF-8, and where the file exceeds its limits.
   // Takes O(n log n) for n bytes of any text.
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 

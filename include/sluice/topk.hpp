@@ -29,16 +29,16 @@ struct TopkInput {
 
   bool sorted = false;  // by the total order; else indices ascend
 
-  // What a call tells the next one with the next scores of the same rows, one a row, or empty:
+  // Carried from one call to the next with the next scores of the same rows, one a row, or empty:
   // read, and written again. A score that somewhat more than k of the row reach; NaN, as at first:
-  // none. Like a hint, whatever the numbers are.
+  // none. Like a hint, any numbers are valid.
   std::span<float> thresholds = {};
 };
 
 size_t TopkWorkspaceBytes(const TopkInput& input, const Execution& execution);
 
 // indices: rows * k; exactly min(k, visible) of them, then -1. values: empty, or like indices, with
-// -inf behind the last. statuses: one a row; a NaN among the visible scores gives kNanInput and a
+// -inf after the last. statuses: one a row; a NaN among the visible scores gives kNanInput and a
 // row of -1. Both infinities are ordinary scores.
 void Topk(const TopkInput& input, std::span<int32_t> indices, std::span<float> values,
           std::span<RowStatus> statuses, const Execution& execution);

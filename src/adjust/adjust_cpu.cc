@@ -1,5 +1,5 @@
 // The adjustments that look at the whole row, with vectors (Highway), compiled once for each SIMD
-// target. What looks at a few tokens stays the definition's.
+// target. Rules of a few tokens stay the definition's.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

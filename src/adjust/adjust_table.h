@@ -1,4 +1,4 @@
-// What a backend provides for the adjustments (stages 3 to 9): one row at a time, in fp32.
+// The functions of a backend for the adjustments (stages 3 to 9): one row at a time, in fp32.
 #pragma once
 
 #include "semantics/adjust.h"

@@ -1,4 +1,4 @@
-// Planes and the certified head behind opaque handles.
+// Planes and the certified head as opaque handles.
 #include <string>
 #include <string_view>
 #include <utility>

@@ -21,7 +21,7 @@ void CheckProfile(std::string_view parameter, const sluice_profile& profile) {
   check("temperature_stage", profile.temperature_stage);
 }
 
-// One overload a kind of parameter; params.def says which is whose.
+// One overload a kind of parameter; params.def has the kind of each.
 template <typename Enum>
 void Assign(std::string_view, Enum& to, uint8_t from) {
   to = static_cast<Enum>(from);

@@ -1,6 +1,6 @@
 // From the arguments of the C interface to those of the C++ one. A null pointer where there should
 // be something is an Error; everything else is left to the checks of the C++ functions, so that
-// both say the same.
+// both have one message.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace sluice::capi {
 
 [[noreturn]] void ThrowNull(std::string_view parameter, std::string_view allowed);
 
-// What a pointer argument points to.
+// The elements that a pointer argument points to.
 template <typename T>
 T& Deref(std::string_view parameter, T* pointer) {
   if (pointer == nullptr) ThrowNull(parameter, "a pointer");
@@ -64,7 +64,7 @@ DenseHead ToDenseHead(const sluice_dense_head* head);
 
 LogprobLists ToLogprobLists(std::string_view parameter, const sluice_logprob_lists& lists);
 
-// The results point to `copies`, whose elements must stay where they are.
+// The results point into the elements of `copies`, which must stay where they are.
 std::vector<LogitsProcessor> ToProcessors(const sluice_logits_processor* processors, size_t count,
                                           std::vector<sluice_logits_processor>& copies);
 

@@ -12,7 +12,7 @@ struct CallbackFailed {
   std::string message;
 };
 
-// What the exception being handled comes to; keeps its text for sluice_last_error.
+// The status of the exception being handled; keeps its text for sluice_last_error.
 sluice_status StatusOfCurrentException() noexcept;
 
 template <typename Body>

@@ -1,4 +1,4 @@
-// What there is, by name and one by one: version, backends, algorithms, profiles.
+// The contents of the library, by name and one by one: version, backends, algorithms, profiles.
 #include <iterator>
 #include <string_view>
 
@@ -11,7 +11,7 @@ using namespace sluice::capi;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-// Of a string literal, as all texts of the library's tables are: it ends in a zero.
+// Takes a string literal, as all texts of the library's tables are: it ends in a zero.
 const char* Text(std::string_view literal) { return literal.empty() ? "" : literal.data(); }
 
 void CheckIndex(size_t index, size_t count) {

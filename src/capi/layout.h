@@ -23,7 +23,7 @@ constexpr bool SameField() {
   }
 }
 
-// What a C struct stands for in C++. Only pairs that are listed here can be read in place.
+// The C++ type of a C struct. Only pairs that are listed here can be read in place.
 template <typename C>
 struct CppOf {};
 

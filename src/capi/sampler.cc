@@ -1,4 +1,4 @@
-// The Sampler behind an opaque handle.
+// The Sampler as an opaque handle.
 #include "capi/sampler.h"
 
 #include <utility>

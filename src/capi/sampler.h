@@ -18,6 +18,6 @@ struct sluice_sampler {
   sluice::Sampler sampler;
   int32_t max_requests;
   std::vector<sluice::StepRequest> step_requests;  // of the step at hand
-  // Of each slot's request. The Sampler's own processors point to these.
+  // The processors of each slot's request. The Sampler's own processors point to these.
   std::vector<std::vector<sluice_logits_processor>> processors;
 };

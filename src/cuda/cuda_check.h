@@ -1,4 +1,4 @@
-// What a call of the CUDA run-time library answered, as an Error.
+// The answer of a call of the CUDA run-time library, as an Error.
 #pragma once
 
 #include <cuda_runtime.h>

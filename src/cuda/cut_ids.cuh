@@ -1,8 +1,8 @@
-// A Cut with its ties resolved to ids, so that every token can be asked by itself whether it is
+// A Cut with its ties resolved to ids, so that a test of any single token decides whether it is
 // kept.
 #pragma once
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "semantics/order.h"
 #include "sluice/cut.hpp"
 
@@ -20,7 +20,7 @@ struct CutIds {
   }
 };
 
-// The id of the n-th token, from 1 on, whose value is x, and INT32_MAX when there are fewer.
+// The id of the n-th token, from 1 on, of value x, and INT32_MAX when there are fewer.
 template <typename Slice>
 __device__ int32_t IdOfTie(const Team& team, FindMemory& memory, const Slice& slice, float value,
                            int64_t n) {

@@ -29,8 +29,8 @@ __device__ semantics::Block NoiseOfEight(const Eight<kDType>& tokens, const Nois
   if constexpr (Eight<kDType>::kVectors == 1) {
     return NoiseAround(tokens.first, key, stream);
   } else {
-    // Neighbouring lanes have neighbouring fours: the even one asks for the block of the first
-    // vectors of both, the odd one for that of the second.
+    // Neighbouring lanes have neighbouring fours: the even one computes the block of the first
+    // vectors of both, the odd one that of the second.
     const bool is_odd = threadIdx.x % 2 != 0;
     const semantics::Block block =
         NoiseAround(Eight<kDType>::IdOfFirst(tokens.first, is_odd ? 1 : 0), key, stream);

@@ -1,9 +1,9 @@
 // Exact sums of weights over any number of elements, and a walk over the values of a row.
 #pragma once
 
+#include "cuda/id_ordered_slice.cuh"
 #include "cuda/mass_sum.cuh"
 #include "cuda/vector_slice.cuh"
-#include "cuda/warp_stretch.cuh"
 
 namespace sluice::cuda {
 
@@ -50,8 +50,8 @@ __device__ uint64_t MassOfSlice(const VectorSlice<kDType>& slice, float max, flo
   return mass + part.Total(addends);
 }
 
-// visit(x) for what this thread has of the row, as it is or patched; of the first, masked values
-// behind its end are among them.
+// visit(x) for what this thread has of the row, as it is or patched; in a row as it is, that
+// includes masked values after its end.
 template <DType kDType, typename Visit>
 __device__ void ForEachValue(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;

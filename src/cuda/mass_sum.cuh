@@ -11,7 +11,7 @@ class MassSum {
   // A sum of more addends could overflow its words.
   static constexpr int kMostAddends = 4000;
 
-  // Of one value, to be added to one sum or to several.
+  // The part of one value, to be added to one sum or to several.
   struct Addend {
     uint32_t high;
     uint32_t low;
@@ -25,7 +25,7 @@ class MassSum {
   static __device__ Addend Of(float x, float max, float scale) {
     const float d = x - max;
     float t = d * scale;
-    t = t >= -40.0f ? t : -41.0f;                // whose weight is 0
+    t = t >= -40.0f ? t : -41.0f;                // of weight 0
     const float shifted = __fadd_rd(t, kMagic);  // an integer, rounded down: floor(t) in its bits
     const float f = t - (shifted - kMagic);
     const float r = semantics::Exp2Fraction(f);

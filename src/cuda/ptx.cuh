@@ -5,8 +5,8 @@
 
 namespace sluice::cuda {
 
-// 16 bytes that nobody reads again soon, past L1. Whoever writes them in the same kernel does so
-// behind the last such load of them.
+// 16 bytes without a second reader soon, past L1. A thread that writes them in the same kernel does
+// so after the last such load of them.
 __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -15,8 +15,8 @@ __device__ __forceinline__ uint4 LoadOnce(const uint4* address) {
   return v;
 }
 
-// The same for kernels that start before the one that writes the row has ended: .nc is for memory
-// that nobody writes while the kernel is there.
+// As LoadOnce, for kernels that start before the one that writes the row has ended: .nc is for
+// memory without a writer during the kernel.
 __device__ __forceinline__ uint4 LoadFresh(const uint4* address) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -47,8 +47,8 @@ __device__ __forceinline__ float LargerOrNan(float a, float b) {
   return larger;
 }
 
-// x, as a value that the compiler knows nothing of: what a branch that is seldom taken computes
-// from it is computed there, and not kept for it on the way.
+// x, as a value opaque to the compiler: what a branch that is seldom taken computes from it is
+// computed there, and not kept for it on the way.
 __device__ __forceinline__ float Again(float x) {
   asm volatile("" : "+f"(x));
   return x;
@@ -58,9 +58,9 @@ __device__ __forceinline__ uint32_t Again(uint32_t x) {
   return x;
 }
 
-// Of a kernel that starts early (row_launch.h): until the kernel before it in the stream has ended
-// and its writes are known. Every thread calls it: a kernel that ends without would let the next
-// one past that kernel.
+// For a kernel that starts early (row_launch.h): waits until the kernel before it in the stream has
+// ended and its writes are known. Every thread calls it: a kernel that ends without would let the
+// next one past that kernel.
 __device__ __forceinline__ void AwaitKernelBefore() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -81,7 +81,7 @@ __device__ __forceinline__ void SyncThreads(int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(kNumber), "r"(threads) : "memory");
 }
 
-// The same, and in how many of them the predicate holds.
+// A barrier too; returns for how many of the threads the predicate holds.
 __device__ __forceinline__ int CountThreads(int threads, bool predicate) {
   int count;
   asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; barrier.cta.red.popc.u32 %0, 1, %1, p; }"
@@ -98,9 +98,9 @@ __device__ __forceinline__ void ArriveRelaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-// A barrier in shared memory that other blocks of the cluster know of behind its next barrier. A
-// phase of it is over when `bytes` have come behind the ExpectBytes of one thread; phases are 0 and
-// 1 by turns.
+// A barrier in shared memory, visible to other blocks of the cluster after the next cluster
+// barrier. A phase of it is over when `bytes` have come after the ExpectBytes of one thread; phases
+// are 0 and 1 by turns.
 __device__ __forceinline__ void StartBarrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;"
                :
@@ -127,8 +127,8 @@ __device__ __forceinline__ void AwaitBarrier(uint64_t* barrier, int phase) {
 }
 
 // 4 bytes to the shared memory of another block of the cluster, at the place where `mine` is in
-// this one's; they count at its barrier when they are there. No fence is needed, and none of the
-// 1000 cycles that one takes.
+// this one's; they count at its barrier on arrival. No fence is needed, and none of the 1000 cycles
+// that one takes.
 __device__ __forceinline__ void SendWord(int rank, uint32_t* mine, uint32_t value,
                                          uint64_t* barrier) {
   asm volatile(
@@ -160,7 +160,7 @@ __device__ __forceinline__ void SendThere(uint32_t place, int4 value, uint32_t b
       : "memory");
 }
 
-// The same for 8 bytes, to elements of an array.
+// As above for 8 bytes, to elements of an array.
 class LongsOf {
  public:
   __device__ __forceinline__ LongsOf(int rank, uint64_t* mine, uint64_t* barrier)

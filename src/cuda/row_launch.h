@@ -49,7 +49,7 @@ struct TeamShape {
   friend bool operator==(const TeamShape&, const TeamShape&) = default;
 };
 
-// What a block gets of every device of compute capability 8.0 or higher.
+// The resources of a block on every device of compute capability 8.0 or higher.
 inline constexpr size_t kMostSharedBytes = 99 * 1024;
 
 // A kernel with one argument, a struct, and a team for each row.
@@ -65,7 +65,7 @@ struct RowKernel {
 // Nothing is launched for no rows. Throws Error when the device does not take the kernel.
 void LaunchOverRows(const RowKernel& kernel, int64_t rows, void* argument, void* stream);
 
-// What shapes are chosen by.
+// The inputs of the choice of a shape.
 struct DeviceShape {
   int64_t processors;
   bool has_clusters;
@@ -76,7 +76,7 @@ DeviceShape CurrentDeviceShape();
 // So that few rows use the whole device, and many keep it busy: kernels take the teams of their
 // rows from here.
 TeamShape ShapeForRows(int64_t rows);
-// While one lives, its thread's ShapeForRows is `shape`: for who measures what is best.
+// Overrides ShapeForRows with `shape` on this thread during its lifetime, for benchmarks.
 class FixedShape {
  public:
   explicit FixedShape(TeamShape shape);

@@ -1,7 +1,7 @@
-// What the adjustments make of a row (RowPatch of cuda/rows.hpp), for those who read it: a mask,
-// which goes along with the logits, and patches, which are sorted. Whoever goes up a stretch of ids
-// meets them in their order; who streams the row adds them behind it, because that takes a thread
-// for each of them and not a warp.
+// What the adjustments make of a row (RowPatch of cuda/rows.hpp), for its readers: a mask, which
+// goes along with the logits, and patches, which are sorted. A reader that goes up a stretch of ids
+// meets them in their order; one that streams the row adds them afterwards, because that takes a
+// thread for each of them and not a warp.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@ inline constexpr int32_t kNoPatch = INT32_MAX;
 // The next patch of a warp's stretch.
 struct PatchCursor {
   int32_t at;
-  int32_t id;  // kNoPatch behind the last one of the stretch
+  int32_t id;  // kNoPatch after the last one of the stretch
   float value;
 };
 
@@ -83,11 +83,11 @@ class PatchOfRow {
     }
     return low < count && __ldg(ids + low) == id ? low : -1;
   }
-  // What the mask leaves of a token's logit.
+  // A token's logit after the mask.
   __device__ float Masked(int id, float logit) const {
     return MaskWord(id / 32) >> (id % 32) & 1u ? logit : -INFINITY;
   }
-  // What a token's logit becomes.
+  // A token's logit after mask and patches.
   __device__ float ValueOf(int id, float logit) const {
     const int patch = PatchOf(id);
     return patch < 0 ? Masked(id, logit) : ValueAt(patch);

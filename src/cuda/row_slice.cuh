@@ -31,7 +31,7 @@ __device__ float Widen(typename ElementOf<kDType>::Type bits) {
   }
 }
 
-// Of a value that was widened; a zero loses its sign.
+// Converts a widened value back; a zero loses its sign.
 template <DType kDType>
 __device__ typename ElementOf<kDType>::Type Narrow(float x) {
   if constexpr (kDType == DType::kF32) {

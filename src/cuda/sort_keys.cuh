@@ -8,8 +8,8 @@ namespace sluice::cuda {
 // The least power of two that is not below `size`.
 __device__ inline int PaddedSize(int size) { return size <= 1 ? 1 : 1 << (32 - __clz(size - 1)); }
 
-// keys[0, size), descending; what lies behind them up to the padded size is overwritten. 0 is the
-// least key.
+// keys[0, size), descending; the keys from there to the padded size are overwritten. 0 is the least
+// key.
 template <class Block, typename Key>
 __device__ void SortDescending(const Block& block, Key* keys, int size) {
   const int padded = PaddedSize(size);

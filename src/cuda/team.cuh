@@ -21,7 +21,7 @@ struct TeamMemory {
   uint64_t of_block;
 };
 
-// What becomes of two values.
+// Operations on two values.
 struct Plus {
   template <typename T>
   __device__ T operator()(T a, T b) const {
@@ -60,11 +60,11 @@ class BasicTeam {
   __device__ int lane() const { return thread() % kWarpSize; }
   __device__ int threads() const { return threads_; }  // of a block
   __device__ bool IsFirstThread() const { return rank() == 0 && thread() == 0; }
-  // Of this block in the team.
+  // The place of this block in the team.
   __device__ int rank() const { return rank_; }
   __device__ int blocks() const { return blocks_; }
 
-  // Of this block.
+  // Synchronises this block.
   __device__ void SyncBlock() const {
     if constexpr (kIsWhole) {
       __syncthreads();
@@ -111,7 +111,7 @@ class BasicTeam {
   }
 #endif
 
-  // Of all blocks, by each thread for itself, with all loads in flight at once.
+  // Sums over all blocks, by each thread for itself, with all loads in flight at once.
   __device__ uint32_t SumOverBlocks(uint32_t* mine) const {
     uint32_t sum = 0;
 #pragma unroll
@@ -119,7 +119,7 @@ class BasicTeam {
     return sum;
   }
 
-  // Of the lanes of a warp.
+  // Reduces over the lanes of a warp.
   template <typename T, typename Op>
   static __device__ T ReduceWarp(T value, Op op) {
 #pragma unroll
@@ -129,7 +129,7 @@ class BasicTeam {
     return value;
   }
 
-  // The same by the instruction that reduces 32 bits: 60 cycles instead of 230 for the shuffles.
+  // As above by the instruction that reduces 32 bits: 60 cycles instead of 230 for the shuffles.
   static __device__ uint64_t ReduceWarp(uint64_t value, Plus) {
     constexpr int kBits = 22;  // 32 of them have a sum of 27
     constexpr uint32_t kMask = (1u << kBits) - 1;
@@ -151,7 +151,7 @@ class BasicTeam {
     return ReduceWarp(lane() < blocks() ? get(lane()) : none, op);
   }
 
-  // Of this block. T{} changes nothing in `op`. T: 8 bytes.
+  // Reduces over this block. T{} changes nothing in `op`. T: 8 bytes.
   template <typename T, typename Op>
   __device__ T ReduceBlock(T value, Op op) const {
     value = ReduceWarp(value, op);
@@ -166,7 +166,7 @@ class BasicTeam {
   __device__ uint64_t SumOfBlock(uint64_t value) const { return ReduceBlock(value, Plus{}); }
   __device__ uint64_t MaxOfBlock(uint64_t value) const { return ReduceBlock(value, Larger{}); }
 
-  // Of the team.
+  // Reduces over the team.
   template <typename Op>
   __device__ uint64_t Reduce(uint64_t value, Op op) const {
     value = ReduceBlock(value, op);
@@ -181,7 +181,7 @@ class BasicTeam {
   __device__ uint64_t Sum(uint64_t value) const { return Reduce(value, Plus{}); }
   __device__ uint64_t Max(uint64_t value) const { return Reduce(value, Larger{}); }
 
-  // Of the lanes up to this one.
+  // Sums over the lanes up to this one.
   template <typename T>
   __device__ T SumThrough(T value) const {
 #pragma unroll
@@ -192,8 +192,8 @@ class BasicTeam {
     return value;
   }
 
-  // Of the threads of this block, in their order: what those before this one have, and what all
-  // have. T: 8 bytes.
+  // Sums over the threads of this block, in their order: what those before this one have, and what
+  // all have. T: 8 bytes.
   template <typename T>
   struct Sums {
     T before;

@@ -1,6 +1,6 @@
-// A list of tokens that a team fills and its first block gets: bounded, and it says so when it is
-// full. Who streams a row notes where there is something; when the row has passed, what was noted
-// is looked at again, and the tokens that are wanted are listed.
+// A list of tokens that a team fills and its first block gets: bounded, with a flag for a full
+// list. While a row streams, threads note the positions of candidates; after the row, the noted
+// positions are read again, and the chosen tokens are listed.
 #pragma once
 
 #include "cuda/vector_slice.cuh"
@@ -15,37 +15,38 @@ inline constexpr int kMassBins = 2 * kWarpSize;
 template <int kCapacity>
 struct BoundedList {
   static constexpr uint32_t kMostNoted = 2 * kCapacity;
-  // Of more of them the tokens are loaded again, from L2 or beyond.
+  // Beyond this many, tokens are loaded again, from L2 or beyond.
   static constexpr uint32_t kMostSaved = kCapacity < 2048 ? 128 : 384;
 
   union {
     int32_t noted[kMostNoted];             // of this block: the first ids of eights
-    alignas(16) uint64_t room[kCapacity];  // for who looks at the tokens when they are listed
+    alignas(16) uint64_t room[kCapacity];  // for the filter of listed
+                                           // tokens
   };
   uint32_t noted_count;         // above kMostNoted: not all of them
   float4 saved[kMostSaved][2];  // the tokens of the first ones
 
-  // Of the first block: from all of the team.
+  // In the first block: from all of the team.
   alignas(16) uint64_t tokens[kCapacity];  // order key of the value, then the complement of the id
   uint32_t count;                          // above the capacity: not all of them
   uint32_t threshold;  // order key: every token of the row that reaches it is listed
   uint32_t is_spoilt;  // NaN or +inf was seen, or too much was noted
-  uint32_t has_zero;   // whose sign its order key does not tell
+  uint32_t has_zero;   // a zero, which has a sign that its order key lacks
 
-  // Of who prunes.
+  // For the thread that prunes:
   uint32_t pruned;  // tokens that are left
   uint32_t bin_mass[kMassBins];
 
-  // Of a search among order keys.
+  // For a search among order keys:
   uint32_t guess;
   uint32_t least;
   uint32_t most;
   uint32_t counts[kMostProbes];
 
-  // Of a block that lists for the first one: where its tokens go.
+  // In a block that lists for the first one: where its tokens go.
   uint32_t place;
 
-  // Behind a Sync, in the first block.
+  // After a Sync, in the first block.
   __device__ bool IsComplete() const { return is_spoilt == 0 && count <= kCapacity; }
 };
 inline constexpr int kListCapacity = 3328;
@@ -104,7 +105,7 @@ __device__ void ListToken(BoundedList<kCapacity>& first, float x, int id) {
   PutToken(first, atomicAdd(&first.count, 1u), x, id);
 }
 
-// Tokens for which a lane wants it, listed by a whole warp: it takes places at once.
+// The tokens that lanes have marked, listed by a whole warp: it takes places at once.
 template <int kCapacity>
 __device__ void ListOfWarp(BoundedList<kCapacity>& list, bool wants, float x, int id) {
   const uint32_t lanes = __ballot_sync(~0u, wants);
@@ -116,7 +117,7 @@ __device__ void ListOfWarp(BoundedList<kCapacity>& list, bool wants, float x, in
   if (wants) PutToken(list, place, x, id);
 }
 
-// What a block has listed for itself, to the list of the first block.
+// Moves what a block has listed for itself to the list of the first block.
 template <int kCapacity>
 __device__ void SendList(const Team& team, BoundedList<kCapacity>& list,
                          BoundedList<kCapacity>& first) {
@@ -133,7 +134,7 @@ __device__ void SendList(const Team& team, BoundedList<kCapacity>& list,
   }
 }
 
-// Behind a barrier behind the last Note: lists the tokens of this block's eights for which
+// After a barrier that follows the last Note: lists the tokens of this block's eights for which
 // is_wanted(x, id), in the first block; a Sync makes them visible there. Where it is false for +inf
 // or NaN, the caller learns of them from the mass. threshold: of this block. Patches are for the
 // caller to list.
@@ -143,7 +144,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
   using Tokens = Eight<kDType>;
   using List = BoundedList<kCapacity>;
   constexpr int kMostSavedTokens = List::kMostSaved * Tokens::kTokens;
-  constexpr uint32_t kMostSent = 64;  // eights of which the tokens go to the first block one by one
+  constexpr uint32_t kMostSent = 64;  // eights with tokens that go to the first block one by one
   constexpr int kLoadsAtOnce = 4;
   List& first = *team.Of(0, &list);
   const uint32_t noted = min(list.noted_count, List::kMostNoted);
@@ -186,7 +187,7 @@ __device__ void ListNoted(const Team& team, const VectorSlice<kDType, kPatched>&
   if (lists_here) SendList(team, list, first);
 }
 
-// Before the first Note, with a Sync of the team or StartRow behind it before the first ListNoted.
+// Before the first Note, with a Sync of the team or StartRow between it and the first ListNoted.
 template <int kCapacity>
 __device__ void Clear(const Team& team, BoundedList<kCapacity>& list) {
   if (team.thread() == 0) {

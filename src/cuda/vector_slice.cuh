@@ -1,9 +1,9 @@
 // A row in vectors of 16 bytes, for kernels that stream it. Every warp of a team has a stretch of
 // the row to itself, so the first vectors of all warps are a sample of the whole row: vocabularies
-// are not shuffled. What lies behind the end of the row is masked.
+// are not shuffled. Elements after the end of the row are masked.
 //
-// Of a patched row (cuda/row_patch.cuh) what streams by is masked; what its patches change is
-// for who streams it to put right, by ForEachPatch.
+// A patched row (cuda/row_patch.cuh) streams with its mask only; the caller applies its patches
+// afterwards with ForEachPatch.
 #pragma once
 
 #include "cuda/ptx.cuh"
@@ -91,7 +91,7 @@ class MaskWalk {
   __device__ MaskWalk(const PatchOfRow& patch, int first_id)
       : patch_(patch), next_words_(patch.HasMask() ? WordOfLane(first_id) : 0) {}
 
-  // The next kVectorsAtOnce vectors, whose words are on the way. first_id: of the warp.
+  // The next kVectorsAtOnce vectors; their loads are in flight. first_id: of the warp.
   __device__ void BeginStep(int first_id) {
     if (!patch_.HasMask()) return;
     words_ = next_words_;
@@ -250,7 +250,7 @@ class VectorSlice {
   }
 
   __device__ int vocab() const { return vocab_; }
-  // Whether an eight is of this warp's stretch: Stream visits some behind it, masked.
+  // Whether an eight is of this warp's stretch: Stream visits some after it, masked.
   __device__ bool Has(int first_id) const { return first_id < end_ * kWarpSize * kElements; }
   // As it is streamed.
   __device__ float ValueOf(int id) const {

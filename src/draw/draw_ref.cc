@@ -110,7 +110,7 @@ void LogprobsByDefinition(const LogprobInput& input, std::span<TokenResult> resu
 
 namespace {
 
-// What any draft was drawn from.
+// The distribution that any draft was drawn from.
 class SourceProbabilities {
  public:
   SourceProbabilities() = default;

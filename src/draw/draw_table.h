@@ -1,4 +1,4 @@
-// What a backend provides for draws. Arguments have been checked.
+// The functions that a backend provides for draws. Arguments have been checked.
 #pragma once
 
 #include "semantics/row_status.h"
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// What a draft token was drawn from: nothing known, given probabilities, or a Cut of a draft model.
+// The source of a draft token: nothing known, given probabilities, or a Cut of a draft model.
 struct DraftSource {
   const float* probabilities = nullptr;
   const SelectInput* model = nullptr;  // one row
@@ -38,18 +38,18 @@ struct DrawTable {
   semantics::StatusAndMax (*examine)(const semantics::Row&);
   // The first token of the total order that a Cut keeps, -1 when it keeps nothing of the row.
   int32_t (*first_kept)(const semantics::Row&, const Cut&);
-  // One token of a row whose Cut has status kOk. max is the row's m, scale that of the draw.
+  // One token of a row with a Cut of status kOk. max is the row's m, scale that of the draw.
   int32_t (*draw)(const semantics::Row&, const Cut&, float max, float scale, DrawMethod,
                   const NoiseKey&);
-  // The same by Gumbel, from the tokens that the Cut keeps.
+  // One token by Gumbel, from the tokens that the Cut keeps.
   int32_t (*draw_listed)(const TokenList&, float max, float scale, const NoiseKey&);
-  // Every token whose score may reach `best` in a draw by Gumbel, and perhaps others; no NaN may be
-  // among the values. ids: one a token. Answers how many.
+  // Every token with a score that may reach `best` in a draw by Gumbel, and perhaps others; no NaN
+  // may be among the values. ids: one a token. Answers how many.
   int64_t (*list_contenders)(std::span<const float> x, float max, float scale, const NoiseKey&,
                              float best, int32_t* ids);
   void (*logprobs)(const LogprobInput&, std::span<TokenResult>, const LogprobLists&,
                    const Execution&);
-  // Rejection sampling on one row of the target, whose Cut has status kOk, of 1 to kMostTries
+  // Rejection sampling on one row of the target, with a Cut of status kOk, of 1 to kMostTries
   // drafts, one after the other until one is accepted.
   Verdict (*verify)(const SelectInput& target, const Cut& cut, std::span<const DraftToTry> drafts);
 };

@@ -1,4 +1,4 @@
-// What a mode of log-probabilities reports of a value.
+// The log-probability that a mode reports of a value.
 #pragma once
 
 #include "semantics/logprob.h"

@@ -1,5 +1,5 @@
 // Log-probabilities on the device, from the host's side: of the results of a call, or of the rows
-// of a step whose requests want them.
+// of a step with requests that report them.
 #pragma once
 
 #include "cuda/row_launch.h"
@@ -8,21 +8,21 @@
 
 namespace sluice::cuda {
 
-// What the request of a row wants.
-struct LogprobWish {
+// The report of a row's request.
+struct RequestedLogprobs {
   bool is_wanted;
   LogprobMode mode;
   int16_t listed;  // of the most likely tokens
 };
 
-// Of all rows. Rows that want another mode are left alone; those that want none, or have no token,
+// The reports of all rows. Rows with another mode are left alone; those without a report or a token
 // get NaN and 0.
 struct StepLogprobs {
-  const LogprobWish* wishes = nullptr;
+  const RequestedLogprobs* requested = nullptr;
   const int32_t* ids = nullptr;  // -1: no token
   float* logprobs = nullptr;
   int32_t* ranks = nullptr;
-  // Of each row of the call, its place in all other arrays; null: the rows are those of the step.
+  // The place of each row of the call in all other arrays; null: the rows are those of the step.
   const int32_t* places = nullptr;
 };
 
@@ -30,12 +30,12 @@ struct LogprobsArgument {
   RowsArgument rows;
   LogprobMode mode;
   TokenResult* results;   // read and written; of a step read for its Cuts, or null
-  uint64_t* kept_masses;  // null: not wanted
-  RowList lists;          // of all rows; width 0: not wanted
+  uint64_t* kept_masses;  // null: not requested
+  RowList lists;          // of all rows; width 0: not requested
   StepLogprobs step;      // of a step
 };
 
-// starts_early: directly behind the kernel that draws the ids, from logits that were there before.
+// starts_early: directly after the kernel that draws the ids, from logits that were there before.
 void LaunchLogprobs(const LogprobsArgument& argument, DType dtype, void* stream,
                     bool starts_early = false);
 

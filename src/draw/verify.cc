@@ -41,7 +41,7 @@ void CheckDrafts(const SelectInput& target, const Drafts& drafts, DraftMode mode
   const bool given = drafts.probabilities.data != nullptr;
   const bool has_model = drafts.model.logits.data != nullptr;
   if (given && has_model) {
-    ThrowInvalid("drafts.probabilities", "given beside drafts.model", "at most one of the two");
+    ThrowInvalid("drafts.probabilities", "given with drafts.model", "at most one of the two");
   }
   if (given) {
     CheckMatrix("drafts.probabilities", "columns", drafts.probabilities, kMaxVocab);

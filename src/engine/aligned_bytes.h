@@ -1,4 +1,4 @@
-// Memory for workspaces, at the alignment that they ask for.
+// Memory for workspaces, at the alignment that they need.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ void CheckTokens(const Tokenizer& tokenizer, std::string_view name, int64_t voca
 
 Checkpoint Checkpoint::Open(const std::string& directory, const ModelOptions& options,
                             const ParallelFor& parallel) {
-  // What is quickly refused comes before the weights.
+  // Quick refusals come before the weights.
   const ModelText text = ModelText::Open(directory);
   return Assemble(Model::Open(directory, options, parallel), text,
                   engine::TokenizerPath(directory));

@@ -1,4 +1,4 @@
-// The clients of an engine, and for each of its places whose request is there.
+// The clients of an engine, and the request in each of its places.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Place {
   bool IsTaken() const { return is_answered || request != nullptr; }
 
   uint32_t generation = 0;
-  bool is_answered = false;  // without a step, and nobody has been told
+  bool is_answered = false;  // without a step, and the client has not read it yet
   LiveRequest* request = nullptr;
 };
 
@@ -62,12 +62,12 @@ class ClientTable {
     Place& place = places[static_cast<size_t>(address.slot)];
     if (place.IsTaken()) {
       ThrowInvalid("address.slot", ToText(int64_t{address.slot}),
-                   "one whose last request has ended");
+                   "one with its last request ended");
     }
     return place;
   }
 
-  // Of a request that has not ended; null when there is none.
+  // The place of a request that has not ended; null when there is none.
   Place* Find(ClientId id, RequestAddress address) {
     if (!Has(id) || address.slot < 0) return nullptr;
     const std::span<Place> places = PlacesOf(id);

@@ -6,7 +6,7 @@
 
 namespace sluice::engine {
 
-// Nanoseconds since it was made or last asked.
+// Nanoseconds since it was made or last read.
 class Clock {
  public:
   int64_t Lap() {

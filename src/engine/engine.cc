@@ -1,4 +1,4 @@
-// What clients ask of an Engine, and the end of a runner. The steps are in engine_step.cc.
+// The calls of an Engine's clients, and the end of a runner. The steps are in engine_step.cc.
 #include "sluice/engine.hpp"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Engine::Impl::~Impl() {
       --in_flight_;
       runner_.Await();
     }
-  } catch (...) {  // nobody is left to be told
+  } catch (...) {  // no client is left for the error
   }
   LiveRequest* request = schedule_.AnyLive();
   for (; request != nullptr; request = schedule_.AnyLive()) {
@@ -188,8 +188,8 @@ engine::LiveRequest* Engine::Impl::Accept(ClientId client, EngineRequest& reques
   CheckShare("tokens of waiting prompts", all.tokens + prompt_size,
              its.requests == 0 ? 0 : its.tokens + prompt_size, options_.max_waiting_tokens,
              clients_.count());
-  engine::StopAtSource stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
-                            options_.stops);
+  engine::EngineStop stop(request, tokenizer_ ? &*tokenizer_ : nullptr, stop_lists_,
+                          options_.stops);
   const bool is_scored = request.prompt_logprobs.has_value() && prompt_size > 1;
   if (room == 0 && !is_scored) return nullptr;
   auto live = std::make_unique<LiveRequest>(client, request, room, std::move(stop));

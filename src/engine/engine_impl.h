@@ -1,4 +1,4 @@
-// The state of an Engine: who talks to it, what is scheduled, and the steps on their way.
+// The state of an Engine: its clients, what is scheduled, and the steps on their way.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ class Engine::Impl {
  private:
   using LiveRequest = engine::LiveRequest;
   using PlannedStep = engine::PlannedStep;
-  // To a request that no step computes: one that cannot be taken, or asks for nothing.
+  // To a request that no step computes: one that cannot be taken, or is for nothing.
   struct Answer {
     ClientId client;
     RequestAddress address;
@@ -81,13 +81,13 @@ class Engine::Impl {
   engine::ClientTable clients_;
   engine::Schedule schedule_;
 
-  std::list<Answer> answers_;        // that nobody has been told of
+  std::list<Answer> answers_;        // not yet read by their clients
   std::list<Answer> given_answers_;  // of the last outputs, which point to them
   std::list<Answer> spare_answers_;  // so that to answer takes no memory
   LiveRequest* first_aborted_ = nullptr;
   LiveRequest* first_dead_ = nullptr;  // outputs of the last step may point to them
 
-  // The steps on their way, from oldest_ on, and behind them the one that is planned.
+  // The steps on their way, from oldest_ on, and after them the one that is planned.
   std::array<PlannedStep, 2> steps_;
   size_t oldest_ = 0;
   int32_t in_flight_ = 0;

@@ -1,4 +1,4 @@
-// The step loop: the plan, the runner, and what it gave to whom.
+// The step loop: the plan, the runner, and the results for each request.
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -149,7 +149,7 @@ void Engine::Impl::Read(engine::Clock& clock) {
   step.requests.clear();
 }
 
-// What a runner has promised, as far as memory depends on it.
+// Checks the promises of a runner, as far as memory depends on them.
 void Engine::Impl::CheckResults(const PlannedStep& step, const StepResults& results) const {
   CheckSize("runner results", results.rows.size(), std::ssize(step.rows));
   for (size_t i = 0; i < step.rows.size(); ++i) {
@@ -223,7 +223,7 @@ void Engine::Impl::TakeTokens(LiveRequest& request, size_t drawn, const StepRowR
     request.tokens.push_back(token.id);
   }
   const auto ids = std::span<const int32_t>(request.tokens).last(static_cast<size_t>(count));
-  const engine::StopAtSource::Found found = request.stop.Take(ids, text_);
+  const engine::EngineStop::Found found = request.stop.Take(ids, text_);
   request.tokens.resize(request.tokens.size() - ids.size() + found.tokens);
   row.end = found.end;
   if (row.end != GenerationEnd::kNone) return;
@@ -235,7 +235,7 @@ void Engine::Impl::TakeTokens(LiveRequest& request, size_t drawn, const StepRowR
     row.status = result.tokens[drawn].status;
     row.message = Name(row.status);
   } else if (!result.failure.empty()) {
-    // Nobody has seen anything of a request without a token: it may be asked for again.
+    // A request without a token has no visible output: it may be submitted again.
     const bool has_output = request.output_size() > 0;
     row.end = has_output ? GenerationEnd::kStatus : GenerationEnd::kRejected;
     row.message = result.failure;

@@ -1,4 +1,4 @@
-// The course of a generation: the prompt in chunks, one sequence for each choice behind it, then
+// The course of a generation: the prompt in chunks, one sequence for each choice after it, then
 // step by step forward pass, head, sampler, text.
 #include "sluice/generator.hpp"
 
@@ -151,7 +151,7 @@ class Generator::Impl {
 
   Checkpoint checkpoint_;
   SamplingParams params_;
-  TextStreamOptions stream_;  // in front of what takes memory: it refuses stops
+  TextStreamOptions stream_;  // before what takes memory: it refuses stops
   std::vector<int32_t> prompt_;
   int64_t max_tokens_;
   int64_t room_;  // tokens that the context leaves each choice
@@ -168,7 +168,7 @@ class Generator::Impl {
   bool has_started_ = false;   // a token of each choice was drawn
   std::vector<float> hidden_;  // [choices, dim]
   std::vector<DecodeChunk> chunks_;
-  // Of the prompt, where it is scored: hidden states of a chunk, and what came of those before.
+  // For a scored prompt: hidden states of a chunk, and the results of those before.
   int32_t prompt_width_;
   std::vector<float> prompt_hidden_;
   std::vector<float> prompt_logprobs_;
@@ -209,7 +209,7 @@ Generator::Impl::Impl(const Checkpoint& checkpoint, const GenerationRequest& req
                       .prompt = prompt_,
                       .choice = static_cast<uint32_t>(i),
                       .max_new_tokens = static_cast<int32_t>(std::min(max_tokens_, room_))});
-    // All choices have the seed of the first; their number tells their noise apart.
+    // All choices have the seed of the first; their number separates their noise.
     params_.seed = sampler_.Seed(handle);
     choices_.push_back({.sequence = {},
                         .request = handle,
@@ -261,7 +261,7 @@ int64_t Generator::Impl::Prefill() {
   return length - prompt_done_;
 }
 
-// The tokens behind those of a chunk, as far as the prompt has them.
+// The tokens after those of a chunk, as far as the prompt has them.
 void Generator::Impl::ScoreChunk(int64_t begin, int64_t count) {
   const int64_t scored = std::min(count, std::ssize(prompt_) - 1 - begin);
   if (scored == 0) return;
@@ -304,7 +304,7 @@ void Generator::Impl::StartChoices() {
 }
 
 // Whether the hidden states are those of the last tokens already: of the prompt, or of a step that
-// failed behind its forward pass.
+// failed after its forward pass.
 bool Generator::Impl::IsForwarded() const {
   const Choice& choice = choices_[static_cast<size_t>(live_[0])];
   return decoder_.Length(choice.sequence) == std::ssize(prompt_) + std::ssize(choice.output);

@@ -25,7 +25,7 @@ void Add(const CertifiedStats& call, CertifiedStats& sum) {
   sum.dense_bytes += call.dense_bytes;
 }
 
-// Entries that the lists of the rows have, so that what nobody asks for costs nothing.
+// Entries that the lists of the rows have, so that lists without a reader cost nothing.
 int32_t WidestLists(std::span<const HeadRow> rows, int64_t vocab) {
   int64_t widest = 0;
   for (const HeadRow& row : rows) {
@@ -46,7 +46,7 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
   }
   const SelectParams select = params.Select();
   if (DecidingTokens(select, params.draw_method, vocab) != Decides::kMass) return DenseCause::kNone;
-  // Of a nucleus the token alone is known for little (docs/certified-head-proof.md); its Cut is
+  // The token of a nucleus alone is known for little (docs/certified-head-proof.md); its Cut is
   // not.
   const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
                               !Has(semantics::RulesOf(select), semantics::Filter::kXtc) &&
@@ -246,7 +246,7 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
   stats.report_ns += clock.Lap();
 }
 
-// What the sampler's own step draws with.
+// Notes the keys that the sampler's own step draws with.
 void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler) {
   params_.clear();
   keys_.clear();
@@ -258,7 +258,7 @@ void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler)
   }
 }
 
-// What the dense head would have had at hand.
+// Reports the logits and Cuts that the dense head would have had at hand.
 void HeadStage::ReportCertified(const MatrixView& hidden) {
   const GenerationReports& reports = options_.reports;
   const LogitsView logits = Project(hidden);

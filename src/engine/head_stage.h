@@ -19,8 +19,8 @@
 
 namespace sluice::engine {
 
-// Why the certified head cannot serve a request's next token, behind so many of its own; kNone: it
-// can.
+// Why the certified head cannot serve a request's next token, the one after its first
+// output_length; kNone: it can.
 DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t vocab,
                    float logit_softcap, const GenerationReports& reports = {});
 
@@ -34,7 +34,7 @@ struct HeadStageOptions {
   std::optional<HeadPlanes> planes = {};
   float logit_softcap = 0.0f;
   int64_t max_rows = 1;
-  int32_t logprob_width = 0;  // of the widest list that a row may ask for
+  int32_t logprob_width = 0;  // of the widest list of a row
   bool scores = false;        // Score may be called
   GenerationReports reports = {};
   Limits limits = {};
@@ -52,10 +52,10 @@ struct HeadRow {
 struct HeadResults {
   std::vector<TokenResult> tokens;
   std::vector<CertifiedRow> certificates;
-  int32_t logprob_width = 0;  // of the widest list that one of the rows asked for
+  int32_t logprob_width = 0;  // of the widest list of the rows
   std::vector<int32_t> logprob_ids;
   std::vector<float> logprob_values;
-  // As GenerationReports ask for.
+  // As GenerationReports has them.
   std::vector<float> logits;
   std::vector<int32_t> kept;
   std::vector<CutMass> masses;
@@ -79,8 +79,8 @@ class HeadStage {
               GenerationStats& stats);
   const HeadResults& results() const { return results_; }
 
-  // The tokens that came behind the hidden states, one a row, in the model's own logits. The spans
-  // of `scores` have that many elements; no more logits are kept than of a few rows.
+  // The tokens that follow the hidden states, one a row, in the model's own logits. The spans of
+  // `scores` have that many elements; no more logits are kept than of a few rows.
   void Score(const MatrixView& hidden, std::span<const int32_t> tokens, const PromptScores& scores,
              GenerationStats& stats);
 
@@ -107,7 +107,7 @@ class HeadStage {
   HeadResults results_;  // of all rows of the step
   std::vector<Route> routes_;
 
-  // Of the rows that are being sampled together:
+  // The rows that are being sampled together:
   std::vector<size_t> indices_;
   HeadResults part_;
   std::vector<float> gathered_;  // hidden states
@@ -115,7 +115,7 @@ class HeadStage {
   std::vector<RequestHandle> handles_;
   std::vector<int32_t> ids_;
   std::vector<RowStatus> statuses_;
-  // Of what is reported of certified rows:
+  // The reported values of certified rows:
   std::vector<SelectParams> params_;
   std::vector<NoiseKey> keys_;
   std::vector<Cut> cuts_;

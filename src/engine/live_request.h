@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/stop_at_source.h"
+#include "engine/engine_stop.h"
 #include "sluice/engine.hpp"
 
 namespace sluice::engine {
@@ -12,7 +12,7 @@ namespace sluice::engine {
 enum class RequestPhase : uint8_t { kWaiting, kRunning, kEnded };
 
 struct LiveRequest {
-  LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, StopAtSource its_stop)
+  LiveRequest(ClientId its_client, EngineRequest& request, int64_t its_room, EngineStop its_stop)
       : client(its_client),
         address(request.address),
         params(std::move(request.params)),
@@ -48,7 +48,7 @@ struct LiveRequest {
   int64_t next_scored;
   int64_t next_given;
   std::vector<int32_t> tokens;  // prompt, then output
-  StopAtSource stop;
+  EngineStop stop;
   bool is_aborted = false;
   bool is_silent = false;  // its client is gone
 
@@ -64,7 +64,7 @@ struct LiveRequest {
   int32_t rows_in_flight = 0;
   int32_t draws_in_flight = 0;  // of these, that give tokens
 
-  // Of the waiting queue; `next` also of those that were aborted or are dead.
+  // Links of the waiting queue; `next` also of those that were aborted or are dead.
   LiveRequest* next = nullptr;
   LiveRequest* previous = nullptr;
   LiveRequest* next_aborted = nullptr;

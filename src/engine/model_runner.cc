@@ -41,7 +41,7 @@ DecoderOptions OptionsOfDecoder(const Model& model, const ModelRunnerOptions& op
                          .backend = options.backend,
                          .parallel = options.parallel};
   if (decoder.cache_tokens != 0) return decoder;
-  // What one more page costs a cache that has room for a context.
+  // The bytes that one more page costs a cache that has room for a context.
   const int64_t context_pages = PagesFor(model.info().context);
   decoder.cache_tokens = context_pages * Decoder::kPageTokens;
   const size_t bytes = Decoder::Bytes(model, decoder);
@@ -181,7 +181,7 @@ class ModelRunner::Impl {
     At(slot).failure.assign(engine::KeptFailure(why));
   }
 
-  // A row whose prompt tokens are scored, and where its hidden states and its lists begin.
+  // A row with prompt tokens to score, and where its hidden states and its lists begin.
   struct ScoredRow {
     int32_t slot;
     int64_t first_token;
@@ -210,7 +210,7 @@ class ModelRunner::Impl {
   bool is_broken_ = false;
   GenerationStats stats_;
 
-  // Of the step:
+  // The state of the step:
   std::vector<float> hidden_;  // [hidden_rows_, dim]: the last positions of each row
   size_t hidden_rows_ = 0;
   std::vector<DecodeChunk> chunks_;
@@ -224,7 +224,7 @@ class ModelRunner::Impl {
   std::vector<float> prompt_values_;
 };
 
-// What goes wrong here is of this request alone.
+// A failure here concerns this request alone.
 void ModelRunner::Impl::Begin(const RunnerRequest& request) {
   try {
     Add(request);
@@ -300,7 +300,7 @@ void ModelRunner::Impl::Compute(std::span<const StepRow> rows) {
 void ModelRunner::Impl::ListRow(const StepRow& row) {
   if (slots_.At(row.slot).has_failed) return;
   const Request& request = At(row.slot);
-  // The sampler knows every token of the request.
+  // The sampler has every token of the request.
   const std::span<const int32_t> known = sampler_.Tokens(request.request);
   const int64_t begin = decoder_.Length(request.sequence);
   std::span<const int32_t> tokens = row.tokens;
@@ -358,7 +358,7 @@ void ModelRunner::Impl::Score() {
                    .values = std::span(prompt_values_).subspan(row.entry, row.count * width)}},
         stats_);
     if (std::ranges::none_of(logprobs, [](float value) { return std::isnan(value); })) continue;
-    Fail(row.slot, "the model's logits behind a token of its prompt are no numbers");
+    Fail(row.slot, "the model's logits after a token of its prompt are no numbers");
   }
 }
 
@@ -372,7 +372,7 @@ PromptLogprobs ModelRunner::Impl::PromptOf(const ScoredRow& row) const {
           .values = std::span(prompt_values_).subspan(row.entry, row.count * width)};
 }
 
-// The head takes the hidden states one behind the other: none moves onto one that is still needed.
+// The head takes the hidden states one after the other: none moves onto one that is still needed.
 void ModelRunner::Impl::Sample() {
   if (head_rows_.empty()) return;
   const int64_t dim = checkpoint_.model().info().dim;
@@ -383,7 +383,7 @@ void ModelRunner::Impl::Sample() {
   head_.Sample({hidden_.data(), std::ssize(head_rows_), dim, dim}, head_rows_, sampler_, stats_);
 }
 
-// What the head gave its row of that index.
+// The result of the head for its row of that index.
 void ModelRunner::Impl::TakeToken(size_t index, StepRowResult& result) {
   const engine::HeadResults& results = head_.results();
   const TokenResult& token = results.tokens[index];

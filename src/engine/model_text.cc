@@ -27,7 +27,7 @@ struct ModelText::Parts {
 
 namespace {
 
-// What templates know by name; the first two also where the files name none.
+// Special tokens that templates name; the first two also where the files name none.
 constexpr std::string_view kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                "pad_token", "cls_token", "mask_token"};
 
@@ -186,7 +186,7 @@ std::string ModelText::RenderChatJson(std::string_view variables) const {
                 "a model with chat_template.jinja, or with chat_template in "
                 "tokenizer_config.json");
   }
-  // In front of the caller's, whose own win: of a name that comes twice the last value counts.
+  // Before the caller's, which win: of a name that comes twice the last value counts.
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t open = std::min(variables.find_first_not_of(kSpace), variables.size());
   if (!variables.substr(open).starts_with('{')) return parts_->chat_template->Render(variables);

@@ -13,8 +13,8 @@ namespace sluice::engine {
 constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;  // as NoiseKey has it
 
 // A request is kept until it ends, its lists in the sampler's state as well, and every token that
-// is drawn passes them. What people ask for is far below; an entry for each id of the vocabulary is
-// as much as can mean anything where a list is of single ids.
+// is drawn passes them. Real requests are far below; an entry for each id of the vocabulary is as
+// much as can mean anything where a list is of single ids.
 constexpr int64_t kMostStopIds = 1024;
 constexpr int64_t kMostBadWords = 1024;
 constexpr int64_t kMostBadWordTokens = 16384;  // of all together: 64 KiB

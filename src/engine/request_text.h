@@ -1,5 +1,5 @@
 // How the tokens of a request become text, and where that ends. Engine and frontend both make their
-// stream here, so they read the same tokens alike, whoever of them looks for stops.
+// stream here, so they read the same tokens alike, whichever of them searches for stops.
 #pragma once
 
 #include "sluice/engine_messages.hpp"

@@ -1,6 +1,6 @@
 // The thread awaits each step itself and copies the results, a few bytes a row: the runner's own
-// are gone when it is asked for the next ones, and those that the caller reads must not be. So the
-// runner has one step on its way at a time; the other waits here.
+// are gone when its next step starts, and those that the caller reads must not be. So the runner
+// has one step on its way at a time; the other waits here.
 #include "sluice/runner_thread.hpp"
 
 #include <array>
@@ -64,7 +64,7 @@ class RunnerThread::Impl {
     }
   }
 
-  // Nobody else touches the plan and the results of a step on its way.
+  // No other thread touches the plan and the results of a step on its way.
   std::exception_ptr Compute(int64_t step) {
     try {
       runner_.Launch(PlanOf(step));
@@ -87,7 +87,7 @@ class RunnerThread::Impl {
   std::condition_variable_any launched_;
   std::condition_variable done_;
   int64_t steps_done_ = 0;
-  // What the runner threw, in which step. It is not called again.
+  // The exception of the runner, and its step. It is not called again.
   std::exception_ptr error_;
   int64_t error_step_ = 0;
   std::jthread thread_;  // the last one: it uses all of the above

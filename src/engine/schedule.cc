@@ -50,8 +50,8 @@ int64_t Schedule::PagesFor(int64_t tokens) const {
   return (tokens + page_tokens_ - 1) / page_tokens_;
 }
 
-// The last token is never read. Of a row in flight the number of tokens is not known; where it may
-// be too many for the context, none is planned behind it.
+// The last token is never read. The number of tokens of a row in flight is not known; where it may
+// be too many for the context, none is planned after it.
 int64_t Schedule::MostPages(int64_t prompt_size, int64_t room) const {
   const int64_t tokens = prompt_size + room - 1 + steps_in_flight_ * (given_tokens_ - 1);
   return PagesFor(std::min(tokens, context_));
@@ -147,7 +147,7 @@ void Schedule::PlanPrompts(PlannedStep& step) {
   }
 }
 
-// Pages that those who run may take, so many each at most.
+// Pages that running requests may take, at most `each` of them.
 int64_t Schedule::PagesToGrow(int64_t each) const {
   int64_t pages = 0;
   for (const LiveRequest* const request : running_) {
@@ -161,7 +161,7 @@ int64_t Schedule::PagesToGrow(int64_t each) const {
 // that is alone always fits.
 void Schedule::Admit(PlannedStep& step) {
   if (first_waiting_ == nullptr || budget_ == 0) return;
-  int64_t each = 0, to_grow = 0;  // pages, of one and of all who run
+  int64_t each = 0, to_grow = 0;  // pages, of one and of all running requests
   while (first_waiting_ != nullptr && budget_ > 0) {
     LiveRequest& request = *first_waiting_;
     const int64_t to_bring = request.tokens_to_read();
@@ -170,8 +170,8 @@ void Schedule::Admit(PlannedStep& step) {
     if (request.slot < 0 && free_slots_.empty()) return;
     const int64_t chunk = ChunkSize(request, to_bring);
     if (chunk == 0) return;
-    // Every prompt in front of it is there behind this step, and each row that decodes takes a
-    // token of a step's budget.
+    // Every prompt before it is read after this step, and each row that decodes takes a token of a
+    // step's budget.
     const int64_t later = to_bring - chunk;
     int64_t each_step = std::max<int64_t>(1, step_tokens_ - running());
     if (request.next_scored < request.prompt_size) {
@@ -231,7 +231,7 @@ void Schedule::Preempt(LiveRequest& request, PlannedStep& step) {
   ++preemptions_;
 }
 
-// What the step has room for: inputs, and lists of the tokens behind them.
+// The room of the step: inputs, and lists of the tokens that follow them.
 int64_t Schedule::ChunkSize(const LiveRequest& request, int64_t to_bring) const {
   const int64_t size = std::min(budget_, to_bring - request.brought);
   if (request.next_scored >= request.prompt_size) return size;
@@ -257,7 +257,7 @@ void Schedule::AddChunk(LiveRequest& request, PlannedStep& step) {
   request.next_scored += row.scored;
   entry_budget_ -= row.scored * request.prompt_logprob_width;
   AddRow(request, row, step);
-  if (request.IsFilling()) budget_ = 0;  // nobody overtakes, where lists and not inputs are many
+  if (request.IsFilling()) budget_ = 0;  // none overtakes, where lists and not inputs are many
 }
 
 void Schedule::AddRow(LiveRequest& request, const StepRow& row, PlannedStep& step) {

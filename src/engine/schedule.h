@@ -1,11 +1,11 @@
-// Who takes part in the next step, and with how many tokens.
+// Chooses the requests of the next step, and the number of tokens of each.
 //
 // Requests are served in the order in which they came. Those that decode come first, one row each;
-// then prompts, in chunks of what is left of the step's tokens; then those that wait, while there
-// are slots, and pages for them and for what the others take meanwhile. Nobody overtakes, so nobody
-// starves. When the pages run out, the youngest request gives its own back and is the next to be
-// admitted; it keeps its slot, because the sampler's state is there, and its rows bring all its
-// tokens again.
+// then prompts, in chunks of the tokens that the step has left; then those that wait, while there
+// are slots, and pages for them and for what the others take meanwhile. No request overtakes, so
+// none starves. When the pages run out, the youngest request gives its own back and is the next to
+// be admitted; it keeps its slot, because the slot has the sampler's state, and its rows bring all
+// its tokens again.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace sluice::engine {
 
-// A plan with its memory, and whose rows these are.
+// A plan with its memory, and the requests of its rows.
 struct PlannedStep {
   void Reserve(size_t slots);
   void Clear();
@@ -45,7 +45,7 @@ class Schedule {
   // Pages of a request with so many tokens of prompt and output, at its end.
   int64_t MostPages(int64_t prompt_size, int64_t room) const;
 
-  void Add(LiveRequest& request);  // behind all that wait
+  void Add(LiveRequest& request);  // after all that wait
   // A request that ended: its slot is among the ended ones of the next plan.
   void Remove(LiveRequest& request);
 
@@ -90,14 +90,14 @@ class Schedule {
   int64_t given_tokens_;  // of a row, at most
   int64_t steps_in_flight_;
   int64_t prompt_entries_;  // of lists of prompt tokens in a step
-  // Of the step that is planned:
+  // The state of the step that is planned:
   int64_t budget_ = 0;
   int64_t entry_budget_ = 0;
 
   std::vector<LiveRequest*> running_;  // the oldest first; all are older than those that wait
   int64_t ended_running_ = 0;
   std::vector<int32_t> free_slots_;
-  std::vector<int32_t> freed_slots_;  // that the runner does not know of yet
+  std::vector<int32_t> freed_slots_;  // not yet reported to the runner
   int64_t free_pages_;
   LiveRequest* first_waiting_ = nullptr;
   LiveRequest* last_waiting_ = nullptr;

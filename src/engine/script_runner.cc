@@ -231,7 +231,7 @@ class ScriptRunner::Impl {
   std::array<steady_clock::time_point, 2> ends_;
   steady_clock::time_point last_end_;
 
-  // Of the row at hand:
+  // The results of the row at hand:
   std::vector<TokenResult> tokens_;
   std::vector<int32_t> logprob_ids_;
   std::vector<float> logprob_values_;

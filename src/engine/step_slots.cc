@@ -66,7 +66,7 @@ int64_t StepSlots::AddRow(const StepRow& row) {
   slot.cached += read;
   slot.given = 0;
   if (row.scored != 0) CheckScored(row, slot, slot.cached - read);
-  // The sampler draws behind all tokens that it knows of a request.
+  // The sampler draws after all tokens that it has of a request.
   if (row.samples ? slot.cached != slot.tokens : slot.cached > slot.tokens) {
     ThrowInvalid("rows.tokens", ToText(slot.cached) + " with those in the cache, " + name(),
                  std::string(row.samples ? "all " : "at most ")
@@ -90,8 +90,8 @@ void StepSlots::CheckScored(const StepRow& row, const StepSlot& slot, int64_t ca
     ThrowInvalid("rows.scored",
                  ToText(row.scored) + " from place " + ToText(row.first_scored) +
                      " of the prompt of slot " + ToText(int64_t{row.slot}),
-                 is_asked ? "places from " + ToText(begin) + " on, in front of " + ToText(end)
-                          : "0, where no log-probabilities of the prompt are asked for");
+                 is_asked ? "places from " + ToText(begin) + " on, before " + ToText(end)
+                          : "0 without log-probabilities of the prompt");
   }
   prompt_entries_ += row.scored * slot.prompt_logprob_width;
 }

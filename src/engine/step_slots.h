@@ -1,4 +1,4 @@
-// What a runner knows of its slots: who has them, and how much of a request its cache holds. A plan
+// A runner's record of its slots: the request of each, and how much of it the cache holds. A plan
 // is checked against it as a whole, before the runner changes anything.
 #pragma once
 
@@ -15,7 +15,7 @@ struct StepSlot {
   bool has_failed = false;  // its rows are not computed any more
   bool has_row = false;     // in the plan at hand
   int64_t tokens = 0;       // of the prompt and of the output so far,
-  int64_t cached = 0;       // of which the cache has so many
+  int64_t cached = 0;       // of these in the cache
   int64_t given = 0;        // by its last row: what a row without tokens reads
   int64_t prompt = 0;       // its tokens, and the width of their lists
   int32_t prompt_logprob_width = 0;
@@ -23,11 +23,11 @@ struct StepSlot {
 
 class StepSlots {
  public:
-  // The one whose limits the plans keep must outlive it.
+  // The runner with the limits of the plans must outlive it.
   explicit StepSlots(const RunnerInfo& info);
 
   // Throws Error when the plan does not fit, and nothing has changed then. Else the slots are as
-  // behind the plan, but for what its rows give. How many inputs the rows are.
+  // after the plan, but for what its rows give. Returns how many inputs the rows are.
   int64_t Apply(const StepPlan& plan);
 
   const StepSlot& At(int32_t slot) const { return slots_[static_cast<size_t>(slot)]; }

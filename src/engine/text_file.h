@@ -1,4 +1,4 @@
-// The small files beside a model's weights.
+// The small files that come with a model's weights.
 #pragma once
 
 #include <optional>

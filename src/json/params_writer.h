@@ -1,5 +1,5 @@
-// The fields of a parameter object. Header only, so that whoever writes JSON of his own can have
-// them in it; WriteParams is the whole object.
+// The fields of a parameter object. Header only, so that other writers of JSON can have them in an
+// object of their own; WriteParams is the whole object.
 #pragma once
 
 #include <algorithm>

@@ -107,7 +107,7 @@ class FieldReader : public json::ValueReader {
     Refuse(Quoted(name), "the switches " + known);
   }
 
-  // A name, by the function that knows them all. Its error names the field of the struct.
+  // A name, by the function that lists them all. Its error names the field of the struct.
   template <typename T>
   T Named(T (*by_name)(std::string_view)) {
     if (TypeOf(value_) != json_type::string) {

@@ -19,7 +19,7 @@ using json::ValueReader;
 constexpr Range kCounts{0, 2147483647, false};
 constexpr Range kChoices{0, 4294967295.0, false};
 
-// Of enums whose first value is 0.
+// Names of enums that start at 0.
 constexpr std::array<std::string_view, 2> kStopAt = {"engine", "frontend"};
 constexpr std::array<std::string_view, 2> kUtf8Errors = {"maximal", "hf_run"};
 constexpr std::array<std::string_view, 2> kIncomplete = {"replace", "drop"};

@@ -9,8 +9,8 @@
 //    "result": {"text": "...", "token_ids": [3, 4], "end": "length", "prompt_tokens": 2,
 //               "output_tokens": 2}}
 //
-// What is left out has its default; prompt and parameters.seed may not be. A field that is none of
-// these is an error. An address belongs to a link, not to a request: it is not written.
+// A field that is not given has its default; prompt and parameters.seed must be given. Any other
+// field is an error. An address belongs to a link, not to a request: it is not written.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ std::string WriteRecord(const RequestRecord& record);
 // no JSON object, naming `json`. What depends on a model is left to the engine.
 RequestRecord ReadRecord(std::string_view json);
 
-// Of each line that is not empty. Errors name the line as well: "line 3: request.max_tokens".
+// The records of the lines that are not empty. Errors name the line: "line 3: request.max_tokens".
 std::vector<RequestRecord> ReadRecords(std::string_view lines);
 
 }  // namespace sluice

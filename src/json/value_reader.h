@@ -47,7 +47,7 @@ inline std::string_view Trimmed(std::string_view token) {
   return token.substr(0, last == std::string_view::npos ? 0 : last + 1);
 }
 
-// What an error shows of a text that may be long.
+// The part that an error shows of a text that may be long.
 inline std::string Shown(std::string_view text) {
   constexpr size_t kLongest = 40;
   if (text.size() <= kLongest) return std::string(text);
@@ -186,7 +186,7 @@ class ValueReader {
   Json value_;
 };
 
-// Walks through a value that nobody reads, so that what is no JSON there is an error as well.
+// Walks through a value that has no reader, so that what is no JSON there is an error as well.
 inline void Skip(Json value, int depth) {
   if (depth > kDeepest) ThrowInvalid("json", "deeper nesting", "at most 64 levels");
   switch (Get(value.type())) {
@@ -238,7 +238,7 @@ void ForEachFieldOf(std::string_view json, Use use) {
     use(name, field.value());
   }
   if (document.current_location().error() == simdjson::SUCCESS) {
-    ThrowInvalid("json", "text behind the object", "one JSON object in UTF-8");
+    ThrowInvalid("json", "text after the object", "one JSON object in UTF-8");
   }
 }
 

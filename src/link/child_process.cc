@@ -57,9 +57,9 @@ class NoSignals {
   sigset_t before_;
 };
 
-// The kernel is asked itself: glibc keeps 32 and 33 for its own and refuses them, but its
-// posix_spawn, which make starts processes with, leaves them ignored. SIGKILL and SIGSTOP refuse
-// it, and have no need of it.
+// By the system call: glibc keeps 32 and 33 for its own and refuses them, but its posix_spawn,
+// which make starts processes with, leaves them ignored. SIGKILL and SIGSTOP refuse it, and have no
+// need of it.
 void ResetSignals() {
   constexpr std::array<uint64_t, 4> kDefault = {};  // the kernel's sigaction: SIG_DFL is zero
   for (int signal = 1; signal < NSIG; ++signal) {

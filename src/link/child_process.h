@@ -1,6 +1,6 @@
-// Starts a program whose standard output and error come back through pipes. It is the first of a
-// process group of its own, gets nothing else that is open here, and is killed when the thread that
-// started it ends.
+// Starts a program with pipes for its standard output and error. It is the first of a process group
+// of its own, gets nothing else that is open here, and is killed when the thread that started it
+// ends.
 #pragma once
 
 #include <sys/types.h>
@@ -19,15 +19,15 @@ struct ChildProcess {
   FileDescriptor errors;
 };
 
-// Throws Error when it cannot be run. Whoever has it must wait for the process.
+// Throws Error when it cannot be run. The caller must wait for the process.
 ChildProcess StartChild(std::span<const std::string> command);
 
 // "exit status 1", "signal 9 (Killed)"; empty while it runs. It stays to be waited for. "status
-// unknown" when somebody else has waited for it, or this process did not start it.
+// unknown" when another part of the process has waited for it, or this process did not start it.
 std::string EndOfChild(const FileDescriptor& pidfd);
 
 // To all of its group, which has this number for as long as its first process was not waited for.
-// False: it was, by somebody else, and nothing is sent.
+// False: another part of the process has waited for it, and nothing is sent.
 bool SignalGroup(const ChildProcess& child, int signal);
 // And waits for the first process.
 void KillGroup(const ChildProcess& child);

@@ -1,4 +1,4 @@
-// One frontend that said hello, as the link thread knows it.
+// One frontend that said hello, in the state of the link thread.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a frontend checks before an engine gets to see it.
+// The checks of a frontend before an engine gets the request.
 #include <algorithm>
 #include <utility>
 
@@ -50,7 +50,7 @@ EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, S
                          .choice = request.choice,
                          .max_tokens = request.max_tokens,
                          .prompt_logprobs = request.prompt_logprobs,
-                         .stop_at = info.knows_text ? stop_at : StopAt::kFrontend,
+                         .stop_at = info.has_text ? stop_at : StopAt::kFrontend,
                          .text = std::move(request.text)};
   if (!complete.params.seed.has_value()) complete.params.seed = RandomSeed();
   if (request.ignores_end) return complete;

@@ -32,10 +32,10 @@ class EngineConnection {
 
   // Throws Error for one that the engine would not take.
   virtual void SendRequest(const EngineRequest& request, Clock::time_point now) = 0;
-  // What there is no memory for waits for the next call.
+  // Input without memory for it waits for the next call.
   virtual void SendAborts() = 0;
 
-  // Whether something can be read now; asks ZeroMQ, so that its file descriptors tell of what comes
+  // Whether something can be read now; polls ZeroMQ, so that its file descriptors report what comes
   // from here on.
   virtual bool HasInput() = 0;
   virtual void AppendPollItems(std::vector<zmq_pollitem_t>& items) = 0;

@@ -1,4 +1,4 @@
-// What an engine knows of itself, for its frontends.
+// The facts that an engine reports to its frontends.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace sluice::link {
 
-// `info` has what only its maker knows: the model's name, the tokenizer, the end tokens.
+// `info` has what only its maker can supply: the model's name, the tokenizer, the end tokens.
 inline EngineInfo Completed(EngineInfo info, const Engine& engine) {
   const RunnerInfo& runner = engine.runner_info();
   const EngineOptions& options = engine.options();

@@ -94,7 +94,7 @@ void EngineLink::Close(bool says_bye) {
 void EngineLink::Restart(std::string_view reason, bool says_bye, Clock::time_point now) {
   reason_.assign(reason);
   const std::string lost = "the engine " + options_.endpoint + ": " + reason_;
-  Close(says_bye);  // from here on nothing takes memory: nobody may be forgotten
+  Close(says_bye);  // from here on nothing takes memory: no request may be forgotten
   is_stalled_ = false;
   retry_at_ = now + BackOff(++failures_);
   table_.Lose(options_.engine, lost);
@@ -121,7 +121,7 @@ void EngineLink::Reopen(Clock::time_point now) {
 }
 
 bool EngineLink::Turn(Clock::time_point now) {
-  // Behind a pause nothing can have been heard, so it says nothing of the engine.
+  // After a pause nothing can have been heard, so it says nothing of the engine.
   if (now - last_turn_ > options_.stall_timeout / 2) {
     quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
   }
@@ -140,7 +140,7 @@ bool EngineLink::Turn(Clock::time_point now) {
     Send();
   }
   has_disconnected_ = has_disconnected_ || events.has_disconnected;
-  // What an engine said before its end is read before its end is noticed.
+  // The last frames of an engine are read before its end is noticed.
   const bool has_more = ReadFrames(now);
   const bool is_connected = phase_ == Phase::kGreeting || phase_ == Phase::kReady;
   if (has_disconnected_ && is_connected) {
@@ -205,7 +205,7 @@ void EngineLink::TakeFrame(std::string_view bytes, Clock::time_point now) {
   }
 }
 
-// Of this epoch, to a link that is ready.
+// Takes a frame of this epoch, on a link that is ready.
 void EngineLink::TakeNumbered(Clock::time_point now) {
   if (frame_.head.number < number_in_) {
     ++table_.counters.repeated_frames;
@@ -254,8 +254,8 @@ void EngineLink::TakeReady(Clock::time_point now) {
     Reset("a READY that cannot be", now);
     return;
   }
-  // An engine that knows no text has nothing to compare.
-  const bool has_hash = info.knows_text || info.tokenizer_hash != 0;
+  // An engine without text has nothing to compare.
+  const bool has_hash = info.has_text || info.tokenizer_hash != 0;
   if (has_hash && info.tokenizer_hash != options_.tokenizer_hash) {
     GiveUp("its tokenizer is not this client's: their hashes are " +
            std::to_string(info.tokenizer_hash) + " and " + std::to_string(options_.tokenizer_hash));
@@ -367,7 +367,7 @@ void EngineLink::Send() {
 bool EngineLink::HasInput() {
   if (!connection_.has_value()) return false;
   if (has_message_) return true;
-  // Both are asked, whatever the first one says.
+  // Both are read, whatever the first one says.
   const bool has_frame = link::HasInput(connection_->socket);
   return link::HasInput(connection_->monitor) || has_frame;
 }

@@ -59,7 +59,7 @@ class EngineLink final : public EngineConnection {
   void Open();
   void Reopen(Clock::time_point now);
   void Close(bool says_bye);
-  // What ended a connection: its requests are lost, and it is tried again.
+  // Restarts after the end of a connection: its requests are lost, and it is tried again.
   void Restart(std::string_view reason, bool says_bye, Clock::time_point now);
   void Reset(std::string_view reason, Clock::time_point now);
   void GiveUp(std::string_view reason);
@@ -101,7 +101,7 @@ class EngineLink final : public EngineConnection {
   uint64_t number_in_ = 0;
   int32_t credits_owed_ = 0;
 
-  // Time when nobody called does not count as silence.
+  // Time without a call does not count as silence.
   Clock::time_point quiet_since_ = {};
   Clock::time_point last_turn_ = {};
   int pings_ = 0;  // since then
@@ -112,7 +112,7 @@ class EngineLink final : public EngineConnection {
 
   zmq::message_t message_;
   bool has_message_ = false;       // that is not taken yet
-  bool has_disconnected_ = false;  // told by the monitor, and not acted upon
+  bool has_disconnected_ = false;  // the monitor has reported it, and it is not acted upon
   EngineFrame frame_;
   std::string out_;
 };

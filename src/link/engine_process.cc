@@ -31,7 +31,7 @@ constexpr size_t kLastWords = 2048;        // bytes of standard error that an Er
 constexpr int kReadsAtOnce = 16;           // a full pipe, and then it looks at the rest
 constexpr std::chrono::seconds kMercy{2};  // from SIGTERM to SIGKILL
 
-// What standard error does not take at once is dropped. It is asked each time, because its flags
+// What standard error does not take at once is dropped. It is polled each time, because its flags
 // belong to others as well; a pipe that has room takes PIPE_BUF bytes.
 void PassOn(std::string_view text) {
   while (!text.empty()) {
@@ -40,7 +40,7 @@ void PassOn(std::string_view text) {
     const ssize_t size =
         ::write(STDERR_FILENO, text.data(), std::min<size_t>(text.size(), PIPE_BUF));
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return;  // nobody reads it
+    if (size <= 0) return;  // it has no reader
     text.remove_prefix(static_cast<size_t>(size));
   }
 }
@@ -83,7 +83,7 @@ class EngineProcess::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // In a forked process the thread is not there, and the process is another's child: this is left
+  // In a forked process the thread does not exist, and the process is another's child: this is left
   // as it lies, which may be in the middle of a change. Its descriptors are set once.
   bool IsForked() const { return ::getpid() != owner_; }
   void CloseFiles() {
@@ -129,7 +129,7 @@ class EngineProcess::Impl {
     }
   }
 
-  // Until the process has ended, which it is asked to when this object goes.
+  // Until the process has ended, which the end of this object causes.
   void PassWordsOn() {
     using Clock = std::chrono::steady_clock;
     std::array<pollfd, 4> files = {{{stop_.get(), POLLIN, 0},
@@ -166,7 +166,7 @@ class EngineProcess::Impl {
     link::KillGroup(child_);
   }
 
-  // All that is there, unless more comes all the time.
+  // Everything in the pipe, unless more comes all the time.
   void Take(pollfd& file, void (Impl::*take)(std::string_view)) {
     std::array<char, 4096> buffer;
     for (int i = 0; i < kReadsAtOnce && file.fd >= 0; ++i) {
@@ -190,7 +190,7 @@ class EngineProcess::Impl {
     last_words_.erase(0, line == std::string::npos ? last_words_.size() - kLastWords : line + 1);
   }
 
-  // One line is for us, the others for whoever reads.
+  // One line is for us, the others for the reader of standard error.
   void TakeOutput(std::string_view text) {
     if (was_announced_) return PassOn(text);
     line_.append(text);
@@ -224,7 +224,7 @@ class EngineProcess::Impl {
   std::exception_ptr failure_;
   bool is_over_ = false;
 
-  // Of the thread.
+  // The state of the thread:
   std::string line_;
   bool was_announced_ = false;
 };

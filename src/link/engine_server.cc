@@ -161,7 +161,7 @@ class EngineServer::Impl {
   link::LinkLoop link_;
   std::thread thread_;
 
-  // Of the step loop.
+  // The state of the step loop:
   std::vector<ClientId> clients_;  // by place of the link's
   std::vector<LinkId> links_;      // by slot of the engine's
   std::vector<Command> commands_;

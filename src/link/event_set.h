@@ -1,8 +1,8 @@
 // One file descriptor for everything that a client waits for: of ZeroMQ's sockets, and of time.
 //
-// ZeroMQ's descriptors are readable when something has happened that nobody has looked at yet, not
-// while there is something to read: what was seen and left, or came to light while something was
-// sent, must be told by WakeAt(now).
+// ZeroMQ's descriptors are readable when something has happened since the last look, not while
+// there is something to read: what was seen and left, or came to light while something was sent,
+// must be reported by WakeAt(now).
 #pragma once
 
 #include <sys/epoll.h>
@@ -44,7 +44,7 @@ class EventSet {
     wakes_at_ = when;
     SetTimer(std::max<std::chrono::nanoseconds>(when - now, std::chrono::nanoseconds(1)));
   }
-  // What woke it is being looked at.
+  // Called while the cause of the wake-up is handled.
   void Clear() {
     if (wakes_at_ == Clock::time_point::max()) return;
     wakes_at_ = Clock::time_point::max();

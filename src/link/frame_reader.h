@@ -204,7 +204,7 @@ class FrameReader {
   }
 
   void End() {
-    if (rest() != 0) Fail("bytes behind the frame");
+    if (rest() != 0) Fail("bytes after the frame");
   }
 
  private:
@@ -224,7 +224,7 @@ class FrameReader {
     return bytes;
   }
 
-  // Goes behind an element, but for the elements in it, of which it gives the number.
+  // Goes past an element, but for the elements in it, of which it gives the number.
   uint64_t SkipHead() {
     const uint8_t code = Byte();
     if (code <= 0x7f || code >= 0xe0) return 0;
@@ -244,7 +244,7 @@ class FrameReader {
     if (code <= 0xdd) return LoadSize(code - 0xdc + 1);
     return 2 * LoadSize(code - 0xde + 1);
   }
-  // Of one, two or four bytes.
+  // A size of one, two or four bytes.
   uint64_t LoadSize(int bytes_log2) {
     if (bytes_log2 == 0) return Load<uint8_t>();
     return bytes_log2 == 1 ? Load<uint16_t>() : Load<uint32_t>();

@@ -44,8 +44,8 @@ class HeldRows {
   }
 
   // The next ones, of so many bytes of a frame at most, but at least a token. A request that has
-  // too much for that has the rest, and its end, in the next call's: first what is told of its
-  // prompt, then its tokens. Valid until the next call of anything.
+  // too much for that has the rest, and its end, in the next call's: first the log-probabilities of
+  // its prompt, then its tokens. Valid until the next call of anything.
   std::span<const OutputRow> Next(size_t most_bytes) {
     rows_.clear();
     size_t left = most_bytes;
@@ -88,7 +88,7 @@ class HeldRows {
   static constexpr size_t kRowBytes = 128;   // in a frame, at most, but for its lists
   static constexpr size_t kNumberBytes = 5;  // of an element of a list, at most
 
-  // Tokens of the output, and of the prompt those that something is told of.
+  // Tokens of the output, and of the prompt those with a log-probability.
   struct Count {
     size_t tokens = 0;
     size_t prompt = 0;

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMessagesAtOnce = 256;
 constexpr int64_t kBytesAtOnce = 1 << 20;
 constexpr std::chrono::milliseconds kWaitForStepLoop{1};
-// Of rows in one OUTPUT. More go out in several: a frontend ends a connection that sends it a frame
-// of 256 MiB.
+// The most bytes of rows in one OUTPUT. More go out in several: a frontend ends a connection that
+// sends it a frame of 256 MiB.
 constexpr size_t kMostRowBytes = size_t{1} << 20;
 
 // A frontend chose it: as one short line.
@@ -61,16 +61,16 @@ void LinkLoop::Run() {
       Publish();
     }
   } catch (const std::exception& error) {  // no memory, or what a hook has thrown
-    TellOwnEnd(error.what());
+    ReportOwnEnd(error.what());
     mailbox_.Fail(std::current_exception());
   } catch (...) {
-    TellOwnEnd("an unknown exception");
+    ReportOwnEnd("an unknown exception");
     mailbox_.Fail(std::current_exception());
   }
 }
 
-// Whatever comes of the words: a socket that closes tells every frontend.
-void LinkLoop::TellOwnEnd(const char* reason) noexcept {
+// Whatever comes of the words: every frontend sees a socket that closes.
+void LinkLoop::ReportOwnEnd(const char* reason) noexcept {
   try {
     for (const auto& client : clients_) {
       if (client == nullptr) continue;
@@ -83,7 +83,7 @@ void LinkLoop::TellOwnEnd(const char* reason) noexcept {
 }
 
 Router::Ready LinkLoop::Wait() {
-  // What frontends say waits with the step loop.
+  // Frames of frontends wait until the step loop has taken its commands.
   if (mailbox_.IsFull()) return Router::WaitForWake(mailbox_.wake_fd(), kWaitForStepLoop);
   return router_.Wait(mailbox_.wake_fd(), std::chrono::milliseconds(log_.owes() ? 1000 : -1));
 }
@@ -119,7 +119,7 @@ void LinkLoop::TakeMessages() {
   }
 }
 
-// Null for the last words of a connection that has closed: nobody would say when it does.
+// Null for the last words of a connection that has closed: nothing would report when it does.
 LinkLoop::Peer* LinkLoop::PeerOf(const Router::Message& message) {
   std::string address(message.address);
   const auto found = peers_.find(address);
@@ -329,7 +329,7 @@ void LinkLoop::EndAll(const StepBatch& batch) {
     SendHeld(*peer.client);
     WriteReason(NextHead(FrameType::kDead, *peer.client), ended_, frame_);
     SendFrame(address);
-    RemoveClient(peer, "was told the end");
+    RemoveClient(peer, "was sent the end");
     peer.was_told = true;
   }
 }

@@ -1,8 +1,8 @@
 // The link thread: frames in and commands out, batches of steps in and frames out.
 //
-// Who has a connection is a peer; a peer that said hello has a client, until it says bye or hello
-// again, is reset, or its connection closes. What a peer without a client sends is dropped, and the
-// first time it is told to say hello.
+// A peer is an open connection; after hello it has a client, until it says bye or hello again, is
+// reset, or its connection closes. What a peer without a client sends is dropped, and the answer to
+// the first such message is that it should say hello.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class LinkLoop {
     bool was_told = false;  // since it last said hello, that it must
   };
 
-  // What comes.
+  // Input.
   Router::Ready Wait();
   void TakeClosed();
   void TakeMessages();
@@ -52,12 +52,12 @@ class LinkLoop {
   void TakeOf(Peer& peer);
   void TakeAdd(Peer& peer);
 
-  // What the steps gave.
+  // The results of steps.
   void TakeBatches();
   ClientLink* ClientOf(const LinkId& link);
   void Deliver(const StepBatch& batch);
   void EndAll(const StepBatch& batch);
-  void TellOwnEnd(const char* reason) noexcept;
+  void ReportOwnEnd(const char* reason) noexcept;
   void SendStep(ClientLink& client, const StepBatch& batch);
   void HoldStep(ClientLink& client, const StepBatch& batch);
   void SendHeld(ClientLink& client);
@@ -84,7 +84,7 @@ class LinkLoop {
   std::unordered_map<int, std::string> address_of_fd_;
   std::vector<std::unique_ptr<ClientLink>> clients_;  // by place
   uint64_t serial_ = 0;
-  std::vector<std::string> lost_;  // peers to whom nothing could be sent
+  std::vector<std::string> lost_;  // peers that nothing could be sent to
   std::string ended_;              // the engine, for this reason
 
   FrontendFrame read_;

@@ -34,7 +34,7 @@ class Mailbox {
 
   static constexpr size_t kCommandsAtOnce = 256;
   static constexpr size_t kMostCommands = 4096;
-  static constexpr size_t kMostFree = 8;  // batches whose memory is kept
+  static constexpr size_t kMostFree = 8;  // batches that keep their memory
 
   // --- the step loop's side
 

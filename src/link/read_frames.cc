@@ -110,12 +110,12 @@ void Read(FrameReader& reader, EngineInfo& to) {
   Read(reader, to.steps_in_flight);
   Read(reader, to.tokenizer_hash);
   Read(reader, to.end_tokens);
-  Read(reader, to.knows_text);
+  Read(reader, to.has_text);
   Read(reader, to.limits.max_temperature);
   to.max_frame_bytes = reader.Integer<int64_t>(0, kMost);
 }
 
-// The elements go behind those of `all`, which never moves: at the first list it gets room for all
+// The elements follow those of `all`, which never moves: at the first list it gets room for all
 // that the rest of the frame can have.
 template <typename T>
 std::span<const T> ReadInto(FrameReader& reader, std::vector<T>& all) {
@@ -268,7 +268,7 @@ std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame) {
   switch (frame.head.type) {
     case FrameType::kHello:
       ReadHello(reader, frame.hello);
-      // What another protocol says behind its number is unknown.
+      // The fields of another protocol after its number are unknown.
       if (frame.hello.protocol != kProtocol) return Result(reader, frame.head);
       expect(kHelloFields);
       break;

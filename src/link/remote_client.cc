@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStopSlice{50};   // so long a stop may take
 constexpr std::chrono::milliseconds kAbortRetry{10};  // where there was no memory to send some
-// Of an engine, those that are closing included: one of vLLM has 9. ZeroMQ's own limit of 1023 is
-// fewer than the most engines take.
+// The sockets of one engine, those that are closing included: one of vLLM has 9. ZeroMQ's own limit
+// of 1023 is fewer than the most engines take.
 constexpr int kSocketsOfEngine = 16;
 
 class RemoteClient final : public Client {
@@ -47,7 +47,7 @@ class RemoteClient final : public Client {
   // The ready engine with the fewest requests that has a place for one more.
   link::EngineConnection& Choose(int32_t& engine);
   Clock::time_point Turn();
-  void TellOfEngines();
+  void ReportEngines();
   void Wait(Clock::time_point until);
   void WakeForRest(Clock::time_point now);
 
@@ -58,7 +58,7 @@ class RemoteClient final : public Client {
   link::EventSet events_;
   link::RequestTable table_;
   std::vector<std::unique_ptr<link::EngineConnection>> links_;
-  std::vector<EngineState> told_;  // to the observer
+  std::vector<EngineState> reported_;  // to the observer
   std::vector<zmq_pollitem_t> poll_items_;
   bool has_more_ = false;  // that was not read yet
 };
@@ -97,11 +97,11 @@ RemoteClient::RemoteClient(std::span<const std::string> endpoints, Tokenizer tok
                                 .epoll_fd = events_.fd()},
         table_));
   }
-  told_ = engines();
+  reported_ = engines();
   AwaitEngines(options);
 }
 
-// In a forked process ZeroMQ's threads are not there, and its descriptors are the owner's as well:
+// In a forked process ZeroMQ's threads do not exist, and its descriptors are the owner's as well:
 // links and context are left as they lie.
 RemoteClient::~RemoteClient() {
   if (getpid() == owner_) return;
@@ -145,18 +145,18 @@ Clock::time_point RemoteClient::Turn() {
     has_more_ = link->Turn(now) || has_more_;
     link->SendAborts();
   }
-  if (engine_observer_) TellOfEngines();
+  if (engine_observer_) ReportEngines();
   return now;
 }
 
-void RemoteClient::TellOfEngines() {
+void RemoteClient::ReportEngines() {
   for (size_t i = 0; i < links_.size(); ++i) {
     const link::EngineConnection& link = *links_[i];
-    EngineState& told = told_[i];
-    if (told.health == link.health() && told.reason == link.reason()) continue;
-    told.health = link.health();
-    told.reason = link.reason();
-    engine_observer_(told);
+    EngineState& reported = reported_[i];
+    if (reported.health == link.health() && reported.reason == link.reason()) continue;
+    reported.health = link.health();
+    reported.reason = link.reason();
+    engine_observer_(reported);
   }
 }
 
@@ -167,13 +167,13 @@ void RemoteClient::Wait(Clock::time_point until) {
     link->AppendPollItems(poll_items_);
     until = std::min(until, link->Deadline());
   }
-  // Rounded up, so that the time has come behind it.
+  // Rounded up, so that the time has come afterwards.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   const int64_t timeout = std::clamp<int64_t>(left.count(), 0, 1'000'000);
   zmq_poll(poll_items_.data(), static_cast<int>(poll_items_.size()), static_cast<long>(timeout));
 }
 
-// Behind everything that has looked at a socket.
+// After everything that has read a socket.
 void RemoteClient::WakeForRest(Clock::time_point now) {
   bool is_due = has_more_ || table_.HasOutputs();
   Clock::time_point deadline = Clock::time_point::max();

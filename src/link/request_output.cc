@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNoMemory = "no memory";  // so short that it takes none itself
 constexpr size_t kUsualText = 256;              // bytes
-constexpr int64_t kUsualTokens = 4096;          // of a request whose outputs have everything
+constexpr int64_t kUsualTokens = 4096;          // of a request with outputs that have everything
 constexpr size_t kMostKept = 256 * 1024;        // bytes that stay for the next request
 
 // Empties it, and keeps its memory unless that is a rare lot.
@@ -91,7 +91,7 @@ bool RequestOutput::Follows(const OutputRow& row) const {
   return !has_columns_ || count == 0 || row.logprob_width == columns_.scores.width;
 }
 
-// Tokens, and an end that is none of a failure, come behind all of the prompt.
+// Tokens, and an end that is none of a failure, follow all of the prompt.
 bool RequestOutput::FollowsInPrompt(const OutputRow& row) const {
   const PromptLogprobs& piece = row.prompt;
   const auto count = std::ssize(piece.logprobs);
@@ -113,7 +113,7 @@ RequestOutput::Verdict RequestOutput::Take(const OutputRow& row) {
   const size_t size = text_.size();
   try {
     TakeWhole(row);
-  } catch (const std::bad_alloc&) {  // what came of it is not told: no token was released
+  } catch (const std::bad_alloc&) {  // what came of it is not output: no token was released
     text_.resize(size);
     EndAs(GenerationEnd::kEngineLost, kNoMemory);
   }
@@ -203,7 +203,7 @@ bool RequestOutput::IsDue() const {
   return !has_told_ || tokens_ - told_tokens_ >= stream_interval_;
 }
 
-ClientOutput RequestOutput::Tell() {
+ClientOutput RequestOutput::NextOutput() {
   ClientOutput output = {.request = id_,
                          .text = text_,
                          .end = end_,

@@ -1,4 +1,4 @@
-// What a client gets of one request: tokens become text, and text becomes outputs.
+// The output of one request for a client: tokens become text, and text becomes outputs.
 //
 // A token costs what its text does, and takes memory only until the buffers have grown to what the
 // request needs; they serve the next request of this place.
@@ -19,40 +19,40 @@ namespace sluice::link {
 
 class RequestOutput {
  public:
-  // What a row was for its request.
+  // The effect of a row on its request.
   enum class Verdict : uint8_t {
     kGoesOn,
     kEnds,      // here and at the engine
-    kEndsHere,  // the text has ended, and the engine does not know it
+    kEndsHere,  // the text has ended, and the engine has not seen it
   };
 
   void Begin(RequestId id, const EngineRequest& request, OutputMode mode, int64_t stream_interval,
              TextStream stream);
 
-  // Whether the row's tokens, and those of the prompt, follow those before them, told about as
-  // those were.
+  // Whether the row's tokens, and those of the prompt, follow those before them, with the same
+  // columns.
   bool Follows(const OutputRow& row) const;
-  // Whether it has log-probabilities of its tokens where the request asks for them, and else none.
-  bool IsAsAsked(const OutputRow& row) const {
+  // Whether it has log-probabilities of its tokens where the request has them, and else none.
+  bool HasRequested(const OutputRow& row) const {
     if (row.ids.empty()) return true;
     return has_logprobs_ ? !row.logprobs.empty() : row.logprobs.empty() && row.logprob_width == 0;
   }
   // A row of which both are so. With kEngine the text must end where the engine says so; else it
   // ends with kEngineLost, and has_disagreed(). So does one that there is no memory for.
   Verdict Take(const OutputRow& row);
-  // For an end that no row tells of; what was held back comes out, if there is memory for it.
-  // Nothing comes behind an end.
+  // For an end without a row; what was held back comes out, if there is memory for it. Nothing
+  // comes after an end.
   void End(GenerationEnd end, std::string_view message);
 
   bool IsDue() const;
-  // What is due. Valid until Forget, which drops it, or Begin.
-  ClientOutput Tell();
+  // The output that is due. Valid until Forget, which drops it, or Begin.
+  ClientOutput NextOutput();
   void Forget();
 
   bool has_ended() const { return end_ != GenerationEnd::kNone; }
   bool has_disagreed() const { return has_disagreed_; }
   int64_t tokens() const { return tokens_; }  // so far, up to and with the one that ended it
-  int64_t surplus_tokens() const { return taken_ - tokens_; }  // behind that
+  int64_t surplus_tokens() const { return taken_ - tokens_; }  // after that
   int64_t held_bytes() const {
     return has_ended() ? 0 : static_cast<int64_t>(stream_->held_bytes());
   }
@@ -76,17 +76,17 @@ class RequestOutput {
   int64_t prompt_tokens_ = 0;
   std::optional<TextStream> stream_;
 
-  std::string text_;              // with kDelta, what was not yet told; else all
+  std::string text_;              // with kDelta, what was not yet output; else all
   engine::TokenColumns columns_;  // from number first_ on, all that came
   int64_t first_ = 0;
   int64_t taken_ = 0;          // tokens that came
   int64_t tokens_ = 0;         // of these, up to the end
-  int64_t released_ = 0;       // of these, whose text is in text_ to its last byte
+  int64_t released_ = 0;       // number of tokens with all of their text in text_
   bool has_columns_ = false;   // a row with tokens came, so the width of its lists is known
-  bool has_logprobs_ = false;  // are asked for
+  bool has_logprobs_ = false;  // the request has them
 
   engine::LogprobColumns prompt_;
-  int32_t prompt_width_ = 0;  // 0: they were not asked for
+  int32_t prompt_width_ = 0;  // 0: the request has none
   int64_t next_prompt_ = 1;   // the place of the next one to come
   bool has_prompt_ = false;   // there are some, and all have come
   bool is_prompt_told_ = false;

@@ -43,7 +43,7 @@ RequestTable::Slot* RequestTable::Find(RequestId id) {
   const int32_t engine = EngineOf(id);
   if (engine < 0 || static_cast<size_t>(engine) >= engines_.size()) return nullptr;
   Slot* const slot = Find(engine, AddressOf(id).slot);
-  const bool is_its = slot != nullptr && slot->address == AddressOf(id) && !slot->is_told;
+  const bool is_its = slot != nullptr && slot->address == AddressOf(id) && !slot->is_reported;
   return is_its && slot->state != State::kFree ? slot : nullptr;
 }
 
@@ -107,7 +107,7 @@ void RequestTable::ReserveFor(size_t slots, Engine& engine) {
   size_t all = 1;
   for (const Engine& one : engines_) all += one.slots.size();
   reserve(due_, all);
-  reserve(told_, all);
+  reserve(reported_, all);
   reserve(aborted_, all);
 }
 
@@ -122,7 +122,7 @@ RequestId RequestTable::Add(int32_t engine, ClientRequest&& request) {
   complete.address = slot.address;
   slot.seed = *complete.params.seed;
   slot.request = std::move(complete);
-  slot.is_told = slot.is_found = false;
+  slot.is_reported = slot.is_found = false;
   slot.held_bytes = slot.invalid_bytes = 0;
   slot.output.Begin(id, slot.request, mode, stream_interval, std::move(stream));
   slot.state = State::kSubmitted;
@@ -137,7 +137,7 @@ void RequestTable::Withdraw(RequestId id) {
   Slot* const slot = Find(id);
   --live_;
   --counters.requests;
-  slot->is_told = true;
+  slot->is_reported = true;
   SetState(*slot, State::kEnded);
 }
 
@@ -164,7 +164,7 @@ void RequestTable::Take(int32_t engine, const OutputRow& row) {
   }
   const bool is_its = row.address.generation == slot->address.generation;
   if (!is_its || slot->state == State::kFree || slot->state == State::kEnded) {
-    TakeBehindEnd(row);
+    TakeAfterEnd(row);
   } else if (slot->state == State::kEndedHere) {
     TakeStale(*slot, row);
   } else {
@@ -172,7 +172,7 @@ void RequestTable::Take(int32_t engine, const OutputRow& row) {
   }
 }
 
-void RequestTable::TakeBehindEnd(const OutputRow& row) {
+void RequestTable::TakeAfterEnd(const OutputRow& row) {
   counters.stale_tokens += std::ssize(row.ids);
   if (row.end != GenerationEnd::kNone) {
     ++counters.repeated_ends;
@@ -188,7 +188,7 @@ void RequestTable::TakeStale(Slot& slot, const OutputRow& row) {
   counters.stale_tokens += std::ssize(row.ids);
   if (slot.is_found) counters.stop_tokens += std::ssize(row.ids);
   if (row.end == GenerationEnd::kNone) return;
-  counters.abort_steps.Add(At(slot.engine).step - slot.asked_at);
+  counters.abort_steps.Add(At(slot.engine).step - slot.aborted_at);
   SetState(slot, State::kEnded);
 }
 
@@ -198,10 +198,10 @@ const char* RequestTable::WhyBad(const Slot& slot, const OutputRow& row) {
     ++counters.gaps;
     return "the engine sent tokens that do not follow those before them";
   }
-  if (!slot.output.IsAsAsked(row)) {
+  if (!slot.output.HasRequested(row)) {
     ++counters.disagreements;
-    return row.logprobs.empty() ? "the engine sent tokens without the log-probabilities asked for"
-                                : "the engine sent log-probabilities that nobody asked for";
+    return row.logprobs.empty() ? "the engine sent tokens without the requested log-probabilities"
+                                : "the engine sent log-probabilities that were not requested";
   }
   const int64_t vocab = At(slot.engine).info.vocab;
   const auto is_foreign = [vocab](int32_t id) { return id < 0 || id >= vocab; };
@@ -246,7 +246,7 @@ void RequestTable::EndHere(Slot& slot, GenerationEnd end, std::string_view messa
   SetState(slot, is_over_there ? State::kEnded : State::kEndedHere);
 }
 
-// What its text has changed of them.
+// Adds the bytes that the request's text has held or found invalid since the last call.
 void RequestTable::CountBytes(Slot& slot) {
   const int64_t held = slot.output.held_bytes();
   const int64_t invalid = slot.output.invalid_bytes();
@@ -268,17 +268,17 @@ void RequestTable::GiveUp(int32_t engine, std::string_view message) {
   }
 }
 
-// Of a request that has ended: the engine is asked to stop it, or its place may become free.
+// When a request has ended, the engine gets an abort, or its place may become free.
 void RequestTable::SetState(Slot& slot, State state) {
   if (std::exchange(slot.state, state) == State::kSubmitted) --counters.waiting;
-  if (state == State::kEndedHere) AskToStop(slot);
+  if (state == State::kEndedHere) QueueAbort(slot);
   FreeIfDone(slot);
 }
 
 // There is room for one of each place. Where they could not be sent for long, some are of requests
 // that the engine has ended meanwhile.
-void RequestTable::AskToStop(Slot& slot) {
-  slot.asked_at = At(slot.engine).step;
+void RequestTable::QueueAbort(Slot& slot) {
+  slot.aborted_at = At(slot.engine).step;
   std::vector<RequestAddress>& aborts = At(slot.engine).aborts;
   if (aborts.size() == aborts.capacity()) {
     std::erase_if(aborts, [&](const RequestAddress& address) {
@@ -291,11 +291,11 @@ void RequestTable::AskToStop(Slot& slot) {
 }
 
 void RequestTable::FreeIfDone(Slot& slot) {
-  if (slot.state != State::kEnded || !slot.is_told) return;
+  if (slot.state != State::kEnded || !slot.is_reported) return;
   slot.state = State::kFree;
   Engine& its = At(slot.engine);
   --its.taken;
-  // Behind the last generation a place is never taken again.
+  // After the last generation a place is never taken again.
   if (slot.address.generation != UINT32_MAX) PushFree(slot, its);
 }
 
@@ -319,9 +319,9 @@ void RequestTable::MakeDue(Slot& slot) {
 std::span<const ClientOutput> RequestTable::Outputs() {
   Release();
   outputs_.reserve(due_.size());  // or nothing has changed
-  told_.swap(due_);
-  for (Slot* const slot : told_) {
-    outputs_.push_back(slot->output.Tell());
+  reported_.swap(due_);
+  for (Slot* const slot : reported_) {
+    outputs_.push_back(slot->output.NextOutput());
     slot->is_due = false;
     if (slot->output.has_ended()) --live_;
   }
@@ -331,13 +331,13 @@ std::span<const ClientOutput> RequestTable::Outputs() {
 
 void RequestTable::Release() {
   outputs_.clear();
-  for (Slot* const slot : told_) {
+  for (Slot* const slot : reported_) {
     slot->output.Forget();
     if (!slot->output.has_ended()) continue;
-    slot->is_told = true;
+    slot->is_reported = true;
     FreeIfDone(*slot);
   }
-  told_.clear();
+  reported_.clear();
   for (Slot* const slot : aborted_) {
     slot->output.End(GenerationEnd::kCancelled, {});
     CountBytes(*slot);

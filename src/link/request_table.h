@@ -1,9 +1,9 @@
-// A frontend's requests: the places they have at engines, what is known of each, and what comes out
-// of it. Every row of an engine goes through here, so nothing of one request can reach another.
+// A frontend's requests: the places they have at engines, the state of each, and what comes out of
+// it. Every row of an engine goes through here, so nothing of one request can reach another.
 //
 // A place is free, or has a request that was submitted, that streams, or that has ended here (a
 // stop was found, the user aborted it, it is lost) or at the engine. It is taken again when its end
-// has been told and the engine's last row for it has come, or the engine is gone.
+// has been output and the engine's last row for it has come, or the engine is gone.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace sluice::link {
 
-// Checks what a client asks for and completes it: a seed, the end tokens, who looks for stops. An
-// engine that knows no text leaves them to the frontend. Its address is still to come.
+// Checks a client's request and completes it: a seed, the end tokens, which side searches for
+// stops. An engine without text leaves them to the frontend. Its address is still to come.
 EngineRequest CompleteRequest(ClientRequest&& request, const EngineInfo& info, StopAt stop_at);
 
 class RequestTable {
@@ -53,18 +53,18 @@ class RequestTable {
   EngineRequest TakeRequest(RequestId id) { return std::exchange(Find(id)->request, {}); }
   void Withdraw(RequestId id);
 
-  // Its end comes with the next Outputs behind a Release, and outputs that the caller reads stay as
+  // Its end comes with the next Outputs after a Release, and outputs that the caller reads stay as
   // they are. False: there is no such request that lives.
   bool Abort(RequestId id);
   uint64_t Seed(RequestId id) const;  // throws Error for one that does not live
 
-  // The engine's number of the step whose rows are taken next.
+  // The engine's number of the step that gives the next rows.
   void SetStep(int32_t engine, int64_t step) { At(engine).step = step; }
   // Takes no memory but for its request's output; where there is none, that request is lost, alone.
   void Take(int32_t engine, const OutputRow& row);
   // All requests there end with kEngineLost. The engine is gone: no row of them can come any more.
   void Lose(int32_t engine, std::string_view message);
-  // The engine is there, but nobody waits for it any longer.
+  // The engine exists, but the client no longer waits for it.
   void GiveUp(int32_t engine, std::string_view message);
 
   // Requests that have ended here alone, since this was last called for that engine.
@@ -74,8 +74,8 @@ class RequestTable {
   bool HasAborts(int32_t engine) const { return !At(engine).aborts.empty(); }
 
   bool HasOutputs() const { return !due_.empty() || !aborted_.empty(); }
-  // One output for each request that has something to tell. Valid until Release, which comes before
-  // anything else is taken.
+  // One output for each request that has news. Valid until Release, which comes before anything
+  // else is taken.
   std::span<const ClientOutput> Outputs();
   void Release();
 
@@ -88,11 +88,11 @@ class RequestTable {
     RequestAddress address = {};
     int32_t engine = 0;
     State state = State::kFree;
-    bool is_due = false;   // in due_
-    bool is_told = false;  // its end
+    bool is_due = false;       // in due_
+    bool is_reported = false;  // its end
     int32_t next_free = -1;
     bool is_found = false;   // with kEndedHere, that is because a stop was
-    int64_t asked_at = 0;    // the engine's step when it was asked to stop
+    int64_t aborted_at = 0;  // the engine's step when the abort was sent
     int64_t held_bytes = 0;  // as counters have them
     int64_t invalid_bytes = 0;
     uint64_t seed = 0;
@@ -108,7 +108,7 @@ class RequestTable {
     int32_t slot_count = 0;
     int32_t taken = 0;
     std::vector<std::unique_ptr<Slot>> slots;  // as many as were ever taken
-    int32_t first_free = -1;  // of these, a list: the one that was taken last behind
+    int32_t first_free = -1;  // of these, a list that starts with the one that was taken last
     int32_t last_free = -1;
     std::vector<RequestAddress> aborts;
     std::vector<RequestAddress> given_aborts;
@@ -122,11 +122,11 @@ class RequestTable {
   Slot* PopFree(Engine& engine);
   static void PushFree(Slot& slot, Engine& engine);
   void ReserveFor(size_t slots, Engine& engine);
-  void TakeBehindEnd(const OutputRow& row);
+  void TakeAfterEnd(const OutputRow& row);
   void TakeStale(Slot& slot, const OutputRow& row);
   void TakeLive(Slot& slot, const OutputRow& row);
   const char* WhyBad(const Slot& slot, const OutputRow& row);
-  void AskToStop(Slot& slot);
+  void QueueAbort(Slot& slot);
   void CountBytes(Slot& slot);
   void EndHere(Slot& slot, GenerationEnd end, std::string_view message, bool is_over_there);
   void SetState(Slot& slot, State state);
@@ -137,10 +137,10 @@ class RequestTable {
   StopAt stop_at_;
   StopListCache stop_lists_;
   std::deque<Engine> engines_;
-  int64_t live_ = 0;            // whose end is not told
-  std::vector<Slot*> due_;      // with something to tell
-  std::vector<Slot*> told_;     // whose outputs the caller reads
-  std::vector<Slot*> aborted_;  // by the user, since the last Release
+  int64_t live_ = 0;             // with an end that is not output
+  std::vector<Slot*> due_;       // with news for the caller
+  std::vector<Slot*> reported_;  // with outputs that the caller reads
+  std::vector<Slot*> aborted_;   // by the user, since the last Release
   std::vector<ClientOutput> outputs_;
 };
 

@@ -18,13 +18,13 @@ namespace {
 
 constexpr const char* kMonitor = "inproc://connections";
 constexpr int kLingerMs = 500;
-// Of one frontend, that wait here: behind them its connection waits, and so does it alone.
+// Messages of one frontend that wait here: beyond them its connection waits, and no other.
 constexpr int kMostWaiting = 256;
 // To one frontend: more than its credits, so it reads nothing, and is given up.
 constexpr int kMostUnread = kMostCredits + 4096;
 
 // Each has a file descriptor, and where none is left ZeroMQ aborts the process when it accepts an
-// ipc connection. Some are accepted before those in front of them are closed, hence half.
+// ipc connection. Some are accepted before earlier ones are closed, hence half.
 size_t MostConnections() {
   constexpr rlim_t kMostFrontends = 1024;
   constexpr rlim_t kOthers = 64;  // descriptors
@@ -42,7 +42,7 @@ void Set(zmq::socket_t& socket, const EngineServerOptions& options) {
   const auto timeout = static_cast<int>(options.client_timeout.count());
   socket.set(zmq::sockopt::heartbeat_ivl, std::clamp(timeout / 4, 1, 5000));
   socket.set(zmq::sockopt::heartbeat_timeout, timeout);
-  // For peers of which not even the kernel answers: asked after so long, and then five times.
+  // For peers of which not even the kernel answers: probed after this time, and then five times.
   socket.set(zmq::sockopt::tcp_keepalive, 1);
   socket.set(zmq::sockopt::tcp_keepalive_idle, std::max(timeout / 1000, 1));
   socket.set(zmq::sockopt::tcp_keepalive_intvl, 5);
@@ -96,12 +96,12 @@ Router::Router(const EngineServerOptions& options) {
   }
 }
 
-// Not zmq_poll, which looks at each socket before it waits and behind that.
+// Not zmq_poll, which reads each socket before it waits and afterwards.
 Router::Ready Router::Wait(int wake_fd, std::chrono::milliseconds timeout) {
   std::array<pollfd, 3> files = {
       {{socket_fd_, POLLIN, 0}, {monitor_fd_, POLLIN, 0}, {wake_fd, POLLIN, 0}}};
   const int milliseconds = is_drained_ ? static_cast<int>(timeout.count()) : 0;
-  // A signal: whoever waits looks at everything, and comes back.
+  // A signal: the caller looks at everything, and comes back.
   if (::poll(files.data(), files.size(), milliseconds) < 0) return {true, true, true};
   return {.has_messages = files[0].revents != 0 || !is_drained_,
           .has_closed = files[1].revents != 0,

@@ -1,10 +1,10 @@
 // The engine's socket: a ZeroMQ ROUTER that says at once when a connection has closed.
 //
-// ZeroMQ hides connections. It tells, though, on which file descriptor a message came, and a
-// monitor of the socket which descriptors were accepted and closed, in front of anything that comes
-// on a later connection with the same number. What an earlier one said may still come behind that,
-// under its own address: ZeroMQ numbers connections, and an address is a zero byte and the number.
-// Who has chosen an address of its own is not heard: nothing would tell its connections apart.
+// ZeroMQ hides connections. It reports, though, on which file descriptor a message came, and a
+// monitor of the socket which descriptors were accepted and closed, before anything that comes on a
+// later connection with the same number. What an earlier one said may still come afterwards, under
+// its own address: ZeroMQ numbers connections, and an address is a zero byte and the number. Peers
+// that set an address of their own are ignored: their connections could not be distinguished.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ class Router {
 
   const std::string& endpoint() const { return endpoint_; }
 
-  // What there is to do.
+  // The work to do.
   struct Ready {
     bool has_messages = false;
     bool has_closed = false;  // or accepted
@@ -35,10 +35,10 @@ class Router {
   // Only for `wake_fd`.
   static Ready WaitForWake(int wake_fd, std::chrono::milliseconds timeout);
   // Whether a message is there that Wait would not see. Each look at a ZeroMQ socket is two system
-  // calls, so it is asked only behind a Send, which may have taken in what tells of a message.
+  // calls, so call it only after a Send, which may have taken in the signal of a message.
   bool HasUnseen();
 
-  // What came. Valid until the next call.
+  // The message that came. Valid until the next call.
   struct Message {
     std::string_view address;
     std::string_view bytes;
@@ -52,12 +52,12 @@ class Router {
   // Whether connection `a` was made before `b`, within 2^31 of them.
   static bool IsOlder(std::string_view a, std::string_view b);
 
-  bool Receive(Message& message);  // false: nothing is there
+  bool Receive(Message& message);  // false: no message
 
-  // False: whoever it was is gone, or has let too much wait. Never waits.
+  // False: the peer is gone, or has let too much wait. Never waits.
   bool Send(std::string_view address, std::string_view bytes);
 
-  // What was sent still goes out; nobody is heard any more.
+  // What was sent still goes out; nothing is received any more.
   void Close() noexcept { socket_.close(); }
 
   // Calls closed(fd) for each connection that has closed since the last call. Those that there

@@ -1,4 +1,4 @@
-// What several users of ZeroMQ's sockets do with them.
+// Calls of ZeroMQ's sockets that have several users.
 #pragma once
 
 #include <sys/epoll.h>
@@ -31,7 +31,7 @@ inline bool Send(zmq::socket_t& socket, zmq_msg_t& message) {
   return size >= 0;
 }
 
-// False: it could not be sent, as where nobody is at the other end. Throws std::bad_alloc.
+// False: it could not be sent, as where the other end is missing. Throws std::bad_alloc.
 inline bool Send(zmq::socket_t& socket, std::string_view bytes, int flags = 0) {
   int size = -1;
   do {
@@ -41,7 +41,7 @@ inline bool Send(zmq::socket_t& socket, std::string_view bytes, int flags = 0) {
   return size >= 0;
 }
 
-// The file descriptor of `epoll_fd` tells of what the socket has.
+// The file descriptor of `epoll_fd` signals what the socket has.
 inline void Watch(int epoll_fd, zmq::socket_t& socket, bool is_watched) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -53,10 +53,10 @@ inline bool HasInput(zmq::socket_t& socket) {
   return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
 }
 
-// A socket that tells of these events of another one; ReadMonitor reads it.
+// A socket that reports these events of another one; ReadMonitor reads it.
 inline zmq::socket_t OpenMonitor(zmq::context_t& context, zmq::socket_t& socket,
                                  const std::string& address, int events) {
-  // Its reader first: an event that nobody can read would keep the context from ending.
+  // Its reader first: an event without a reader would keep the context from ending.
   zmq::socket_t monitor(context, zmq::socket_type::pair);
   if (zmq_socket_monitor(socket.handle(), address.c_str(), events) != 0) throw zmq::error_t();
   monitor.set(zmq::sockopt::linger, 0);

@@ -1,4 +1,4 @@
-// What a step gave, copied out of the engine, which goes on meanwhile. Used again, it takes no
+// The results of a step, copied out of the engine, which goes on meanwhile. Used again, it takes no
 // memory.
 #pragma once
 
@@ -22,15 +22,15 @@ struct LinkId {
 
 class StepBatch {
  public:
-  // What most rows have. A step writes them on one core and they are read on another, so a row
-  // costs its cache lines: 40 bytes, where an EngineOutput has four times as many.
+  // The fields that most rows have. A step writes them on one core and they are read on another, so
+  // a row costs its cache lines: 40 bytes, where an EngineOutput has four times as many.
   struct Row {
     uint64_t serial = 0;  // of the link, as the place
     int32_t place = -1;
     int32_t full = -1;  // of a row that has more: its number among those
     RequestAddress address = {};
     int64_t first_token = 0;
-    uint32_t first_id = 0;  // of so many, among the batch's
+    uint32_t first_id = 0;  // index of the first in the batch's
     uint32_t ids = 0;
 
     LinkId link() const { return {place, serial}; }
@@ -40,7 +40,7 @@ class StepBatch {
     std::string reason = {};
   };
 
-  // link_of(ClientId) is whose row it is.
+  // link_of(ClientId) is the link of the row's client.
   template <typename LinkOf>
   void Take(std::span<const EngineOutput> outputs, LinkOf link_of) {
     rows_.clear();
@@ -73,7 +73,7 @@ class StepBatch {
   std::span<const int32_t> ids(const Row& row) const {
     return {ids_.data() + row.first_id, row.ids};
   }
-  // Of a row that has more than its own fields.
+  // For a row that has more than its own fields.
   const OutputRow& full(const Row& row) const { return full_[static_cast<size_t>(row.full)]; }
   // Any row.
   OutputRow Whole(const Row& row) const {

@@ -13,16 +13,16 @@
 //                                          <-   DEAD reason     the engine ends
 //                                          <-   RESET reason    this link ends: say hello again
 //
-// The link begins with READY, number 0. What comes behind a RESET and in front of the next HELLO is
-// dropped; a HELLO on a link that stands ends it, with its requests, and begins another. A slot is
-// taken from its ADD until the row that ends it has been sent. Without credits rows are held back
-// and merged, and go out in OUTPUTs of 1 MiB; what is held when the engine ends goes out in front
-// of DEAD with or without credits.
+// The link begins with READY, number 0. Frames between a RESET and the next HELLO are dropped; a
+// HELLO on a link that stands ends it, with its requests, and begins another. A slot is taken from
+// its ADD until the row that ends it has been sent. Without credits rows are held back and merged,
+// and go out in OUTPUTs of 1 MiB; rows that are held when the engine ends go out before DEAD with
+// or without credits.
 //
 // Every array begins with the epoch, a random number of the engine's life (0 in HELLO), and the
-// number of the frame on its way, from 0: so what belongs to another life, comes twice or is
-// missing can be told. A reader believes nothing: every length is compared with the bytes that are
-// there before memory is taken, every number with its range, and a frame is taken whole or not at
+// number of the frame on its way, from 0: so a reader detects what belongs to another life, comes
+// twice or is missing. A reader believes nothing: every length is compared with the bytes of the
+// frame before memory is taken, every number with its range, and a frame is taken whole or not at
 // all.
 #pragma once
 
@@ -94,7 +94,7 @@ void WriteReason(const FrameHead& head, std::string_view reason, std::string& fr
 // PING, PONG and BYE.
 void WriteEmpty(const FrameHead& head, std::string& frame);
 
-// What an engine reads. Of the members behind `head` only those of its type are set.
+// What an engine reads. Only those members after `head` that belong to its type are set.
 struct FrontendFrame {
   FrameHead head = {};
   Hello hello = {};
@@ -112,15 +112,15 @@ struct EngineFrame {
   std::vector<OutputRow> rows = {};
   std::string reason = {};
 
-  // Of all rows, one after the other.
+  // The columns of all rows, one after the other.
   engine::TokenColumns columns = {};
   engine::LogprobColumns prompt = {};
   std::string messages = {};  // and parameters
 };
 
 // Empty, or why the bytes are not such a frame; then `frame` means nothing. Memory is taken for at
-// most a small multiple of the bytes, and for an OUTPUT only where `frame` has too little. Of a
-// HELLO or READY with another protocol only head and protocol are read.
+// most a small multiple of the bytes, and for an OUTPUT only where `frame` has too little. Only
+// head and protocol are read of a HELLO or READY with another protocol.
 std::string ReadFrontendFrame(std::string_view bytes, FrontendFrame& frame);
 std::string ReadEngineFrame(std::string_view bytes, EngineFrame& frame);
 

@@ -1,4 +1,4 @@
-// What frames are made of; read_frames.cc has the same fields in the same order.
+// The fields of frames; read_frames.cc has the same fields in the same order.
 #include <bit>
 #include <concepts>
 #include <cstring>
@@ -13,8 +13,8 @@
 namespace sluice::link {
 namespace {
 
-// msgpack's packer writes here, a few bytes at a time: into a block, because a string looks at its
-// capacity and its end for each of them. It goes behind the frame when it is full, and at the end.
+// msgpack's packer writes here, a few bytes at a time: into a block, because a string tests its
+// capacity and its end for each of them. It is appended to the frame when full, and at the end.
 class Block {
  public:
   explicit Block(std::string& frame) : frame_(frame) {}
@@ -32,7 +32,7 @@ class Block {
       used_ += size;
     }
   }
-  // Room for so many bytes, of which those in front of `end` are then kept.
+  // Room for this many bytes, of which those before `end` are then kept.
   char* Room(size_t size) {
     if (size > sizeof bytes_ - used_) Flush();
     return bytes_ + used_;
@@ -54,8 +54,8 @@ char* PutBytes(char code, T value, char* at) {  // the byte of the highest value
   return at;
 }
 
-// At most 9 bytes, the same that the packer writes, which asks for room at each number: a row of
-// five takes 5 to 9 ns with these, and 18 with that.
+// At most 9 bytes, equal to the packer's, which checks for room at each number: a row of five takes
+// 5 to 9 ns with these, and 18 with that.
 char* PutNatural(uint64_t value, char* at) {
   if (value < 0x80) {
     *at++ = static_cast<char>(value);
@@ -69,7 +69,7 @@ char* PutNatural(uint64_t value, char* at) {
 
 class FrameWriter {
  public:
-  // `fields`: those behind the head.
+  // `fields`: those after the head.
   FrameWriter(const FrameHead& head, uint32_t fields, std::string& frame)
       : block_(frame), packer_(block_) {
     frame.clear();
@@ -217,7 +217,7 @@ class FrameWriter {
     Put(info.steps_in_flight);
     Put(info.tokenizer_hash);
     Put(info.end_tokens);
-    Put(info.knows_text);
+    Put(info.has_text);
     Put(info.limits.max_temperature);
     Put(info.max_frame_bytes);
   }

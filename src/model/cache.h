@@ -36,7 +36,7 @@ class Cache {
   size_t page_stride() const { return page_stride_; }
   size_t value_stride() const { return value_stride_; }
 
-  // Of one head in page 0.
+  // The floats of one head in page 0.
   float* Head(size_t layer, size_t head) {
     return floats_.get() + layer * layer_stride_ + head * block_;
   }

@@ -18,7 +18,7 @@ constexpr int64_t kWidest = int64_t{1} << 17;  // an int8 product of so many ele
 constexpr int64_t kLargestHead = 1024;
 constexpr int64_t kLongestContext = int64_t{1} << 24;  // an angle stays exact to 2^-29
 
-// What a family has that its files do not say, or leave out where it is the default.
+// The properties of a family that its files do not say, or leave out where it is the default.
 struct Family {
   std::string_view type;
   int64_t vocab = 0;     // 0: must be there
@@ -167,8 +167,8 @@ void ReadWindows(const JsonFields& json, const Family& family, ModelConfig& conf
       slides.push_back(name == kSliding);
     }
   } else {
-    // Gemma 2 slides in every other layer, Gemma 3 in five of six, Qwen behind so many, Mistral
-    // everywhere.
+    // Gemma 2 slides in every other layer, Gemma 3 in five of six, Qwen from a given layer on,
+    // Mistral everywhere.
     const int64_t period = family.type == "gemma2" ? 2
                            : family.is_gemma
                                ? json.Integer("sliding_window_pattern", 6, 1, kMostLayers)
@@ -184,7 +184,7 @@ void ReadWindows(const JsonFields& json, const Family& family, ModelConfig& conf
 }
 
 // "rope_parameters" is how transformers writes it since version 5, one object or one for each kind
-// of layer; before that "rope_theta" stood beside "rope_scaling".
+// of layer; before that "rope_theta" and "rope_scaling" were two fields.
 void ReadRotaries(const JsonFields& json, const Family& family, ModelConfig& config) {
   constexpr double kMostTheta = 1e12;
   const int64_t head_dim = config.info.head_dim, context = config.info.context;

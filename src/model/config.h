@@ -16,11 +16,11 @@ struct LayerConfig {
 };
 
 struct ModelConfig {
-  ModelInfo info;  // all but what only the weights tell
+  ModelInfo info;  // all but what only the weights have
   Activation activation = Activation::kSilu;
   float norm_eps = 0.0f;
   bool norm_adds_one = false;   // Gemma stores the weights of its norms less one
-  bool has_post_norms = false;  // Gemma: norms behind attention and ffn as well
+  bool has_post_norms = false;  // Gemma: norms after attention and ffn as well
   bool has_qk_norm = false;     // of each head's queries and keys
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of attention
@@ -36,9 +36,9 @@ struct ModelConfig {
 // Throws Error naming the field.
 ModelConfig ParseConfig(std::string_view json);
 
-// What text needs of it, also where the model is of none of the families here.
+// The part that text needs, also where the model is of none of the families here.
 struct ConfigTokens {
-  int64_t vocab = 0;  // 0: not told
+  int64_t vocab = 0;  // 0: not given
   std::vector<int32_t> end_tokens;
 };
 ConfigTokens ParseConfigTokens(std::string_view json);

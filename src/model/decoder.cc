@@ -59,7 +59,7 @@ struct Token {
   int32_t id;
 };
 
-// What a step works with; a row of each for every row of the batch.
+// The buffers of a step; a row of each for every row of the batch.
 struct Buffers {
   Buffers(const ModelInfo& info, size_t rotaries, const DecoderOptions& options)
       : query_width(static_cast<size_t>(info.heads * info.head_dim)),
@@ -341,7 +341,7 @@ class Decoder::Impl {
     });
   }
 
-  // x += added, behind a norm where the model has one there.
+  // x += added, after a norm where the model has one there.
   void AddTo(std::vector<float>& x, const std::vector<float>& norm) {
     const size_t dim = buffers_.dim;
     ForEachToken([&](size_t r, int) {

@@ -14,7 +14,7 @@ inline constexpr float kLog2E = 0x1.715476p+0f;
 inline constexpr float kLn2High = 0x1.62e400p-1f;  // n * this is exact for |n| < 2^9
 inline constexpr float kLn2Low = 0x1.7f7d1cp-20f;
 
-// e^r on [-ln 2 / 2, ln 2 / 2]: Taylor's polynomial, whose next term is below 2^-27 of the sum.
+// e^r on [-ln 2 / 2, ln 2 / 2]: Taylor's polynomial; its next term is below 2^-27 of the sum.
 inline constexpr float kExpTaylor[] = {0x1.a01a02p-13f,
                                        0x1.6c16c2p-10f,
                                        0x1.111112p-7f,

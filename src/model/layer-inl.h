@@ -155,7 +155,7 @@ using I32 = hn::ScalableTag<int32_t>;
 using FourI32 = hn::FixedTag<int32_t, 4>;
 using FourF32 = hn::FixedTag<float, 4>;
 
-// Of a vector, as four lanes.
+// The sum of a vector, as four lanes.
 inline hn::Vec<FourI32> AddUp(hn::Vec<I32> sum) {
   const hn::Half<I32> half;
   const auto folded = hn::Add(hn::LowerHalf(half, sum), hn::UpperHalf(half, sum));
@@ -393,7 +393,7 @@ inline void Attend(const Attention& a) {
   }
 }
 
-// gate = f(gate) * up for a vector f, and the same for the last few elements.
+// gate = f(gate) * up for a vector f, with the last few elements likewise.
 template <class F>
 HWY_INLINE void ActivateBy(F f, float* gate, const float* up, size_t count) {
   const F32 d;

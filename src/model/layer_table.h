@@ -1,4 +1,4 @@
-// What a backend provides for the forward pass, and what each of these computes. Sums have a fixed
+// The functions that a backend provides for the forward pass, and their meaning. Sums have a fixed
 // order, so that a row has the same bits on every backend and in every batch:
 //   - a sum over a row's elements goes by 16 lanes, lane j takes elements j, j + 16, ... in order,
 //     then a halving tree 8, 4, 2, 1 (LaneSums, layer_ref.cc);
@@ -16,12 +16,12 @@ namespace sluice::model {
 inline constexpr size_t kLanes = 16;
 inline constexpr size_t kPagePositions = 16;  // a vector of positions: see Attention
 
-// How far apart rows of codes lie; what is behind a row's width is zero.
+// How far apart rows of codes lie; the elements after a row's width are zero.
 constexpr size_t CodeStride(size_t width) { return (width + 63) / 64 * 64; }
 
 enum class Activation : uint8_t { kSilu, kGeluTanh };
 
-// A row whose largest magnitude is smaller is zero: 127 / max|x| would not be finite.
+// A row with a largest magnitude below this is zero: 127 / max|x| would not be finite.
 inline constexpr float kLeastCoded = 0x1p-118f;
 
 // codes[i] * scale, where scale = max|x| / 127 and codes are x * (127 / max|x|) rounded to nearest
@@ -63,7 +63,7 @@ struct LayerTable {
   // y[r * stride + v] = float(<codes, row v>) * (scale of r * scale of v) for v in [begin, end).
   void (*multiply)(const Int8Matrix& matrix, const CodedRows& x, int64_t rows, int64_t begin,
                    int64_t end, float* y, size_t stride);
-  // Turns element i with element i + half by the angle whose cosine and sine are given.
+  // Turns element i with element i + half by the angle of the given cosine and sine.
   void (*rotate)(float* head, size_t half, const float* cosines, const float* sines);
   void (*attend)(const Attention& attention);
   // gate = activation(gate) * up.

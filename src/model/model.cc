@@ -25,7 +25,7 @@ std::string NameInDirectory(const std::string& directory, std::string_view name)
   return std::string(directory).append(directory.ends_with('/') ? "" : "/").append(name);
 }
 
-// The shards that model.safetensors.index.json names. They lie beside it: a name with a path in it
+// The shards that model.safetensors.index.json names. They lie in its directory: a name with a path
 // could reach any file of the machine.
 std::set<std::string> ShardsOf(const std::string& path) {
   const MappedFile file(path, "model", "model.safetensors or model.safetensors.index.json");
@@ -41,7 +41,7 @@ std::set<std::string> ShardsOf(const std::string& path) {
     std::string_view name;
     if (field.value.get(name) || name.empty() || name.find_first_of("/\\") != name.npos) {
       ThrowInvalid(path + ": " + std::string(field.key), simdjson::minify(field.value),
-                   "the name of a file beside the index");
+                   "the name of a file in the directory of the index");
     }
     names.emplace(name);
   }

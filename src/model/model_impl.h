@@ -1,4 +1,4 @@
-// What a Model holds.
+// The state of a Model.
 #pragma once
 
 #include <vector>

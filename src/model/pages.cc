@@ -47,7 +47,7 @@ SequenceHandle Sequences::Add() {
       std::find_if(all_.begin(), all_.end(), [](const Sequence& s) { return !s.is_live; });
   if (slot == all_.end()) {
     throw Error(ErrorCode::kExhausted, "max_sequences", ToText(std::ssize(all_)),
-                "more than the sequences that are there");
+                "more sequences than exist");
   }
   slot->is_live = true;
   slot->length = 0;

@@ -8,7 +8,7 @@
 
 namespace sluice::model {
 
-// Of a positive normal number: x = m 2^k with m in [sqrt(1/2), sqrt(2)), and 2 artanh((m-1)/(m+1)).
+// x is positive and normal: x = m 2^k with m in [sqrt(1/2), sqrt(2)), and 2 artanh((m-1)/(m+1)).
 inline double Log2Exactly(double x) {
   int exponent = 0;
   double m = std::frexp(x, &exponent);

@@ -135,7 +135,7 @@ class Header {
       if (holds) return;
       Refuse("data_offsets",
              std::string("a gap or an overlap at byte ").append(std::to_string(covered)),
-             "tensors one behind the other, to the end of the file");
+             "tensors one after the other, to the end of the file");
     };
     for (const Range& range : ranges_) {
       require(range.begin == covered);

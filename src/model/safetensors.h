@@ -1,8 +1,8 @@
 // The file format safetensors: an eight-byte length, that much JSON, then the bytes of the tensors.
 //
-// What a header says is checked against the size of the file before anything is made of it: every
-// tensor lies inside, none overlaps another, no byte is left over, and shape times type is the
-// size.
+// The fields of a header are checked against the size of the file before anything is made of it:
+// every tensor lies inside, none overlaps another, no byte is left over, and shape times type is
+// the size.
 #pragma once
 
 #include <cstddef>

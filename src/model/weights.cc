@@ -136,7 +136,7 @@ class Reader {
     const auto dtype = FloatType(tensor.type);
     if (!dtype) {
       const char* const allowed =
-          config_.is_int8 ? "F32, BF16, F16, or I8 beside a weight_scale" : "F32, BF16, F16";
+          config_.is_int8 ? "F32, BF16, F16, or I8 with a weight_scale" : "F32, BF16, F16";
       Refuse(tensor.file, name, "dtype " + tensor.type_name, allowed);
     }
     done_ += tensor.bytes.size();

@@ -1,5 +1,5 @@
-// The weights of a model, each checked against the shape that its configuration asks for: views of
-// the mapped files where those have what the forward pass reads, memory of their own where not.
+// The weights of a model, each checked against the shape that its configuration gives: views of the
+// mapped files where those have what the forward pass reads, memory of their own where not.
 #pragma once
 
 #include <cstddef>

@@ -13,14 +13,14 @@
 namespace sluice::cuda {
 namespace {
 
-// Of any call: what decides how many bytes a rank sends, and when.
+// The shape of any call: it decides how many bytes a rank sends, and when.
 struct CallShape {
   int64_t rows;
   DType dtype = DType::kF32;  // of logits that may be gathered
   DrawMethod method = DrawMethod::kGumbel;
   ShardRows kind = ShardRows::kListed;
   ShardExchanges exchanges = ShardExchanges::kTwo;
-  bool wants_cuts = true;
+  bool needs_cuts = true;
   LogprobMode mode = LogprobMode::kRawLogprobs;
   int32_t width = 0;
 };
@@ -32,7 +32,7 @@ void ForEachField(const CallShape& shape, See see) {
   see("method", static_cast<int32_t>(shape.method));
   see("kind", static_cast<int32_t>(shape.kind));
   see("exchanges", static_cast<int32_t>(shape.exchanges));
-  see("wants_cuts", static_cast<int32_t>(shape.wants_cuts));
+  see("needs_cuts", static_cast<int32_t>(shape.needs_cuts));
   see("mode", static_cast<int32_t>(shape.mode));
   see("lists.width", shape.width);
 }
@@ -45,8 +45,8 @@ std::vector<T> OnHost(DeviceArray<const T> array) {
   return host;
 }
 
-// Of ranks that a step takes: no GPU has a slice of no tokens. On all ranks, so that none throws it
-// alone while the others wait.
+// The slices of ranks that a step takes: no GPU has a slice of no tokens. On all ranks, so that
+// none throws it alone while the others wait.
 std::vector<ShardSlice> FilledSlicesOf(const ShardRank& rank) {
   std::vector<ShardSlice> slices;
   for (int32_t r = 0; r < rank.ranks(); ++r) {
@@ -70,7 +70,7 @@ void CompareRows(ShardRank& rank, int64_t rows, RequestOf request_of) {
 }
 
 std::vector<ShardSlice> CompareSampled(ShardGroup& processes, const ShardCall& call,
-                                       bool wants_cuts) {
+                                       bool needs_cuts) {
   const int64_t rows = call.logits.rows;
   CheckRowParams(call.params, rows, true);
   const std::vector<SelectParams> params = OnHost(call.params.params);
@@ -83,7 +83,7 @@ std::vector<ShardSlice> CompareSampled(ShardGroup& processes, const ShardCall& c
                                     .method = call.method,
                                     .kind = call.kind,
                                     .exchanges = call.exchanges,
-                                    .wants_cuts = wants_cuts});
+                                    .needs_cuts = needs_cuts});
   CompareRows(rank, rows, [&](int64_t row) {
     return SampleRequest{PerRow(std::span(params), row), PerRow(std::span(keys), row),
                          call.params.limits, call.method};
@@ -98,7 +98,7 @@ std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardCall& cal
 }
 
 std::vector<ShardSlice> CompareCalls(ShardGroup& processes, const ShardHeadCall& call) {
-  const auto slices = CompareSampled(processes, OnLogits(call), call.wants_cuts);
+  const auto slices = CompareSampled(processes, OnLogits(call), call.needs_cuts);
   for (const ShardSlice& slice : slices) {
     CheckInRange("candidates", call.candidates, 1,
                  std::min<int64_t>(slice.tokens, kMostCertifiedK));

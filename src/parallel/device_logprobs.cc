@@ -16,8 +16,8 @@ LogprobMemory LogprobMemoryOf(std::byte* workspace, int64_t rows, int32_t width,
   const size_t sums = count * LogprobSumsBytes(ListedOf(width));
   MemoryParts parts(workspace);
   LogprobMemory memory{};
-  memory.own_news = parts.Take<LogprobNews>(count);
-  memory.all_news = parts.Take<LogprobNews>(count * others);
+  memory.own_reports = parts.Take<LogprobReport>(count);
+  memory.all_reports = parts.Take<LogprobReport>(count * others);
   memory.own_sums = parts.Take<std::byte>(sums);
   memory.all_sums = parts.Take<std::byte>(sums * others);
   memory.bytes = parts.bytes();
@@ -73,11 +73,12 @@ void Logprobs(const ShardLogprobCall& call, DeviceShardGroup& group,
   if (rows == 0) return;
   const ShardLogprobArgument argument = ArgumentOf(call, group.rank(), group.ranks(), results);
   const LogprobMemory& memory = argument.memory;
-  const auto news = rows * static_cast<int64_t>(sizeof(LogprobNews));
+  const auto reports = rows * static_cast<int64_t>(sizeof(LogprobReport));
   const auto sums = rows * static_cast<int64_t>(LogprobSumsBytes(argument.listed));
-  LaunchLogprobNews(argument, call.logits.dtype, stream);
-  group.AllGather({reinterpret_cast<const std::byte*>(memory.own_news), news},
-                  {reinterpret_cast<std::byte*>(memory.all_news), news * group.ranks()}, stream);
+  LaunchLogprobReports(argument, call.logits.dtype, stream);
+  group.AllGather({reinterpret_cast<const std::byte*>(memory.own_reports), reports},
+                  {reinterpret_cast<std::byte*>(memory.all_reports), reports * group.ranks()},
+                  stream);
   LaunchLogprobSums(argument, call.logits.dtype, stream);
   group.AllGather({memory.own_sums, sums}, {memory.all_sums, sums * group.ranks()}, stream);
   LaunchLogprobFinish(argument, stream);

@@ -1,6 +1,6 @@
-// Log-probabilities of a sharded row on one GPU: what a rank tells and what all ranks make of it.
+// Log-probabilities of a sharded row on one GPU: what a rank sends and what all ranks make of it.
 //
-//   LaunchLogprobNews -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
+//   LaunchLogprobReports -> (exchange) -> LaunchLogprobSums -> (exchange) -> LaunchLogprobFinish
 #pragma once
 
 #include "cuda/row_launch.h"
@@ -10,7 +10,7 @@
 namespace sluice::cuda {
 
 // Exchange 1, a row.
-struct LogprobNews {
+struct LogprobReport {
   float max;
   float sampled;  // on the rank that has the token
   uint32_t status;
@@ -19,7 +19,7 @@ struct LogprobNews {
   int32_t has_token;
 };
 
-// Exchange 2, a row: this and the first tokens of the slice, their ids global; -1 behind the last.
+// Exchange 2, a row: this and the first tokens of the slice, their ids global; -1 after the last.
 struct LogprobSums {
   uint64_t mass;
   uint64_t kept_mass;
@@ -27,14 +27,14 @@ struct LogprobSums {
 };
 
 struct LogprobMemory {
-  LogprobNews* own_news;
-  LogprobNews* all_news;
+  LogprobReport* own_reports;
+  LogprobReport* all_reports;
   std::byte* own_sums;
   std::byte* all_sums;
   size_t bytes;
 };
 
-// Of the list of a row, without the drawn token.
+// The length of a row's list, without the drawn token.
 inline int32_t ListedOf(int32_t width) { return width > 0 ? width - 1 : 0; }
 SLUICE_HD inline size_t LogprobSumsBytes(int32_t listed) {
   return sizeof(LogprobSums) + static_cast<size_t>(listed) * sizeof(semantics::Token);
@@ -50,7 +50,7 @@ struct ShardLogprobArgument {
   LogprobMode mode;
   int32_t listed;
   TokenResult* results;
-  uint64_t* kept_masses;  // null: not wanted
+  uint64_t* kept_masses;  // null: not requested
   int32_t* list_ids;      // [rows, listed + 1]; null: no lists
   float* list_values;
   LogprobMemory memory;
@@ -60,7 +60,7 @@ LogprobMemory LogprobMemoryOf(std::byte* workspace, int64_t rows, int32_t width,
 ShardLogprobArgument ArgumentOf(const ShardLogprobCall& call, int32_t rank, int32_t ranks,
                                 DeviceArray<TokenResult> results);
 
-void LaunchLogprobNews(const ShardLogprobArgument& argument, DType dtype, void* stream);
+void LaunchLogprobReports(const ShardLogprobArgument& argument, DType dtype, void* stream);
 void LaunchLogprobSums(const ShardLogprobArgument& argument, DType dtype, void* stream);
 void LaunchLogprobFinish(const ShardLogprobArgument& argument, void* stream);
 

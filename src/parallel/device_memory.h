@@ -12,7 +12,7 @@ namespace sluice::cuda {
 
 inline constexpr size_t kPartAlignment = 256;
 
-// Parts of a workspace, one behind the other. Of null: their sizes alone.
+// Parts of a workspace, one after the other. With null: their sizes alone.
 class MemoryParts {
  public:
   explicit MemoryParts(std::byte* start) : start_(start) {}

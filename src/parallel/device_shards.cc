@@ -47,20 +47,20 @@ void CheckCall(const ShardCall& call, const DeviceShardGroup& group) {
 }
 
 void CheckSampled(const ShardCall& call, const DeviceShardGroup& group,
-                  DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+                  DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
-  CheckOneARow("ways", ways, rows);
+  CheckOneARow("paths", paths, rows);
   CheckWorkspace("workspace", call.workspace,
                  ShardWorkspaceBytes(rows, call.candidates, group.ranks()));
 }
 
-void ExchangeNews(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
+void ExchangeReports(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
   const auto bytes = static_cast<int64_t>(static_cast<size_t>(argument.rows.rows) *
-                                          NewsBytes(argument.candidates));
-  group.AllGather({argument.memory.own_news, bytes},
-                  {argument.memory.all_news, bytes * group.ranks()}, stream);
+                                          ReportBytes(argument.candidates));
+  group.AllGather({argument.memory.own_reports, bytes},
+                  {argument.memory.all_reports, bytes * group.ranks()}, stream);
 }
 
 void ExchangeSums(const ShardArgument& argument, DeviceShardGroup& group, void* stream) {
@@ -102,18 +102,18 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
   const auto count = static_cast<size_t>(rows);
   const auto others = static_cast<size_t>(ranks);
   const size_t listed = count * static_cast<size_t>(candidates);
-  const size_t news = count * NewsBytes(candidates);
+  const size_t reports = count * ReportBytes(candidates);
   MemoryParts parts(workspace);
   ShardMemory memory{};
   memory.indices = parts.Take<int32_t>(listed);
   memory.values = parts.Take<float>(listed);
   memory.statuses = parts.Take<RowStatus>(count);
   memory.lengths = parts.Take<int32_t>(count);
-  memory.own_news = parts.Take<std::byte>(news);
-  memory.all_news = parts.Take<std::byte>(news * others);
+  memory.own_reports = parts.Take<std::byte>(reports);
+  memory.all_reports = parts.Take<std::byte>(reports * others);
   memory.own_sums = parts.Take<DeviceSums>(count);
   memory.all_sums = parts.Take<DeviceSums>(count * others);
-  memory.courses = parts.Take<ShardCourse>(count);
+  memory.progress = parts.Take<ShardProgress>(count);
   memory.open_rows = parts.Take<int32_t>(count);
   memory.open_count = parts.Take<int32_t>(1);
   memory.bytes = parts.bytes();
@@ -121,7 +121,7 @@ ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates
 }
 
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
   LogitsView own = call.logits;
   own.vocab = call.slice.tokens;
   return {.rows = ArgumentOf(own, call.params),
@@ -133,7 +133,7 @@ ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
           .kind = call.kind,
           .memory = ShardMemoryOf(call.workspace.data, call.logits.rows, call.candidates, ranks),
           .results = results.data,
-          .ways = ways.data};
+          .paths = paths.data};
 }
 
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream) {
@@ -151,7 +151,7 @@ void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* st
   output.values = {argument.memory.values, listed};
   output.statuses = {argument.memory.statuses, call.logits.rows};
   Topk(input, output, stream);
-  LaunchNews(argument, stream);
+  LaunchReports(argument, stream);
 }
 
 ShardCall OnLogits(const ShardHeadCall& call) {
@@ -168,11 +168,11 @@ ShardCall OnLogits(const ShardHeadCall& call) {
 }
 
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways) {
-  ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, ways);
-  argument.wants_cuts = call.wants_cuts;
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths) {
+  ShardArgument argument = ShardArgumentOf(OnLogits(call), ranks, results, paths);
+  argument.needs_cuts = call.needs_cuts;
   // Planes say nothing of the lowest token, which a Cut of everything names.
-  const bool has_draws = !call.wants_cuts && call.method == DrawMethod::kGumbel;
+  const bool has_draws = !call.needs_cuts && call.method == DrawMethod::kGumbel;
   argument.kind = has_draws ? ShardRows::kAny : ShardRows::kListed;
   return argument;
 }
@@ -207,7 +207,7 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
     dense.rows_to_draw = {head.memory.dense_rows, &head.memory.counters->dense};
     LaunchDraws(dense, DType::kF32, stream);
   }
-  LaunchNews(argument, stream);
+  LaunchReports(argument, stream);
 }
 
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream) {
@@ -231,16 +231,16 @@ size_t ShardWorkspaceBytes(int64_t rows, int32_t candidates, int32_t ranks) {
 
 int64_t ShardBytesPerRow(int32_t candidates, ShardExchanges exchanges) {
   const bool has_sums = exchanges == ShardExchanges::kTwo;
-  return static_cast<int64_t>(NewsBytes(candidates) + (has_sums ? sizeof(DeviceSums) : 0));
+  return static_cast<int64_t>(ReportBytes(candidates) + (has_sums ? sizeof(DeviceSums) : 0));
 }
 
 void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream) {
-  CheckSampled(call, group, results, ways);
+            DeviceArray<ShardPath> paths, void* stream) {
+  CheckSampled(call, group, results, paths);
   if (call.logits.rows == 0) return;
-  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, ways);
+  const ShardArgument argument = ShardArgumentOf(call, group.ranks(), results, paths);
   EnqueueFirst(call, argument, stream);
-  ExchangeNews(argument, group, stream);
+  ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
   if (call.exchanges == ShardExchanges::kOne) return;
   LaunchSums(argument, call.logits.dtype, stream);
@@ -249,18 +249,18 @@ void Sample(const ShardCall& call, DeviceShardGroup& group, DeviceArray<TokenRes
 }
 
 void Sample(const ShardHeadCall& head, DeviceShardGroup& group, DeviceArray<TokenResult> results,
-            DeviceArray<ShardWay> ways, void* stream) {
+            DeviceArray<ShardPath> paths, void* stream) {
   const ShardCall call = OnLogits(head);
-  CheckSampled(call, group, results, ways);
+  CheckSampled(call, group, results, paths);
   const int64_t tokens = call.slice.tokens;
   CheckInRange("head.weight.rows", head.head.head.weight.rows, tokens, tokens);
   CheckInRange("candidates", call.candidates, 1, std::min<int64_t>(tokens, kMostCertifiedK));
   CheckInRange("logits.rows", call.logits.rows, head.head.hidden.rows, head.head.hidden.rows);
   CheckDType("logits", call.logits.dtype, DType::kF32);
   if (call.logits.rows == 0) return;
-  const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, ways);
+  const ShardArgument argument = ShardArgumentOf(head, group.ranks(), results, paths);
   EnqueueFirst(head, argument, stream);
-  ExchangeNews(argument, group, stream);
+  ExchangeReports(argument, group, stream);
   LaunchMerge(argument, stream);
   EnqueueDense(head, argument, stream);
   if (call.exchanges == ShardExchanges::kOne) return;
@@ -277,12 +277,12 @@ size_t GatheredWorkspaceBytes(const ShardCall& call, int32_t ranks, int64_t wide
 
 void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
                     std::span<const ShardSlice> slices, DeviceArray<std::byte> workspace,
-                    DeviceArray<TokenResult> results, DeviceArray<const ShardWay> ways,
+                    DeviceArray<TokenResult> results, DeviceArray<const ShardPath> paths,
                     void* stream) {
   CheckCall(call, group);
   const int64_t rows = call.logits.rows;
   CheckOneARow("results", results, rows);
-  CheckOneARow("ways", ways, rows, true);
+  CheckOneARow("paths", paths, rows, true);
   CheckSlices(slices, call, group);
   int64_t widest = 1;
   for (const ShardSlice& slice : slices) widest = std::max(widest, slice.tokens);
@@ -304,9 +304,9 @@ void SampleGathered(const ShardCall& call, DeviceShardGroup& group,
   const LogitsView whole{memory.whole,      rows,
                          call.slice.vocab,  call.slice.vocab,
                          call.logits.dtype, call.logits.device};
-  if (ways.size == 0) return Sample(whole, call.params, call.method, results, stream);
+  if (paths.size == 0) return Sample(whole, call.params, call.method, results, stream);
   Sample(whole, call.params, call.method, {memory.results, rows}, stream);
-  LaunchTakeGathered(memory.results, ways.data, results.data, rows, stream);
+  LaunchTakeGathered(memory.results, paths.data, results.data, rows, stream);
 }
 
 }  // namespace sluice::cuda

@@ -1,10 +1,10 @@
 // The stages of a sharded call on one GPU and what they hand on, in device memory. Between them lie
-// the exchanges: news, then sums (include/sluice/shards.hpp).
+// the exchanges: reports, then sums (include/sluice/shards.hpp).
 //
-//   LaunchDraws, Topk -> LaunchNews -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
+//   LaunchDraws, Topk -> LaunchReports -> (exchange) -> LaunchMerge -> LaunchSums -> (exchange)
 //     -> LaunchFinish
 //
-// Of a certified head, LaunchSurvivingDraws and the head's own top k stand in front of LaunchDraws,
+// With a certified head, LaunchSurvivingDraws and the head's own top k run before LaunchDraws,
 // which takes what they leave to the dense head.
 #pragma once
 
@@ -20,25 +20,25 @@
 namespace sluice::cuda {
 
 // Exchange 1, a row: this and `candidates` tokens in any order, each as its key
-// (cuda/token_list.cuh) with the global id; 0 behind the last.
-struct DeviceNews {
+// (cuda/token_list.cuh) with the global id; 0 after the last.
+struct DeviceRankReport {
   uint64_t last;  // the smallest key
   uint32_t status;
   uint32_t is_all;  // no other token of the slice is unmasked
 };
 
-// The same of a row that is drawn from everything: the first token of the slice and those that may
-// win the draw.
-struct DeviceDrawNews {
+// Exchange 1 of a row that is drawn from everything: the first token of the slice and those that
+// may win the draw.
+struct DeviceDrawReport {
   static constexpr uint32_t kIncomplete = ~0u;  // as ties: of the tokens there is the first alone
 
-  uint32_t count;  // of tokens that are not masked; where no Cut is wanted, whether there are any
+  uint32_t count;  // of tokens that are not masked; without a Cut, whether there are any
   uint32_t ties;   // that equal the lowest
   uint32_t status;
   uint32_t lowest;  // of their values, the complement of the order key
 };
-static_assert(sizeof(DeviceDrawNews) == sizeof(DeviceNews) &&
-              offsetof(DeviceDrawNews, status) == offsetof(DeviceNews, status));
+static_assert(sizeof(DeviceDrawReport) == sizeof(DeviceRankReport) &&
+              offsetof(DeviceDrawReport, status) == offsetof(DeviceRankReport, status));
 
 // Exchange 2, a row.
 struct DeviceSums {
@@ -53,8 +53,8 @@ static_assert(sizeof(DeviceSums) == 32);
 
 enum class DeviceNeed : uint32_t { kNothing, kMass, kSlice };
 
-// What a rank knows of a row behind the first exchange.
-struct ShardCourse {
+// The state of a row after the first exchange, on this rank.
+struct ShardProgress {
   float max;
   float floor;  // the score of the row's first token, which the draw's winner reaches
   DeviceNeed need;
@@ -65,18 +65,18 @@ struct ShardMemory {
   float* values;
   RowStatus* statuses;
   int32_t* lengths;  // of rows to list: 0 of those that are drawn
-  std::byte* own_news;
-  std::byte* all_news;
+  std::byte* own_reports;
+  std::byte* all_reports;
   DeviceSums* own_sums;
   DeviceSums* all_sums;
-  ShardCourse* courses;
-  int32_t* open_rows;  // that need logits behind the first exchange
+  ShardProgress* progress;
+  int32_t* open_rows;  // that need logits after the first exchange
   int32_t* open_count;
   size_t bytes;
 };
 
-SLUICE_HD inline size_t NewsBytes(int32_t candidates) {
-  return sizeof(DeviceNews) + static_cast<size_t>(candidates) * sizeof(uint64_t);
+SLUICE_HD inline size_t ReportBytes(int32_t candidates) {
+  return sizeof(DeviceRankReport) + static_cast<size_t>(candidates) * sizeof(uint64_t);
 }
 
 // Rows by their places, in device memory.
@@ -96,34 +96,34 @@ struct ShardArgument {
   ShardRows kind;
   ShardMemory memory;
   TokenResult* results;
-  ShardWay* ways;
-  bool wants_cuts = true;  // of rows that are drawn from everything, too
+  ShardPath* paths;
+  bool needs_cuts = true;  // of rows that are drawn from everything, too
   RowPlaces rows_to_draw = {};
 };
 
 ShardMemory ShardMemoryOf(std::byte* workspace, int64_t rows, int32_t candidates, int32_t ranks);
 ShardArgument ShardArgumentOf(const ShardCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths);
 ShardArgument ShardArgumentOf(const ShardHeadCall& call, int32_t ranks,
-                              DeviceArray<TokenResult> results, DeviceArray<ShardWay> ways);
+                              DeviceArray<TokenResult> results, DeviceArray<ShardPath> paths);
 
-// The news of the slice.
+// The reports of the slice.
 void EnqueueFirst(const ShardCall& call, const ShardArgument& argument, void* stream);
 void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
-// Behind the merge: the logits of the rows that it has not decided.
+// After the merge: the logits of the rows that it has not decided.
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
-// Behind LaunchSurvivors of a head that was asked what may win: rows that it does not tell join the
+// After LaunchSurvivors of a head that lists what may win: rows that it cannot decide join the
 // dense ones.
 void LaunchSurvivingDraws(const ShardArgument& argument, const CallArgument& head, void* stream);
-void LaunchNews(const ShardArgument& argument, void* stream);
+void LaunchReports(const ShardArgument& argument, void* stream);
 void LaunchOpen(const ShardArgument& argument, void* stream);
 void LaunchMerge(const ShardArgument& argument, void* stream);
 void LaunchSums(const ShardArgument& argument, DType dtype, void* stream);
 void LaunchFinish(const ShardArgument& argument, void* stream);
 
-// results[row] = whole[row] where the row's way is kGathered, or everywhere.
-void LaunchTakeGathered(const TokenResult* whole, const ShardWay* ways, TokenResult* results,
+// results[row] = whole[row] where the row's path is kGathered, or everywhere.
+void LaunchTakeGathered(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                         int64_t rows, void* stream);
 
 }  // namespace sluice::cuda

@@ -1,4 +1,4 @@
-// Which rows a rank's first message decides as draws from everything: all ranks say the same.
+// Which rows a rank's first message decides as draws from everything: all ranks agree on them.
 #pragma once
 
 #include "head/certified/deciding_tokens.h"

@@ -1,8 +1,8 @@
-// What the first tokens of a row decide: the rules of semantics/select.h on the part of a row that
-// ranks list, and where that part says too little.
+// The decisions that the first tokens of a row allow: the rules of semantics/select.h on the part
+// of a row that ranks list, and where that part says too little.
 //
-// `first` are the first tokens of the whole row in the total order; is_all tells whether there are
-// no others that are not masked. Rules that only look at what a rule before them kept need no more
+// `first` are the first tokens of the whole row in the total order; is_all is true if there are no
+// others that are not masked. Rules that only look at what a rule before them kept need no more
 // than that. The mass of the rest of the row is an argument.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// What a row still needs behind the list.
+// The exchange that a row still needs in addition to the list.
 enum class RowNeed : uint8_t {
   kNothing,
   kMass,   // of the tokens that top-p is measured on
@@ -34,7 +34,7 @@ inline uint64_t LeastWeight(const SelectParams& params) {
   return semantics::Fixed40(params.min_p);  // 0 when it is off
 }
 
-// support: how many tokens of the whole row are not masked. Not asked about greedy rows.
+// support: how many tokens of the whole row are not masked. Greedy rows do not need it.
 inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t support) {
   using semantics::Filter;
   const semantics::RuleSet rules = semantics::RulesOf(params, key, support);
@@ -46,7 +46,7 @@ inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t s
   return has_top_k || Has(rules, Filter::kXtc) ? RowNeed::kRow : RowNeed::kSlice;
 }
 
-// The kept interval, if no token behind the list has a say in it.
+// The kept interval, if no token after the list has a say in it.
 inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow first, bool is_all,
                                                           const SelectParams& params,
                                                           const NoiseKey& key) {
@@ -58,7 +58,7 @@ inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow f
   const auto after = [&trace](semantics::Filter filter) {
     return trace.after[static_cast<int>(filter)].end;
   };
-  // Weights fall along the list, so min-p has dropped every token behind the one it ended at.
+  // Weights fall along the list, so min-p has dropped every token after the one it ended at.
   if (after(semantics::Filter::kMinP) < first.size) return kept;
   const bool is_cut =
       Has(rules, semantics::Filter::kTopK) && params.top_k <= first.size &&

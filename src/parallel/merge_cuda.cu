@@ -1,7 +1,7 @@
-// What all ranks have listed of a row, and what that decides: the same on every rank.
+// Merges what all ranks have listed of a row, and decides by it, equally on every rank.
 //
-// Of the listed tokens, those are the first of the whole row that no unlisted token comes before:
-// from the last one of a slice that has more on. Where all ties of a boundary are kept, those that
+// The first listed tokens are the first of the whole row as long as no unlisted token comes before:
+// up to the last one of a slice that has more on. Where all ties of a boundary are kept, those that
 // tie with it are left out, because they may have others that are not listed.
 #include <limits>
 
@@ -20,25 +20,25 @@ constexpr int kRoom = kMostDeviceCandidates + kMostDeviceCandidates / 2;  // Win
 
 struct MergeMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   ScoreMemory scores;
   uint32_t size;
   uint64_t tokens[kRoom];
   uint64_t room[kRoom];
 };
 
-// Of all ranks.
-struct MergedNews {
+// The merged reports of all ranks.
+struct MergedReport {
   RowStatus status;
   uint64_t first;    // the largest key; 0: everything is masked
   uint64_t horizon;  // keys from here on are listed; 0: all are
 };
 
-__device__ const DeviceNews& NewsOf(const ShardArgument& argument, int rank, int row) {
-  const size_t bytes = NewsBytes(argument.candidates);
+__device__ const DeviceRankReport& ReportOf(const ShardArgument& argument, int rank, int row) {
+  const size_t bytes = ReportBytes(argument.candidates);
   const size_t index = static_cast<size_t>(rank) * static_cast<size_t>(argument.rows.rows) +
                        static_cast<size_t>(row);
-  return *reinterpret_cast<const DeviceNews*>(argument.memory.all_news + index * bytes);
+  return *reinterpret_cast<const DeviceRankReport*>(argument.memory.all_reports + index * bytes);
 }
 
 __device__ const SelectParams& ParamsOf(const ShardArgument& argument, int row) {
@@ -49,16 +49,16 @@ __device__ const NoiseKey& KeyOf(const ShardArgument& argument, int row) {
 }
 
 __device__ uint64_t TokenOf(const ShardArgument& argument, int row, int place) {
-  const DeviceNews& news = NewsOf(argument, place / argument.candidates, row);
-  return reinterpret_cast<const uint64_t*>(&news + 1)[place % argument.candidates];
+  const DeviceRankReport& report = ReportOf(argument, place / argument.candidates, row);
+  return reinterpret_cast<const uint64_t*>(&report + 1)[place % argument.candidates];
 }
 
-__device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument, int row) {
-  MergedNews merged{RowStatus::kOk, 0, 0};
+__device__ MergedReport MergeReports(const Team& block, const ShardArgument& argument, int row) {
+  MergedReport merged{RowStatus::kOk, 0, 0};
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const DeviceNews& news = NewsOf(argument, rank, row);
-    merged.status = semantics::Worse(merged.status, static_cast<RowStatus>(news.status));
-    if (news.is_all == 0) merged.horizon = max(merged.horizon, news.last);
+    const DeviceRankReport& report = ReportOf(argument, rank, row);
+    merged.status = semantics::Worse(merged.status, static_cast<RowStatus>(report.status));
+    if (report.is_all == 0) merged.horizon = max(merged.horizon, report.last);
   }
   const int place = block.thread();
   const bool is_listed = place < argument.candidates * argument.ranks;
@@ -71,7 +71,7 @@ __device__ MergedNews MergeNews(const Team& block, const ShardArgument& argument
 __device__ int ListFirst(const Team& block, const ShardArgument& argument, int row,
                          uint64_t horizon, MergeMemory& memory) {
   if (block.thread() == 0) memory.size = 0;
-  // Tokens all differ, or the sorted list has places that nobody writes: of slices that overlap, or
+  // Tokens all differ, or the sorted list has places without a writer: of slices that overlap, or
   // where an exchange was given up, what is read there is to be a place all the same: garbage among
   // places in shared memory would end the process.
   if (block.thread() < kMostRanked) memory.scores.listed[block.thread()] = 0;
@@ -108,7 +108,7 @@ __device__ ListDecision DecisionOf(const SelectParams& params, int vocab, int si
   return {has_top_p || Has(rules, Filter::kMinP) || Has(rules, Filter::kMinPLast), true};
 }
 
-// What else is needed; false for what is left to the whole row.
+// Finds what else the row needs; false for rows that need the whole row.
 __device__ bool NeedOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                        int vocab, DeviceNeed& need) {
   need = DeviceNeed::kNothing;
@@ -159,9 +159,9 @@ __device__ bool DrawsFromAll(const ShardArgument& argument, const SelectParams& 
   return IsDrawn(params, key, argument.rows.limits, argument.method, argument.vocab);
 }
 
-// Whoever has drawn it has seen too little of the row.
+// The draw has seen too little of the row for a Cut.
 __device__ bool HasNoCut(const ShardArgument& argument, int row) {
-  return !argument.wants_cuts &&
+  return !argument.needs_cuts &&
          DrawsFromAll(argument, ParamsOf(argument, row), KeyOf(argument, row));
 }
 
@@ -187,21 +187,21 @@ __device__ TokenResult SampleFromSums(const ShardArgument& argument, int row) {
   return result;
 }
 
-// From the tokens of all slices that may win; false where some rank has not told all of its.
+// From the tokens of all slices that may win; false where some rank has not sent all of its.
 __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument, int row,
                                 float max, const MergeMemory& memory, TokenResult& result) {
   uint32_t lowest = 0;
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const auto& news = reinterpret_cast<const DeviceDrawNews&>(NewsOf(argument, rank, row));
-    if (news.count == 0) continue;
-    if (news.ties == DeviceDrawNews::kIncomplete) return false;
-    if (news.lowest > lowest) result.cut.ties_kept = 0;
-    lowest = ::max(lowest, news.lowest);
-    if (news.lowest == lowest) result.cut.ties_kept += static_cast<int32_t>(news.ties);
-    result.cut.count += static_cast<int32_t>(news.count);
+    const auto& report = reinterpret_cast<const DeviceDrawReport&>(ReportOf(argument, rank, row));
+    if (report.count == 0) continue;
+    if (report.ties == DeviceDrawReport::kIncomplete) return false;
+    if (report.lowest > lowest) result.cut.ties_kept = 0;
+    lowest = ::max(lowest, report.lowest);
+    if (report.lowest == lowest) result.cut.ties_kept += static_cast<int32_t>(report.ties);
+    result.cut.count += static_cast<int32_t>(report.count);
   }
   result.cut.lower = semantics::ValueOfKey(~lowest);
-  if (!argument.wants_cuts) result.cut = Cut{};
+  if (!argument.needs_cuts) result.cut = Cut{};
   const NoiseKey& key = memory.start.key;
   BestToken best;
   const bool is_listed = block.thread() < argument.candidates * argument.ranks;
@@ -216,7 +216,7 @@ __device__ bool SampleFromDraws(const Team& block, const ShardArgument& argument
   return true;
 }
 
-// Behind the first exchange, or behind the second one.
+// After the first exchange, or after the second one.
 template <bool kHasSums>
 __global__ void __launch_bounds__(kMostThreads)
     MergeKernel(const __grid_constant__ ShardArgument argument) {
@@ -224,15 +224,15 @@ __global__ void __launch_bounds__(kMostThreads)
   MergeMemory& memory = *reinterpret_cast<MergeMemory*>(shared);
   const Team block(memory.team);
   const int row = static_cast<int>(blockIdx.x);
-  ShardCourse& course = argument.memory.courses[row];
-  const DeviceNeed needed = kHasSums ? course.need : DeviceNeed::kNothing;
+  ShardProgress& progress = argument.memory.progress[row];
+  const DeviceNeed needed = kHasSums ? progress.need : DeviceNeed::kNothing;
   if (kHasSums && needed == DeviceNeed::kNothing) return;
-  auto set = [&](const TokenResult& result, ShardWay way) {
+  auto set = [&](const TokenResult& result, ShardPath path) {
     argument.results[row] = result;
-    argument.ways[row] = way;
+    argument.paths[row] = path;
   };
   if (needed == DeviceNeed::kSlice) {
-    if (block.thread() == 0) set(SampleFromSums(argument, row), ShardWay::kSums);
+    if (block.thread() == 0) set(SampleFromSums(argument, row), ShardPath::kSums);
     return;
   }
   if (block.thread() == 0) {
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kMostThreads)
     memory.start.key = KeyOf(argument, row);
     memory.start.scales = semantics::ScalesOf(memory.start.params);
   }
-  MergedNews merged = MergeNews(block, argument, row);
+  MergedReport merged = MergeReports(block, argument, row);
   const SelectParams& params = memory.start.params;
   const NoiseKey& key = memory.start.key;
   block.SyncBlock();
@@ -248,12 +248,12 @@ __global__ void __launch_bounds__(kMostThreads)
       semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(key);
   if (!is_valid) merged.status = RowStatus::kBadParam;
   const bool is_drawn = argument.kind != ShardRows::kListed && DrawsFromAll(argument, params, key);
-  // Nobody has told anything of it: what lies in its message, a status too, is another call's.
+  // No rank has sent anything of it: what lies in its message, a status too, is another call's.
   const bool is_unknown = argument.kind == ShardRows::kDrawn && !is_drawn;
   if (is_unknown && is_valid) {
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
-      set(TokenResult{}, ShardWay::kGathered);
+      progress.need = DeviceNeed::kNothing;
+      set(TokenResult{}, ShardPath::kGathered);
     }
     return;
   }
@@ -262,8 +262,8 @@ __global__ void __launch_bounds__(kMostThreads)
     result.status = merged.status;
     result.cut.status = merged.status;
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
-      set(result, ShardWay::kStatus);
+      progress.need = DeviceNeed::kNothing;
+      set(result, ShardPath::kStatus);
     }
     return;
   }
@@ -278,13 +278,13 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!kHasSums && is_drawn &&
       SampleFromDraws(block, argument, row, ValueOf(merged.first), memory, result)) {
     if (block.thread() == 0) {
-      course.need = DeviceNeed::kNothing;
-      set(result, ShardWay::kSums);
+      progress.need = DeviceNeed::kNothing;
+      set(result, ShardPath::kSums);
     }
     return;
   }
   result = TokenResult{};
-  // Rows that are drawn have told no first tokens but one.
+  // Rows that are drawn have sent no first tokens but one.
   const int size = is_drawn ? 0 : ListFirst(block, argument, row, merged.horizon, memory);
   const ListDecision list = is_drawn
                                 ? ListDecision{false, false}
@@ -301,15 +301,15 @@ __global__ void __launch_bounds__(kMostThreads)
   if (block.thread() != 0) return;
   DeviceNeed need = DeviceNeed::kNothing;
   if (result.id != kNotDecided) {
-    set(result, ShardWay::kCandidates);
+    set(result, ShardPath::kCandidates);
   } else {
     if (!kHasSums) NeedOf(params, key, argument.method, argument.vocab, need);
-    set(TokenResult{}, ShardWay::kGathered);
+    set(TokenResult{}, ShardPath::kGathered);
   }
   if (!kHasSums) {
     const float g = semantics::Gumbel(
         semantics::NoiseBits(key, semantics::GumbelStream(key), IdOf(merged.first)));
-    course = {ValueOf(merged.first), g, need};
+    progress = {ValueOf(merged.first), g, need};
   }
 }
 

@@ -24,14 +24,14 @@ void RequireNccl(ncclResult_t result, const char* what) {
 class NcclGroup final : public NcclShardGroup {
  public:
   NcclGroup(ShardGroup& group, std::chrono::milliseconds limit) : group_(group), limit_(limit) {
-    struct Meeting {
+    struct UniqueId {
       ncclResult_t made;
       ncclUniqueId id;
     };
-    // Rank 0's is what all take. Where it has none, all throw: nobody may wait for it in NCCL.
-    Meeting own{ncclSuccess, {}};
+    // Rank 0's is what all take. Where it has none, all throw: no rank may wait for it in NCCL.
+    UniqueId own{ncclSuccess, {}};
     if (rank() == 0) own.made = ncclGetUniqueId(&own.id);
-    std::vector<Meeting> all(static_cast<size_t>(ranks()));
+    std::vector<UniqueId> all(static_cast<size_t>(ranks()));
     group_.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
     RequireNccl(all[0].made, "an NCCL id");
     Connect(all[0].id);
@@ -66,17 +66,17 @@ class NcclGroup final : public NcclShardGroup {
         RequireCuda(result, "a sharded step");
       }
       ncclResult_t state = ncclSuccess;
-      const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-      if (asked != ncclSuccess) state = asked;
+      const ncclResult_t polled = ncclCommGetAsyncError(communicator_, &state);
+      if (polled != ncclSuccess) state = polled;
       if (state != ncclSuccess || Clock::now() > deadline) GiveUp(state);
       std::this_thread::yield();
     }
   }
 
  private:
-  // In two steps: who waits in a blocking meeting waits for ever when a rank does not come, and a
+  // In two steps: a rank in a blocking meeting waits for ever when another does not come, and a
   // communicator that does not block starts a thread at each call. So the ranks meet without
-  // blocking, and split off one that blocks when all are known to be there.
+  // blocking, and split off one that blocks when all have come.
   void Connect(const ncclUniqueId& id) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -85,8 +85,8 @@ class NcclGroup final : public NcclShardGroup {
     try {
       RequireAllWell(Settled(meeting, state));
       config.blocking = 1;
-      // Of a communicator that does not block this does not either, and may still say that all is
-      // well: its own state tells when it is done.
+      // On a communicator that does not block this does not either, and may still say that all is
+      // well: its own state shows when it is done.
       state = ncclCommSplit(meeting, 0, rank(), &communicator_, &config);
       if (state == ncclSuccess) state = ncclInProgress;
       state = Settled(meeting, state);
@@ -100,13 +100,13 @@ class NcclGroup final : public NcclShardGroup {
     ncclCommAbort(meeting);
   }
 
-  // What a call on `meeting` came to; ncclInProgress where it takes longer than the limit.
+  // The result of a call on `meeting`; ncclInProgress where it takes longer than the limit.
   ncclResult_t Settled(ncclComm_t meeting, ncclResult_t state) const {
     const auto deadline = Clock::now() + limit_;
     while (state == ncclInProgress && Clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      const ncclResult_t asked = ncclCommGetAsyncError(meeting, &state);
-      if (asked != ncclSuccess) state = asked;
+      const ncclResult_t polled = ncclCommGetAsyncError(meeting, &state);
+      if (polled != ncclSuccess) state = polled;
     }
     return state;
   }

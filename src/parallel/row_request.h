@@ -1,5 +1,5 @@
-// What every rank must have been asked of a row: its fingerprint, which travels with the row's
-// first message, and, where fingerprints differ, the field that does.
+// The parameters of a row, which every rank must have been given: their fingerprint, which travels
+// with the row's first message, and, where fingerprints differ, the field that does.
 #pragma once
 
 #include <cstdint>
@@ -98,8 +98,8 @@ uint64_t Fingerprint(const Request& request) {
   return hash;
 }
 
-// Ranks tell each other what they were asked, and all throw Error on the first field in which a
-// rank differs from the first one.
+// Ranks exchange the parameters that they were given, and all throw Error on the first field in
+// which a rank differs from the first one.
 template <typename Request>
 void RequireSameFields(ShardRank& rank, const Request& own) {
   int64_t fields = 0;

@@ -27,7 +27,7 @@ void ShardSelection::Typical() {
     return semantics::TypicalKey(LogWeight(x), static_cast<int64_t>(mean));
   };
 
-  int64_t low = 0;  // the least key whose tokens hold the target lies in [low, high]
+  int64_t low = 0;  // the least key with tokens that hold the target lies in [low, high]
   int64_t high = int64_t{40} << 12;
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -75,7 +75,7 @@ Interval ShardSelection::Nucleus(Interval measured) const {
   const uint64_t mass_before_ties = MassBefore(first_of_ties) - before;
   int64_t ties = 1;
   int64_t most = end - first_of_ties;
-  while (ties < most) {  // the largest count of ties whose last one is kept
+  while (ties < most) {  // the largest count of ties with a last one that is kept
     const int64_t middle = most - (most - ties) / 2;
     if (is_kept(mass_before_ties + static_cast<uint64_t>(middle - 1) * Weight(last))) {
       ties = middle;

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-struct SliceNews {
+struct SliceReport {
   uint64_t fingerprint;
   uint32_t status;
   float max;
@@ -23,7 +23,7 @@ struct SliceNews {
   int32_t lower_ties;
   uint32_t zero;  // where padding would be
 };
-static_assert(sizeof(SliceNews) == 32);
+static_assert(sizeof(SliceReport) == 32);
 
 struct SliceMass {
   uint64_t mass;
@@ -34,16 +34,16 @@ bool HasToken(const TokenResult& result) {
   return result.status == RowStatus::kOk && result.id >= 0;
 }
 
-void FillNews(const ShardRank& rank, const semantics::Row& part, const Cut& cut, int32_t id,
-              SliceNews& news) {
+void FillReport(const ShardRank& rank, const semantics::Row& part, const Cut& cut, int32_t id,
+                SliceReport& report) {
   const semantics::RowScan scan = semantics::ScanRow(part);
-  news.status = static_cast<uint32_t>(scan.status);
-  news.max = scan.max;
+  report.status = static_cast<uint32_t>(scan.status);
+  report.max = scan.max;
   for (int64_t i = 0; i < part.size; ++i) {
-    news.upper_ties += part[i] == cut.upper ? 1 : 0;
-    news.lower_ties += part[i] == cut.lower ? 1 : 0;
+    report.upper_ties += part[i] == cut.upper ? 1 : 0;
+    report.lower_ties += part[i] == cut.lower ? 1 : 0;
   }
-  if (rank.Owns(id)) news.sampled = part[id - rank.slice().first_id];
+  if (rank.Owns(id)) report.sampled = part[id - rank.slice().first_id];
 }
 
 WholeRow Merge(const ShardRank& rank, int64_t row, const Cut& cut, int32_t id) {
@@ -51,19 +51,19 @@ WholeRow Merge(const ShardRank& rank, int64_t row, const Cut& cut, int32_t id) {
   int64_t upper_ties = 0;
   int64_t lower_ties = 0;
   for (int32_t r = 0; r < rank.ranks(); ++r) {
-    const SliceNews& news = rank.PartOf<SliceNews>(r, row);
-    const auto status = static_cast<RowStatus>(news.status);
+    const SliceReport& report = rank.PartOf<SliceReport>(r, row);
+    const auto status = static_cast<RowStatus>(report.status);
     if (status != RowStatus::kEmptySupport) {
       whole.status = whole.status == RowStatus::kEmptySupport
                          ? status
                          : semantics::Worse(whole.status, status);
     }
-    whole.max = std::max(whole.max, news.max);
+    whole.max = std::max(whole.max, report.max);
     if (r == rank.rank()) whole.own_cut = ShardCut(cut, upper_ties, lower_ties);
-    upper_ties += news.upper_ties;
-    lower_ties += news.lower_ties;
+    upper_ties += report.upper_ties;
+    lower_ties += report.lower_ties;
     const ShardSlice& slice = rank.slice(r);
-    if (id >= slice.first_id && id < slice.first_id + slice.tokens) whole.sampled = news.sampled;
+    if (id >= slice.first_id && id < slice.first_id + slice.tokens) whole.sampled = report.sampled;
   }
   return whole;
 }
@@ -106,17 +106,18 @@ void MergeLogprobs(ShardRank& rank, const LogprobInput& own, std::span<TokenResu
   };
 
   rank.Begin(ShardTask::kLogprobs);
-  SliceNews* const news = rank.Parts<SliceNews>(rows);
+  SliceReport* const reports = rank.Parts<SliceReport>(rows);
   ForEachRow(execution.parallel, rows, [&](int64_t r, int) {
     const TokenResult& result = results[static_cast<size_t>(r)];
-    news[r].fingerprint = Fingerprint(request_of(r));
+    reports[r].fingerprint = Fingerprint(request_of(r));
     if (HasToken(result)) {
-      FillNews(rank, rank.Row(own.logits, r), cut_of(r), result.id, news[r]);
+      FillReport(rank, rank.Row(own.logits, r), cut_of(r), result.id, reports[r]);
     }
   });
   rank.Exchange();
   RequireSameRequests(
-      rank, rows, [&](int32_t of, int64_t r) { return rank.PartOf<SliceNews>(of, r).fingerprint; },
+      rank, rows,
+      [&](int32_t of, int64_t r) { return rank.PartOf<SliceReport>(of, r).fingerprint; },
       request_of);
   wholes.resize(static_cast<size_t>(rows));
   ForEachRow({}, rows, [&](int64_t r, int) {

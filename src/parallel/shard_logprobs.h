@@ -1,11 +1,11 @@
-// Log-probabilities and ranks of tokens of a row whose vocabulary is split among ranks.
+// Log-probabilities and ranks of tokens of a row with a vocabulary that is split among ranks.
 #pragma once
 
 #include "parallel/shard_rank.h"
 
 namespace sluice {
 
-// What all ranks know of a row behind the first exchange, and this one's part of its Cut.
+// The state of a row on all ranks after the first exchange, and this one's part of its Cut.
 struct WholeRow {
   RowStatus status = RowStatus::kEmptySupport;
   float max = -semantics::Infinity();

@@ -2,8 +2,8 @@
 // largest value, the value of the token, how many ties of the Cut's boundaries lie on the ranks
 // before), then the sums. Ties have one value, so their number is enough.
 #include "cuda/cuda_check.h"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/mode_value.h"
 #include "parallel/device_logprobs.h"
@@ -15,7 +15,7 @@ __device__ bool HasToken(const ShardLogprobArgument& argument, const TokenResult
   return result.status == RowStatus::kOk && result.id >= 0 && result.id < argument.vocab;
 }
 
-// What all ranks know of a row behind the first exchange, and this one's part of its Cut.
+// The state of a row on all ranks after the first exchange, and this one's part of its Cut.
 struct WholeRow {
   semantics::StatusAndMax row;
   float sampled;
@@ -24,42 +24,42 @@ struct WholeRow {
   int32_t kept_lower;
 };
 
-__device__ const LogprobNews& NewsOf(const ShardLogprobArgument& argument, int rank, int row) {
-  return argument.memory.all_news[int64_t{rank} * argument.rows.rows + row];
+__device__ const LogprobReport& ReportOf(const ShardLogprobArgument& argument, int rank, int row) {
+  return argument.memory.all_reports[int64_t{rank} * argument.rows.rows + row];
 }
 
 __device__ WholeRow Merged(const ShardLogprobArgument& argument, int row, const Cut& cut) {
   WholeRow whole{{RowStatus::kEmptySupport, -INFINITY}, 0.0f, 0, 0, 0};
   int64_t upper_before = 0, lower_before = 0;
   for (int rank = 0; rank < argument.ranks; ++rank) {
-    const LogprobNews& news = NewsOf(argument, rank, row);
-    const auto status = static_cast<RowStatus>(news.status);
+    const LogprobReport& report = ReportOf(argument, rank, row);
+    const auto status = static_cast<RowStatus>(report.status);
     if (status != RowStatus::kEmptySupport) {
       const bool is_first = whole.row.status == RowStatus::kEmptySupport;
       whole.row.status = is_first ? status : semantics::Worse(whole.row.status, status);
     }
-    // Of equal ones the first: zeros have signs.
-    if (news.max > whole.row.max) whole.row.max = news.max;
-    if (news.has_token != 0) whole.sampled = news.sampled;
+    // The first of equal ones counts: zeros have signs.
+    if (report.max > whole.row.max) whole.row.max = report.max;
+    if (report.has_token != 0) whole.sampled = report.sampled;
     if (rank == argument.rank && cut.lower <= cut.upper) {
       auto here = [](int32_t ties, int64_t before, int32_t most) {
         const int64_t rest = max(int64_t{ties} - before, int64_t{0});
         return static_cast<int32_t>(min(rest, int64_t{most}));
       };
-      whole.dropped = here(cut.ties_dropped, upper_before, news.upper_ties);
-      const int32_t kept = here(cut.ties_kept, lower_before, news.lower_ties);
+      whole.dropped = here(cut.ties_dropped, upper_before, report.upper_ties);
+      const int32_t kept = here(cut.ties_kept, lower_before, report.lower_ties);
       const bool is_one = cut.lower == cut.upper;
-      whole.kept_upper = is_one ? max(kept - whole.dropped, 0) : news.upper_ties - whole.dropped;
+      whole.kept_upper = is_one ? max(kept - whole.dropped, 0) : report.upper_ties - whole.dropped;
       whole.kept_lower = is_one ? 0 : kept;
     }
-    upper_before += news.upper_ties;
-    lower_before += news.lower_ties;
+    upper_before += report.upper_ties;
+    lower_before += report.lower_ties;
   }
   return whole;
 }
 
-// visit(x, id) for the tokens of this thread and no others: masked ones count here, so what is
-// streamed as masked behind a warp's stretch must not.
+// visit(x, id) for the tokens of this thread and no others: masked ones count here, so the masked
+// elements after a warp's stretch must not.
 template <DType kDType, typename Visit>
 __device__ void ForEachOwn(const VectorSlice<kDType>& slice, Visit visit) {
   FirstVectors loaded;
@@ -76,7 +76,7 @@ __device__ void ForEachOwn(const VectorSlice<kDType>& slice, Visit visit) {
 
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
-    LogprobNewsKernel(const __grid_constant__ ShardLogprobArgument argument) {
+    LogprobReportKernel(const __grid_constant__ ShardLogprobArgument argument) {
   __shared__ TeamMemory memory;
   const Team team(memory);
   const int row = TeamIndex(team);
@@ -99,15 +99,15 @@ __global__ void __launch_bounds__(kMostThreads)
   if (!team.IsFirstThread()) return;
   const int local = result.id - argument.first_id;
   const bool has_token = local >= 0 && local < argument.rows.vocab;
-  LogprobNews news;
-  news.max = scan.max == 0.0f ? slice.ValueOf(first_zero) : scan.max;
-  if (scan.status == RowStatus::kEmptySupport) news.max = -INFINITY;
-  news.sampled = has_token ? slice.ValueOf(local) : 0.0f;
-  news.status = static_cast<uint32_t>(scan.status);
-  news.upper_ties = static_cast<int32_t>(ties >> 32);
-  news.lower_ties = static_cast<int32_t>(ties & 0xffffffffu);
-  news.has_token = has_token ? 1 : 0;
-  argument.memory.own_news[row] = news;
+  LogprobReport report;
+  report.max = scan.max == 0.0f ? slice.ValueOf(first_zero) : scan.max;
+  if (scan.status == RowStatus::kEmptySupport) report.max = -INFINITY;
+  report.sampled = has_token ? slice.ValueOf(local) : 0.0f;
+  report.status = static_cast<uint32_t>(scan.status);
+  report.upper_ties = static_cast<int32_t>(ties >> 32);
+  report.lower_ties = static_cast<int32_t>(ties & 0xffffffffu);
+  report.has_token = has_token ? 1 : 0;
+  argument.memory.own_reports[row] = report;
 }
 
 struct SumsMemory {
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kFinishThreads)
       values[n] = !has_token ? semantics::QuietNan() : n == 0 ? logprob : -INFINITY;
     }
   }
-  __syncthreads();  // everybody has read the result
+  __syncthreads();  // every thread has read the result
   if (thread == 0) {
     argument.results[row].logprob = logprob;
     argument.results[row].rank = static_cast<int32_t>(place_of_token);
@@ -261,10 +261,11 @@ __global__ void __launch_bounds__(kFinishThreads)
 
 }  // namespace
 
-void LaunchLogprobNews(const ShardLogprobArgument& argument, DType dtype, void* stream) {
+void LaunchLogprobReports(const ShardLogprobArgument& argument, DType dtype, void* stream) {
   ShardLogprobArgument copy = argument;
-  const void* kernel = ForDType(dtype, LogprobNewsKernel<DType::kF32>,
-                                LogprobNewsKernel<DType::kBf16>, LogprobNewsKernel<DType::kF16>);
+  const void* kernel =
+      ForDType(dtype, LogprobReportKernel<DType::kF32>, LogprobReportKernel<DType::kBf16>,
+               LogprobReportKernel<DType::kF16>);
   LaunchOverRows({kernel, ShapeForRows(argument.rows.rows), 0}, argument.rows.rows, &copy, stream);
 }
 

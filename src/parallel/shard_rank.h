@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// What a rank is asked to do.
+// The calls of a rank.
 enum class ShardTask : uint32_t { kSetUp, kSample, kSampleHidden, kLogprobs, kCompare };
 
-// In front of every message of a rank.
+// At the start of every message of a rank.
 struct ShardHeading {
   ShardTask task;
   uint32_t exchange;  // of the task, from 1
@@ -37,7 +37,7 @@ class ShardRank {
   semantics::Row Row(const LogitsView& own, int64_t row) const {
     return {own.Row(row), own.dtype, slice().tokens};
   }
-  // Of a call on this rank's logits.
+  // Checks a call on this rank's logits.
   void CheckOwn(std::string_view parameter, const LogitsView& own) const;
 
   void Begin(ShardTask task) { heading_ = {task, 0}; }

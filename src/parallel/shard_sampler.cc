@@ -33,7 +33,7 @@ struct SliceSums {
 };
 static_assert(sizeof(SliceSums) == 32);
 
-// Slices whose logits are there.
+// Slices with computed logits.
 class SliceLogits final : public SliceSource {
  public:
   SliceLogits(const ShardRank& rank, int64_t candidates, const LogitsView& logits,
@@ -43,12 +43,12 @@ class SliceLogits final : public SliceSource {
     lists.resize(std::max(lists.size(), static_cast<size_t>(parallel.workers)));
   }
 
-  int64_t Wanted(int64_t) const override { return candidates_; }
-  void List(const NewsRows& news) override {
+  int64_t ListSize(int64_t) const override { return candidates_; }
+  void List(const RankReports& reports) override {
     const auto first_id = static_cast<int32_t>(rank_.slice().first_id);
     ForEachRow(parallel_, logits_.rows, [&](int64_t r, int worker) {
       ListSlice(Part(r), first_id, candidates_, candidates_, lists_[static_cast<size_t>(worker)],
-                news[r]);
+                reports[r]);
     });
   }
   const SliceDraw* Draw(int64_t) const override { return nullptr; }
@@ -63,7 +63,7 @@ class SliceLogits final : public SliceSource {
   std::vector<std::vector<uint64_t>>& lists_;
 };
 
-// Of a call, as it was asked.
+// The arguments of a call.
 struct SampledRows {
   const SelectParams& ParamsOf(int64_t row) const { return PerRow(params, row); }
   const NoiseKey& KeyOf(int64_t row) const { return PerRow(keys, row); }
@@ -78,11 +78,11 @@ struct SampledRows {
   std::span<TokenResult> results;
 };
 
-// What a rank knows of a row, the same on all of them.
+// The state of a row, equal on all ranks.
 struct RowState {
   RowStatus status;
   RowNeed need;
-  ShardWay way;
+  ShardPath path;
   int64_t support;
   int64_t listed;  // the first tokens of the row
   uint64_t cdf_threshold;
@@ -92,12 +92,12 @@ struct RowState {
 void CheckSampled(int64_t rows, std::span<const SelectParams> params,
                   std::span<const NoiseKey> keys, DrawMethod method,
                   std::span<const TokenResult> results, const Execution& execution,
-                  std::span<const ShardWay> ways) {
+                  std::span<const ShardPath> paths) {
   CheckPerRow("params", params.size(), rows);
   CheckPerRow("keys", keys.size(), rows);
   CheckMethod(method);
   CheckSize("results", results.size(), rows);
-  if (!ways.empty()) CheckSize("ways", ways.size(), rows);
+  if (!paths.empty()) CheckSize("paths", paths.size(), rows);
   CheckWorkers(execution);
 }
 
@@ -107,16 +107,16 @@ struct ShardSampler::Impl {
   Impl(ShardGroup& group, const ShardSlice& slice, int32_t listed)
       : rank(group, slice, listed), candidates(listed) {}
 
-  const RowNews& News(int32_t of, int64_t row) const {
-    return *reinterpret_cast<const RowNews*>(rank.MessageOf(of) +
-                                             static_cast<size_t>(row) * NewsBytes(candidates));
+  const RankReport& ReportOf(int32_t of, int64_t row) const {
+    return *reinterpret_cast<const RankReport*>(rank.MessageOf(of) +
+                                                static_cast<size_t>(row) * ReportBytes(candidates));
   }
   semantics::SortedRow First(int64_t row) const {
     return {first.data() + row * candidates, states[static_cast<size_t>(row)].listed};
   }
 
-  void Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-           const Execution& execution, std::span<ShardWay> ways);
+  void Run(ShardTask task, const SampledRows& call, SliceSource& source, const Execution& execution,
+           std::span<ShardPath> paths);
   void MergeRow(int64_t row, bool is_valid, int64_t wanted);
   void DecideByList(int64_t row, const SelectParams& params, const NoiseKey& key, DrawMethod method,
                     TokenResult& result);
@@ -130,14 +130,14 @@ struct ShardSampler::Impl {
   void Keep(int64_t row, semantics::Interval kept, const SelectParams& params, const NoiseKey& key,
             DrawMethod method, TokenResult& result);
   // `one`: of a row at a time, without its workspace.
-  void SampleGathered(const SampledRows& asked, const SliceSource& source, Execution one);
-  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SampledRows& asked,
+  void SampleGathered(const SampledRows& call, const SliceSource& source, Execution one);
+  void SampleGatheredRows(std::span<const int64_t> rows, int64_t widest, const SampledRows& call,
                           const SliceSource& source, const Execution& one);
   LogitsView WholeRowView() const {
     return {whole_row.data(), 1, rank.vocab(), rank.vocab(), DType::kF32, {}};
   }
 
-  // Rows whose need is `need`, or that wait for a cdf's token.
+  // Rows that need `need`, or that wait for a cdf's token.
   template <typename Belongs>
   void ListRows(int64_t rows, Belongs belongs) {
     places.clear();
@@ -164,23 +164,23 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
   RowState& state = states[static_cast<size_t>(row)];
   state = {is_valid ? RowStatus::kOk : RowStatus::kBadParam,
            RowNeed::kNothing,
-           ShardWay::kStatus,
+           ShardPath::kStatus,
            0,
            0,
            0,
            -1};
   for (int32_t r = 0; r < rank.ranks(); ++r) {
-    const RowNews& news = News(r, row);
-    const auto status = static_cast<RowStatus>(news.status);
-    state.support += news.support;
+    const RankReport& report = ReportOf(r, row);
+    const auto status = static_cast<RowStatus>(report.status);
+    state.support += report.support;
     // A slice without support says nothing of the row.
     if (status != RowStatus::kEmptySupport) state.status = semantics::Worse(state.status, status);
   }
   if (state.support == 0) state.status = semantics::Worse(state.status, RowStatus::kEmptySupport);
   if (state.status != RowStatus::kOk) return;
 
-  // The next token of the row is the first of what is left of one of the lists: a list that has
-  // less than all of its slice ends behind as many tokens as are wanted.
+  // The next token of the row is the first remaining one of one of the lists: a list that has less
+  // than all of its slice ends after as many tokens as `wanted`.
   state.listed = std::min(wanted, state.support);
   next.assign(static_cast<size_t>(rank.ranks()), 0);
   Token* merged = first.data() + row * candidates;
@@ -190,7 +190,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
     for (int32_t r = 0; r < rank.ranks(); ++r) {
       const int32_t at = next[static_cast<size_t>(r)];
       if (at == candidates) continue;
-      const Token token = News(r, row).tokens()[at];
+      const Token token = ReportOf(r, row).tokens()[at];
       if (token.id < 0 || (from >= 0 && !semantics::Before(token, best))) continue;
       best = token;
       from = r;
@@ -203,7 +203,7 @@ void ShardSampler::Impl::MergeRow(int64_t row, bool is_valid, int64_t wanted) {
 void ShardSampler::Impl::Keep(int64_t row, semantics::Interval kept, const SelectParams& params,
                               const NoiseKey& key, DrawMethod method, TokenResult& result) {
   const semantics::SortedRow list = First(row);
-  states[static_cast<size_t>(row)].way = ShardWay::kCandidates;
+  states[static_cast<size_t>(row)].path = ShardPath::kCandidates;
   result.cut = semantics::CutOfInterval(list, kept);
   result.id = DrawListed(list, kept, semantics::ScalesOf(params).draw, method, key, by_id);
 }
@@ -251,7 +251,7 @@ SliceSums ShardSampler::Impl::SumSlice(const Row& part, int64_t row, const Selec
   return sums;
 }
 
-// Of a draw from everything: its mass is not asked for.
+// The sums of a draw from everything, which does not need its mass.
 SliceSums ShardSampler::Impl::SumDraw(const SliceDraw& draw, int64_t row,
                                       const SelectParams& params, const NoiseKey& key) const {
   const float scale = semantics::ScalesOf(params).draw;
@@ -287,7 +287,7 @@ void ShardSampler::Impl::DecideBySums(int64_t row, int64_t place, const SelectPa
     if (kept) Keep(row, *kept, params, key, method, result);
     return;
   }
-  state.way = ShardWay::kSums;
+  state.path = ShardPath::kSums;
   cut.lower += 0.0f;  // a zero boundary is +0
   result.cut = cut;
   result.id = best.token.id;
@@ -322,7 +322,7 @@ int32_t ShardSampler::Impl::CdfToken(const Row& part, int64_t row,
   return -1;  // not reached: the slice's mass is above the threshold
 }
 
-void ShardSampler::Impl::SampleGathered(const SampledRows& asked, const SliceSource& source,
+void ShardSampler::Impl::SampleGathered(const SampledRows& call, const SliceSource& source,
                                         Execution one) {
   int64_t widest = 1;
   for (int32_t r = 0; r < rank.ranks(); ++r) widest = std::max(widest, rank.slice(r).tokens);
@@ -339,12 +339,12 @@ void ShardSampler::Impl::SampleGathered(const SampledRows& asked, const SliceSou
     const int64_t count = std::min(most, std::ssize(places) - begin);
     const auto rows =
         std::span(places).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    SampleGatheredRows(rows, widest, asked, source, one);
+    SampleGatheredRows(rows, widest, call, source, one);
   }
 }
 
 void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64_t widest,
-                                            const SampledRows& asked, const SliceSource& source,
+                                            const SampledRows& call, const SliceSource& source,
                                             const Execution& one) {
   float* slices = rank.Parts<float>(widest * std::ssize(rows));
   for (const int64_t row : rows) {
@@ -359,33 +359,33 @@ void ShardSampler::Impl::SampleGatheredRows(std::span<const int64_t> rows, int64
       std::copy_n(part, rank.slice(r).tokens, whole_row.begin() + rank.slice(r).first_id);
     }
     const int64_t row = rows[place];
-    states[static_cast<size_t>(row)].way = ShardWay::kGathered;
-    sluice::Sample(
-        {WholeRowView(), {&asked.ParamsOf(row), 1}, {&asked.KeyOf(row), 1}, asked.limits},
-        asked.method, {&asked.ResultOf(row), 1}, one);
+    states[static_cast<size_t>(row)].path = ShardPath::kGathered;
+    sluice::Sample({WholeRowView(), {&call.ParamsOf(row), 1}, {&call.KeyOf(row), 1}, call.limits},
+                   call.method, {&call.ResultOf(row), 1}, one);
   }
 }
 
-void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSource& source,
-                             const Execution& execution, std::span<ShardWay> ways) {
-  const int64_t rows = asked.rows;
+void ShardSampler::Impl::Run(ShardTask task, const SampledRows& call, SliceSource& source,
+                             const Execution& execution, std::span<ShardPath> paths) {
+  const int64_t rows = call.rows;
   const Backend backend = ResolveBackend(execution.backend);
   states.resize(static_cast<size_t>(rows));
   first.resize(static_cast<size_t>(rows * candidates));
 
   rank.Begin(task);
-  const NewsRows news{rank.Message(static_cast<size_t>(rows) * NewsBytes(candidates)), candidates};
-  for (int64_t r = 0; r < rows; ++r) news[r].fingerprint = Fingerprint(asked.RequestOf(r));
-  source.List(news);
+  const RankReports reports{rank.Message(static_cast<size_t>(rows) * ReportBytes(candidates)),
+                            candidates};
+  for (int64_t r = 0; r < rows; ++r) reports[r].fingerprint = Fingerprint(call.RequestOf(r));
+  source.List(reports);
   rank.Exchange();
   RequireSameRequests(
-      rank, rows, [&](int32_t of, int64_t r) { return News(of, r).fingerprint; },
-      [&](int64_t r) { return asked.RequestOf(r); });
+      rank, rows, [&](int32_t of, int64_t r) { return ReportOf(of, r).fingerprint; },
+      [&](int64_t r) { return call.RequestOf(r); });
   ForEachRow({}, rows, [&](int64_t r, int) {
     const bool is_valid =
-        semantics::AreValid(asked.ParamsOf(r), asked.limits) && semantics::IsValid(asked.KeyOf(r));
-    MergeRow(r, is_valid, source.Wanted(r));
-    DecideByList(r, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+        semantics::AreValid(call.ParamsOf(r), call.limits) && semantics::IsValid(call.KeyOf(r));
+    MergeRow(r, is_valid, source.ListSize(r));
+    DecideByList(r, call.ParamsOf(r), call.KeyOf(r), call.method, call.ResultOf(r));
   });
   auto draw_of = [&](int64_t r) {
     const bool is_drawn = states[static_cast<size_t>(r)].need == RowNeed::kSlice;
@@ -405,14 +405,13 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
       const SliceDraw* const draw = draw_of(r);
-      sums[place] = draw != nullptr
-                        ? SumDraw(*draw, r, asked.ParamsOf(r), asked.KeyOf(r))
-                        : SumSlice(source.Part(r), r, asked.ParamsOf(r), asked.KeyOf(r));
+      sums[place] = draw != nullptr ? SumDraw(*draw, r, call.ParamsOf(r), call.KeyOf(r))
+                                    : SumSlice(source.Part(r), r, call.ParamsOf(r), call.KeyOf(r));
     });
     rank.Exchange();
     ForEachRow({}, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
-      DecideBySums(r, place, asked.ParamsOf(r), asked.KeyOf(r), asked.method, asked.ResultOf(r));
+      DecideBySums(r, place, call.ParamsOf(r), call.KeyOf(r), call.method, call.ResultOf(r));
     });
   }
 
@@ -422,24 +421,24 @@ void ShardSampler::Impl::Run(ShardTask task, const SampledRows& asked, SliceSour
     ForEachRow(execution.parallel, std::ssize(places), [&](int64_t place, int) {
       const int64_t r = places[static_cast<size_t>(place)];
       if (states[static_cast<size_t>(r)].cdf_rank != rank.rank()) return;
-      ids[place] = CdfToken(source.Part(r), r, asked.ParamsOf(r));
+      ids[place] = CdfToken(source.Part(r), r, call.ParamsOf(r));
     });
     rank.Exchange();
     for (size_t place = 0; place < places.size(); ++place) {
       const int64_t r = places[place];
       const int32_t owner = states[static_cast<size_t>(r)].cdf_rank;
-      asked.ResultOf(r).id = rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
+      call.ResultOf(r).id = rank.PartOf<int32_t>(owner, static_cast<int64_t>(place));
     }
   }
 
   ListRows(rows, [](const RowState& state) { return state.need == RowNeed::kRow; });
   if (!places.empty()) {
-    SampleGathered(asked, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
+    SampleGathered(call, source, {backend, {}, {}, nullptr, execution.algorithm, {}});
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const ShardWay way = states[static_cast<size_t>(r)].way;
-    ++rank.traffic().rows[static_cast<int>(way)];
-    if (!ways.empty()) ways[static_cast<size_t>(r)] = way;
+    const ShardPath path = states[static_cast<size_t>(r)].path;
+    ++rank.traffic().rows[static_cast<int>(path)];
+    if (!paths.empty()) paths[static_cast<size_t>(r)] = path;
   }
 }
 
@@ -450,21 +449,21 @@ ShardSampler::~ShardSampler() = default;
 const ShardTraffic& ShardSampler::traffic() const { return impl_->rank.traffic(); }
 
 void ShardSampler::Sample(const SelectInput& own, DrawMethod method, std::span<TokenResult> results,
-                          const Execution& execution, std::span<ShardWay> ways) {
+                          const Execution& execution, std::span<ShardPath> paths) {
   Impl& impl = *impl_;
   const int64_t rows = own.logits.rows;
   impl.rank.CheckOwn("logits", own.logits);
-  CheckSampled(rows, own.params, own.keys, method, results, execution, ways);
+  CheckSampled(rows, own.params, own.keys, method, results, execution, paths);
   SliceLogits source(impl.rank, impl.candidates, own.logits, execution.parallel, impl.lists);
   impl.Run(ShardTask::kSample, {rows, own.params, own.keys, own.limits, method, results}, source,
-           execution, ways);
+           execution, paths);
 }
 
 CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedInput& input,
                                     std::span<const SelectParams> params,
                                     std::span<const NoiseKey> keys, const Limits& limits,
                                     DrawMethod method, std::span<TokenResult> results,
-                                    const Execution& execution, std::span<ShardWay> ways) {
+                                    const Execution& execution, std::span<ShardPath> paths) {
   Impl& impl = *impl_;
   const int64_t rows = input.hidden.rows;
   const int64_t tokens = impl.rank.slice().tokens;
@@ -473,11 +472,11 @@ CertifiedStats ShardSampler::Sample(const CertifiedHead& head, const CertifiedIn
   if (!input.bitmask.empty()) {
     CheckSize("bitmask", input.bitmask.size(), rows * ((tokens + 31) / 32));
   }
-  CheckSampled(rows, params, keys, method, results, execution, ways);
+  CheckSampled(rows, params, keys, method, results, execution, paths);
   const SliceHeadCall call{head, input, params, keys, limits, method, execution};
   SliceHead source(impl.rank, impl.candidates, call, impl.head);
   impl.Run(ShardTask::kSampleHidden, {rows, params, keys, limits, method, results}, source,
-           execution, ways);
+           execution, paths);
   return source.stats();
 }
 

@@ -1,4 +1,4 @@
-// Merging vocabulary shards: who sends what is written out in parallel/sharded_row.h.
+// Merging vocabulary shards: parallel/sharded_row.h has the messages of each of them.
 #include "sluice/shards.hpp"
 
 #include "parallel/select_shards.h"

@@ -1,4 +1,4 @@
-// A draw from everything is decided when all ranks have told their largest values, but the tokens
+// A draw from everything is decided when all ranks have sent their largest values, but the tokens
 // that may win it are known before: a larger maximum m lowers the scores fl(fl(fl(x - m) s) + g) of
 // all tokens alike, but for roundings. Noise g lies in (-6, 49). Where m is up to 1000 octaves
 // above the slice's own maximum, a token that can come within 108 of the best has roundings of less
@@ -76,10 +76,10 @@ SliceHead::Plan SliceHead::PlanOf(int64_t row) const {
   return {false, false, candidates_};
 }
 
-int64_t SliceHead::Wanted(int64_t row) const { return PlanOf(row).wanted; }
+int64_t SliceHead::ListSize(int64_t row) const { return PlanOf(row).wanted; }
 
-void SliceHead::List(const NewsRows& news) {
-  news_ = news;
+void SliceHead::List(const RankReports& reports) {
+  reports_ = reports;
   const int64_t rows = call_.input.hidden.rows;
   std::vector<int64_t> dense;
   for (int64_t r = 0; r < rows; ++r) {
@@ -97,7 +97,7 @@ void SliceHead::List(const NewsRows& news) {
   ForEachRow(call_.execution.parallel, std::ssize(dense), [&](int64_t i, int worker) {
     const int64_t r = dense[static_cast<size_t>(i)];
     ListSlice(Part(r), first_id_, PlanOf(r).wanted, candidates_,
-              memory_.lists[static_cast<size_t>(worker)], news_[r]);
+              memory_.lists[static_cast<size_t>(worker)], reports_[r]);
   });
 }
 
@@ -156,15 +156,15 @@ SliceDraw& SliceHead::DrawOf(int64_t row) {
 }
 
 void SliceHead::Put(int64_t row, std::span<const Token> first, int64_t support) {
-  RowNews& news = news_[row];
-  news.status = static_cast<uint32_t>(RowStatus::kOk);
-  news.support = static_cast<int32_t>(support);
-  PutTokens(first, first_id_, candidates_, news);
+  RankReport& report = reports_[row];
+  report.status = static_cast<uint32_t>(RowStatus::kOk);
+  report.support = static_cast<int32_t>(support);
+  PutTokens(first, first_id_, candidates_, report);
 }
 
 void SliceHead::Fail(int64_t row, RowStatus status) {
   Put(row, {}, 0);
-  news_[row].status = static_cast<uint32_t>(status);
+  reports_[row].status = static_cast<uint32_t>(status);
   if (PlanOf(row).is_drawn) DrawOf(row);  // nothing
 }
 
@@ -201,7 +201,7 @@ bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const T
   auto* const ids = reinterpret_cast<int32_t*>(bounds + tokens_);
   const Intervals& intervals = certificate.intervals();
   auto is_masked = [&](int64_t v) { return certificate.Upper(v) == -semantics::Infinity(); };
-  // What some token reaches, by the lower ends; the bounds are for the draw as a whole.
+  // The score that some token reaches, by the lower ends; the bounds are for the draw as a whole.
   float best = ScoreOf(row, first.x, first.id, first.x);
   for (int64_t v = 0; v < tokens_; ++v) {
     bounds[v] = -semantics::Infinity();

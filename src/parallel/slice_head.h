@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Of calls, the largest so far.
+// The memory of calls, the largest so far.
 struct SliceHeadMemory {
   std::vector<std::byte> workspace;
   std::vector<float> logits;                 // of opened rows
@@ -36,8 +36,8 @@ class SliceHead final : public SliceSource, private RowQuestion {
   SliceHead(const ShardRank& rank, int64_t candidates, const SliceHeadCall& call,
             SliceHeadMemory& memory);
 
-  int64_t Wanted(int64_t row) const override;
-  void List(const NewsRows& news) override;
+  int64_t ListSize(int64_t row) const override;
+  void List(const RankReports& reports) override;
   const SliceDraw* Draw(int64_t row) const override {
     return memory_.is_drawn[static_cast<size_t>(row)] != 0
                ? &memory_.draws[static_cast<size_t>(row)]
@@ -76,7 +76,7 @@ class SliceHead final : public SliceSource, private RowQuestion {
   SliceHeadMemory& memory_;
   const int64_t tokens_;  // of the slice
   const int32_t first_id_;
-  NewsRows news_;
+  RankReports reports_;
   CertifiedStats stats_;
 };
 

@@ -1,9 +1,9 @@
 // A group of processes on one machine, each with a Unix socket to each of the others.
 //
-// A socket tells at once when its other end is gone; who is there and silent is told by the limit.
-// A rank that gives up tells the others because of whom, and hangs up: they might else see it go
-// before the one that it lost. Where it is in the middle of a message, which only one larger than a
-// socket's buffer can be, it cannot tell, and is itself the one that they name.
+// A socket shows at once when its other end is gone; a rank that is there and silent shows by the
+// limit. A rank that gives up sends the others the rank that it lost, and hangs up: they might else
+// see it go before that one. Where it is in the middle of a message, which only one larger than a
+// socket's buffer can be, it cannot send that, and is itself the one that they name.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -51,7 +51,7 @@ class Socket {
 // Before every message.
 struct FrameHead {
   uint64_t bytes;
-  int32_t lost_rank;  // -1, or whom the sender gave up because of; then nothing follows
+  int32_t lost_rank;  // -1, or the rank that the sender gave up because of; then nothing follows
   int32_t ranks;
 };
 
@@ -60,7 +60,7 @@ int MillisecondsTo(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT32_MAX));
 }
 
-// Of a call that may be made again.
+// Whether a call with this error may be made again.
 bool IsPassing(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS ||
          error == ENOMEM;
@@ -71,7 +71,7 @@ bool IsPassing(int error) {
               "a rank that answers within " + std::to_string(limit.count()) + " ms");
 }
 
-// What is left of a message to a rank, or from it.
+// The rest of a message to a rank, or from it.
 struct Transfer {
   std::byte* data = nullptr;
   size_t left = 0;
@@ -99,7 +99,7 @@ class SocketGroup final : public ShardGroup {
       Run(own, all);
     } catch (...) {
       failure_ = std::current_exception();
-      // Nothing of this rank comes any more: nobody need wait for it.
+      // Nothing of this rank comes any more: no rank need wait for it.
       for (const Socket& peer : peers_) shutdown(peer.fd(), SHUT_RDWR);
       throw;
     }
@@ -239,7 +239,7 @@ class SocketGroup final : public ShardGroup {
   std::exception_ptr failure_;
 };
 
-// The same on all ranks, whatever their numbers are: "/rank1023" and the zero behind it fit.
+// Equal on all ranks, whatever their numbers are: "/rank1023" and the zero after it fit.
 constexpr size_t kLongestDirectory = sizeof(sockaddr_un::sun_path) - 12;
 
 void CheckDirectory(std::string_view directory) {
@@ -262,7 +262,7 @@ Socket NewSocket() {
   return socket;
 }
 
-// The name of a listening socket, gone when everybody has come, unless another has taken its place.
+// The name of a listening socket, gone when all ranks have come, unless another has its place.
 class ListeningSocket {
  public:
   ListeningSocket(const sockaddr_un& address, int32_t ranks)
@@ -284,7 +284,7 @@ class ListeningSocket {
 
   int fd() const { return socket_.fd(); }
 
-  // Not open where whoever came has gone again.
+  // Not open where the connection has closed again.
   Socket Accept() const {
     Socket socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open() && errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
@@ -299,11 +299,11 @@ class ListeningSocket {
   Socket socket_;
 };
 
-// Connections from ranks above this one, of which some have not said yet who they are. One that
-// stays silent holds nobody up.
-class Newcomers {
+// Connections from ranks above this one, some of them without a rank number yet. One that stays
+// silent delays no other.
+class PendingPeers {
  public:
-  explicit Newcomers(const ListeningSocket& listening) : listening_(listening) {}
+  explicit PendingPeers(const ListeningSocket& listening) : listening_(listening) {}
 
   // A rank's hello, and its connection; not open when there is none before the deadline.
   Socket Next(FrameHead& hello, Clock::time_point deadline) {
@@ -319,7 +319,7 @@ class Newcomers {
         if (waits_[i + 1].revents == 0) continue;
         Socket socket = std::move(silent_[i]);
         silent_.erase(silent_.begin() + static_cast<ptrdiff_t>(i));
-        // So short a message comes in one piece. Whoever says something else is no rank.
+        // So short a message comes in one piece. A peer that sends something else is no rank.
         if (recv(socket.fd(), &hello, sizeof hello, 0) == sizeof hello) return socket;
         break;
       }
@@ -363,10 +363,10 @@ std::unique_ptr<ShardGroup> ConnectShardGroup(std::string_view directory, int32_
     }
     peers[static_cast<size_t>(r)] = std::move(socket);
   }
-  Newcomers newcomers(listening);
+  PendingPeers pending(listening);
   for (int32_t missing = ranks - 1 - rank; missing > 0; --missing) {
     FrameHead other{};
-    Socket socket = newcomers.Next(other, deadline);
+    Socket socket = pending.Next(other, deadline);
     if (!socket.is_open()) {
       int32_t first_missing = rank + 1;
       while (peers[static_cast<size_t>(first_missing)].is_open()) ++first_missing;

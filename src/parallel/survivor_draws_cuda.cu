@@ -1,10 +1,11 @@
-// What a rank tells of a row that is drawn from everything, from the survivors of its certified
-// head: the first token of the slice and the few that may win, in their exact logits.
+// The message of a rank for a row that is drawn from everything, from the survivors of its
+// certified head: the first token of the slice and the few that may win, in their exact logits.
 //
-// Whoever may win, whatever the row's maximum is, has survived: the head computes every token whose
-// upper bound comes within a hundredth of what some token's score reaches for certain, and that is
-// more than a maximum of another slice can change among scores (draws_cuda.cu). Rows with too many
-// survivors are left to the head's dense logits, and told from these by draws_cuda.cu.
+// Every token that may win, whatever the row's maximum is, has survived: the head computes every
+// token with an upper bound within a hundredth of what some token's score reaches for certain, and
+// that is more than a maximum of another slice can change among scores (rank_draws_cuda.cu). Rows
+// with too many survivors are left to the head's dense logits, and rank_draws_cuda.cu sends their
+// tokens.
 #include "head/certified/cuda/device_course.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 #include "parallel/device_shards.h"
@@ -19,27 +20,27 @@ struct SurvivingDraws {
   CallArgument head;
 };
 
-struct TellMemory {
+struct ReportMemory {
   TeamMemory team;
-  uint32_t told;
+  uint32_t sent;
 };
 
 // A row's message: nothing but a status, so far.
 __device__ uint64_t* Clear(const ShardArgument& shard, int row, RowStatus status) {
-  std::byte* const message = shard.memory.own_news + row * NewsBytes(shard.candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawNews));
+  std::byte* const message = shard.memory.own_reports + row * ReportBytes(shard.candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawReport));
   for (int i = static_cast<int>(threadIdx.x); i < shard.candidates; i += kThreads) tokens[i] = 0;
   if (threadIdx.x == 0) {
     // A slice without support says nothing of the row.
     if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
-    *reinterpret_cast<DeviceDrawNews*>(message) = {0, 0, static_cast<uint32_t>(status), 0};
+    *reinterpret_cast<DeviceDrawReport*>(message) = {0, 0, static_cast<uint32_t>(status), 0};
   }
   __syncthreads();
   return tokens;
 }
 
-__device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, int row,
-                     TellMemory& memory) {
+__device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& course, int row,
+                            ReportMemory& memory) {
   const ShardArgument& shard = argument.shard;
   const RowStatus status = StatusOf(course);
   uint64_t* const tokens = Clear(shard, row, status);
@@ -64,7 +65,7 @@ __device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, in
   for (int i = block.thread(); i < course.listed; i += kThreads) {
     const Survivor token = survivors[i];
     if (!(token.x > -INFINITY) || token.id == IdOf(first) || !(score_of(token) >= floor)) continue;
-    const uint32_t place = 1 + atomicAdd(&memory.told, 1u);
+    const uint32_t place = 1 + atomicAdd(&memory.sent, 1u);
     if (place < static_cast<uint32_t>(shard.candidates)) {
       tokens[place] = KeyOfToken(token.x, shard.first_id + token.id);
     }
@@ -72,20 +73,20 @@ __device__ void Tell(const SurvivingDraws& argument, const RowCourse& course, in
   block.SyncBlock();
   // A maximum that scales to infinity leaves nothing to compare.
   const bool is_complete =
-      fabsf(floor) < INFINITY && memory.told < static_cast<uint32_t>(shard.candidates);
+      fabsf(floor) < INFINITY && memory.sent < static_cast<uint32_t>(shard.candidates);
   if (!is_complete) {
     for (int i = 1 + block.thread(); i < shard.candidates; i += kThreads) tokens[i] = 0;
   }
   if (threadIdx.x != 0) return;
   tokens[0] = KeyOfToken(ValueOf(first), shard.first_id + IdOf(first));
-  DeviceDrawNews& news = *(reinterpret_cast<DeviceDrawNews*>(tokens) - 1);
-  news.count = 1;  // or more
-  news.ties = is_complete ? 0 : DeviceDrawNews::kIncomplete;
+  DeviceDrawReport& report = *(reinterpret_cast<DeviceDrawReport*>(tokens) - 1);
+  report.count = 1;  // or more
+  report.ties = is_complete ? 0 : DeviceDrawReport::kIncomplete;
 }
 
 __global__ void __launch_bounds__(kThreads)
     SurvivingDrawsKernel(const __grid_constant__ SurvivingDraws argument) {
-  __shared__ TellMemory memory;
+  __shared__ ReportMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
   const CallArgument& head = argument.head;
@@ -93,13 +94,14 @@ __global__ void __launch_bounds__(kThreads)
   RowCourse& course = head.memory.courses[row];
   const bool is_drawn = course.decides == Decides::kSoftmax;
   if (threadIdx.x == 0) {
-    memory.told = 0;
+    memory.sent = 0;
     argument.shard.memory.lengths[row] = is_drawn ? 0 : argument.shard.rows.vocab;
   }
   if (!is_drawn) return;
   __syncthreads();
   const bool has_too_many = HasTooMany(head, course);
-  if (!has_too_many && course.way != RowCourse::Way::kDense) Tell(argument, course, row, memory);
+  if (!has_too_many && course.way != RowCourse::Way::kDense)
+    WriteReport(argument, course, row, memory);
   __syncthreads();
   if (threadIdx.x != 0) return;
   if (has_too_many) LeaveToDense(course, DenseReason::kSurvivors);

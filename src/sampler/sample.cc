@@ -11,7 +11,7 @@ namespace sluice {
 SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
                       const DrawTable& draws, std::byte* workspace, TokenResult& result) {
   RowRequest wanted = request;
-  wanted.wants_tokens = method == DrawMethod::kGumbel;
+  wanted.needs_tokens = method == DrawMethod::kGumbel;
   const SelectedSet set = selection.select_row(wanted, workspace);
   result = TokenResult{};
   result.cut = set.cut;

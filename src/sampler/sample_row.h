@@ -7,7 +7,7 @@
 namespace sluice {
 
 // workspace: that of the selection for this vocabulary. Returns what the selection gave, with
-// masses where the request wants them.
+// masses where the request needs them.
 SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
                       const DrawTable& draws, std::byte* workspace, TokenResult& result);
 

@@ -100,7 +100,7 @@ int32_t Sampler::Impl::DrawRow(const SelectInput& row, const StepRequest& reques
                         .params = row.params[0],
                         .key = row.keys[0],
                         .limits = row.limits,
-                        .wants_masses = mass != nullptr};
+                        .needs_masses = mass != nullptr};
   const auto note_mass = [&](const SelectedSet& selected) {
     if (mass != nullptr && result.id >= 0) *mass = selected.mass;
   };

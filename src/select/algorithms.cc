@@ -42,7 +42,7 @@ constexpr AlgorithmInfo kAlgorithms[] = {
     {SelectAlgorithm::kRadix, "radix", "where the time must not depend on the row: three passes",
      "counts one element at a time, and rows of few values wait for the same counters", ""},
     {SelectAlgorithm::kPivot, "pivot", "normal rows, wide nuclei, rows that certified is slow on",
-     "rows whose boundary lies between the body and its outliers: the sample says little there",
+     "rows with a boundary between the body and its outliers: the sample says little there",
      "Qrita, 2026"},
 };
 

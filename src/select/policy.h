@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What a request asks of selection, as far as it changes which algorithm is fast.
+// The parts of a request that change which algorithm is fast.
 enum class SelectKind : uint8_t {
   kTopK,
   kTopP,
@@ -24,7 +24,7 @@ enum class SelectKind : uint8_t {
 };
 inline constexpr size_t kSelectKinds = 4;
 
-// Of parameters in range, for a row of `vocab` tokens.
+// Takes parameters in range, for a row of `vocab` tokens.
 constexpr SelectKind KindOf(const SelectParams& params, int64_t vocab) {
   using semantics::Filter;
   const semantics::RuleSet rules = semantics::RulesOf(params, vocab);

@@ -80,7 +80,7 @@ void CollectByDefinition(const SelectInput& input, std::span<const Cut> cuts, Ca
     }
     if (order == CandidateOrder::kByRank) semantics::SortByOrder(kept, count);
 
-    // A Cut of another row may keep fewer tokens than it says: the rest is told as nothing.
+    // A Cut of another row may keep fewer tokens than it says: the rest is written as empty.
     const semantics::RowScan scan = semantics::ScanRow(row);
     const float scale = semantics::ScalesOf(PerRow(input.params, r)).draw;
     const size_t first = static_cast<size_t>(candidates.offsets[static_cast<size_t>(r)]);
@@ -105,7 +105,7 @@ SelectedSet SelectByDefinition(const RowRequest& request, Token* workspace) {
   selected.cut = row.ToCut();
   if (row.status != RowStatus::kOk) return selected;
   selected.max = row.sorted.Max();
-  if (request.wants_masses) {
+  if (request.needs_masses) {
     selected.mass = semantics::MassesOf(row.sorted, request.params, row.trace);
   }
   return selected;

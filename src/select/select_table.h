@@ -1,4 +1,4 @@
-// What a backend provides for selection. Arguments have been checked.
+// The functions that a backend provides for selection. Arguments have been checked.
 #pragma once
 
 #include "semantics/order.h"
@@ -13,9 +13,9 @@ struct RowRequest {
   const SelectParams& params;
   const NoiseKey& key;
   const Limits& limits;
-  bool wants_masses;
+  bool needs_masses;
   SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
-  bool wants_tokens = false;  // KeptTokens, where they are at hand
+  bool needs_tokens = false;  // KeptTokens, where they are at hand
 };
 
 // The tokens of a kept set, in no order. x is null when the set is known by its Cut alone.
@@ -25,10 +25,10 @@ struct KeptTokens {
   int64_t size = 0;
 };
 
-// What selecting a row gives. The kept tokens lie in the workspace.
+// The result of selecting a row. The kept tokens lie in the workspace.
 struct SelectedSet {
   Cut cut = {};
-  CutMass mass = {};      // when asked for
+  CutMass mass = {};      // when requested
   float max = 0.0f;       // m, with status kOk
   int32_t first_id = -1;  // the only kept token of a greedy row, where it is known
   KeptTokens kept = {};

@@ -8,7 +8,7 @@
 
 namespace sluice::cuda {
 
-// Of the tokens below the list, by weights 2^y with y = fl(x * scale + offset).
+// The sums of the tokens below the list, by weights 2^y with y = fl(x * scale + offset).
 struct UnlistedSums {
   float mass;           // of the weights,
   float moment;         // and of the weights times y
@@ -50,7 +50,7 @@ SLUICE_HD inline UnlistedBounds BoundsOf(const UnlistedSums& sums) {
   bounds.are_known =
       sums.of_max > -1.0f && sums.of_max < 40.0f && sums.mass >= 0.0f && sums.mass < 0x1p60f;
   bounds.tokens = sums.tokens;
-  // Of a token without weight the approximate one is below a unit, which is what others are cut
+  // The approximate weight of a token without weight is below a unit, which is what others are cut
   // off by.
   bounds.least_mass = fmaxf(of_one * (sums.mass - mass_doubt) - sums.tokens, 0.0f);
   bounds.most_mass = of_one * (sums.mass + mass_doubt);

@@ -33,7 +33,7 @@ struct AdjustInput {
   std::span<uint32_t> dry_workspace = {};  // as many elements as tokens, when DRY is on
 };
 
-// Stages 3 to 8 but for the user's processors, which run behind it.
+// Stages 3 to 8 but for the user's processors, which run after it.
 SLUICE_HD inline void AdjustRow(std::span<float> x, const AdjustInput& in) {
   const std::span<const int32_t> output = in.tokens.subspan(in.prompt_length);
   if (in.bitmask != nullptr) ApplyBitmask(x, in.bitmask);

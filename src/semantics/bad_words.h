@@ -31,7 +31,7 @@ SLUICE_HD inline bool EndsWith(const Tokens& output, std::span<const int32_t> pr
   return true;
 }
 
-// Calls mask(id) for the tokens that are blocked behind this output.
+// Calls mask(id) for the tokens that are blocked after this output.
 template <typename Mask>
 SLUICE_HD inline void ForEachBadToken(const BadWords& words, std::span<const int32_t> output,
                                       const Mask& mask) {

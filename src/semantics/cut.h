@@ -31,8 +31,8 @@ SLUICE_HD inline Cut CutOfInterval(SortedRow row, Interval kept) {
   return cut;
 }
 
-// Tells for one token after the other, in ascending order of id, whether it is kept. Ties are
-// counted as they pass, so every token of the row must be asked about.
+// Decides for one token after the other, in ascending order of id, whether it is kept. Ties are
+// counted as they pass, so the caller must pass every token of the row.
 class CutWalk {
  public:
   SLUICE_HD explicit CutWalk(const Cut& cut) : cut_(cut) {}

@@ -4,8 +4,8 @@
 // without drafts is identical. reject: accept iff P * 2^32 >= (U + 1) * Q, else draw from the
 // positive part of P - Q; the law is the target's. Probabilities are integers in units of 2^-40.
 //
-// Several drafts behind one node of a tree are tried in order: when one is rejected, the positive
-// part of P - Q, measured against its own sum, is what the next one is tried against.
+// Several drafts that follow one node of a tree are tried in order: when one is rejected, the next
+// one is tried against the positive part of P - Q, measured against its own sum.
 #pragma once
 
 #include <span>
@@ -34,7 +34,7 @@ SLUICE_HD inline bool AcceptsGreedyDraft(int32_t argmax, int32_t draft) { return
 
 SLUICE_HD inline uint64_t PositivePart(uint64_t p, uint64_t q) { return p > q ? p - q : 0; }
 
-// What a rejected draft leaves of P for the next one behind the same node. mass: that of the
+// What a rejected draft leaves of P for the next one that follows its node. mass: that of the
 // positive part.
 SLUICE_HD inline uint64_t Left40(uint64_t p, uint64_t q, uint64_t mass) {
   return Probability40(PositivePart(p, q), mass);
@@ -92,7 +92,7 @@ class CertainDraft {
   int32_t id_;
 };
 
-// What the drafts that were rejected at a node have left of P.
+// The rest of P after the drafts that were rejected at a node.
 template <typename P, typename Q>
 class LeftProbabilities {
  public:
@@ -121,7 +121,7 @@ SLUICE_HD inline uint64_t PositiveMass(int64_t vocab, const P& p, const Q& q) {
   return mass;
 }
 
-// The token behind the last rejection: a cdf draw from the positive part of P - Q in id order, or
+// The token after the last rejection: a cdf draw from the positive part of P - Q in id order, or
 // -1 when that is empty (then it is the first kept token of the target in the total order).
 template <typename P, typename Q>
 SLUICE_HD inline int32_t DrawRecovered(int64_t vocab, const P& p, const Q& q, const NoiseKey& key) {

@@ -11,7 +11,7 @@ namespace sluice::semantics {
 // shard of a row) start at first_id.
 struct Winner {
   float score;
-  Token token;  // id -1: nobody yet
+  Token token;  // id -1: no token yet
 };
 
 SLUICE_HD inline bool Beats(const Winner& a, const Winner& b) {
@@ -35,9 +35,9 @@ SLUICE_HD inline Winner DrawGumbel(const Row& row, const Cut& cut, float m, floa
   return best;
 }
 
-// cdf: the first kept token in id order whose running mass exceeds (U * mass) / 2^64. A set of mass
-// 0 (all of it 40 octaves below the maximum, which XTC or typical dropped) gives its first token in
-// the total order.
+// cdf: the first kept token in id order at which the running mass exceeds (U * mass) / 2^64. A set
+// of mass 0 (all of it 40 octaves below the maximum, which XTC or typical dropped) gives its first
+// token in the total order.
 SLUICE_HD inline uint64_t CdfThreshold(const NoiseKey& key, Stream stream, uint64_t mass) {
   return static_cast<uint64_t>((static_cast<uint128_t>(Uniform64(key, stream)) * mass) >> 64);
 }

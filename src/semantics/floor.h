@@ -7,7 +7,7 @@
 // It stands before XTC, and not between top-k and top-p.
 //
 // max is the largest value of the row and scale the one of Weight. Terms and floor use x, max and
-// scale alone, so a floor means the same on a sorted row, an unsorted list and vocabulary shards.
+// scale alone, so a floor means one thing on a sorted row, an unsorted list and vocabulary shards.
 #pragma once
 
 #include "semantics/interval.h"

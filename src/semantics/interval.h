@@ -1,4 +1,4 @@
-// What the selection rules work on: a row sorted by the total order, and the interval of it that
+// The data of the selection rules: a row sorted by the total order, and the interval of it that
 // is still kept.
 //
 // Every rule of stages 12 to 15 tests a quantity that is monotone in the value, so each moves an
@@ -15,7 +15,7 @@ struct SortedRow {
   const Token* tokens;
   int64_t size;  // at least 1
 
-  // m, the same for all rules of the row: the largest value after the adjustments.
+  // m, one value for all rules of the row: the largest value after the adjustments.
   SLUICE_HD float Max() const { return tokens[0].x; }
 };
 

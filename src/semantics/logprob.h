@@ -13,7 +13,7 @@
 
 namespace sluice::semantics {
 
-// What turns a value of a row into its log-probability.
+// The numbers that turn a value of a row into its log-probability.
 struct Normalizer {
   double max;
   double temperature;

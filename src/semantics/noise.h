@@ -1,8 +1,9 @@
-// Noise: a pure function of (seed, position, choice, stream, token id). It knows nothing of
+// Noise: a pure function of (seed, position, choice, stream, token id). It does not depend on
 // batches, rows or shards, so a request draws the same tokens wherever it runs.
 //
-// N = h * 2^32 + w has 48 bits: h is a 16-bit field of a block that eight tokens share, so one
-// block screens eight tokens, and w is needed only for those whose bound reaches the best score.
+// N = h * 2^32 + w has 48 bits: h is a 16-bit field of a block that eight tokens share, so
+// one block screens eight tokens, and w is needed only where the bound reaches the best
+// score.
 #pragma once
 
 #include "semantics/log2.h"

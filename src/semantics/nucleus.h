@@ -1,5 +1,5 @@
-// Top-p for whoever does not know all weights of a row: the kept interval from the first tokens and
-// the mass of all, and whether a token is kept when masses are known between two ends.
+// Top-p where not all weights of a row are known: the kept interval from the first tokens and the
+// mass of all, and whether a token is kept when masses are known between two ends.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace sluice::semantics {
 
-// The rules that SelectByMass knows. A min-p before top-k keeps all known tokens, and the mass is
+// The rules that SelectByMass applies. A min-p before top-k keeps all known tokens, and the mass is
 // of what it keeps; top-k is joint with top-p.
 inline constexpr RuleSet kSelectedByMass =
     Rules(Filter::kMinP, Filter::kTopK, Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
 
 // The kept interval of a row with top-p of which only the first tokens are known, and the mass of
-// those that top-p is measured on. None: tokens behind the known ones may be kept.
+// those that top-p is measured on. None: tokens after the known ones may be kept.
 inline std::optional<Interval> SelectByMass(SortedRow first, const SelectParams& params,
                                             const NoiseKey& key, uint64_t total) {
   const RuleSet rules = RulesOf(params, key);
@@ -49,8 +49,8 @@ struct Between {
 
 enum class Membership : uint8_t { kKept, kDropped, kUnknown };
 
-// Of a token with `above` before it in the total order and `rest` from itself on. It is kept iff
-// above < target(above + rest): one unit more above it moves the target by at most one, and one
+// Decides a token with `above` before it in the total order and `rest` from itself on. It is kept
+// iff above < target(above + rest): one unit more above it moves the target by at most one, and one
 // unit more of the rest never moves it down, so the ends of both decide for all in between.
 inline Membership TopPMembership(const Between& above, const Between& rest, float p,
                                  TopPBoundary boundary) {

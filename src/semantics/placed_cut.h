@@ -1,5 +1,5 @@
-// A Cut with its ties told by id, so that it tells of any token of its row, in any order, what
-// CutWalk tells of one after the other.
+// A Cut with its ties resolved to an id, so that it decides for any token of its row, in any order,
+// what CutWalk decides for one after the other.
 #pragma once
 
 #include <limits>
@@ -21,12 +21,12 @@ struct PlacedCut {
   }
 };
 
-// Where a count of ties ends. More than there are end behind all of them.
-inline constexpr int32_t kBehindAllTies = std::numeric_limits<int32_t>::max();
+// Where a count of ties ends. A larger count than the row has ends after all of them.
+inline constexpr int32_t kAfterAllTies = std::numeric_limits<int32_t>::max();
 
 SLUICE_HD inline PlacedCut PlaceCut(const Row& row, const Cut& cut) {
-  PlacedCut placed{cut.upper, cut.lower, cut.ties_dropped > 0 ? kBehindAllTies : -1,
-                   cut.ties_kept > 0 ? kBehindAllTies : -1};
+  PlacedCut placed{cut.upper, cut.lower, cut.ties_dropped > 0 ? kAfterAllTies : -1,
+                   cut.ties_kept > 0 ? kAfterAllTies : -1};
   int32_t upper_ties = 0;
   int32_t lower_ties = 0;
   for (int64_t i = 0; i < row.size; ++i) {

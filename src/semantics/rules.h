@@ -7,11 +7,11 @@
 //   (min-p here instead, in profiles that have it last)
 //   15 XTC
 //
-// A token that one rule dropped does not exist for the rules behind it.
+// A token that one rule dropped does not exist for the later rules.
 //
 // An implementation supplies every rule to ApplyRules: semantics/select.h (the definition),
 // select/cpu/select_list-inl.h, select/cuda/row_rules.cuh, parallel/select_shards.h. Faster ways
-// know some of the rules: each declares which as a RuleSet, and takes a row only if no other rule
+// cover some of the rules: each declares which as a RuleSet, and takes a row only if no other rule
 // is on. So a rule that is added here works everywhere, at first by those four.
 #pragma once
 
@@ -63,7 +63,7 @@ SLUICE_HD constexpr RuleSet RulesOf(const SelectParams& params, int64_t size = I
          If(params.xtc_probability > 0, Filter::kXtc);
 }
 
-// The same where the noise of the row is known: an XTC whose coin does not fall is off.
+// As above where the noise of the row is known: XTC is off unless its coin falls.
 SLUICE_HD inline RuleSet RulesOf(const SelectParams& params, const NoiseKey& key,
                                  int64_t size = INT64_MAX) {
   const RuleSet rules = RulesOf(params, size);
@@ -78,7 +78,7 @@ SLUICE_HD constexpr bool IsJoint(RuleSet rules, const Profile& profile) {
          profile.top_k_top_p == TopKTopP::kJoint;
 }
 
-// Calls row.After(filter) after each rule, on or off. An implementation keeps what is left itself.
+// Calls row.After(filter) after each rule, on or off. An implementation keeps the kept set itself.
 #if defined(__CUDACC__)
 #pragma nv_exec_check_disable
 #endif

@@ -11,7 +11,7 @@
 
 namespace sluice::semantics {
 
-// What each filter left, for whoever wants to explain a result. A filter that is off leaves what it
+// What each filter left, to explain a result. A filter that is off leaves what it
 // found.
 struct SelectTrace {
   Interval after[kFilters];
@@ -71,8 +71,8 @@ SLUICE_HD inline Interval SelectInterval(SortedRow row, const SelectParams& para
   return selection.kept();
 }
 
-// The exact masses behind a selection (CutMass): what top-p was measured on, what is kept, and how
-// far the boundary of top-p is from moving.
+// The exact masses of a selection (CutMass): what top-p was measured on, what is kept, and how far
+// the boundary of top-p is from moving.
 SLUICE_HD inline CutMass MassesOf(SortedRow row, const SelectParams& params,
                                   const SelectTrace& trace) {
   const float scale = ScalesOf(params).filter;

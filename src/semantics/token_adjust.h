@@ -1,5 +1,5 @@
-// Stages 6 to 8 of single tokens, for whoever does not have the row: the rules of AdjustRow in
-// their order, of what a row says of one token.
+// Stages 6 to 8 of single tokens, for callers without the row: the rules of AdjustRow in their
+// order, of what a row says of one token.
 //
 // What they make of a value never falls as the value rises, with its rounding, so the ends of an
 // interval become the ends of an interval:
@@ -19,7 +19,7 @@ namespace sluice::semantics {
 
 class TokenAdjust {
  public:
-  // What a row says of one token.
+  // The part of a row that concerns one token.
   struct OfToken {
     std::span<const BiasEntry> bias = {};
     const TokenCount* count = nullptr;

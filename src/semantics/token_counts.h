@@ -1,4 +1,4 @@
-// What a request has seen: its distinct tokens with their counts, ascending by id. Sparse, because
+// The history of a request: its distinct tokens with their counts, ascending by id. Sparse, because
 // a dense [requests, vocabulary] matrix takes gigabytes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Stages 3 to 5 as one bitmask, for whoever does not have the row: what AdjustRow makes -inf has no
+// Stages 3 to 5 as one bitmask, for callers without the row: what AdjustRow makes -inf has no
 // bit.
 #pragma once
 

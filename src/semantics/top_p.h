@@ -15,8 +15,8 @@ SLUICE_HD inline uint64_t TargetMass(float p, uint64_t total) {
   return static_cast<uint64_t>((product + 0xffffffffu) >> 32);
 }
 
-// The target at which an exclusive boundary keeps the same. An inclusive one on the whole mass
-// keeps everything, so this can be more than there is.
+// The target at which an exclusive boundary keeps as much as an inclusive one. An inclusive one on
+// the whole mass keeps everything, so this can exceed the mass.
 SLUICE_HD inline uint64_t ExclusiveTarget(uint64_t target, TopPBoundary boundary) {
   return boundary == TopPBoundary::kInclusive ? target + 1 : target;
 }

@@ -1,7 +1,7 @@
 // topk for scores: exactly min(k, visible) indices under the total order.
 //
-// Infinities are ordinary scores; a NaN among the visible scores is a status. Scores behind the
-// visible length are never looked at.
+// Infinities are ordinary scores; a NaN among the visible scores is a status. Scores after the
+// visible length are never read.
 #pragma once
 
 #include "semantics/order.h"

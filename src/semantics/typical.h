@@ -1,5 +1,5 @@
-// Typical sampling: keep the tokens whose surprise is nearest to the mean surprise, until they
-// hold a share p of the mass.
+// Typical sampling: keep the tokens with a surprise nearest to the mean surprise, until they hold a
+// share p of the mass.
 //
 // In fixed point, over tokens with W > 0, w = W >> 16:
 //   a_i = rint(-t_i * 2^12), h = floor(sum(w a) / sum(w)), key_i = |a_i - h|.
@@ -18,7 +18,7 @@ SLUICE_HD inline int64_t TypicalKey(float t, int64_t mean) {
   return difference < 0 ? -difference : difference;
 }
 
-// What the tokens of an interval have in common. `end` is behind the last one with W > 0.
+// What the tokens of an interval have in common. `end` is one past the last one with W > 0.
 struct TypicalMoments {
   int64_t mean;
   uint64_t total;

@@ -19,7 +19,7 @@ bool IsEqualInConstantTime(std::string_view secret, std::string_view given) {
   return difference == 0;
 }
 
-// Behind "Bearer", in any case of letters.
+// After "Bearer", in any case of letters.
 std::string_view BearerToken(std::string_view field) {
   constexpr std::string_view kScheme = "bearer ";
   if (field.size() < kScheme.size()) return {};
@@ -68,7 +68,7 @@ std::optional<HttpResponse> Access::Preflight(const HttpRequest& head,
   }
   if (AllowedOrigin(*origin).empty()) {
     return ErrorResponse({.status = 403,
-                          .message = "pages of this origin may not ask; the server's list of "
+                          .message = "pages of this origin have no access; the server's list of "
                                      "origins does not have it",
                           .code = "origin_not_allowed"});
   }

@@ -1,4 +1,4 @@
-// Who may ask: those who have a key, and pages of other origins.
+// Access: requests with a key, and pages of other origins.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ class Access {
   std::optional<size_t> FindKey(const HttpRequest& request) const;
 
   bool knows_origins() const { return !origins_.empty(); }
-  // The answer to a browser that asks what a page may do; nothing: that is not what it asks.
+  // The answer to a browser that sends a preflight for a page; nothing: the request is none.
   std::optional<HttpResponse> Preflight(const HttpRequest& head, std::string_view methods) const;
-  // What every response has to say to a browser.
+  // The fields of every response for a browser.
   void AddFields(const HttpRequest& request, std::vector<HttpField>& fields) const;
 
  private:

@@ -92,7 +92,7 @@ void Completions::Impl::PrepareElsewhere(LiveExchange& live, Exchange& exchange,
       loop_,
       [job, handle, state = state_] {
         const auto its = handle.lock();
-        if (its == nullptr) return;  // nobody waits any more
+        if (its == nullptr) return;  // no request waits any more
         state->now = Clock::now();
         if (job->result.has_value()) {
           (*its)->Start(std::move(*job->result));

@@ -19,8 +19,8 @@
 
 namespace sluice::server {
 
-// How many have happened, and how long they took, as /metrics tells it. Of one loop: written on its
-// thread, read by it.
+// Counts of completions, and how long they took, for /metrics. Each loop has its own: written on
+// its thread, read by it.
 struct CompletionCounters {
   // Bucket i counts what took at most kBounds[i] seconds; the last one the rest.
   struct Histogram {
@@ -38,7 +38,7 @@ struct CompletionCounters {
   int64_t choices_ended[kGenerationEnds] = {};
   int64_t prompt_tokens = 0;
   int64_t generation_tokens = 0;  // what usages say
-  // Of these, that no client was given: because it went away, or was told of an error instead.
+  // Tokens of these that no client got: because it went away, or got an error instead.
   int64_t tokens_left = 0;
   int64_t tokens_failed = 0;
   int64_t unknown_fields = 0;
@@ -51,11 +51,11 @@ struct CompletionCounters {
 };
 
 struct CompletionSettings {
-  std::vector<std::string> model_names;  // the first one is told; requests may give each
+  std::vector<std::string> model_names;  // answers have the first one; requests may give each
   RequestLimits limits = {};
   int32_t max_requests = 4096;               // of this loop
   size_t coalesce_bytes = size_t{64} << 10;  // as HttpLimits has it
-  size_t unsent_bytes = size_t{1} << 20;     // the same; of what waits behind coalesce_bytes
+  size_t unsent_bytes = size_t{1} << 20;     // of what waits beyond coalesce_bytes
   std::chrono::milliseconds keep_alive{15'000};
   size_t encode_inline_bytes = size_t{16} << 10;  // bodies up to this are read on the loop
 };

@@ -46,7 +46,7 @@ class EncodePool::Impl {
 
   void Work(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    // True also when there is work left behind a stop.
+    // True also when there is work left after a stop.
     while (added_.wait(lock, stop, [this] { return !jobs_.empty(); }) && !stop.stop_requested()) {
       Job job = std::move(jobs_.front());
       jobs_.pop_front();

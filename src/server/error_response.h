@@ -19,7 +19,7 @@ inline HttpResponse ErrorResponse(const ApiError& error) {
   return response;
 }
 
-// What a client is told of the exception that is being handled.
+// The error of the exception that is being handled, for the client.
 inline ApiError ErrorOfException() {
   try {
     throw;

@@ -1,6 +1,6 @@
-// Which names a server may be called by, against DNS rebinding: a page of the web whose name begins
-// to mean 127.0.0.1 may send what it likes to a server there, from the browser of a user of this
-// machine. It cannot choose the header Host, which has the page's name.
+// Which names a server may be called by, against DNS rebinding: a page of the web with a name that
+// begins to mean 127.0.0.1 may send what it likes to a server there, from the browser of a user of
+// this machine. It cannot choose the header Host, which has the page's name.
 //
 // The check is on where no key is needed and the server listens at a loopback address. Names of
 // this machine (localhost and those that end with .localhost), IP addresses and the names of

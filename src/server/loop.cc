@@ -26,8 +26,8 @@ constexpr milliseconds kLastWrites{500};  // for the last events of streams that
 constexpr milliseconds kReportPatience{1000};
 constexpr std::chrono::minutes kPauseNews{1};  // between two lines about connections that wait
 
-// /metrics: asks all loops, and answers when they have reported, or in time without those that have
-// not.
+// /metrics: polls all loops, and answers when they have reported, or in time without those that
+// have not.
 class MetricsAnswer final : public Answer {
  public:
   MetricsAnswer(Exchange& exchange, const ServerState& state, asio::io_context& io,
@@ -126,7 +126,7 @@ class Loop::Impl final : public LoopServices {
         }
         io_.run();
         break;
-      } catch (...) {  // the loop goes on until its streams have been told
+      } catch (...) {  // the loop goes on until its streams have ended
         if (!failure) failure = std::current_exception();
         EndAfterFailure();
       }
@@ -192,7 +192,7 @@ class Loop::Impl final : public LoopServices {
       if (!error) Tick();
     });
   }
-  // Clients see no more of it than that nobody answers.
+  // Clients see no more of it than that the server does not answer.
   void SayPauses(Clock::time_point now) {
     const int64_t pauses = state_.http.accept_pauses.load(std::memory_order_relaxed);
     if (pauses == pauses_told_ || (pauses_told_ > 0 && now - told_at_ < kPauseNews)) return;

@@ -64,7 +64,7 @@ class Families {
     Begin(std::move(name), std::move(help), MetricType::Histogram);
     Buckets(histogram.buckets, histogram.sum, [](size_t i) { return Histogram::kBounds[i]; });
   }
-  // Of values that are so many of `unit`.
+  // Writes the distribution of values that count `unit`s.
   template <int kCounts>
   void Distribution(std::string name, std::string help, const PowersOfTwo<kCounts>& powers,
                     double unit) {
@@ -174,7 +174,7 @@ void AddCompletions(std::span<const LoopMetrics> loops, Families& families) {
   using Counters = CompletionCounters;
   families.Gauge("sluice_requests_running", "Completions in flight.",
                  SumCompletions(loops, &Counters::running));
-  families.Gauge("sluice_requests_waiting", "Choices of which the engines have said nothing yet.",
+  families.Gauge("sluice_requests_waiting", "Choices without an output of their engine yet.",
                  SumClients(loops, &ClientCounters::waiting));
   families.Gauge("sluice_choices_running", "Choices of these that the engines have.",
                  SumCompletions(loops, &Counters::choices_running));
@@ -242,9 +242,9 @@ void AddLink(std::span<const LoopMetrics> loops, Families& families) {
                    SumClients(loops, &Counters::tokens));
   families.Counter("sluice_link_aborts_total", "Aborts that were sent to engines.",
                    SumClients(loops, &Counters::aborts));
-  families.Counter("sluice_stale_rows_total", "Rows that came behind the end of their request.",
+  families.Counter("sluice_stale_rows_total", "Rows that came after the end of their request.",
                    SumClients(loops, &Counters::stale_rows));
-  families.Counter("sluice_stale_tokens_total", "Tokens in these, and behind a stop.",
+  families.Counter("sluice_stale_tokens_total", "Tokens in these rows, and after a stop.",
                    SumClients(loops, &Counters::stale_tokens));
   families.Distribution("sluice_abort_latency_steps",
                         "Steps of the engine from an abort to the end of its request.",

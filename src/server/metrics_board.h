@@ -1,6 +1,6 @@
-// What each loop last said of itself, for /metrics.
+// The last report of each loop, for /metrics.
 //
-// A loop that does not answer in time is told with what it said before: so counters never go back.
+// A loop that does not answer in time counts with its last report: so counters never go back.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The page at "/", for people who open the server's address in a browser: page.html.
+// The page at "/", for browsers at the server's address: page.html.
 #pragma once
 
 #include "server/http/message.h"
@@ -6,7 +6,7 @@
 namespace sluice::server {
 
 // Nothing but its own script and style runs in it: they carry a number that only this response
-// knows.
+// has.
 HttpResponse Page();
 
 }  // namespace sluice::server

@@ -1,4 +1,4 @@
-// The routes: what each is called, which methods it takes, and who may ask.
+// The routes: what each is called, which methods it takes, and what access it needs.
 #pragma once
 
 #include <cstdint>

@@ -21,10 +21,10 @@ namespace {
 constexpr int kClientIsGone = 499;
 constexpr size_t kMostShown = 128;  // of a header field's value
 
-// Those that make work, of which there may be so many in flight; the others are answered at once.
+// Those that make work: a limited number may be in flight; the others are answered at once.
 bool TakesPlace(const RouteRow& row) { return row.is_post; }
 
-// A page of another origin can send any other type without asking first, and so can one that sends
+// A page of another origin can send any other type without a preflight, and so can one that sends
 // none.
 bool IsJson(const HttpRequest& head) {
   constexpr std::string_view kJson = "application/json";
@@ -111,8 +111,8 @@ std::string_view Routes::WhyUnhealthy() const {
   return health == EngineHealth::kReady ? std::string_view() : Name(health);
 }
 
-// With what there is to say of engines: of several, how many are ready where some are not; where
-// none is, what the first that knows says of it.
+// With the state of the engines: of several, how many are ready where some are not; where none is,
+// what the first that has a reason says of it.
 HttpResponse Routes::StatusResponse(std::string_view good, std::string_view why_not) const {
   const std::vector<EngineState> engines = services_.engines();
   const auto is_ready = [](const EngineState& its) { return its.health == EngineHealth::kReady; };

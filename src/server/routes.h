@@ -1,4 +1,4 @@
-// What a loop answers to each request: refusals on the head, then a handler for each route.
+// The answers of a loop to requests: refusals on the head, then a handler for each route.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace sluice::server {
 
-// What only the loop can do.
+// The calls that only the loop can make.
 class LoopServices {
  public:
   virtual EngineHealth engine_health() const = 0;
@@ -43,7 +43,7 @@ class Routes final : public Handler {
  private:
   std::optional<HttpResponse> RefusalOf(const HttpRequest& head, const RouteRow& row) const;
   std::unique_ptr<Answer> Dispatch(const RouteRow& row, Exchange& exchange);
-  // What every response has, and its number.
+  // Adds the fields of every response, and its number.
   void Finish(const HttpRequest& request, Route route, HttpResponse& response);
   // Why no request would be taken; empty: it would.
   std::string_view WhyUnhealthy() const;

@@ -69,7 +69,7 @@ class Server::Impl {
     server::CheckServerOptions(options);
     return options;
   }
-  // One of the clients is enough to tell what becomes of the engines.
+  // One of the clients is enough to report what becomes of the engines.
   std::unique_ptr<Client> Connect(const ModelText& text, bool tells) {
     const ServerOptions& options = state_.options;
     EngineObserver observer;

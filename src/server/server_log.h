@@ -17,7 +17,7 @@ class ServerLog {
     const std::lock_guard lock(mutex_);
     limit_.Say(line);
   }
-  // Now and then: says what was left out.
+  // Now and then: logs how many lines were dropped.
   void Tick() {
     const std::lock_guard lock(mutex_);
     limit_.Tick();

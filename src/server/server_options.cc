@@ -39,7 +39,7 @@ void CheckHttp(const HttpLimits& http) {
   CheckInRange("http.connections", http.connections, 1, 1 << 24);
 }
 
-// Not told: a key belongs in no log.
+// The error does not have the value: a key belongs in no log.
 void CheckKey(const std::string& key) {
   const bool is_good =
       !key.empty() && std::ranges::all_of(key, [](char c) { return c > ' ' && c < 0x7f; });
@@ -68,7 +68,7 @@ void CheckServerOptions(const ServerOptions& options) {
   CheckInRange("threads", options.threads, 1, 1024);
   if (options.threads > 1 && std::ranges::any_of(options.engines, IsVllmEndpoint)) {
     ThrowInvalid("threads", ToText(int64_t{options.threads}),
-                 "1 in front of an engine of vLLM, which has one frontend");
+                 "1 with an engine of vLLM, which has one frontend");
   }
   CheckInRange("encode_threads", options.encode_threads, 1, 1024);
   CheckInRange("max_requests", options.max_requests, 1, INT32_MAX);

@@ -1,4 +1,4 @@
-// What options of a server may be.
+// The allowed options of a server.
 #pragma once
 
 #include "sluice/server.hpp"

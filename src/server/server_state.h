@@ -1,4 +1,4 @@
-// What the loops of a server have in common: its options, read as requests need them, and the few
+// The common state of a server's loops: its options, read as requests need them, and the few
 // counters that count for all of them.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ServerState {
 
   const ModelText text;
   const ServerOptions options;
-  // Of the first engine; set, with the names, before the loops run.
+  // Describes the first engine; set, with the names, before the loops run.
   EngineInfo info = {};
   std::vector<std::string> model_names = {};
   int64_t created = 0;  // seconds since 1970

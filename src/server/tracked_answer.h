@@ -1,5 +1,5 @@
-// Between a connection and whoever answers its request: counts the response, adds what all
-// responses have, and gives the request's place back when the answer is over.
+// Between a connection and the handler of its request: counts the response, adds what all responses
+// have, and gives the request's place back when the answer is over.
 #pragma once
 
 #include <functional>
@@ -50,7 +50,7 @@ class TrackedExchange final : public Exchange {
 
 class TrackedAnswer final : public Answer {
  public:
-  // `abandoned` is called when the answer is over before its head was there.
+  // `abandoned` is called when the answer is over before its head was sent.
   TrackedAnswer(Exchange& exchange, std::function<void(HttpResponse&)> head,
                 std::function<void()> abandoned)
       : exchange_(exchange, std::move(head)), abandoned_(std::move(abandoned)) {}

@@ -58,7 +58,7 @@ void CheckWorkers(const Execution& execution);
 void CheckExecution(const Execution& execution, size_t workspace_bytes);
 void CheckMethod(DrawMethod method);
 
-// What everything that takes a SelectInput shares.
+// The checks that all calls with a SelectInput share.
 void CheckSelectInput(std::string_view parameter, const SelectInput& input,
                       const Execution& execution, size_t workspace_bytes);
 

@@ -1,4 +1,4 @@
-// Storing the marked lanes of a vector one behind the other.
+// Storing the marked lanes of a vector one after the other.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -31,7 +31,7 @@ constexpr std::array<uint64_t, 256> MarkedLanes() {
 }
 inline constexpr std::array<uint64_t, 256> kMarkedLanes = MarkedLanes();
 
-// Stores the lanes of v whose bit is set and returns how many. A whole vector is written.
+// Stores the lanes of v with a set bit and returns how many. A whole vector is written.
 template <class D>
 inline size_t CompressTo(D d, hn::Vec<D> v, uint64_t lane_bits, hn::TFromD<D>* to) {
   const hn::RebindToSigned<D> di;
@@ -53,7 +53,7 @@ inline size_t CompressTo(D d, hn::Vec<D> v, uint64_t lane_bits, hn::TFromD<D>* t
 
 #endif
 
-// The same by a mask.
+// As above, by a mask.
 template <class D>
 inline size_t CompressTo(D d, hn::Vec<D> v, hn::Mask<D> mask, hn::TFromD<D>* to) {
 #if HWY_TARGET == HWY_AVX2

@@ -62,8 +62,8 @@ class CutBlocks {
         cut_(cut),
         drops_top_(!(cut.upper == semantics::Infinity() && cut.ties_dropped <= 0)) {}
 
-  // One bit for each element [i, i + 64), set when it is kept; none is behind the row's end. Blocks
-  // are asked for one after the other, from 0 or from where `ties` was taken.
+  // One bit for each element [i, i + 64), set when it is kept; none after the row's end. Call it
+  // for one block after the other, from 0 or from where `ties` was taken.
   uint64_t At(size_t i) {
     if (i + kBlock > size_) return PartAt(i);
     const F32 d;

@@ -1,4 +1,4 @@
-// Numbers as text, the same in every locale.
+// Numbers as text, equal in every locale.
 #pragma once
 
 #include <charconv>

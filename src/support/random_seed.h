@@ -1,4 +1,4 @@
-// Seeds for those who bring none.
+// Seeds for callers without one.
 #pragma once
 
 #include <cstdint>

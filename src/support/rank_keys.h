@@ -1,4 +1,4 @@
-// Tokens as integers whose ascending order is the total order, and sorting them.
+// Tokens as integers that ascend in the total order, and sorting them.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline uint64_t* SortRankKeys(uint64_t* keys, uint64_t* scratch, size_t size) {
     for (int d = 0; d < kDigits; ++d) ++counts[d][digit(keys[i], d)];
   }
   for (int d = 0; d < kDigits; ++d) {
-    if (counts[d][digit(keys[0], d)] == size) continue;  // the same in all keys
+    if (counts[d][digit(keys[0], d)] == size) continue;  // equal in all keys
     uint32_t before = 0;
     for (uint32_t& count : counts[d]) {
       const uint32_t own = count;

@@ -6,7 +6,7 @@
 namespace sluice {
 
 // kAuto resolved: the one that SLUICE_BACKEND names, else the fastest available. Throws Error with
-// kUnavailable when the backend is not there.
+// kUnavailable when this machine lacks the backend.
 Backend ResolveBackend(Backend requested);
 
 }  // namespace sluice

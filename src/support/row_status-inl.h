@@ -28,7 +28,7 @@ float SignedMax(const semantics::Row& row, float max) {
   return Read::One(row.data, i);
 }
 
-// The status of a row without NaN, whose largest value this is.
+// The status of a row without NaN, from its largest value.
 template <class Read>
 semantics::StatusAndMax StatusOfMax(const semantics::Row& row, float max) {
   if (max == semantics::Infinity()) return {RowStatus::kPosInfInput, 0.0f};

@@ -1,4 +1,4 @@
-// What the operating system refused, as an Error.
+// The refusal of the operating system, as an Error.
 #pragma once
 
 #include <cerrno>

@@ -76,7 +76,7 @@ class WeightSum {
     high_ = hn::Add(high_, hn::PromoteTo(F64(), hn::UpperHalf(half, weights)));
   }
 
-  // What was added since the last call.
+  // The sum since the last call.
   uint64_t Total() {
     HWY_ALIGN double sums[HWY_MAX_BYTES / sizeof(double)];
     hn::Store(hn::Add(low_, high_), F64(), sums);

@@ -65,7 +65,7 @@ std::vector<AddedTokenFinder::Match> AddedTokenFinder::Find(std::string_view tex
       }
       spaces_end = end;
     }
-    // One that takes the spaces in front of it takes none twice, and is not there when its own were
+    // One that takes the spaces before it takes none twice, and does not match when its own were
     // taken.
     if (token.strips_left) begin = std::max(begin, done);
     if (begin >= end) continue;

@@ -18,7 +18,7 @@ struct AddedToken {
   bool is_normalized = true;    // looked for in the normalised text, and normalised itself
   bool is_literal = false;      // looked for in the normalised text, as it is
   bool is_single_word = false;  // not inside a word
-  bool strips_left = false;     // takes the spaces in front of it
+  bool strips_left = false;     // takes the spaces before it
   bool strips_right = false;
 };
 
@@ -46,7 +46,7 @@ class AddedTokenFinder {
 
  private:
   struct Match {
-    size_t begin;  // with the spaces that the token takes; may be behind the end of the last one
+    size_t begin;  // with the spaces that the token takes; may exceed the end of the last one
     size_t end;
     int32_t id;
   };

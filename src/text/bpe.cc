@@ -129,8 +129,8 @@ void Bpe::AddBytes(std::string_view piece, ModelScratch& scratch) const {
   }
 }
 
-// An unknown character waits, so that its neighbours can join it, and comes in front of the next
-// known one; bytes that stand for a character do not count as known.
+// An unknown character waits, so that its neighbours can join it, and precedes the next known one;
+// bytes that stand for a character do not count as known.
 void Bpe::AddCharacters(std::string_view piece, ModelScratch& scratch) const {
   std::vector<ModelScratch::Symbol>& symbols = scratch.symbols;
   const auto add = [&](int32_t id) { symbols.push_back({id, MergeMap::kNone, 0, 0}); };

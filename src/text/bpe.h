@@ -55,11 +55,11 @@ class Bpe : public Model {
   BpeOptions options_;
   TokenMap tokens_;
   MergeMap merges_;
-  // Of a token: whether merging its own bytes makes it, once it was tried. Then a piece that is the
-  // token takes one look-up.
+  // Whether merging a token's own bytes makes it, once it was tried. Then a piece that is the token
+  // takes one look-up.
   mutable std::vector<std::atomic<Shortcut>> shortcuts_;
-  // Whether nothing merges with a space mark (U+2581) behind it: then a text without words, as
-  // Llama 2 and Gemma have it, is cut in front of its marks, and words are short.
+  // Whether nothing merges with a following space mark (U+2581): then a text without words, as
+  // Llama 2 and Gemma have it, is cut before its marks, and words are short.
   bool cuts_at_marks_ = false;
   std::vector<int32_t> merged_;         // by rank
   std::array<int32_t, 256> byte_ids_;   // of one byte: its token, or that of its name; -1: none

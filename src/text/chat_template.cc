@@ -28,7 +28,7 @@ using text::jinja::Dict;
 using text::jinja::List;
 using text::jinja::Value;
 
-// Where each member of an object goes: as in Python, one whose name came before takes its place.
+// Where each member of an object goes: as in Python, a second one of a name takes its place.
 // Sorting finds them, in a time that no choice of names makes longer.
 std::vector<size_t> PlacesOf(simdjson::dom::object object) {
   std::vector<std::pair<std::string_view, size_t>> names;

@@ -141,17 +141,16 @@ class Compiler {
   void CheckForToken(const DecoderStep& step) {
     switch (step.kind) {
       case Kind::kByteLevel:
-        if (rules_.has_byte_runs) Refuse("ByteLevel behind ByteFallback", "one of them");
+        if (rules_.has_byte_runs) Refuse("ByteLevel after ByteFallback", "one of them");
         break;
       case Kind::kByteFallback:
         if (has_first_ || has_suffix_) {
-          Refuse("ByteFallback behind a step that knows a token's place", "Replace in front of it");
+          Refuse("ByteFallback after a step that depends on a token's place", "Replace before it");
         }
         rules_.has_byte_runs = true;
         break;
       case Kind::kStrip:
-        if (rules_.has_byte_runs)
-          Refuse("Strip behind ByteFallback without Fuse", "a Fuse between");
+        if (rules_.has_byte_runs) Refuse("Strip after ByteFallback without Fuse", "a Fuse between");
         break;
       case Kind::kMetaspace:
       case Kind::kWordPiece:
@@ -160,7 +159,7 @@ class Compiler {
         has_first_ = true;
         break;
       case Kind::kReplace:
-        if (rules_.has_byte_runs) Refuse("Replace behind ByteFallback", "Replace in front of it");
+        if (rules_.has_byte_runs) Refuse("Replace after ByteFallback", "Replace before it");
         break;
       case Kind::kBpe:
         CheckNoByteRuns();
@@ -171,11 +170,11 @@ class Compiler {
     }
   }
 
-  // ByteFallback makes one token of a run of bytes: to what follows, the tokens behind it have
+  // ByteFallback makes one token of a run of bytes: for the later steps, the tokens after it have
   // other places, and one of them is the first or the last.
   void CheckNoByteRuns() const {
     if (rules_.has_byte_runs) {
-      Refuse("Metaspace, WordPiece or BPEDecoder behind ByteFallback", "Fuse or Strip behind it");
+      Refuse("Metaspace, WordPiece or BPEDecoder after ByteFallback", "Fuse or Strip after it");
     }
   }
 
@@ -192,9 +191,9 @@ class Compiler {
   void AddForText(const DecoderStep& step) {
     if (step.kind == Kind::kFuse) return;
     if (step.kind != Kind::kStrip) {
-      Refuse("a step behind Fuse or ByteLevel that is neither Fuse nor Strip", "Fuse, Strip");
+      Refuse("a step after Fuse or ByteLevel that is neither Fuse nor Strip", "Fuse, Strip");
     }
-    if (!rules_.stripped.empty()) Refuse("two steps Strip behind Fuse", "at most one");
+    if (!rules_.stripped.empty()) Refuse("two steps Strip after Fuse", "at most one");
     CheckInRange("decoder.start", step.start, 0, 255);
     CheckInRange("decoder.stop", step.stop, 0, 255);
     rules_.stripped = step.pattern;

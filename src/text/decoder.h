@@ -1,4 +1,4 @@
-// What becomes of a token's spelling: a list of steps, compiled into a piece of bytes for each
+// The decoding of a token's spelling: a list of steps, compiled into a piece of bytes for each
 // token and a few rules for the ends of a text.
 //
 //   step           a token                                      the text as a whole
@@ -46,7 +46,7 @@ struct DecoderStep {
 };
 using DecoderSteps = std::vector<DecoderStep>;
 
-// What follows a token's piece: it depends on whether another token comes.
+// The bytes that follow a token's piece: it depends on whether another token comes.
 struct Tail {
   std::string followed = " ";
   std::string last = "";
@@ -57,10 +57,10 @@ struct Tail {
 // The rules that are left for the ends of a text.
 struct DecodeRules {
   std::string stripped;        // one character; empty: none
-  uint8_t leading = 0;         // so many of it are dropped from the beginning
+  uint8_t leading = 0;         // how many of it are dropped from the beginning
   uint8_t trailing = 0;        // and from the end
   bool has_byte_runs = false;  // some tokens are single bytes
-  // Of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
+  // The tails of tokens with kWordEnd. The first is the usual one; the others belong to few tokens.
   std::vector<Tail> tails = {Tail()};
   std::unordered_map<int64_t, uint32_t> unusual_tails = {};  // by TailKey: places in `tails`
 
@@ -80,9 +80,9 @@ using Spellings = std::unordered_map<int32_t, std::string>;
 DecodeRules CompileDecoder(const DecoderSteps& steps, const Spellings& spellings,
                            const Spellings& surfaces, Vocabulary& vocabulary);
 
-// The decoders that can be asked for instead of the file's.
+// The decoders that can replace the file's.
 DecoderSteps ByteLevelDecoder();
-// dropped_spaces: so many at the most, from the beginning of a text.
+// dropped_spaces: the most that are dropped, from the beginning of a text.
 DecoderSteps SentencePieceDecoder(int32_t dropped_spaces);
 
 }  // namespace sluice::text

@@ -36,7 +36,7 @@ class Detokenizer::Output {
     std::memcpy(buffer_.data() + size_, bytes.data(), bytes.size());
     size_ += bytes.size();
   }
-  // The same for a piece of the vocabulary, behind which there is something to read.
+  // As above for a piece of the vocabulary, which has readable padding after it.
   void AppendPadded(const char* bytes, size_t size) {
     if (size > text::kArenaPadding || buffer_.size() - size_ < text::kArenaPadding) {
       Append({bytes, size});
@@ -181,17 +181,17 @@ void Detokenizer::AddAny(int32_t id, Output& output) {
   CountOpenTokens(bytes.size() + HeldTail());
 }
 
-// Of the last token's own text, how many bytes wait for what comes next. A space between words is
-// no token's.
+// How many bytes of the last token's own text wait for what comes next. A space between words is no
+// token's.
 size_t Detokenizer::HeldTail() const {
   return state_.tail <= 0
              ? 0
              : tokenizer_.impl().rules().tails[static_cast<size_t>(state_.tail)].followed.size();
 }
 
-// Behind a token of so many bytes. What is held back are the last bytes of the stream, so it is of
-// this token alone when that has as many. Where the end of a text is dropped, more of the same may
-// have let go of an older token meanwhile: it then counts as open until nothing is held.
+// After a token of this many bytes. The held bytes are the last of the stream, so they are of this
+// token alone when it has as many. Where the end of a text is dropped, more of the held character
+// may have let go of an older token meanwhile: it then counts as open until nothing is held.
 void Detokenizer::CountOpenTokens(size_t bytes) {
   const size_t held = state_.pending_size + run_size_ +
                       state_.trailing * tokenizer_.impl().rules().stripped.size() + HeldTail();
@@ -302,8 +302,8 @@ inline void Detokenizer::Emit(std::string_view characters, Output& output) {
       rest.remove_suffix(rules.stripped.size());
       ++held;
     }
-    // What was held is in front of this text: it goes out as far as other text, or more of the
-    // same, is behind it.
+    // The held bytes precede this text: they go out as far as other text, or more of the held
+    // character, follows them.
     const size_t before = state_.trailing;
     const size_t goes = rest.empty() ? before - std::min(before, rules.trailing - held) : before;
     for (size_t i = 0; i < goes; ++i) output.Append(rules.stripped);

@@ -33,7 +33,7 @@ LongestMatcher::LongestMatcher(std::string_view parameter, std::vector<Pattern> 
   std::erase_if(patterns, [](const Pattern& pattern) { return pattern.bytes.empty(); });
   std::stable_sort(patterns.begin(), patterns.end(), IsBeforeFromTheEnd);
 
-  // Level by level. A node has a range of the sorted patterns: those whose path leads through it.
+  // Level by level. A node has a range of the sorted patterns: those with a path through it.
   struct Range {
     size_t begin;
     size_t end;

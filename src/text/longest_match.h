@@ -1,6 +1,6 @@
 // For every place of a text the longest of many patterns that begins there, in time linear in the
 // text however the patterns overlap: an automaton over the reversed patterns that reads the text
-// from its end. (Read forwards, "a" and 10,000 of "a" with a "b" behind take 10,000 steps a byte.)
+// from its end. (Read forwards, "a" and 10,000 of "a" followed by "b" take 10,000 steps a byte.)
 //
 // Aho, Corasick: "Efficient string matching: an aid to bibliographic search", 1975.
 #pragma once
@@ -19,7 +19,7 @@ class LongestMatcher {
     std::string_view bytes;  // not kept
     int32_t value;           // not negative
   };
-  // Of equal patterns the first one stays; empty ones are left out. Throws Error naming `parameter`
+  // The first of equal patterns stays; empty ones are left out. Throws Error naming `parameter`
   // when they have more than kMaxBytes together.
   explicit LongestMatcher(std::string_view parameter = {}, std::vector<Pattern> patterns = {});
 

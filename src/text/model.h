@@ -1,4 +1,4 @@
-// What encodes one piece of text: a model over a vocabulary.
+// The encoder of one piece of text: a model over a vocabulary.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ void SortMarks(CodePoints& text) {
 }
 
 // In place; utf8proc goes through the text once. It takes U+11A7 for a letter that ends a syllable
-// of Hangul and drops it, where Unicode begins with the one behind it: it joins with nothing.
+// of Hangul and drops it, where Unicode begins with the one after it: it joins with nothing.
 void Compose(CodePoints& text) {
   constexpr utf8proc_int32_t kJoinsNothing = 0x11A7;
   auto made = text.begin();
@@ -81,9 +81,9 @@ void AppendNormalized(std::string_view text, int options, bool composes, std::st
   for (const utf8proc_int32_t c : buffer) AppendUtf8(static_cast<uint32_t>(c), out);
 }
 
-// Where a text may be cut, and its parts brought to NFC on their own: in front of a starter that
-// NFC leaves as it is and that joins with nothing in front of it. What joins is the second part of
-// a character's decomposition.
+// Where a text may be cut, and its parts brought to NFC on their own: before a starter that NFC
+// leaves as it is and that joins with nothing before it. What joins is the second part of a
+// character's decomposition.
 std::unique_ptr<const std::bitset<kCodePoints>> SafeInNfc() {
   auto safe = std::make_unique<std::bitset<kCodePoints>>();
   std::bitset<kCodePoints>& is_safe = *safe;

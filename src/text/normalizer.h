@@ -1,4 +1,4 @@
-// What is done to a text before it is cut into words.
+// The steps on a text before it is cut into words.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ struct NormalizerStep {
 constexpr size_t GrowthOf(size_t text) { return (size_t{64} << 10) + 32 * text; }
 
 // growth: by how much steps may make the text grow; what they take is taken off. Throws Error when
-// they want more.
+// they need more.
 void Normalize(const std::vector<NormalizerStep>& steps, std::string& text, size_t& growth);
 
 }  // namespace sluice::text

@@ -1,5 +1,5 @@
-// What a token must be to take the quick step, asked all at once: three branches would cost as much
-// as the rest of it.
+// What a token must be to take the quick step, in one test: three branches would cost as much as
+// the rest of it.
 #pragma once
 
 #include <bit>

@@ -12,7 +12,7 @@ inline bool Detokenizer::IsPlain(int32_t id) const {
   return static_cast<uint32_t>(id) < plain_size_ && pieces_[id].flags == text::kPlainToken;
 }
 
-// Of an id below `size`, which is no more than plain_size_, the piece that AppendPlain can append;
+// The piece that AppendPlain can append for an id below `size`, which is no more than plain_size_;
 // null: it takes more than that, or does not pass `filter`.
 inline const text::TokenEntry* Detokenizer::PlainPiece(int32_t id, uint32_t size,
                                                        text::PieceFilter filter,

@@ -120,8 +120,8 @@ void FindMatches(const PreTokenizerStep& step, std::string_view text, Span span,
   }
 }
 
-// Puts `mark` in front of the pieces that the scheme names and that do not begin with it, and in
-// the place of every space when it stands for one.
+// Puts `mark` before the pieces that the scheme names and that do not begin with it, and in the
+// place of every space when it stands for one.
 void Prepend(const PreTokenizerStep& step, Pieces& pieces) {
   const bool replaces = step.kind == Kind::kMetaspace;
   const std::string_view mark = replaces ? std::string_view(step.pattern) : " ";

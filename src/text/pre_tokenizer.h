@@ -1,4 +1,4 @@
-// How a text is cut into pieces, each of which the model encodes on its own.
+// How a text is cut into pieces; the model encodes each on its own.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::text {
 
-// What becomes of the text that matches.
+// The treatment of the text that matches.
 enum class SplitBehavior : uint8_t {
   kRemoved,
   kIsolated,
@@ -19,7 +19,7 @@ enum class SplitBehavior : uint8_t {
   kContiguous,  // neighbouring matches are one piece
 };
 
-// Whether a space goes in front of a piece that has none.
+// Whether a space is put before a piece that has none.
 enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
 
 struct PreTokenizerStep {
@@ -37,7 +37,7 @@ struct PreTokenizerStep {
   std::string pattern = {};  // kMetaspace: what stands for a space
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool is_inverted = false;  // what does not match counts as match
-  bool splits = true;        // kMetaspace: cut in front of every mark
+  bool splits = true;        // kMetaspace: cut before every mark
   PrependScheme prepend = PrependScheme::kNever;
   bool maps_bytes = false;  // pieces become the characters that stand for their bytes
 };

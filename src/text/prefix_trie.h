@@ -12,7 +12,7 @@ namespace sluice::text {
 
 class PrefixTrie {
  public:
-  // Of equal patterns the last one's place counts; empty ones are left out.
+  // The last of equal patterns gives the place; empty ones are left out.
   explicit PrefixTrie(const std::vector<std::string_view>& patterns = {}) : nodes_(1) {
     struct Range {
       size_t begin;

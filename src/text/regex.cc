@@ -72,7 +72,7 @@ Regex::Matches::Matches(const Regex& regex, std::string_view text)
   pcre2_set_match_limit(context, kMatchLimit);
   pcre2_set_heap_limit(context, kHeapLimitKiB);
   if (!regex.counts_steps_) return;
-  // Called in front of each item of the pattern.
+  // Called before each item of the pattern.
   pcre2_set_callout(
       context,
       [](pcre2_callout_block* block, void* data) {
@@ -119,9 +119,9 @@ bool Regex::Matches::Next(Span* match) {
     *match = {std::clamp(ends[0], at_, std::max(at_, ends[1])), std::max(at_, ends[1])};
     at_ = match->end;
     const bool is_empty = match->end == match->begin;
-    // Behind an empty match, the next one begins after one character at the earliest.
+    // After an empty match, the next one begins after one character at the earliest.
     if (is_empty) at_ += at_ < text_.size() ? FirstOf(text_.substr(at_)).size : 1;
-    // One right behind another match does not count.
+    // One that directly follows another match does not count.
     if (is_empty && match->end == last_end_) continue;
     last_end_ = match->end;
     return true;

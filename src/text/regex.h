@@ -1,6 +1,6 @@
-// Regular expressions of tokenizer files, by PCRE2's compiler to machine code. Patterns mean what
-// they mean to who wrote them: regex_dialect.h. A pattern is data from strangers: the steps of one
-// pass over a text are limited to so many a byte.
+// Regular expressions of tokenizer files, by PCRE2's compiler to machine code. Patterns keep the
+// meaning of their authors: regex_dialect.h. A pattern is data from strangers: the steps of one
+// pass over a text are limited to a number a byte.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class Regex {
    private:
     int Match(size_t at) const;
 
-    // What the matcher has done: items of the pattern that it tried, and bytes that it went
+    // The work of the matcher: items of the pattern that it tried, and bytes that it went
     // through.
     struct Steps {
       uint64_t left;
@@ -58,7 +58,7 @@ class Regex {
     void* context_;
   };
 
-  // Every match replaced by `content`, literally; ends behind more than `most` bytes. In an empty
+  // Every match replaced by `content`, literally; ends after more than `most` bytes. In an empty
   // text nothing matches, as Hugging Face has it.
   std::string ReplaceAll(std::string_view text, std::string_view content,
                          size_t most = SIZE_MAX) const;

@@ -45,9 +45,9 @@ std::string Set::Expression(bool is_complement) const {
   return made.append(is_complement ? "))(?s:.))" : ")");
 }
 
-// Oniguruma lets a class whose case is ignored match strings: "ss" where it has "ß".
+// Oniguruma lets a class that ignores case match strings: "ss" where it has "ß".
 void Translator::CheckFolding() const {
-  if (flags_.ignores_case && is_oniguruma_) Refuse("classes whose case is ignored");
+  if (flags_.ignores_case && is_oniguruma_) Refuse("classes that ignore case");
 }
 
 Escaped Translator::EscapedSet() {
@@ -143,7 +143,7 @@ Escaped Translator::Property(bool is_complement) {
   return {{}, {}, name, is_complement};
 }
 
-// What a class has inside for it; empty when it is a script.
+// The content of a class for this property; empty when it is a script.
 std::string Translator::InsideOf(const std::string& property, bool is_in_class) const {
   std::string name;
   for (const char c : property) {
@@ -184,7 +184,7 @@ void Translator::AddTo(Set& set, const Escaped& escaped, bool is_in_class) const
   }
 }
 
-// Behind its bracket. An expression for one character.
+// After its bracket. An expression for one character.
 std::string Translator::Class(int depth) {
   constexpr int kDeepest = 16;
   if (depth == kDeepest) Refuse("classes nested more than 16 deep");

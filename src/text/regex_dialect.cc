@@ -69,11 +69,11 @@ void Translator::One() {
 
 void Translator::Character(uint32_t c, char last) {
   if (flags_.ignores_case && is_oniguruma_) {
-    if (c >= 0x80) Refuse("characters beyond ASCII whose case is ignored");
+    if (c >= 0x80) Refuse("characters beyond ASCII that ignore case");
     const char letter = static_cast<char>(c | 0x20);
     for (const std::string_view pair : kFoldTogether) {
       if (last == pair[0] && letter == pair[1]) {
-        Refuse("\"" + std::string(pair) + "\" whose case is ignored");
+        Refuse("\"" + std::string(pair) + "\" that ignores case");
       }
     }
     last_letter_ = letter;
@@ -156,7 +156,7 @@ void Translator::BeginFlags(const Group& outer) {
     out_.append(begin).append(":");
     outer_.push_back(outer);
   } else if (Take(")")) {
-    // To Oniguruma, alternatives behind it belong to it; at the beginning that is the same.
+    // To Oniguruma, the alternatives after it belong to it; at the beginning that changes nothing.
     const size_t group = outer_.empty() ? 0 : outer_.back().begin;
     const std::string_view before = std::string_view(out_).substr(group);
     if (is_oniguruma_ && before.find_first_not_of("(?:=!<>i-") != std::string_view::npos) {

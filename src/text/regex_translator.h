@@ -34,7 +34,7 @@ struct Set {
   std::string Expression(bool is_complement) const;
 };
 
-// What a backslash begins in a class or outside: a character, or a set.
+// The item that a backslash begins in a class or outside: a character, or a set.
 struct Escaped {
   std::optional<uint32_t> character;
   std::string_view inside;  // of the set
@@ -87,16 +87,16 @@ class Translator {
 
   // Sets of characters.
 
-  // Oniguruma lets a class whose case is ignored match strings: "ss" where it has "ß".
+  // Oniguruma lets a class that ignores case match strings: "ss" where it has "ß".
   void CheckFolding() const;
   Escaped EscapedSet();
   uint32_t Braced();
   uint32_t Hexadecimal(size_t digits);
   Escaped Property(bool is_complement);
-  // What a class has inside for it; empty when it is a script.
+  // The content of a class for this property; empty when it is a script.
   std::string InsideOf(const std::string& property, bool is_in_class) const;
   void AddTo(Set& set, const Escaped& escaped, bool is_in_class = true) const;
-  // Behind its bracket. An expression for one character.
+  // After its bracket. An expression for one character.
   std::string Class(int depth);
   void CheckFoldingOfClass() const;
   void Posix(Set& set);

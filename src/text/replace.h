@@ -9,7 +9,7 @@
 
 namespace sluice::text {
 
-// Every `pattern` replaced by `content`; ends behind more than `most` bytes.
+// Every `pattern` replaced by `content`; ends after more than `most` bytes.
 inline void ReplaceAll(std::string& text, std::string_view pattern, std::string_view content,
                        size_t most = SIZE_MAX) {
   if (pattern.empty() || text.find(pattern) == std::string::npos) return;

@@ -10,7 +10,7 @@
 #include "support/check.h"
 #include "text/loaders.h"
 #include "text/protobuf.h"
-#include "text/splits.h"
+#include "text/rank_merges.h"
 #include "text/unigram.h"
 
 namespace sluice::text {
@@ -210,7 +210,7 @@ std::shared_ptr<const TokenizerImpl> LoadSentencePiece(std::string_view model,
     parts.refused_value = ToText(static_cast<int64_t>(file.model_type));
     parts.refused_allowed = "1 (unigram) or 2 (BPE), to encode with";
   } else if (has_unused && file.model_type == kBpeType) {
-    // What merges by way of them is taken apart again.
+    // Tokens that merge by way of unused pieces are taken apart again.
     parts.refused_parameter = "type";
     parts.refused_value = "UNUSED, of a piece of BPE";
     parts.refused_allowed = "another type, to encode with";

@@ -1,5 +1,5 @@
-// Characters whose upper case has more than one (Unicode's SpecialCasing.txt, without conditions),
-// as Python has them: for c in map(chr, range(0x110000)): c.upper(), c.title().
+// Characters with more than one in upper case (Unicode's SpecialCasing.txt, without conditions), as
+// Python has them: for c in map(chr, range(0x110000)): c.upper(), c.title().
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// For bytes with as many behind them as an arena has.
+// For bytes with as much padding after them as an arena has.
 void Append(std::string_view padded, std::string& text) {
   if (text::CanAppendPadded(padded.size(), text)) {
     text::AppendPadded(padded.data(), padded.size(), text);
@@ -180,7 +180,7 @@ void StopScanner::AccountFor(std::span<const TokenEnd> ends, int64_t text_begin,
   is_idle_ = node_ == 0 && open_tokens_ == 0;
 }
 
-// The next so many tokens, whose text ends there.
+// Counts the next tokens, which end their text at `end`.
 inline void StopScanner::CountClosed(size_t tokens, int64_t end, int64_t out) {
   const auto count = static_cast<int64_t>(tokens);
   if (end <= out) {
@@ -192,8 +192,8 @@ inline void StopScanner::CountClosed(size_t tokens, int64_t end, int64_t out) {
   }
 }
 
-// Those whose text is among the first so many bytes. A token without text goes with what is in
-// front of it.
+// Releases the tokens with text among the first `bytes`. A token without text goes with the one
+// that precedes it.
 void StopScanner::ReleaseTokens(int64_t bytes) {
   if (held_tokens_.empty()) return;
   size_t released = 0;

@@ -29,8 +29,8 @@ TextStream::TextStream(Tokenizer tokenizer, const TextStreamOptions& options,
 }
 
 const Delta& TextStream::Step(std::span<const int32_t> ids, std::string& text) {
-  // Most tokens are short text without a byte that a stop begins with; what else could matter was
-  // asked behind the last token that is not.
+  // Most tokens are short text without a byte that a stop begins with; everything else that could
+  // matter was tested after the last token that is not.
   if (ids.size() == 1) [[likely]] {
     const text::TokenEntry* const piece =
         detokenizer_.PlainPiece(ids[0], quick_size_, quick_filter_, text);
@@ -72,7 +72,7 @@ bool TextStream::StepWithin(int32_t id, std::string& text) {
   return true;
 }
 
-// Behind tokens that are all out.
+// After tokens that are all out.
 inline void TextStream::PassOn(const text::TokenEntry& piece, std::string& text) {
   detokenizer_.AppendPlain(piece, text);
   delta_.first_token = delta_.last_token;

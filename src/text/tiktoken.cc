@@ -8,7 +8,7 @@
 #include "support/check.h"
 #include "text/base64.h"
 #include "text/loaders.h"
-#include "text/splits.h"
+#include "text/rank_merges.h"
 
 namespace sluice::text {
 namespace {

@@ -12,8 +12,8 @@
 
 namespace sluice::text {
 
-// Keys come from files of strangers, who could choose them so that all fall into one place: what
-// their hashes depend on is drawn for each process. Nothing that is visible depends on it.
+// Keys come from files of strangers, which may be made so that all fall into one place: the secrets
+// of their hashes are drawn for each process. Nothing that is visible depends on them.
 struct HashSecrets {
   uint64_t a;
   uint64_t b;
@@ -106,7 +106,7 @@ class TokenMap {
   size_t mask_;
 };
 
-// Of each byte the token that is spelled <0x00> to <0xFF>; -1: none.
+// For each byte the token that is spelled <0x00> to <0xFF>; -1: none.
 std::array<int32_t, 256> ByteIds(const TokenMap& tokens);
 
 // Ids of 22 bits and ranks of 20 in one word, so that a table of 256 thousand merges has 4 MB.

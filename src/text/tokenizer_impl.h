@@ -1,4 +1,4 @@
-// What a Tokenizer is made of.
+// The parts of a Tokenizer.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class TokenizerImpl {
         encoder_(std::move(encoder)),
         rules_(CompileDecoder(decoder, encoder_.normalized_tokens(), surfaces, vocabulary_)),
         ids_(static_cast<size_t>(vocabulary_.size())) {
-    // An added token is found before one of the model that is spelled the same.
+    // An added token is found before one of the model with its spelling.
     for (const bool is_added : {true, false}) {
       for (int32_t id = 0; id < vocabulary_.size(); ++id) {
         if (!vocabulary_.IsKnown(id)) continue;

@@ -69,7 +69,7 @@ std::vector<AddedToken> ReadAddedTokens(const JsonValue& json, Vocabulary& vocab
     added.id = static_cast<int32_t>(id);
     tokens.push_back(std::move(added));
   });
-  // Of tokens that are spelled the same, a special one is found.
+  // A special one is found among tokens with one spelling.
   std::stable_sort(tokens.begin(), tokens.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.is_special && !b.is_special;
   });
@@ -135,7 +135,7 @@ std::unique_ptr<const Model> ReadBpe(const JsonValue& json, const ModelTokens& t
   options.suffix = json["end_of_word_suffix"].String("");
   const auto merges = ReadMerges(json["merges"], tokens.ids, options.prefix.size());
 
-  // What a piece is looked up by: the bytes that a token stands for.
+  // The key of a piece: the bytes that a token stands for.
   std::string arena;
   std::vector<std::pair<std::string_view, int32_t>> keys;
   if (is_byte_level) {

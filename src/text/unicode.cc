@@ -137,7 +137,7 @@ void AppendTitle(uint32_t c, std::string& text) {
 void AppendLower(uint32_t c, std::string& text) {
   if (c < 0x80) {
     text.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c));
-  } else if (c == 0x130) {  // the one character whose lower case has two
+  } else if (c == 0x130) {  // the one character with two in lower case
     text.append("i\xCC\x87");
   } else {
     AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), text);

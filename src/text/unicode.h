@@ -21,7 +21,7 @@ bool IsChinese(uint32_t c);  // the ideographs that BERT puts spaces around
 enum class LetterCase : uint8_t { kNone, kLower, kUpper, kTitle };
 LetterCase CaseOf(uint32_t c);
 bool IsCased(uint32_t c);          // has an upper or lower case
-bool IsCaseIgnorable(uint32_t c);  // does not end a word whose case is looked at
+bool IsCaseIgnorable(uint32_t c);  // does not end a word in tests of case
 void AppendUpper(uint32_t c, std::string& text);
 void AppendTitle(uint32_t c, std::string& text);
 void AppendLower(uint32_t c, std::string& text);

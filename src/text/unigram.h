@@ -1,5 +1,5 @@
-// Unigram: of all ways to cut a piece into tokens the one whose scores have the largest sum, found
-// by Viterbi's algorithm; a character that no token is costs more than any token.
+// Unigram: of all ways to cut a piece into tokens the one with the largest sum of scores, found by
+// Viterbi's algorithm; a character that no token is costs more than any token.
 //
 // Kudo: "Subword regularization: improving neural network translation models with multiple subword
 // candidates", 2018.

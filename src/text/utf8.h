@@ -10,7 +10,7 @@ namespace sluice::text {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// What a first byte says of its character: its bytes, and the range of the second.
+// The properties of a character by its first byte: its bytes, and the range of the second.
 struct Utf8Lead {
   uint8_t length;  // 0: no character begins with this byte
   uint8_t low;

@@ -10,7 +10,7 @@
 namespace sluice::text {
 namespace {
 
-// What is not UTF-8 as \xFF.
+// Writes bytes that are not UTF-8 as \xFF.
 std::string Shown(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string shown;

@@ -11,7 +11,7 @@ namespace sluice::text {
 
 enum TokenFlags : uint8_t {
   kKnownToken = 1,      // the id has a token
-  kAddedToken = 2,      // beside the model's own
+  kAddedToken = 2,      // not of the model itself
   kSpecialToken = 4,    // skipped when special tokens are
   kByteToken = 8,       // one byte, by its name <0xHH>
   kWholeToken = 16,     // decodes to UTF-8 on its own
@@ -32,11 +32,11 @@ struct TokenEntry {
 
 inline constexpr int32_t kMaxTokens = 1 << 22;
 // Ids are places in tables. Up to here they may be as sparse as they like; beyond, a file has a
-// token for every sixteen of them, so that a small one cannot ask for a large table.
+// token for every sixteen of them, so that a small one cannot cause a large table.
 inline constexpr int32_t kSparseIds = 1 << 17;
 inline constexpr int32_t kIdsPerToken = 16;
 inline constexpr size_t kMaxTokenBytes = 65535;
-// What may be read behind the last byte of the arena, so that a short token is copied at once.
+// Bytes that may be read after the arena's last one, so that a short token is copied at once.
 inline constexpr size_t kArenaPadding = 16;
 
 class Vocabulary {
@@ -58,7 +58,7 @@ class Vocabulary {
   uint8_t Flags(int32_t id) const { return tokens_[static_cast<size_t>(id)].flags; }
   std::string_view Token(int32_t id) const { return Bytes(tokens_[static_cast<size_t>(id)]); }
 
-  // What decoding makes of a token: at the beginning of a text, and anywhere else. Set for every
+  // The decoded form of a token: at the beginning of a text, and anywhere else. Set for every
   // known id, in any order, before the vocabulary is used.
   void BeginPieces(bool has_first_pieces);
   void SetPiece(int32_t id, std::string_view bytes, uint8_t flags);

@@ -21,7 +21,7 @@ struct Policy {
 constexpr Policy kPolicies[] = {
     {8, 24576, {8, 512}},            // one row of 65536: 6.9 us
     {30, 16384, {4, 512}},           // 16 rows of 524288: 14.0, 20.0 with 8 (an earlier version)
-    {66, 393216, {2, 1024}},         // whose guess is the narrower one
+    {66, 393216, {2, 1024}},         // with the narrower guess
     {66, 16384, {2, 512}},           // 64 rows of 131072: 13.2, 14.6 with 1024 threads
     {INT64_MAX, 393216, {2, 1024}},  // 128 rows of 524288: 84.7
     {INT64_MAX, 49152, {1, 1024}},   // 128 rows of 65536: 14.7, 15.2 with 512 threads
@@ -31,7 +31,7 @@ constexpr Policy kPolicies[] = {
 
 constexpr int32_t kLeastCandidates = 4096;  // room for fewer would make guesses fail
 constexpr int64_t kWideRow = 98304;         // of which a sample has so little that guesses are wide
-constexpr int64_t kShortRow = 8192;         // whose scores are all candidates
+constexpr int64_t kShortRow = 8192;         // with scores that are all candidates
 
 int32_t CapacityFor(int64_t columns, int64_t k) {
   if (columns <= kLeastCandidates) return kLeastCandidates;

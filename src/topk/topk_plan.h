@@ -1,4 +1,4 @@
-// How topk runs on a GPU: the policy table, and checks of what a caller asks for instead.
+// How topk runs on a GPU: the policy table, and checks of a plan that the caller chooses instead.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace sluice::cuda {
 
-// What a warp marks at once.
+// The number of scores that a warp marks at once.
 inline constexpr int kTileScores = 1024;
 inline constexpr int kTileWords = kTileScores / 32;
 

@@ -1,4 +1,4 @@
-// What a backend provides for topk. Arguments have been checked.
+// The functions that a backend provides for topk. Arguments have been checked.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ struct TopkRequest {
   int32_t k;
   bool sorted;
   int32_t* indices;
-  float* values;               // null: not wanted
-  float* threshold = nullptr;  // null: not wanted; else as in TopkInput
+  float* values;               // null: not requested
+  float* threshold = nullptr;  // null: not requested; else as in TopkInput
 };
 
 struct TopkTable {

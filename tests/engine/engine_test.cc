@@ -314,7 +314,7 @@ TEST(Engine, TellsMisuseOfItsOwnFromBadRequests) {
   ExpectError([&] { submit(client, {10, 1}); }, "address.slot", "10", "[0, 9]");
   ExpectError([&] { submit(client, {-1, 1}); }, "address.slot", "-1", "[0, 9]");
   submit(client, {3, 1});
-  const std::string taken = "one whose last request has ended";
+  const std::string taken = "one with its last request ended";
   ExpectError([&] { submit(client, {3, 1}); }, "address.slot", "3", taken);
   ExpectError([&] { submit(client, {3, 2}); }, "address.slot", "3", taken);
   request.max_tokens = -1;

@@ -415,7 +415,7 @@ TEST(PromptLogprobs, ARequestWhosePromptGivesNoNumbersFails) {
     EXPECT_EQ(client.Of(address).end, GenerationEnd::kRejected);
     EXPECT_EQ(client.Of(address).code, ErrorCode::kUnavailable);
     EXPECT_EQ(client.Of(address).message,
-              "the model's logits behind a token of its prompt are no numbers");
+              "the model's logits after a token of its prompt are no numbers");
     EXPECT_TRUE(client.Of(address).prompt_logprobs.empty());
     EXPECT_TRUE(client.Of(address).ids.empty());
   }

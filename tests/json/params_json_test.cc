@@ -142,7 +142,7 @@ TEST(ParseParams, ErrorsNameTheFieldItsValueAndWhatIsAllowed) {
       {"[]", "json", "no object", "one JSON object in UTF-8"},
       {"7", "json", "no object", "one JSON object in UTF-8"},
       {"null", "json", "no object", "one JSON object in UTF-8"},
-      {"{} {}", "json", "text behind the object", "one JSON object in UTF-8"},
+      {"{} {}", "json", "text after the object", "one JSON object in UTF-8"},
       {"{\"profile\": \"" + std::string(60, 'x') + "\"}", "profile",
        "\"" + std::string(40, 'x') + "...\"", names},
   };

@@ -147,7 +147,7 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
        "a whole number in [0, 2147483647]"},
       {R"({"answer": {}})", "answer", "an unknown field", "the fields request, result"},
       {"[]", "json", "no object", "one JSON object in UTF-8"},
-      {"{} {}", "json", "text behind the object", "one JSON object in UTF-8"},
+      {"{} {}", "json", "text after the object", "one JSON object in UTF-8"},
   };
   const std::string good = R"({"request": {"prompt": [3], "parameters": {"seed": 7}}})"
                            "\n\n";

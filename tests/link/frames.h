@@ -69,7 +69,7 @@ class RandomFrames {
     info.steps_in_flight = Number<int32_t>();
     info.tokenizer_hash = Number<uint64_t>();
     Fill(info.end_tokens);
-    info.knows_text = random_.Coin();
+    info.has_text = random_.Coin();
     info.limits.max_temperature = Float();
     info.max_frame_bytes = Natural();
     return {link::kProtocol, info};

@@ -35,7 +35,7 @@ inline EngineInfo InfoOf(const Tokenizer& tokenizer, int32_t slots = 8) {
   info.max_logprobs = 20;
   info.tokenizer_hash = TokenizerHash(tokenizer);
   info.end_tokens = {kEnd};
-  info.knows_text = true;
+  info.has_text = true;
   return info;
 }
 

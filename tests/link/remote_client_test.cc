@@ -107,7 +107,7 @@ TEST(RemoteClient, NamesTheEngineThatIsNotReadyAndWhatItSaid) {
   // An engine that knows no text has no tokenizer to compare.
   FakeEngine ids_only(InfoOf(Letters()));
   ids_only.info.tokenizer_hash = 0;
-  ids_only.info.knows_text = false;
+  ids_only.info.has_text = false;
   Frontend frontend({&ids_only});
   EXPECT_EQ(frontend->health(), EngineHealth::kReady);
 }

@@ -292,7 +292,7 @@ TEST(RequestTable, CompletesARequestSoThatItGivesTheSameAgain) {
   EXPECT_EQ(RefusedFor([&] { engine.table.Seed(RequestId{}); }), "request");
 
   EngineInfo info = InfoOf(engine.table.tokenizer());
-  info.knows_text = false;  // then they are looked for here
+  info.has_text = false;  // then they are looked for here
   EXPECT_EQ(link::CompleteRequest(Asks(), info, StopAt::kEngine).stop_at, StopAt::kFrontend);
 }
 

@@ -95,7 +95,7 @@ struct TextScript {
     info.model = "script";
     info.tokenizer_hash = TokenizerHash(tokenizer);
     info.end_tokens = {ids.at(kEndOfText)};
-    info.knows_text = true;
+    info.has_text = true;
     return info;
   }
 

@@ -97,7 +97,7 @@ TEST_F(BadFolder, HasAnIndexThatLeadsElsewhere) {
     const std::string message = Message();
     EXPECT_EQ(message.find("model.safetensors.index.json: model.layers."), 0u) << message;
     const std::string rest = std::string(" = \"").append(other).append(
-        "\" is not allowed: the name of a file beside the index");
+        "\" is not allowed: the name of a file in the directory of the index");
     EXPECT_TRUE(message.ends_with(rest)) << message;
   }
 }

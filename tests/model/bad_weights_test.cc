@@ -163,18 +163,18 @@ TEST_F(BadWeights, EntriesThatDoNotFitTheFile) {
        "safetensors[0]: t = dtype \"F33\" is not allowed: a known dtype"},
       {entry("F32", "1", "4", "8"),
        "safetensors[0]: data_offsets = a gap or an overlap at byte 0 is not allowed: tensors one "
-       "behind the other, to the end of the file"},
+       "after the other, to the end of the file"},
       {entry("F32", "1", "0", "4"),
        "safetensors[0]: data_offsets = a gap or an overlap at byte 4 is not allowed: tensors one "
-       "behind the other, to the end of the file"},
+       "after the other, to the end of the file"},
       {"{" + HeaderEntry("a", "F32", "1", "0", "4") + "," + HeaderEntry("b", "F32", "2", "0", "8") +
            "}",
        "safetensors[0]: data_offsets = a gap or an overlap at byte 4 is not allowed: tensors one "
-       "behind the other, to the end of the file"},
+       "after the other, to the end of the file"},
       {"{" + HeaderEntry("a", "F32", "2", "0", "8") + "," + HeaderEntry("b", "F32", "1", "4", "8") +
            "}",
        "safetensors[0]: data_offsets = a gap or an overlap at byte 8 is not allowed: tensors one "
-       "behind the other, to the end of the file"},
+       "after the other, to the end of the file"},
       {"{" + HeaderEntry("t", "F32", "1", "0", "4") + "," + HeaderEntry("t", "F32", "1", "4", "8") +
            "}",
        "safetensors[0]: t = there twice is not allowed: one tensor of a name"},
@@ -195,7 +195,7 @@ TEST_F(BadWeights, EntriesThatDoNotFitTheFile) {
        "of at least 0"},
       {"{}",
        "safetensors[0]: data_offsets = a gap or an overlap at byte 0 is not allowed: tensors one "
-       "behind the other, to the end of the file"},
+       "after the other, to the end of the file"},
   };
   for (const auto& [header, message] : cases) {
     EXPECT_EQ(MessageWith(JoinSafetensors(header, FileBytes(8))), message) << header;

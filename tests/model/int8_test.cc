@@ -164,11 +164,11 @@ TEST(StoredInt8, BadScalesAreErrors) {
     const char* message;
   } const cases[] = {
       {[](StoredTensor& scale) { scale.name = "other"; },
-       "weight = dtype I8 is not allowed: F32, BF16, F16, or I8 beside a weight_scale"},
+       "weight = dtype I8 is not allowed: F32, BF16, F16, or I8 with a weight_scale"},
       {[](StoredTensor& scale) { scale.shape = {1, 64}; },
        "weight_scale = shape [1, 64] is not allowed: [64, 1]"},
       {[](StoredTensor& scale) { scale.dtype = "I32"; },
-       "weight_scale = dtype I32 is not allowed: F32, BF16, F16, or I8 beside a weight_scale"},
+       "weight_scale = dtype I32 is not allowed: F32, BF16, F16, or I8 with a weight_scale"},
   };
   for (const auto& [spoil, message] : cases) {
     FilesOfModel files = FilesOf("llama3");

@@ -214,8 +214,7 @@ TEST_F(DecoderCalls, NoMoreSequencesThanAskedForAreThere) {
   decoder.Add();
   for (const auto& call : {std::function<void()>([&] { decoder.Add(); }),
                            std::function<void()>([&] { decoder.Fork(first, 0); })}) {
-    ExpectError(call, "max_sequences", "2", "more than the sequences that are there",
-                ErrorCode::kExhausted);
+    ExpectError(call, "max_sequences", "2", "more sequences than exist", ErrorCode::kExhausted);
   }
   decoder.Remove(first);
   EXPECT_EQ(decoder.Length(decoder.Add()), 0);

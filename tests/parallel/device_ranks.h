@@ -20,12 +20,12 @@ void Exchange(Ranks& ranks, size_t bytes, const std::byte* (*own)(const cuda::Sh
 }
 
 template <typename Ranks>
-void ExchangeNews(Ranks& ranks) {
+void ExchangeReports(Ranks& ranks) {
   const cuda::ShardArgument& argument = ranks[0]->argument();
   Exchange(
-      ranks, static_cast<size_t>(argument.rows.rows) * cuda::NewsBytes(argument.candidates),
-      [](const cuda::ShardMemory& m) -> const std::byte* { return m.own_news; },
-      [](const cuda::ShardMemory& m) { return m.all_news; });
+      ranks, static_cast<size_t>(argument.rows.rows) * cuda::ReportBytes(argument.candidates),
+      [](const cuda::ShardMemory& m) -> const std::byte* { return m.own_reports; },
+      [](const cuda::ShardMemory& m) { return m.all_reports; });
 }
 
 template <typename Ranks>

@@ -17,11 +17,11 @@ constexpr milliseconds kShortLimit{3'000};
 
 // Takes part in the ranks' first exchange, where rank 0 tells NCCL's id, and in nothing behind it.
 void MeetOnly(ShardGroup& group) {
-  struct Meeting {
+  struct UniqueId {
     ncclResult_t made;
     ncclUniqueId id;
   } own{};
-  std::vector<Meeting> all(static_cast<size_t>(group.ranks()));
+  std::vector<UniqueId> all(static_cast<size_t>(group.ranks()));
   group.AllGather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
 }
 

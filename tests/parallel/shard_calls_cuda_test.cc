@@ -27,7 +27,7 @@ struct Asked {
   DrawMethod method = DrawMethod::kGumbel;
   cuda::ShardRows kind = cuda::ShardRows::kListed;
   cuda::ShardExchanges exchanges = cuda::ShardExchanges::kTwo;
-  bool wants_cuts = true;
+  bool needs_cuts = true;
   Limits limits = {};
   LogprobMode mode = LogprobMode::kRawLogprobs;
   int32_t width = 0;
@@ -58,7 +58,7 @@ std::vector<ShardSlice> CompareHead(ShardGroup& group, const Asked& asked,
   return cuda::CompareCalls(group, cuda::ShardHeadCall{.slice = asked.slice,
                                                        .params = params,
                                                        .candidates = asked.candidates,
-                                                       .wants_cuts = asked.wants_cuts,
+                                                       .needs_cuts = asked.needs_cuts,
                                                        .logits = {nullptr, asked.rows, 10, 10}});
 }
 
@@ -140,8 +140,8 @@ TEST(CompareCalls, RefusesSampledLogitsThatDoNotFitOnEveryRank) {
 }
 
 TEST(CompareCalls, RefusesHeadsThatDoNotFitOnEveryRank) {
-  ExpectRefused({{[](Asked& a) { a.wants_cuts = false; },
-                  "wants_cuts = 0 on rank 1 is not allowed: 1, as on rank 0"},
+  ExpectRefused({{[](Asked& a) { a.needs_cuts = false; },
+                  "needs_cuts = 0 on rank 1 is not allowed: 1, as on rank 0"},
                  {[](Asked& a) { a.slice = {20, 10, 9}; },
                   "slice.tokens = 9 on rank 1 is not allowed: 10, up to the end of the "
                   "vocabulary"}},

@@ -64,7 +64,7 @@ struct Asked {
   int32_t candidates;
   DrawMethod method = DrawMethod::kGumbel;
   CertificateKind kind = CertificateKind::kDither4;
-  bool wants_cuts = true;
+  bool needs_cuts = true;
 };
 
 // A rank with some rows of a certified head.
@@ -81,27 +81,27 @@ class HeadRank {
         workspace_(
             cuda::ShardWorkspaceBytes(std::ssize(whole.rows.params), asked.candidates, ranks)),
         results_(whole.rows.size()),
-        ways_(whole.rows.size()) {
+        paths_(whole.rows.size()) {
     head_.Ask(*whole.hidden, OwnBits(whole.bitmask, slice));
     call_.head = head_.call();
     call_.slice = slice;
     call_.params = {params_, keys_};
     call_.method = asked.method;
     call_.candidates = asked.candidates;
-    call_.wants_cuts = asked.wants_cuts;
+    call_.needs_cuts = asked.needs_cuts;
     call_.workspace = workspace_;
     call_.logits = {logits_.data(), static_cast<int64_t>(whole.rows.size()),
                     slice.tokens,   slice.tokens,
                     DType::kF32,    {DeviceKind::kCuda, 0}};
-    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
+    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, paths_);
   }
 
   const cuda::ShardHeadCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return paths_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Paths() const { return paths_.Get(); }
   // Of its head's calls before the merge.
   std::vector<cuda::HeadRow> Paths() const { return head_.rows(); }
   // That take the dense head of the slice behind the merge.
@@ -126,7 +126,7 @@ class HeadRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
+  OnDevice<ShardPath> paths_;
   cuda::ShardHeadCall call_;
   cuda::ShardArgument argument_;
 };
@@ -144,7 +144,7 @@ Ranks RanksOf(const HeadRows& head, DType dtype, int64_t cut, const Asked& asked
 
 void RunAll(Ranks& ranks) {
   for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
-  ExchangeNews(ranks);
+  ExchangeReports(ranks);
   for (const auto& rank : ranks) {
     cuda::LaunchMerge(rank->argument(), nullptr);
     cuda::EnqueueDense(rank->call(), rank->argument(), nullptr);
@@ -165,7 +165,7 @@ std::vector<TokenResult> Expected(const HeadRows& head, const Asked& asked) {
   const Batch whole(head.rows.values);
   auto expected = Sampled({whole.view(), head.rows.params, head.rows.keys}, asked.method);
   for (size_t r = 0; r < expected.size(); ++r) {
-    const bool has_cut = asked.wants_cuts || expected[r].status != RowStatus::kOk;
+    const bool has_cut = asked.needs_cuts || expected[r].status != RowStatus::kOk;
     if (!has_cut && IsDrawnFromAll(head, r, asked.method)) expected[r].cut = Cut{};
   }
   return expected;
@@ -182,15 +182,15 @@ bool IsListed(const SelectParams& params, const Asked& asked) {
 
 void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Asked& asked) {
   auto expected = Expected(head, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
-  for (size_t r = 0; r < ways.size(); ++r) {
-    if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
-    if (ways[r] != ShardWay::kStatus && IsListed(head.rows.params[r], asked)) {
-      EXPECT_EQ(ways[r], ShardWay::kCandidates) << "row " << r;
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  for (size_t r = 0; r < paths.size(); ++r) {
+    if (paths[r] == ShardPath::kGathered) expected[r] = TokenResult{};
+    if (paths[r] != ShardPath::kStatus && IsListed(head.rows.params[r], asked)) {
+      EXPECT_EQ(paths[r], ShardPath::kCandidates) << "row " << r;
     }
   }
   for (const auto& rank : ranks) {
-    EXPECT_EQ(rank->Ways(), ways);
+    EXPECT_EQ(rank->Paths(), paths);
     EXPECT_TRUE(SameSequence(rank->Results(), expected));
   }
 }
@@ -205,15 +205,15 @@ TEST_F(ShardHeadCuda, EqualsTheWholeHeadForRandomHeadsAndParameters) {
       const HeadRows head =
           RandomHeadRows(kind, 900 + 100 * (i % 3), 64 + 32 * (i % 4), dtype, random);
       const int64_t cut = random.Between(30, std::ssize(head.weights) - 30);
-      for (const bool wants_cuts : {true, false}) {
+      for (const bool needs_cuts : {true, false}) {
         const Asked asked{.candidates = i % 2 == 0 ? 24 : 5,
                           .method = i % 4 == 0 ? DrawMethod::kCdf : DrawMethod::kGumbel,
                           .kind = kCertificateKinds[i % 2],
-                          .wants_cuts = wants_cuts};
+                          .needs_cuts = needs_cuts};
         Ranks ranks = RanksOf(head, dtype, i % 3 == 0 ? cut / 8 * 8 : cut, asked);
         RunAll(ranks);
         ExpectEqualWhereDecided(head, ranks, asked);
-        ASSERT_FALSE(HasFailure()) << "case " << i << (wants_cuts ? "" : " without Cuts");
+        ASSERT_FALSE(HasFailure()) << "case " << i << (needs_cuts ? "" : " without Cuts");
       }
       ++i;
     }
@@ -246,7 +246,7 @@ Rows AlikeRows(Random& random) {
 TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
   Random random(10);
   const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
-  const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .wants_cuts = false};
+  const Asked asked{.candidates = 16, .kind = CertificateKind::kStrict, .needs_cuts = false};
   for (const size_t draws : {64, 8, 5, 1}) {  // which kernels score depends on it
     const HeadRows head = DrawnRows(weights, 1.5f, HiddenKind::kPeaked, random, draws);
     for (const int64_t cut : {2503, 2504, 2512}) {  // in a block of noise, behind one, behind two
@@ -260,8 +260,8 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
         EXPECT_GT(of_first, 0);
         EXPECT_LT(of_first, std::ssize(results));
       }
-      const std::vector<ShardWay> ways = ranks[0]->Ways();
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+      const std::vector<ShardPath> paths = ranks[0]->Paths();
+      EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
       for (const auto& rank : ranks) {
         EXPECT_EQ(rank->OpenRows(), 0);
         for (const cuda::HeadRow& row : rank->Paths()) {
@@ -276,12 +276,12 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
 TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Random random(11);
   const HeadRows head = DrawnRows(AlikeRows(random), 0.02f, HiddenKind::kNormal, random);
-  const Asked asked{.candidates = 16, .wants_cuts = false};
+  const Asked asked{.candidates = 16, .needs_cuts = false};
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->OpenRows(), 0);
     for (const cuda::HeadRow& row : rank->Paths()) EXPECT_EQ(row.path, CertifiedPath::kDense);
@@ -292,12 +292,12 @@ TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
   Random random(12);
   const Rows weights = MakeHead(HeadKind::kNormal, kVocab, kDim, random);
   const HeadRows head = DrawnRows(weights, 1.0f, HiddenKind::kNormal, random);
-  const Asked asked{.candidates = 1, .wants_cuts = false};
+  const Asked asked{.candidates = 1, .needs_cuts = false};
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
-  EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kSums), std::ssize(ways));
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   EXPECT_GT(ranks[0]->OpenRows(), 0);
 }
 
@@ -305,8 +305,8 @@ TEST_F(ShardHeadCuda, IsCapturedInAGraphAndGathersWhatIsLeft) {
   Random random(9);
   const HeadRows head = RandomHeadRows(HeadKind::kTrained, 1200, 96, DType::kBf16, random);
   const ShardSlice slice{1200, 0, 1200};
-  for (const bool wants_cuts : {true, false}) {
-    const Asked asked{.candidates = 32, .wants_cuts = wants_cuts};
+  for (const bool needs_cuts : {true, false}) {
+    const Asked asked{.candidates = 32, .needs_cuts = needs_cuts};
     HeadRank rank(head, DType::kBf16, slice, 1, asked);
     OneRank group;
     const cuda::ShardCall on_logits = cuda::OnLogits(rank.call());

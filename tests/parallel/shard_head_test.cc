@@ -58,7 +58,7 @@ std::vector<TokenResult> OfTheWholeHead(const Case& c) {
 
 struct FromShards {
   std::vector<TokenResult> results;
-  std::vector<ShardWay> ways;
+  std::vector<ShardPath> paths;
   CertifiedStats stats;
 };
 
@@ -67,9 +67,9 @@ FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slic
   const Batch hidden(c.hidden, c.dtype);
   const CertifiedHead head = own.Certified(c.kind);
   FromShards answer{
-      std::vector<TokenResult>(c.hidden.size()), std::vector<ShardWay>(c.hidden.size()), {}};
+      std::vector<TokenResult>(c.hidden.size()), std::vector<ShardPath>(c.hidden.size()), {}};
   answer.stats = sampler.Sample(head, {Matrix(hidden), own.bitmask()}, c.params, c.keys, {},
-                                c.method, answer.results, {}, answer.ways);
+                                c.method, answer.results, {}, answer.paths);
   return answer;
 }
 
@@ -149,20 +149,20 @@ Case UsualCase(const std::vector<SelectParams>& params) {
 struct Promise {
   const char* name;
   SelectParams params;
-  ShardWay way;
+  ShardPath way;
   int64_t exchanges;
   bool is_dense;
 };
 
 TEST(ShardHead, ReadsTheDenseHeadOnlyWherePlanesDoNotDecide) {
   const std::vector<Promise> promises = {
-      {"greedy", {.temperature = 0.0f}, ShardWay::kCandidates, 1, false},
-      {"top-k", {.top_k = 50}, ShardWay::kCandidates, 1, false},
-      {"top-k and top-p", {.top_k = 50, .top_p = 0.9f}, ShardWay::kCandidates, 1, false},
-      {"min-p", {.min_p = 0.1f}, ShardWay::kCandidates, 1, false},
-      {"softmax", {}, ShardWay::kSums, 2, false},
-      {"top-p", {.top_p = 0.5f}, ShardWay::kCandidates, 2, true},
-      {"a large k", {.top_k = 100}, ShardWay::kGathered, 2, true},
+      {"greedy", {.temperature = 0.0f}, ShardPath::kCandidates, 1, false},
+      {"top-k", {.top_k = 50}, ShardPath::kCandidates, 1, false},
+      {"top-k and top-p", {.top_k = 50, .top_p = 0.9f}, ShardPath::kCandidates, 1, false},
+      {"min-p", {.min_p = 0.1f}, ShardPath::kCandidates, 1, false},
+      {"softmax", {}, ShardPath::kSums, 2, false},
+      {"top-p", {.top_p = 0.5f}, ShardPath::kCandidates, 2, true},
+      {"a large k", {.top_k = 100}, ShardPath::kGathered, 2, true},
   };
   for (const Promise& promise : promises) {
     const Case c = UsualCase({promise.params});
@@ -176,7 +176,7 @@ TEST(ShardHead, ReadsTheDenseHeadOnlyWherePlanesDoNotDecide) {
       text << Difference(answer.results, expected);
       const int64_t exchanges = sampler.traffic().exchanges - before;
       if (exchanges != promise.exchanges) text << " exchanges " << exchanges;
-      if (answer.ways[0] != promise.way) text << " way " << static_cast<int>(answer.ways[0]);
+      if (answer.paths[0] != promise.way) text << " way " << static_cast<int>(answer.paths[0]);
       if ((answer.stats.dense_rows > 0) != promise.is_dense) {
         text << " dense rows " << answer.stats.dense_rows;
       }

@@ -84,9 +84,9 @@ void RunAll(const Ranks& ranks) {
   const cuda::ShardLogprobArgument& argument = ranks[0]->argument();
   const auto rows = static_cast<size_t>(argument.rows.rows);
   const DType dtype = ranks[0]->call().logits.dtype;
-  for (const auto& rank : ranks) cuda::LaunchLogprobNews(rank->argument(), dtype, nullptr);
-  Exchange(ranks, rows * sizeof(cuda::LogprobNews), &cuda::LogprobMemory::own_news,
-           &cuda::LogprobMemory::all_news);
+  for (const auto& rank : ranks) cuda::LaunchLogprobReports(rank->argument(), dtype, nullptr);
+  Exchange(ranks, rows * sizeof(cuda::LogprobReport), &cuda::LogprobMemory::own_reports,
+           &cuda::LogprobMemory::all_reports);
   for (const auto& rank : ranks) cuda::LaunchLogprobSums(rank->argument(), dtype, nullptr);
   Exchange(ranks, rows * cuda::LogprobSumsBytes(argument.listed), &cuda::LogprobMemory::own_sums,
            &cuda::LogprobMemory::all_sums);

@@ -56,13 +56,13 @@ std::vector<ShardSlice> Slices(int64_t vocab, int32_t ranks, Random& random) {
 
 struct FromShards {
   std::vector<TokenResult> results;
-  std::vector<ShardWay> ways;
+  std::vector<ShardPath> paths;
 };
 
 FromShards SampleOn(ShardSampler& sampler, const Case& c, const ShardSlice& slice) {
   const Batch own(OwnColumns(c.rows, slice, slice.tokens == 0 ? 3 : slice.first_id % 3), c.dtype);
-  FromShards answer{std::vector<TokenResult>(c.rows.size()), std::vector<ShardWay>(c.rows.size())};
-  sampler.Sample({own.view(), c.params, c.keys}, c.method, answer.results, {}, answer.ways);
+  FromShards answer{std::vector<TokenResult>(c.rows.size()), std::vector<ShardPath>(c.rows.size())};
+  sampler.Sample({own.view(), c.params, c.keys}, c.method, answer.results, {}, answer.paths);
   sampler.Logprobs({own.view(), c.mode, c.params}, answer.results, {});
   return answer;
 }
@@ -162,23 +162,23 @@ struct Decided {
   const char* name;
   SelectParams params;
   RowKind kind;
-  ShardWay way;
+  ShardPath way;
   int64_t exchanges;  // of Sample
 };
 
 TEST(ShardSampler, DecidesWithAsFewExchangesAsTheRulesAllow) {
   const std::vector<Decided> cases = {
-      {"greedy", {.temperature = 0.0f}, RowKind::kFlat, ShardWay::kCandidates, 1},
-      {"top-k", {.top_k = 50}, RowKind::kFlat, ShardWay::kCandidates, 1},
-      {"top-k and top-p", {.top_k = 50, .top_p = 0.9f}, RowKind::kFlat, ShardWay::kCandidates, 1},
-      {"top-p", {.top_p = 0.9f}, RowKind::kPeaked, ShardWay::kCandidates, 2},
-      {"top-p of a wide nucleus", {.top_p = 0.9f}, RowKind::kNormal, ShardWay::kGathered, 3},
-      {"min-p", {.min_p = 1e-6f}, RowKind::kNormal, ShardWay::kSums, 2},
-      {"min-p of a few", {.min_p = 0.5f}, RowKind::kPeaked, ShardWay::kCandidates, 1},
-      {"softmax", {}, RowKind::kNormal, ShardWay::kSums, 2},
-      {"a large k", {.top_k = 100}, RowKind::kNormal, ShardWay::kGathered, 2},
-      {"typical", {.typical_p = 0.5f}, RowKind::kNormal, ShardWay::kGathered, 2},
-      {"a status", {.temperature = -1.0f}, RowKind::kNormal, ShardWay::kStatus, 1},
+      {"greedy", {.temperature = 0.0f}, RowKind::kFlat, ShardPath::kCandidates, 1},
+      {"top-k", {.top_k = 50}, RowKind::kFlat, ShardPath::kCandidates, 1},
+      {"top-k and top-p", {.top_k = 50, .top_p = 0.9f}, RowKind::kFlat, ShardPath::kCandidates, 1},
+      {"top-p", {.top_p = 0.9f}, RowKind::kPeaked, ShardPath::kCandidates, 2},
+      {"top-p of a wide nucleus", {.top_p = 0.9f}, RowKind::kNormal, ShardPath::kGathered, 3},
+      {"min-p", {.min_p = 1e-6f}, RowKind::kNormal, ShardPath::kSums, 2},
+      {"min-p of a few", {.min_p = 0.5f}, RowKind::kPeaked, ShardPath::kCandidates, 1},
+      {"softmax", {}, RowKind::kNormal, ShardPath::kSums, 2},
+      {"a large k", {.top_k = 100}, RowKind::kNormal, ShardPath::kGathered, 2},
+      {"typical", {.typical_p = 0.5f}, RowKind::kNormal, ShardPath::kGathered, 2},
+      {"a status", {.temperature = -1.0f}, RowKind::kNormal, ShardPath::kStatus, 1},
   };
   ExpectAllWell(AnswersOfGroup(3, [&](ShardGroup& group) -> std::string {
     for (const Decided& decided : cases) {
@@ -194,7 +194,7 @@ TEST(ShardSampler, DecidesWithAsFewExchangesAsTheRulesAllow) {
       const int64_t exchanges = sampler.traffic().exchanges - before - 2;  // without Logprobs
       std::ostringstream text;
       text << Difference(answer.results, OfTheWholeRows(c));
-      if (answer.ways[0] != decided.way) text << " way " << static_cast<int>(answer.ways[0]);
+      if (answer.paths[0] != decided.way) text << " way " << static_cast<int>(answer.paths[0]);
       if (exchanges != decided.exchanges) text << " exchanges " << exchanges;
       if (sampler.traffic().rows[static_cast<int>(decided.way)] != 1) text << " not counted";
       if (!text.str().empty()) return std::string(decided.name) + ": " + text.str();

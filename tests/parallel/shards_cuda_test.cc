@@ -26,7 +26,7 @@ class DeviceRank {
         keys_(rows.keys),
         workspace_(cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks)),
         results_(rows.size()),
-        ways_(rows.size()) {
+        paths_(rows.size()) {
     call_.logits = logits_.view();
     call_.slice = slice;
     call_.params = {params_, keys_};
@@ -38,15 +38,15 @@ class DeviceRank {
     workspace_.Set(std::vector<std::byte>(
         cuda::ShardWorkspaceBytes(static_cast<int64_t>(rows.size()), candidates, ranks),
         std::byte{64}));
-    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, ways_);
+    argument_ = cuda::ShardArgumentOf(call_, ranks, results_, paths_);
   }
 
   const cuda::ShardCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardWay> way_array() { return ways_; }
+  cuda::DeviceArray<ShardPath> way_array() { return paths_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardWay> Ways() const { return ways_.Get(); }
+  std::vector<ShardPath> Paths() const { return paths_.Get(); }
 
  private:
   Batch batch_;
@@ -55,14 +55,14 @@ class DeviceRank {
   OnDevice<NoiseKey> keys_;
   OnDevice<std::byte> workspace_;
   OnDevice<TokenResult> results_;
-  OnDevice<ShardWay> ways_;
+  OnDevice<ShardPath> paths_;
   cuda::ShardCall call_;
   cuda::ShardArgument argument_;
 };
 
 void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
   for (const auto& rank : ranks) cuda::EnqueueFirst(rank->call(), rank->argument(), nullptr);
-  ExchangeNews(ranks);
+  ExchangeReports(ranks);
   for (const auto& rank : ranks) cuda::LaunchMerge(rank->argument(), nullptr);
   for (const auto& rank : ranks) {
     cuda::LaunchSums(rank->argument(), rank->call().logits.dtype, nullptr);
@@ -75,7 +75,7 @@ void RunAll(std::vector<std::unique_ptr<DeviceRank>>& ranks) {
 // Rows that are left to the whole row have no token; all others equal the whole row's.
 void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
                              const std::vector<ShardSlice>& slices, int32_t candidates,
-                             DrawMethod method, std::vector<ShardWay>* decided = nullptr,
+                             DrawMethod method, std::vector<ShardPath>* decided = nullptr,
                              cuda::ShardRows kind = cuda::ShardRows::kListed) {
   std::vector<std::unique_ptr<DeviceRank>> ranks;
   const auto count = static_cast<int32_t>(slices.size());
@@ -86,15 +86,15 @@ void ExpectEqualWhereDecided(const RequestRows& rows, DType dtype,
   RunAll(ranks);
   const Batch whole(rows.values, dtype);
   std::vector<TokenResult> expected = Sampled({whole.view(), rows.params, rows.keys}, method);
-  const std::vector<ShardWay> ways = ranks[0]->Ways();
+  const std::vector<ShardPath> paths = ranks[0]->Paths();
   for (size_t r = 0; r < rows.size(); ++r) {
-    if (ways[r] == ShardWay::kGathered) expected[r] = TokenResult{};
+    if (paths[r] == ShardPath::kGathered) expected[r] = TokenResult{};
   }
   for (const auto& rank : ranks) {
-    EXPECT_EQ(rank->Ways(), ways);
+    EXPECT_EQ(rank->Paths(), paths);
     EXPECT_TRUE(SameSequence(rank->Results(), expected));
   }
-  if (decided != nullptr) *decided = ways;
+  if (decided != nullptr) *decided = paths;
 }
 
 class ShardsCuda : public DeviceTest {};
@@ -134,22 +134,22 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
   struct Decided {
     SelectParams params;
     RowKind kind;
-    ShardWay way;
+    ShardPath way;
   };
   const Decided cases[] = {
-      {{.temperature = 0.0f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50, .top_p = 0.9f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_k = 50, .min_p = 0.1f}, RowKind::kNormal, ShardWay::kCandidates},
-      {{.top_p = 0.9f}, RowKind::kPeaked, ShardWay::kCandidates},
-      {{.min_p = 0.5f}, RowKind::kPeaked, ShardWay::kCandidates},
-      {{.min_p = 1e-6f}, RowKind::kNormal, ShardWay::kSums},
-      {{}, RowKind::kNormal, ShardWay::kSums},
-      {{.temperature = 1.3f}, RowKind::kFewDistinct, ShardWay::kSums},
-      {{.top_p = 0.9f}, RowKind::kNormal, ShardWay::kGathered},
+      {{.temperature = 0.0f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50, .top_p = 0.9f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_k = 50, .min_p = 0.1f}, RowKind::kNormal, ShardPath::kCandidates},
+      {{.top_p = 0.9f}, RowKind::kPeaked, ShardPath::kCandidates},
+      {{.min_p = 0.5f}, RowKind::kPeaked, ShardPath::kCandidates},
+      {{.min_p = 1e-6f}, RowKind::kNormal, ShardPath::kSums},
+      {{}, RowKind::kNormal, ShardPath::kSums},
+      {{.temperature = 1.3f}, RowKind::kFewDistinct, ShardPath::kSums},
+      {{.top_p = 0.9f}, RowKind::kNormal, ShardPath::kGathered},
   };
   RequestRows rows;
-  std::vector<ShardWay> expected;
+  std::vector<ShardPath> expected;
   for (const Decided& decided : cases) {
     for (int i = 0; i < 4; ++i) {
       rows.Add(MakeRow(decided.kind, 20000, random), decided.params, random);
@@ -157,10 +157,10 @@ TEST_F(ShardsCuda, DecideWhatTheyPromiseWithoutTheWholeRow) {
     }
   }
   for (const DType dtype : kAllDTypes) {
-    std::vector<ShardWay> ways;
+    std::vector<ShardPath> paths;
     ExpectEqualWhereDecided(rows, dtype, FilledSlices(20000, 2, random), 64, DrawMethod::kGumbel,
-                            &ways);
-    EXPECT_EQ(ways, expected);
+                            &paths);
+    EXPECT_EQ(paths, expected);
   }
 }
 
@@ -183,10 +183,10 @@ TEST_F(ShardsCuda, DrawFromEverythingInOneExchangeAndInTwo) {
     std::vector<ShardSlice> slices = FilledSlices(vocab, i % 3 + 1, random);
     for (const cuda::ShardRows kind :
          {cuda::ShardRows::kDrawn, cuda::ShardRows::kListed, cuda::ShardRows::kAny}) {
-      std::vector<ShardWay> ways;
+      std::vector<ShardPath> paths;
       ExpectEqualWhereDecided(rows, kAllDTypes[i % 3], slices, i % 2 == 0 ? 16 : 1,
-                              DrawMethod::kGumbel, &ways, kind);
-      EXPECT_EQ(std::count(ways.begin(), ways.end(), ShardWay::kGathered), 0);
+                              DrawMethod::kGumbel, &paths, kind);
+      EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kGathered), 0);
       ASSERT_FALSE(HasFailure()) << "case " << i << ", kind " << static_cast<int>(kind);
     }
   }
@@ -199,15 +199,15 @@ TEST_F(ShardsCuda, TellAFewTokensOfARowThatIsDrawnFromEverything) {
     DeviceRank rank(rows, DType::kBf16, slice, 16, 2, DrawMethod::kGumbel, cuda::ShardRows::kDrawn);
     cuda::EnqueueFirst(rank.call(), rank.argument(), nullptr);
     Require(cudaDeviceSynchronize());
-    const size_t bytes = cuda::NewsBytes(16);
-    std::vector<std::byte> news(rows.size() * bytes);
-    Require(cudaMemcpy(news.data(), rank.argument().memory.own_news, news.size(),
+    const size_t bytes = cuda::ReportBytes(16);
+    std::vector<std::byte> report(rows.size() * bytes);
+    Require(cudaMemcpy(report.data(), rank.argument().memory.own_reports, report.size(),
                        cudaMemcpyDeviceToHost));
     size_t incomplete = 0;
     for (size_t r = 0; r < rows.size(); ++r) {
-      cuda::DeviceDrawNews row;
-      std::memcpy(&row, news.data() + r * bytes, sizeof row);
-      incomplete += row.ties == cuda::DeviceDrawNews::kIncomplete ? 1 : 0;
+      cuda::DeviceDrawReport row;
+      std::memcpy(&row, report.data() + r * bytes, sizeof row);
+      incomplete += row.ties == cuda::DeviceDrawReport::kIncomplete ? 1 : 0;
     }
     EXPECT_LE(incomplete, rows.size() / 20);
   }
@@ -220,10 +220,10 @@ TEST_F(ShardsCuda, LeaveOtherRowsOfACallOfDrawnOnesToTheWholeRow) {
        {SelectParams{.top_k = 5}, SelectParams{}, SelectParams{.temperature = -1.0f}}) {
     rows.Add(MakeRow(RowKind::kNormal, 500, random), params, random);
   }
-  std::vector<ShardWay> ways;
+  std::vector<ShardPath> paths;
   ExpectEqualWhereDecided(rows, DType::kF32, FilledSlices(500, 2, random), 8, DrawMethod::kGumbel,
-                          &ways, cuda::ShardRows::kDrawn);
-  EXPECT_EQ(ways, (std::vector{ShardWay::kGathered, ShardWay::kSums, ShardWay::kStatus}));
+                          &paths, cuda::ShardRows::kDrawn);
+  EXPECT_EQ(paths, (std::vector{ShardPath::kGathered, ShardPath::kSums, ShardPath::kStatus}));
 }
 
 TEST_F(ShardsCuda, AreCapturedInAGraphAndGatherWhatIsLeft) {

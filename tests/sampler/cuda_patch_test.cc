@@ -277,12 +277,12 @@ TEST_P(CudaPatches, CertifyRowsLikeAModels) {
           SelectParams{.top_p = 0.7f}}) {
       SCOPED_TRACE(testing::Message() << count << " rows, top_k " << params.top_k);
       const OnDevice<int32_t> ids(count);
-      const OnDevice<cuda::Way> ways(count);
+      const OnDevice<cuda::RowPath> ways(count);
       cuda::SampleIds(
           device.view(),
           {OnDevice<SelectParams>(std::vector<SelectParams>{params}), keys, {}, on_device.array()},
           DrawMethod::kGumbel, ids, {}, nullptr, ways);
-      EXPECT_TRUE(SameSequence(ways.Get(), std::vector(count, cuda::Way::kCertified)));
+      EXPECT_TRUE(SameSequence(ways.Get(), std::vector(count, cuda::RowPath::kCertified)));
     }
   }
 }

@@ -262,10 +262,10 @@ TEST_P(Cuda, CertifiesRowsLikeAModels) {
       SCOPED_TRACE(testing::Message() << rows << " rows, top_k " << params.top_k << ", top_p "
                                       << params.top_p << ", temperature " << params.temperature);
       const OnDevice<int32_t> ids(rows);
-      const OnDevice<cuda::Way> ways(rows);
+      const OnDevice<cuda::RowPath> ways(rows);
       cuda::SampleIds(device.view(), {OnDevice<SelectParams>({params}), keys}, DrawMethod::kGumbel,
                       ids, {}, nullptr, ways);
-      EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows, cuda::Way::kCertified)));
+      EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows, cuda::RowPath::kCertified)));
     }
   }
 }
@@ -287,11 +287,11 @@ TEST_F(DeviceTest, ListsAgainWhatALongListHasNoRoomFor) {
   const cuda::FixedShape fixed({1, 512});
   const DeviceBatch device(Batch(rows.values, DType::kF32), RowStartAt::kAligned);
   const OnDevice<int32_t> ids(rows.values.size());
-  const OnDevice<cuda::Way> ways(rows.values.size());
+  const OnDevice<cuda::RowPath> ways(rows.values.size());
   cuda::SampleIds(device.view(),
                   {OnDevice<SelectParams>(rows.params), OnDevice<NoiseKey>(rows.keys)},
                   DrawMethod::kGumbel, ids, {}, nullptr, ways);
-  EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows.values.size(), cuda::Way::kCertified)));
+  EXPECT_TRUE(SameSequence(ways.Get(), std::vector(rows.values.size(), cuda::RowPath::kCertified)));
   ExpectReference(rows, DType::kF32, RowStartAt::kAligned);
 }
 
@@ -309,9 +309,9 @@ TEST_F(DeviceTest, CertifiesLongListsOfShortRows) {
     for (const cuda::TeamShape shape : kTeams) {
       const cuda::FixedShape fixed(shape);
       const OnDevice<int32_t> ids(1);
-      const OnDevice<cuda::Way> ways(1);
+      const OnDevice<cuda::RowPath> ways(1);
       cuda::SampleIds(device.view(), {params, keys}, DrawMethod::kGumbel, ids, {}, nullptr, ways);
-      EXPECT_EQ(ways.Get()[0], cuda::Way::kCertified);
+      EXPECT_EQ(ways.Get()[0], cuda::RowPath::kCertified);
     }
   }
 }

@@ -63,14 +63,14 @@ int64_t ExpectReference(const RequestRows& rows, const std::vector<HostPatch>& p
       const OnDevice<TokenResult> results(count);
       const OnDevice<int32_t> ids(count);
       const OnDevice<RowStatus> statuses(count);
-      const OnDevice<cuda::Way> ways(count);
+      const OnDevice<cuda::RowPath> ways(count);
       cuda::SampleAdjusted(device.view(), row_params, method,
                            {results.data(), nullptr, nullptr, ways.data()}, {.has_typical = true},
                            nullptr);
       EXPECT_TRUE(SameSequence(results.Get(), tokens));
-      const std::vector<cuda::Way> all_ways = ways.Get();
+      const std::vector<cuda::RowPath> all_ways = ways.Get();
       by_definition = std::max<int64_t>(
-          by_definition, std::count(all_ways.begin(), all_ways.end(), cuda::Way::kDefinition));
+          by_definition, std::count(all_ways.begin(), all_ways.end(), cuda::RowPath::kDefinition));
       cuda::SampleAdjusted(device.view(), row_params, method,
                            {nullptr, ids.data(), statuses.data(), nullptr}, {.has_typical = true},
                            nullptr);

@@ -18,7 +18,7 @@ using cuda::TopBins;
 // In shared memory.
 struct BinsMemory {
   cuda::TeamMemory team;
-  cuda::RowStart start;
+  cuda::RowPrologue start;
   TopBins bins;
 };
 

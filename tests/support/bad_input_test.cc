@@ -234,7 +234,7 @@ TEST(BadInput, VerifyWithProbabilities) {
           {[](Call& c) { c.drafts.probabilities.dtype = DType::kF16; },
            "drafts.probabilities.dtype", "float16", "float32", ErrorCode::kInvalidType},
           {[](Call& c) { c.drafts.model.logits = c.logits; }, "drafts.probabilities",
-           "given beside drafts.model", "at most one of the two"}});
+           "given with drafts.model", "at most one of the two"}});
   struct WithQ : Call {
     WithQ() { drafts.probabilities = Q(); }
   };

@@ -41,7 +41,7 @@ extern "C" {
 SLUICE_API uint32_t sluice_abi_version(void);
 SLUICE_API const char* sluice_version(void);
 
-/* What a call came to. 1 to 99 are 1 + sluice::ErrorCode. */
+/* The result of a call. 1 to 99 are 1 + sluice::ErrorCode. */
 typedef int32_t sluice_status;
 enum {
   SLUICE_OK = 0,
@@ -108,7 +108,7 @@ typedef struct SLUICE_ALIASED sluice_logits_view {
   sluice_device device;
 } sluice_logits_view;
 
-/* The same, for functions that write in place. */
+/* A view for functions that write in place. */
 typedef struct SLUICE_ALIASED sluice_mutable_logits_view {
   void* data;
   int64_t rows;
@@ -167,7 +167,7 @@ SLUICE_API size_t sluice_algorithm_count(void);
 SLUICE_API sluice_status sluice_algorithm_at(size_t index, sluice_algorithm_info* info);
 SLUICE_API sluice_status sluice_algorithm_by_name(const char* name, sluice_algorithm* algorithm);
 
-/* What selecting one row took; see sluice::SelectWork. */
+/* The work of selecting one row; see sluice::SelectWork. */
 typedef struct SLUICE_ALIASED sluice_select_work {
   sluice_algorithm algorithm;
   int64_t elements_read;
@@ -192,7 +192,7 @@ typedef struct sluice_execution {
   sluice_algorithm algorithm; /* the reference backend has one way only */
   sluice_parallel_for parallel;
   /* At least as many bytes as the ..._workspace_bytes function of the call answers, aligned to
-   * SLUICE_WORKSPACE_ALIGNMENT. What it holds afterwards means nothing. */
+   * SLUICE_WORKSPACE_ALIGNMENT. Its content afterwards means nothing. */
   void* workspace;
   size_t workspace_bytes;
   void* stream;             /* the CUDA stream, for views of device memory */

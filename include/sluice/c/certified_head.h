@@ -132,7 +132,7 @@ typedef struct SLUICE_ALIASED sluice_certified_row {
       margin; /* by how many logits the nearest one that was left out missed; +inf: there is none */
 } sluice_certified_row;
 
-/* What a call took. */
+/* The work of a call. */
 typedef struct SLUICE_ALIASED sluice_certified_stats {
   int64_t rows;
   int64_t dense_rows; /* that fell back to the whole head */
@@ -171,13 +171,13 @@ SLUICE_API sluice_status sluice_certified_sample_ids(
     size_t status_count, sluice_certified_row* rows, size_t row_count,
     sluice_certified_stats* stats, const sluice_execution* execution);
 
-/* One token for each of the sampler's requests, of which hidden state r is requests[r]'s: what
- * sluice_project and then sluice_sampler_step give requests without drafts and forced tokens, and
- * the sampler has accepted the tokens. Each request once. Penalties, bias, masks and what else a
- * request changes of its logits is heeded, but for processors, which see all of them: a request
- * whose processors would run is SLUICE_INVALID_VALUE, and then nothing has changed. Neither the
- * backend nor the workers of the sampler are used, but the execution's. In the workspace of
- * sluice_certified_sample. */
+/* One token for each of the sampler's requests; hidden state r is requests[r]'s. The ids are
+ * those that sluice_project and then sluice_sampler_step give requests without drafts and forced
+ * tokens, and the sampler has accepted them. Each request may occur once. Penalties, bias, masks
+ * and whatever else a request changes of its logits is heeded, but for processors, which need
+ * all logits: a request with a processor that would run is SLUICE_INVALID_VALUE, and then
+ * nothing has changed. The call uses the backend and the workers of the execution, not the
+ * sampler's. In the workspace of sluice_certified_sample. */
 SLUICE_API sluice_status sluice_certified_step(
     const sluice_certified_head* certified, const sluice_certified_input* input,
     sluice_sampler* sampler, const sluice_request_handle* requests, size_t request_count,
@@ -195,9 +195,9 @@ SLUICE_API sluice_status sluice_certified_step_ids(
 /* The first k tokens of each row in the total order. */
 typedef struct sluice_certified_top {
   int32_t k;
-  int32_t* ids; /* rows * k; -1 behind the last, and with a status */
+  int32_t* ids; /* rows * k; -1 after the last, and with a status */
   size_t id_count;
-  float* logits; /* rows * k; -inf behind the last, NaN with a status */
+  float* logits; /* rows * k; -inf after the last, NaN with a status */
   size_t logit_count;
   sluice_row_status* status; /* one a row */
   size_t status_count;

@@ -47,9 +47,9 @@ enum {
 };
 
 typedef struct SLUICE_ALIASED sluice_stage_report {
-  bool is_on;          /* the parameters ask for the stage */
-  bool is_left;        /* the token is still there behind it; of the draw: it was drawn */
-  int64_t tokens_left; /* in the row behind it */
+  bool is_on;          /* the parameters turn the stage on */
+  bool is_left;        /* the stage keeps the token; for the draw: it was drawn */
+  int64_t tokens_left; /* in the row after the stage */
   double mass_left;    /* filters: the share of the adjusted row's mass */
   float before;        /* adjustments: the token's value */
   float after;

@@ -1,5 +1,5 @@
-/* Part of sluice.h: sampling parameters, expanded from params.def as the C++ structs are. What each
- * means, its range and its default stand there. */
+/* Part of sluice.h: sampling parameters, expanded from params.def as the C++ structs are. That
+ * file has the meaning, range and default of each. */
 #pragma once
 
 #include "sluice/c/base.h"
@@ -44,7 +44,7 @@ SLUICE_API size_t sluice_profile_count(void);
 SLUICE_API sluice_status sluice_profile_name_at(size_t index, const char** name);
 SLUICE_API sluice_status sluice_profile_by_name(const char* name, sluice_profile* profile);
 
-/* What the operator of a service may change. 2 unless lifted. */
+/* Limits that the operator of a service may change. 2 unless lifted. */
 typedef struct SLUICE_ALIASED sluice_limits {
   float max_temperature;
 } sluice_limits;
@@ -78,7 +78,7 @@ typedef struct sluice_bias_entries {
   size_t count;
 } sluice_bias_entries;
 
-/* What decides the kept set of one row. */
+/* The parameters that decide the kept set of one row. */
 typedef struct SLUICE_ALIASED sluice_select_params {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name;
 #include "sluice/params.def"
@@ -102,8 +102,8 @@ SLUICE_INIT void sluice_select_params_init(sluice_select_params* params) {
 #define SLUICE_C_TokenSequences sluice_token_sequences
 #define SLUICE_C_BiasEntries sluice_bias_entries
 
-/* Everything a request may ask of the sampler. An optional parameter `seed` is the pair has_seed
- * and seed. */
+/* All sampling parameters of a request. An optional parameter `seed` is the pair has_seed and
+ * seed. */
 typedef struct sluice_sampling_params {
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) type name;
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) type name;
@@ -139,7 +139,7 @@ SLUICE_INIT void sluice_sampling_params_init(sluice_sampling_params* params) {
 SLUICE_API sluice_status sluice_validate(const sluice_sampling_params* params, int64_t vocab,
                                          const sluice_limits* limits);
 
-/* Whose noise a draw uses. */
+/* The stream of noise that a draw uses. */
 typedef uint8_t sluice_draw_stream;
 enum { SLUICE_STREAM_TARGET = 0, SLUICE_STREAM_DRAFT = 1 };
 

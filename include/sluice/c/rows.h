@@ -19,19 +19,19 @@ typedef struct SLUICE_ALIASED sluice_cut {
   sluice_row_status status;
 } sluice_cut;
 
-/* The exact masses behind a Cut; see sluice::CutMass. */
+/* The exact masses of a Cut; see sluice::CutMass. */
 typedef struct SLUICE_ALIASED sluice_cut_mass {
   uint64_t kept;
   uint64_t total;
   uint64_t margin;
 } sluice_cut_mass;
 
-/* What sampling a row gives. */
+/* The result of sampling a row. */
 typedef struct SLUICE_ALIASED sluice_token_result {
-  int32_t id; /* -1 with a status, and for draft rows behind a rejection */
+  int32_t id; /* -1 with a status, and for draft rows after a rejection */
   sluice_row_status status;
-  float logprob; /* NaN if not asked for */
-  int32_t rank;  /* number of tokens with value >= the sampled one's; 0 if not asked for */
+  float logprob; /* NaN if not requested */
+  int32_t rank;  /* number of tokens with value >= the sampled one's; 0 if not requested */
   sluice_cut cut;
 } sluice_token_result;
 
@@ -181,7 +181,7 @@ SLUICE_API sluice_status sluice_topk_workspace_bytes(const sluice_topk_input* in
                                                      const sluice_execution* execution,
                                                      size_t* bytes);
 
-/* indices: rows * k, -1 behind the last. values: none, or like indices. statuses: one a row. */
+/* indices: rows * k, -1 after the last. values: none, or like indices. statuses: one a row. */
 SLUICE_API sluice_status sluice_topk(const sluice_topk_input* input, int32_t* indices,
                                      size_t index_count, float* values, size_t value_count,
                                      sluice_row_status* statuses, size_t status_count,

@@ -33,7 +33,7 @@ SLUICE_API sluice_status sluice_sampler_create(const sluice_sampler_options* opt
                                                sluice_sampler** sampler);
 SLUICE_API void sluice_sampler_destroy(sluice_sampler* sampler);
 
-/* A change of the logits by the user, behind DRY and before a forced token. It runs on the thread
+/* A change of the logits by the user, after DRY and before a forced token. It runs on the thread
  * of the row and may write any value; `tokens` are prompt and output. 0 is success: any other value
  * ends the request's part of the step, which then returns SLUICE_CALLBACK_FAILED. */
 typedef struct sluice_logits_processor {
@@ -48,7 +48,7 @@ typedef struct sluice_request {
   const int32_t* prompt;
   size_t prompt_count;
   uint32_t choice;        /* index among the completions of one prompt; below 2^24 */
-  int32_t max_new_tokens; /* memory is reserved for so many; beyond, steps may allocate */
+  int32_t max_new_tokens; /* memory is reserved for this many; beyond, steps may allocate */
   const sluice_logits_processor* processors;
   size_t processor_count;
 } sluice_request;
@@ -131,7 +131,7 @@ typedef struct sluice_step_output {
   size_t mass_count;
   sluice_mutable_logits_view adjusted; /* fp32: the values after stage 9. May be the logits. */
   int32_t* path; /* one a row: which row of its request's logits gave its token or its status; -1:
-                    behind those */
+                    after those */
   size_t path_count;
 } sluice_step_output;
 

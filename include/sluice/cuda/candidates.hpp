@@ -12,11 +12,11 @@ namespace sluice::cuda {
 
 // The kept tokens of row r are written from element offsets[r] to before offsets[r + 1]; offsets
 // has rows + 1 elements. The outputs that are not empty have the same size, and nothing is written
-// behind it.
+// beyond it.
 //
-// A row whose Cut keeps more tokens than it has room for gets the first ones, in the order asked
-// for; the Cut's count tells how many there are. Room that is left over is told as nothing: id -1,
-// logit -inf, weight 0; so is all of it in a row with a status.
+// A row with a Cut that keeps more tokens than it has room for gets the first ones, in the
+// requested order; the Cut's count has their number. Unused room is filled with id -1, logit -inf,
+// weight 0; so is all of it in a row with a status.
 struct Candidates {
   DeviceArray<const int64_t> offsets = {};
   DeviceArray<int32_t> ids = {};

@@ -2,8 +2,8 @@
 // certified_head.hpp, bit for bit. Link Sluice::cuda.
 //
 // As in cuda/rows.hpp, a call checks its arguments, enqueues its kernels on the stream and returns:
-// it takes no memory, waits for nothing and can be captured in a CUDA graph. What a certificate
-// does not decide is decided on the device, in the end by the dense head.
+// it takes no memory, waits for nothing and can be captured in a CUDA graph. Rows that a
+// certificate does not decide are decided on the device, in the end by the dense head.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct HeadWeights {
 void Project(const HeadWeights& head, const MatrixView& hidden, const MutableLogitsView& logits,
              void* stream);
 
-// The same logits of some tokens only. ids: [rows, n], n the same for all rows; logits: as many.
+// The logits of some tokens only. ids: [rows, n] with one n for all rows; logits: as many.
 // Where an id is not one of the vocabulary's the logit is NaN.
 void ProjectTokens(const HeadWeights& head, const MatrixView& hidden,
                    DeviceArray<const int32_t> ids, DeviceArray<float> logits, void* stream);
@@ -45,9 +45,9 @@ size_t DevicePlaneBytes(const HeadPlanes& planes);
 // memory: at least DevicePlaneBytes, aligned to 256. Waits for the copy: `planes` may go.
 DevicePlanes UploadPlanes(const HeadPlanes& planes, DeviceArray<std::byte> memory, void* stream);
 
-// What became of a row, as CertifiedRow. survivors counts the rows of the
-// head that were computed one by one; where they were too many for that, those that were found
-// until then, which may differ from call to call.
+// How a row was decided, as CertifiedRow. survivors counts the rows of the head that were computed
+// one by one; where they were too many for that, those that were found until then, which may differ
+// from call to call.
 struct HeadRow {
   CertifiedPath path = CertifiedPath::kNothing;
   DenseReason reason = DenseReason::kNone;
@@ -69,7 +69,7 @@ struct CertifiedCall {
 // For calls with as many hidden states or fewer.
 size_t CertifiedWorkspaceBytes(const DevicePlanes& planes, int64_t rows);
 
-// What a call read, of planes and weights, from what it has said of its rows, on the host; the
+// The bytes of planes and weights that a call read, from its results for its rows, on the host; the
 // planes and the whole head once for all rows. refined: empty, or as many.
 int64_t BytesRead(const DevicePlanes& planes, std::span<const HeadRow> rows,
                   std::span<const int32_t> refined = {});

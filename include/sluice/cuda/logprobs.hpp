@@ -25,8 +25,8 @@ struct DeviceLogprobLists {
 //
 // Reads the row twice in raw modes, and a third time for the rank of a token that is not among the
 // likely ones; in processed modes, or with kept_masses, once for what ranks alone need, once more
-// for each mass, and twice more for lists. Once more where the maximum is a zero, whose sign is
-// that of the first one; some hundred times where thousands of tokens tie with the last one of a
+// for each mass, and twice more for lists. Once more where the maximum is a zero, which takes the
+// sign of the first one; some hundred times where thousands of tokens tie with the last one of a
 // list.
 void Logprobs(const LogitsView& logits, const RowParams& params, LogprobMode mode,
               DeviceArray<TokenResult> results, DeviceArray<uint64_t> kept_masses, void* stream,

@@ -30,9 +30,9 @@ struct DeviceArray {
       : data(other.data), size(other.size) {}
 };
 
-// What the adjustments make of a row while it is read: the tokens of `ids` have the values of
-// `values`, all others those of the logits where `allowed` has their bit, or -inf where it has not,
-// or everywhere when `others_masked`. Nothing is written back. All arrays lie in device memory.
+// The adjustments of a row while it is read: the tokens of `ids` have the values of `values`, all
+// others those of the logits where `allowed` has their bit, or -inf where it has not, or everywhere
+// when `others_masked`. Nothing is written back. All arrays lie in device memory.
 //
 // Values are fp32 whatever the logits are, and may be anything: NaN and +inf give the row's status.
 // The logit of a token that is patched or not allowed is never looked at.
@@ -74,12 +74,12 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
 
 // How a row was decided: what was guessed of it was certified, or the definition was followed,
 // which takes many times as long.
-enum class Way : uint8_t { kCertified, kDefinition };
+enum class RowPath : uint8_t { kCertified, kDefinition };
 
-// The ids and statuses of Sample alone: the fastest way to a token, because a Cut that nobody wants
-// need not be known. statuses: empty, or one a row. ways: empty, or one a row, for measurements.
+// The ids and statuses of Sample alone: the fastest way to a token, because no Cut has to be
+// computed. statuses: empty, or one a row. paths: empty, or one a row, for measurements.
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
                DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
-               DeviceArray<Way> ways = {});
+               DeviceArray<RowPath> paths = {});
 
 }  // namespace sluice::cuda

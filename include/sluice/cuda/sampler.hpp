@@ -1,12 +1,12 @@
 // The Sampler of sampler.hpp with its requests and its whole step on a GPU: the same tokens, bit
 // for bit. Link Sluice::cuda.
 //
-// A step is one CUDA graph for each shape of a batch, and one copy of what it gave to pinned memory
-// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally
-// wait for the device; Waits counts the rare other calls that do. What changes requests (Add,
-// Update, Accept, Rollback, and the tokens of a step) goes to the device in small asynchronous
-// copies and kernels on another stream, beside whatever the caller's does; a step waits for it
-// there, and it waits for the step before.
+// A step is one CUDA graph for each shape of a batch, and one copy of its results to pinned memory
+// on a stream of its own. Only StepHandle::Get, StepHandle::Await and the destructor normally wait
+// for the device; Waits counts the rare other calls that do. Changes of requests (Add, Update,
+// Accept, Rollback, and the tokens of a step) go to the device in small asynchronous copies and
+// kernels on another stream, concurrent with the caller's; a step waits for them there, and they
+// wait for the step before.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace sluice::cuda {
 
-// What there is room for. All memory is taken at construction, but for what the driver takes for a
-// graph.
+// The most that a DeviceSampler has room for. All memory is taken at construction, but for what the
+// driver takes for a graph.
 struct DeviceSamplerOptions {
   int64_t vocab = 0;
   int32_t max_requests = 256;
@@ -30,7 +30,7 @@ struct DeviceSamplerOptions {
   // How many ids a request may name in logit_bias, allowed_token_ids, bad_words, stop_token_ids and
   // dry_sequence_breakers, every mention counted.
   int32_t max_listed_ids = 256;
-  int32_t max_logprobs = 0;  // the most likely tokens that a request may ask for, at most 128
+  int32_t max_logprobs = 0;  // the most likely tokens that a request may request, at most 128
   // How many shapes of batches keep their graphs, from kStepsKept on; the one used the longest ago
   // makes room. A shape with processors has two. The driver takes some 120 KB of the device's
   // memory for each, and 40 KB of the host's.
@@ -38,7 +38,7 @@ struct DeviceSamplerOptions {
   bool bitmasks = true;            // whether steps may bring some
   bool cuts = false;               // whether steps report the kept sets
   bool kept = false;               // whether they write them as bitmasks
-  bool masses = false;             // whether they report the masses behind the Cuts
+  bool masses = false;             // whether they report the masses of the Cuts
   int32_t max_processed_rows = 0;  // of a step, of requests with processors; more are its Error
   Limits limits = {};
 };
@@ -48,35 +48,35 @@ struct DeviceSamplerOptions {
 // written; four bytes a token for each row that processors may change.
 size_t DeviceSamplerBytes(const DeviceSamplerOptions& options);
 
-// The rows of a request in a step, as its processors find them. What is pointed to lies on the
-// device.
+// The rows of a request in a step, as its processors find them. The pointers are to device
+// memory.
 struct ProcessorRows {
-  // fp32, to change in place: what stages 3 to 8 left of the logits. One row more than
-  // there are drafts; the first is behind none.
+  // fp32, to change in place: what stages 3 to 8 left of the logits. One row more than there are
+  // drafts; the first follows none.
   MutableLogitsView logits = {};
   // Prompt and output. How many they are is not known here: the host may be steps ahead of them.
   const int32_t* tokens = nullptr;
   const int32_t* token_count = nullptr;
-  // Behind the tokens row d follows the first d of these, or with `parents` (as StepRequest has
+  // After the tokens row d follows the first d of these, or with `parents` (as StepRequest has
   // them, on the host) those before it in the tree.
   const int32_t* drafts = nullptr;
   std::span<const int32_t> parents = {};
   int64_t prompt_length = 0;  // of the tokens, on the host
 };
 
-// As LogitsProcessor: a change of the logits by the user, behind DRY and before a forced token.
-// `apply` enqueues its work on `stream`, a cudaStream_t, and returns. Whatever is enqueued behind
-// it there finds the rows as it leaves them. A call of the DeviceSampler from it is an Error. It
-// may throw: the exception leaves Step.
+// As LogitsProcessor: a change of the logits by the user, after DRY and before a forced token.
+// `apply` enqueues its work on `stream`, a cudaStream_t, and returns. Whatever is enqueued there
+// later finds the rows as it leaves them. A call of the DeviceSampler from it is an Error. It may
+// throw: the exception leaves Step.
 struct DeviceLogitsProcessor {
   void* context = nullptr;
   void (*apply)(void* context, const ProcessorRows& rows, void* stream) = nullptr;
   bool argmax_invariant = false;  // it cannot move the argmax, so greedy requests skip it
 };
 
-// What a step gave, in pinned memory: one element a row, but for `emitted`, which has one a
-// request. The first emitted[r] rows of request r hold its tokens, in order; rows behind them have
-// id -1. What nobody asked for is empty.
+// The results of a step, in pinned memory: one element a row, but for `emitted`, which has one a
+// request. The first emitted[r] rows of request r hold its tokens, in order; later rows have id -1.
+// Fields that were not requested are empty.
 struct DeviceStepResult {
   std::span<const int32_t> ids = {};
   std::span<const RowStatus> statuses = {};
@@ -85,7 +85,7 @@ struct DeviceStepResult {
   std::span<const CutMass> masses = {};
   std::span<const int32_t> path = {};  // as StepOutput's, when a request of the step has `parents`
 
-  // As TokenResult and LogprobLists: of the rows whose requests ask for them.
+  // As TokenResult and LogprobLists: of the rows of requests that report them.
   std::span<const float> logprobs = {};
   std::span<const int32_t> ranks = {};
   int32_t width = 0;
@@ -93,11 +93,11 @@ struct DeviceStepResult {
   std::span<const float> list_values = {};
 };
 
-// What computes the logits of a step: kernels on a stream, which become the front of the step's
-// graph. It is called when a graph is captured, and at no other time; equal sources are taken for
-// the same kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head
-// without calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified
-// head is none: it hands on tokens, not logits.)
+// Computes the logits of a step: kernels on a stream, which become the front of the step's graph.
+// It is called when a graph is captured, and at no other time; equal sources are taken for the same
+// kernels, with the same pointers. A call of the DeviceSampler from it is an Error. A head without
+// calls that wait is one: Project of cuda/head.hpp, or a library's product. (A certified head is
+// none: it hands on tokens, not logits.)
 struct LogitsSource {
   void (*enqueue)(void* context, void* stream) = nullptr;  // null: the logits come from elsewhere
   void* context = nullptr;
@@ -121,16 +121,16 @@ class StepHandle {
   DeviceArray<const int32_t> kept() const { return kept_; }
   // Empty when no request has `parents`.
   DeviceArray<const int32_t> path() const { return path_; }
-  // The cudaEvent_t behind which they are there.
+  // The cudaEvent_t that is recorded after them.
   void* event() const { return event_; }
 
-  // Waits for the copy of this step and for nothing else. What it answers is valid for the next
+  // Waits for the copy of this step and for nothing else. The answer is valid for the next
   // DeviceSampler::kStepsKept - 1 steps; throws Error when more have come. One that failed counts,
   // until it has been repeated: it took the place of the oldest.
   DeviceStepResult Get() const;
 
-  // Only waits, perhaps for a later step when this one is no longer kept. It looks at nothing of
-  // the DeviceSampler, so another thread may call that in the meantime; a Get behind it does not
+  // Only waits, perhaps for a later step when this one is no longer kept. It reads nothing of
+  // the DeviceSampler, so another thread may call that in the meantime; a later Get does not
   // wait.
   void Await() const;
 
@@ -145,7 +145,7 @@ class StepHandle {
   DeviceArray<const int32_t> kept_ = {};
   DeviceArray<const int32_t> path_ = {};
   void* event_ = nullptr;
-  void* copied_ = nullptr;  // the event behind its copy
+  void* copied_ = nullptr;  // recorded after its copy
 };
 
 // One thread at a time may call a DeviceSampler, with the device current that it was made on.
@@ -166,9 +166,9 @@ class DeviceSampler {
   int32_t FreeSlots() const;
   uint64_t Seed(RequestHandle request) const;
 
-  // Other numbers for a request, from its next step on. Its lists of ids, its seed and what it asks
-  // for beside its token stay as they are: they are Errors when they differ, as is a penalty or DRY
-  // for a request that had none of them.
+  // Other numbers for a request, from its next step on. Its lists of ids, its seed and what it
+  // reports in addition to its token stay as they are: they are Errors when they differ, as is a
+  // penalty or DRY for a request that had none of them.
   void Update(RequestHandle request, const SamplingParams& params);
 
   // As Sampler::Step, with logits on the device and all other memory on the host, where it is read
@@ -180,23 +180,23 @@ class DeviceSampler {
   // a step that Get has not answered counts as if all of its drafts, or those of a tree's longest
   // path, were accepted, until it is kStepsKept steps ago and the call looks itself. When the
   // device fails amid a step, no handle names it, none of its tokens are accepted, and the next
-  // step waits for what was enqueued of it. The same when a processor throws, but that nobody waits
-  // on the host: what changes requests waits on the device.
+  // step waits for what was enqueued of it. A processor that throws has these effects, except that
+  // no call waits on the host: what changes requests waits on the device.
   //
   // A step of requests with processors is two graphs with the processors between them, each called
-  // once, request after request, so that they may enqueue what no graph can hold. A row behind a
-  // draft that is not accepted is processed like the others.
+  // once, request after request, so that they may enqueue what no graph can hold. A row that
+  // follows a draft that is not accepted is processed like the others.
   //
   // source: computes input.logits in the same graph; what it throws the call throws.
   StepHandle Step(const StepInput& input, void* stream, const LogitsSource& source = {});
 
-  // As those of Sampler. Rollback: behind a Get of the last step of the request.
+  // As those of Sampler. Rollback: only after Get of the last step of the request.
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
 
   // How often a call waited for the device outside of Get and Await: when more was changed at once
   // than there is pinned memory for, when a step that was never read is not over kStepsKept steps
-  // later, and behind a step that failed.
+  // later, and after a step that failed.
   int64_t Waits() const;
 
  private:

@@ -1,6 +1,6 @@
 // The k largest of each row of scores in device memory: the answers of topk.hpp, bit for bit. Like
 // the calls of cuda/rows.hpp this takes no memory, waits for nothing and can be captured in a CUDA
-// graph; unlike them it asks for no parameters but these.
+// graph; unlike them it has no parameters but these.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct TopkInput {
 
   bool sorted = false;
 
-  // As sluice::TopkInput::thresholds, in device memory: read by calls whose plan has kThreshold,
+  // As sluice::TopkInput::thresholds, in device memory: read by calls with a plan of kThreshold,
   // written by all.
   DeviceArray<float> thresholds = {};
 };
@@ -36,7 +36,7 @@ struct TopkInput {
 enum class TopkGuess : uint8_t {
   kSample,     // a sample of the row, at the rank that keeps somewhat more than k
   kHint,       // the mean of the scores at the hinted indices; then as kSample
-  kSecant,     // the same; then, three times at most, along the secant of two counts
+  kSecant,     // as kHint; then, three times at most, along the secant of two counts
   kThreshold,  // what the call before left in TopkInput::thresholds; then as kSample
 };
 
@@ -47,7 +47,7 @@ enum class TopkWay : uint8_t {
   kDefinition,  // counted by digits of its order keys, exact for every row
 };
 
-// What deciding a row took.
+// The work of deciding a row.
 struct TopkWork {
   TopkWay way;
   uint8_t reads;       // of the whole row by the verify phase, without those of the definition
@@ -66,8 +66,8 @@ struct TopkPlan {
   friend bool operator==(const TopkPlan&, const TopkPlan&) = default;
 };
 
-// What Topk chooses for the current device: by rows, width and k, from a table of measurements, and
-// kThreshold where thresholds are given.
+// The plan that Topk chooses for the current device: by rows, width and k, from a table of
+// measurements, and kThreshold where thresholds are given.
 TopkPlan PlanTopk(const TopkInput& input);
 
 struct TopkOutput {

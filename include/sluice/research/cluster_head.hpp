@@ -1,7 +1,7 @@
 // The head by clusters of rows: a centroid and a radius bound the logits of all rows of a cluster,
-// so that clusters which cannot matter are not read. docs/notes/clusters.md has the bounds and what
-// they are worth: on heads of trained models next to nothing, on heads whose rows really lie in
-// clusters most of the read. The certified head to use is certified_head.hpp.
+// so that clusters which cannot matter are not read. docs/notes/clusters.md has the bounds and
+// their gain: next to nothing on heads of trained models, most of the read on heads that do have
+// their rows in clusters. The certified head to use is certified_head.hpp.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ struct MeansTask {
   std::span<int32_t> cluster_of = {};  // one a row of `rows`
   bool is_spherical = false;           // points and means have length 1
   int32_t rounds = 0;
-  void (*progress)(void* context, int32_t rounds) = nullptr;  // null, or told of each that is done
+  void (*progress)(void* context, int32_t rounds) = nullptr;  // null, or called after each round
   void* progress_context = nullptr;
 };
 
-// Who moves means and assigns points to them, for Build. Whatever it answers is a valid clustering
+// Moves means and assigns points to them, for Build. Whatever it answers is a valid clustering
 // as long as every row has a cluster: bounds are computed from the result.
 class MeansFinder {
  public:
@@ -55,15 +55,15 @@ struct ClusterOptions {
   // Tokens that share no cluster with others, such as numbers and symbols, and clusters for them.
   std::span<const int32_t> fine_tokens = {};
   int64_t fine_clusters = 0;
-  // The bias as one more element of a row, beside an element 1 of the hidden state. Otherwise a
+  // The bias as one more element of a row, with an element 1 of the hidden state. Otherwise a
   // cluster's largest bias is added to its bound.
   bool folds_bias = false;
-  // Of each cluster the rows with the largest biases, so many at most, are bounded and opened one
+  // The rows of each cluster with the largest biases, at most this many, are bounded and opened one
   // by one: a token that leads by its bias then opens no cluster. None where biases are folded in.
   int32_t bias_leaders = 3;
   // Null: the parallel-for. On a GPU: cuda::DeviceMeans (research/cuda_clusters.hpp).
   const MeansFinder* means = nullptr;
-  // Called by Build behind each round with the share of the rounds that is done.
+  // Called by Build after each round with the share of the rounds that is done.
   void (*progress)(void* context, double share) = nullptr;
   void* progress_context = nullptr;
 };
@@ -98,7 +98,7 @@ class HeadClusters {
 // What an answer is certain of.
 enum class ClusterCertificate : uint8_t {
   kTopK,     // the first k tokens in the total order, and their logits
-  kSoftmax,  // tokens whose softmax is within `epsilon` of that of all, in total variation
+  kSoftmax,  // tokens with a softmax within `epsilon` of that of all, in total variation
   kTopP,     // the tokens that top-p keeps, in their order
 };
 
@@ -110,7 +110,7 @@ struct ClusterQuestion {
   double temperature = 1.0;  // of kSoftmax and kTopP, above 0
 };
 
-// How far an answer had to go, each behind the one before.
+// How far an answer had to go; each step follows the one before.
 enum class ClusterPath : uint8_t {
   kBudget,    // the certificate held within the budget of rows
   kExpanded,  // within twice the budget
@@ -166,8 +166,8 @@ class ClusterSearch {
   // hidden: one row, any dtype.
   ClusterAnswer Ask(const MatrixView& hidden, const ClusterQuestion& question);
 
-  // The upper bound of each cluster's logits for a hidden state, as Ask has it.
-  // Takes memory, unlike Ask.
+  // The upper bound of each cluster's logits for a hidden state, as `Ask` has it. Takes memory,
+  // unlike `Ask`.
   void Bounds(const MatrixView& hidden, std::span<double> bounds) const;
 
   double budget_rows() const { return pace_.rows; }

@@ -29,7 +29,7 @@ struct AlgorithmInfo {
   std::string_view name;
   std::string_view when_to_use;
   std::string_view limits;  // what makes it slow
-  std::string_view source;  // who described it
+  std::string_view source;  // the author of the paper
 };
 
 std::span<const AlgorithmInfo> SelectAlgorithms();

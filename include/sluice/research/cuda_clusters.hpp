@@ -59,7 +59,7 @@ struct ClusterRow {
   double epsilon = 0.0;  // kSoftmax: the total variation at most
 };
 
-// Room a row: k for kTopK, else the vocabulary. What lies behind a row's count is left alone.
+// Room a row: k for kTopK, else the vocabulary. The elements after a row's count are left alone.
 struct ClusterPlaces {
   DeviceArray<int32_t> ids = {};
   DeviceArray<float> logits = {};
@@ -68,7 +68,7 @@ struct ClusterPlaces {
 
 // As ClusterSearch::Ask, of each hidden state by itself. The first k tokens, those that top-p keeps
 // and all logits are the same, bit for bit; clusters are opened in rounds, each of twice the rows
-// of those before it, so what was opened to know it may differ, and with it the tokens of kSoftmax.
+// of those before it, so it may open other clusters on the way, and kSoftmax may have other tokens.
 // Those come in the order in which they were opened.
 void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
                     const ClusterPlaces& places, void* stream);

@@ -43,7 +43,7 @@ int32_t DrawListed(const TokenList& tokens, float max, float scale, const NoiseK
 int32_t DrawByMethod(const semantics::Row& row, const Cut& cut, float max, float scale,
                      DrawMethod method, const NoiseKey& key) {
   if (method == DrawMethod::kCdf) return DrawCdfOfAnyDType(row, cut, max, scale, key);
-  // Of no rule, but a caller's own: it keeps what is masked.
+  // This Cut comes from no rule, but from the caller: it keeps what is masked.
   if (cut.lower == -semantics::Infinity()) {
     return semantics::DrawToken(row, cut, max, scale, method, key);
   }

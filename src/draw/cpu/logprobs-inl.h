@@ -3,7 +3,7 @@
 //
 // The row is divided into parts. The first pass notes the largest listed value of each, so the n-th
 // largest of those is a value that at least n tokens reach, and whatever reaches it lies in a part
-// whose maximum does: on a model's row some n parts are looked at again.
+// with a maximum that does: on a model's row some n parts are read again.
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -30,7 +30,7 @@ namespace sluice::HWY_NAMESPACE {
 // when any are used, and then at most half of the row's tokens are candidates.
 struct ListMemory {
   float* maxima;    // of the parts
-  float* by_size;   // the same, to be sorted
+  float* by_size;   // the maxima, to be sorted
   TieCounts* ties;  // at the parts' beginnings
   uint64_t* keys;   // of candidates
 
@@ -42,7 +42,7 @@ struct ListMemory {
   }
 };
 
-// What a mode looks at: the whole row (-inf included when it ranks), or what a Cut keeps.
+// The tokens that a mode reads: the whole row (-inf included when it ranks), or what a Cut keeps.
 template <class Read>
 class ListedRow {
  public:
@@ -83,7 +83,7 @@ class ListedRow {
                        std::greater<float>());
       least = memory_.by_size[wanted - 1];
     }
-    // Of the tokens equal to `least` the first are enough; masked ones are not listed.
+    // The first of the tokens equal to `least` are enough; masked ones are not listed.
     size_t ties_left = least == -semantics::Infinity() ? 0 : wanted;
     size_t count = 0;
     for (size_t part = 0; part < parts; ++part) {

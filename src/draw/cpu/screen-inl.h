@@ -1,7 +1,7 @@
 // A Gumbel draw over a whole row, at a fraction of the noise: the high 16 bits of a token's noise
-// bound its score from above, and only tokens whose bound reaches the best score so far get their
-// low bits and their logarithms (the definition's noise is laid out for it: one block of high bits
-// serves eight tokens).
+// bound its score from above, and only tokens with a bound that reaches the best score so far get
+// their low bits and their logarithms (the definition's noise is laid out for it: one block of high
+// bits serves eight tokens).
 //
 // With N = h * 2^32 + w, e(N) >= h * 2^-16 * log2(e), so g <= 15.4712 - log2(h): a token can only
 // win if h <= 2^(t - best + 15.4712). That power is bounded from above by the bits of a float, a
@@ -23,7 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Four vectors of tokens, whose high bits one vector of blocks holds.
+// Four vectors of tokens; one vector of blocks holds their high bits.
 constexpr size_t kScreenVectors = 4;
 inline size_t ScreenTokens() { return kScreenVectors * hn::Lanes(F32()); }
 

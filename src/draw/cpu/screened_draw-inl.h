@@ -49,8 +49,8 @@ int32_t IdOfTie(const semantics::Row& row, float value, int64_t n) {
   return static_cast<int32_t>(kMaxVocab);
 }
 
-// Whether a Cut keeps a token, for a few of a row's tokens in any order. Where the ties end is
-// looked up in the row when the first one asks.
+// Whether a Cut keeps a token, for a few of a row's tokens in any order. The end of the ties is
+// found in the row on the first call that needs it.
 template <class Read>
 class KeptTest {
  public:

@@ -122,7 +122,7 @@ bool Accepts(P& p, Q& q, size_t draft, uint32_t u) {
   return semantics::AcceptsDraft(p_draft, q_draft, u);
 }
 
-// The first token whose running mass of P - Q exceeds the threshold, or -1; and that mass.
+// The first token at which the running mass of P - Q exceeds the threshold, or -1; and that mass.
 struct Residual {
   int32_t id;
   uint64_t mass;
@@ -257,7 +257,7 @@ inline Verdict VerifyDrafts(const SelectInput& target, const Cut& cut,
   const LogitsView& logits = target.logits;
   const SelectInput* model = drafts[0].source.model;
   if (model != nullptr && model->logits.dtype != logits.dtype) {
-    return VerifyByDefinition(target, cut, drafts);  // a pair of dtypes that nobody has
+    return VerifyByDefinition(target, cut, drafts);  // an unused pair of dtypes
   }
   const semantics::Row row{logits.Row(0), logits.dtype, logits.vocab};
   return WithReader(row.dtype, [&](auto read) HWY_ATTR {

@@ -1,7 +1,7 @@
-// The Gumbel draw among contenders, which are all that may win it (cuda/first_read.cuh).
+// The Gumbel draw among contenders, which are all that may win it (cuda/weight_histogram_pass.cuh).
 #pragma once
 
-#include "cuda/first_read.cuh"
+#include "cuda/weight_histogram_pass.cuh"
 #include "draw/cuda/draw_row.cuh"
 
 namespace sluice::cuda {
@@ -11,7 +11,7 @@ inline constexpr int kDrawingThreads = 8 * kWarpSize;
 // By the first threads of the first block, from the contenders of the team: the id of the winner,
 // or -1 when it is not certain. keeping_of(token) says what is kept.
 template <typename KeepingOf>
-__device__ int32_t DrawContender(const FirstThreads& first, const FirstReadMemory& memory,
+__device__ int32_t DrawContender(const FirstThreads& first, const WeightHistogramMemory& memory,
                                  int contenders, const WeightUnit& unit, float max,
                                  const NoiseKey& key, KeepingOf keeping_of) {
   const semantics::Stream stream = semantics::GumbelStream(key);

@@ -1,5 +1,5 @@
 // Draw: one token from each given Cut, by the definition.
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "draw/cuda/draw_row.cuh"
 #include "semantics/temperature.h"
 

@@ -1,4 +1,4 @@
-// One token from a kept set whose tokens stand in the order; for a cdf draw one a thread.
+// One token from a kept set with its tokens in the order; for a cdf draw one a thread.
 #pragma once
 
 #include "cuda/team.cuh"
@@ -29,8 +29,8 @@ __device__ int PlaceOfBest(const TeamOfRow& team, uint64_t mine) {
   return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(mine)));
 }
 
-// The thread whose token the cdf draw takes. `weights` and `ids`: shared memory, an element a
-// thread.
+// The thread with the token that the cdf draw takes. `weights` and `ids`: shared memory, an element
+// a thread.
 __device__ inline int WinnerByCdf(const FirstThreads& team, const KeptToken& token, float max,
                                   float scale, const NoiseKey& key, uint64_t* weights,
                                   int32_t* ids) {
@@ -56,8 +56,8 @@ __device__ inline int WinnerByCdf(const FirstThreads& team, const KeptToken& tok
   return static_cast<int>(~static_cast<uint32_t>(team.MaxOfBlock(answer)));
 }
 
-// The thread whose token a draw takes, of a kept set that is a token a thread. score(): of a Gumbel
-// draw, of this thread's token. room: shared memory, 12 bytes a thread.
+// The thread with the token that a draw takes, of a kept set that is a token a thread. score(): of
+// a Gumbel draw, of this thread's token. room: shared memory, 12 bytes a thread.
 template <typename Score>
 __device__ int WinnerOfKept(const FirstThreads& team, const KeptToken& mine, DrawMethod method,
                             float max, float scale, const NoiseKey& key, uint64_t* room,

@@ -6,7 +6,7 @@
 
 namespace sluice::cuda {
 
-// Of the tokens that threads have seen, the one that the Gumbel draw takes. Scores and values are
+// The token that the Gumbel draw takes among those that threads have seen. Scores and values are
 // compared as their order keys.
 struct BestToken {
   uint64_t score_and_value = 0;  // 0: none was seen

@@ -14,15 +14,15 @@ inline constexpr int kMostLikely = 1024;  // that are sorted
 
 // In shared memory.
 struct LikelyMemory {
-  // Of the first block.
+  // In the first block:
   uint32_t largest[kLikelyGroups];  // order keys; 0: nothing is in the range
   uint32_t threshold;
   uint32_t count;
   uint64_t tokens[kMostLikely];
 };
 
-// What is listed: the `wanted` first tokens with lower <= x <= upper, but for the first `dropped`
-// of them, which equal `upper`; `kept` of them at most. -inf and NaN are in no range.
+// The listed tokens: the `wanted` first tokens with lower <= x <= upper, but for the first
+// `dropped` of them, which equal `upper`; `kept` of them at most. -inf and NaN are in no range.
 struct LikelyRange {
   float upper;
   float lower;  // above -inf
@@ -55,7 +55,7 @@ template <typename Slice, typename Put>
 __device__ void ListOneByOne(const Team& team, const Slice& slice, int vocab,
                              const LikelyRange& range, Put put) {
   uint64_t before = ~uint64_t{0};
-  if (range.dropped > 0) {  // behind the last of them
+  if (range.dropped > 0) {  // after the last of them
     int low = 0, high = vocab - 1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
@@ -85,7 +85,7 @@ __device__ void ListOneByOne(const Team& team, const Slice& slice, int vocab,
   }
 }
 
-// The order key of a value that at least so many tokens reach, if there are so many; else of one
+// The order key of a value that at least `needed` tokens reach, if there are as many; else of one
 // that all do. largest: of the values of this thread that count; -inf: none. Clears the list.
 __device__ inline uint32_t LikelyThreshold(const Team& team, float largest, int needed,
                                            LikelyMemory& memory) {
@@ -114,7 +114,7 @@ __device__ inline uint32_t LikelyThreshold(const Team& team, float largest, int 
   return first.threshold;
 }
 
-// Behind LikelyThreshold.
+// After LikelyThreshold.
 __device__ inline void NoteLikely(LikelyMemory& first, float x, int id) {
   const uint32_t place = atomicAdd(&first.count, 1u);
   if (place < kMostLikely) first.tokens[place] = KeyOfToken(x, id);
@@ -149,7 +149,7 @@ __device__ void ListLikely(const Team& team, const Slice& slice, int vocab,
   });
   team.Sync();
   const int count = static_cast<int>(first.count);
-  team.Sync();  // everybody has read it
+  team.Sync();  // every thread has read it
   if (count > kMostLikely) return ListOneByOne(team, slice, vocab, range, put);
   if (team.rank() == 0) PutLikely(team, memory, count, range, put);
 }

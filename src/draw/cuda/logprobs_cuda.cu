@@ -1,8 +1,8 @@
 // Logprobs: rank, status and maximum in one read of the row, masses in another. Ties at a boundary
 // have one value, so their number is enough, and no ids are looked for.
 #include "cuda/long_mass_sum.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/rows.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/cuda/row_report.cuh"
 
@@ -30,7 +30,7 @@ __device__ void PutList(const Team& team, const Slice& slice, int vocab, const R
              [&](int n, int32_t id) { report.PutListed(1 + n, id, value(slice.ValueOf(id))); });
 }
 
-// What lies between the boundaries of a Cut, without the ties at them.
+// The tokens between the boundaries of a Cut, without the ties at them.
 struct Inside {
   float upper;
   float lower;
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMostThreads)
     auto count = [&](auto for_each) {
       return CountRow(team, for_each, result.cut, needs_ties, sampled, is_looked_at);
     };
-    // Vectors are filled up with masked values, which is the same as long as nobody counts those.
+    // Vectors are filled up with masked values, which changes nothing unless those are counted.
     const bool counts_masked =
         sampled == -INFINITY || result.cut.upper == -INFINITY || result.cut.lower == -INFINITY;
     const Census census =
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kMostThreads)
   } else if (team.rank() == 0) {
     report.BeginList(team, -1, logprob);
   }
-  team.Sync();  // everybody has read the result
+  team.Sync();  // every thread has read the result
   if (!team.IsFirstThread()) return;
   report.Put(logprob, rank);
   if (argument.kept_masses != nullptr) argument.kept_masses[row.index] = kept_mass;

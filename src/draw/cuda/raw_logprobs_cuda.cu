@@ -1,5 +1,5 @@
-// Raw log-probabilities by a kernel of their own, beside the draw: it waits for the token only when
-// both of its reads are done.
+// Raw log-probabilities by a kernel of their own, concurrent with the draw: it waits for the token
+// only when both of its reads are done.
 #include "draw/cuda/raw_report.cuh"
 
 namespace sluice::cuda {

@@ -5,20 +5,20 @@
 #pragma once
 
 #include "cuda/long_mass_sum.cuh"
-#include "cuda/row_start.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
+#include "cuda/row_prologue.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "draw/cuda/row_report.cuh"
 
 namespace sluice::cuda {
 
-// So many are noted at least, so that the token is among them.
+// At least this many are noted, so that the token is among them.
 inline constexpr int kNoted = 64;
 static_assert(kNoted <= kGroups);
 
 // In shared memory.
 struct RawMemory {
-  RowStart start;
+  RowPrologue start;
   uint32_t least;                // order key of what is noted
   uint64_t masses[kMostBlocks];  // of the first block
   LikelyMemory likely;           // of the first block: from all of the team
@@ -27,13 +27,13 @@ struct RawMemory {
 
 inline constexpr uint32_t kNanKey = ~0u;
 
-// What one read finds: the largest value, and a value that enough tokens reach. NaN: there is one.
+// One read's result: the largest value, and a value that enough tokens reach. NaN: there is one.
 struct Outline {
   float max;
   float least;
 };
 
-// By groups of threads: so many of their largest values are that many tokens.
+// By groups of threads: k of their largest values are k tokens.
 template <DType kDType>
 __device__ Outline OutlineOf(const Team& team, const VectorSlice<kDType>& vectors, int needed,
                              RawMemory& memory) {
@@ -70,7 +70,7 @@ __device__ Outline OutlineOf(const Team& team, const VectorSlice<kDType>& vector
           fmaxf(semantics::ValueOfKey(memory.least), semantics::kLowestValue)};
 }
 
-// Of this thread; notes the tokens from `least` on.
+// The mass of this thread's tokens; notes the tokens from `least` on.
 template <bool kHasMass, DType kDType>
 __device__ uint64_t MassOfRow(const VectorSlice<kDType>& vectors, const Outline& outline,
                               LikelyMemory& likely) {
@@ -93,8 +93,8 @@ __device__ uint64_t MassOfRow(const VectorSlice<kDType>& vectors, const Outline&
   }
 }
 
-// What this block has noted, to the first one: a place there is asked for once, because the answer
-// takes 1000 cycles. Behind a barrier behind the last note.
+// Sends what this block has noted to the first one: it reserves places there with one request,
+// because the answer takes 1000 cycles. After a barrier that follows the last note.
 __device__ inline void SendNoted(const Team& team, RawMemory& memory) {
   if (team.rank() == 0) return;
   LikelyMemory& first = *team.Of(0, &memory.likely);
@@ -132,8 +132,8 @@ __device__ uint64_t CountFrom(const Team& team, const VectorSlice<kDType>& vecto
   return team.Sum(count);
 }
 
-// await_draw(): called by all threads before the token is looked at. By the team of a row that
-// wants a report.
+// await_draw(): called by all threads before the token is read. By the team of a row with a
+// report.
 template <DType kDType, typename AwaitDraw>
 __device__ void ReportRaw(const Team& team, RawMemory& memory, const LogprobsArgument& argument,
                           int index, const RowReport& report, AwaitDraw await_draw) {
@@ -159,11 +159,11 @@ __device__ void ReportRaw(const Team& team, RawMemory& memory, const LogprobsArg
     value.normalizer = semantics::NormalizerOf(max, 1.0f, mass);
   }
   const int noted = static_cast<int>(team.Of(0, &memory.likely)->count);
-  team.Sync();  // everybody has read it
+  team.Sync();  // every thread has read it
   await_draw();
 
   const TokenResult drawn = report.Drawn();
-  if (argument.step.wishes == nullptr) team.Sync();  // what was drawn is written over
+  if (argument.step.requested == nullptr) team.Sync();  // what was drawn is written over
   if (drawn.id < 0) {
     if (team.rank() == 0) report.PutNothing(team);
     return;

@@ -1,4 +1,4 @@
-// What is asked of a row by those who report log-probabilities, and where the answer goes.
+// What the reports of log-probabilities need of a row, and where they go.
 #pragma once
 
 #include "cuda/team.cuh"
@@ -13,30 +13,30 @@ class RowReport {
       : argument_(argument),
         row_(argument.step.places == nullptr ? row : argument.step.places[row]),
         listed_(argument.lists.width) {
-    if (argument.step.wishes == nullptr) return;
-    const LogprobWish wish = argument.step.wishes[row_];
-    is_wanted_ = wish.is_wanted && wish.mode == argument.mode;
-    is_of_others_ = wish.is_wanted && wish.mode != argument.mode;
-    listed_ = min(1 + wish.listed, argument.lists.width);
+    if (argument.step.requested == nullptr) return;
+    const RequestedLogprobs requested = argument.step.requested[row_];
+    is_wanted_ = requested.is_wanted && requested.mode == argument.mode;
+    is_of_others_ = requested.is_wanted && requested.mode != argument.mode;
+    listed_ = min(1 + requested.listed, argument.lists.width);
   }
 
   __device__ bool is_wanted() const { return is_wanted_; }
   // The tokens of the list, with the drawn one.
   __device__ int listed() const { return listed_; }
 
-  // The token that was drawn, and its Cut; behind the draw.
+  // The token that was drawn, and its Cut; after the draw.
   __device__ TokenResult Drawn() const {
     TokenResult result;
     if (argument_.results != nullptr) result = argument_.results[row_];
-    if (argument_.step.wishes != nullptr) result.id = argument_.step.ids[row_];
-    const bool is_known = argument_.step.wishes != nullptr || result.status == RowStatus::kOk;
+    if (argument_.step.requested != nullptr) result.id = argument_.step.ids[row_];
+    const bool is_known = argument_.step.requested != nullptr || result.status == RowStatus::kOk;
     if (!is_known || result.id < 0 || result.id >= argument_.rows.vocab) result.id = -1;
     return result;
   }
 
   // By one thread.
   __device__ void Put(float logprob, int32_t rank) const {
-    if (argument_.step.wishes != nullptr) {
+    if (argument_.step.requested != nullptr) {
       argument_.step.logprobs[row_] = logprob;
       argument_.step.ranks[row_] = rank;
     } else {

@@ -1,4 +1,4 @@
-// What a vLLM engine is not asked. docs/plugins/vllm-engine.md has the same list.
+// What a vLLM engine cannot do. docs/plugins/vllm-engine.md has the same list.
 #include <algorithm>
 #include <vector>
 

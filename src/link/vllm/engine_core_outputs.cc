@@ -8,7 +8,7 @@
 namespace sluice::link::vllm {
 namespace {
 
-constexpr int8_t kRawView = 3;  // the extension whose bytes are an array's elements
+constexpr int8_t kRawView = 3;  // the extension with an array's elements as its bytes
 constexpr size_t kMostOutputs = 1 << 16;
 
 // Places of the array EngineCoreOutputs, and of EngineCoreOutput.

@@ -1,9 +1,9 @@
 // What vLLM's EngineCore sends: EngineCoreOutputs, as MessagePack in the layout of the version that
-// docs/plugins/vllm-engine.md names. What Sluice does not ask for is passed over.
+// docs/plugins/vllm-engine.md names. Fields that Sluice does not use are passed over.
 //
 // A message has one frame or more: arrays that are large lie in frames of their own, in their
 // order. A reader believes nothing, as of Sluice's own frames: every length is compared with the
-// bytes that are there, every number with its range, and a message is taken whole or not at all.
+// bytes of the frame, every number with its range, and a message is taken whole or not at all.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ enum class FinishReason : uint8_t {
   kRepetition = 4,
 };
 
-// A row each for so many tokens: the token itself, then the most likely ones. The engine's lists
-// are as wide as the widest that a request of the step asked for. A value may be NaN, as the logits
-// of one request may: that is no matter of the others.
+// A row each for this many tokens: the token itself, then the most likely ones. The engine's lists
+// are as wide as the widest that a request of the step has. A value may be NaN, as the logits of
+// one request may: that is no matter of the others.
 struct TokenLists {
   size_t rows = 0;
   size_t width = 0;
@@ -35,7 +35,7 @@ struct TokenLists {
   std::span<const int32_t> ranks = {};
 };
 
-// What one step gave one request.
+// The result of one step for one request.
 struct EngineCoreOutput {
   std::string_view request_id = {};
   std::span<const int32_t> ids = {};

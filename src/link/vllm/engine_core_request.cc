@@ -63,7 +63,7 @@ class Writer {
   msgpack::packer<Sink> packer_;
 };
 
-// A map whose number of entries is known when the last one has come.
+// A map of unknown size until its last entry has come.
 class OpenMap {
  public:
   OpenMap(Writer& writer, std::string& frame) : writer_(writer), frame_(frame) {
@@ -131,7 +131,7 @@ void AddParams(const EngineRequest& request, OpenMap& map) {
   if (params.allowed_token_ids.has_value()) map.Add("allowed_token_ids", *params.allowed_token_ids);
   map.Add("bad_words", TokenIds());
   if (!params.bad_words.empty()) map.Add("_bad_words_token_ids", params.bad_words);
-  // What is in the cache of prefixes is not computed, and so not scored.
+  // Tokens in the cache of prefixes are not computed, and so not scored.
   map.Add("skip_reading_prefix_cache", request.prompt_logprobs.has_value());
 }
 

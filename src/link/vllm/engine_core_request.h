@@ -6,8 +6,8 @@
 //   ABORT    the ids of requests
 //   UTILITY  client, number of the call, a method, its arguments
 //
-// A request's id is its address as text, so that what comes back needs no table of names. In front
-// of it is a number that is drawn for each life of an engine, so that nobody else can say it.
+// A request's id is its address as text, so that what comes back needs no table of names. It starts
+// with a number that is drawn for each life of an engine, so that no other peer can guess it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace sluice::link::vllm {
 
-// The frame in front of each.
+// The frame before each.
 inline constexpr std::string_view kAddFrame("\x00", 1);
 inline constexpr std::string_view kAbortFrame("\x01", 1);
 inline constexpr std::string_view kUtilityFrame("\x03", 1);
@@ -33,8 +33,8 @@ std::string RequestIdOf(uint64_t life,
 RequestAddress AddressOf(uint64_t life, std::string_view request_id);
 
 // Throws Error naming the first parameter that the engine has not, or means otherwise, or would
-// fail by itself. It is to be called in front of WriteAdd: an EngineCore takes what it reads for
-// checked, and a request that it cannot read ends its process.
+// fail by itself. Call it before WriteAdd: an EngineCore takes what it reads for checked, and a
+// request that it cannot read ends its process.
 void CheckRequest(const EngineRequest& request);
 
 // Each replaces what `frame` had. `arrival` is in seconds since 1970.

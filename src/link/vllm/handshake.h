@@ -28,7 +28,7 @@ std::string ReadGreeting(std::string_view bytes, Greeting& greeting);
 // EngineHandshakeMetadata: where requests are sent from, and outputs go.
 void WriteAddresses(std::string_view input, std::string_view output, std::string& frame);
 
-// What is of use here of an EngineCoreReadyResponse.
+// The used fields of an EngineCoreReadyResponse.
 struct EngineFacts {
   std::string version = {};
   int64_t context = 0;

@@ -56,7 +56,7 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
                                    engine::LogprobColumns& columns) {
   const auto wanted = static_cast<size_t>(width);
   if (lists.rows != tokens) return "the engine sent log-probabilities of other tokens";
-  if (lists.width < wanted) return "the engine sent fewer log-probabilities than were asked for";
+  if (lists.width < wanted) return "the engine sent fewer log-probabilities than requested";
   columns.Clear();
   columns.ranks.assign(lists.ranks.begin(), lists.ranks.end());
   columns.width = width;
@@ -73,7 +73,7 @@ const char* OutputTranslation::Cut(const TokenLists& lists, size_t tokens, int32
   return nullptr;
 }
 
-// All of them come in one piece, in front of the first token or with it.
+// All of them come in one piece, before the first token or with it.
 const char* OutputTranslation::TakePrompt(const EngineCoreOutput& output, const Request& request,
                                           OutputRow& row) {
   if (!output.prompt_logprobs.has_value() || request.prompt_width == 0 || request.has_prompt) {
@@ -89,7 +89,7 @@ const char* OutputTranslation::TakePrompt(const EngineCoreOutput& output, const 
   return nullptr;
 }
 
-// Of a request for its prompt alone the engine makes a token, because it makes one at least.
+// The engine makes a token even for a prompt alone, because it makes one at least.
 const char* OutputTranslation::TakeTokens(const EngineCoreOutput& output, const Request& request,
                                           OutputRow& row) {
   if (output.ids.empty() || request.max_tokens == 0) return nullptr;
@@ -114,7 +114,7 @@ void OutputTranslation::TakeEnd(const EngineCoreOutput& output, const Request& r
       row.end =
           request.tokens >= request.max_tokens ? GenerationEnd::kLength : GenerationEnd::kContext;
       break;
-    case FinishReason::kAbort:  // nobody here has asked for it, or nobody waits
+    case FinishReason::kAbort:  // not requested here, or of a request that has ended here
       row.end = GenerationEnd::kEngineLost;
       row.message = "the engine aborted the request: it is being shut down";
       break;
@@ -125,7 +125,7 @@ void OutputTranslation::TakeEnd(const EngineCoreOutput& output, const Request& r
       row.code = output.error_code == "validation_error" ? ErrorCode::kInvalidValue
                                                          : ErrorCode::kUnavailable;
       break;
-    case FinishReason::kRepetition:  // which is not asked for
+    case FinishReason::kRepetition:  // which no request sets
       row.end = GenerationEnd::kEngineLost;
       row.message = "the engine ended the text for its repetitions";
       break;

@@ -1,5 +1,5 @@
 // Makes rows of a vLLM engine's outputs: it counts a request's tokens, which these do not say, and
-// takes of their lists what the request asked for.
+// takes of their lists what the request has.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace sluice::link::vllm {
 
 class OutputTranslation {
  public:
-  // Of requests whose ids have this number: RequestIdOf.
+  // For requests with this number in their ids: RequestIdOf.
   explicit OutputTranslation(uint64_t life) : life_(life) {}
 
   uint64_t life() const { return life_; }
 
-  // A request goes to the engine. Of a slot's requests the last one is known.
+  // A request goes to the engine. The last request of a slot is known.
   void Begin(const EngineRequest& request);
   // It is not to give anything any more. False: it had ended.
   bool End(const RequestAddress& address);
@@ -35,8 +35,8 @@ class OutputTranslation {
     int64_t tokens = 0;       // so far
     int64_t max_tokens = 0;
     int64_t prompt_tokens = 0;
-    int32_t width = 0;         // of lists: 0 where no log-probabilities are asked for
-    int32_t prompt_width = 0;  // the same
+    int32_t width = 0;         // of lists: 0 without log-probabilities
+    int32_t prompt_width = 0;  // of the prompt's lists
     bool has_prompt = false;   // those of the prompt have come
   };
   // Empty, or why the lists are not those of so many tokens.

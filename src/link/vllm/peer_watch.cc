@@ -42,7 +42,7 @@ void PeerWatch::Take(uint16_t event, int32_t value) {
     connection_ = peers_ == Peers::kOne ? OneThatStands() : -1;
     has_changed_ = true;
   } else if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED && peers_ == Peers::kOne && !open_.empty()) {
-    // Which one it is of is not told; a peer connects and says its name in one go.
+    // The event does not say which one it is of; a peer connects and says its name in one go.
     connection_ = open_.back();
     has_changed_ = true;
   }
@@ -55,7 +55,7 @@ int32_t PeerWatch::OneThatStands() const {
 }
 
 bool PeerWatch::Use(int32_t connection) {
-  Read();  // its beginning was told before it could say something
+  Read();  // its beginning was reported before it could say something
   if (std::ranges::find(open_, connection) == open_.end()) return false;
   connection_ = named_ = connection;
   has_changed_ = false;

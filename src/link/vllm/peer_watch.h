@@ -1,8 +1,8 @@
 // Which connection of a bound socket is the engine's, and whether it is still that one.
 //
 // ZeroMQ connects again by itself, and with router_handover a peer takes the place of an earlier
-// one without a word, so what was on its way may be gone although the socket works. A monitor tells
-// of what happens to connections, in its order: a file descriptor that ended and one that came
+// one without a word, so what was on its way may be gone although the socket works. A monitor
+// reports what happens to connections, in its order: a file descriptor that ended and one that came
 // later with the same number are not taken for each other.
 #pragma once
 

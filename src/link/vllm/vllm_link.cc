@@ -1,4 +1,4 @@
-// How an engine is found, lost and found again. What goes and comes in between: vllm_link_requests.
+// How an engine is found, lost and found again. The traffic in between: vllm_link_requests.
 #include "link/vllm/vllm_link.h"
 
 #include <algorithm>
@@ -19,18 +19,18 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kScheme = "vllm+tcp://";
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30;  // more end the connection
-// Of greetings and facts, which have some hundred bytes.
+// The most bytes of greetings and facts, which have some hundred.
 constexpr int64_t kMostSmallBytes = int64_t{64} << 10;
 constexpr int kMostSmallMessages = 64;  // of a connection, that wait to be read
 constexpr int kGreetingsAtOnce = 64;
 constexpr int kPingsBeforeStall = 4;
-constexpr milliseconds kPingAskedEvery{250};
+constexpr milliseconds kPingEvery{250};
 constexpr milliseconds kGreetAgainEvery{250};
 constexpr int kAbortsLinger = 200;   // milliseconds
 constexpr size_t kReserved = 16384;  // bytes of a message: of some hundred aborts
 // vLLM keeps as many as come, in the order in which they did.
 constexpr int32_t kMostRequests = 1 << 16;
-// What vLLM's own frontend allows, unless it is told otherwise; an engine does not tell.
+// What vLLM's own frontend allows by default; an engine does not report it.
 constexpr int32_t kMostLogprobs = 20;
 
 [[noreturn]] void ThrowEndpoint(const std::string& endpoint, const std::string& why) {
@@ -47,7 +47,7 @@ std::string HostOf(const std::string& endpoint) {
   const std::string_view host = rest.substr(0, std::min(colon, rest.size()));
   if (colon == std::string_view::npos || host.empty()) ThrowEndpoint(endpoint, "it has no port");
   if (host == "*" || host == "0.0.0.0" || host == "[::]") {
-    ThrowEndpoint(endpoint, "the engine is told this one, so it cannot be all of them");
+    ThrowEndpoint(endpoint, "the engine connects to this one, so it cannot be all of them");
   }
   return "tcp://" + std::string(host);
 }
@@ -85,7 +85,7 @@ VllmLink::~VllmLink() {
     life_->input.set(zmq::sockopt::linger, kAbortsLinger);
     table_.GiveUp(options_.engine, "the frontend ends");
     SendAborts();
-  } catch (const std::exception&) {  // no memory: it computes them for nobody
+  } catch (const std::exception&) {  // no memory: it computes them for no reader
   }
 }
 
@@ -104,7 +104,7 @@ zmq::socket_t VllmLink::Bind(SocketKind kind, const std::string& address) const 
   if (kind.type == zmq::socket_type::router) {
     // An engine that is started again has the identity of the one before.
     socket.set(zmq::sockopt::router_handover, true);
-    // A message for nobody is refused in place of dropped.
+    // A message for a peer that is gone is refused in place of dropped.
     socket.set(zmq::sockopt::router_mandatory, true);
   }
   // For machines that vanish. A process that is stopped has the time that a stall has.
@@ -129,7 +129,7 @@ void VllmLink::Listen() {
 }
 
 bool VllmLink::Turn(Clock::time_point now) {
-  // Behind a pause nothing can have been heard, so it says nothing of the engine.
+  // After a pause nothing can have been heard, so it says nothing of the engine.
   if (now - last_turn_ > options_.stall_timeout / 2) {
     quiet_since_ = std::min(now, quiet_since_ + (now - last_turn_));
   }
@@ -139,7 +139,7 @@ bool VllmLink::Turn(Clock::time_point now) {
   ReadInput();
   ReadEvents(now);
   const bool has_outputs = ReadOutputs(now);
-  // The end of a connection for outputs is told behind the last of them.
+  // The monitor reports the end of a connection for outputs after the last of them.
   const bool has_said_all =
       IsIn(Phase::kEnding) && !has_outputs && !life_->output_watch.has_connection();
   if (has_said_all || (IsIn(Phase::kEnding) && now >= life_->ends_at)) EndConnection(now);
@@ -169,7 +169,7 @@ void VllmLink::TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_poin
     return;
   }
   if (!greeting.is_hello) return;
-  // The one before may have told of its last tokens.
+  // The one before may have sent its last tokens.
   for (int left = kGreetingsAtOnce; left > 0 && ReadOutputs(now); --left) {
   }
   EndLife("an engine has been started in its place");
@@ -178,7 +178,7 @@ void VllmLink::TakeGreeting(std::vector<zmq::message_t>& parts, Clock::time_poin
   BeginLife(now);
 }
 
-// Whoever started it waits for an answer, and does not get one: it is said here.
+// The process that started it waits for an answer, and does not get one: it is said here.
 void VllmLink::RefuseHello(std::string_view identity, bool is_headless) {
   if (!is_headless) {
     reason_ = refused_ =
@@ -239,7 +239,7 @@ void VllmLink::EndLife(std::string_view reason) {
   if (!life_.has_value()) return;
   reason_.assign(reason);
   const std::string lost = "the engine " + options_.endpoint + ": " + reason_;
-  // From here on nothing takes memory: nobody may be forgotten.
+  // From here on nothing takes memory: no request may be forgotten.
   ForEachSocket([this](zmq::socket_t& socket) { Watch(options_.epoll_fd, socket, false); });
   life_.reset();
   has_message_ = is_stalled_ = false;
@@ -260,8 +260,8 @@ void VllmLink::ReadEvents(Clock::time_point now) {
   }
   if (!has_changed) return;
   if (IsIn(Phase::kReady)) BeginEnding(now);
-  if (IsIn(Phase::kAsked)) {
-    life_->asked_from = pinged_;
+  if (IsIn(Phase::kPinged)) {
+    life_->pinged_from = pinged_;
     ping_at_ = now;
   }
 }
@@ -275,8 +275,8 @@ void VllmLink::BeginEnding(Clock::time_point now) {
 
 // The engine's requests end, and it is to abort them where it is there all the same.
 void VllmLink::EndConnection(Clock::time_point now) {
-  life_->phase = Phase::kAsked;
-  life_->asked_from = pinged_;
+  life_->phase = Phase::kPinged;
+  life_->pinged_from = pinged_;
   ping_at_ = now;
   ++table_.counters.resets;
   table_.GiveUp(options_.engine, "the engine " + options_.endpoint + ": " + reason_);
@@ -314,8 +314,8 @@ void VllmLink::TakeFacts(zmq::message_t& frame) {
                   .end_tokens = options_.end_tokens,
                   .max_frame_bytes = kMostMessageBytes});
   life_->input_watch.Use(ConnectionOf(frame));
-  life_->phase = Phase::kAsked;
-  life_->asked_from = pinged_;
+  life_->phase = Phase::kPinged;
+  life_->pinged_from = pinged_;
   ping_at_ = {};
   reason_ = "it has not answered yet";
 }
@@ -332,8 +332,8 @@ bool VllmLink::Waits() const {
 }
 
 void VllmLink::CheckSilence(Clock::time_point now) {
-  if (IsIn(Phase::kAsked) && now >= ping_at_) {
-    ping_at_ = now + kPingAskedEvery;
+  if (IsIn(Phase::kPinged) && now >= ping_at_) {
+    ping_at_ = now + kPingEvery;
     Ping();
   }
   if (!Waits() || now < SilenceDeadline()) return;
@@ -353,7 +353,7 @@ void VllmLink::Ping() {
 // The engine answers a ping that was sent over connections that are there still: over none it gets
 // no answer.
 void VllmLink::TakeAnswer() {
-  if (!IsIn(Phase::kAsked) || !(outputs_.answered > life_->asked_from)) return;
+  if (!IsIn(Phase::kPinged) || !(outputs_.answered > life_->pinged_from)) return;
   if (!life_->output_watch.Use(ConnectionOf(frames_[0]))) return;
   life_->phase = Phase::kReady;
   reason_ = refused_;
@@ -365,7 +365,7 @@ EngineConnection::Clock::time_point VllmLink::SilenceDeadline() const {
 
 EngineConnection::Clock::time_point VllmLink::Deadline() const {
   if (is_greeted_) return greeted_again_at_;
-  if (IsIn(Phase::kAsked)) return ping_at_;
+  if (IsIn(Phase::kPinged)) return ping_at_;
   if (IsIn(Phase::kEnding)) return life_->ends_at;
   if (IsIn(Phase::kReady) && life_->is_unreachable) return last_turn_;
   return Waits() ? SilenceDeadline() : Clock::time_point::max();
@@ -373,7 +373,7 @@ EngineConnection::Clock::time_point VllmLink::Deadline() const {
 
 bool VllmLink::HasInput() {
   bool has_input = link::HasInput(handshake_) || has_message_;
-  // Each of them is asked, whatever those before it say.
+  // Each of them is read, whatever those before it say.
   has_input = link::HasInput(handshake_watch_->monitor()) || has_input;
   if (!life_.has_value()) return has_input;
   ForEachSocket([&](zmq::socket_t& socket) { has_input = link::HasInput(socket) || has_input; });

@@ -1,13 +1,13 @@
-// A frontend's connection to one vLLM engine, which comes by itself: it is told this address, and
-// says hello there when it starts, and again whenever it is started again.
+// A frontend's connection to one vLLM engine, which comes by itself: it is started with this
+// address, and says hello there when it starts, and again whenever it is started again.
 //
-//   listening --HELLO--> loading --READY--> asked --answer--> ready --> ending --> asked
+//   listening --HELLO--> loading --READY--> pinged --answer--> ready --> ending --> pinged
 //
 // and from each of them to listening. An engine is in use when it has answered a ping that was sent
 // since both of its connections were made: what it says counts, not what a socket still takes. One
 // of them that ends, or that another takes the place of, is most often an engine that has ended:
 // what it said before that is read, and then its requests end. Where it was the network, the engine
-// connects again by itself and is asked again. Each life of an engine has sockets of its own, so
+// connects again by itself and gets another ping. Each life of an engine has sockets of its own, so
 // nothing of an earlier one can be on its way in them. An engine says nothing of an abort: a
 // request's place is free as soon as it is sent, and what still comes for it is of an address that
 // is not known any more. Where that goes on, the abort was lost, and is sent again.
@@ -35,7 +35,7 @@ struct VllmLinkOptions {
   int32_t engine = 0;    // in the table
   std::chrono::milliseconds stall_timeout = {};
   std::chrono::milliseconds last_outputs = {};  // as RemoteClientOptions has it
-  std::vector<int32_t> end_tokens;              // of the model, which the engine does not tell
+  std::vector<int32_t> end_tokens;              // of the model, which the engine does not report
   int64_t vocab = 0;                            // the same: it has so many tokens
   int epoll_fd = -1;  // gets what becomes readable when something has come
 };
@@ -58,9 +58,9 @@ class VllmLink final : public EngineConnection {
   void AppendPollItems(std::vector<zmq_pollitem_t>& items) override;
 
  private:
-  enum class Phase : uint8_t { kLoading, kAsked, kReady, kEnding };
+  enum class Phase : uint8_t { kLoading, kPinged, kReady, kEnding };
 
-  // Of one engine process.
+  // The life of one engine process.
   struct Life {
     zmq::socket_t input;  // from here to there
     zmq::socket_t output;
@@ -68,7 +68,7 @@ class VllmLink final : public EngineConnection {
     PeerWatch output_watch;
     Phase phase = Phase::kLoading;
     bool is_unreachable = false;     // as a message could not be sent
-    int64_t asked_from = 0;          // answers to pings behind this one count
+    int64_t pinged_from = 0;         // answers to pings after this one count
     Clock::time_point ends_at = {};  // of kEnding
   };
 
@@ -121,11 +121,11 @@ class VllmLink final : public EngineConnection {
   std::optional<Life> life_;
   int64_t lives_ = 0;
   std::string reason_;
-  std::string refused_;  // of the last one that said hello in vain, beside one that is ready
+  std::string refused_;  // of the last one that said hello in vain, while another was ready
 
   vllm::OutputTranslation translation_{0};
   std::vector<RequestAddress> left_there_;  // that have ended here, and are to be aborted there
-  std::vector<std::string> orphans_;        // ids that nobody here knows, the same
+  std::vector<std::string> orphans_;        // ids of no request here, to be aborted there too
   Clock::time_point orphans_from_ = {};     // when they are taken for such
   Clock::time_point orphan_at_ = {};        // when the last output of one came
   std::vector<zmq::message_t> frames_;      // of a message that is not taken yet
@@ -134,12 +134,12 @@ class VllmLink final : public EngineConnection {
   vllm::EngineCoreOutputs outputs_;
   std::string out_;
 
-  // Time when nobody called does not count as silence.
+  // Time without a call does not count as silence.
   Clock::time_point quiet_since_ = {};
   Clock::time_point last_turn_ = {};
   int pings_ = 0;                   // since then
   int64_t pinged_ = 0;              // pings ever
-  Clock::time_point ping_at_ = {};  // of Phase::kAsked
+  Clock::time_point ping_at_ = {};  // of Phase::kPinged
   bool is_stalled_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What goes to an engine and comes from it while there is one: vllm_link.cc has when that is.
+// Messages to an engine and from it while it is connected: vllm_link.cc has when that is.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -18,10 +18,10 @@ using std::chrono::milliseconds;
 
 constexpr int kMessagesAtOnce = 256;
 constexpr size_t kAbortsAtOnce = 256;
-// What is on its way when an abort is sent comes within so long; an engine that goes on behind it
-// has not got the abort.
+// What is on its way when an abort is sent comes within this time; an engine that goes on
+// afterwards has not got the abort.
 constexpr milliseconds kOrphanPatience{250};
-// Slower than this no engine computes a token: one that comes behind is the first of another abort.
+// No engine computes a token more slowly: one that comes later starts another abort.
 constexpr milliseconds kOrphansForgotten{10'000};
 
 }  // namespace
@@ -46,7 +46,7 @@ void VllmLink::TakeMessage(Clock::time_point now) {
   }
   const std::string why =
       views.size() > kMostFrames ? "too many frames" : vllm::ReadOutputs(views, outputs_);
-  if (!why.empty()) {  // nobody knows whose tokens they were
+  if (!why.empty()) {  // the tokens could be of any request
     ++table_.counters.malformed_frames;
     table_.GiveUp(options_.engine,
                   "the engine " + options_.endpoint + ": outputs that cannot be read: " + why);
@@ -77,8 +77,8 @@ void VllmLink::TakeOutput(const vllm::EngineCoreOutput& output) {
   table_.Take(options_.engine, row);
 }
 
-// Nobody here knows the request. The first such output starts the time in which that is usual, and
-// what still comes behind it is aborted.
+// No request here has this id. The first such output starts the time in which that is usual, and
+// what still comes after it is aborted.
 void VllmLink::NoteOrphan(std::string_view request_id) {
   if (!request_id.starts_with(vllm::kIdPrefix) || request_id.size() > vllm::kMostIdBytes) return;
   const bool is_first = orphans_from_ == Clock::time_point{};
@@ -128,7 +128,7 @@ void VllmLink::SendAborts() {
   }
 }
 
-// Of requests that have ended here before, or that nobody here knows.
+// Aborts requests that have ended here before, or that never existed here.
 void VllmLink::SendOrphans() {
   if (!left_there_.empty()) {
     vllm::WriteAbort(left_there_, translation_.life(), out_);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cub/block/block_radix_sort.cuh>
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "cuda/sort_keys.cuh"
 #include "cuda/token_list.cuh"
 #include "head/certified/cuda/device_call.h"

@@ -7,7 +7,7 @@
 // binary passes more, or 16 quaternary ones.
 #pragma once
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "semantics/order.h"
 
 namespace sluice::cuda {

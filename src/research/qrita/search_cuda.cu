@@ -1,6 +1,6 @@
 // Qrita (2026), its second kernel: the rules on the whole row, with pivots for every boundary.
 // Exact for every row and any parameters.
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "research/qrita/pivot_find.cuh"
 #include "research/qrita/qrita.h"
 #include "research/qrita/truncation.cuh"

@@ -4,7 +4,7 @@
 
 #include <cub/device/device_segmented_radix_sort.cuh>
 
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "research/qrita/qrita.h"
 #include "select/cuda/sorted_values.cuh"
 #include "semantics/cut.h"

@@ -4,7 +4,7 @@
 // The certificate: as many outliers as the rules look at, or the mass that top-p wants of the whole
 // row, as exact integers.
 #include "cuda/long_mass_sum.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/sort_keys.cuh"
 #include "research/qrita/pivot_find.cuh"
 #include "research/qrita/qrita.h"

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kSurvivorThreads)
                                    : SampleListed(block, memory, argument, row, result);
     if (block.IsFirstThread()) {
       if (reason == DenseReason::kNone) {
-        argument.sample.Set(row, result, Way::kCertified);
+        argument.sample.Set(row, result, RowPath::kCertified);
       } else {
         LeaveToDense(course, reason);
       }

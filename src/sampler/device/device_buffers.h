@@ -35,7 +35,7 @@ struct StepTables {
   StepSpan* spans;
   int32_t* drafts;
   const float** probabilities;
-  LogprobWish* wishes;
+  RequestedLogprobs* requested;
   TreeRow* trees;         // null: all drafts are chains
   DraftModelRow* models;  // null: no draft models
   // Of the rows that processors change: where they are, and what is forced behind them or -1.
@@ -60,7 +60,7 @@ inline StepTables TablesOf(std::byte* base, const TableShape& shape) {
   tables.spans = carver.Take<StepSpan>(shape.requests);
   tables.drafts = carver.Take<int32_t>(shape.rows);
   tables.probabilities = carver.Take<const float*>(shape.rows);
-  tables.wishes = carver.Take<LogprobWish>(shape.rows);
+  tables.requested = carver.Take<RequestedLogprobs>(shape.rows);
   tables.trees = shape.has_trees ? carver.Take<TreeRow>(shape.rows) : nullptr;
   tables.models = shape.has_models ? carver.Take<DraftModelRow>(shape.rows) : nullptr;
   tables.processed_rows = carver.Take<int32_t>(shape.processed_rows);

@@ -199,10 +199,10 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
     const Slot& slot = slots_[static_cast<size_t>(index)];
     const RequestRecord& record = slot.record;
     const bool is_processed = ChangesRows(record, slot.processors);
-    const LogprobWish wish{record.has_logprobs, record.logprob_mode,
-                           static_cast<int16_t>(record.listed_logprobs)};
+    const RequestedLogprobs requested{record.has_logprobs, record.logprob_mode,
+                                      static_cast<int16_t>(record.listed_logprobs)};
     for (int32_t d = 0; d < RowsOf(request); ++d, ++r) {
-      tables.wishes[r] = wish;
+      tables.requested[r] = requested;
       const bool is_last = d + 1 == RowsOf(request);
       const int32_t draft = is_last ? -1 : request.drafts[static_cast<size_t>(d)];
       const bool has_bitmask = !request.bitmask.empty();

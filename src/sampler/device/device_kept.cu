@@ -1,7 +1,7 @@
 // Kept sets as bitmasks: the ties of a row's Cut are resolved to ids, and then every token is asked
 // by itself.
 #include "cuda/cut_ids.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "sampler/device/device_kernels.h"
 
 namespace sluice::cuda {
@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(kMostThreads)
   if (has_token) kept = ResolveTies(team, memory.find, row.slice, argument.results[place].cut);
   const int32_t words = (argument.rows.vocab + 31) / 32;
   int32_t* bitmask = argument.bitmasks + int64_t{place} * words;
-  const WarpStretch<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
-                                              PatchIf<kPatched>(argument.rows, row.index));
+  const IdOrderedSlice<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
+                                                 PatchIf<kPatched>(argument.rows, row.index));
   stretch.ForEachIn(stretch.kAllParts, [&](float x, int id, uint32_t) {
     const uint32_t word = __ballot_sync(~0u, has_token && id >= 0 && kept.Keeps(x, id));
     if (team.lane() == 0 && id >= 0) bitmask[id / 32] = static_cast<int32_t>(word);

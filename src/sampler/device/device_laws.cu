@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   }
   const Cut cut = model.cut;
   if (Thread() == 0) {
-    memory.last_dropped = cut.ties_dropped > 0 ? semantics::kBehindAllTies : -1;
-    memory.last_kept = cut.ties_kept > 0 ? semantics::kBehindAllTies : -1;
+    memory.last_dropped = cut.ties_dropped > 0 ? semantics::kAfterAllTies : -1;
+    memory.last_kept = cut.ties_kept > 0 ? semantics::kAfterAllTies : -1;
   }
   const int32_t share = (vocab + kRejectThreads - 1) / kRejectThreads;
   const int32_t first = min(Thread() * share, vocab);

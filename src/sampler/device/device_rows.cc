@@ -81,7 +81,7 @@ LogprobsArgument ReportOf(const DeviceBuffers& buffers, const StepShape& shape, 
           .results = is_processed ? buffers.results : nullptr,
           .kept_masses = nullptr,
           .lists = {outputs.list_ids, outputs.list_values, shape.output.width},
-          .step = {.wishes = TablesOf(buffers, shape).wishes,
+          .step = {.requested = TablesOf(buffers, shape).requested,
                    .ids = outputs.ids,
                    .logprobs = outputs.logprobs,
                    .ranks = outputs.ranks}};

@@ -16,7 +16,7 @@ struct BandPass {
   uint64_t mass = 0;        // below the limit
   uint64_t mass_above = 0;  // between the band and the limit
   size_t above = 0;         // how many elements are
-  size_t size = 0;          // of the band, whose values lie in x
+  size_t size = 0;          // of the band, with its values in x
 };
 
 // The band is [low, high], or [low, limit) when it reaches up to the limit. x has room for a row.

@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// Values and ids side by side, by ascending id, padded behind `size` to whole vectors with
-// -inf. The memory holds a whole row: there is no bound to overflow.
+// Values and ids side by side, by ascending id, padded from `size` to whole vectors with -inf. The
+// memory holds a whole row: there is no bound to overflow.
 struct CandidateList {
   float* x;
   int32_t* ids;
@@ -42,8 +42,8 @@ class Collector {
         x_(list.x),
         ids_(list.ids) {}
 
-  // Takes kAtOnce elements without asking how many there are: most groups have no more, and a
-  // branch that nobody can predict costs more than storing too much.
+  // Takes kAtOnce elements without a test of how many there are: most groups have no more, and a
+  // branch that cannot be predicted costs more than storing too much.
   template <size_t kAtOnce>
   HWY_INLINE void Append(size_t group) {
     const size_t first = group * GroupElements();
@@ -60,7 +60,7 @@ class Collector {
     size_ += count;
   }
 
-  // Behind the last whole group.
+  // After the last whole group.
   HWY_INLINE void AppendOne(size_t i) {
     const float x = Read::One(data_, i);
     x_[size_] = x;
@@ -160,7 +160,7 @@ void Collect(const semantics::Row& row, float threshold, const Mask* masks, uint
   list.Pad();
 }
 
-// Of size floats, padded with -inf.
+// The maximum of `size` floats, padded with -inf.
 inline float MaxOf(const float* x, size_t size) {
   const F32 d;
   auto max = hn::Set(d, -semantics::Infinity());
@@ -172,7 +172,7 @@ inline float MaxOf(const CandidateList& list) {
   return MaxOf(list.x, static_cast<size_t>(list.size));
 }
 
-// Of size floats, padded with -inf, which does not count.
+// The minimum of `size` floats, padded with -inf, which does not count.
 inline float MinOf(const float* x, size_t size) {
   const F32 d;
   const auto infinity = hn::Set(d, semantics::Infinity());

@@ -53,7 +53,7 @@ size_t CollectKept(const semantics::Row& row, const Cut& cut, float* xs, int32_t
   return count;
 }
 
-// xs may be read up to a whole vector behind its end.
+// xs may be read up to a whole vector past its end.
 inline void StoreWeights(const float* xs, size_t size, float max, float scale, uint64_t* weights) {
   const F32 d;
   HWY_ALIGN float block[HWY_MAX_BYTES / sizeof(float)];
@@ -85,22 +85,22 @@ void CollectRow(const semantics::Row& row, const Cut& cut, CandidateOrder order,
     }
   }
 
-  // A Cut of another row may keep more or fewer tokens than it says: the first ones are told, and
-  // what is missing is told as nothing.
+  // A Cut of another row may keep more or fewer tokens than it says: the first ones are written,
+  // and the missing ones are written as empty.
   const size_t count = static_cast<size_t>(cut.count);
-  const size_t told = std::min(count, kept);
+  const size_t written = std::min(count, kept);
   if (!candidates.ids.empty()) {
     int32_t* to = candidates.ids.data() + first;
-    std::fill(std::copy(ids, ids + told, to), to + count, -1);
+    std::fill(std::copy(ids, ids + written, to), to + count, -1);
   }
   if (!candidates.logits.empty()) {
     float* to = candidates.logits.data() + first;
-    std::fill(std::copy(xs, xs + told, to), to + count, -semantics::Infinity());
+    std::fill(std::copy(xs, xs + written, to), to + count, -semantics::Infinity());
   }
   if (!candidates.weights.empty()) {
     uint64_t* to = candidates.weights.data() + first;
     const semantics::StatusAndMax found = ExamineRow<Read>(row);
-    const size_t weighed = found.status == RowStatus::kOk ? told : 0;
+    const size_t weighed = found.status == RowStatus::kOk ? written : 0;
     StoreWeights(xs, weighed, found.max, scale, to);
     std::fill(to + weighed, to + count, uint64_t{0});
   }

@@ -1,4 +1,4 @@
-// What a Cut says of the rows it was made of: masked in place, or as a bitmask.
+// A Cut applied to the rows it was made of: masked in place, or as a bitmask.
 #include <cstring>
 
 #include "select/select_table.h"

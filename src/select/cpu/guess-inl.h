@@ -71,7 +71,7 @@ inline Body BodyOf(const SmallSample& sample) {
     low = body.mean - 2.5f * body.deviation;
     high = body.mean + 2.5f * body.deviation;
   }
-  // What is left of a Gaussian when these rounds have trimmed it has 0.938 of its deviation.
+  // A Gaussian has 0.938 of its deviation after these rounds have trimmed it.
   body.deviation *= 1.066f;
   body.is_known = body.deviation > 0.0f && body.deviation < 1e30f;
   return body;

@@ -1,5 +1,5 @@
-// Vector passes over a list of values: the sums and thresholds that the rules of semantics/ ask
-// for.
+// Vector passes over a list of values: the sums and thresholds that the rules of semantics/
+// need.
 #include "semantics/top_n_sigma.h"
 #include "semantics/typical.h"
 
@@ -193,7 +193,7 @@ inline void TypicalKeys(const float* values, size_t size, float max, float scale
   PadKeys(keys, size);
 }
 
-// The range of the values whose keys reach `least`, of which there are some.
+// The range of the values with keys that reach `least`, of which there are some.
 inline KeyRange RangeOfTypical(const float* values, const float* keys, size_t size, float least) {
   const F32 d;
   const auto infinity = hn::Set(d, semantics::Infinity());

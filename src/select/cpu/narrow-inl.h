@@ -1,7 +1,7 @@
 // Where a running count or mass over the total order reaches a target: exact, on a list of values.
 //
 // A sample of the list suggests a bracket, one sweep counts exactly what lies above and inside it,
-// and the part that holds the boundary is compacted. What is left after a few rounds is bisected.
+// and the part that holds the boundary is compacted. After a few rounds the rest is bisected.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +32,7 @@ struct Extent {
   int64_t count = 0;
 };
 
-// Of the elements above `value`, or from it on.
+// Measures the elements above `value`, or from it on.
 template <bool kByMass, bool kEqualToo>
 Extent MeasureFrom(const Measured& list, float value) {
   const F32 d;
@@ -154,8 +154,8 @@ struct Bracket {
   float high;
 };
 
-// Elements so light that all of them together do not matter: what is left still holds the target.
-// On peaked rows that is nearly everything.
+// Drops elements so light that all of them together do not matter: the others still hold the
+// target. On peaked rows that is nearly everything.
 inline Measured WithoutLightOnes(const Measured& list, uint64_t all, uint64_t target,
                                  float* scratch_x, float* scratch_weights) {
   const F32 d;

@@ -67,8 +67,8 @@ class PowerTable {
 template <int kDegree>
 class PowerTerms {
  public:
-  // A place near `wanted`, whose power is 1. |wanted * scale| is at most kLargestOffset. From
-  // `wanted` on, all terms of degree 2 are the same.
+  // A place near `wanted`, where the power is 1. |`wanted` * scale| is at most kLargestOffset. From
+  // `wanted` on, all terms of degree 2 are equal.
   HWY_INLINE PowerTerms(float wanted, float scale) {
     const F32 d;
     const float steps = scale * static_cast<float>(PowerTable::kEntries);

@@ -25,14 +25,14 @@ inline size_t GroupsOf(const semantics::Row& row) {
   return (static_cast<size_t>(row.size) + GroupElements() - 1) / GroupElements();
 }
 
-// What stands behind the row's last element, to make a whole group of its end.
+// The padding after the row's last element, to make a whole group of its end.
 enum class Padding : uint8_t {
   kMasked,  // -inf
   kLast,    // the last element, again and again
 };
 
 // body(group, x0, x1, x2, x3) for all groups of the row, the padded end last; between() after every
-// `groups_in_block` of them and behind the last one, and behind the end.
+// `groups_in_block` of them and after the last one, and after the end.
 template <class Read, class Body, class Between>
 HWY_INLINE void ForEachGroup(const semantics::Row& row, Padding padding, size_t groups_in_block,
                              const Body& body, const Between& between) {
@@ -210,7 +210,7 @@ Extremes FindExtremes(const semantics::Row& row, float* chunk_minima) {
         }
         ++chunk;
       });
-  // The end of the row comes behind its last chunk, which may be a part of one.
+  // The end of the row follows its last chunk, which may be a part of one.
   const size_t end = static_cast<size_t>(row.size) / GroupElements() * GroupElements();
   found.max_chunk = HWY_MIN(found.max_chunk, end);
   found.has_nan = even.HasSeen() || odd.HasSeen();

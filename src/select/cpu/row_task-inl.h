@@ -1,4 +1,4 @@
-// What the ways to select one row share: memory, candidates, and how a set is told.
+// The common parts of the ways to select one row: memory, candidates, and the form of a set.
 #include <algorithm>
 
 #include "select/select_table.h"
@@ -54,12 +54,12 @@ struct RowMemory {
   }
 };
 
-// What the steps of one row's selection share.
+// The state that the steps of one row's selection share.
 struct RowTask {
   const semantics::Row& row;
   const SelectParams& params;
   RowMemory memory;
-  bool wants_tokens;  // the kept tokens, for a draw; else the Cut is all
+  bool needs_tokens;  // the kept tokens, for a draw; else the Cut is all
   int64_t elements_read = 0;
 
   bool Has(semantics::Filter filter) const {
@@ -91,12 +91,12 @@ inline SelectedSet SetOf(float max, float lower, int64_t above, int64_t ties_kep
   return selected;
 }
 
-// The same, of a set that lies among the candidates: they are reduced to it when somebody wants
-// them.
+// As above, of a set that lies among the candidates: they are reduced to it on the first
+// use.
 inline SelectedSet SetOfCandidates(RowTask& task, float max, const Boundary& boundary,
                                    int64_t ties_kept) {
   SelectedSet selected = SetOf(max, boundary.value, boundary.above, ties_kept);
-  if (!task.wants_tokens) return selected;
+  if (!task.needs_tokens) return selected;
   CandidateList& list = task.memory.list;
   KeepAtLeast(list, boundary.value);
   if (ties_kept < boundary.ties) TrimTies(list, boundary.value, ties_kept);
@@ -108,7 +108,7 @@ template <class Read, class Mask>
 void CollectCandidates(RowTask& task, float threshold, const Mask* masks) {
   RowMemory& memory = task.memory;
   uint32_t* marked = reinterpret_cast<uint32_t*>(memory.scratch_x);
-  if (task.wants_tokens) {
+  if (task.needs_tokens) {
     Collect<Read, Mask, true>(task.row, threshold, masks, marked, memory.list);
   } else {
     Collect<Read, Mask, false>(task.row, threshold, masks, marked, memory.list);
@@ -121,8 +121,8 @@ void CollectCandidates(RowTask& task, float threshold, const Mask* masks) {
 template <class Read>
 bool FindCandidates(RowTask& task, float threshold, float expected) {
   const RowMemory& memory = task.memory;
-  // From some share on most groups hold one, and asking each group again costs more than a bit an
-  // element.
+  // From some share on most groups hold one, and a test of each group again costs more than a bit
+  // an element.
   const bool are_many = expected * 160.0f > static_cast<float>(task.row.size);
   bool has_nan = false;
   if (are_many) {

@@ -55,11 +55,11 @@ class ListSelection {
         finder_(finder),
         work_(work) {}
 
-  SelectedSet Select(const NoiseKey& key, bool wants_masses) {
+  SelectedSet Select(const NoiseKey& key, bool needs_masses) {
     on_ = semantics::RulesOf(params_, key);
-    wants_masses_ = wants_masses && !semantics::IsGreedy(params_);
+    needs_masses_ = needs_masses && !semantics::IsGreedy(params_);
     semantics::ApplyRules(on_, params_, *this);
-    if (wants_masses_ && !Has(on_, Filter::kXtc)) mass_.kept = MassOfKept();
+    if (needs_masses_ && !Has(on_, Filter::kXtc)) mass_.kept = MassOfKept();
     return Result();
   }
 
@@ -82,7 +82,7 @@ class ListSelection {
     const float largest = has_max ? max_ : RangeOf(memory_.values, size_).high;
     CompactFrom(floor);
     if (size_ > 0) return;
-    memory_.values[0] = largest;  // behind typical: one is kept in any case
+    memory_.values[0] = largest;  // after typical: one is kept in any case
     size_ = 1;
   }
 
@@ -141,7 +141,7 @@ class ListSelection {
       const Boundary boundary =
           finder_.by_mass(ListAs(memory_.values, list_mass_), needed, memory_.scratch, work_);
       const uint64_t weight = WeightAt(boundary.value);
-      // Ties that top-k has dropped come behind the needed mass, or there are none (Ties::kAll).
+      // Ties that top-k has dropped follow the needed mass, or there are none (Ties::kAll).
       const int64_t ties_kept =
           params_.profile.ties == Ties::kAll
               ? boundary.ties
@@ -187,7 +187,7 @@ class ListSelection {
   void BeforeTopK() {}  // a joint top-k leaves the list as it is
 
   void After(Filter filter) {
-    const bool measures = filter == Filter::kTopP && wants_masses_ && !Has(on_, Filter::kTopP);
+    const bool measures = filter == Filter::kTopP && needs_masses_ && !Has(on_, Filter::kTopP);
     if (measures) mass_.total = TotalWithoutTopP();
   }
 
@@ -226,7 +226,7 @@ class ListSelection {
 
   static uint64_t AtLeastOne(uint64_t target) { return target == 0 ? 1 : target; }
 
-  // What top-p would be measured on.
+  // The mass that top-p would be measured on.
   uint64_t TotalWithoutTopP() {
     if (params_.profile.top_k_top_p == TopKTopP::kSequential) return MassOfKept();
     Weigh();
@@ -293,7 +293,7 @@ class ListSelection {
     if (end_.value >= floor) return;
     Reads(3);
     const float value = LeastFrom(memory_.values, size_, floor);
-    if (value == semantics::Infinity()) {  // behind typical: one is kept in any case
+    if (value == semantics::Infinity()) {  // after typical: one is kept in any case
       end_ = EndAt(RangeOf(memory_.values, size_).high);
       end_.ties_kept = 1;
     } else {
@@ -323,7 +323,7 @@ class ListSelection {
   SelectWork& work_;
 
   RuleSet on_ = RuleSet::kNone;
-  bool wants_masses_ = false;
+  bool needs_masses_ = false;
   bool is_weighed_ = false;
   uint64_t list_mass_ = 0;  // once it is weighed
   bool has_end_ = false;
@@ -349,7 +349,7 @@ SelectedSet SelectFromList(const RowRequest& request, SelectAlgorithm algorithm,
   if (status == RowStatus::kOk) {
     const BoundaryFinder finder = FinderOf(algorithm);
     selected = ListSelection(request.params, memory, row, finder, work)
-                   .Select(request.key, request.wants_masses);
+                   .Select(request.key, request.needs_masses);
   } else {
     selected.cut = semantics::CutOfStatus(status);
   }

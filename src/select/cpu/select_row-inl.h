@@ -78,7 +78,7 @@ SelectedSet SelectTopK(RowTask& task) {
   const SelectedSet by_count = SetOfCandidates(task, max, boundary, ties_kept);
   if (!task.Has(semantics::Filter::kTopP)) return by_count;
 
-  if (!task.wants_tokens) {
+  if (!task.needs_tokens) {
     KeepAtLeast(list, boundary.value);
     if (ties_kept < boundary.ties) TrimTies(list, boundary.value, ties_kept);
   }
@@ -112,7 +112,7 @@ SelectedSet SelectAll(RowTask& task) {
   return SetOf(found.max, lowest, counts.at_least - counts.equal, counts.equal);
 }
 
-// What selects where the certified ways do not.
+// The algorithm where the certified ways do not apply.
 constexpr SelectAlgorithm kForTheRest = SelectAlgorithm::kPivot;
 
 #if HWY_TARGET == HWY_AVX2
@@ -121,17 +121,17 @@ constexpr Backend kThisBackend = Backend::kCpuAvx2;
 constexpr Backend kThisBackend = Backend::kCpuAvx512;
 #endif
 
-// The rules that the certified ways know.
+// The rules that the certified ways cover.
 constexpr semantics::RuleSet kCertifiedRules = semantics::Rules(
     semantics::Filter::kGreedy, semantics::Filter::kTopK, semantics::Filter::kTopP);
 
-// Whether there is a certified way to what is asked for.
+// Whether a certified way exists for the request.
 inline bool IsCovered(const RowRequest& request) {
   const Profile& profile = request.params.profile;
   const semantics::RuleSet rules = semantics::RulesOf(request.params, request.row.size);
   const bool is_inclusive =
       Has(rules, semantics::Filter::kTopP) && profile.top_p_boundary == TopPBoundary::kInclusive;
-  return !request.wants_masses && IsWithin(rules, kCertifiedRules) && !is_inclusive &&
+  return !request.needs_masses && IsWithin(rules, kCertifiedRules) && !is_inclusive &&
          !IsJoint(rules, profile);
 }
 
@@ -160,7 +160,7 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   if (algorithm != SelectAlgorithm::kCertified) {
     return SelectFromList<Read>(request, algorithm, workspace);
   }
-  RowTask task{row, params, RowMemory::In(workspace, row.size), request.wants_tokens};
+  RowTask task{row, params, RowMemory::In(workspace, row.size), request.needs_tokens};
   SelectedSet selected = task.Has(semantics::Filter::kGreedy) ? SelectGreedy<Read>(task)
                          : task.Has(semantics::Filter::kTopK) ? SelectTopK<Read>(task)
                          : task.Has(semantics::Filter::kTopP) ? TopPSearch<Read>(task).Run()

@@ -79,7 +79,7 @@ class TopPSearch {
            std::abs(reference * scale_) < PowerTerms<kSecondDegree>::kLargestOffset;
   }
 
-  // What is known of the mass below the threshold when nothing was summed.
+  // The bounds of the mass below the threshold when nothing was summed.
   MassInterval Unknown() const {
     return {0, static_cast<uint64_t>(row_.size - list_.size) * semantics::kFullWeight};
   }

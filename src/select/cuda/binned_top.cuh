@@ -1,10 +1,10 @@
-// What top-k, top-p and min-p keep of a list that is too long for a token a thread: tokens and
-// masses are counted in bins of value, and only the bin that holds a boundary is looked into token
-// by token. Nothing is sorted. Counts and masses are exact, so the boundary is.
+// The tokens that top-k, top-p and min-p keep of a list that is too long for a token a thread:
+// tokens and masses are counted in bins of value, and only the bin that holds a boundary is looked
+// into token by token. Nothing is sorted. Counts and masses are exact, so the boundary is.
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/row_start.cuh"
+#include "cuda/row_prologue.cuh"
 #include "select/cuda/prune_top.cuh"
 #include "semantics/min_p.h"
 #include "semantics/top_p.h"
@@ -12,7 +12,7 @@
 
 namespace sluice::cuda {
 
-// In shared memory: in the room beside the list.
+// In shared memory, in the room next to the list.
 struct TopBins {
   static constexpr int kBins = 1024;
   static constexpr int kMostBinsAThread = 2;
@@ -55,7 +55,7 @@ inline constexpr semantics::RuleSet kRulesOfBins =
     semantics::Rules(semantics::Filter::kMinP, semantics::Filter::kTopK, semantics::Filter::kTopP,
                      semantics::Filter::kMinPLast);
 
-// Of a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
+// For a list that holds all that can be kept. (A joint top-p is measured on more than top-k keeps.)
 __device__ inline bool BinsDecide(const SelectParams& params) {
   const semantics::RuleSet rules = semantics::RulesOf(params);
   return IsWithin(rules, kRulesOfBins) && Has(rules, semantics::Filter::kTopK) &&
@@ -64,7 +64,7 @@ __device__ inline bool BinsDecide(const SelectParams& params) {
 
 // By all threads of a block.
 __device__ inline BinnedTop SelectByBins(const Team& block, const ListedTokens& from,
-                                         const RowStart& start) {
+                                         const RowPrologue& start) {
   constexpr uint64_t kMassMask = (uint64_t{1} << 52) - 1;
   TopBins& bins = *reinterpret_cast<TopBins*>(from.room);
   const SelectParams& params = start.params;

@@ -2,8 +2,8 @@
 // one of the parts that have any. Ties are counted as they pass, as semantics::CutWalk does.
 #pragma once
 
+#include "cuda/id_ordered_slice.cuh"
 #include "cuda/row_status.cuh"
-#include "cuda/warp_stretch.cuh"
 #include "semantics/order.h"
 #include "semantics/row_status.h"
 #include "sluice/cut.hpp"
@@ -16,7 +16,7 @@ struct TieCounts {
   int64_t lower;
 };
 
-// Membership in a Cut of tokens whose place among their ties is known.
+// Membership in a Cut of tokens at a known place among their ties.
 class TieRules {
  public:
   __device__ explicit TieRules(const Cut& cut)
@@ -43,7 +43,7 @@ class TieRules {
     return IsAtLower(x) && before.lower < kept_;
   }
 
-  // Of ties that follow those before them.
+  // The number of kept ties among those that follow the ties before them.
   __device__ int64_t KeptOf(const TieCounts& ties, const TieCounts& before) const {
     if (!is_ascending_) return 0;
     auto in_range = [](int64_t from, int64_t to) { return to > from ? to - from : int64_t{0}; };
@@ -63,7 +63,7 @@ class TieRules {
   bool is_ascending_;
 };
 
-// What a stretch has: tokens between the boundaries, and ties at them.
+// The counts of a stretch: tokens between the boundaries, and ties at them.
 struct StretchCounts {
   uint64_t inside;
   uint64_t ties;  // at the upper boundary in the high half, at the lower one in the low half
@@ -106,7 +106,7 @@ __device__ inline CountsAround SumOfWarps(const Team& team, CollectMemory& memor
   return sums;
 }
 
-// What is known of a row after the read that counts.
+// The state of a row after the read that counts.
 struct KeptCount {
   semantics::StatusAndMax row;
   int64_t kept;         // by the team

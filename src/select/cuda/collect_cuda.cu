@@ -1,5 +1,5 @@
 // Collect, and the running sum of the Cuts' counts.
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "select/cuda/collect.cuh"
 #include "select/cuda/collect_sorted.cuh"
 #include "semantics/temperature.h"
@@ -15,7 +15,7 @@ struct CollectArgument {
   CandidateOrder order;
   const int64_t* offsets;
   int64_t size;  // of the outputs
-  int32_t* ids;  // null: not wanted, and so on
+  int32_t* ids;  // null: not requested, and so on
   float* logits;
   uint64_t* weights;
 };
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(kMostThreads)
     output.PutNothing(team, 0);
     return;
   }
-  const WarpStretch<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
-                                              PatchIf<kPatched>(argument.rows, row.index));
+  const IdOrderedSlice<kDType, kPatched> stretch(team, row.data, argument.rows.vocab,
+                                                 PatchIf<kPatched>(argument.rows, row.index));
   const TieRules rules(cut);
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   const Weigher weigher{count.row.status == RowStatus::kOk, count.row.max,
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (team.IsFirstThread()) argument.offsets[argument.rows] = static_cast<int64_t>(sum);
 }
 
-// The size that the outputs have; 0 when none is wanted.
+// The size that the outputs have; 0 without outputs.
 int64_t SizeOfOutputs(const Candidates& candidates) {
   int64_t size = 0;
   auto check = [&size](std::string_view name, const auto& array) {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/first_read.cuh"
 #include "cuda/mass_sum.cuh"
+#include "cuda/weight_histogram_pass.cuh"
 #include "select/cuda/sorted_rules.cuh"
 
 namespace sluice::cuda {
@@ -21,7 +21,7 @@ __device__ inline bool IsNucleusAlone(const Team& team, const SelectParams& para
 // The tokens above all bins are known one by one. A row with more is left to others.
 inline constexpr int kMostAboveBins = 256;
 
-// What the first read says of the boundary. In shared memory, of the first block.
+// The boundary by the first read. In shared memory, of the first block.
 struct Boundary {
   int kept_from;   // a token of this bin or one above it is kept for certain,
   int dropped_to;  // of this bin or one below it dropped (-1: below all bins; -2: none)
@@ -31,7 +31,7 @@ struct Boundary {
   __device__ uint32_t TopCount() const { return min(top_count, uint32_t{kMostAboveBins}); }
 };
 
-// The masses of a row, as far as the first read knows them.
+// The masses of a row, as far as the first read gives them.
 struct KnownMasses {
   double least_target;
   double most_target;
@@ -40,7 +40,7 @@ struct KnownMasses {
   double most_total;
 };
 
-// Before FindBoundary, with a barrier behind it.
+// Before FindBoundary, with a barrier between the two.
 __device__ inline void Clear(const Team& team, Boundary& boundary) {
   if (team.thread() == 0) {
     boundary.kept_from = WeightBins::kBins;
@@ -50,7 +50,7 @@ __device__ inline void Clear(const Team& team, Boundary& boundary) {
 }
 
 // Lists the tokens above all bins, which are among the contenders. By the first block.
-__device__ inline void ListAboveBins(const Team& block, const FirstReadMemory& memory,
+__device__ inline void ListAboveBins(const Team& block, const WeightHistogramMemory& memory,
                                      int contenders, const WeightBins& bins, Boundary& boundary) {
   for (int i = block.thread(); i < contenders; i += block.threads()) {
     const uint64_t token = memory.contenders.tokens[i];
@@ -83,7 +83,7 @@ __device__ inline KnownMasses MassesOf(const Team& team, const Boundary& boundar
 }
 
 // By the first block.
-__device__ inline void FindBoundary(const Team& block, const FirstReadMemory& memory,
+__device__ inline void FindBoundary(const Team& block, const WeightHistogramMemory& memory,
                                     const WeightBins& bins, const KnownMasses& masses, int vocab,
                                     Boundary& boundary) {
   constexpr double kMore = 1.0 + WeightBins::kDoubt;
@@ -163,7 +163,7 @@ struct Band {
 };
 
 // The bins in doubt, and the nearest kept ones with a token. By the first block.
-__device__ inline Band FindBand(const Team& block, const FirstReadMemory& memory,
+__device__ inline Band FindBand(const Team& block, const WeightHistogramMemory& memory,
                                 const WeightBins& bins, const Boundary& boundary) {
   const int share = WeightBins::kBins / block.threads();
   const int first = block.thread() * share;

@@ -1,5 +1,5 @@
 // What a list must keep of itself to be sorted: those among the first k, or those that have the
-// mass which top-p can want of the whole row.
+// mass which top-p can need of the whole row.
 #pragma once
 
 #include "select/cuda/top_list.cuh"
@@ -7,7 +7,7 @@
 
 namespace sluice::cuda {
 
-// Tokens in a block's shared memory, and room for as many beside them.
+// Tokens in a block's shared memory, and room next to them for as many.
 struct ListedTokens {
   uint64_t* tokens;
   uint64_t* room;
@@ -18,17 +18,17 @@ struct ListedTokens {
 
 // Up to this many are sorted by warps alone; more are pruned before, if that is possible.
 inline constexpr int kMostRanked = 8 * kWarpSize;
-// Of more than that, those of a nucleus are looked for first.
+// Beyond this many, those of a nucleus are found first.
 inline constexpr int kMostOfNucleus = 2 * kWarpSize;
 
-// The mass of a whole row, as far as one read knows it.
+// The mass of a whole row, as far as one read gives it.
 struct WholeMass {
   uint64_t least;
   uint64_t most;
   bool is_listed;  // the list has the whole row, so its mass is known
 };
 
-// Of the row whose top was listed.
+// The mass of the row with a listed top.
 __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, float max,
                                         int vocab) {
   const float unit = top.unit.WeightOf(max);
@@ -48,9 +48,9 @@ __device__ inline WholeMass WholeMassOf(const Team& team, const ListedTop& top, 
 }
 
 // Those that top-p can keep of the whole row: from some bin of weight on they have the mass that it
-// wants. Bins are a quarter of an octave below the largest token.
+// needs. Bins are a quarter of an octave below the largest token.
 __device__ inline void PruneByMass(const Team& team, TokenList& list, const ListedTokens& from,
-                                   const ListedTop& top, const RowStart& start, int vocab) {
+                                   const ListedTop& top, const RowPrologue& start, int vocab) {
   constexpr int kCoarse = 20;  // bits of a weight that are left out here
   const Team block = team.Block();
   const int thread = block.thread();
@@ -120,9 +120,9 @@ __device__ void PruneInBlock(const Team& block, TokenList& list, const ListedTok
 }
 
 // Leaves those that can be kept by what needs the list: no more than the block has threads, unless
-// so many are needed or too many are equal.
+// more are needed or too many are equal.
 __device__ inline ListedTokens PruneTop(const Team& team, TokenList& list, const ListedTop& top,
-                                        const TopPlan& plan, const RowStart& start, int vocab) {
+                                        const TopPlan& plan, const RowPrologue& start, int vocab) {
   const Team block = team.Block();
   const ListedTokens from{list.tokens, list.room, top.size};
   const int most = block.threads();  // a token a thread

@@ -5,7 +5,7 @@
 // This is the way out of every guess, so it makes none itself. The row has no status.
 #pragma once
 
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "semantics/cut.h"
 #include "semantics/row_status.h"
 #include "semantics/select.h"
@@ -38,8 +38,8 @@ struct ValueInterval {
   }
 };
 
-// What is asked is answered by the Find that takes this Memory. A slice that holds no more than the
-// top of the row serves when the caller knows that the Cut lies in it.
+// Each query is answered by the Find that takes this Memory. A slice that holds no more than the
+// top of the row serves if the Cut is certain to lie in it.
 template <class TeamOfRow, class Memory, class Slice>
 class RowRules {
  public:

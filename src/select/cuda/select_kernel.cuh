@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/cut_ids.cuh"
-#include "cuda/rows.cuh"
-#include "cuda/verdict.cuh"
+#include "cuda/row_by_definition.cuh"
+#include "cuda/team_broadcast.cuh"
 #include "select/cuda/binned_top.cuh"
 #include "select/cuda/nucleus.cuh"
 #include "select/cuda/row_rules.cuh"
@@ -18,8 +18,8 @@ constexpr int32_t kUndecided = -1;  // the count of a Cut that is left to the de
 struct SelectArgument {
   RowsArgument rows;
   Cut* cuts;
-  CutMass* masses;  // null: not wanted
-  bool is_given;    // Mask: the Cuts are there
+  CutMass* masses;  // null: not requested
+  bool is_given;    // Mask: the Cuts exist
   bool masks;
 
   template <bool kPatched>
@@ -36,18 +36,18 @@ __device__ void MaskRow(const VectorSlice<kDType, kPatched>& slice, void* row, c
 // In dynamic shared memory.
 struct SelectMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;
-  FirstReadMemory first;
+  WeightHistogramMemory first;
   Boundary boundary;
   Nucleus nucleus;
-  // Of the first block, for the others.
+  // Sent by the first block to the others:
   Band band;
   CutIds ids;
   bool has_band;
-  VerdictMemory verdict;
+  BroadcastMemory broadcast;
 };
 static_assert(sizeof(SelectMemory) <= kMostSharedBytes);
 
@@ -70,7 +70,7 @@ __device__ __noinline__ Cut SelectFromMany(const ListedTokens& from) {
   return cut;
 }
 
-// By any rules. The same.
+// As above, by any rules.
 __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   SelectMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -83,8 +83,8 @@ __device__ __noinline__ Cut SelectFromList(const uint64_t* tokens, int size) {
   return cut;
 }
 
-// What the first block tells the others of a row whose top is listed.
-enum Told : uint32_t {
+// The outcome that the first block broadcasts of a row with a listed top.
+enum TopOutcome : uint32_t {
   kGoOn,      // it does not decide the row
   kDecided,   // and nothing is masked
   kMaskAll,   // the first block puts back what is kept
@@ -96,11 +96,11 @@ enum Told : uint32_t {
 template <DType kDType, bool kPatched>
 __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const SelectArgument& argument,
                             int index, const VectorSlice<kDType, kPatched>& slice,
-                            const ListedTop& top, Verdict& verdict) {
+                            const ListedTop& top, TeamBroadcast& broadcast) {
   const Team block = team.Block();
   const TopPlan plan = memory.plan;
   const bool is_listed = team.rank() == 0 && top.size > 0;
-  Told told = kGoOn;
+  TopOutcome outcome = kGoOn;
   bool is_early = false;
   ListedTokens pruned;
   TopSelection selection = {};
@@ -114,14 +114,14 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
     const bool is_short = pruned.size <= block.threads();
     if (is_short && !plan.is_whole && argument.Masks<kPatched>() &&
         memory.first.list.has_zero == 0) {
-      told = kMaskAll;
+      outcome = kMaskAll;
       is_early = true;
     } else if (is_short) {
       select();
       if (selection.kept.IsCertain()) {
-        told = !argument.Masks<kPatched>()       ? kDecided
-               : memory.first.list.has_zero == 0 ? kMaskAll
-                                                 : kMaskByIds;
+        outcome = !argument.Masks<kPatched>()       ? kDecided
+                  : memory.first.list.has_zero == 0 ? kMaskAll
+                                                    : kMaskByIds;
       }
       if (block.thread() == 0) memory.ids = selection.ids;
     } else if (!plan.is_whole) {
@@ -130,18 +130,18 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       if (BinsDecide(memory.start.params)) cut = SelectFromMany(pruned);
       if (cut.count == kUndecided) cut = SelectFromList(pruned.tokens, pruned.size);
       if (block.thread() == 0) argument.cuts[index] = cut;
-      told = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
+      outcome = argument.Masks<kPatched>() ? kMaskByIds : kDecided;
     }
   }
-  told = static_cast<Told>(verdict.Tell(told));
+  outcome = static_cast<TopOutcome>(broadcast.Send(outcome));
   if constexpr (!kPatched) {
     void* row = RowOf(argument.rows, index);
-    if (told == kMaskByIds) {
-      team.Sync();  // the ids are there
+    if (outcome == kMaskByIds) {
+      team.Sync();  // the ids are written
       const CutIds ids = *team.Of(0, &memory.ids);
       team.Sync();  // the first block may leave
       MaskRow(slice, row, ids);
-    } else if (told == kMaskAll) {
+    } else if (outcome == kMaskAll) {
       if (is_early) select();
       slice.MaskAll(row);
       team.Sync();
@@ -151,7 +151,7 @@ __device__ bool SelectByTop(const Team& team, SelectMemory& memory, const Select
       }
     }
   }
-  return told != kGoOn;
+  return outcome != kGoOn;
 }
 
 // The first thread has the Cut.
@@ -171,8 +171,8 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
                          OctavesToFloor(params.top_p, slice.SampledShare()), unit)) {
     return undecided;
   }
-  FirstRead<true, false>(team, slice, loaded, unit, memory.start.key,
-                         LargestOfFirst(team, memory.start), memory.first);
+  ReadWeightHistogram<true, false>(team, slice, loaded, unit, memory.start.key,
+                                   LargestOfFirst(team, memory.start), memory.first);
   team.Sync();
   const RowTotals totals = TotalsOf(team, slice, memory.first);
   SumBins(team, memory.first);
@@ -220,8 +220,8 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   VectorSlice<kDType, kPatched> slice(team, argument.rows, index);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Verdict verdict(team, memory.verdict);
-  Clear(team, memory.first.list);  // before another block knows of this one
+  TeamBroadcast broadcast(team, memory.broadcast);
+  Clear(team, memory.first.list);  // before another block reads this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,
@@ -240,7 +240,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   }
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
-    if (SelectByTop(team, memory, argument, index, slice, top, verdict)) return true;
+    if (SelectByTop(team, memory, argument, index, slice, top, broadcast)) return true;
     slice.LoadFirst(loaded);
     slice.PatchFirst(loaded);
   }
@@ -251,7 +251,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
                                   argument.Masks<kPatched>());
   const bool is_certain = cut.count != kUndecided;
   if (team.IsFirstThread() && is_certain) argument.cuts[index] = cut;
-  return verdict.Tell(is_certain ? kDecided : kGoOn) != kGoOn;
+  return broadcast.Send(is_certain ? kDecided : kGoOn) != kGoOn;
 }
 
 // Selects, unless the Cut is given, and masks.

@@ -75,7 +75,7 @@ __device__ void RankTop(const ListedTokens& from, int threads, ScoreMemory& memo
 }
 
 // Bitonic, a token a thread, descending. `first` are the first threads of a block, ThreadsToSort of
-// the size; those behind the list have 0, which goes to its end.
+// the size; those past the list have 0, which goes to its end.
 __device__ inline void SortTop(const FirstThreads& first, const ListedTokens& from) {
   const int thread = first.thread();
   uint64_t token = thread < from.size ? from.tokens[thread] : 0;
@@ -102,7 +102,7 @@ __device__ inline void SortTop(const FirstThreads& first, const ListedTokens& fr
   first.SyncBlock();
 }
 
-// What is kept of the sorted top: the tokens of the places from `begin` to before `end`.
+// The kept part of the sorted top: the tokens of the places from `begin` to before `end`.
 struct KeptTop {
   float x;  // this thread's token
   int32_t id;
@@ -117,11 +117,11 @@ struct KeptTop {
   __device__ bool Keeps(int place) const { return place >= begin && place < end; }
 };
 
-// Of sorted tokens, which are all that PlanOfTop asks for. whole: null when no rule looks at the
-// whole row. typical: what that rule keeps, with a top-k behind it, unless it is NoTypical.
+// Selects from sorted tokens, which are all that PlanOfTop lists. whole: null when no rule reads
+// the whole row. typical: what that rule keeps, followed by top-k, unless it is NoTypical.
 template <class TeamOfRow, class Typical = NoTypical>
 __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sorted,
-                                 const RowStart& start, const WholeMass* whole,
+                                 const RowPrologue& start, const WholeMass* whole,
                                  const Typical& typical = {}) {
   constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
   using semantics::Filter;
@@ -156,7 +156,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
     first = ends.begin;
     kept.begin = first;
     kept.end = ends.end;
-    const bool is_the_end = kept.end < ends.told || (typical.has_all && ends.told == size);
+    const bool is_the_end = kept.end < ends.known || (typical.has_all && ends.known == size);
     kept.is_known =
         ends.is_known && first < kept.end && (is_the_end || first + params.top_k <= kept.end);
     if (place < first) weight = 0;
@@ -174,7 +174,7 @@ __device__ KeptTop SelectFromTop(const TeamOfRow& team, const ListedTokens& sort
   if (Has(rules, Filter::kMinP)) {
     kept.end = end_of_min_p();
     if (is_whole) kept.is_known = kept.end < size;
-    is_whole = false;  // the other rules look at what is left, which is listed
+    is_whole = false;  // the other rules read the kept set, which is listed
   }
   const int before_top_k = kept.end;
   if (Has(rules, Filter::kTopK) && params.top_k < kept.end - first) {
@@ -222,7 +222,7 @@ template <class TeamOfRow>
 __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const KeptTop& kept) {
   const float first = ValueOf(sorted.tokens[kept.begin]);
   const float last = ValueOf(sorted.tokens[kept.end - 1]);
-  // Behind the list there is -inf, which is not above anything.
+  // After the list there is -inf, which is not above anything.
   const int above_first = team.CountOfBlock(kept.x > first);
   const int above_last = team.CountOfBlock(kept.x > last);
   Cut cut;
@@ -236,20 +236,20 @@ __device__ Cut CutOfTop(const TeamOfRow& team, const ListedTokens& sorted, const
   return cut;
 }
 
-// The first and the last kept token, for who looks at ids.
+// The first and the last kept token, for readers of ids.
 __device__ inline CutIds IdsOfTop(const ListedTokens& sorted, const KeptTop& kept, const Cut& cut) {
   const uint64_t last = sorted.tokens[kept.end - 1];
   const uint64_t begin = sorted.tokens[kept.begin];
   return {cut.upper, ValueOf(last), kept.begin == 0 ? 0 : IdOf(begin), IdOf(last)};
 }
 
-// Sorted tokens, and for each the score that a warp beside the sorting ones gave it.
+// Sorted tokens, and for each the score that a warp outside the sorting ones gave it.
 struct ScoredTop {
   ListedTokens sorted;
   bool has_scores;
 };
 
-// Of the token of a thread's place. score: as SortAndScore has it.
+// The score of the token at a thread's place. score: as SortAndScore has it.
 template <typename Score>
 __device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& scores, int thread,
                                   float max, Score score) {
@@ -258,8 +258,8 @@ __device__ uint32_t ScoreOfThread(const ScoredTop& scored, const ScoreMemory& sc
 }
 
 // Sorts a list of at most as many tokens as the block has threads, which are 512 or more. Threads
-// behind ThreadsToSort of the size return with no further part in the row. score(token, the
-// largest) may be called by other threads than those that sort, at the same time.
+// past ThreadsToSort of the size return with no further part in the row. score(token, the largest)
+// may be called by other threads than those that sort, at the same time.
 template <typename Score>
 __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, ScoreMemory& scores,
                                   bool wants_scores, Score score) {
@@ -296,7 +296,7 @@ __device__ ScoredTop SortAndScore(const Team& block, const ListedTokens& from, S
   return {sorted, wants_scores};
 }
 
-// What the first block of the team knows of a row that was decided by its top.
+// The result of the team's first block for a row that was decided by its top.
 struct TopSelection {
   Cut cut;
   CutIds ids;
@@ -306,7 +306,7 @@ struct TopSelection {
 // By the first block of the team; its first threads have what they keep, which need not be certain.
 // whole: null when no rule looks at the whole row.
 __device__ inline TopSelection SelectSorted(const Team& team, const ListedTokens& from,
-                                            ScoreMemory& scores, const RowStart& start,
+                                            ScoreMemory& scores, const RowPrologue& start,
                                             const ListedTop* whole, int vocab) {
   TopSelection selection = {};
   const ScoredTop top =

@@ -49,7 +49,7 @@ class SortedValues {
   }
 
  private:
-  // The first place whose key is not above `key`.
+  // The first place with a key that is not above `key`.
   __device__ int FirstAtOrBelow(uint32_t key) const {
     int low = 0, high = size_;
     while (low < high) {

@@ -4,14 +4,14 @@
 // For top-k the guess is the value at a rank of the sample where, by the hypergeometric law, fewer
 // than k tokens of the row lie above it in one row of a million; a sample of everything needs no
 // guess. The certificate is a count: at least k listed tokens reach the largest threshold of the
-// team, or the thresholds left nothing out. A block that has a row for itself and lists more
-// than it has room for knows k of them, and lists what reaches the k-th.
+// team, or the thresholds left nothing out. A block that has a row for itself and lists more than
+// it has room for has k of them, and lists what reaches the k-th.
 //
-// For top-p and min-p it is a bet that so many tokens are enough. The read adds up the mass of the
-// row, so that top-p can be certified (sorted_rules.cuh).
+// For top-p and min-p it is a bet that the planned number of tokens is enough. The read adds up the
+// mass of the row, so that top-p can be certified (sorted_rules.cuh).
 #pragma once
 
-#include "cuda/first_read.cuh"
+#include "cuda/weight_histogram_pass.cuh"
 #include "semantics/rules.h"
 
 namespace sluice::cuda {
@@ -32,7 +32,7 @@ struct TopPlan {
 // The most tokens of a sample that are ranked by the largest of a group of threads.
 inline constexpr int kMostByGroups = kGroups * 3 / 8;
 
-// Of vectors with so many tokens each, the share that holds one or more of a share of all tokens,
+// The share of vectors with `elements` tokens each that hold one or more of a share of all tokens,
 // by chance: a vector is ranked by its largest token.
 __device__ inline float ShareOfVectors(float share_of_tokens, int elements) {
   float none = fmaxf(1.0f - share_of_tokens, 0.0f);
@@ -41,7 +41,7 @@ __device__ inline float ShareOfVectors(float share_of_tokens, int elements) {
   return 1.0f - none;
 }
 
-// Whether vectors tell where the first k are: of more of them a rank is left to chance.
+// Whether vectors show where the first k are: of more of them a rank is left to chance.
 __device__ inline bool DoVectorsRank(int k, int vocab, int elements) {
   return ShareOfVectors(__fdividef(static_cast<float>(k), static_cast<float>(vocab)), elements) <
          0.55f;
@@ -164,16 +164,16 @@ __device__ uint32_t KeyOfRank(const Team& team, TokenList& list, const uint32_t 
 
 struct Threshold {
   float value;
-  bool is_of_team;  // the same in all blocks: groups of threads are fine enough for the rank
+  bool is_of_team;  // equal in all blocks: groups of threads are fine enough for the rank
 };
 
 template <DType kDType, bool kPatched>
 __device__ Threshold GuessThreshold(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                                    const FirstVectors& loaded, const RowStart& start,
+                                    const FirstVectors& loaded, const RowPrologue& start,
                                     TokenList& list, const TopPlan& plan) {
   const int needed = plan.needed;
   const float share = slice.SampledShare();
-  auto rank_of = [&](float expected) {  // such that `expected` of the wanted tokens are above it
+  auto rank_of = [&](float expected) {  // such that `expected` of the needed tokens are above it
     return share < 1.0f ? static_cast<int>(expected + 3.5f * SqrtApprox(expected) + 4.0f) : needed;
   };
   const int rank =
@@ -223,7 +223,7 @@ __device__ inline int CountFrom(const Team& team, const TokenList& list, int siz
   return count;
 }
 
-// What the first block knows of a row behind ListTop.
+// The state of a row in the first block after ListTop.
 struct ListedTop {
   int size = -1;  // of the list, in no order yet; negative: it does not hold what is needed, or a
                   // logit is NaN or +inf; 0: a row without support
@@ -233,7 +233,7 @@ struct ListedTop {
   WeightUnit unit = {};
 };
 
-// What a read adds up of the tokens that it does not list: nothing. (typical_guess.cuh)
+// The sums of a read over the tokens that it does not list: none. (typical_guess.cuh)
 struct NoMoments {
   static constexpr bool kAreAddedUp = false;
 };
@@ -241,7 +241,7 @@ struct NoMoments {
 template <bool kWeighs, DType kDType, bool kPatched, class Moments>
 __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
                         FirstVectors& loaded, float threshold, const WeightUnit& unit,
-                        FirstReadMemory& memory, Moments& moments) {
+                        WeightHistogramMemory& memory, Moments& moments) {
   using Tokens = Eight<kDType>;
   float mass = 0.0f;
   if constexpr (kWeighs || Moments::kAreAddedUp) slice.UnpatchFirst(loaded);
@@ -269,9 +269,9 @@ __device__ void NoteTop(const Team& team, const VectorSlice<kDType, kPatched>& s
   if constexpr (kWeighs && kPatched) ShareOfWarp(team, replaced, memory.replaced);
 }
 
-// Lists again what a block alone noted, behind a list that is not spoilt but too long. Of the
-// tokens that had room, those that `needed` of them reach are no fewer in the row. Not inline, and
-// the slice is a copy: seldom needed, it is not in the way of what is the rule.
+// Lists again what a block alone noted, after a list that is not spoilt but too long. When `needed`
+// of the tokens with room reach a key, no fewer of the row do. Not inline, and the slice is a copy:
+// it is seldom needed and does not burden what is the rule.
 template <DType kDType, bool kPatched>
 __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDType, kPatched> slice,
                                        TokenList& list, int needed) {
@@ -301,10 +301,10 @@ __device__ __noinline__ void ListAgain(const Team block, const VectorSlice<kDTyp
 // moments: of a plan that is not of the whole.
 template <DType kDType, bool kPatched, class Moments>
 __device__ ListedTop ListTop(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                             FirstVectors& loaded, const RowStart& start, FirstReadMemory& memory,
-                             const TopPlan& plan, Moments& moments) {
+                             FirstVectors& loaded, const RowPrologue& start,
+                             WeightHistogramMemory& memory, const TopPlan& plan, Moments& moments) {
   TokenList& list = memory.list;
-  // Of a NaN in the sample: some threshold; what is not below it spoils the list.
+  // With a NaN in the sample: some threshold; what is not below it spoils the list.
   const Threshold guess = GuessThreshold(team, slice, loaded, start, list, plan);
   const float threshold = fmaxf(guess.value, semantics::kLowestValue);
   ListedTop top;

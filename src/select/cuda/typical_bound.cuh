@@ -1,14 +1,14 @@
-// Where typical sampling ends on a row whose top is listed: the mean surprise of the whole row, and
-// a key that tells the listed tokens which semantics/typical.h keeps from those that it drops.
+// Where typical sampling ends on a row with a listed top: the mean surprise of the whole row, and a
+// key that separates the listed tokens which semantics/typical.h keeps from those that it drops.
 //
-// A surprise is a whole number below 2^18. One read of the row, behind the list, sums what the mean
+// A surprise is a whole number below 2^18. One read of the row, after the list, sums what the mean
 // is made of and the mass; the tokens within eight octaves of the largest, or as far as the list
 // goes, which are few, are counted into bins of 64 surprises by their mass. Around the mean, whole
 // bins bound the mass of the keys up to any one from both sides, which leaves 64 keys or fewer for
-// the last one, K. Where no listed token has one of them, they are all the same to the list; where
-// all tokens up to there are listed, the list tells which is K. Else another read looks at the
-// tokens at the ends alone, and has the mass of each key. (Where tokens behind the bins matter the
-// range is wide: then keys share a slot, and more reads tell those of one apart.)
+// the last one, K. Where no listed token has one of them, the list treats them alike; where all
+// tokens up to there are listed, the list decides which is K. Else another read takes the tokens at
+// the ends alone, and has the mass of each key. (Where tokens outside the bins matter the range is
+// wide: then keys share a slot, and more reads separate those of one.)
 #pragma once
 
 #include "cuda/long_mass_sum.cuh"
@@ -17,15 +17,15 @@
 
 namespace sluice::cuda {
 
-// Of a row without typical sampling, or one whose rules go another way.
+// For a row without typical sampling, or one with rules that go another way.
 struct NoTypical {
   static constexpr bool kSortsWhole = false;  // a list that is not pruned before
 };
 
-// Among sorted tokens: how many of them something is told of, how many of those are dropped from
+// Among sorted tokens: how many of them have a known surprise, how many of those are dropped from
 // the top, and where the kept ones end.
 struct TypicalEnds {
-  int told;
+  int known;
   int begin;
   int end;
   bool is_known;
@@ -36,7 +36,7 @@ struct TypicalBound {
 
   int32_t mean = -1;  // negative: not known
   int32_t key = 0;
-  uint32_t threshold = 0;  // order key, of the list: what is told of tokens that reach it
+  uint32_t threshold = 0;  // order key, of the list: tokens that reach it have a known surprise
   bool has_all = false;    // they are the support of the row
 
   // By the threads of a team that have a token each, sorted; of this thread's: x and its weight.
@@ -45,14 +45,14 @@ struct TypicalBound {
                                 uint64_t weight) const {
     const int place = team.thread();
     const int64_t surprise = semantics::Surprise(semantics::LogWeight(x, max, scale));
-    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
-    const int begin = team.CountOfBlock(place < told && surprise < mean - key);
-    const int end = team.CountOfBlock(place < told && weight != 0 && surprise <= mean + key);
-    return {told, begin, end, true};
+    const int known = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int begin = team.CountOfBlock(place < known && surprise < mean - key);
+    const int end = team.CountOfBlock(place < known && weight != 0 && surprise <= mean + key);
+    return {known, begin, end, true};
   }
 };
 
-// The sums that tell the mean, and the mass.
+// The sums that give the mean, and the mass.
 struct TypicalSums {
   uint64_t surprise = 0;
   uint64_t weights = 0;
@@ -112,7 +112,7 @@ struct TypicalMemory {
     }
     return all;
   }
-  // Of the team, from those of threads. With a Sync inside.
+  // The sums of the team, from those of threads. With a Sync inside.
   __device__ TypicalSums SumsOfTeam(const Team& team, const TypicalSums& mine) {
     auto sum_of_warp = [&](const TypicalSums& sums) {
       return TypicalSums{Team::ReduceWarp(sums.surprise, Plus{}),
@@ -133,7 +133,7 @@ struct TypicalMemory {
   }
 };
 
-// The least key from `low` to `high` that holds(key); `high` does, and all behind the least. By all
+// The least key from `low` to `high` that holds(key); `high` does, and all above the least. By all
 // lanes of a warp.
 template <typename Holds>
 __device__ int32_t LeastKey(int32_t low, int32_t high, Holds holds) {
@@ -210,7 +210,7 @@ __device__ inline int32_t KeyFromList(const Team& block, TypicalMemory& memory,
 }
 
 // for_each(visit) calls visit(x) for the values of the row that are this thread's. By all threads
-// of the team, behind a Sync behind the list; what the first block gets counts.
+// of the team, after a Sync that follows the list; what the first block gets counts.
 template <typename ForEach>
 __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, TokenList& mine,
                                      ForEach for_each, float scale, float p) {
@@ -243,8 +243,8 @@ __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, To
   auto log_weight_of = [&](uint32_t key) {
     return semantics::LogWeight(semantics::ValueOfKey(key), max, scale);
   };
-  // Who is not listed has this surprise or a larger one. Bins go on a little behind the list, as
-  // far as there are few tokens.
+  // A token outside the list has this surprise or a larger one. Bins go on a little beyond the
+  // list, as far as there are few tokens.
   const int64_t end_of_list = semantics::Surprise(log_weight_of(threshold));
   constexpr int kBins = TypicalMemory::kBins;
   const int bins_of_list = static_cast<int>(min(end_of_list, int64_t{kOfBin * kBins}) / kOfBin) + 2;
@@ -266,7 +266,7 @@ __device__ TypicalBound BoundTypical(const Team& team, TypicalMemory& memory, To
       team, [&](int bin, uint64_t before, uint64_t) { memory.before[bin] = before; });
   if (team.thread() == 0) memory.before[kBins] = binned;
   team.SyncBlock();
-  team.ArriveStarted();  // who awaits it knows that all have read the bins
+  team.ArriveStarted();  // a thread that awaits it can rely on all having read the bins
 
   const auto mean = static_cast<int32_t>(sums.surprise / sums.weights);
   const uint64_t target = ::max(semantics::TargetMass(p, sums.mass), uint64_t{1});

@@ -21,7 +21,7 @@ struct MomentsMemory {
   float of_blocks[4][kMostBlocks];
 };
 
-// Of the tokens below a threshold, added up by all threads while the row streams by.
+// The moments of the tokens below a threshold, added up by all threads while the row streams by.
 template <bool kPatched>
 class UnlistedMoments {
  public:
@@ -33,7 +33,7 @@ class UnlistedMoments {
       : memory_(memory), are_wanted_(are_wanted) {}
 
   // Log-weights are relative to the largest value of the first vectors.
-  __device__ void Begin(const Team& team, const RowStart& start, float threshold) {
+  __device__ void Begin(const Team& team, const RowPrologue& start, float threshold) {
     if (!are_wanted_) return;
     const float scale = start.scales.filter;
     unit_ = {scale, -LargestOfFirst(team, start) * scale};
@@ -59,7 +59,7 @@ class UnlistedMoments {
     replaced_moment_ -= seen.weight * seen.log_weight;
   }
 
-  // With a barrier of the block behind it, and a Sync behind ShareOfBlocks.
+  // A barrier of the block must follow, and a Sync after ShareOfBlocks.
   __device__ void ShareOfWarps(const Team& team) const {
     if (!are_wanted_) return;
     const float sums[] = {mass_, moment_, replaced_mass_, replaced_moment_};
@@ -116,8 +116,8 @@ class UnlistedMoments {
   float replaced_moment_ = 0.0f;
 };
 
-// Of a list that is longer than a block has threads, the first tokens stay listed, so many that it
-// is no longer, and the others, which go behind them, count as not listed. Tokens that reach the
+// When a list is longer than a block has threads, the first tokens stay listed, as many as the
+// block has threads, and the others, which follow them, count as not listed. Tokens that reach the
 // threshold are listed: as before, or among the first.
 struct ShortTop {
   int size;
@@ -127,7 +127,7 @@ struct ShortTop {
   static constexpr int kAddends = kListCapacity / 512 + 1 + 5 + kMostWarps;
 };
 
-// By the first block, behind ShareOfBlocks. The list itself is as it was, in another order. Not
+// By the first block, after ShareOfBlocks. The list itself is as it was, in another order. Not
 // inline, and without references to what would be in registers: it is seldom needed.
 __device__ __noinline__ inline ShortTop ShortenTop(const Team block, TokenList& list, int size,
                                                    int needed, MomentsMemory& moments,
@@ -207,7 +207,7 @@ __device__ UnlistedSums SumsOf(const Team& team, const UnlistedMoments<kPatched>
 // instructions, so it is short.
 template <bool kPatched>
 struct TypicalGuess {
-  static constexpr bool kSortsWhole = true;  // its tokens stay where they are for who reads again
+  static constexpr bool kSortsWhole = true;  // its tokens stay where they are for a second reader
 
   const UnlistedMoments<kPatched>& moments;
   TypicalTopMemory& memory;
@@ -231,7 +231,7 @@ struct TypicalGuess {
     };
     const int32_t surprise = surprise_of(x);
     const int32_t of_threshold = surprise_of(semantics::ValueOfKey(threshold));
-    const int told = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
+    const int known = team.CountOfBlock(place < size && semantics::OrderKey(x) >= threshold);
     const auto [before, listed] = team.SumsOfBlock(weight);
     if (place < size) {
       memory.surprises[place] = surprise;
@@ -244,42 +244,42 @@ struct TypicalGuess {
     const UnlistedBounds unlisted =
         BoundsOf(SumsOf(row_team, moments, max, vocab, patches, size, has_all, is_shortened));
     const MeanBounds mean = MeanOf(unlisted, upper_sum, surprise_sum);
-    if (!mean.are_known) return {told, 0, 0, false};
+    if (!mean.are_known) return {known, 0, 0, false};
 
     const uint64_t least_rest = static_cast<uint64_t>(unlisted.least_mass);
     const uint64_t most_rest = static_cast<uint64_t>(unlisted.most_mass) + 1;
     const uint64_t least_target = ::max(semantics::TargetMass(p, listed + least_rest), uint64_t{1});
     const uint64_t most_target = ::max(semantics::TargetMass(p, listed + most_rest), uint64_t{1});
 
-    // The first places from these surprises on, of told tokens.
+    // The first places from these surprises on, of tokens with a known surprise.
     const NearerTokens nearer = NearerThan(surprise, mean);
     const int32_t least[] = {nearer.sure.from, nearer.sure.end, nearer.perhaps.from,
                              nearer.perhaps.end};
     int first[4] = {};
 #pragma unroll 1
-    for (int step = 1 << (31 - __clz(told | 1)); step > 0; step /= 2) {
+    for (int step = 1 << (31 - __clz(known | 1)); step > 0; step /= 2) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int next = first[i] + step;
-        if (next <= told && memory.surprises[next - 1] < least[i]) first[i] = next;
+        if (next <= known && memory.surprises[next - 1] < least[i]) first[i] = next;
       }
     }
     bool is_kept = true, is_dropped = false;
-    if (place < told && weight != 0) {
+    if (place < known && weight != 0) {
       auto mass_between = [&](int begin, int end) -> uint64_t {
         return begin < end ? memory.before[end] - memory.before[begin] : 0;
       };
       uint64_t nearest = mass_between(first[2], first[3]);
-      // Behind the told tokens some are listed, and some not.
-      if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[told];
+      // Some of the tokens after those are listed, and some not.
+      if (nearer.perhaps.end > of_threshold) nearest += most_rest + listed - memory.before[known];
       is_kept = nearest < least_target;
       is_dropped = mass_between(first[0], first[1]) >= most_target;
     }
     const bool is_certain = team.CountOfBlock(!is_kept && !is_dropped) == 0;
     const int begin = team.CountOfBlock(is_dropped && surprise < mean.low);
     const int end =
-        team.CountOfBlock(place < told && weight != 0 && !(is_dropped && surprise >= mean.low));
-    return {told, begin, end, is_certain};
+        team.CountOfBlock(place < known && weight != 0 && !(is_dropped && surprise >= mean.low));
+    return {known, begin, end, is_certain};
   }
 };
 

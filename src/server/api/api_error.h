@@ -1,4 +1,4 @@
-// What a client is told when its request fails: {"error": {"message", "type", "param", "code"}}.
+// The error of a failed request, for its client: {"error": {"message", "type", "param", "code"}}.
 #pragma once
 
 #include <exception>

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 8> kMessageFields = {
     "tool_calls", "function_call", "refusal"};
 constexpr const char* kContent = "a text or a list of parts with type \"text\"";
 constexpr size_t kMostTemplateFields = 256;
-// What a template is told by fields of the request.
+// Variables of a template that fields of the request set.
 constexpr std::array<std::string_view, 3> kOwnVariables = {"messages", "add_generation_prompt",
                                                            "continue_final_message"};
 
@@ -43,7 +43,7 @@ void CheckText(std::string_view text, std::string_view name, std::span<const std
   }
 }
 
-// The same of JSON that AppendJson wrote, which spells a text in one way.
+// As above for JSON that AppendJson wrote, which spells a text in one way.
 void CheckJson(std::string_view json, std::string_view name, std::span<const std::string> refused) {
   for (const std::string& token : refused) {
     std::string quoted;

@@ -1,4 +1,4 @@
-// The conversation of a request: messages and what their template is told beside them.
+// The conversation of a request: messages, and further variables for their template.
 //
 //   role     system, developer, user, assistant, tool
 //   content  a text, or a list of {"type": "text", "text": "..."}, which are joined by line feeds
@@ -33,7 +33,7 @@ struct ChatInput {
 // Reads the field of that name; false where it is none of a ChatInput's.
 bool ReadChatField(ChatInput& to, const RequestValue& value);
 
-// What the template gets. Throws Error when there are no messages, and for what cannot be both.
+// The template's variables. Throws Error without messages, and for what cannot be both.
 std::string ChatVariables(const ChatInput& chat);
 
 }  // namespace sluice::server

@@ -1,4 +1,4 @@
-// What is new of one choice: text, tokens, and what is told about them.
+// The new part of one choice: text, tokens, and their log-probabilities.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::server {
 
-// Of some tokens, as ClientOutput has them; empty where nobody asked. Where there are fewer
-// logprobs than ids, the first ones have none: a prompt's first token.
+// The columns of some tokens, as ClientOutput has them; empty where they were not requested. Where
+// there are fewer logprobs than ids, the first ones have none: a prompt's first token.
 struct TokenLogprobs {
   std::span<const int32_t> ids = {};
   std::span<const float> logprobs = {};
@@ -25,9 +25,9 @@ struct ChoiceDelta {
   int32_t index = 0;
   std::string_view text = {};
   TokenLogprobs logprobs = {};
-  std::span<const int32_t> token_ids = {};   // when they were asked for
+  std::span<const int32_t> token_ids = {};   // when they were requested
   int64_t text_offset = 0;                   // code points before `text`; kCompletions' logprobs
-  std::span<const int32_t> prompt_ids = {};  // of a choice's first delta, when they were asked for
+  std::span<const int32_t> prompt_ids = {};  // of a choice's first delta, when they were requested
 };
 
 struct ChoiceEnd {

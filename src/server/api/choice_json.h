@@ -1,4 +1,4 @@
-// What the choices of streams and of whole responses have alike.
+// The common JSON of choices in streams and in whole responses.
 #pragma once
 
 #include <span>

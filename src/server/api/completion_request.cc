@@ -255,7 +255,7 @@ void Finish(Draft& draft) {
   }
   if (request.echo && request.prompt_logprobs.has_value()) {
     ThrowInvalid("prompt_logprobs", Number(*request.prompt_logprobs),
-                 "nothing where echo is true; logprobs tells them then");
+                 "nothing where echo is true; logprobs has them then");
   }
   if (request.api == Api::kChat) {
     FinishChat(draft);
@@ -266,7 +266,7 @@ void Finish(Draft& draft) {
   if (request.echo && request.logprobs.has_value()) request.prompt_logprobs = request.logprobs;
 }
 
-// What a name that is not known may have been meant to be.
+// The names that an unknown one may have been meant to be.
 std::vector<std::string_view> KnownNames(Api api) {
   std::vector<std::string_view> names;
   for (const auto& field : kCommonFields) names.push_back(field.name);

@@ -58,7 +58,7 @@ struct CompletionRequest {
   bool includes_usage = false;                  // stream_options.include_usage
   bool continuous_usage = false;                // stream_options.continuous_usage_stats
   bool echo = false;                            // kCompletions
-  std::optional<int32_t> logprobs = {};         // the N most likely beside the token
+  std::optional<int32_t> logprobs = {};         // the N most likely, in addition to the token
   std::optional<int32_t> prompt_logprobs = {};  // vLLM's; with echo and logprobs, those
   std::optional<int64_t> max_tokens = {};  // or max_completion_tokens; none: to the context's end
   SamplingParams params = {};  // on top of the model's defaults; its logprobs are those above
@@ -76,7 +76,7 @@ CompletionRequest ParseCompletionRequest(Api api, std::string_view body,
                                          const SamplingParams& defaults,
                                          const RequestLimits& limits = {});
 
-// Cuts off what a template has put behind the text of the last message, so that the model goes on
+// Cuts off what a template has put after the text of the last message, so that the model goes on
 // with it. Throws ApiFailure naming continue_final_message where the text is not in the prompt.
 void EndWithMessage(std::string& prompt, std::string_view final_message);
 

@@ -1,4 +1,4 @@
-// Names of fields that a request has and a reader does not know.
+// Names of fields that a request has and a reader does not accept.
 #pragma once
 
 #include <span>

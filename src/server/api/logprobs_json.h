@@ -27,8 +27,8 @@ void AppendChatLogprobs(std::string& out, const TokenLogprobs& logprobs,
 
 // Completions: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, of deltas in their
 // order. top_logprobs are objects from texts to log-probabilities: the token's own and the most
-// likely ones; of those with the same text the most likely one. An offset counts code points and
-// is never behind the end of its delta's text, which may have been cut at a stop string.
+// likely ones; of those with one text the most likely one. An offset counts code points and never
+// exceeds the end of its delta's text, which may have been cut at a stop string.
 void AppendCompletionLogprobs(std::string& out, std::span<const ChoiceDelta* const> deltas,
                               const Tokenizer& tokenizer, bool skips_special_tokens);
 

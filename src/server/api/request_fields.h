@@ -1,4 +1,4 @@
-// The fields of a body by their names: those of tables, and what a reader knows beside them.
+// The fields of a body by their names: those of tables, and further ones of the reader.
 #pragma once
 
 #include <span>

@@ -36,7 +36,7 @@ class RequestValue : public json::ValueReader {
   // Walks through a value that is not used; what is no JSON in it is an error.
   void Skip() const { json::Skip(value_, kDepth); }
 
-  // What an error shows of it.
+  // The part that an error shows.
   std::string Shown() const { return json::Shown(value_); }
 
  private:
@@ -47,7 +47,7 @@ class RequestValue : public json::ValueReader {
 // is no JSON in it, or deeper than 64 levels, is an error.
 void AppendJson(const RequestValue& value, std::string& out);
 
-// Whoever talks to a client gives ApiFailures; what reads gives Errors.
+// Code that answers a client throws ApiFailures; code that reads throws Errors.
 template <typename Body>
 auto WithApiErrors(Body body) {
   try {
@@ -57,7 +57,7 @@ auto WithApiErrors(Body body) {
   }
 }
 
-// Malformed JSON has no name of its own: the field that it was found in is told.
+// Malformed JSON has no name of its own: the error names the field that it was found in.
 template <typename Body>
 void WithinField(std::string_view name, Body body) {
   try {
@@ -69,7 +69,7 @@ void WithinField(std::string_view name, Body body) {
   }
 }
 
-// Those of an object's fields that came already; of names that a reader knows, so they are few.
+// Those of an object's fields that came already; only names that a reader accepts, so they are few.
 class SeenFields {
  public:
   // False where it came before.

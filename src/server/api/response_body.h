@@ -13,14 +13,14 @@
 namespace sluice::server {
 
 struct WholeChoice {
-  // With echo the prompt, as a stream's first content has it: its text goes in front of the
-  // content's, whose text_offset counts it, and its log-probabilities in front of the others.
+  // With echo the prompt, as a stream's first content has it: its text precedes the content's
+  // (text_offset counts it), and its log-probabilities precede the others.
   ChoiceDelta echo = {};
   ChoiceDelta content = {};
   ChoiceEnd end = {};
-  // Where prompt_logprobs were asked for: of the prompt's tokens but the first (ids: those tokens).
+  // With prompt_logprobs: of the prompt's tokens but the first (ids: those tokens).
   TokenLogprobs prompt_logprobs = {};
-  // Where token ids were asked for.
+  // Where token ids were requested.
   std::span<const int32_t> prompt_ids = {};
 };
 

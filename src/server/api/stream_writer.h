@@ -2,11 +2,11 @@
 // what all of them have alike was written once. Nothing is allocated where `out` has room.
 //
 //   chat: role, then content, then one finish a choice; completions: content, then finish
-//   then usage where it was asked for, then [DONE]; or error, then [DONE]
+//   then usage where it was requested, then [DONE]; or error, then [DONE]
 //
-// Members beside OpenAI's: seed, the one in use; stop_reason, token_ids and prompt_token_ids as
-// vLLM has them. Log-probabilities have OpenAI's two shapes (logprobs_json.h). With echo a choice's
-// first content is its prompt.
+// Members in addition to OpenAI's: seed, the one in use; stop_reason, token_ids and
+// prompt_token_ids as vLLM has them. Log-probabilities have OpenAI's two shapes (logprobs_json.h).
+// With echo a choice's first content is its prompt.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class StreamWriter {
   Tokenizer tokenizer_;
   std::string before_;        // up to the number of the choice
   std::string usage_before_;  // up to the usage of an event without choices
-  std::string plain_after_;   // behind a text that nothing is told about
-  std::string after_;         // behind the choices
+  std::string plain_after_;   // after a text without log-probabilities
+  std::string after_;         // after the choices
 };
 
 // text as the inside of a JSON string: ", \ and what is below 0x20 escaped.

@@ -11,9 +11,9 @@ using json::json_type;
 struct Unsupported {
   std::string_view name;
   std::string_view hint = {};  // what does it here, or why nothing does
-  // The number that asks for nothing, as engines that have the field define it.
+  // The number without effect, as engines that have the field define it.
   double neutral = std::numeric_limits<double>::quiet_NaN();
-  // Texts that ask for nothing; an object may have one of them as its only field `inner`.
+  // Texts without effect; an object may have one of them as its only field `inner`.
   std::string_view neutral_text = {};
   std::string_view other_text = {};
   std::string_view inner = {};
@@ -23,7 +23,7 @@ struct Unsupported {
 constexpr std::string_view kNoCalls = "answers are texts, not calls of functions";
 constexpr std::string_view kNoGrammar = "outputs cannot be bound to a form";
 constexpr std::string_view kOneModel = "the server has one model, without adapters";
-constexpr std::string_view kNoThinking = "the server does not tell reasoning from text";
+constexpr std::string_view kNoThinking = "the server does not separate reasoning from text";
 constexpr std::string_view kUseMaxTokens = "max_tokens does it";
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's
@@ -118,8 +118,8 @@ bool IsNeutral(const Unsupported& row, const RequestValue& value) {
   return text.empty() || text == row.neutral_text || text == row.other_text;
 }
 
-// Reads the value, and says whether it asks for something.
-bool AsksForSomething(const Unsupported& row, const RequestValue& value) {
+// Reads the value, and returns whether it would have an effect.
+bool HasEffect(const Unsupported& row, const RequestValue& value) {
   constexpr double kMost = std::numeric_limits<float>::max();
   switch (value.type()) {
     case json_type::null:
@@ -159,7 +159,7 @@ bool IsUnsupported(std::string_view name) { return Find(name) != nullptr; }
 
 void RefuseUnsupported(const RequestValue& value) {
   const Unsupported& row = *Find(value.name());
-  if (!AsksForSomething(row, value)) return;
+  if (!HasEffect(row, value)) return;
   std::string message(row.name);
   message.append(" is not supported: ").append(row.hint);
   throw ApiFailure({.message = std::move(message),

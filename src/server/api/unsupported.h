@@ -1,6 +1,6 @@
-// Fields that OpenAI's, vLLM's or llama.cpp's servers know and this one cannot do. They are refused
+// Fields that OpenAI's, vLLM's or llama.cpp's servers have and this one cannot do. They are refused
 // where they would change the answer, with the name that does it here where one does; where they
-// ask for nothing (null, false, empty, a penalty of 1) they are passed over.
+// have no effect (null, false, empty, a penalty of 1) they are passed over.
 #pragma once
 
 #include <string_view>

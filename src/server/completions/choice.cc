@@ -16,9 +16,9 @@ void AppendTails(std::vector<T>& to, std::span<const T> rows, size_t width) {
 
 }  // namespace
 
-void ToldTokens::Append(std::span<const float> logprobs, std::span<const int32_t> ranks,
-                        int32_t width, std::span<const int32_t> listed,
-                        std::span<const float> values) {
+void ReportedTokens::Append(std::span<const float> logprobs, std::span<const int32_t> ranks,
+                            int32_t width, std::span<const int32_t> listed,
+                            std::span<const float> values) {
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
   ranks_.insert(ranks_.end(), ranks.begin(), ranks.end());
   width_ = std::max(width - 1, 0);
@@ -27,14 +27,14 @@ void ToldTokens::Append(std::span<const float> logprobs, std::span<const int32_t
   AppendTails(top_logprobs_, values, static_cast<size_t>(width));
 }
 
-void ToldTokens::Clear() {
+void ReportedTokens::Clear() {
   logprobs_.clear();
   ranks_.clear();
   top_ids_.clear();
   top_logprobs_.clear();
 }
 
-TokenLogprobs ToldTokens::Of(std::span<const int32_t> ids) const {
+TokenLogprobs ReportedTokens::Of(std::span<const int32_t> ids) const {
   if (IsEmpty()) return {};
   return {.ids = ids,
           .logprobs = logprobs_,
@@ -44,18 +44,18 @@ TokenLogprobs ToldTokens::Of(std::span<const int32_t> ids) const {
           .top_logprobs = top_logprobs_};
 }
 
-void PendingDelta::Append(const ClientOutput& output, Wanted wanted) {
+void PendingDelta::Append(const ClientOutput& output, Reports wanted) {
   text.append(output.text);
   if (wanted.ids || wanted.logprobs) ids.insert(ids.end(), output.ids.begin(), output.ids.end());
   if (!wanted.logprobs || output.ids.empty()) return;
-  told.Append(output.logprobs, output.ranks, output.logprob_width, output.logprob_ids,
-              output.logprob_values);
+  reported.Append(output.logprobs, output.ranks, output.logprob_width, output.logprob_ids,
+                  output.logprob_values);
 }
 
 void PendingDelta::Clear() {
   text.clear();
   ids.clear();
-  told.Clear();
+  reported.Clear();
 }
 
 int64_t CountCodePoints(std::string_view text) {

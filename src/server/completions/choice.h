@@ -15,8 +15,8 @@ namespace sluice::server {
 
 class LiveExchange;
 
-// Tokens and what is told about each, as responses have it.
-class ToldTokens {
+// Tokens and the log-probabilities of each, as responses have them.
+class ReportedTokens {
  public:
   // `listed` and `values`: `width` a token, the token itself first, which is left out.
   void Append(std::span<const float> logprobs, std::span<const int32_t> ranks, int32_t width,
@@ -38,20 +38,20 @@ class ToldTokens {
 
 // Text and tokens that wait to be written, in one piece however many outputs they came in.
 struct PendingDelta {
-  // What is told about tokens, beside the text.
-  struct Wanted {
+  // The reports on tokens, apart from the text.
+  struct Reports {
     bool ids = false;
     bool logprobs = false;
   };
 
-  void Append(const ClientOutput& output, Wanted wanted);
+  void Append(const ClientOutput& output, Reports wanted);
   void Clear();  // keeps the memory
   bool IsEmpty() const { return text.empty() && ids.empty(); }
-  size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + told.bytes(); }
+  size_t bytes() const { return text.size() + ids.size() * sizeof(int32_t) + reported.bytes(); }
 
   std::string text = {};
-  std::vector<int32_t> ids = {};  // where ids or log-probabilities are wanted
-  ToldTokens told = {};
+  std::vector<int32_t> ids = {};  // where ids or log-probabilities are reported
+  ReportedTokens reported = {};
 };
 
 struct Choice {
@@ -66,10 +66,10 @@ struct Choice {
   GenerationEnd end = GenerationEnd::kNone;
   int32_t stop_token = -1;  // as ChoiceEnd has them
   std::string stop = {};
-  int64_t tokens = 0;       // so far
-  int64_t given = 0;        // of these, with what was written
-  int64_t text_offset = 0;  // code points that were written
-  ToldTokens prompt = {};   // of its tokens but the first, until that is written
+  int64_t tokens = 0;          // so far
+  int64_t given = 0;           // of these, with what was written
+  int64_t text_offset = 0;     // code points that were written
+  ReportedTokens prompt = {};  // of its tokens but the first, until that is written
   PendingDelta pending = {};
   std::chrono::steady_clock::time_point last_output = {};
 };

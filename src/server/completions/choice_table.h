@@ -15,7 +15,7 @@ struct Choice;
 
 class ChoiceTable {
  public:
-  // So many more can be inserted without memory.
+  // Reserves room for this many more.
   void Reserve(size_t more) {
     const size_t needed = std::bit_ceil(2 * (size_ + more) + 2);
     if (needed <= places_.size()) return;
@@ -37,7 +37,7 @@ class ChoiceTable {
     return places_.empty() ? nullptr : places_[FreeOrIts(request.value)].choice;
   }
 
-  // It is in it. What lies behind moves up, so that no search ends too early.
+  // It is in it. The entries after it move up, so that no search ends too early.
   void Erase(RequestId request) {
     size_t hole = FreeOrIts(request.value);
     for (size_t at = Next(hole); places_[at].choice != nullptr; at = Next(at)) {

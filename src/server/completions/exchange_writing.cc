@@ -1,4 +1,4 @@
-// What a LiveExchange writes: a whole response, or the events of a stream.
+// The output of a LiveExchange: a whole response, or the events of a stream.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -41,7 +41,7 @@ void LiveExchange::Write() {
   WriteStream();
 }
 
-// Whether more waits for the reader than may. What waits goes out in front of the error.
+// Whether more waits for the reader than may. It goes out before the error.
 bool LiveExchange::IsTooSlow() const {
   size_t bytes = 0;
   for (const Choice& choice : choices_) bytes += choice.pending.bytes();
@@ -168,12 +168,12 @@ void LiveExchange::Flush() {
 
 // --- parts -------------------------------------------------------------------------------------
 
-// What is told of the prompt, in front of the output.
+// The prompt's part of the response, before the output.
 ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
   const PreparedPrompt& prompt = PromptOf(choice);
   ChoiceDelta front = {.index = choice.index, .text = prompt.echo};
   if (asked_.echo && asked_.logprobs.has_value()) {
-    // Nothing is told of a first token, but it is one.
+    // A first token has no log-probability, but it is a token.
     front.logprobs =
         choice.prompt.IsEmpty() ? TokenLogprobs{.ids = prompt.ids} : choice.prompt.Of(prompt.ids);
   }
@@ -184,7 +184,7 @@ ChoiceDelta LiveExchange::FrontOf(const Choice& choice) const {
 ChoiceDelta LiveExchange::DeltaOf(const Choice& choice) const {
   ChoiceDelta delta = {.index = choice.index,
                        .text = choice.pending.text,
-                       .logprobs = choice.pending.told.Of(choice.pending.ids),
+                       .logprobs = choice.pending.reported.Of(choice.pending.ids),
                        .text_offset = choice.text_offset};
   if (asked_.returns_token_ids) delta.token_ids = choice.pending.ids;
   return delta;

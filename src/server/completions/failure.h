@@ -1,4 +1,4 @@
-// What a client is told of an output that ends without a finish_reason, or that never began.
+// The error of an output that ends without a finish_reason, or that never began.
 #pragma once
 
 #include "server/api/api_error.h"

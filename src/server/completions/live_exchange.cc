@@ -169,7 +169,7 @@ void LiveExchange::NoteEnd(Choice& choice, const ClientOutput& output) {
   }
   choice.stop.assign(output.stop);
   if (output.end != GenerationEnd::kStopToken) return;
-  // Told only where the request named it, as an id or as the text of a special token.
+  // Only where the request named it, as an id or as the text of a special token.
   if (Contains(asked_.params.stop_token_ids, output.stop_token)) {
     choice.stop_token = output.stop_token;
   } else if (const auto text = loop_->client.tokenizer().Token(output.stop_token);

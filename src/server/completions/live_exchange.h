@@ -2,8 +2,8 @@
 //
 // A stream's head goes out when each choice has given an output, because the engine says nothing
 // when it takes one; until then a rejection has a status of its own. It goes out earlier when a
-// choice has kept silent for kHeadPatience behind the first output of another one, and with the
-// first comment of keep_alive. What comes behind the head and cannot go on is an error event.
+// choice has kept silent for kHeadPatience after the first output of another one, and with the
+// first comment of keep_alive. A stream that cannot go on after its head ends with an error event.
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ class LiveExchange final : public Answer {
   void OnRoom() override;
   void Tick();
   void EndWith(const ApiError& error);  // now, however slow the reader is
-  void Drop();                          // as its destructor does; the exchange is not told
+  void Drop();                          // as its destructor does; the exchange gets no answer
 
  private:
   enum class Phase : uint8_t { kPreparing, kRunning, kStreaming, kOver };
@@ -86,7 +86,7 @@ class LiveExchange final : public Answer {
   ResponseHead head_;
   std::vector<PreparedPrompt> prompts_;
   std::vector<Choice> choices_;  // those of the first prompt, then of the next one
-  PendingDelta::Wanted wanted_ = {};
+  PendingDelta::Reports wanted_ = {};
   bool has_offsets_ = false;
   size_t choices_live_ = 0;
   size_t choices_unheard_ = 0;

@@ -1,4 +1,4 @@
-// What the completions of one loop share. On its thread alone.
+// The state that the completions of one loop share. On its thread alone.
 #pragma once
 
 #include <chrono>

@@ -14,7 +14,7 @@ namespace {
 
 using boost::asio::posix::descriptor_base;
 
-// Requests that came together are answered so many at a time; then other connections have a turn.
+// Requests that came together are answered this many at a time; then other connections have a turn.
 constexpr int kRequestsAtOnce = 32;
 constexpr size_t kMostIdBytes = 128;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -411,7 +411,7 @@ void Connection::Send() {
       if (waits_for_reader) Deadlines::Leave(*this);
       return;
     case SendBuffer::Sent::kBlocked:
-      // Of a 100 Continue it is the body that is waited for.
+      // After a 100 Continue it is the body that is waited for.
       if (state_ != State::kReading && (count > 0 || !waits_for_reader)) {
         set_.EnterWait(*this, WaitKind::kWrite);
       }

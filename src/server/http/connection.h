@@ -38,7 +38,7 @@ class Connection final
 
   void Start();
   void StopAfterExchange();  // closes now if it waits for a request
-  // Destroys the Answer. `resets`: what is unsent is thrown away, and the peer told so.
+  // Destroys the Answer. `resets`: what is unsent is thrown away, and the peer gets a reset.
   void Close(bool resets);
   void OnDeadline();
   void OnDeferred();
@@ -51,7 +51,7 @@ class Connection final
     kLingering,  // all is sent; until the peer has read it and closes, its bytes are thrown away
   };
 
-  // What happens on the loop: `act`, and then Settle.
+  // An event on the loop: `act`, and then Settle.
   template <typename Act>
   void InEvent(Act act);
   void Settle();
@@ -66,7 +66,7 @@ class Connection final
   void End() override;
   size_t unsent() const override { return out_.unsent(); }
 
-  // There is always a wait for bytes, so that a peer that leaves is seen; behind the last bytes of
+  // There is always a wait for bytes, so that a peer that leaves is seen; after the last bytes of
   // one that only listens, it is for an error.
   void WaitReadable();
   void WaitWritable();
@@ -108,9 +108,9 @@ class Connection final
   bool waits_writable_ = false;
   bool needs_more_ = false;  // of input_, nothing can be read
 
-  // Of this request and its response:
+  // The state of this request and its response:
   bool is_http_1_1_ = true;
-  bool closes_ = false;       // behind it
+  bool closes_ = false;       // after the response
   bool has_begun_ = false;    // Begin was called
   bool is_complete_ = false;  // Respond or End was called
   bool is_chunked_ = false;
@@ -119,7 +119,7 @@ class Connection final
 
   SendBuffer out_;
 
-  // What a token does not need:
+  // Fields that a token does not need:
   boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> socket_;
   std::unique_ptr<RequestReader> reader_;  // while a request comes
   HttpRequest request_;

@@ -31,7 +31,7 @@ ConnectionSet::ConnectionSet(boost::asio::io_context& loop, const HttpLimits& li
       deadlines_({limits.idle_timeout, limits.header_timeout, limits.header_timeout,
                   limits.write_timeout, kLinger}),
       timer_(loop.get_executor()),
-      // Nobody is more than a sixteenth late.
+      // No deadline is more than a sixteenth late.
       tick_(std::clamp(
           std::min({limits.idle_timeout, limits.header_timeout, limits.write_timeout}) / 16,
           milliseconds(1), milliseconds(500))),
@@ -111,7 +111,7 @@ std::string_view ConnectionSet::Date() {
     std::tm parts{};
     ::gmtime_r(&now, &parts);
     std::array<char, 64> text;
-    // In English whatever the locale: nobody of this project sets one.
+    // In English whatever the locale: no code of this project sets one.
     date_.assign(text.data(),
                  std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts));
   }

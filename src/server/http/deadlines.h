@@ -18,7 +18,7 @@ using DeadlineHook =
     boost::intrusive::list_base_hook<boost::intrusive::tag<class DeadlineTag>,
                                      boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-// Who waits, for one thing at a time.
+// A connection that waits for one thing at a time.
 class Timed : public DeadlineHook {
  public:
   bool waits() const { return DeadlineHook::is_linked(); }
@@ -47,7 +47,7 @@ class Deadlines {
     if (timed.waits()) timed.DeadlineHook::unlink();
   }
 
-  // One whose deadline has passed, no longer waiting; null when there is none.
+  // One that is past its deadline, no longer waiting; null when there is none.
   Timed* TakeLate(Clock::time_point now) {
     for (List& list : lists_) {
       if (list.empty() || list.front().deadline_ > now) continue;

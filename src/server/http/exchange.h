@@ -3,7 +3,7 @@
 // A handler answers at once with Respond, or gives the connection an Answer and writes later: a
 // whole response, or a stream in pieces. The connection owns the Answer. It destroys it when the
 // response is complete, when the peer is gone or was given up, and when the server ends; so an
-// Answer stops in its destructor what nobody waits for any more.
+// Answer stops in its destructor the work that has no reader any more.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace sluice::server {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Of a stream: what lay unsent beyond HttpLimits::coalesce_bytes has gone out.
+  // The unsent bytes of a stream beyond HttpLimits::coalesce_bytes have gone out.
   virtual void OnRoom() {}
 };
 
@@ -27,14 +27,14 @@ class Answer {
 class Exchange {
  public:
   virtual const HttpRequest& request() const = 0;
-  virtual std::string TakeBody() = 0;  // once; for work that goes on behind Handle
+  virtual std::string TakeBody() = 0;  // once; for work that goes on after Handle
 
-  // The whole response. Nothing may be written behind it.
+  // The whole response. Nothing may be written after it.
   virtual void Respond(HttpResponse response) = 0;
 
   // Or a stream: its head, which goes out with the first Flush; then pieces, appended to stream()
-  // and sent by Flush, in one send() if the socket takes it; then End. head.body is empty. In front
-  // of a piece stream() holds what the connection needs there: it is for appending only.
+  // and sent by Flush, in one send() if the socket takes it; then End. head.body is empty. Before a
+  // piece stream() holds what the connection needs there: it is for appending only.
   virtual void Begin(HttpResponse head) = 0;
   virtual std::string& stream() = 0;
   virtual void Flush() = 0;
@@ -51,9 +51,9 @@ class Exchange {
 class Handler {
  public:
   virtual ~Handler() = default;
-  // When the head of a request is there: a response instead of reading its body.
+  // After the head of a request: a response instead of reading its body.
   virtual std::optional<HttpResponse> Refuse(const HttpRequest& head) = 0;
-  // A request is there. Null: the exchange has been responded to.
+  // After the whole request. Null: the exchange has been responded to.
   virtual std::unique_ptr<Answer> Handle(Exchange& exchange) = 0;
   // The body of a response that the connection itself gives to what is no request it takes: a
   // status (400, 408, 413, 431, ...) and what is wrong in words.

@@ -1,5 +1,5 @@
 // Memory of one pending operation, inside the connection that waits: so waiting takes none from the
-// heap. What is too large, or a second one at a time, does.
+// heap. A handler that is too large, or a second one at a time, does.
 #pragma once
 
 #include <cstddef>

@@ -20,9 +20,9 @@
 namespace sluice::server {
 namespace {
 
-// Of connections that nobody has accepted; the kernel's own limit is 4096 too (somaxconn).
+// Connections that no loop has accepted yet; the kernel's own limit is 4096 too (somaxconn).
 constexpr int kBacklog = 4096;
-// Between the kernel and the peer: more of it would only hide how far a reader is behind.
+// Between the kernel and the peer: more of it would only hide how far a reader lags.
 constexpr int kUnsentInKernel = 16 << 10;
 
 [[noreturn]] void Throw(std::string parameter, const std::string& value, int error,
@@ -31,7 +31,7 @@ constexpr int kUnsentInKernel = 16 << 10;
               value + " (" + std::generic_category().message(error) + ")", std::move(allowed));
 }
 
-// A descriptor that is closed if nobody takes it.
+// A descriptor that is closed unless it is taken.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -156,13 +156,13 @@ void ListenSocket::ListenAtPath(const std::string& path) {
   if (socket.get() < 0) Throw("unix_socket", path, errno, kAllowed);
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) {
-    // Left behind by a program that was killed, unless somebody answers.
+    // Left by a program that was killed, unless a server answers.
     const Descriptor trial(NewSocket(AF_UNIX));
     if (::connect(trial.get(), at, sizeof name) != 0 && errno == ECONNREFUSED) {
       ::unlink(path.c_str());
     }
   }
-  // Nobody but the owner until the mode is set, whatever the umask.
+  // Only for the owner until the mode is set, whatever the umask.
   ::fchmod(socket.get(), 0600);
   if (::bind(socket.get(), at, sizeof name) != 0) Throw("unix_socket", path, errno, kAllowed);
   path_ = path;

@@ -79,7 +79,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<HttpListener::Imp
         return Pause();
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-      // What else there is belongs to one connection, which is gone.
+      // Any other error belongs to one connection, which is gone.
     }
     WaitForConnections();
   }

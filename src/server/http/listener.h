@@ -13,12 +13,12 @@
 
 namespace sluice::server {
 
-// Of all threads: each adds to it.
+// Counters of all threads: each adds to them.
 struct HttpCounters {
   std::atomic<int64_t> connections = 0;  // now
   std::atomic<int64_t> connections_seen = 0;
   std::atomic<int64_t> refused_connections = 0;  // beyond the limit
-  std::atomic<int64_t> accept_pauses = 0;        // for want of descriptors
+  std::atomic<int64_t> accept_pauses = 0;        // for lack of descriptors
   std::atomic<int64_t> malformed_requests = 0;
   std::atomic<int64_t> timeouts = 0;
   std::atomic<int64_t> disconnects = 0;   // before the answer was complete
@@ -37,9 +37,9 @@ struct ListenAddress {
 
 class HttpListener {
  public:
-  // Binds and listens; throws Error naming `host`, `port` or `unix_socket`, also when somebody else
-  // listens there. `first` is one of another thread of this program: this one shares its port
-  // (SO_REUSEPORT) or its socket, and `first` outlives the constructor. The others outlive it.
+  // Binds and listens; throws Error naming `host`, `port` or `unix_socket`, also when another
+  // program listens there. `first` is one of another thread of this program: this one shares its
+  // port (SO_REUSEPORT) or its socket, and `first` outlives the constructor. The others outlive it.
   HttpListener(boost::asio::io_context& loop, const ListenAddress& address,
                const HttpLimits& limits, Handler& handler, HttpCounters& counters,
                const HttpListener* first = nullptr);

@@ -18,9 +18,9 @@ struct HttpField {
 struct HttpRequest {
   std::string method;
   std::string path;   // percent-decoded
-  std::string query;  // behind the question mark, as it came
+  std::string query;  // after the question mark, as it came
   std::vector<HttpField> fields;
-  std::string body;  // has room for the padding that simdjson reads behind it
+  std::string body;  // has room for the padding that simdjson reads after it
   std::string id;    // X-Request-Id, the client's or one of ours; every response has it
 
   // The first one of this name, in any case of letters.
@@ -31,8 +31,8 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body = {};
-  std::vector<HttpField> fields = {};  // beside the type, the length and X-Request-Id
-  bool closes = false;                 // the connection, behind it
+  std::vector<HttpField> fields = {};  // in addition to the type, the length and X-Request-Id
+  bool closes = false;                 // the connection, after the response
 };
 
 }  // namespace sluice::server

@@ -14,7 +14,7 @@ namespace http = boost::beast::http;
 
 using Text = boost::beast::string_view;
 
-// simdjson reads so far behind a body (SIMDJSON_PADDING).
+// simdjson reads this far past a body (SIMDJSON_PADDING).
 constexpr size_t kPadding = 64;
 // A length is only a claim: so much is taken from memory for it before bytes have come.
 constexpr size_t kMostReserved = size_t{64} << 10;
@@ -49,7 +49,7 @@ RequestReader::Problem ProblemOf(const boost::beast::error_code& error) {
 }
 
 // RFC 9112 5.2: a line that begins with a space or tab goes on with the field of the line above.
-// What stands between this server and a client may have taken it for something else.
+// A proxy between this server and a client may have taken it for something else.
 bool HasFold(std::string_view head) {
   return head.find("\n ") != std::string_view::npos || head.find("\n\t") != std::string_view::npos;
 }
@@ -104,10 +104,10 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     error = http::error::end_of_stream;  // any one: it stops the parser
   }
 
-  // The parser needs more behind `pending`.
+  // The parser needs more than `pending`.
   void CheckPending(std::string_view pending) {
     if (has_line_ || is_header_done()) {
-      // Behind the head it is the header of a chunk, or what follows the last one.
+      // After the head it is the header of a chunk, or what follows the last one.
       if ((is_header_done() ? 0 : head_bytes_ - line_bytes_) + pending.size() >
           limits_.header_bytes) {
         problem_ = {431, "the header fields are too long"};
@@ -134,7 +134,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     return ProblemOf(error);
   }
 
-  // What the parser leaves to others.
+  // Checks that the parser leaves to others.
   void CheckHead() {
     if (head_bytes_ - line_bytes_ > limits_.header_bytes) {
       problem_ = {431, "the header fields are too long"};
@@ -143,7 +143,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     } else if (hosts_ > 1 || (hosts_ == 0 && is_http_1_1_)) {
       problem_ = {400, "there must be one Host"};
     } else if (has_transfer_encoding_ && !is_http_1_1_) {
-      problem_ = {400, "HTTP/1.0 knows no Transfer-Encoding"};
+      problem_ = {400, "HTTP/1.0 has no Transfer-Encoding"};
     } else if (has_transfer_encoding_ && !is_plain_chunked_) {
       problem_ = {501, "the only Transfer-Encoding is chunked"};
     } else if (has_other_expectation_) {
@@ -218,7 +218,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
   void on_finish_impl(boost::beast::error_code&) override {}
 
-  // Only requests are read, but it asks for this one too.
+  // Only requests are read, but the base class requires this one too.
   void on_response_impl(int, Text, int, boost::beast::error_code&) override {}
 
   const HttpLimits& limits_;

@@ -1,6 +1,6 @@
-// One request, from bytes as they come. Limits are looked at before anything is kept, and what
-// could be read in two ways (two lengths, a length and chunks) is refused: behind it nobody knows
-// where the next request begins.
+// One request, from bytes as they come. Limits are checked before anything is kept, and what could
+// be read in two ways (two lengths, a length and chunks) is refused: after it the beginning of the
+// next request would be unknown.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace sluice::server {
 
 class RequestReader {
  public:
-  // What is wrong with it: a status, 0 for nothing, and in words. The connection cannot go on.
+  // The problem of the request: a status, 0 for nothing, and in words. The connection cannot go on.
   struct Problem {
     int status = 0;
     std::string_view what = {};
@@ -24,7 +24,7 @@ class RequestReader {
   RequestReader(const HttpLimits& limits, HttpRequest& request);
   ~RequestReader();
 
-  // Takes from the front of `bytes` and returns how many. It stops behind the head, behind the
+  // Takes from the front of `bytes` and returns how many. It stops after the head, after the
   // request, and where it needs more; then the rest is passed again, with what follows.
   size_t Read(std::string_view bytes);
 
@@ -32,7 +32,7 @@ class RequestReader {
   bool has_head() const;
   bool is_complete() const;
 
-  // Of the head, when it is there:
+  // Properties of the head, once it is complete:
   bool is_http_1_1() const;
   bool keeps_alive() const;
   bool expects_continue() const;

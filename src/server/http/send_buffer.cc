@@ -10,7 +10,7 @@ namespace {
 // Leading zeros are allowed (RFC 9112, 7.1), and eight digits hold any piece.
 constexpr std::string_view kChunkHeader = "00000000\r\n";
 constexpr size_t kDigits = 8;
-// Of an empty buffer: more than a token's events need, less than 24 KiB a stream.
+// Bytes that an empty buffer keeps: more than a token's events need, less than 24 KiB a stream.
 constexpr size_t kMostKept = size_t{8} << 10;
 
 }  // namespace

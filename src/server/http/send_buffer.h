@@ -1,6 +1,6 @@
 // Bytes on their way to a socket: heads and whole bodies, or a stream in pieces. A piece is
-// appended where it is sent from: the header of its chunk is kept free in front of it and filled in
-// when the piece is closed, so that header and piece go out in one send() and nothing is copied.
+// appended where it is sent from: room for the header of its chunk is kept before it and filled
+// when the piece is closed, so header and piece go out in one send() and nothing is copied.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ class SendBuffer {
   void DropPiece();
   std::string& text() { return bytes_; }
 
-  // What is closed and not sent.
+  // The bytes that are closed and not sent.
   size_t unsent() const { return ready_ - sent_; }
 
   // One send() of all of that, without waiting; a second one only after a signal. `count` is what
-  // it took. Of kFailed errno says why.
+  // it took. After kFailed errno says why.
   Sent Send(int fd, size_t& count);
 
   size_t capacity() const { return bytes_.capacity(); }
@@ -36,7 +36,7 @@ class SendBuffer {
   std::string bytes_;
   size_t sent_ = 0;
   size_t ready_ = 0;     // to here it may be sent
-  size_t piece_at_ = 0;  // where the open piece begins, behind the header of its chunk
+  size_t piece_at_ = 0;  // where the open piece begins, after the header of its chunk
   bool is_open_ = false;
   bool is_chunk_ = false;
 };

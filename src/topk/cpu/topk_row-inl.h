@@ -116,8 +116,8 @@ class BitLister {
   HWY_INLINE BitLister(const semantics::Row& row, const CandidateList& list)
       : data_(static_cast<const typename Read::Element*>(row.data)), x_(list.x), ids_(list.ids) {}
 
-  // Takes four at once without asking how many there are: a branch that nobody can predict costs
-  // more than to store too much.
+  // Takes four at once without a test of how many there are: a branch that cannot be predicted
+  // costs more than to store too much.
   HWY_INLINE void Append(size_t first, uint64_t bits) {
     if (bits == 0) return;
     const size_t count = static_cast<size_t>(std::popcount(bits));
@@ -176,7 +176,7 @@ bool ListFrom(const semantics::Row& row, float threshold, CandidateList& list) {
           std::memcpy(&bits, masks + word * kGroupsInWord, sizeof(bits));
           const size_t left = end - listed;
           if (left < 64) bits &= (uint64_t{1} << left) - 1;
-          // What is marked next, while nothing else asks memory for anything.
+          // The elements that are marked next, while nothing else loads from memory.
           for (size_t line = 0; line < 64 * sizeof(Element); line += 64) {
             hwy::Prefetch(reinterpret_cast<const std::byte*>(data + listed + kAhead) + line);
           }
@@ -197,13 +197,14 @@ inline size_t RankInSample(size_t sample, int64_t row_size, int64_t wanted) {
   return static_cast<size_t>(expected + 2.5 * std::sqrt(expected) + 2.0);
 }
 
-// Whether the threshold of a list of so many is worth trying on the next scores of the row: neither
-// does it nearly leave too few, nor takes what it leaves longer to list than a sample takes.
+// Whether the threshold of a list this long is worth trying on the next scores of the row:
+// neither does it nearly leave too few, nor takes what it leaves longer to list than a sample
+// takes.
 inline bool IsAmid(int64_t listed, int64_t wanted) {
   return listed >= wanted + wanted / 16 && listed <= 3 * wanted;
 }
 
-// Where the wanted-th of a list falls. A sample of it brackets the place; where it does not, or the
+// Where rank `wanted` of a list falls. A sample of it brackets the place; where it does not, or the
 // list is short, the way of selection does.
 inline Boundary BoundaryIn(const RowMemory& memory, int64_t wanted) {
   const F32 d;
@@ -308,7 +309,7 @@ RowStatus TopkRow(const TopkRequest& request, std::byte* workspace) {
       }
     }
     if (!is_sampled) continue;
-    // By how much too few, and some more; a plateau that was none has told nothing of that.
+    // By how much too few, and some more; a plateau that was none has no part in that.
     const double share =
         static_cast<double>(wanted) / static_cast<double>(std::max<int64_t>(list.size, 1));
     rank = static_cast<size_t>(1.0 + static_cast<double>(rank) *

@@ -22,7 +22,7 @@ struct KeyRange {
     highest = max(highest, key);
   }
   __device__ bool IsKnown() const { return lowest <= highest; }
-  // Of scores that were given as order keys.
+  // For scores that were given as order keys.
   __device__ bool HasNan() const {
     return lowest < semantics::OrderKey(-INFINITY) || highest > semantics::OrderKey(INFINITY);
   }
@@ -31,10 +31,10 @@ struct KeyRange {
   }
 };
 
-// What the threads of a block have together, in 32 bits and with one SyncBlock each, which is one
-// for the caller as well: half the time of Team's. Between two of these objects: a SyncBlock.
+// Sums and ranges over a block's threads, in 32 bits and with one SyncBlock each, which is one for
+// the caller as well: half the time of Team's. Between two of these objects: a SyncBlock.
 struct ScanMemory {
-  uint2 of_warp[2][kMostWarps];  // by turns, so that nobody waits for readers
+  uint2 of_warp[2][kMostWarps];  // by turns, so that no writer waits for readers
 };
 
 class BlockScan {
@@ -60,7 +60,7 @@ class BlockScan {
   }
 
  private:
-  // What a lane of each warp has, a warp for each lane.
+  // Exchanges the value of a lane of each warp, a warp for each lane.
   __device__ uint2 Exchange(uint2 mine, int of_lane, uint2 none) {
     uint2* of_warp = memory_.of_warp[turn_];
     turn_ ^= 1;
@@ -81,7 +81,7 @@ struct ScoreBins {
     scale = __fdividef(kRankBins - 1, 0.5f * high - half_low);
   }
 
-  // Of any score but NaN; those outside are in the bins at the ends. It never falls as x rises.
+  // The bin of any score but NaN; those outside are in the end bins. It never falls as x rises.
   __device__ int Of(float x) const {
     return min(max(static_cast<int>((0.5f * x - half_low) * scale), 0), kRankBins - 1);
   }
@@ -109,7 +109,7 @@ struct RankBin {
   uint32_t in_bin;
 };
 
-// For the threads behind the next SyncBlock.
+// For the threads after the next SyncBlock.
 __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
   for (int i = 4 * block.thread(); i < kRankBins; i += 4 * block.threads()) {
     *reinterpret_cast<uint4*>(memory.count + i) = {0, 0, 0, 0};
@@ -117,7 +117,7 @@ __device__ inline void ZeroBins(const Team& block, BinMemory& memory) {
   if (block.thread() == 0) memory.bin = -1;
 }
 
-// Of bins that have been counted, by a block of 512 threads or 1024.
+// Finds a rank in bins that have been counted, by a block of 512 threads or 1024.
 __device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMemory& memory,
                                       uint32_t rank) {
   // A thread has two or four neighbouring bins, the first thread the largest ones.
@@ -149,7 +149,7 @@ __device__ inline RankBin FindCounted(const Team& block, BlockScan& scan, BinMem
   return {memory.bin, memory.above, memory.in_bin};
 }
 
-// visit(add) calls add(bin) for what this thread has. Bins that are zero, behind a SyncBlock.
+// visit(add) calls add(bin) for what this thread has. Bins that are zero, after a SyncBlock.
 template <typename Visit>
 __device__ RankBin FindInZeroBins(const Team& block, BlockScan& scan, BinMemory& memory,
                                   uint32_t rank, Visit visit) {
@@ -158,7 +158,7 @@ __device__ RankBin FindInZeroBins(const Team& block, BlockScan& scan, BinMemory&
   return FindCounted(block, scan, memory, rank);
 }
 
-// The same for any bins, behind a SyncBlock behind the last search.
+// As above for any bins, after a SyncBlock that follows the last search.
 template <typename Visit>
 __device__ RankBin FindRankBin(const Team& block, BlockScan& scan, BinMemory& memory, uint32_t rank,
                                Visit visit) {

@@ -37,13 +37,13 @@ struct TopkArgument {
   int32_t words;         // of a plane of a block
   bool lets_next_start;  // at once; else when the row has been read
   int32_t* indices;
-  float* values;  // null: not wanted, and so on
+  float* values;  // null: not requested, and so on
   RowStatus* statuses;
   TopkWork* work;
   float* thresholds;
 };
 
-// Behind it in dynamic shared memory: two planes of words, the list of candidates; or
+// Followed in dynamic shared memory by two planes of words and the list of candidates, or by
 // DefinitionMemory.
 struct TopkShared {
   TeamMemory team;
@@ -85,10 +85,10 @@ struct RowAnswer {
 
   const Element* scores;
   int32_t* indices;
-  float* values;  // null: not wanted
+  float* values;  // null: not requested
 };
 
-// By the first block: what is behind the indices that were found, and the rest of the answer.
+// By the first block: the padding after the found indices, and the rest of the answer.
 template <DType kDType>
 __device__ void Finish(const Team& block, const TopkArgument& argument,
                        const RowAnswer<kDType>& answer, int index, int found, RowStatus status,
@@ -120,7 +120,7 @@ __device__ void SendMarked(const Team& team, const TiledRow<kDType>& row, const 
 #endif
     list[place] = candidate;
   };
-  ListMarked(team, row, count, words, list);  // to where nobody sends anything
+  ListMarked(team, row, count, words, list);  // to blocks that receive nothing
   team.SyncBlock();
   constexpr int kAtOnce = 4;  // loads in flight
   for (int first = team.thread(); first < count.mine; first += kAtOnce * team.threads()) {
@@ -188,7 +188,7 @@ __device__ __noinline__ Refined Refine(Team block, TopkShared& memory, RowAnswer
   return refined;
 }
 
-// The same for a list that is held in registers if that decides it. memory.bins: zero.
+// As above for a list that is held in registers if that decides it. memory.bins: zero.
 template <DType kDType>
 __device__ Refined RefineHeld(const Team& block, TopkShared& memory,
                               const RowAnswer<kDType>& answer, uint64_t* list, int size,
@@ -240,7 +240,7 @@ __device__ __forceinline__ Refined TopkOfShortRow(const Team& block, TopkShared&
   return RefineAll(block, memory, row, answer, list, wanted, sorted);
 }
 
-// What a call asks of a row.
+// The parameters of a row of the call.
 template <DType kDType>
 struct RowCall {
   using Element = typename ElementOf<kDType>::Type;
@@ -269,8 +269,8 @@ struct RowCall {
   int wanted;
 };
 
-// Rows that fit into a block's registers, one block of kMostThreads a row: nothing else is in the
-// way of a kernel whose instructions are its time.
+// Rows that fit into a block's registers, one block of kMostThreads a row: nothing else slows a
+// kernel that spends its time on its own instructions.
 template <DType kDType>
 __global__ void __launch_bounds__(kMostThreads)
     ShortTopkKernel(const __grid_constant__ TopkArgument argument) {
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kMostThreads)
          work, NAN);
 }
 
-// kThreads: at most so many a block; with half of them a warp has the registers to ask ahead.
+// kThreads: the most of a block; with half of them a warp has the registers to load ahead.
 // kIsAlone: no clusters.
 template <DType kDType, int kThreads, bool kIsAlone>
 __global__ void __launch_bounds__(kThreads)
@@ -350,13 +350,13 @@ __global__ void __launch_bounds__(kThreads)
     RowHint hint = argument.hint;
     if (hint.indices != nullptr) hint.indices += static_cast<int64_t>(request) * hint.count;
     if (argument.has_thresholds) hint.threshold = argument.thresholds[index];
-    const RowWish wish{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
+    const TopkTarget target{wanted, row.MostWords(team) <= argument.words ? argument.capacity : 0};
     constexpr bool kHasRegisters = 2 * kThreads == kMostThreads;
     const Verified verified = Verify<kHasRegisters>(
-        team, memory.scan, memory.verify, memory.bins, row, wish, hint, planes, argument.words,
+        team, memory.scan, memory.verify, memory.bins, row, target, hint, planes, argument.words,
         [&](const KeyRange& range) {
           return !argument.sorted &&
-                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, wish,
+                 KeepOwn<kHasRegisters>(team, memory.scan, memory.keep, row, planes, range, target,
                                         reinterpret_cast<int32_t*>(list),
                                         [&](int place, int id) { answer.PutIndex(place, id); });
         });
@@ -369,10 +369,10 @@ __global__ void __launch_bounds__(kThreads)
       if (team.rank() != 0) return;
       work.rounds = 1;
       work.candidates = memory.keep.total;
-      threshold = ThresholdForNext(verified, work.candidates, wish);
+      threshold = ThresholdForNext(verified, work.candidates, target);
     } else if (verified.is_done) {
       work.way = verified.way;
-      threshold = ThresholdForNext(verified, verified.count.total, wish);
+      threshold = ThresholdForNext(verified, verified.count.total, target);
       if (work.way == TopkWay::kPlateau && !argument.sorted) {
         PutMarked(team, row, verified.count, planes,
                   [&](int place, int id) { answer.PutIndex(place, id); });
@@ -429,7 +429,7 @@ const void* KernelFor(DType dtype, int64_t rows, const TopkPlan& plan, bool are_
 
 // Where a kernel that starts early gains more than it takes from the one before it. The second call
 // in a row takes 0.5 us less of 5.7 with short rows, 0.7 of 9.2 with one long row, 0.3 with 16,
-// whose blocks are let in when a row has been read: before, they took 2 us more.
+// which let its blocks in when a row has been read: before, they took 2 us more.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kMostRowsToOverlap = 30;
 

@@ -1,5 +1,5 @@
 // topk by counting digits of order keys over the whole row: exact for every row and every k, in
-// some ten reads. What other ways do not decide ends here.
+// some ten reads. Rows that other ways do not decide end here.
 #pragma once
 
 #include "select/cuda/collect.cuh"
@@ -13,8 +13,8 @@ struct DefinitionMemory {
   SortedMemory sorted;
 };
 
-// put(place, id, x) for the first `wanted` scores of a row, by index or by the total order;
-// 1 <= wanted <= scores. Not inline: its registers are not to be in the way of other ways.
+// put(place, id, x) for the first `wanted` scores of a row, by index or by the total order; 1 <=
+// `wanted` <= scores. Not inline, so that its registers do not burden other ways.
 template <DType kDType, typename Put>
 __device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& memory,
                                                    const void* row, int scores, int wanted,
@@ -30,7 +30,7 @@ __device__ __noinline__ RowStatus TopkByDefinition(Team team, DefinitionMemory& 
   cut.upper = INFINITY;
   cut.lower = semantics::ValueOfKey(found.key);
   cut.ties_kept = wanted - static_cast<int>(found.count_above);
-  const WarpStretch<kDType> stretch(team, row, scores);
+  const IdOrderedSlice<kDType> stretch(team, row, scores);
   const TieRules rules(cut);
   const KeptCount count = CountKept(team, memory.collect, stretch, rules);
   if (!sorted) {

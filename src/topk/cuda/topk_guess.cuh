@@ -75,8 +75,8 @@ class RowSample {
   int scores_;
 };
 
-// The rank in a sample whose score leaves more than k of a row, four deviations of the sample's
-// count surely; but where that is more than there is room for, the middle of what is allowed.
+// The rank in a sample with a score that leaves more than k of a row, four deviations of the
+// sample's count surely; but where that exceeds the room, the middle of what is allowed.
 __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capacity) {
   const float share = __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
   const float expected = share * static_cast<float>(k);
@@ -84,7 +84,7 @@ __device__ inline uint32_t RankInSample(int sampled, int scores, int k, int capa
   const float sure = expected + 4.0f * SqrtApprox(expected * left_out) + 2.0f;
   const float middle =
       expected * SqrtApprox(__fdividef(static_cast<float>(capacity), static_cast<float>(k)));
-  const float edges = left_out < 0.01f ? 16.0f : 0.0f;  // scores beside the full vectors
+  const float edges = left_out < 0.01f ? 16.0f : 0.0f;  // scores outside the full vectors
   return static_cast<uint32_t>(fminf(sure, fmaxf(middle, expected + 1.0f)) + edges);
 }
 
@@ -94,12 +94,12 @@ __device__ inline float RoomInSample(int sampled, int scores, int capacity) {
          __fdividef(static_cast<float>(sampled), static_cast<float>(scores));
 }
 
-// Whether a bin with so many is narrow enough for a threshold.
+// Whether a bin with this count is narrow enough for a threshold.
 __device__ inline bool IsNarrow(const RankBin& found, uint32_t rank) {
   return found.in_bin <= max(32u, rank / 8);
 }
 
-// What one round over all of the sample has found, when it was not enough.
+// The result of one round over all of the sample, when it was not enough.
 struct WideBin {
   bool is_known;  // else the scores are not finite, or all the same
   RankBin found;
@@ -177,8 +177,8 @@ __device__ __noinline__ Guess GuessInBins(Team block, ScanMemory& scan_memory, B
 }
 
 // The score of that rank in the sample, or one that leaves some more. room: as above. memory: bins
-// that are zero behind the next SyncBlock. when_here(): called when the sample has come, for what
-// is to be asked for while its threshold is looked for, and not before it.
+// that are zero after the next SyncBlock. when_here(): called when the sample has come, for loads
+// to start while its threshold is found, and not before it.
 template <DType kDType, typename WhenHere>
 __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, BinMemory& memory,
                                  Tie& tie, const RowSample<kDType>& sample, uint32_t rank,
@@ -210,7 +210,7 @@ __device__ Guess GuessFromSample(const Team& block, ScanMemory& scan_memory, Bin
   return guess;
 }
 
-// What a row's guess is told; any numbers at all.
+// The input of a row's guess; any numbers at all.
 struct RowHint {
   const int32_t* indices;  // null: none
   int32_t count;

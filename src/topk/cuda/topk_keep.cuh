@@ -18,17 +18,17 @@ namespace sluice::cuda {
 
 inline constexpr int kKeepBins = 512;
 inline constexpr int kHeld = 8;         // candidates of a thread
-inline constexpr int kMostEqual = 256;  // candidates of the bin of the wanted-th, which are ranked
+inline constexpr int kMostEqual = 256;  // candidates of the bin of rank `wanted`, which are ranked
 
 // In shared memory.
 struct KeepMemory {
-  // Of a block, two bins in a word; the last one is no bin, but not 0 where the block has NaN or
-  // more candidates than its threads can hold.
+  // The bins of a block, two in a word; the last one is no bin, but not 0 where the block has NaN
+  // or more candidates than its threads can hold.
   using Bins = uint32_t[kKeepBins / 2];
 
   alignas(16) Bins mine;
   alignas(16) Bins bins[kMostBlocks];    // from all
-  uint64_t equal[kMostEqual];            // of the bin of the wanted-th, from all, by index
+  uint64_t equal[kMostEqual];            // of the bin of rank `wanted`, from all, by index
   uint32_t is_kept[kMostEqual / 32];     // bits of those
   uint32_t above_of_block[kMostBlocks];  // candidates above that bin, from all
   int bin;                               // that bin; -1: undecided
@@ -67,7 +67,7 @@ class CandidateBins {
     scale_ = __fdividef(kKeepBins - 1, width);
   }
 
-  // Of any score; those outside are in the bins at the ends. It never falls as x rises.
+  // The bin of any score; those outside are in the bins at the ends. It never falls as x rises.
   __device__ int Of(float x) const {
     const float from_low = by_key_
                                ? __uint2float_rn(max(semantics::OrderKey(x), low_key_) - low_key_)
@@ -99,9 +99,9 @@ __device__ inline void SendBins(const Team& team, KeepMemory& memory) {
 }
 #endif
 
-// Finds the bin of the wanted-th among the bins of all blocks.
+// Finds the bin of rank `wanted` among the bins of all blocks.
 __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemory::Bins* bins,
-                               KeepMemory& memory, const RowWish& wish) {
+                               KeepMemory& memory, const TopkTarget& target) {
   constexpr int kWords = kKeepBins / 2;
   const int word = kWords - 1 - team.thread();  // the first thread has the largest
   uint32_t low = 0, high = 0;
@@ -116,8 +116,8 @@ __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemo
   if (word == kWords - 1) high = 0;
   const BlockScan::Sums sums = scan.Add(low + high);
   const auto total = static_cast<int>(sums.all);
-  const auto rank = static_cast<uint32_t>(wish.wanted);
-  const bool is_enough = total >= wish.wanted && total <= wish.capacity;
+  const auto rank = static_cast<uint32_t>(target.wanted);
+  const bool is_enough = total >= target.wanted && total <= target.capacity;
   const bool is_higher = sums.before + high >= rank;
   const uint32_t in_bin = is_higher ? high : low;
   if (is_enough && sums.before < rank && rank <= sums.before + high + low && in_bin <= kMostEqual) {
@@ -130,7 +130,7 @@ __device__ inline void FindBin(const Team& team, BlockScan& scan, const KeepMemo
 }
 
 // The indices of what this warp has marked, in their order, if there is room: how many they are. By
-// a warp, behind its marks.
+// a warp, after its marks.
 template <bool kShares, DType kDType>
 __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const uint32_t* words,
                           int32_t* list, int room) {
@@ -155,7 +155,7 @@ __device__ int ListOfWarp(const Team& team, const TiledRow<kDType>& row, const u
   return count;
 }
 
-// Of memory.equal, those before it that are kept.
+// The number of those in memory.equal before it that are kept.
 __device__ inline int KeptBefore(const KeepMemory& memory, int at) {
   int kept = 0;
   for (int w = 0; w < at / 32; ++w) kept += __popc(memory.is_kept[w]);
@@ -163,8 +163,8 @@ __device__ inline int KeptBefore(const KeepMemory& memory, int at) {
   return kept;
 }
 
-// Which of memory.equal are among the `wanted` largest. A warp has one of them at a time. Behind a
-// SyncBlock of them; another one is behind it.
+// Which of memory.equal are among the `wanted` largest. A warp has one of them at a time. Needs a
+// SyncBlock of them before it; ends with another one.
 __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wanted) {
   const int size = memory.in_bin;
   for (int e = team.thread() / kWarpSize; e < size; e += team.threads() / kWarpSize) {
@@ -179,18 +179,18 @@ __device__ inline void RankEqual(const Team& team, KeepMemory& memory, int wante
   team.SyncBlock();
 }
 
-// put(place, index) for the first wish.wanted of what the blocks have marked, in the order of
-// indices. range: about that of their scores. Behind the marks of this warp. Undecided, with
-// nothing put: fewer are marked than are wanted, or more than there is room for; NaN; no such
-// range; many in few tiles; many scores close to the wanted-th or equal to it. list: of this block,
-// with room for wish.capacity keys.
+// put(place, index) for the first target.wanted of what the blocks have marked, in the order of
+// indices. range: about that of their scores. Called after the marks of this warp. Undecided, with
+// nothing put: fewer are marked than target.wanted, or more than there is room for; NaN; no such
+// range; many in few tiles; many scores close or equal to that of rank `wanted`. list: of this
+// block, with room for target.capacity keys.
 template <bool kShares, DType kDType, typename Put>
 __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& memory,
                         const TiledRow<kDType>& row, const uint32_t* words, const KeyRange& range,
-                        const RowWish& wish, int32_t* list, Put put) {
+                        const TopkTarget& target, int32_t* list, Put put) {
   if (!range.IsFinite() || range.lowest >= range.highest) return false;
   const int room =
-      min((2 * wish.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
+      min((2 * target.capacity) >> ShiftOf(team.threads() / kWarpSize), kHeld * kWarpSize);
   int32_t* const of_warp = list + team.thread() / kWarpSize * room;
   __syncwarp();
   const int count = ListOfWarp<kShares>(team, row, words, of_warp, room);
@@ -225,7 +225,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   }
 #endif
   BlockScan scan(team.Block(), scan_memory);
-  FindBin(team, scan, bins, memory, wish);
+  FindBin(team, scan, bins, memory, target);
   const int found = memory.bin;
   if (found < 0 || memory.total < 0) return false;
 
@@ -275,7 +275,7 @@ __device__ bool KeepOwn(const Team& team, ScanMemory& scan_memory, KeepMemory& m
   }
 #endif
   if (team.blocks() == 1) team.SyncBlock();
-  RankEqual(team, memory, wish.wanted - memory.above);
+  RankEqual(team, memory, target.wanted - memory.above);
   if (beyond == 0) return true;
   slot = first_slot;
   int place = before + static_cast<int>(sums.before & 0xffffu) + KeptBefore(memory, slot);

@@ -20,8 +20,8 @@ struct RefineMemory {
   __device__ void Clear() { few_count = has_nan = 0; }
 };
 
-// Which candidates are kept: those from `least` on, and of those whose score has the order key
-// `tie` the first `ties`.
+// Which candidates are kept: those from `least` on, and the first `ties` of those that have the
+// order key `tie`.
 struct ListCut {
   uint64_t least;
   uint32_t tie;
@@ -56,7 +56,7 @@ __device__ void ForEachCandidate(const Team& block, const uint64_t* candidates, 
   for (; i < size; i += block.threads()) visit(candidates[i]);
 }
 
-// Of the scores of candidates.
+// The range of the scores of candidates.
 __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
                                        const uint64_t* candidates, int size) {
   KeyRange range;
@@ -65,7 +65,7 @@ __device__ inline KeyRange RangeOfList(const Team& block, BlockScan& scan,
   return scan.Range(range);
 }
 
-// Of `size` candidates that threads have put into memory.few: the wanted-th largest.
+// Of `size` candidates that threads have put into memory.few: the one of rank `wanted`.
 __device__ inline uint64_t LeastOfFew(const Team& block, RefineMemory& memory, uint32_t size,
                                       uint32_t wanted) {
   block.SyncBlock();
@@ -80,10 +80,10 @@ __device__ inline uint64_t LeastOfFew(const Team& block, RefineMemory& memory, u
   return memory.least;
 }
 
-// candidates: keys of tokens in the order of ids, `wanted` of them to keep; wanted <= size. range:
-// about that of their scores. A NaN among them, whose order key is the largest, is kept, but for
-// that what is kept means nothing. The first round has bins of equal width in the score, where
-// scores are spread most evenly; those after it have bins of digits of order keys, which end.
+// candidates: keys of tokens in the order of ids, `wanted` of them to keep; `wanted` <= size.
+// range: about that of their scores. A NaN among them, which has the largest order key, is kept,
+// but for that what is kept means nothing. The first round has bins of equal width in the score,
+// where scores are spread most evenly; those after it have bins of digits of order keys, which end.
 __device__ inline ListCut CutList(const Team& block, BlockScan& scan, RefineMemory& memory,
                                   BinMemory& bins_memory, const uint64_t* candidates, int size,
                                   KeyRange range, uint32_t wanted) {
@@ -203,7 +203,7 @@ class HeldList {
     }
   }
 
-  // Of the scores.
+  // The range of the scores.
   __device__ KeyRange Range(BlockScan& scan) const {
     KeyRange range;
     ForEach(has_, [&](uint64_t candidate, int) { range.Add(ScoreKeyOf(candidate)); });
@@ -211,8 +211,8 @@ class HeldList {
   }
 
   // put(place, candidate) for the first `wanted`, in their order. range: about that of the scores.
-  // Undecided, with nothing put: no such range, and many scores close to the wanted-th or equal to
-  // it. bins, memory: zero.
+  // Undecided, with nothing put: no such range, and many scores close or equal to that of rank
+  // `wanted`. bins, memory: zero.
   template <typename Put>
   __device__ Decision Keep(const Team& block, BlockScan& scan, RefineMemory& memory,
                            BinMemory& bins, const KeyRange& range, int wanted, Put put) const {
@@ -271,7 +271,7 @@ class HeldList {
   uint32_t has_ = 0;
 };
 
-// By the total order. Candidates that are not kept come behind the kept ones anyway.
+// By the total order. Candidates that are not kept follow the kept ones anyway.
 template <typename Put>
 __device__ bool PutByRank(const Team& block, uint64_t* candidates, int size, int kept, Put put) {
   SortDescending(block, candidates, size);

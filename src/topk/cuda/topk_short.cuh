@@ -15,7 +15,7 @@ namespace sluice::cuda {
 enum class Short : uint8_t { kDone, kNan, kUndecided };
 
 inline constexpr int kShortBins = 4096;
-inline constexpr int kMostShortEqual = 128;  // scores of the bin of the wanted-th, which are ranked
+inline constexpr int kMostShortEqual = 128;  // scores of the bin of rank `wanted`, which are ranked
 
 // In shared memory.
 struct ShortMemory {
@@ -27,7 +27,7 @@ struct ShortMemory {
   uint32_t in_bin;
   int bin;
 
-  // For the threads behind the next SyncBlock.
+  // For the threads after the next SyncBlock.
   __device__ void Clear(const Team& block) {
     for (int i = 4 * block.thread(); i < kShortBins; i += 4 * block.threads()) {
       *reinterpret_cast<uint4*>(count + i) = {0, 0, 0, 0};
@@ -64,8 +64,8 @@ class ShortRow {
   }
 
   // put(place, index, x) for the first `wanted` scores, in the order of indices. Undecided, with
-  // nothing put: infinities, and many scores close to the wanted-th or equal to it. memory: clear,
-  // for all threads behind the next SyncBlock.
+  // nothing put: infinities, and many scores close or equal to that of rank `wanted`. memory:
+  // clear, for all threads after the next SyncBlock.
   template <typename Put>
   __device__ Short Keep(const Team& block, ScanMemory& scan_memory, ShortMemory& memory, int scores,
                         int wanted, Put put) const {
@@ -188,8 +188,8 @@ class ShortRow {
     }
     block.SyncBlock();
   }
-  // Of memory.equal, the wanted-th largest, for the threads behind the next SyncBlock. A warp looks
-  // at one of them at a time.
+  // The rank `wanted` of memory.equal, for the threads after the next SyncBlock. A warp looks at
+  // one of them at a time.
   static __device__ void FindLeast(const Team& block, ShortMemory& memory, int size, int wanted) {
     for (int e = block.thread() / kWarpSize; e < size; e += block.threads() / kWarpSize) {
       const uint64_t mine = memory.equal[e];
@@ -205,7 +205,7 @@ class ShortRow {
   __device__ int IndexAt(int i) const { return first_[i / kElements] + i % kElements; }
   __device__ uint64_t CandidateAt(int i) const { return KeyOfToken(x_[i], IndexAt(i)); }
 
-  // Of this thread's scores; up to a key that is none's if one is NaN.
+  // The range of this thread's scores; up to a key that is none's if one is NaN.
   __device__ KeyRange Range() const {
     KeyRange range;
     if (has_ == 0) return range;

@@ -3,8 +3,8 @@
 // A row is cut into tiles of 1024 scores. The blocks of a team have neighbouring tiles, and so have
 // the warps of a block, so that what a warp finds is in the order of indices. A warp takes a tile
 // at a time, or a part of one: 16-byte loads, all of it in flight. A score costs two instructions:
-// the sign of its difference to the threshold goes into a word. NaN reaches every threshold, so
-// whoever looks at what was found sees it.
+// the sign of its difference to the threshold goes into a word. NaN reaches every threshold, so the
+// code that reads the marked scores sees it.
 #pragma once
 
 #include <climits>
@@ -59,7 +59,7 @@ class TiledRow {
   __device__ int Scores() const { return end_ - skipped_; }
   __device__ int Tiles() const { return (end_ + kTileScores - 1) / kTileScores; }
   __device__ int words() const { return (end_tile_ - first_tile_) * kTileWords; }  // of this block
-  // Of the block that has most.
+  // The number of words of the block that has most.
   __device__ int MostWords(const Team& team) const {
     return ShareOf(Tiles(), ShiftOf(team.blocks())) * kTileWords;
   }
@@ -97,7 +97,7 @@ class TiledRow {
     return min(max(tiles - first_tile_, 0), end_tile_ - first_tile_) * kTileWords;
   }
 
-  // What a warp marks: tiles, or a half or a quarter of one.
+  // The part that a warp marks: tiles, or a half or a quarter of one.
   struct WarpTiles {
     int first;
     int end;
@@ -107,8 +107,8 @@ class TiledRow {
     __device__ bool HasVector(int j) const { return j >> (kVectorsShift - shift) == part; }
     __device__ int Words() const { return (end - first) * kTileWords >> shift; }
   };
-  // Of this warp, of the first `tiles` of this block. kShares: warps share a tile where there are
-  // more of them than tiles.
+  // The tiles of this warp, among the first `tiles` of this block. kShares: warps share a tile
+  // where there are more of them than tiles.
   template <bool kShares>
   __device__ WarpTiles TilesOfWarp(const Team& team, int tiles = INT_MAX) const {
     const int mine = min(end_tile_ - first_tile_, tiles);
@@ -129,12 +129,12 @@ class TiledRow {
     return WordOfTile(tiles.first) + tiles.part * (kTileWords >> tiles.shift);
   }
 
-  // A lane's share of the first tile of its warp, asked for before a threshold is known.
+  // A lane's share of the first tile of its warp, loaded before a threshold is known.
   struct Ahead {
     uint4 raw[kVectors];
     bool is_there = false;
   };
-  __device__ void AskAhead(const Team& team, Ahead& ahead) const {
+  __device__ void LoadAhead(const Team& team, Ahead& ahead) const {
     const WarpTiles mine = TilesOfWarp<true>(team);
     ahead.is_there = mine.first < mine.end && IsInner(mine.first);
     if (!ahead.is_there) return;
@@ -145,7 +145,7 @@ class TiledRow {
     }
   }
 
-  // Writes this block's words, or the first `most` of them. Behind it: a SyncBlock, before somebody
+  // Writes this block's words, or the first `most` of them. A SyncBlock must follow before a thread
   // reads words of another warp. threshold: not NaN.
   template <bool kShares>
   __device__ void MarkReaching(const Team& team, float threshold, uint32_t* words,
@@ -162,7 +162,7 @@ class TiledRow {
         below = __funnelshift_l(__float_as_uint(scores.x[e] - subtrahend), below, 1);
       }
     };
-    constexpr int kLanes = kVectors;  // whose pieces make a word
+    constexpr int kLanes = kVectors;  // with pieces that make a word
     auto put = [&](int tile) {
       uint32_t word = ~TransposeBits<kLanes>(below, lane);
       const int place = lane % kLanes * (kWarpSize / kLanes) + lane / kLanes;
@@ -282,7 +282,7 @@ class TiledRow {
     return raw;
   }
 
-  // Of the 32 from `start` on.
+  // The bits of the 32 scores from `start` on.
   __device__ uint32_t BitsOfRow(int start) const {
     auto from = [&](int bit) { return bit >= 32 ? 0u : bit <= 0 ? ~0u : ~0u << bit; };
     return from(skipped_ - start) & ~from(end_ - start);
@@ -290,7 +290,7 @@ class TiledRow {
 
   const Element* row_;
   int skipped_;  // places before the row in its first vector
-  int end_;      // behind its last score, counted from there
+  int end_;      // past its last score, counted from there
   int first_tile_;
   int end_tile_;
 };

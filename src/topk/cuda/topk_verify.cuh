@@ -1,7 +1,7 @@
-// The verify phase of topk: thresholds are tried until one leaves at least as many scores as are
-// wanted and at most as many as there is room for; what reaches it stays marked. Where more scores
-// than that equal the wanted rank's, the larger ones are marked, and then the first of those, for
-// which some of the row is read again.
+// The verify phase of topk: thresholds are tried until one leaves at least as many scores as the
+// call needs and at most as many as there is room for; what reaches it stays marked. Where more
+// scores than that equal the one of rank `wanted`, the larger ones are marked, and then the first
+// of those, for which some of the row is read again.
 #pragma once
 
 #include "sluice/cuda/topk.hpp"
@@ -20,20 +20,20 @@ struct VerifyMemory {
   uint32_t counts[2][kMostBlocks];     // in further reads by turns
 };
 
-struct RowWish {
+struct TopkTarget {
   int wanted;
   int capacity;
 };
 
-// What is marked by whom.
+// What has been marked, and by which blocks.
 struct TeamCount {
   int before_thread;  // in this thread's WordRange, by the threads before it
   int before;         // by the blocks before this one
   int mine;           // by this block
   int total;
 
-  __device__ bool IsEnough(const RowWish& wish) const {
-    return total >= wish.wanted && total <= wish.capacity;
+  __device__ bool IsEnough(const TopkTarget& target) const {
+    return total >= target.wanted && total <= target.capacity;
   }
 };
 
@@ -48,18 +48,19 @@ struct Verified {
   float threshold;  // that left what is marked; of a plateau, no matter what
 };
 
-// For bins of the scores from a threshold on that nobody has looked for the largest of. Where the
-// wanted-th is beyond, it is in the last bin, with too many others.
+// For bins of the scores from a threshold on, of unknown maximum. A score of rank `wanted` that
+// lies beyond them is in the last bin, with too many others.
 __device__ inline KeyRange RangeFrom(float threshold) {
   const float high = threshold + 0.5f * fabsf(threshold);
   return {semantics::OrderKey(threshold), semantics::OrderKey(high)};
 }
 
-// What the next call with the next scores of this row is told: a count that is close to what is not
-// believed would often leave it with two reads.
-__device__ inline float ThresholdForNext(const Verified& verified, int count, const RowWish& wish) {
+// The threshold that the next call with the next scores of this row starts from: a count that is
+// close to what is not believed would often leave it with two reads.
+__device__ inline float ThresholdForNext(const Verified& verified, int count,
+                                         const TopkTarget& target) {
   const bool is_amid =
-      count >= wish.wanted + wish.wanted / 8 && count <= wish.capacity - wish.capacity / 8;
+      count >= target.wanted + target.wanted / 8 && count <= target.capacity - target.capacity / 8;
   return verified.way == TopkWay::kCandidates && is_amid ? verified.threshold : NAN;
 }
 
@@ -74,7 +75,7 @@ struct WordRange {
   int end;
 };
 
-// Of this block. Behind a SyncBlock of the words.
+// Counts over this block. After a SyncBlock of the words.
 __device__ inline TeamCount CountOverBlock(BlockScan& scan, const uint32_t* words,
                                            const WordRange& range) {
   uint32_t marked = 0;
@@ -116,7 +117,7 @@ __device__ inline void BeginVerify(const Team& team, VerifyMemory& memory) {
 #endif
 }
 
-// Tells the other blocks what this one has counted in the first read, and adds what they have:
+// Sends the other blocks what this one has counted in the first read, and adds what they have:
 // words that are sent with their own arrival take half the time of a Sync.
 __device__ inline void ExchangeCounts(const Team& team, VerifyMemory& memory, TeamCount& count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -173,9 +174,9 @@ __device__ __noinline__ void MarkAgain(Team team, TiledRow<kDType> row, float th
 // than 2^31.
 inline constexpr int kHasNan = 1 << 27;
 
-// Marks the ties behind the larger scores that are marked, as many as are missing: the first ones,
-// so that some of the row from its start on is enough, how much the sample says. Whether there are
-// that many. count.total from kHasNan on: there is NaN among the larger ones.
+// Marks the ties that follow the larger marked scores, as many as are missing: the first ones, so
+// that some of the row from its start on is enough, how much the sample says. Returns whether there
+// are that many. count.total from kHasNan on: there is NaN among the larger ones.
 template <DType kDType>
 __device__ bool MarkTies(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
                          const TiledRow<kDType>& row, const Tie& tie, int wanted, int reads,
@@ -250,17 +251,17 @@ struct Bracket {
   }
 };
 
-// Further thresholds, behind one that left too many scores or too few. Not inline: what it needs is
-// in the way of no row that takes one read. secants: how many guesses are made that way.
+// Further thresholds, after one that left too many scores or too few. Not inline: its registers
+// burden no row that takes one read. secants: how many guesses are made that way.
 template <DType kDType>
 __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
                                              VerifyMemory& memory, BinMemory& bins,
-                                             TiledRow<kDType> row, RowWish wish, Guess guess,
+                                             TiledRow<kDType> row, TopkTarget target, Guess guess,
                                              TeamCount count, bool is_hinted, int secants,
                                              uint32_t* plane, int words) {
   const Team block = team.Block();
   const WordRange range(team, row.words());
-  const float goal = sqrtf(static_cast<float>(wish.wanted) * static_cast<float>(wish.capacity));
+  const float goal = sqrtf(static_cast<float>(target.wanted) * static_cast<float>(target.capacity));
   Bracket bracket{memory.hinted_least, semantics::ValueOfKey(guess.range.highest), row.Scores(), 0};
   float rank_scale = 1.0f;
   Verified verified{};
@@ -268,9 +269,9 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 #pragma unroll 1
   for (verified.reads = 1;; ++verified.reads) {
     const Tie tie = memory.tie;
-    if (guess.is_tie && guess.threshold > tie.score && count.total < wish.wanted) {
-      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, wish.wanted, verified.reads,
-                                  words, plane, count);
+    if (guess.is_tie && guess.threshold > tie.score && count.total < target.wanted) {
+      verified.is_done = MarkTies(team, scan_memory, memory, row, tie, target.wanted,
+                                  verified.reads, words, plane, count);
       if (verified.is_done) {
         verified.has_nan = count.total >= kHasNan;
         verified.way = TopkWay::kPlateau;
@@ -280,7 +281,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       guess.threshold = tie.score;
     }
     if (verified.reads == kMostReads) break;
-    const bool are_few = count.total < wish.wanted;
+    const bool are_few = count.total < target.wanted;
     if (are_few) {
       bracket.high = guess.threshold;
       bracket.high_count = count.total;
@@ -302,12 +303,12 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
       if (!is_hinted) rank_scale *= fminf(share, 64.0f);
       is_hinted = false;  // what the count says of a rank, from now on
       const auto rank = static_cast<float>(
-          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity));
+          RankInSample(sample.scores(), row.Scores(), target.wanted, target.capacity));
       block.SyncBlock();
       ZeroBins(block, bins);
       guess = GuessFromSample(block, scan_memory, bins, memory.tie, sample,
                               static_cast<uint32_t>(fmaxf(rank * rank_scale + 0.5f, 1.0f)),
-                              RoomInSample(sample.scores(), row.Scores(), wish.capacity), [] {});
+                              RoomInSample(sample.scores(), row.Scores(), target.capacity), [] {});
     }
     verified.has_nan = guess.has_nan;
     if (guess.has_nan || !bracket.IsInside(guess.threshold)) break;
@@ -317,7 +318,7 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
     BlockScan scan(block, scan_memory);
     count = CountOverBlock(scan, plane, range);
     AddBlocksAgain(team, memory, verified.reads + 1, count);
-    if (count.IsEnough(wish)) {
+    if (count.IsEnough(target)) {
       verified.is_done = true;
       verified.range = guess.range;
       verified.threshold = guess.threshold;
@@ -331,17 +332,17 @@ __device__ __noinline__ Verified VerifyAgain(Team team, ScanMemory& scan_memory,
 }
 
 // For rows of more scores than there is room for. plane: room for the marks of this block, twice;
-// what is marked in the end is in the first. bins: zero behind the next SyncBlock. kAsksAhead:
-// whether a warp has the registers to ask for its first tile while the threshold is looked for.
-// keep(range): what follows the first read, without a count; whether that was all.
-template <bool kAsksAhead, DType kDType, typename Keep>
+// the final marks are in the first. bins: zero after the next SyncBlock. kLoadsAhead: whether a
+// warp has the registers to load its first tile while the threshold is found. keep(range): what
+// follows the first read, without a count; whether that was all.
+template <bool kLoadsAhead, DType kDType, typename Keep>
 __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemory& memory,
-                           BinMemory& bins, const TiledRow<kDType>& row, const RowWish& wish,
+                           BinMemory& bins, const TiledRow<kDType>& row, const TopkTarget& target,
                            const RowHint& hint, uint32_t* plane, int words, Keep keep) {
   constexpr int kMostSecants = 3;  // then as others, which end
   Verified verified{};
   verified.way = TopkWay::kCandidates;
-  if (wish.wanted > wish.capacity) return verified;
+  if (target.wanted > target.capacity) return verified;
   const Team block = team.Block();
   Guess guess{hint.threshold, false};
   bool is_hinted = !semantics::IsNan(guess.threshold);
@@ -357,18 +358,18 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
     }
     is_hinted = !semantics::IsNan(guess.threshold) || guess.has_nan;
     if (!is_hinted) {
-      guess =
-          GuessFromSample(block, scan_memory, bins, memory.tie, sample,
-                          RankInSample(sample.scores(), row.Scores(), wish.wanted, wish.capacity),
-                          RoomInSample(sample.scores(), row.Scores(), wish.capacity), [&] {
-                            if constexpr (kAsksAhead) row.AskAhead(team, ahead);
-                          });
+      guess = GuessFromSample(
+          block, scan_memory, bins, memory.tie, sample,
+          RankInSample(sample.scores(), row.Scores(), target.wanted, target.capacity),
+          RoomInSample(sample.scores(), row.Scores(), target.capacity), [&] {
+            if constexpr (kLoadsAhead) row.LoadAhead(team, ahead);
+          });
     }
   }
   team.AwaitStarted();
   verified.has_nan = guess.has_nan;
   if (verified.has_nan) return verified;
-  row.template MarkReaching<kAsksAhead>(team, guess.threshold, plane, INT_MAX, ahead);
+  row.template MarkReaching<kLoadsAhead>(team, guess.threshold, plane, INT_MAX, ahead);
   verified.reads = 1;
   verified.threshold = guess.threshold;
   verified.is_kept =
@@ -381,8 +382,8 @@ __device__ Verified Verify(const Team& team, ScanMemory& scan_memory, VerifyMemo
     count = CountOverBlock(scan, plane, WordRange(team, row.words()));
   }
   ExchangeCounts(team, memory, count);
-  if (!count.IsEnough(wish)) {
-    return VerifyAgain(team, scan_memory, memory, bins, row, wish, guess, count, is_hinted,
+  if (!count.IsEnough(target)) {
+    return VerifyAgain(team, scan_memory, memory, bins, row, target, guess, count, is_hinted,
                        is_hinted && hint.is_secant ? kMostSecants : 0, plane, words);
   }
   verified.is_done = true;

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   sluice::Engine engine(runner, tokenizer);
   sluice::EngineServer server(
       engine,
-      {.model = "default", .tokenizer_hash = sluice::TokenizerHash(tokenizer), .knows_text = true});
+      {.model = "default", .tokenizer_hash = sluice::TokenizerHash(tokenizer), .has_text = true});
   const std::jthread serving([&](std::stop_token stop) { server.Run(stop); });
   const auto client = sluice::ConnectClient({&server.endpoint(), 1}, tokenizer);
   client->Submit({.prompt = tokenizer.Encode("Once upon a time"), .max_tokens = 8});

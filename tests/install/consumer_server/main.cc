@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   sluice::Engine engine(runner, tokenizer);
   sluice::EngineServer engine_server(
       engine,
-      {.model = "default", .tokenizer_hash = sluice::TokenizerHash(tokenizer), .knows_text = true});
+      {.model = "default", .tokenizer_hash = sluice::TokenizerHash(tokenizer), .has_text = true});
   const std::jthread steps([&](std::stop_token stop) { engine_server.Run(stop); });
 
   sluice::ServerOptions options;

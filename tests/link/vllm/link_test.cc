@@ -21,7 +21,7 @@ TEST(VllmLink, TakesTheEngineThatSaysHello) {
   EXPECT_EQ(info.context, 4096);
   EXPECT_EQ(info.max_requests, 8);
   EXPECT_EQ(info.end_tokens, std::vector<int32_t>{kEnd});
-  EXPECT_FALSE(info.knows_text);
+  EXPECT_FALSE(info.has_text);
   EXPECT_EQ(pair.frontend->health(), EngineHealth::kReady);
 }
 

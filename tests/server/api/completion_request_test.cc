@@ -397,7 +397,7 @@ TEST(CompletionRequest, WhatIsNoJsonObjectIsAParseErrorThatNamesWhereItWasFound)
       {"{\"model\"", "", "malformed", code},
       {"{", "", "malformed", code},
       {"{\"prompt\":\"x\"", "", "malformed", code},
-      {"{\"prompt\":\"x\"}}", "", "behind the object", code},
+      {"{\"prompt\":\"x\"}}", "", "after the object", code},
       {"{\"prompt\":\"x\"} x", "", "malformed", code},
       {"{\"prompt\":\"x\",}", "", "malformed", code},
       {"{\"prompt\":\"x\" \"n\":1}", "", "malformed", code},

@@ -1,5 +1,5 @@
 // The first k tokens of each row: of its survivors, and of the logits of a dense row by counting.
-#include "cuda/find.cuh"
+#include "cuda/radix_select.cuh"
 #include "cuda/row_slice.cuh"
 #include "cuda/scan_row.cuh"
 #include "cuda/token_list.cuh"

@@ -10,7 +10,7 @@ struct AdjustedSamples {
   TokenResult* results;  // null: ids and statuses
   int32_t* ids;
   RowStatus* statuses;
-  Way* ways = nullptr;  // null: not wanted
+  RowPath* ways = nullptr;  // null: not wanted
 };
 
 struct AdjustedDraw {

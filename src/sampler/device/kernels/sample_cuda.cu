@@ -51,20 +51,20 @@ void Sample(const LogitsView& logits, const RowParams& params, DrawMethod method
 
 void SampleIds(const LogitsView& logits, const RowParams& params, DrawMethod method,
                DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream,
-               DeviceArray<Way> ways) {
+               DeviceArray<RowPath> paths) {
   CheckRows(logits);
   CheckRowParams(params, logits.rows, true);
   CheckMethod(method);
   CheckOneARow("ids", ids, logits.rows);
   CheckOneARow("statuses", statuses, logits.rows, true);
-  CheckOneARow("ways", ways, logits.rows, true);
+  CheckOneARow("paths", paths, logits.rows, true);
   Launch(logits,
          {.rows = ArgumentOf(logits, params),
           .method = method,
           .results = nullptr,
           .ids = ids.data,
           .statuses = statuses.size == 0 ? nullptr : statuses.data,
-          .ways = ways.size == 0 ? nullptr : ways.data},
+          .ways = paths.size == 0 ? nullptr : paths.data},
          stream);
 }
 

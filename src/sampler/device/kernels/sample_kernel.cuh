@@ -2,8 +2,8 @@
 // over all of it, in one or two, and for every other row the definition.
 #pragma once
 
-#include "cuda/rows.cuh"
-#include "cuda/verdict.cuh"
+#include "cuda/row_by_definition.cuh"
+#include "cuda/team_broadcast.cuh"
 #include "draw/cuda/contenders.cuh"
 #include "draw/cuda/draw_kept.cuh"
 #include "select/cuda/binned_top.cuh"
@@ -21,10 +21,10 @@ struct SampleArgument {
   TokenResult* results;  // null: ids and statuses are wanted alone
   int32_t* ids;
   RowStatus* statuses;  // null: not wanted
-  Way* ways;            // the same
+  RowPath* ways;        // the same
 
   __device__ bool WantsCuts() const { return results != nullptr; }
-  __device__ void Set(int row, const TokenResult& result, Way way) const {
+  __device__ void Set(int row, const TokenResult& result, RowPath way) const {
     if (ways != nullptr) ways[row] = way;
     if (WantsCuts()) {
       results[row] = result;
@@ -38,16 +38,16 @@ struct SampleArgument {
 // In dynamic shared memory.
 struct SampleMemory {
   TeamMemory team;
-  RowStart start;
+  RowPrologue start;
   TopPlan plan;
   bool are_valid;
   ScoreMemory scores;
-  FirstReadMemory first;
+  WeightHistogramMemory first;
   Boundary boundary;
   Nucleus nucleus;
   Band band;  // of the first block, for the others
   int32_t drawn;
-  VerdictMemory verdict;
+  BroadcastMemory broadcast;
 };
 static_assert(sizeof(SampleMemory) <= kMostSharedBytes);
 
@@ -228,9 +228,9 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   }
   const float sampled = LargestOfFirst(team, memory.start);
   if (has_top_p) {
-    FirstRead<true, true>(team, slice, loaded, unit, key, sampled, memory.first);
+    ReadWeightHistogram<true, true>(team, slice, loaded, unit, key, sampled, memory.first);
   } else {
-    FirstRead<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
+    ReadWeightHistogram<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
   }
   team.Sync();
   // The first block leaves alone: from here on nobody reads its memory.
@@ -312,7 +312,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
-  Verdict verdict(team, memory.verdict);
+  TeamBroadcast broadcast(team, memory.broadcast);
   Clear(team, memory.first.list);  // before another block knows of this one
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
@@ -325,8 +325,8 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   // The first thread has the result.
   auto is_decided = [&](const TokenResult& result) {
     const bool is_certain = result.id != kUndecided;
-    if (team.IsFirstThread() && is_certain) argument.Set(row, result, Way::kCertified);
-    return verdict.Tell(is_certain ? 1 : 0) != 0;
+    if (team.IsFirstThread() && is_certain) argument.Set(row, result, RowPath::kCertified);
+    return broadcast.Send(is_certain ? 1 : 0) != 0;
   };
   TopPlan plan = memory.plan;
   // A mask may leave so few tokens that the first vectors have none: all are listed.
@@ -376,7 +376,7 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   const TokenResult result =
       SampleSlice(team, memory.first.find, row.slice, row.Scan(team, argument.rows.limits),
                   row.params, row.key, argument.method);
-  if (team.IsFirstThread()) argument.Set(index, result, Way::kDefinition);
+  if (team.IsFirstThread()) argument.Set(index, result, RowPath::kDefinition);
 }
 
 template <DType kDType, bool kPatched, class Beside = DrawAlone>

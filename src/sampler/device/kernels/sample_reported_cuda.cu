@@ -2,7 +2,7 @@
 // maximum, the most likely tokens and the rank; what is left is the mass, an exact sum that needs
 // the maximum: one read behind the list, while the first threads of the first block draw. Rows that
 // such a list does not decide are drawn as ever and reported in two reads of their own.
-#include "cuda/second_read.cuh"
+#include "cuda/mass_pass.cuh"
 #include "draw/cuda/raw_report.cuh"
 #include "sampler/device/kernels/sample_kernel.cuh"
 #include "sampler/device/kernels/sample_reported.h"
@@ -33,7 +33,7 @@ struct ReportedMemory {
   int32_t place;                    // of the token that was drawn
 };
 static_assert(sizeof(ReportedMemory) <= kMostSharedBytes);
-static_assert(sizeof(RawMemory) <= sizeof(FirstReadMemory));
+static_assert(sizeof(RawMemory) <= sizeof(WeightHistogramMemory));
 
 __device__ ReportedMemory& ReportedMemoryOfBlock() {
   return reinterpret_cast<ReportedMemory&>(MemoryOfBlock());
@@ -74,7 +74,7 @@ __device__ void TellLargest(const Team& team, ReportedMemory& memory, int size) 
 template <DType kDType>
 __device__ uint64_t MassOfBlock(const Team& team, ReportedMemory& memory, const RowsArgument& rows,
                                 int row) {
-  const SecondRead<kDType> read(team, rows, row);
+  const MassPass<kDType> read(team, rows, row);
   auto await_max = [&] {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (team.rank() != 0) AwaitBarrier(&memory.largest_is_told, 0);

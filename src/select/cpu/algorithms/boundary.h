@@ -23,7 +23,7 @@ enum class Measure : uint8_t {
   kMassInAnyOrder,  // its weight, in no order; the keys are at most 0 (typical)
 };
 
-// Keys are finite, without -0, and padded behind `size` to whole vectors with -inf. Weights are
+// Keys are finite, without -0, and padded from `size` to whole vectors with -inf. Weights are
 // integers up to 2^40 as fp32, padded with 0.
 struct Elements {
   const float* keys;

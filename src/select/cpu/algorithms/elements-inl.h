@@ -1,4 +1,4 @@
-// What the algorithms' loops are made of: exact tallies of some lanes, and moving some elements.
+// The parts of the algorithms' loops: exact tallies of some lanes, and moving some elements.
 #include "semantics/order.h"
 
 #if defined(SLUICE_SELECT_CPU_ALGORITHMS_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -74,7 +74,7 @@ HWY_INLINE VecF32 WeightsAt(const float* weights, size_t i) {
   }
 }
 
-// What lies strictly above a boundary measures this.
+// The measure of the elements strictly above a boundary.
 template <Measure kMeasure>
 uint64_t MeasureAbove(const Boundary& boundary) {
   return kMeasure == Measure::kCount ? static_cast<uint64_t>(boundary.above) : boundary.mass_above;

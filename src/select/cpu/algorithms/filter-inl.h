@@ -1,17 +1,17 @@
-// What cannot be kept, told without knowing the order.
+// A filter of elements that cannot be kept, without the order.
 //
 // By mass: if an element of weight w is kept, the mass strictly before it is below the target, so
-// it and what comes behind hold more than Z - target. Those are at most n elements and none weighs
+// it and its successors hold more than Z - target. Those are at most n elements and none weighs
 // more than w: w * n > Z - target. (J. Rudolph's (1 - p) / (n - 1), in integers.) The boundary's
 // weight passes, so everything from the boundary on does.
 //
-// By count every element measures the same and none can be told by it. But of k or more disjoint
+// By count every element measures 1 and none can be excluded by it. But of k or more disjoint
 // groups each holds an element that reaches the least of the groups' maxima, so the k-th largest
 // does too.
 //
-// Masses in any order say nothing about the keys. But by Markov's inequality the elements whose
-// keys lie at least t below 0 hold at most S / t, S = sum(w * |key|): when that is Z - target or
-// less, the others hold the target, and none of those with |key| >= t is kept.
+// Masses in any order say nothing about the keys. But by Markov's inequality the elements with keys
+// at least t below 0 hold at most S / t, S = sum(w * |key|): when that is Z - target or less, the
+// others hold the target, and none of those with |key| >= t is kept.
 #if defined(SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_
 #undef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_

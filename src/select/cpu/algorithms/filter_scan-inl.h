@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {
 
-// What is left of the elements that the filter passes.
+// The elements that the filter passes and no scan has taken yet.
 struct ScanList {
   float* keys;
   float* weights;
@@ -116,7 +116,7 @@ Boundary FindByFilterAndScan(const Elements& all, uint64_t target, const Scratch
     found.mass_above += mass;
     list.mass -= mass;
   }
-  // What is left is what the filter passes below the last key that was taken out.
+  // The rest is what the filter passes below the last key that was taken out.
   const auto limit = hn::Set(d, found.value);
   auto* elements = scratch.As<Sortable<kMeasure>>();
   const size_t count =

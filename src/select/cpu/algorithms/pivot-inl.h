@@ -5,8 +5,8 @@
 // Gaussian; by mass as if the body's mass were, with what lies outside of the sample's share known
 // from the exact mass. Then the elements in the bracket are moved together, and the next pivots are
 // its quartiles: of the values, and after a pass that left more than half of the elements, of the
-// order keys, of which 16 passes are enough for any list. The bracket always ends at elements that
-// are there, so ties are found as a bracket of one value, and counted.
+// order keys, of which 16 passes are enough for any list. The bracket always ends at elements of
+// the list, so ties are found as a bracket of one value, and counted.
 #include <algorithm>
 
 #if defined(SLUICE_SELECT_CPU_ALGORITHMS_PIVOT_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -81,7 +81,7 @@ Boundary FindByQuickFindMax(const Elements& list, uint64_t target, const Scratch
           hn::GetLane(hn::MaxOfLanes(d, hn::IfThenElseZero(has_largest, weight_of_largest)));
     }
     uint64_t mass = 0;
-    if constexpr (kMeasure == Measure::kMass) {  // elements of one key weigh the same
+    if constexpr (kMeasure == Measure::kMass) {  // elements of one key have one weight
       mass = static_cast<uint64_t>(weight_of_next) * static_cast<uint64_t>(next.ties);
     } else if constexpr (kMeasure == Measure::kMassInAnyOrder) {
       mass = MassOfKey(list, next.value);

@@ -1,5 +1,5 @@
 // A row in the order of ids: every warp of a team has a stretch of it, read 32 neighbours at a
-// time, so what a warp finds goes behind what the warps before it found. And a patched row as what
+// time, so the finds of a warp follow those of the warps before it. And a patched row as what
 // RowSlice is of others.
 #pragma once
 
@@ -9,12 +9,12 @@
 namespace sluice::cuda {
 
 template <DType kDType, bool kPatched = false>
-class WarpStretch {
+class IdOrderedSlice {
  public:
   using Element = typename ElementOf<kDType>::Type;
 
-  __device__ WarpStretch(const Team& team, const void* row, int vocab,
-                         const PatchIf<kPatched>& patch = {})
+  __device__ IdOrderedSlice(const Team& team, const void* row, int vocab,
+                            const PatchIf<kPatched>& patch = {})
       : row_(static_cast<const Element*>(row)), vocab_(vocab), lane_(team.lane()), patch_(patch) {
     const int warps = team.threads() / kWarpSize;
     const int warp = team.rank() * warps + team.thread() / kWarpSize;
@@ -79,7 +79,7 @@ class WarpStretch {
   [[no_unique_address]] PatchIf<kPatched> patch_;
 };
 
-// What a thread has of a patched row: in every step of 32 neighbours of a warp's stretch, one.
+// A thread's part of a patched row: in every step of 32 neighbours of a warp's stretch, one.
 template <DType kDType>
 class PatchedRowSlice {
  public:
@@ -118,7 +118,7 @@ class PatchedRowSlice {
   }
 
  private:
-  // Of this lane, among 32 from an id on.
+  // The element of this lane, among 32 from an id on.
   __device__ Element Load(int first) const {
     return first + lane_ < end_ ? row_[first + lane_] : Element{};
   }

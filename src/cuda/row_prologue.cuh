@@ -12,7 +12,7 @@ inline constexpr int kGroups = 256;
 inline constexpr int kGroupsALane = kGroups / kWarpSize;
 
 // In shared memory. Groups of threads follow each other as their threads do.
-struct RowStart {
+struct RowPrologue {
   uint64_t barrier;  // of the largest values
 
   SelectParams params;
@@ -37,9 +37,9 @@ __device__ void ShareOfGroup(const Team& team, Send send) {
   if (block < team.blocks()) send(block, group);
 }
 
-// Before StartRow. Nobody writes to a block that has not begun. What the first thread has cleared
-// is so when another block hears from its group of threads.
-__device__ inline void BeginRow(const Team& team, RowStart& start) {
+// Before StartRow. No block writes to one that has not begun. What the first thread has cleared is
+// visible when another block hears from its group of threads.
+__device__ inline void BeginRow(const Team& team, RowPrologue& start) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.thread() == 0 && team.blocks() > 1) {
     StartBarrier(&start.barrier);
@@ -51,7 +51,8 @@ __device__ inline void BeginRow(const Team& team, RowStart& start) {
 
 // Gives the largest value of this thread's group to all blocks. between(): called before they wait.
 template <typename Between>
-__device__ void ShareLargest(const Team& team, uint32_t value, RowStart& start, Between between) {
+__device__ void ShareLargest(const Team& team, uint32_t value, RowPrologue& start,
+                             Between between) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (team.blocks() > 1) {
     team.AwaitStarted();
@@ -101,12 +102,12 @@ struct MarkRoom {
   size_t bytes;
 };
 
-// Behind BeginRow. prepare(): called by the first warp when the parameters are there, while the
-// blocks tell each other their values. The first vectors become those of the patched row.
+// After BeginRow. prepare(): called by the first warp once it has the parameters, while the blocks
+// exchange their values. The first vectors become those of the patched row.
 template <DType kDType, bool kPatched, typename Prepare>
 __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
                          VectorSlice<kDType, kPatched>& slice, const MarkRoom& room,
-                         FirstVectors& loaded, RowStart& start, Prepare prepare) {
+                         FirstVectors& loaded, RowPrologue& start, Prepare prepare) {
   const SelectParams& params = rows.params[rows.has_params_per_row ? row : 0];
   const NoiseKey& key =
       rows.keys == nullptr ? rows.no_key : rows.keys[rows.has_keys_per_row ? row : 0];
@@ -134,7 +135,7 @@ __device__ void StartRow(const Team& team, const RowsArgument& rows, int row,
 }
 
 // The largest value of the first vectors of the team.
-__device__ inline float LargestOfFirst(const Team& team, const RowStart& start) {
+__device__ inline float LargestOfFirst(const Team& team, const RowPrologue& start) {
   const OfGroups<uint32_t> of_groups(team, start.largest);
   uint32_t largest = of_groups.value[0];
 #pragma unroll

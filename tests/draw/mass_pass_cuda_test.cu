@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/second_read.cuh"
+#include "cuda/mass_pass.cuh"
 #include "tests/support/device.h"
 #include "tests/support/rows.h"
 
@@ -44,20 +44,20 @@ struct ReadArgument {
 };
 
 template <DType kDType>
-__global__ void SecondReadKernel(const __grid_constant__ ReadArgument argument) {
+__global__ void MassPassKernel(const __grid_constant__ ReadArgument argument) {
   __shared__ ReadMemory memory;
   const cuda::Team team(memory.team);
   const int row = cuda::TeamIndex(team);
   if (team.thread() == 0) memory.taken = 0;
   team.SyncBlock();
-  const cuda::SecondRead<kDType> read(team, argument.rows, row);
+  const cuda::MassPass<kDType> read(team, argument.rows, row);
   const uint64_t mass =
       read.Mass([&] { return argument.max[row]; }, semantics::TemperatureScale(1.0f), memory.taken);
   atomicAdd(argument.masses + row, mass);
 }
 
 class MassOfEight : public DeviceTest {};
-class SecondRead : public DeviceTest, public ::testing::WithParamInterface<DType> {};
+class MassPass : public DeviceTest, public ::testing::WithParamInterface<DType> {};
 
 TEST_F(MassOfEight, AddsUpTheWeightOfEveryT) {
   constexpr uint32_t kFirst = 0x80000000u, kEnd = 0xff800000u;  // from -0 to -inf bits ascend
@@ -68,7 +68,7 @@ TEST_F(MassOfEight, AddsUpTheWeightOfEveryT) {
   EXPECT_EQ(different.Get()[0], 0u);
 }
 
-TEST_P(SecondRead, IsTheMassOfTheRow) {
+TEST_P(MassPass, IsTheMassOfTheRow) {
   Random random(91);
   for (const cuda::TeamShape shape :
        {cuda::TeamShape{1, 512}, {1, 1024}, {2, 512}, {2, 1024}, {4, 512}, {8, 512}}) {
@@ -100,8 +100,8 @@ TEST_P(SecondRead, IsTheMassOfTheRow) {
         ReadArgument argument{cuda::ArgumentOf(on_device.view(), {}), max_there.data(),
                               masses.data()};
         const void* kernel =
-            cuda::ForDType(GetParam(), SecondReadKernel<DType::kF32>,
-                           SecondReadKernel<DType::kBf16>, SecondReadKernel<DType::kF16>);
+            cuda::ForDType(GetParam(), MassPassKernel<DType::kF32>, MassPassKernel<DType::kBf16>,
+                           MassPassKernel<DType::kF16>);
         cuda::LaunchOverRows({kernel, shape, 0}, std::ssize(rows), &argument, nullptr);
         EXPECT_EQ(masses.Get(), expected);
       }
@@ -109,7 +109,7 @@ TEST_P(SecondRead, IsTheMassOfTheRow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, SecondRead, ::testing::ValuesIn(kAllDTypes),
+INSTANTIATE_TEST_SUITE_P(, MassPass, ::testing::ValuesIn(kAllDTypes),
                          [](const auto& param) { return std::string(Name(param.param)); });
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 namespace sluice::engine {
 
-class StopAtSource {
+class EngineStop {
  public:
   struct Found {
     size_t tokens = 0;  // up to and with the one that ended it
@@ -24,8 +24,8 @@ class StopAtSource {
 
   // Throws Error for stops that the limits do not allow, or that it would have to look for without
   // a tokenizer (null).
-  StopAtSource(const EngineRequest& request, const Tokenizer* tokenizer, StopListCache& stop_lists,
-               const StopLimits& limits)
+  EngineStop(const EngineRequest& request, const Tokenizer* tokenizer, StopListCache& stop_lists,
+             const StopLimits& limits)
       : min_tokens_(request.params.min_tokens) {
     const auto list = stop_lists.Get(request.text.stops, limits);
     if (request.stop_at == StopAt::kEngine && !list->IsEmpty()) {
@@ -40,7 +40,7 @@ class StopAtSource {
     }
   }
 
-  // Takes the next tokens; those behind an end are not looked at. `text` is for use inside.
+  // Takes the next tokens; those after an end are not read. `text` is for use inside.
   Found Take(std::span<const int32_t> ids, std::string& text) {
     const int64_t before = tokens_;
     if (stream_.has_value()) {

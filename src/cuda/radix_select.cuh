@@ -1,7 +1,7 @@
 // Where a running amount over keys, from the largest key down, reaches a target: exact, for any
 // keys, in three passes of counting by digit. The amount is a number of elements or their mass.
 //
-// Top-k, top-p and typical ask it for a value, ties for an id, the cdf draw for a place among ids.
+// Top-k, top-p and typical find a value with it, ties an id, the cdf draw a place among ids.
 #pragma once
 
 #include "cuda/team.cuh"
@@ -30,7 +30,7 @@ struct Found {
 
 enum class Amount { kCount, kMass };
 
-// Behind a Sync: the bin in which the amount reaches the target, by every block for itself. A
+// After a Sync: the bin in which the amount reaches the target, by every block for itself. A
 // thread has some neighbouring bins, the first thread the largest keys. found: what is known so
 // far.
 template <Amount kAmount>
@@ -110,7 +110,7 @@ __device__ Found Find(const Team& team, FindMemory& memory, uint64_t target, Vis
     found = {found.key | memory.bin << shift, memory.above, memory.count_above,
              memory.count_in_bin};
     known |= bins << shift;
-    team.Sync();  // before anybody clears what others read
+    team.Sync();  // before a thread clears what others read
   }
   return found;
 }

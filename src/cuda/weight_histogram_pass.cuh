@@ -1,5 +1,5 @@
 // One read of a row by approximate weights: what they sum up to, how many tokens lie in each bin of
-// weight, and the few tokens whose noise may win a Gumbel draw.
+// weight, and the few tokens with noise that may win a Gumbel draw.
 //
 // The approximate weight of a token is 2^(x * scale + offset) by one multiplication and one
 // instruction: within 2^-19 of the weight of semantics/weight.h, or a unit of it, but for a factor
@@ -9,8 +9,8 @@
 #pragma once
 
 #include "cuda/eight_noise.cuh"
-#include "cuda/find.cuh"
-#include "cuda/row_start.cuh"
+#include "cuda/radix_select.cuh"
+#include "cuda/row_prologue.cuh"
 #include "cuda/token_list.cuh"
 #include "semantics/temperature.h"
 
@@ -46,8 +46,8 @@ struct WeightUnit {
 };
 
 // With U >= h / 2^16, e = -log2(1 - U) >= h / (2^16 ln 2), so a score is at most t - log2(h / (2^16
-// ln 2)): none is a contender whose field h is above its weight and 1. One more is for the rounding
-// of the sum. True for a NaN.
+// ln 2)): a token is no contender when its field h is above its weight and 1. One more is for the
+// rounding of the sum. True for a NaN.
 __device__ inline bool IsContender(float field_and_2_23, float weight) {
   return !(field_and_2_23 > weight + (0x1p23f + 2.0f));
 }
@@ -56,7 +56,7 @@ __device__ inline bool IsContender(float field_and_2_23, float weight) {
 // that is all of it.
 inline constexpr float kOctavesToFloor = 4.0f;
 
-// The same when bins are wanted: the further, the more tokens lie above all bins and are known one
+// As above with bins: the further the floor, the more tokens lie above all bins and are known one
 // by one, so that their place at the boundary is certain, and the more contenders there are. Up to
 // about 2^octaves / 1.4 p tokens lie there. What is sampled is taken for all of it, so a small
 // sample has its octaves already.
@@ -68,7 +68,7 @@ __device__ inline float OctavesToFloor(float p, float sampled_share) {
 // Guesses the unit such that the best score of the share p of the mass reaches the floor. False
 // when the sample says nothing, or when rounding the offset could matter.
 template <DType kDType>
-__device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowStart& start,
+__device__ bool GuessUnit(const Team& team, const FirstVectors& loaded, RowPrologue& start,
                           float scale, float p, float octaves, WeightUnit& unit) {
   const float sampled = LargestOfFirst(team, start);
   float mass = 0.0f;
@@ -122,7 +122,7 @@ class WeightBins {
   __device__ float WeightIn(int bin) const {
     return Exp2Approx(static_cast<float>(bin - kBins) / kAnOctave + kTop + rest_);
   }
-  // About the value whose place is that: a bin holds places from half below to half above it.
+  // About the value at that place: a bin holds places from half below to half above it.
   __device__ float ValueAt(float place) const {
     return place < 0.0f ? semantics::kLowestValue : (place - origin_) / slope_;
   }
@@ -137,18 +137,19 @@ class WeightBins {
 
 inline constexpr int kMostContenders = 1024;
 
-// Of a contender.
+// Whether a contender is kept.
 enum class Keeping { kDropped, kUnknown, kKept };
 
 // In shared memory, of which some devices give a block 99 KiB.
-struct FirstReadMemory {
+struct WeightHistogramMemory {
   union {
     BoundedList<kMostContenders> contenders;
     FindMemory find;  // of the definition, on the row or on the list
   };
   union {
     alignas(16) uint32_t bins[WeightBins::kBins + 4];  // the last is for what is in none
-    TokenList list;                                    // of those who need no bins, or no longer
+    TokenList list;                                    // for calls without bins, or after
+                                                       // them
   };
   uint32_t largest[kMostWarps];  // order keys
   float mass[kMostWarps];
@@ -157,11 +158,11 @@ struct FirstReadMemory {
   double replaced_of_blocks[kMostBlocks];
 };
 
-// What is free while a list is made of the row, and while a FirstRead is.
-__device__ inline MarkRoom RoomBesideList(FirstReadMemory& memory) {
+// The memory that is free while a list is made of the row, and during ReadWeightHistogram.
+__device__ inline MarkRoom RoomBesideList(WeightHistogramMemory& memory) {
   return {&memory.find, sizeof memory.find};
 }
-__device__ inline MarkRoom RoomBesideBins(FirstReadMemory& memory) {
+__device__ inline MarkRoom RoomBesideBins(WeightHistogramMemory& memory) {
   static_assert(sizeof memory.list > sizeof memory.bins);
   return {memory.bins + WeightBins::kBins + 4, sizeof memory.list - sizeof memory.bins};
 }
@@ -172,7 +173,7 @@ __device__ inline void ShareOfWarp(const Team& team, float value, float* of_warp
   if (team.lane() == 0) of_warps[team.thread() / kWarpSize] = value;
 }
 
-// Behind a barrier behind ShareOfWarp: the sum of this block, by its last warp, to all blocks.
+// After a barrier that follows ShareOfWarp: the sum of this block, by its last warp, to all blocks.
 __device__ inline void ShareOfBlock(const Team& team, const float* of_warps, double* of_blocks) {
   const int warps = team.threads() / kWarpSize;
   if (team.thread() / kWarpSize != warps - 1) return;
@@ -181,7 +182,7 @@ __device__ inline void ShareOfBlock(const Team& team, const float* of_warps, dou
   if (team.lane() < team.blocks()) *team.Of(team.lane(), of_blocks + team.rank()) = sum;
 }
 
-// Behind a Sync of the team behind ShareOfBlock.
+// After a Sync of the team that follows ShareOfBlock.
 __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
   double sum = 0.0;
 #pragma unroll
@@ -192,8 +193,8 @@ __device__ inline double SumOfTeam(const Team& team, const double* of_blocks) {
 // The mass of a row, summed up in fp32 by threads. A patched row's sum had the mass in it that
 // patches replace, and was rounded as such.
 struct ReadMass {
-  // Whether patches leave anything to know, which of a row without them is always so; false where
-  // their doubt is a NaN. Whether the mass is finite is for the caller to see.
+  // True when patches leave no doubt, which holds for every row without them; false where their
+  // doubt is a NaN. The caller checks whether the mass is finite.
   __device__ bool IsKnown() const { return doubt <= 0.25; }
 
   double mass;   // in the unit of the weights; not finite when a logit is NaN or +inf
@@ -201,7 +202,7 @@ struct ReadMass {
 };
 template <DType kDType, bool kPatched>
 __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                               const FirstReadMemory& memory) {
+                               const WeightHistogramMemory& memory) {
   ReadMass read{SumOfTeam(team, memory.mass_of_blocks), 0.0};
   if constexpr (kPatched) {
     const int threads = team.threads() * team.blocks();
@@ -214,22 +215,23 @@ __device__ ReadMass MassOfTeam(const Team& team, const VectorSlice<kDType, kPatc
   return read;
 }
 
-// Before FirstRead, with a Sync behind it.
-__device__ inline void Clear(const Team& team, FirstReadMemory& memory) {
+// Before ReadWeightHistogram, with a Sync between the two.
+__device__ inline void Clear(const Team& team, WeightHistogramMemory& memory) {
   Clear(team, memory.contenders);
   uint4* bins = reinterpret_cast<uint4*>(memory.bins);
   for (int i = team.thread(); i < WeightBins::kBins / 4; i += team.threads()) bins[i] = {};
 }
 
-// kWeighs: sums and bins are wanted; kScreens: contenders, else only those above all bins; the
+// kWeighs: compute sums and bins; kScreens: list contenders, else only those above all bins; the
 // first block gets them. A Sync of the team makes them visible.
 //
 // sampled: a lower bound of the largest value, of a patched row: its largest value may be hidden by
 // one that a patch takes away, so the list has all that are above the bound as well.
 template <bool kWeighs, bool kScreens, DType kDType, bool kPatched>
-__device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                          FirstVectors& loaded, const WeightUnit& unit, const NoiseKey& key,
-                          float sampled, FirstReadMemory& memory) {
+__device__ void ReadWeightHistogram(const Team& team, const VectorSlice<kDType, kPatched>& slice,
+                                    FirstVectors& loaded, const WeightUnit& unit,
+                                    const NoiseKey& key, float sampled,
+                                    WeightHistogramMemory& memory) {
   using Tokens = Eight<kDType>;
   const WeightBins bins(unit);
   const semantics::Stream stream = semantics::GumbelStream(key);
@@ -312,11 +314,11 @@ __device__ void FirstRead(const Team& team, const VectorSlice<kDType, kPatched>&
 }
 
 // How many contenders the first block has; negative: not all of them, or a logit is NaN or +inf.
-__device__ inline int ContendersOf(const FirstReadMemory& memory) {
+__device__ inline int ContendersOf(const WeightHistogramMemory& memory) {
   return memory.contenders.IsComplete() ? static_cast<int>(memory.contenders.count) : -1;
 }
 
-// Of the team, behind a Sync of it.
+// The sums of the team, after a Sync of it.
 struct RowTotals {
   float max;  // of a patched row, if all contenders are listed
   ReadMass read;
@@ -324,7 +326,7 @@ struct RowTotals {
 
 template <DType kDType, bool kPatched>
 __device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatched>& slice,
-                              FirstReadMemory& memory) {
+                              WeightHistogramMemory& memory) {
   const bool is_a_warp = team.lane() < team.threads() / kWarpSize;
   uint32_t largest = 0;
 #pragma unroll
@@ -337,7 +339,7 @@ __device__ RowTotals TotalsOf(const Team& team, const VectorSlice<kDType, kPatch
 
 // The first block's bins get the counts of the team, a share of them by every block: neighbours at
 // once, because other blocks are far. A Sync of the team makes them visible.
-__device__ inline void SumBins(const Team& team, FirstReadMemory& memory) {
+__device__ inline void SumBins(const Team& team, WeightHistogramMemory& memory) {
   if (team.blocks() == 1) return;
   const int share = WeightBins::kBins / team.blocks();
   for (int i = team.thread(); i < share; i += team.threads()) {

@@ -38,9 +38,9 @@ __device__ inline int LogOfWarps(const Team& team) {
 }
 
 template <DType kDType>
-class SecondRead {
+class MassPass {
  public:
-  __device__ SecondRead(const Team& team, const RowsArgument& rows, int index)
+  __device__ MassPass(const Team& team, const RowsArgument& rows, int index)
       : row_(static_cast<const Element*>(RowOf(rows, index))),
         vocab_(rows.vocab),
         whole_(reinterpret_cast<uintptr_t>(row_) % 16 == 0 ? vocab_ / kElements : 0),
@@ -57,8 +57,8 @@ class SecondRead {
     step_ = team.blocks() * team.threads();
   }
 
-  // What this thread finds. taken: in shared memory of this block, 0 before. await_max(): called
-  // when the first vectors are on the way.
+  // The mass that this thread finds. taken: in shared memory of this block, 0 before. await_max():
+  // called when the first vectors are on the way.
   template <typename AwaitMax>
   __device__ uint64_t Mass(AwaitMax await_max, float scale, uint32_t& taken) const {
     uint64_t mass = 0;

@@ -1,9 +1,9 @@
-// What every kernel over rows starts with.
+// The first steps of every kernel over rows.
 #pragma once
 
+#include "cuda/id_ordered_slice.cuh"
 #include "cuda/row_slice.cuh"
 #include "cuda/scan_row.cuh"
-#include "cuda/warp_stretch.cuh"
 #include "semantics/noise.h"
 #include "semantics/validate.h"
 

@@ -1,16 +1,16 @@
-// What a rank tells of a row that is drawn from everything: the few tokens of its slice that may
-// win, and what the Cut of all says of the slice. One read of the slice, and another one of the
+// The message of a rank for a row that is drawn from everything: the few tokens of its slice that
+// may win, and the slice's part of the Cut of all. One read of the slice, and another one of the
 // warps that have such a token.
 //
-// A token's score is t + g, t = fl(x * scale) but for the row's maximum. Of its noise 16 bits h are
+// A token's score is t + g, t = fl(x * scale) but for the row's maximum. 16 bits h of its noise are
 // at hand (semantics/noise.h): with u = U and U in [h, h + 1) / 2^16, g + log2(log2 e) lies in
 // [log2((65535 - h) / (h + 1)), 16 - log2 h], because -ln(1 - u) is between u and u / (1 - u). The
-// best lower end of the slice is a floor; tokens whose upper end reaches it are scored by all of
-// their noise, and those that come near the best of them are told. How near: a maximum that is m
-// octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to
-// m = 1000; beyond, no token of the slice reaches the noise of the maximum itself.
+// best lower end of the slice is a floor; tokens with an upper end that reaches it are scored by
+// all of their noise, and those that come near the best of them are sent. How near: a maximum that
+// is m octaves higher lowers all scores alike, but for roundings of m and t, below 0.0006 up to m =
+// 1000; beyond, no token of the slice reaches the noise of the maximum itself.
 #include "cuda/eight_noise.cuh"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "cuda/token_list.cuh"
 #include "draw/cuda/draw_row.cuh"
 #include "parallel/device_shards.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kMostScored = 512;
 
-// Of some tokens of a slice. Order keys; 0: there are none.
+// The state of some tokens of a slice. Order keys; 0: there are none.
 struct SlicePart {
   uint32_t most;
   uint32_t least;  // its complement
@@ -40,10 +40,10 @@ struct DrawsMemory {
   float scale;
   SlicePart of_warps[kMostWarps];
   SlicePart of_blocks[kMostBlocks];
-  // Of the first block.
+  // In the first block:
   uint32_t first;  // of the largest value's tokens, the complement of its id
   uint32_t scored;
-  uint32_t told;
+  uint32_t sent;
   uint64_t tokens[kMostScored];
   float scores[kMostScored];
 };
@@ -59,7 +59,7 @@ __device__ SlicePart MergedLanes(const SlicePart& lane) {
   return all;
 }
 
-// Of the team, in all threads: each block hears from all others, behind one Sync.
+// Merges over the team, in all threads: each block hears from all others, after one Sync.
 __device__ SlicePart MergedTeam(const Team& team, const SlicePart& thread, DrawsMemory& memory) {
   const SlicePart warp = MergedLanes(thread);
   const int warps = team.threads() / kWarpSize;
@@ -210,10 +210,10 @@ __device__ void ScoreSlice(const VectorSlice<kDType>& slice,
 }
 
 // By the first block: the row's message.
-__device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& slice,
-                     const ShardArgument& argument, int row) {
-  std::byte* const message = argument.memory.own_news + row * NewsBytes(argument.candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawNews));
+__device__ void WriteReport(const Team& block, DrawsMemory& memory, const SlicePart& slice,
+                            const ShardArgument& argument, int row) {
+  std::byte* const message = argument.memory.own_reports + row * ReportBytes(argument.candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceDrawReport));
   const float largest = semantics::ValueOfKey(slice.most);
   RowStatus status = RowStatus::kOk;
   if (slice.has_nan != 0) status = semantics::Worse(status, RowStatus::kNanInput);
@@ -235,20 +235,20 @@ __device__ void Tell(const Team& block, DrawsMemory& memory, const SlicePart& sl
     if (!(memory.scores[i] >= floor) || ~static_cast<uint32_t>(IdOf(token)) == memory.first) {
       continue;
     }
-    const int place = 1 + static_cast<int>(atomicAdd(&memory.told, 1u));
+    const int place = 1 + static_cast<int>(atomicAdd(&memory.sent, 1u));
     if (place < argument.candidates) tokens[place] = token;
   }
   block.SyncBlock();
-  is_complete = is_complete && memory.told < argument.candidates + 0u;
-  const int told = !is_there ? 0 : is_complete ? 1 + static_cast<int>(memory.told) : 1;
-  for (int i = told + block.thread(); i < argument.candidates; i += block.threads()) tokens[i] = 0;
+  is_complete = is_complete && memory.sent < argument.candidates + 0u;
+  const int sent = !is_there ? 0 : is_complete ? 1 + static_cast<int>(memory.sent) : 1;
+  for (int i = sent + block.thread(); i < argument.candidates; i += block.threads()) tokens[i] = 0;
   if (block.thread() != 0) return;
   if (is_there) {
     tokens[0] = KeyOfToken(largest, static_cast<int32_t>(~memory.first));
   }
-  *reinterpret_cast<DeviceDrawNews*>(message) = {
+  *reinterpret_cast<DeviceDrawReport*>(message) = {
       is_there ? slice.count : 0,
-      is_there && !is_complete ? DeviceDrawNews::kIncomplete : slice.ties,
+      is_there && !is_complete ? DeviceDrawReport::kIncomplete : slice.ties,
       static_cast<uint32_t>(status), slice.least};
 }
 
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kMostThreads)
     memory.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
     memory.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
     memory.scale = semantics::ScalesOf(memory.params).draw;
-    memory.first = memory.scored = memory.told = 0;
+    memory.first = memory.scored = memory.sent = 0;
   }
   team.SyncBlock();
   const bool is_drawn =
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
   team.Sync();
-  if (team.rank() == 0) Tell(team.Block(), memory, all, argument, row);
+  if (team.rank() == 0) WriteReport(team.Block(), memory, all, argument, row);
 }
 
 template <bool kIsAligned>

@@ -1,6 +1,6 @@
-// What a rank tells the others of its slice: its first tokens; then its mass, or its best draw.
+// Writes what a rank sends of its slice: its first tokens; then its mass, or its best draw.
 #include "cuda/cuda_check.h"
-#include "cuda/rows.cuh"
+#include "cuda/row_by_definition.cuh"
 #include "draw/cuda/draw_row.cuh"
 #include "draw/cuda/likely_tokens.cuh"
 #include "parallel/device_shards.h"
@@ -11,17 +11,17 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kNewsThreads = 128;
+constexpr int kReportThreads = 128;
 
-__global__ void __launch_bounds__(kNewsThreads)
-    NewsKernel(const __grid_constant__ ShardArgument argument) {
+__global__ void __launch_bounds__(kReportThreads)
+    ReportKernel(const __grid_constant__ ShardArgument argument) {
   __shared__ TeamMemory shared;
   const Team block(shared);
   const int row = static_cast<int>(blockIdx.x);
   if (argument.kind == ShardRows::kAny && argument.memory.lengths[row] == 0) return;
   const int candidates = argument.candidates;
-  std::byte* const message = argument.memory.own_news + row * NewsBytes(candidates);
-  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceNews));
+  std::byte* const message = argument.memory.own_reports + row * ReportBytes(candidates);
+  uint64_t* const tokens = reinterpret_cast<uint64_t*>(message + sizeof(DeviceRankReport));
   uint64_t last = 0;  // complement of the smallest key
   bool is_all = false, has_infinity = false;
   for (int i = block.thread(); i < candidates; i += block.threads()) {
@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kNewsThreads)
   // A slice without support says nothing of the row.
   if (status == RowStatus::kEmptySupport) status = RowStatus::kOk;
   if (infinite) status = semantics::Worse(status, RowStatus::kPosInfInput);
-  *reinterpret_cast<DeviceNews*>(message) = {~last, static_cast<uint32_t>(status), all ? 1u : 0u};
+  *reinterpret_cast<DeviceRankReport*>(message) = {~last, static_cast<uint32_t>(status),
+                                                   all ? 1u : 0u};
 }
 
 // The 16-bit fields of noise of tokens that are visited in ascending order.
@@ -69,8 +70,8 @@ class FieldsOfNoise {
   int32_t index_ = -1;
 };
 
-// A score is at most t - log2(h / (2^16 ln 2)) (cuda/first_read.cuh), here with a hundredth for
-// the approximate logarithm and every rounding.
+// A score is at most t - log2(h / (2^16 ln 2)) (cuda/weight_histogram_pass.cuh), here with a
+// hundredth for the approximate logarithm and every rounding.
 __device__ inline float MostOfScore(float t, uint32_t field) {
   return field == 0 ? INFINITY : t - __log2f(static_cast<float>(field)) + 15.4812f;
 }
@@ -84,12 +85,12 @@ struct SliceMemory {
 template <typename Slice>
 __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory& memory,
                          const ShardArgument& argument, int row) {
-  const ShardCourse course = argument.memory.courses[row];
+  const ShardProgress progress = argument.memory.progress[row];
   const semantics::Scales scales = semantics::ScalesOf(memory.params);
-  const float max = course.max;
+  const float max = progress.max;
   DeviceSums sums{};
   uint64_t mass = 0;
-  if (course.need == DeviceNeed::kMass) {
+  if (progress.need == DeviceNeed::kMass) {
     ForEachToken(slice, [&](float x, int) { mass += semantics::Weight(x, max, scales.filter); });
     sums.mass = team.Sum(mass);
   } else {
@@ -102,8 +103,8 @@ __device__ void SumSlice(const Team& team, const Slice& slice, const SliceMemory
     const semantics::Stream stream = semantics::GumbelStream(memory.key);
     FieldsOfNoise fields(memory.key, stream);
     BestToken best;
-    // Of the warp, or of a token that is kept for certain: the fewer tokens are scored.
-    uint32_t best_score = semantics::OrderKey(course.floor);
+    // The best score of the warp, or of a certainly kept token: then fewer tokens are scored.
+    uint32_t best_score = semantics::OrderKey(progress.floor);
     uint32_t count = 0, lowest = 0, ties = 0;
     ForEachToken(slice, [&](float x, int local) {
       const bool is_kept = x >= least;
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ SliceMemory memory;
   const Team team(memory.team);
   const int row = TeamIndex(team);
-  if (argument.memory.courses[row].need == DeviceNeed::kNothing) return;
+  if (argument.memory.progress[row].need == DeviceNeed::kNothing) return;
   if (team.thread() == 0) {
     memory.params = argument.rows.params[argument.rows.has_params_per_row ? row : 0];
     memory.key = argument.rows.keys[argument.rows.has_keys_per_row ? row : 0];
@@ -160,8 +161,8 @@ __global__ void __launch_bounds__(kMostThreads)
   if (threadIdx.x == 0) count = 0;
   __syncthreads();
   for (int row = static_cast<int>(threadIdx.x); row < argument.rows.rows; row += kMostThreads) {
-    const bool is_open = argument.memory.courses[row].need != DeviceNeed::kNothing ||
-                         argument.ways[row] == ShardWay::kGathered;
+    const bool is_open = argument.memory.progress[row].need != DeviceNeed::kNothing ||
+                         argument.paths[row] == ShardPath::kGathered;
     if (is_open) argument.memory.open_rows[atomicAdd(&count, 1)] = row;
   }
   __syncthreads();
@@ -170,17 +171,17 @@ __global__ void __launch_bounds__(kMostThreads)
 
 constexpr int kTakingThreads = 128;
 
-__global__ void TakeKernel(const TokenResult* whole, const ShardWay* ways, TokenResult* results,
+__global__ void TakeKernel(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                            int64_t rows) {
   const int64_t row = int64_t{blockIdx.x} * kTakingThreads + threadIdx.x;
-  if (row < rows && ways[row] == ShardWay::kGathered) results[row] = whole[row];
+  if (row < rows && paths[row] == ShardPath::kGathered) results[row] = whole[row];
 }
 
 }  // namespace
 
-void LaunchNews(const ShardArgument& argument, void* stream) {
+void LaunchReports(const ShardArgument& argument, void* stream) {
   ShardArgument copy = argument;
-  LaunchOverRows({reinterpret_cast<const void*>(NewsKernel), {1, kNewsThreads}, 0},
+  LaunchOverRows({reinterpret_cast<const void*>(ReportKernel), {1, kReportThreads}, 0},
                  argument.rows.rows, &copy, stream);
 }
 
@@ -196,11 +197,11 @@ void LaunchSums(const ShardArgument& argument, DType dtype, void* stream) {
   LaunchOverRows({kernel, ShapeForRows(argument.rows.rows), 0}, argument.rows.rows, &copy, stream);
 }
 
-void LaunchTakeGathered(const TokenResult* whole, const ShardWay* ways, TokenResult* results,
+void LaunchTakeGathered(const TokenResult* whole, const ShardPath* paths, TokenResult* results,
                         int64_t rows, void* stream) {
   const auto blocks = static_cast<unsigned>((rows + kTakingThreads - 1) / kTakingThreads);
-  TakeKernel<<<blocks, kTakingThreads, 0, static_cast<cudaStream_t>(stream)>>>(whole, ways, results,
-                                                                               rows);
+  TakeKernel<<<blocks, kTakingThreads, 0, static_cast<cudaStream_t>(stream)>>>(whole, paths,
+                                                                               results, rows);
   RequireCuda(cudaGetLastError(), "kernel");
 }
 
