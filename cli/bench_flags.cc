@@ -11,7 +11,7 @@
 #include "cli/bench.h"
 #include "cli/bench_report.h"
 #include "cli/param_flags.h"
-#include "sluice/algorithm.hpp"
+#include "sluice/research/algorithms.hpp"
 #include "sluice/tensor.hpp"
 
 namespace sluice::cli {
@@ -58,7 +58,7 @@ void AddCommon(CLI::App& command, Options& options) {
 
 Names AlgorithmNames() {
   Names names = {"all"};
-  for (const AlgorithmInfo& info : SelectAlgorithms()) names.emplace_back(info.name);
+  for (const research::AlgorithmEntry& info : research::Algorithms()) names.emplace_back(info.name);
   return names;
 }
 
