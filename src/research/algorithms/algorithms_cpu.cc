@@ -10,12 +10,12 @@
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
-#include "select/cpu/algorithms/filter_scan-inl.h"
-#include "select/cpu/algorithms/filter_sort-inl.h"
-#include "select/cpu/algorithms/histogram-inl.h"
-#include "select/cpu/algorithms/quick_find_max-inl.h"
-#include "select/cpu/algorithms/radix-inl.h"
-#include "select/cpu/algorithms/sort-inl.h"
+#include "research/algorithms/filter_scan-inl.h"
+#include "research/algorithms/filter_sort-inl.h"
+#include "research/algorithms/histogram-inl.h"
+#include "research/algorithms/quick_find_max-inl.h"
+#include "research/algorithms/radix-inl.h"
+#include "research/algorithms/sort-inl.h"
 #include "select/cpu/select_list-inl.h"
 
 HWY_BEFORE_NAMESPACE();
