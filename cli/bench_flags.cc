@@ -99,8 +99,9 @@ void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws)
 
 void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchAlgorithmsOptions>(
-      bench, "algorithms", "every way to select, ranked on one mix of rows or on yours", action,
-      [](const BenchAlgorithmsOptions& o) {
+      bench, "algorithms",
+      "every way to select, the core's and those of papers, ranked on one mix of rows or on yours",
+      action, [](const BenchAlgorithmsOptions& o) {
         RunBenchAlgorithms(o, std::cout, Terminal::Detect());
       });
   AddVocab(*command, options->vocab);

@@ -46,7 +46,7 @@ void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
           [&options](const std::string& name) {
             options.algorithm = research::AlgorithmByName(name);
           },
-          "how the vector backends select; the answer is the same")
+          "how the vector backends select, as the core or a paper does; the answer is the same")
       ->default_str("auto")
       ->type_name(NamesOf(research::Algorithms(), {}));
 }
