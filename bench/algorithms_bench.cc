@@ -8,7 +8,7 @@
 #include "bench/row_timer.h"
 #include "bench/select_call.h"
 #include "bench/turns.h"
-#include "sluice/algorithm.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::bench {
 namespace {
@@ -33,7 +33,7 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
                                     RowTimer& timer, const RowStore& store,
                                     const AlgorithmsOptions& options) {
   std::vector<CheckedCall> calls;
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+  for (const research::AlgorithmEntry& info : research::Algorithms()) {
     setup.algorithm = info.algorithm;
     calls.emplace_back(setup, expected);
   }
@@ -47,8 +47,9 @@ std::vector<RankedCall> RankedCalls(CallSetup setup, std::span<const TokenResult
     const int64_t different = call.different();
     const RowReads reads = ReadsOf(call, store, options.rows);
     call.Prepare(store.Hot(0), 0);
-    ranked.push_back({SelectAlgorithms()[i].name, false, Summary(std::move(samples[i])), reads,
-                      call.Work().algorithm, compared, different});
+    ranked.push_back({research::Algorithms()[i].name, false, Summary(std::move(samples[i])), reads,
+                      research::RanBy(research::Algorithms()[i].algorithm, call.Work()), compared,
+                      different});
   }
   return ranked;
 }

@@ -14,6 +14,7 @@
 #include "bench/stopwatch.h"
 #include "bench/tasks.h"
 #include "sluice/execution.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::bench {
 
@@ -40,7 +41,7 @@ struct RankedCall {
   Timing timing;  // its mean counts: rows differ, and all of them are to be served
   RowReads reads = {};
   // What answered the first row, when the library says so: kAuto is another one's answer.
-  SelectAlgorithm ran = SelectAlgorithm::kAuto;
+  research::Algorithm ran = research::Algorithm::kAuto;
   int64_t compared = 0;   // results that were compared with the reference's
   int64_t different = 0;  // those that were not the same
 };

@@ -124,9 +124,9 @@ float Kth(std::vector<float> logits, int64_t k) {
 struct Clusters {
   Clusters(const Head& head, int64_t first, int64_t rows, int64_t count)
       : dense{head.Rows(first, rows), {}},
-        built(HeadClusters::Build(dense, {.clusters = count, .rounds = 8})),
-        view(ClusterAccess::View(built)) {
-    ClusterSearch search(dense, built);
+        built(research::HeadClusters::Build(dense, {.clusters = count, .rounds = 8})),
+        view(research::ClusterAccess::View(built)) {
+    research::ClusterSearch search(dense, built);
     for (int64_t s = 0; s < 2 * kStates; ++s) {
       bounds.emplace_back(static_cast<size_t>(built.clusters()));
       search.Bounds(head.State(s), bounds.back());
@@ -140,8 +140,8 @@ struct Clusters {
   int64_t count() const { return built.clusters(); }
 
   DenseHead dense;
-  HeadClusters built;
-  ClusterView view;
+  research::HeadClusters built;
+  research::ClusterView view;
   std::vector<std::vector<double>> bounds;
 };
 

@@ -19,14 +19,14 @@
 #include "bench/this_gpu.cuh"
 #include "sluice/cuda/candidates.hpp"
 #include "sluice/cuda/logprobs.hpp"
-#include "sluice/research/cuda_algorithm.hpp"
+#include "sluice/research/qrita.hpp"
 #include "sluice/select.hpp"
 
 namespace sluice::bench {
 namespace {
 
-using cuda::SelectAlgorithm;
-using cuda::TruncationTable;
+using research::QritaVariant;
+using research::TruncationTable;
 using HostRows = std::vector<std::vector<float>>;
 
 // Half of the vocabulary far below, as entries that a model never uses: no Gaussian at all.
@@ -115,19 +115,19 @@ void Ablation(DeviceReport& report, int64_t vocab, int64_t batch, const HostRows
     const DeviceMemory<SelectParams> params(std::vector<SelectParams>{task.params});
     const cuda::RowParams row_params{{params.data(), 1}};
     double whole_method = 0;
-    for (const SelectAlgorithm algorithm :
-         {SelectAlgorithm::kQuaternary, SelectAlgorithm::kOneTile, SelectAlgorithm::kNoDup,
-          SelectAlgorithm::kForceFallback, SelectAlgorithm::kNoTruncation, SelectAlgorithm::kBinary,
-          SelectAlgorithm::kSortFinish, SelectAlgorithm::kSort, SelectAlgorithm::kAuto}) {
-      const size_t memory = cuda::SelectWorkspaceBytes(view, algorithm);
+    for (const QritaVariant variant :
+         {QritaVariant::kQuaternary, QritaVariant::kOneTile, QritaVariant::kNoDup,
+          QritaVariant::kForceFallback, QritaVariant::kNoTruncation, QritaVariant::kBinary,
+          QritaVariant::kSortFinish, QritaVariant::kSort, QritaVariant::kAuto}) {
+      const size_t memory = research::QritaWorkspaceBytes(view, variant);
       const DeviceMemory<std::byte> workspace(memory);
       const double us = timer.Microseconds([&](cudaStream_t stream) {
-        cuda::Select(view, row_params, {algorithm, {workspace.data(), workspace.size()}},
-                     {cuts.data(), cuts.size()}, stream);
+        research::SelectByQrita(view, row_params, {variant, {workspace.data(), workspace.size()}},
+                                {cuts.data(), cuts.size()}, stream);
       });
-      if (algorithm == SelectAlgorithm::kQuaternary) whole_method = us;
+      if (variant == QritaVariant::kQuaternary) whole_method = us;
       const int wrong = WrongCuts(rows, task.params, cuts.Get());
-      const std::string name(cuda::SelectAlgorithms()[static_cast<size_t>(algorithm)].name);
+      const std::string name(research::QritaVariants()[static_cast<size_t>(variant)].name);
       report.Row(
           "{\"bench\": \"cuda_ablation\", \"task\": \"%s\", \"algorithm\": \"%s\", \"dtype\": "
           "\"float32\", \"vocab\": %lld, \"batch\": %lld, \"distribution\": \"mid\", \"ns\": %.0f, "
@@ -247,10 +247,10 @@ void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const 
       const DeviceMemory<float> logits(Flat(batch));
       const LogitsView view = ViewOf(logits, vocab);
       const DeviceMemory<std::byte> workspace(
-          cuda::SelectWorkspaceBytes(view, SelectAlgorithm::kQuaternary));
-      cuda::Select(
+          research::QritaWorkspaceBytes(view, QritaVariant::kQuaternary));
+      research::SelectByQrita(
           view, {{params.data(), 1}},
-          {SelectAlgorithm::kQuaternary, {workspace.data(), workspace.size()}, {table.data(), 1}},
+          {QritaVariant::kQuaternary, {workspace.data(), workspace.size()}, {table.data(), 1}},
           {cuts.data(), cuts.size()}, nullptr);
       const std::vector<Cut> got = cuts.Get();
       for (const Cut& cut : got) kept += static_cast<double>(cut.count) / (kBatch * kCalls);

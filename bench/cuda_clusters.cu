@@ -22,7 +22,7 @@
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
-#include "sluice/research/cuda_clusters.hpp"
+#include "sluice/research/device_clusters.hpp"
 
 namespace sluice::bench {
 namespace {
@@ -32,21 +32,21 @@ constexpr int64_t kStates = 64;
 struct Kind {
   const char* name;
   double tree_share;
-  ClusterMetric metric;
+  research::ClusterMetric metric;
 };
-constexpr Kind kKinds[] = {{"made", 0.0, ClusterMetric::kEuclidean},
-                           {"planted", 0.9999, ClusterMetric::kSpherical}};
+constexpr Kind kKinds[] = {{"made", 0.0, research::ClusterMetric::kEuclidean},
+                           {"planted", 0.9999, research::ClusterMetric::kSpherical}};
 
 struct Task {
   const char* name;
-  ClusterQuestion question;
+  research::ClusterQuestion question;
 };
 constexpr Task kTasks[] = {
     {"k1", {.k = 1}},
     {"k10", {.k = 10}},
     {"k50", {.k = 50}},
-    {"softmax0.05", {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.05}},
-    {"p0.9", {.certificate = ClusterCertificate::kTopP, .p = 0.9}},
+    {"softmax0.05", {.certificate = research::ClusterCertificate::kSoftmax, .epsilon = 0.05}},
+    {"p0.9", {.certificate = research::ClusterCertificate::kTopP, .p = 0.9}},
 };
 
 struct Result {
@@ -77,11 +77,11 @@ class ClusterBench {
       : made_(shape.vocab, shape.dim, kStates, kind.tree_share),
         weights_(static_cast<size_t>(shape.vocab * shape.dim)),
         hidden_(static_cast<size_t>(2 * kStates * shape.dim)),
-        clusters_(HeadClusters::Build(
+        clusters_(research::HeadClusters::Build(
             {made_.weight(), {}},
             {.metric = kind.metric, .clusters = clusters, .rounds = 5, .means = &means_},
             parallel)),
-        cluster_memory_(cuda::DeviceClusterBytes(clusters_)) {
+        cluster_memory_(research::DeviceClusterBytes(clusters_)) {
     RequireCuda(cudaMemcpy(weights_.data(), made_.weight().data,
                            static_cast<size_t>(weights_.size()) * 2, cudaMemcpyHostToDevice));
     RequireCuda(cudaMemcpy(hidden_.data(), made_.hidden(0, 2 * kStates).data,
@@ -89,8 +89,8 @@ class ClusterBench {
     head_.weight = made_.weight();
     head_.weight.data = weights_.data();
     head_.weight.device = {DeviceKind::kCuda, 0};
-    device_clusters_ =
-        cuda::UploadClusters(clusters_, {cluster_memory_.data(), cluster_memory_.size()}, nullptr);
+    device_clusters_ = research::UploadClusters(
+        clusters_, {cluster_memory_.data(), cluster_memory_.size()}, nullptr);
     const DeviceMemory<float> logits(static_cast<size_t>(kStates * vocab()));
     cuda::Project(head_, Hidden(0, kStates), Logits(logits, kStates), nullptr);
     logits_ = logits.Get();
@@ -123,15 +123,16 @@ class ClusterBench {
     });
   }
 
-  Result Search(const ClusterQuestion& question, int64_t batch) const {
-    const bool is_top = question.certificate == ClusterCertificate::kTopK;
+  Result Search(const research::ClusterQuestion& question, int64_t batch) const {
+    const bool is_top = question.certificate == research::ClusterCertificate::kTopK;
     const int64_t width = is_top ? question.k : vocab();
     const DeviceMemory<int32_t> ids(static_cast<size_t>(batch * width));
     const DeviceMemory<float> logits(static_cast<size_t>(batch * width));
-    const DeviceMemory<cuda::ClusterRow> rows(static_cast<size_t>(batch));
-    const DeviceMemory<std::byte> workspace(cuda::ClusterWorkspaceBytes(device_clusters_, batch));
+    const DeviceMemory<research::ClusterRow> rows(static_cast<size_t>(batch));
+    const DeviceMemory<std::byte> workspace(
+        research::ClusterWorkspaceBytes(device_clusters_, batch));
     auto call = [&](int i, cudaStream_t stream) {
-      cuda::SearchClusters(
+      research::SearchClusters(
           {.head = head_,
            .clusters = device_clusters_,
            .hidden = Hidden(i, batch),
@@ -144,11 +145,11 @@ class ClusterBench {
     Result result;
     for (int i = 0; i * batch < kStates; ++i) {
       call(i, nullptr);
-      const std::vector<cuda::ClusterRow> of_rows = rows.Get();
+      const std::vector<research::ClusterRow> of_rows = rows.Get();
       const std::vector<int32_t> all_ids = ids.Get();
       const std::vector<float> all_logits = logits.Get();
       for (int64_t r = 0; r < batch; ++r) {
-        const cuda::ClusterRow& row = of_rows[static_cast<size_t>(r)];
+        const research::ClusterRow& row = of_rows[static_cast<size_t>(r)];
         ++result.paths[static_cast<size_t>(row.path)];
         result.rows +=
             static_cast<double>(row.rows_opened) / static_cast<double>(vocab() * kStates);
@@ -167,13 +168,13 @@ class ClusterBench {
 
  private:
   // Beside the logits of the dense head.
-  bool IsRight(const ClusterQuestion& question, int64_t state, const cuda::ClusterRow& row,
-               const int32_t* ids, const float* logits) const {
+  bool IsRight(const research::ClusterQuestion& question, int64_t state,
+               const research::ClusterRow& row, const int32_t* ids, const float* logits) const {
     const float* const dense = &logits_[static_cast<size_t>(state * vocab())];
     for (int32_t i = 0; i < row.count; ++i) {
       if (logits[i] != dense[ids[i]]) return false;
     }
-    if (question.certificate == ClusterCertificate::kSoftmax) {
+    if (question.certificate == research::ClusterCertificate::kSoftmax) {
       const float most = *std::max_element(dense, dense + vocab());
       double mass = 0.0, kept = 0.0;
       for (int64_t v = 0; v < vocab(); ++v) mass += std::exp(static_cast<double>(dense[v] - most));
@@ -183,7 +184,7 @@ class ClusterBench {
     }
     const int32_t* const order = &order_[static_cast<size_t>(state * vocab())];
     auto count = static_cast<size_t>(question.k);
-    if (question.certificate == ClusterCertificate::kTopP) {
+    if (question.certificate == research::ClusterCertificate::kTopP) {
       std::vector<float> sorted;
       for (int64_t i = 0; i < vocab(); ++i) sorted.push_back(dense[order[i]]);
       count = NucleusOf(sorted, question.p);
@@ -206,11 +207,11 @@ class ClusterBench {
   MadeHead made_;
   DeviceMemory<uint16_t> weights_;
   DeviceMemory<uint16_t> hidden_;
-  cuda::DeviceMeans means_;
-  HeadClusters clusters_;
+  research::DeviceMeans means_;
+  research::HeadClusters clusters_;
   DeviceMemory<std::byte> cluster_memory_;
   cuda::HeadWeights head_;
-  cuda::DeviceClusters device_clusters_;
+  research::DeviceClusters device_clusters_;
   std::vector<float> logits_;   // of all states
   std::vector<int32_t> order_;  // of their tokens
   ReplayTimer timer_;

@@ -65,10 +65,11 @@ HeadCheck::HeadCheck(const DenseHead& head, const HeadCheckOptions& options)
       first_(logits_.size()) {
   execution_.workspace = workspace_.span();
   for (const int64_t count : options.clusters) {
-    for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-      clusters_.push_back(HeadClusters::Build(
+    for (const research::ClusterMetric metric :
+         {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
+      clusters_.push_back(research::HeadClusters::Build(
           head, {.metric = metric, .clusters = count, .bias_leaders = 0}, options.parallel));
-      searches_.emplace_back(head, clusters_.back(), ClusterBudget{}, options.backend);
+      searches_.emplace_back(head, clusters_.back(), research::ClusterBudget{}, options.backend);
     }
   }
   Reset();
@@ -86,7 +87,7 @@ void HeadCheck::Reset() {
     intervals_.push_back({.kind = kind});
     intervals_.push_back({.kind = kind, .is_refined = true});
   }
-  for (const HeadClusters& clusters : clusters_) {
+  for (const research::HeadClusters& clusters : clusters_) {
     cluster_figures_.push_back({.metric = clusters.metric(), .clusters = clusters.clusters()});
   }
 }
@@ -207,8 +208,8 @@ void HeadCheck::CheckIntervals(const CertifiedHead& head, const MatrixView& hidd
   compare(figures[1]);
 }
 
-void HeadCheck::CheckClusters(const HeadClusters& clusters, ClusterFigures& figures) {
-  const ClusterView view = ClusterAccess::View(clusters);
+void HeadCheck::CheckClusters(const research::HeadClusters& clusters, ClusterFigures& figures) {
+  const research::ClusterView view = research::ClusterAccess::View(clusters);
   const auto logit_of = [&](int32_t id) {
     return static_cast<double>(logits_[static_cast<size_t>(id)]);
   };

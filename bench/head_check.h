@@ -9,7 +9,7 @@
 
 #include "bench/aligned_workspace.h"
 #include "sluice/certified_head.hpp"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
 namespace sluice::bench {
 
@@ -49,7 +49,7 @@ struct IntervalFigures {
 
 // The ball and the cone bound, which open every cluster whose bound is not below the k-th logit.
 struct ClusterFigures {
-  ClusterMetric metric;
+  research::ClusterMetric metric;
   int64_t clusters = 0;
   int64_t states = 0;
   int64_t violated = 0;    // logits above their cluster's bound
@@ -87,14 +87,14 @@ class HeadCheck {
                   CertifiedStats& stats, CertifiedRow& row);
   void CheckIntervals(const CertifiedHead& head, const MatrixView& hidden,
                       std::span<IntervalFigures> figures);
-  void CheckClusters(const HeadClusters& clusters, ClusterFigures& figures);
+  void CheckClusters(const research::HeadClusters& clusters, ClusterFigures& figures);
   MutableLogitsView LogitsOf();
 
   DenseHead head_;
   HeadCheckOptions options_;
   std::vector<CertifiedHead> certified_;
-  std::vector<ClusterSearch> searches_;
-  std::vector<HeadClusters> clusters_;
+  std::vector<research::ClusterSearch> searches_;
+  std::vector<research::HeadClusters> clusters_;
   std::vector<HeadAnswers> answers_;        // of each kind, of each question
   std::vector<IntervalFigures> intervals_;  // of each kind: as scored, then refined
   std::vector<ClusterFigures> cluster_figures_;

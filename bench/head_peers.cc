@@ -24,15 +24,15 @@ constexpr double kProbed[] = {1.0 / 16, 1.0 / 8, 1.0 / 4};
 
 using OnProgress = std::function<void(const std::string&)>;
 
-HeadClusters Divided(const DenseHead& head, int64_t count, const HeadPeersOptions& options,
-                     const OnProgress& on_progress) {
+research::HeadClusters Divided(const DenseHead& head, int64_t count,
+                               const HeadPeersOptions& options, const OnProgress& on_progress) {
   struct Told {
     const OnProgress& on_progress;
     std::string what;
   } told = {on_progress, "dividing " + std::to_string(head.weight.rows) + " rows into " +
                              std::to_string(count) + " clusters"};
   on_progress(told.what);
-  return HeadClusters::Build(
+  return research::HeadClusters::Build(
       head,
       {.clusters = count,
        .rounds = options.rounds,
@@ -68,10 +68,11 @@ class HeadPeers {
         clusters_.push_back(Divided(head, count, options, on_progress));
       }
     }
-    for (const HeadClusters& clusters : clusters_) {
+    for (const research::HeadClusters& clusters : clusters_) {
       searches_.emplace_back(
           head, clusters,
-          ClusterBudget{.rows = static_cast<double>(vocab_), .first_steps = 0, .gain = 0.0},
+          research::ClusterBudget{
+              .rows = static_cast<double>(vocab_), .first_steps = 0, .gain = 0.0},
           options.backend);
     }
     probed_ = Divided(head, std::min(options.probed_clusters, head.weight.rows / 2), options,
@@ -85,7 +86,7 @@ class HeadPeers {
     first_ = First(logits_);
     token_ = Sampled(logits_);
     auto figures = result_.clusters.begin();
-    for (ClusterSearch& search : searches_) {
+    for (research::ClusterSearch& search : searches_) {
       for (const double epsilon : options_.epsilons) AskWithin(epsilon, search, hidden, *figures++);
     }
     auto uncertified = result_.uncertified.begin();
@@ -115,7 +116,7 @@ class HeadPeers {
  private:
   void Reset() {
     result_ = {};
-    for (const HeadClusters& clusters : clusters_) {
+    for (const research::HeadClusters& clusters : clusters_) {
       for (const double epsilon : options_.epsilons) {
         result_.clusters.push_back({.clusters = clusters.clusters(), .epsilon = epsilon});
       }
@@ -175,10 +176,10 @@ class HeadPeers {
     return result.id;
   }
 
-  void AskWithin(double epsilon, ClusterSearch& search, const MatrixView& hidden,
+  void AskWithin(double epsilon, research::ClusterSearch& search, const MatrixView& hidden,
                  ClusterSoftmax& figures) {
-    const ClusterAnswer answer =
-        search.Ask(hidden, {.certificate = ClusterCertificate::kSoftmax, .epsilon = epsilon});
+    const research::ClusterAnswer answer = search.Ask(
+        hidden, {.certificate = research::ClusterCertificate::kSoftmax, .epsilon = epsilon});
     double kept = 0.0;  // the rest of the mass is what renormalising what was opened is off by
     for (const int32_t id : answer.ids) kept += exact_[static_cast<size_t>(id)];
     const double variation = std::max(0.0, 1.0 - kept);
@@ -211,7 +212,7 @@ class HeadPeers {
 
   // The logits of the clusters whose means have the largest products, up to a share of the rows.
   void GuessByProbing(double share, const MatrixView& hidden) {
-    const ClusterView view = ClusterAccess::View(*probed_);
+    const research::ClusterView view = research::ClusterAccess::View(*probed_);
     std::vector<std::pair<double, int64_t>> order;
     for (int64_t c = 0; c < probed_->clusters(); ++c) {
       double product = 0.0;
@@ -255,9 +256,9 @@ class HeadPeers {
   const HeadPeersOptions& options_;
   size_t vocab_;
   std::vector<HeadPlanes> planes_;
-  std::vector<HeadClusters> clusters_;
-  std::vector<ClusterSearch> searches_;
-  std::optional<HeadClusters> probed_;
+  std::vector<research::HeadClusters> clusters_;
+  std::vector<research::ClusterSearch> searches_;
+  std::optional<research::HeadClusters> probed_;
   HeadPeersResult result_;
   int64_t states_ = 0;  // since the start: the position of the noise
 

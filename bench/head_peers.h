@@ -12,7 +12,7 @@
 
 #include "bench/heads.h"
 #include "sluice/checkpoint.hpp"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
 namespace sluice::bench {
 

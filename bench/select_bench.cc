@@ -31,22 +31,22 @@ class Bench {
       on_progress(std::string(Name(distribution)) + ", " + std::string(Name(dtype)) + ": " +
                   std::string(Name(task)));
       const std::vector<TokenResult> expected = Expected(
-          SetupOf(task, Backend::kRef, SelectAlgorithm::kAuto), store_, options_.compared_rows);
+          SetupOf(task, Backend::kRef, research::Algorithm::kAuto), store_, options_.compared_rows);
       std::vector<PeerTiming> peers;
       for (const Peer& peer : PeersOf(task)) {
         if (IsLikeAModels(distribution)) CheckPeer(peer, task, expected.front());
         peers.push_back(MeasurePeer(peer));
       }
-      const auto add = [&](Backend backend, SelectAlgorithm algorithm) {
+      const auto add = [&](Backend backend, research::Algorithm algorithm) {
         group.cells.push_back(MeasureCall(task, backend, algorithm, expected));
         group.cells.back().peers = peers;
       };
       for (const Backend backend : options_.backends) {
         if (backend == Backend::kRef) {
-          add(backend, SelectAlgorithm::kAuto);
+          add(backend, research::Algorithm::kAuto);
           continue;
         }
-        for (const SelectAlgorithm algorithm : options_.algorithms) add(backend, algorithm);
+        for (const research::Algorithm algorithm : options_.algorithms) add(backend, algorithm);
       }
     }
     return group;
@@ -57,19 +57,19 @@ class Bench {
     return {store_.rows(), options_.slow_call_budget_ms, options_.least_slow_calls};
   }
 
-  CallSetup SetupOf(Task task, Backend backend, SelectAlgorithm algorithm) const {
+  CallSetup SetupOf(Task task, Backend backend, research::Algorithm algorithm) const {
     return {ParamsOf(task), Draws(task),    MethodOf(task), backend,
             algorithm,      store_.vocab(), store_.dtype()};
   }
 
-  Cell MeasureCall(Task task, Backend backend, SelectAlgorithm algorithm,
+  Cell MeasureCall(Task task, Backend backend, research::Algorithm algorithm,
                    const std::vector<TokenResult>& expected) {
     Cell cell{task, backend, algorithm, {}, {}, 0.0, 0, 0, {}};
     CheckedCall call(SetupOf(task, backend, algorithm), expected);
     const auto prepare = [&](const void* row, int64_t index) { call.Prepare(row, index); };
     const auto run = [&] { call.Run(); };
-    const bool is_slow = backend == Backend::kRef || (algorithm != SelectAlgorithm::kAuto &&
-                                                      algorithm != SelectAlgorithm::kCertified);
+    const bool is_slow = backend == Backend::kRef || (algorithm != research::Algorithm::kAuto &&
+                                                      algorithm != research::Algorithm::kCertified);
     const CallBudget budget = is_slow ? SlowBudget() : CallBudget{store_.rows()};
     timer_.Hot({2}, prepare, run);  // the first calls of a cell find its code and memory cold
     cell.hot = timer_.Hot(budget, prepare, run);

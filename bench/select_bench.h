@@ -19,6 +19,7 @@
 #include "bench/stopwatch.h"
 #include "bench/tasks.h"
 #include "sluice/execution.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::bench {
 
@@ -35,7 +36,7 @@ struct SelectBenchOptions {
   std::vector<Distribution> distributions;
   std::vector<DType> dtypes;
   std::vector<Backend> backends;
-  std::vector<SelectAlgorithm> algorithms;
+  std::vector<research::Algorithm> algorithms;
 };
 
 // Few rows and little memory: shows that everything works, and no figure of it means anything.
@@ -51,7 +52,7 @@ struct PeerTiming {
 struct Cell {
   Task task;
   Backend backend;
-  SelectAlgorithm algorithm;  // kAuto for the reference, which has one way only
+  research::Algorithm algorithm;  // kAuto for the reference, which has one way only
   Timing hot;
   Timing cold;
   double reads;       // elements read for each one of the row, mean; 0 when the library did not say

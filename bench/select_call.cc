@@ -9,7 +9,8 @@ SelectCall::SelectCall(const CallSetup& setup) : setup_(setup) {
   // The functions check the view before they answer, so it needs some address that is not null.
   view_ = {this, 1, setup.vocab, setup.vocab, setup.dtype, {}};
   execution_.backend = setup.backend;
-  execution_.algorithm = setup.algorithm;
+  core_ = research::CoreAlgorithm(setup.algorithm);
+  if (core_.has_value()) execution_.algorithm = *core_;
   const size_t bytes = SelectWorkspaceBytes(view_, execution_);
   workspace_.resize(bytes + kWorkspaceAlignment);
   void* start = workspace_.data();
@@ -34,10 +35,14 @@ SelectWork SelectCall::Work() {
 }
 
 void SelectCall::RunWith(const Execution& execution) {
-  if (setup_.draws) {
+  if (setup_.draws && core_.has_value()) {
     Sample(input_, setup_.method, {&result_, 1}, execution);
-  } else {
+  } else if (setup_.draws) {
+    research::Sample(input_, setup_.method, setup_.algorithm, {&result_, 1}, execution);
+  } else if (core_.has_value()) {
     Select(input_, {&result_.cut, 1}, {}, execution);
+  } else {
+    research::Select(input_, setup_.algorithm, {&result_.cut, 1}, {}, execution);
   }
 }
 
@@ -53,7 +58,7 @@ void CheckedCall::Compare() {
 
 std::vector<TokenResult> Expected(CallSetup setup, const RowStore& store, int64_t rows) {
   setup.backend = Backend::kRef;
-  setup.algorithm = SelectAlgorithm::kAuto;
+  setup.algorithm = research::Algorithm::kAuto;
   std::vector<TokenResult> expected;
   SelectCall call(setup);
   for (int64_t row = 0; row < std::min(rows, store.rows()); ++row) {

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "bench/row_store.h"
 #include "sluice/draw.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::bench {
 
@@ -16,7 +18,7 @@ struct CallSetup {
   bool draws = false;
   DrawMethod method = DrawMethod::kGumbel;
   Backend backend = Backend::kAuto;
-  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
+  research::Algorithm algorithm = research::Algorithm::kAuto;
   int64_t vocab = 0;
   DType dtype = DType::kF32;
 };
@@ -38,6 +40,7 @@ class SelectCall {
   void RunWith(const Execution& execution);
 
   CallSetup setup_;
+  std::optional<SelectAlgorithm> core_;  // one of research is called as such
   NoiseKey key_ = {.seed = 2024, .position = 0, .choice = 0};
   LogitsView view_;
   SelectInput input_;

@@ -178,3 +178,48 @@ TABLES = [
              {"task": "sample-k50-p0.9", "batch": 1, "peer": peer}, "peer_ns/1000", decimals=1)
       for name, peer in (("sluice", "sluice"), ("cake", "flashinfer-cake"))),
 ]
+
+# docs/research/: what papers propose, measured.
+STUDY = {"file": "select-algorithms.json", "backend": "cpu-avx512"}
+DECODED = {"file": "traces-cpu.json", "bench": "algorithms", "backend": "cpu-avx512"}
+BY_NAME = each("algorithm", "certified", "pivot", "quickselect", "histogram", "radix", "filter_scan", "filter_sort",
+               "quick_find_max", "sort", label="`{}`")
+QRITA = (("`quaternary`: the whole method", "quaternary"), ("`binary`: one pivot a pass", "binary"),
+         ("`sort_finish`: the outliers sorted", "sort_finish"), ("`no_dup`: ties not looked at", "no_dup"),
+         ("`one_tile`: one size of blocks", "one_tile"), ("`force_fallback`: every row searched as well", "force_fallback"),
+         ("`no_truncation`: every row searched", "no_truncation"), ("`sort`: every row sorted", "sort"),
+         ("`auto`: `cuda::Select`", "auto"))
+HALF_LOW = "mid, half of the vocabulary lower"
+
+RESEARCH = [
+    table("research-algorithms", "select-algorithms.json", BY_NAME,
+          [of("top-p 0.9: us", {"task": "top-p"}), of("reads", {"task": "top-p"}, value="reads"),
+           of("top-50: us", {"task": "top-50"}), of("reads", {"task": "top-50"}, value="reads")],
+          where=STUDY, stat="mean_ns"),
+    table("research-algorithms-decoded", "traces-cpu.json", BY_NAME,
+          [of("mean", value="mean_ns/floor_ns"), of("median", value="ns/floor_ns")],
+          where={**DECODED, "task": "the model's own"}),
+    table("research-qrita", "cuda-ablation-h200.json", [(label, {"algorithm": name}) for label, name in QRITA],
+          [of(f"{label}: {batch}", {"task": task, "batch": batch})
+           for label, task in (("k = 50, p = 0.9", "k50-p0.9"), ("p = 0.9", "p0.9")) for batch in (1, 32, 128)],
+          where={"bench": "cuda_ablation", "distribution": "mid"}, value="ns/1000"),
+    table("research-qrita-hits", "cuda-ablation-h200.json",
+          [(rows, {"distribution": name}) for rows, name in
+           (("peaked", "peaked"), ("mid", "mid"), ("flat", "flat"), (HALF_LOW, "half_unused"))],
+          [of(f"p = {p}", {"task": f"p{p}"}, parts=[{"value": "hit_rate_before"}, {"value": "hit_rate_after"}])
+           for p in (0.5, 0.7, 0.9, 0.95)],
+          where={"bench": "cuda_truncation"}, decimals=2, note="Guess / table."),
+    table("research-clusters-trained", "head-trained-cpu.json",
+          [of((name, str(clusters)), {"metric": metric, "clusters": clusters})
+           for name, metric in (("balls", "euclidean"), ("cones", "spherical")) for clusters in (500, 1000)],
+          [of(f"first {k}", value=f"opened_k{k}") for k in (1, 10, 50)],
+          where={"task": "clusters", "source": "text"}, heads=("bounds", "clusters"), decimals=3),
+    table("research-clusters-gpu", "cuda-clusters-h200.json",
+          [of((head, label), {"head": head, "task": f"clusters-{task}"}) for head in ("planted", "made")
+           for label, task in (("k = 10", "k10"), ("softmax within 0.05", "softmax0.05"), ("p = 0.9", "p0.9"))],
+          [of("1 state", {"batch": 1}), of("dense head", {"batch": 1}, value="dense_ns/1000"),
+           of("8 states", {"batch": 8}), of("dense head", {"batch": 8}, value="dense_ns/1000"),
+           of("rows opened", {"batch": 1}, value="rows_opened", decimals=3)],
+          heads=("head", "answer"), value="ns/1000"),
+]
+TABLES += RESEARCH

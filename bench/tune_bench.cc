@@ -36,7 +36,7 @@ std::vector<double> TimesOn(RowStore& store, Backend backend, SelectKind kind,
   const std::vector<TokenResult> expected = Expected(setup, store, 2);
   std::vector<CheckedCall> calls;
   for (const SelectAlgorithm algorithm : Algorithms()) {
-    setup.algorithm = algorithm;
+    setup.algorithm = research::AlgorithmOf(algorithm);
     calls.emplace_back(setup, expected);
   }
   const CallBudget budget{store.rows(), options.budget_ms, 3};

@@ -1,5 +1,5 @@
-// Measures what the policy table (src/select/policy.h) says: every algorithm on every kind of
-// request, backend and size of vocabulary. One thread, fp32, each row in cache.
+// Measures what the policy table (src/select/policy.h) says: every algorithm of the core on every
+// kind of request, backend and size of vocabulary. One thread, fp32, each row in cache.
 #pragma once
 
 #include <cstdint>

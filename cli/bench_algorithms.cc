@@ -65,7 +65,7 @@ void Print(const Ranking& ranking, int64_t vocab, std::ostream& out, const Termi
   int place = 0;
   for (const RankedCall& call : ranking.calls) {
     std::string name(call.name);
-    if (call.ran != SelectAlgorithm::kAuto && NameOf(call.ran) != call.name) {
+    if (call.ran != research::Algorithm::kAuto && NameOf(call.ran) != call.name) {
       name.append(" = ").append(NameOf(call.ran));
     }
     place += call.is_peer ? 0 : 1;
@@ -103,7 +103,7 @@ void WriteRow(JsonWriter& json, const Ranking& ranking, const RankedCall& call, 
     call.reads.mean > 0.0 ? json.Value(call.reads.mean) : json.Null();
     json.Key("read_once");
     call.reads.mean > 0.0 ? json.Value(call.reads.once) : json.Null();
-    if (call.ran != SelectAlgorithm::kAuto) json.Key("ran").Value(NameOf(call.ran));
+    if (call.ran != research::Algorithm::kAuto) json.Key("ran").Value(NameOf(call.ran));
     if (!call.is_peer) json.Key("exact").Value(call.different == 0 && call.compared > 0);
   });
 }

@@ -11,7 +11,7 @@
 #include "cli/bench.h"
 #include "cli/bench_report.h"
 #include "cli/param_flags.h"
-#include "sluice/algorithm.hpp"
+#include "sluice/research/algorithms.hpp"
 #include "sluice/tensor.hpp"
 
 namespace sluice::cli {
@@ -58,7 +58,7 @@ void AddCommon(CLI::App& command, Options& options) {
 
 Names AlgorithmNames() {
   Names names = {"all"};
-  for (const AlgorithmInfo& info : SelectAlgorithms()) names.emplace_back(info.name);
+  for (const research::AlgorithmEntry& info : research::Algorithms()) names.emplace_back(info.name);
   return names;
 }
 
@@ -99,8 +99,9 @@ void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws)
 
 void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
   const auto [command, options] = AddCommand<BenchAlgorithmsOptions>(
-      bench, "algorithms", "every way to select, ranked on one mix of rows or on yours", action,
-      [](const BenchAlgorithmsOptions& o) {
+      bench, "algorithms",
+      "every way to select, the core's and those of papers, ranked on one mix of rows or on yours",
+      action, [](const BenchAlgorithmsOptions& o) {
         RunBenchAlgorithms(o, std::cout, Terminal::Detect());
       });
   AddVocab(*command, options->vocab);

@@ -7,7 +7,7 @@
 
 #include "bench/environment.h"
 #include "bench/floor.h"
-#include "sluice/algorithm.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::cli {
 
@@ -34,20 +34,20 @@ std::vector<Backend> ChosenVectorBackends(const std::vector<std::string>& names)
   return chosen;
 }
 
-std::vector<SelectAlgorithm> ChosenAlgorithms(const std::vector<std::string>& names) {
-  std::vector<SelectAlgorithm> chosen;
-  const auto add = [&](SelectAlgorithm algorithm) {
+std::vector<research::Algorithm> ChosenAlgorithms(const std::vector<std::string>& names) {
+  std::vector<research::Algorithm> chosen;
+  const auto add = [&](research::Algorithm algorithm) {
     if (std::find(chosen.begin(), chosen.end(), algorithm) == chosen.end()) {
       chosen.push_back(algorithm);
     }
   };
   for (const std::string& name : names) {
     if (name != "all") {
-      add(SelectAlgorithmByName(name));
+      add(research::AlgorithmByName(name));
       continue;
     }
-    for (const AlgorithmInfo& info : SelectAlgorithms()) {
-      if (info.algorithm != SelectAlgorithm::kAuto) add(info.algorithm);
+    for (const research::AlgorithmEntry& info : research::Algorithms()) {
+      if (info.algorithm != research::Algorithm::kAuto) add(info.algorithm);
     }
   }
   return chosen;
@@ -60,11 +60,15 @@ std::string_view NameOf(Backend backend) {
   return "auto";
 }
 
-std::string_view NameOf(SelectAlgorithm algorithm) {
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+std::string_view NameOf(research::Algorithm algorithm) {
+  for (const research::AlgorithmEntry& info : research::Algorithms()) {
     if (info.algorithm == algorithm) return info.name;
   }
   return "unknown";
+}
+
+std::string_view NameOf(SelectAlgorithm algorithm) {
+  return NameOf(research::AlgorithmOf(algorithm));
 }
 
 std::string Short(double value) { return Fixed(value, value < 10 ? 2 : value < 100 ? 1 : 0); }

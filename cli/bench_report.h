@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "json/writer.h"
 #include "sluice/execution.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::cli {
 
@@ -41,9 +42,10 @@ std::vector<Backend> ChosenBackends(const std::vector<std::string>& names);
 // The same without the reference.
 std::vector<Backend> ChosenVectorBackends(const std::vector<std::string>& names);
 // "all" is every algorithm but auto.
-std::vector<SelectAlgorithm> ChosenAlgorithms(const std::vector<std::string>& names);
+std::vector<research::Algorithm> ChosenAlgorithms(const std::vector<std::string>& names);
 
 std::string_view NameOf(Backend backend);
+std::string_view NameOf(research::Algorithm algorithm);
 std::string_view NameOf(SelectAlgorithm algorithm);
 
 std::string Short(double value);            // three digits or so: "0.62", "12.4", "8113"

@@ -23,7 +23,7 @@ double GigabytesPerSecond(const Group& group, double nanoseconds) {
 // The definition is no algorithm for speed, and an algorithm that was asked for by name is there to
 // compare with: what is promised holds for what Sluice chooses.
 bool IsPromised(const Cell& cell) {
-  return cell.backend != Backend::kRef && cell.algorithm == SelectAlgorithm::kAuto;
+  return cell.backend != Backend::kRef && cell.algorithm == research::Algorithm::kAuto;
 }
 
 Targets TargetsFor(const Group& group, const Cell& cell) {

@@ -85,10 +85,8 @@ int32_t SampleBy(std::span<const float> adjusted, const SamplingParams& params, 
   const SelectParams select = params.Select();
   Workspace workspace(view, execution.backend);
   TokenResult result;
-  Sample({view, {&select, 1}, {&key, 1}}, params.draw_method, {&result, 1},
-         {.backend = execution.backend,
-          .workspace = workspace.span(),
-          .algorithm = execution.algorithm});
+  research::Sample({view, {&select, 1}, {&key, 1}}, params.draw_method, execution.algorithm,
+                   {&result, 1}, {.backend = execution.backend, .workspace = workspace.span()});
   return result.id;
 }
 
@@ -163,7 +161,7 @@ DemoReport MakeReport(const DemoOptions& options) {
   prove("the same seed once more", SampleInBatch(logits, options.params, backend, 1, 0).token.id);
   prove("as row 3 of a batch of 4", SampleInBatch(logits, options.params, backend, 4, 2).token.id);
   prove("the vocabulary on 8 shards", SampleSharded(adjusted, options.params, report.key, 8));
-  if (options.execution.algorithm != SelectAlgorithm::kAuto) {
+  if (options.execution.algorithm != research::Algorithm::kAuto) {
     prove("the algorithm that was named",
           SampleBy(adjusted, options.params, report.key, options.execution));
   }

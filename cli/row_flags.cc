@@ -43,10 +43,12 @@ void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
   command
       .add_option_function<std::string>(
           "--algorithm",
-          [&options](const std::string& name) { options.algorithm = SelectAlgorithmByName(name); },
-          "how the vector backends select; the answer is the same")
+          [&options](const std::string& name) {
+            options.algorithm = research::AlgorithmByName(name);
+          },
+          "how the vector backends select, as the core or a paper does; the answer is the same")
       ->default_str("auto")
-      ->type_name(NamesOf(SelectAlgorithms(), {}));
+      ->type_name(NamesOf(research::Algorithms(), {}));
 }
 
 void AddRowFlags(CLI::App& command, RowOptions& options, bool is_required) {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "sluice/algorithm.hpp"
 #include "sluice/execution.hpp"
 #include "sluice/params.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;
@@ -19,7 +19,7 @@ namespace sluice::cli {
 // How a command selects.
 struct ExecutionOptions {
   Backend backend = Backend::kAuto;
-  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
+  research::Algorithm algorithm = research::Algorithm::kAuto;
 };
 
 void AddBackendFlag(CLI::App& command, Backend& backend);

@@ -19,8 +19,8 @@ std::string_view NameOf(Backend backend) {
   return "unknown";
 }
 
-std::string_view NameOf(SelectAlgorithm algorithm) {
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+std::string_view NameOf(research::Algorithm algorithm) {
+  for (const research::AlgorithmEntry& info : research::Algorithms()) {
     if (info.algorithm == algorithm) return info.name;
   }
   return "unknown";
@@ -78,11 +78,11 @@ void RowRun::Sample() {
   const LogitsView view{adjusted_.data(), 1, vocab, vocab};
   const SelectParams select = options_.params.Select();
   Workspace workspace(view, backend);
-  sluice::Sample({view, {&select, 1}, {&key_, 1}}, options_.params.draw_method, {&token_, 1},
-                 {.backend = backend,
-                  .workspace = workspace.span(),
-                  .algorithm = options_.execution.algorithm,
-                  .work = {&work_, 1}});
+  SelectWork work;
+  research::Sample({view, {&select, 1}, {&key_, 1}}, options_.params.draw_method,
+                   options_.execution.algorithm, {&token_, 1},
+                   {.backend = backend, .workspace = workspace.span(), .work = {&work, 1}});
+  ran_ = research::RanBy(options_.execution.algorithm, work);
   logprobs_ = MakeLogprobs(logits(), view, options_.params, token_, backend);
 }
 
@@ -103,7 +103,7 @@ void RowRun::WriteHead(JsonWriter& json) const {
   json.Key("choice").Value(key_.choice);
   json.Key("parameters").Object([&] { ParamsWriter(json).WriteFields(options_.params); });
   json.Key("backend").Value(NameOf(options_.execution.backend));
-  json.Key("algorithm").Value(NameOf(work_.algorithm));
+  json.Key("algorithm").Value(NameOf(ran_));
   json.Key("status").Value(Name(token_.status));
   json.Key("token").Value(token_.id);
   json.Key("cut").Object([&] { WriteCut(json, token_.cut); });

@@ -48,7 +48,7 @@ class RowRun {
   NoiseKey key_;
   std::vector<float> adjusted_;
   TokenResult token_;
-  SelectWork work_;
+  research::Algorithm ran_ = research::Algorithm::kAuto;
   LogprobReport logprobs_;
 };
 

@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sluice ${PROJECT_BINARY_DIR}/include/sluice
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def" PATTERN research EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(cuda_targets)
 if(SLUICE_CUDA)
@@ -32,6 +32,21 @@ install(TARGETS sluice_core sluice_c sluice_c_static ${cuda_targets} ${text_targ
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${package_dir})
+
+# Methods of papers to compare with, in a component of their own, which only its name installs:
+# `cmake --install BUILD` and then `cmake --install BUILD --component research`.
+set(research_targets sluice_research)
+if(SLUICE_CUDA)
+  list(APPEND research_targets sluice_research_cuda)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sluice/research
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT research EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.hpp")
+install(TARGETS ${research_targets} EXPORT SluiceResearchTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT research EXCLUDE_FROM_ALL)
+install(EXPORT SluiceResearchTargets NAMESPACE Sluice:: DESTINATION ${package_dir}
+        COMPONENT research EXCLUDE_FROM_ALL)
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/SluiceConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

@@ -8,7 +8,6 @@
 
 #include "python/errors.h"
 #include "python/numbers.h"
-#include "sluice/algorithm.hpp"
 #include "sluice/version.hpp"
 
 namespace sluice::python {
@@ -39,7 +38,7 @@ nb::list ListBackends() {
 
 nb::list ListAlgorithms() {
   nb::list list;
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+  for (const research::AlgorithmEntry& info : research::Algorithms()) {
     nb::dict entry;
     entry["name"] = info.name;
     entry["when_to_use"] = info.when_to_use;
@@ -150,12 +149,12 @@ ParallelFor ParallelFrom(nb::handle threads) {
   return pool->parallel();
 }
 
-Execution ExecutionFrom(const Arguments& arguments) {
-  Execution execution;
+SelectExecution ExecutionFrom(const Arguments& arguments) {
+  SelectExecution execution;
   execution.backend = BackendFrom(arguments[Keyword::backend]);
   execution.parallel = ParallelFrom(arguments[Keyword::threads]);
   if (const nb::handle algorithm = arguments[Keyword::algorithm]; algorithm.is_valid()) {
-    execution.algorithm = SelectAlgorithmByName(NameFrom("algorithm", algorithm));
+    execution.select_by = research::AlgorithmByName(NameFrom("algorithm", algorithm));
   }
   return execution;
 }

@@ -13,6 +13,7 @@
 
 #include "python/keywords.h"
 #include "sluice/execution.hpp"
+#include "sluice/research/algorithms.hpp"
 
 namespace sluice::python {
 
@@ -55,8 +56,13 @@ class Threads {
 Backend BackendFrom(nb::handle name);
 ParallelFor ParallelFrom(nb::handle threads);
 
+// An Execution, and the algorithm that selects, which may be one of research.
+struct SelectExecution : Execution {
+  research::Algorithm select_by = research::Algorithm::kAuto;
+};
+
 // Everything but the workspace.
-Execution ExecutionFrom(const Arguments& arguments);
+SelectExecution ExecutionFrom(const Arguments& arguments);
 
 // This thread's workspace, of at least so many bytes.
 std::span<std::byte> Workspace(size_t bytes);

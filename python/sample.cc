@@ -19,7 +19,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
   const MatrixArgument logits = GetMatrix("logits", logits_object);
   RowParams params(params_object, arguments, logits.view.rows);
   arguments.Flag(Keyword::with_cuts);  // they are there anyway
-  Execution execution = ExecutionFrom(arguments);
+  SelectExecution execution = ExecutionFrom(arguments);
   const auto output = OutputFor<TokenResults>(arguments[Keyword::out], "TokenResults");
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, logits.view.rows);
@@ -39,7 +39,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
     if (cuts.is_valid()) {
       Draw(input, params.draw_method(), given, tokens.rows, execution);
     } else {
-      Sample(input, params.draw_method(), tokens.rows, execution);
+      research::Sample(input, params.draw_method(), execution.select_by, tokens.rows, execution);
     }
     FillLogprobs(tokens, logits.Logits(), params, execution);
   }
@@ -48,7 +48,7 @@ nb::object DoSample(nb::handle logits_object, nb::handle params_object, nb::kwar
 
 // Any tokens, as if they had been drawn: what Logprobs reads of a result.
 void TokensFrom(nb::handle object, const MatrixArgument& logits, const RowParams& params,
-                Execution execution, TokenResults& tokens) {
+                const SelectExecution& execution, TokenResults& tokens) {
   tokens.rows.resize(static_cast<size_t>(logits.view.rows));
   const auto set = [&](size_t row, int32_t id) { tokens.rows[row].id = id; };
   if (IsNumber(object)) {
@@ -65,7 +65,7 @@ void TokensFrom(nb::handle object, const MatrixArgument& logits, const RowParams
   std::vector<Cut> cuts(tokens.rows.size());
   {
     const nb::gil_scoped_release release;
-    Select(InputOf(logits.Logits(), params), cuts, {}, execution);
+    research::Select(InputOf(logits.Logits(), params), execution.select_by, cuts, {}, execution);
   }
   for (size_t row = 0; row < cuts.size(); ++row) {
     tokens.rows[row].cut = cuts[row];
@@ -79,7 +79,7 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
   const MatrixArgument logits = GetMatrix("logits", logits_object);
   const RowParams params(params_object, arguments, logits.view.rows);
   params.CheckSeeds();
-  Execution execution = ExecutionFrom(arguments);
+  SelectExecution execution = ExecutionFrom(arguments);
   execution.workspace = Workspace(SelectWorkspaceBytes(logits.Logits(), execution));
   TokenResults tokens;
   if (const auto* const given = ObjectIn<TokenResults>(tokens_object)) {

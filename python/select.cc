@@ -19,7 +19,7 @@ struct SelectCall {
   Arguments arguments;
   MatrixArgument logits;
   RowParams params;
-  Execution execution;
+  SelectExecution execution;
 
   SelectCall(Keywords own, nb::handle logits_object, nb::handle params_object, nb::kwargs kwargs,
              Access access = Access::kRead)
@@ -36,7 +36,7 @@ struct SelectCall {
   void Select(std::span<Cut> cuts, std::span<CutMass> masses) {
     execution.workspace = Workspace(SelectWorkspaceBytes(logits.Logits(), execution));
     const nb::gil_scoped_release release;
-    sluice::Select(input(), cuts, masses, execution);
+    research::Select(input(), execution.select_by, cuts, masses, execution);
   }
 
   std::span<const Cut> GetCuts(std::vector<Cut>& selected) {

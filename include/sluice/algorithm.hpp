@@ -1,5 +1,5 @@
 // The ways to select, by name. All give the same Cut, bit for bit: an algorithm changes the time,
-// never the answer. kAuto is what to use; the others are there to compare with it, and to choose
+// never the answer. kAuto is what to use; the others are what it chooses from, to choose yourself
 // where its policy table is wrong for a machine.
 #pragma once
 
@@ -10,16 +10,10 @@
 namespace sluice {
 
 enum class SelectAlgorithm : uint8_t {
-  kAuto,          // the one that the policy table names for the parameters and the vocabulary
-  kCertified,     // one pass: guess a threshold, certify the candidates, refine when in doubt
-  kSort,          // sort everything, walk to the boundary
-  kFilterSort,    // drop what cannot be kept by its weight alone, sort the rest
-  kFilterScan,    // the same filter, then take the largest again and again
-  kQuickFindMax,  // filter and take the largest in one loop over everything
-  kHistogram,     // masses by exponent of the weight, then the boundary's bucket alone
-  kQuickselect,   // three-way partitions around pivots, towards the boundary
-  kRadix,         // masses by digit of the value, from the highest digit
-  kPivot,         // several pivots a pass, from the moments of a sample (Qrita)
+  kAuto,         // the one that the policy table names for the parameters and the vocabulary
+  kCertified,    // one pass: guess a threshold, certify the candidates, refine when in doubt
+  kQuickselect,  // three-way partitions around pivots, towards the boundary
+  kPivot,        // several pivots a pass, from the moments of a sample (Qrita)
 };
 
 struct AlgorithmInfo {

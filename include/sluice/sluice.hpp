@@ -1,4 +1,4 @@
-// The public C++ interface of Sluice::core without research/; other targets have their own headers.
+// The public C++ interface of Sluice::core; other targets have headers of their own.
 #pragma once
 
 #include "sluice/algorithm.hpp"

@@ -29,16 +29,15 @@ SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const Select
   return set;
 }
 
-void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
-            const Execution& execution) {
-  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
+void SampleWith(const SelectTable& selection, const SelectInput& input, DrawMethod method,
+                std::span<TokenResult> results, const Execution& execution) {
+  const size_t bytes = selection.workspace_bytes(input.logits.vocab);
+  CheckSelectInput("", input, execution, WorkspaceBytes(execution, bytes));
   CheckPerRow("keys", input.keys.size(), input.logits.rows);
   CheckMethod(method);
   CheckSize("results", results.size(), input.logits.rows);
   CheckAlgorithm(execution, input.logits.rows);
-  const SelectTable& selection = SelectTableFor(execution.backend);
   const DrawTable& draws = DrawTableFor(execution.backend);
-  const size_t bytes = selection.workspace_bytes(input.logits.vocab);
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     const semantics::Row row{input.logits.Row(r), input.logits.dtype, input.logits.vocab};
     const SelectedSet selected =
@@ -48,6 +47,13 @@ void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> 
                   results[static_cast<size_t>(r)]);
     if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = selected.work;
   });
+}
+
+void Sample(const SelectInput& input, DrawMethod method, std::span<TokenResult> results,
+            const Execution& execution) {
+  CheckLogits("logits", input.logits);
+  CheckWorkers(execution);
+  SampleWith(SelectTableFor(execution.backend), input, method, results, execution);
 }
 
 }  // namespace sluice

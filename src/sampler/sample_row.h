@@ -11,4 +11,9 @@ namespace sluice {
 SelectedSet SampleRow(const RowRequest& request, DrawMethod method, const SelectTable& selection,
                       const DrawTable& draws, std::byte* workspace, TokenResult& result);
 
+// Sample with a table in place of the backend's. The view and the number of workers have been
+// checked; everything else is checked here.
+void SampleWith(const SelectTable& selection, const SelectInput& input, DrawMethod method,
+                std::span<TokenResult> results, const Execution& execution);
+
 }  // namespace sluice

@@ -27,9 +27,10 @@ size_t SelectWorkspaceBytes(const LogitsView& logits, const Execution& execution
   return WorkspaceBytes(execution, SelectTableFor(execution.backend).workspace_bytes(logits.vocab));
 }
 
-void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
-            const Execution& execution) {
-  CheckSelectInput("", input, execution, SelectWorkspaceBytes(input.logits, execution));
+void SelectWith(const SelectTable& table, const SelectInput& input, std::span<Cut> cuts,
+                std::span<CutMass> masses, const Execution& execution) {
+  const size_t bytes = table.workspace_bytes(input.logits.vocab);
+  CheckSelectInput("", input, execution, WorkspaceBytes(execution, bytes));
   CheckSize("cuts", cuts.size(), input.logits.rows);
   if (!masses.empty()) CheckSize("masses", masses.size(), input.logits.rows);
   CheckAlgorithm(execution, input.logits.rows);
@@ -37,8 +38,6 @@ void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> ma
     ThrowInvalid("keys", "empty", "one NoiseKey for all rows or one a row when XTC is on");
   }
 
-  const SelectTable& table = SelectTableFor(execution.backend);
-  const size_t bytes = table.workspace_bytes(input.logits.vocab);
   ForEachRow(execution.parallel, input.logits.rows, [&](int64_t r, int worker) {
     const NoiseKey key = input.keys.empty() ? NoiseKey{} : PerRow(input.keys, r);
     const SelectedSet selected =
@@ -53,6 +52,13 @@ void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> ma
     if (!masses.empty()) masses[static_cast<size_t>(r)] = selected.mass;
     if (!execution.work.empty()) execution.work[static_cast<size_t>(r)] = selected.work;
   });
+}
+
+void Select(const SelectInput& input, std::span<Cut> cuts, std::span<CutMass> masses,
+            const Execution& execution) {
+  CheckLogits("logits", input.logits);
+  CheckWorkers(execution);
+  SelectWith(SelectTableFor(execution.backend), input, cuts, masses, execution);
 }
 
 void Mask(const MutableLogitsView& logits, std::span<const Cut> cuts, const Execution& execution) {

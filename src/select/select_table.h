@@ -54,6 +54,11 @@ void CheckAlgorithm(const Execution& execution, int64_t rows);
 
 const SelectTable& SelectTableFor(Backend backend);
 
+// Select with a table in place of the backend's. The view and the number of workers have been
+// checked; everything else is checked here.
+void SelectWith(const SelectTable& table, const SelectInput& input, std::span<Cut> cuts,
+                std::span<CutMass> masses, const Execution& execution);
+
 // The definition, for what a backend has no faster way to. workspace: row.size tokens.
 SelectedSet SelectByDefinition(const RowRequest& request, semantics::Token* workspace);
 void MaskByDefinition(const MutableLogitsView&, std::span<const Cut>, const Execution&);

@@ -170,7 +170,7 @@ TEST(CNull, StructsAndResults) {
       {[](Call&) { return sluice_algorithm_at(0, nullptr); }, "info", pointer},
       {[](Call&) { return sluice_profile_name_at(0, nullptr); }, "name", pointer},
       {[](Call&) { return sluice_backend_by_name("ref", nullptr); }, "backend", pointer},
-      {[](Call&) { return sluice_algorithm_by_name("sort", nullptr); }, "algorithm", pointer},
+      {[](Call&) { return sluice_algorithm_by_name("pivot", nullptr); }, "algorithm", pointer},
       {[](Call&) { return sluice_profile_by_name("hf", nullptr); }, "profile", pointer},
       {[](Call& c) { return sluice_backend_by_name(nullptr, &c.execution.backend); }, "name",
        pointer},

@@ -5,6 +5,7 @@
 
 #include "semantics/validate.h"
 #include "semantics/widen.h"
+#include "sluice/research/algorithms.hpp"
 #include "sluice/sluice.hpp"
 #include "tests/fuzz/bytes.h"
 #include "tests/support/run.h"
@@ -94,14 +95,12 @@ void CheckAlgorithms(const SelectInput& input, const test::Selection& selection,
                      const Execution& execution) {
   const test::Selection expected = test::Selected(input, Backend::kRef);
   Check(selection.cuts == expected.cuts && selection.masses == expected.masses);
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+  for (const research::AlgorithmEntry& info : research::Algorithms()) {
     Cut cut;
     CutMass mass;
-    Execution with = execution;
-    with.algorithm = info.algorithm;
-    Select(input, {&cut, 1}, {&mass, 1}, with);
+    research::Select(input, info.algorithm, {&cut, 1}, {&mass, 1}, execution);
     Check(cut == expected.cuts[0] && mass == expected.masses[0]);
-    Select(input, {&cut, 1}, {}, with);
+    research::Select(input, info.algorithm, {&cut, 1}, {}, execution);
     Check(cut == expected.cuts[0]);
   }
 }

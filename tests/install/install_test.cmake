@@ -1,6 +1,6 @@
 # Run by ctest, see CMakeLists.txt beside it: installs `build` below `work`, then builds and runs
 # `consumer` against what was installed and nothing else. `way` is find_package or pkg_config,
-# `component` core, text, engine, link or server (C++), c or c_static.
+# `component` core, text, engine, link, server or research (C++), c or c_static.
 set(prefix ${work}/prefix)
 
 function(run)
@@ -10,11 +10,21 @@ endfunction()
 file(REMOVE_RECURSE ${work})
 run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix})
 
+# Research is installed by its name only.
+file(GLOB_RECURSE research LIST_DIRECTORIES true ${prefix}/*research*)
+if(research)
+  message(FATAL_ERROR "installed without its name: ${research}")
+endif()
+if(component STREQUAL research)
+  run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix}
+      --component research)
+endif()
+
 set(language C)
 set(source ${consumer}/main.c)
 set(options -std=c99 -pedantic -Wall -Wextra -Werror)
 set(package sluice-c)
-if(component MATCHES "core|text|engine|link|server")
+if(component MATCHES "core|text|engine|link|server|research")
   set(language CXX)
   set(source ${consumer}/main.cc)
   set(options -std=c++20)

@@ -48,15 +48,22 @@ class Layering(unittest.TestCase):
                          "src/select/core.h": ""}, "sideways")
 
     def test_no_product_folder_includes_research(self):
-        for folder in ("src/select", "src/server", "cli"):
-            self.assertEqual(1, len(self.offences(
-                {f"{folder}/a.cc": '#include "research/qrita/qrita.h"\n'})))
-        for file in ("include/sluice/sluice.hpp", "src/head/a.cc"):
-            self.assert_one({file: '#include "sluice/research/cluster_head.hpp"\n'}, "research")
-        self.assertEqual([], self.offences({"include/sluice/research/cuda_clusters.hpp":
-                                            '#include "sluice/research/cluster_head.hpp"\n'}))
+        for folder in ("src/select", "src/server", "src/capi", "examples/cpp"):
+            self.assert_one({f"{folder}/a.cc": '#include "research/qrita/qrita.h"\n'}, "research")
+        for file in ("include/sluice/sluice.hpp", "src/head/a.cc", "src/capi/a.cc", "examples/cpp/a.cc"):
+            self.assert_one({file: '#include "sluice/research/clusters.hpp"\n'}, "research")
+
+    def test_research_includes_itself_and_every_stage(self):
+        self.assertEqual([], self.offences({"include/sluice/research/device_clusters.hpp":
+                                            '#include "sluice/research/clusters.hpp"\n'}))
+        self.assert_one({"include/sluice/research/qrita.hpp": '#include "research/qrita/qrita.h"\n'},
+                        "public headers")
         self.assertEqual([], self.offences(
             {"src/research/qrita/a.cu": '#include "select/cuda/row_rules.cuh"\n'}))
+
+    def test_the_command_and_python_offer_research_by_name(self):
+        for file in ("cli/a.cc", "python/a.cc"):
+            self.assertEqual([], self.offences({file: '#include "sluice/research/algorithms.hpp"\n'}))
 
     def test_semantics_includes_itself_only(self):
         self.assert_one({"src/semantics/order.h": '#include "support/bits.h"\n'}, "upwards")

@@ -18,19 +18,21 @@ TEST_F(ClusterCallsCuda, TheBudgetOfASequenceFollowsItsAnswersAsTheProcessorsDoe
   const Rows rows = MakeHead(HeadKind::kNormal, 500, 32, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 50});
-  const ClusterBudget budget = {.rows = 1, .first_rows = 500, .first_steps = 2, .gain = 0.1};
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 50});
+  const research::ClusterBudget budget = {
+      .rows = 1, .first_rows = 500, .first_steps = 2, .gain = 0.1};
   const Rows states = {MakeHidden(HiddenKind::kNormal, rows, random_), std::vector<float>(32, NAN)};
   const Batch hidden(states, DType::kF32);
   const Batch first({states[0]}, DType::kF32);
   DeviceSearch device(weight, {}, clusters, budget);
   device.StartPaces(2);
-  ClusterSearch search(head, clusters, budget);
+  research::ClusterSearch search(head, clusters, budget);
   for (int step = 0; step < 120; ++step) {
     const std::vector<Answer> answers = device.Ask(hidden, {.k = 5});
-    const ClusterAnswer expected = search.Ask(Matrix(first), {.k = 5});
+    const research::ClusterAnswer expected = search.Ask(Matrix(first), {.k = 5});
     ASSERT_EQ(answers[0].row.path, expected.path) << step;
-    if (step < 8) EXPECT_EQ(answers[0].row.path == ClusterPath::kDense, step >= 2) << step;
+    if (step < 8)
+      EXPECT_EQ(answers[0].row.path == research::ClusterPath::kDense, step >= 2) << step;
     EXPECT_EQ(device.paces()[0].rows, search.budget_rows()) << step;
     EXPECT_EQ(device.paces()[1].steps, 0);  // it was no question
   }
@@ -41,19 +43,19 @@ TEST_F(ClusterCallsCuda, AGraphAnswersTheStatesThatAreThereWhenItIsReplayed) {
   const Rows rows = InClusters(3000, 48, 40, 0.003, random_);
   const Batch weight(rows, DType::kBf16);
   const DenseHead head = {Matrix(weight), {}};
-  DeviceSearch device(weight, {}, HeadClusters::Build(head, {.clusters = 80}));
+  DeviceSearch device(weight, {}, research::HeadClusters::Build(head, {.clusters = 80}));
   constexpr size_t kRows = 3;
   constexpr int32_t kTop = 20;
   device.Prepare(Batch(Peaked(rows, kRows, 1.0f), DType::kF32, 0));
   const OnDevice<int32_t> ids(kRows * kTop);
   const OnDevice<float> logits(kRows * kTop);
-  const OnDevice<cuda::ClusterRow> of_rows(kRows);
+  const OnDevice<research::ClusterRow> of_rows(kRows);
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   Require(cudaStreamCreate(&stream));
   Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  cuda::SearchClusters(device.call(), {.k = kTop}, {ids, logits, of_rows}, stream);
+  research::SearchClusters(device.call(), {.k = kTop}, {ids, logits, of_rows}, stream);
   Require(cudaStreamEndCapture(stream, &graph));
   Require(cudaGraphInstantiate(&executable, graph, 0));
   for (int replay = 0; replay < 5; ++replay) {
@@ -90,18 +92,18 @@ TEST_F(ClusterCallsCuda, WhatIsNotFiniteHasNoAnswerAndTouchesNoOtherRow) {
   states[3].assign(20, 3e38f);
   const Batch hidden(states, DType::kF32);
   const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
-  DeviceSearch device(weight, {}, HeadClusters::Build(head, {.clusters = 30}));
+  DeviceSearch device(weight, {}, research::HeadClusters::Build(head, {.clusters = 30}));
   for (const Certificate certificate :
        {Certificate::kTopK, Certificate::kSoftmax, Certificate::kTopP}) {
     const std::vector<Answer> answers = device.Ask(hidden, {.certificate = certificate, .k = 7});
     for (const size_t r : {1, 2}) {
       EXPECT_EQ(answers[r].row.count, 0);
-      EXPECT_EQ(answers[r].row.path, ClusterPath::kDense);
-      EXPECT_EQ(answers[r].row.reason, ClusterReason::kHidden);
+      EXPECT_EQ(answers[r].row.path, research::ClusterPath::kDense);
+      EXPECT_EQ(answers[r].row.reason, research::ClusterReason::kHidden);
     }
     for (const size_t r : {0, 4}) {
-      EXPECT_EQ(answers[r].row.reason == ClusterReason::kNone,
-                answers[r].row.path != ClusterPath::kDense);
+      EXPECT_EQ(answers[r].row.reason == research::ClusterReason::kNone,
+                answers[r].row.path != research::ClusterPath::kDense);
       EXPECT_GT(answers[r].row.count, 0);
       if (certificate == Certificate::kTopK) EXPECT_TRUE(IsFirst(answers[r], logits[r], 7));
     }
@@ -110,12 +112,12 @@ TEST_F(ClusterCallsCuda, WhatIsNotFiniteHasNoAnswerAndTouchesNoOtherRow) {
   const Rows huge = MakeHead(HeadKind::kOneHuge, 100, 8, random_);
   const Batch huge_weight(huge, DType::kF32);
   const DenseHead huge_head = {Matrix(huge_weight), {}};
-  DeviceSearch overflow(huge_weight, {}, HeadClusters::Build(huge_head, {.clusters = 5}));
+  DeviceSearch overflow(huge_weight, {}, research::HeadClusters::Build(huge_head, {.clusters = 5}));
   const Batch large({std::vector<float>(8, 1e15f)}, DType::kF32);
   const Answer answer = overflow.Ask(large, {.k = 50})[0];
   EXPECT_EQ(answer.row.count, 0);
-  EXPECT_EQ(answer.row.path, ClusterPath::kDense);
-  EXPECT_EQ(answer.row.reason, ClusterReason::kLogit);
+  EXPECT_EQ(answer.row.path, research::ClusterPath::kDense);
+  EXPECT_EQ(answer.row.reason, research::ClusterReason::kLogit);
 }
 
 // What follows needs no device: nothing is launched, so the pointers are never followed.
@@ -129,14 +131,15 @@ struct Call {
     return {Some<float>(), rows, 16, 16, dtype, {DeviceKind::kCuda, 0}};
   }
 
-  cuda::ClusterCall call = {
+  research::ClusterCall call = {
       .head = {Matrix(100, DType::kBf16), {}},
-      .clusters = {ClusterMetric::kEuclidean, false, 100, 16, 7, 7, {Some<std::byte>(), 1 << 20}},
+      .clusters =
+          {research::ClusterMetric::kEuclidean, false, 100, 16, 7, 7, {Some<std::byte>(), 1 << 20}},
       .hidden = Matrix(2, DType::kF32),
       .workspace = {Some<std::byte>(), 1 << 20}};
-  ClusterQuestion question = {.k = 5};
-  cuda::ClusterPlaces places = {
-      {Some<int32_t>(), 10}, {Some<float>(), 10}, {Some<cuda::ClusterRow>(), 2}};
+  research::ClusterQuestion question = {.k = 5};
+  research::ClusterPlaces places = {
+      {Some<int32_t>(), 10}, {Some<float>(), 10}, {Some<research::ClusterRow>(), 2}};
 };
 
 TEST(ClusterCallsCudaArguments, AreNamedWhereTheyAreWrong) {
@@ -153,7 +156,8 @@ TEST(ClusterCallsCudaArguments, AreNamedWhereTheyAreWrong) {
       {[](Call& c) { c.call.hidden.rows = 1025; }, "hidden.rows", "1025", "[0, 1024]"},
       {[](Call& c) { c.call.workspace.data += 16; }, "workspace.data", "an address",
        "a pointer to device memory, aligned to 256"},
-      {[](Call& c) { c.call.paces = {Call::Some<ClusterPace>(), 3}; }, "paces.size()", "3", "2"},
+      {[](Call& c) { c.call.paces = {Call::Some<research::ClusterPace>(), 3}; }, "paces.size()",
+       "3", "2"},
       {[](Call& c) { c.question.k = 0; }, "question.k", "0", "[1, 100]"},
       {[](Call& c) { c.question.k = 101; }, "question.k", "101", "[1, 100]"},
       {[](Call& c) { c.question = {.certificate = Certificate::kSoftmax, .epsilon = 1.0}; },
@@ -170,29 +174,29 @@ TEST(ClusterCallsCudaArguments, AreNamedWhereTheyAreWrong) {
   };
   for (const auto& bad : cases) {
     Call call;
-    EXPECT_NO_THROW(cuda::ArgumentOf(call.call, call.question, call.places));
+    EXPECT_NO_THROW(research::ArgumentOf(call.call, call.question, call.places));
     bad.spoil(call);
-    ExpectError([&] { cuda::ArgumentOf(call.call, call.question, call.places); }, bad.parameter,
+    ExpectError([&] { research::ArgumentOf(call.call, call.question, call.places); }, bad.parameter,
                 bad.value, bad.allowed, bad.code);
   }
   Call call;
-  const auto bytes =
-      static_cast<int64_t>(cuda::ClusterWorkspaceBytes(call.call.clusters, call.call.hidden.rows));
+  const auto bytes = static_cast<int64_t>(
+      research::ClusterWorkspaceBytes(call.call.clusters, call.call.hidden.rows));
   call.call.workspace.size = bytes;
-  EXPECT_NO_THROW(cuda::ArgumentOf(call.call, call.question, call.places));
+  EXPECT_NO_THROW(research::ArgumentOf(call.call, call.question, call.places));
   call.call.workspace.size = bytes - 1;
-  ExpectError([&] { cuda::ArgumentOf(call.call, call.question, call.places); }, "workspace.size",
-              ToText(bytes - 1), RangeText(bytes, INT64_MAX));
-  ExpectError([&] { cuda::ClusterWorkspaceBytes(call.call.clusters, 1025); }, "rows", "1025",
+  ExpectError([&] { research::ArgumentOf(call.call, call.question, call.places); },
+              "workspace.size", ToText(bytes - 1), RangeText(bytes, INT64_MAX));
+  ExpectError([&] { research::ClusterWorkspaceBytes(call.call.clusters, 1025); }, "rows", "1025",
               "[0, 1024]");
 }
 
 TEST(ClusterCallsCudaArguments, PartsOfTheWorkspaceLieApart) {
-  const cuda::DeviceClusters clusters = Call().call.clusters;
+  const research::DeviceClusters clusters = Call().call.clusters;
   size_t bytes = 0;
   auto* const first = Call::Some<std::byte>();
   for (const int64_t rows : {1, 3}) {
-    const cuda::ClusterMemory memory = cuda::LayOut(clusters, rows, first, &bytes);
+    const research::ClusterMemory memory = research::LayOut(clusters, rows, first, &bytes);
     const std::byte* const ends[] = {
         reinterpret_cast<const std::byte*>(memory.courses + rows),
         reinterpret_cast<const std::byte*>(memory.states + rows * memory.state_stride),
@@ -211,7 +215,7 @@ TEST(ClusterCallsCudaArguments, PartsOfTheWorkspaceLieApart) {
     for (size_t i = 0; i < std::size(ends); ++i) {
       EXPECT_LE(ends[i], static_cast<const std::byte*>(starts[i])) << i;
     }
-    EXPECT_EQ(bytes, cuda::ClusterWorkspaceBytes(clusters, rows));
+    EXPECT_EQ(bytes, research::ClusterWorkspaceBytes(clusters, rows));
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "research/clusters/cluster_file.h"
 #include "sluice/error.hpp"
-#include "sluice/research/cuda_clusters.hpp"
+#include "sluice/research/device_clusters.hpp"
 #include "tests/head/certified.h"
 #include "tests/support/device.h"
 
@@ -23,8 +23,8 @@ namespace {
 class ClustersCuda : public DeviceTest {
  protected:
   // Every token is in one cluster.
-  static void ExpectPartition(const HeadClusters& clusters) {
-    const ClusterView view = ClusterAccess::View(clusters);
+  static void ExpectPartition(const research::HeadClusters& clusters) {
+    const research::ClusterView view = research::ClusterAccess::View(clusters);
     std::vector<int> times(static_cast<size_t>(clusters.vocab()));
     for (int64_t c = 0; c < clusters.clusters(); ++c) {
       EXPECT_FALSE(view.Tokens(c).empty());
@@ -33,8 +33,9 @@ class ClustersCuda : public DeviceTest {
     EXPECT_EQ(std::count(times.begin(), times.end(), 1), std::ssize(times));
   }
   // Squares of the distances of rows and centroids, or of their directions.
-  static double Objective(const HeadClusters& clusters, const Rows& rows, bool is_spherical) {
-    const ClusterView view = ClusterAccess::View(clusters);
+  static double Objective(const research::HeadClusters& clusters, const Rows& rows,
+                          bool is_spherical) {
+    const research::ClusterView view = research::ClusterAccess::View(clusters);
     double sum = 0.0;
     for (int64_t c = 0; c < clusters.clusters(); ++c) {
       for (const int32_t token : view.Tokens(c)) {
@@ -51,7 +52,7 @@ class ClustersCuda : public DeviceTest {
     }
     return sum;
   }
-  static std::string BytesOf(const HeadClusters& clusters) {
+  static std::string BytesOf(const research::HeadClusters& clusters) {
     const std::string path = testing::TempDir() + "sluice_cluster_cuda";
     clusters.Save(path);
     std::ifstream in(path, std::ios::binary);
@@ -61,7 +62,7 @@ class ClustersCuda : public DeviceTest {
   }
 
   Random random_{71};
-  cuda::DeviceMeans means_;
+  research::DeviceMeans means_;
 };
 
 TEST_F(ClustersCuda, AreAPartitionAsGoodAsTheProcessorsAndTheSameTwice) {
@@ -71,20 +72,22 @@ TEST_F(ClustersCuda, AreAPartitionAsGoodAsTheProcessorsAndTheSameTwice) {
     const Rows rows = MakeHead(HeadKind::kTrained, vocab, dim, random_);
     const Batch weight(rows, DType::kF32);
     const DenseHead head = {Matrix(weight), {}};
-    for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-      ClusterOptions options = {.metric = metric, .clusters = count, .rounds = 8, .seed = 3};
-      const HeadClusters of_threads = HeadClusters::Build(head, options);
+    for (const research::ClusterMetric metric :
+         {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
+      research::ClusterOptions options = {
+          .metric = metric, .clusters = count, .rounds = 8, .seed = 3};
+      const research::HeadClusters of_threads = research::HeadClusters::Build(head, options);
       options.means = &means_;
-      const HeadClusters of_device = HeadClusters::Build(head, options);
+      const research::HeadClusters of_device = research::HeadClusters::Build(head, options);
       const std::string what =
           std::to_string(vocab) + " x " + std::to_string(dim) + " " + std::string(Name(metric));
       ExpectPartition(of_device);
-      const bool is_spherical = metric == ClusterMetric::kSpherical;
+      const bool is_spherical = metric == research::ClusterMetric::kSpherical;
       // Sums in another order decide few points otherwise; where that leads is a few percent.
       EXPECT_LE(Objective(of_device, rows, is_spherical),
                 1.03 * Objective(of_threads, rows, is_spherical) + 1e-6)
           << what;
-      EXPECT_EQ(BytesOf(of_device), BytesOf(HeadClusters::Build(head, options))) << what;
+      EXPECT_EQ(BytesOf(of_device), BytesOf(research::HeadClusters::Build(head, options))) << what;
     }
   }
 }
@@ -99,15 +102,15 @@ TEST_F(ClustersCuda, BoundsHoldOverAllRowsOfEveryKindOfHeadAndState) {
       const DenseHead head = {Matrix(weight), bias};
       std::vector<int32_t> fine;
       for (int32_t v = 0; v < vocab / 4; v += 2) fine.push_back(v);
-      const HeadClusters clusters =
-          HeadClusters::Build(head, {.clusters = random_.Between(1, vocab / 2),
-                                     .fine_tokens = fine,
-                                     .fine_clusters = std::min<int64_t>(2, std::ssize(fine)),
-                                     .folds_bias = is_folded,
-                                     .means = &means_});
+      const research::HeadClusters clusters = research::HeadClusters::Build(
+          head, {.clusters = random_.Between(1, vocab / 2),
+                 .fine_tokens = fine,
+                 .fine_clusters = std::min<int64_t>(2, std::ssize(fine)),
+                 .folds_bias = is_folded,
+                 .means = &means_});
       ExpectPartition(clusters);
-      const ClusterSearch search(head, clusters);
-      const ClusterView view = ClusterAccess::View(clusters);
+      const research::ClusterSearch search(head, clusters);
+      const research::ClusterView view = research::ClusterAccess::View(clusters);
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
         std::vector<double> bounds(static_cast<size_t>(clusters.clusters()));
@@ -129,18 +132,18 @@ TEST_F(ClustersCuda, EveryRoundIsTold) {
   const Rows rows = MakeHead(HeadKind::kNormal, 200, 20, random_);
   const Batch weight(rows, DType::kF32);
   std::vector<double> shares;
-  ClusterOptions options = {.clusters = 10, .rounds = 4, .means = &means_};
+  research::ClusterOptions options = {.clusters = 10, .rounds = 4, .means = &means_};
   options.progress = [](void* context, double share) {
     static_cast<std::vector<double>*>(context)->push_back(share);
   };
   options.progress_context = &shares;
-  HeadClusters::Build({Matrix(weight), {}}, options);
+  research::HeadClusters::Build({Matrix(weight), {}}, options);
   EXPECT_EQ(shares, (std::vector<double>{0.25, 0.5, 0.75, 1.0}));
 }
 
 TEST_F(ClustersCuda, MorePointsThanADeviceHasRoomForAreAnErrorThatSaysHowMuchIsNeeded) {
   const std::vector<int32_t> rows(4'000'000);
-  const MeansTask task = {.width = int64_t{1} << 20, .rows = rows};  // 16 terabytes
+  const research::MeansTask task = {.width = int64_t{1} << 20, .rows = rows};  // 16 terabytes
   try {
     means_.Find(task);
     ADD_FAILURE() << "there was room";

@@ -25,7 +25,7 @@ class ClusterFile : public ::testing::Test {
       : weight_(MakeHead(HeadKind::kTrained, 90, 20, random_), DType::kBf16),
         path_(std::filesystem::temp_directory_path() /
               ("sluice_clusters_" + std::to_string(::getpid()))) {
-    HeadClusters::Build(head(), {.clusters = 7}).Save(path_);
+    research::HeadClusters::Build(head(), {.clusters = 7}).Save(path_);
   }
   ~ClusterFile() override { std::filesystem::remove(path_); }
 
@@ -36,7 +36,7 @@ class ClusterFile : public ::testing::Test {
   }
   void Write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
   void ExpectRefused(const std::string& found, const std::string& allowed) const {
-    ExpectError([&] { HeadClusters::Load(path_, head()); }, "clusters",
+    ExpectError([&] { research::HeadClusters::Load(path_, head()); }, "clusters",
                 "\"" + path_ + "\" (" + found + ")", allowed);
   }
 
@@ -51,8 +51,8 @@ class ClusterFile : public ::testing::Test {
 };
 
 TEST_F(ClusterFile, IsTheSameClustersAndThoseOfAnyNumberOfThreads) {
-  const HeadClusters loaded = HeadClusters::Load(path_, head());
-  const HeadClusters built = HeadClusters::Build(head(), {.clusters = 7});
+  const research::HeadClusters loaded = research::HeadClusters::Load(path_, head());
+  const research::HeadClusters built = research::HeadClusters::Build(head(), {.clusters = 7});
   EXPECT_EQ(loaded.clusters(), built.clusters());
   const std::string bytes = Read();
   ASSERT_EQ(bytes.size(), built.bytes());
@@ -76,8 +76,9 @@ TEST_F(ClusterFile, OfAnotherHeadDamagedOrCutIsRefusedWithTheReason) {
   ExpectRefused("truncated: " + std::to_string(bytes.size() - 1) + " bytes",
                 std::to_string(bytes.size()) + " bytes, as its header says");
   Write(bytes.substr(0, 10));
-  ExpectRefused("truncated: 10 bytes",
-                "at least the " + std::to_string(sizeof(ClusterHeader)) + " bytes of a header");
+  ExpectRefused(
+      "truncated: 10 bytes",
+      "at least the " + std::to_string(sizeof(research::ClusterHeader)) + " bytes of a header");
   spoiled = bytes;
   spoiled[8] = 1;
   Write(spoiled);
@@ -96,23 +97,24 @@ TEST_F(ClusterFile, ThatLeadsOutOfItselfIsRefusedThoughItsHashesHold) {
   const auto expect_refused = [&](auto spoil) {
     std::string spoiled = bytes;
     const auto all = std::as_bytes(std::span(spoiled));
-    auto& header = *reinterpret_cast<ClusterHeader*>(spoiled.data());
-    const ClusterLayout layout(header);
-    spoil(*reinterpret_cast<ClusterShape*>(&spoiled[layout.shapes]),
+    auto& header = *reinterpret_cast<research::ClusterHeader*>(spoiled.data());
+    const research::ClusterLayout layout(header);
+    spoil(*reinterpret_cast<research::ClusterShape*>(&spoiled[layout.shapes]),
           *reinterpret_cast<int32_t*>(&spoiled[layout.tokens]), header);
     header.sections_hash = HashOfPlanes(all.subspan(layout.shapes), {});
-    header.header_hash = HashOf(all.first(offsetof(ClusterHeader, header_hash)));
+    header.header_hash = HashOf(all.first(offsetof(research::ClusterHeader, header_hash)));
     Write(spoiled);
     ExpectRefused("its clusters are damaged", "clusters with the hash that its header says");
   };
-  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader&) { s.begin = -1; });
-  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader& h) {
+  expect_refused(
+      [](research::ClusterShape& s, int32_t&, const research::ClusterHeader&) { s.begin = -1; });
+  expect_refused([](research::ClusterShape& s, int32_t&, const research::ClusterHeader& h) {
     s.size = static_cast<int32_t>(h.vocab - s.begin) + 1;
   });
-  expect_refused([](ClusterShape& s, int32_t&, const ClusterHeader& h) {
+  expect_refused([](research::ClusterShape& s, int32_t&, const research::ClusterHeader& h) {
     s.centroid = static_cast<int32_t>(h.centroids);
   });
-  expect_refused([](ClusterShape&, int32_t& token, const ClusterHeader& h) {
+  expect_refused([](research::ClusterShape&, int32_t& token, const research::ClusterHeader& h) {
     token = static_cast<int32_t>(h.vocab);
   });
 }

@@ -13,12 +13,12 @@ namespace sluice::test {
 namespace {
 
 struct Kind {
-  ClusterMetric metric;
+  research::ClusterMetric metric;
   bool folds_bias;
 };
-constexpr Kind kKinds[] = {{ClusterMetric::kEuclidean, false},
-                           {ClusterMetric::kEuclidean, true},
-                           {ClusterMetric::kSpherical, false}};
+constexpr Kind kKinds[] = {{research::ClusterMetric::kEuclidean, false},
+                           {research::ClusterMetric::kEuclidean, true},
+                           {research::ClusterMetric::kSpherical, false}};
 
 using ClusterSearchCuda = DeviceSearchTest;
 
@@ -30,7 +30,7 @@ TEST_F(ClusterSearchCuda, BoundsAreTheProcessorsAndNoLogitIsAboveThem) {
       const Batch weight(rows, DType::kF32);
       const std::vector<float> bias = MakeBias(vocab, random_);
       const DenseHead head = {Matrix(weight), bias};
-      const HeadClusters clusters = HeadClusters::Build(
+      const research::HeadClusters clusters = research::HeadClusters::Build(
           head,
           {.metric = metric, .clusters = random_.Between(1, vocab), .folds_bias = folds_bias});
       const Batch hidden(States(rows), DType::kF32);
@@ -38,8 +38,8 @@ TEST_F(ClusterSearchCuda, BoundsAreTheProcessorsAndNoLogitIsAboveThem) {
       device.Ask(hidden, {});
       const std::vector<float> actual = device.Bounds();
       const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
-      const ClusterSearch search(head, clusters);
-      const ClusterView view = ClusterAccess::View(clusters);
+      const research::ClusterSearch search(head, clusters);
+      const research::ClusterView view = research::ClusterAccess::View(clusters);
       const auto count = static_cast<size_t>(clusters.clusters());
       for (size_t r = 0; r < logits.size(); ++r) {
         std::vector<double> expected(count);
@@ -82,7 +82,7 @@ TEST_F(ClusterSearchCuda, TopIsTheDenseHeadsWhateverTheHead) {
         const std::vector<float> bias = MakeBias(vocab, random_);
         const DenseHead head = {Matrix(weight), bias};
         const int64_t counts[] = {1, 20, vocab};
-        const HeadClusters clusters = HeadClusters::Build(
+        const research::HeadClusters clusters = research::HeadClusters::Build(
             head,
             {.metric = metric, .clusters = counts[random_.Below(3)], .folds_bias = folds_bias});
         const Batch hidden(States(rows), kAllDTypes[random_.Below(3)]);
@@ -111,10 +111,10 @@ TEST_F(ClusterSearchCuda, TokensOfALongHeadComeInTheirOrderHoweverManyClustersIt
     const DenseHead head = {Matrix(weight), {}};
     const Batch hidden(Peaked(rows, 3, 1.0f), DType::kF32);
     const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
-    const cuda::DeviceMeans means;
+    const research::DeviceMeans means;
     for (const int64_t count : {70, 9001}) {
-      const HeadClusters clusters =
-          HeadClusters::Build(head, {.clusters = count, .rounds = 1, .means = &means});
+      const research::HeadClusters clusters =
+          research::HeadClusters::Build(head, {.clusters = count, .rounds = 1, .means = &means});
       EXPECT_EQ(clusters.clusters() > 8192, count > 8192 && kind == HeadKind::kNormal);
       DeviceSearch device(weight, {}, clusters);
       for (const int32_t k : {10, 4096, 8192, 8193, 9001}) {
@@ -132,8 +132,10 @@ TEST_F(ClusterSearchCuda, PlantedClustersSpareHalfOfTheRowsAndMoreWithTheSameTok
   const Batch weight(rows, DType::kBf16);
   const DenseHead head = {Matrix(weight), {}};
   constexpr int kStates = 20;
-  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-    DeviceSearch device(weight, {}, HeadClusters::Build(head, {.metric = metric, .clusters = 80}));
+  for (const research::ClusterMetric metric :
+       {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
+    DeviceSearch device(weight, {},
+                        research::HeadClusters::Build(head, {.metric = metric, .clusters = 80}));
     const Batch hidden(Peaked(rows, kStates, 1.0f), DType::kBf16);
     const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
     const std::vector<Answer> answers = device.Ask(hidden, {.k = 10});
@@ -160,8 +162,9 @@ TEST_F(ClusterSearchCuda, TokensThatLeadByTheirBiasOpenNoCluster) {
   const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
   int64_t opened[2] = {};
   for (const int32_t leaders : {0, 3}) {
-    DeviceSearch device(weight, bias,
-                        HeadClusters::Build(head, {.clusters = 80, .bias_leaders = leaders}));
+    DeviceSearch device(
+        weight, bias,
+        research::HeadClusters::Build(head, {.clusters = 80, .bias_leaders = leaders}));
     const std::vector<Answer> answers = device.Ask(hidden, {.k = 10});
     for (size_t r = 0; r < answers.size(); ++r) {
       EXPECT_TRUE(IsFirst(answers[r], logits[r], 10)) << leaders << " row " << r;
@@ -175,8 +178,8 @@ TEST_F(ClusterSearchCuda, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
   const Rows rows = InClusters(6000, 32, 40, 0.002, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  DeviceSearch device(weight, {}, HeadClusters::Build(head, {.clusters = 60}));
-  ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 60}));
+  DeviceSearch device(weight, {}, research::HeadClusters::Build(head, {.clusters = 60}));
+  research::ClusterSearch search(head, research::HeadClusters::Build(head, {.clusters = 60}));
   for (const float scale : {0.1f, 4.0f}) {
     const Batch hidden(Peaked(rows, 10, scale), DType::kF32);
     const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
@@ -202,7 +205,7 @@ TEST_F(ClusterSearchCuda, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
         }
       }
       for (const double p : {0.1, 0.9, 0.999}) {
-        const ClusterQuestion question = {
+        const research::ClusterQuestion question = {
             .certificate = Certificate::kTopP, .p = p, .temperature = temperature};
         const std::vector<Answer> answers = device.Ask(hidden, question);
         for (size_t r = 0; r < answers.size(); ++r) {
@@ -224,7 +227,7 @@ TEST_F(ClusterSearchCuda, ANucleusThatEndsAmongEqualsKeepsTheSmallestIds) {
   const Batch weight(Rows(500, std::vector<float>(8, 0.0f)), DType::kF32);
   const DenseHead head = {Matrix(weight), bias};
   const Batch hidden({std::vector<float>(8, 1.0f)}, DType::kF32);
-  DeviceSearch device(weight, bias, HeadClusters::Build(head, {.clusters = 9}));
+  DeviceSearch device(weight, bias, research::HeadClusters::Build(head, {.clusters = 9}));
   for (const int kept : {1, 77, 199}) {
     const double p = (kept - 0.5) / 200.0;
     const Answer answer = device.Ask(hidden, {.certificate = Certificate::kTopP, .p = p})[0];
@@ -239,14 +242,15 @@ TEST_F(ClusterSearchCuda, EveryFallbackIsTakenForItsReason) {
   const Rows rows = InClusters(4000, 32, 200, 0.004, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 300});
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 300});
   const Batch hidden(Peaked(rows, 1, 4.0f), DType::kF32);
   const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
-  auto ask = [&](double budget, const ClusterQuestion& question, bool relaxes = false) {
+  auto ask = [&](double budget, const research::ClusterQuestion& question, bool relaxes = false) {
     DeviceSearch device(weight, {}, clusters,
                         {.rows = budget, .first_steps = 0, .relaxes = relaxes});
     const Answer answer = device.Ask(hidden, question)[0];
-    EXPECT_EQ(answer.row.reason == ClusterReason::kNone, answer.row.path != ClusterPath::kDense);
+    EXPECT_EQ(answer.row.reason == research::ClusterReason::kNone,
+              answer.row.path != research::ClusterPath::kDense);
     EXPECT_GT(answer.row.count, 0);
     if (question.certificate == Certificate::kTopK) {
       EXPECT_TRUE(IsFirst(answer, logits[0], static_cast<size_t>(question.k)));
@@ -254,25 +258,25 @@ TEST_F(ClusterSearchCuda, EveryFallbackIsTakenForItsReason) {
     return answer.row;
   };
   // Each budget with the path that it leads to: no shorter one for fewer rows.
-  auto budgets = [&](const ClusterQuestion& question, bool relaxes) {
+  auto budgets = [&](const research::ClusterQuestion& question, bool relaxes) {
     int times[4] = {};
-    int last = static_cast<int>(ClusterPath::kBudget);
+    int last = static_cast<int>(research::ClusterPath::kBudget);
     for (double budget = 4000.0; budget >= 1.0; budget *= 0.85) {
-      const cuda::ClusterRow row = ask(budget, question, relaxes);
+      const research::ClusterRow row = ask(budget, question, relaxes);
       const int path = static_cast<int>(row.path);
       ++times[path];
       EXPECT_GE(path, last) << budget;
       last = path;
-      if (row.path == ClusterPath::kDense) {
+      if (row.path == research::ClusterPath::kDense) {
         EXPECT_EQ(row.rows_opened, 4000);
         EXPECT_EQ(row.clusters_opened, clusters.clusters());
-        EXPECT_EQ(row.reason, ClusterReason::kBudget);
+        EXPECT_EQ(row.reason, research::ClusterReason::kBudget);
       } else {
         // As the processor's search, by less than one cluster.
         EXPECT_LT(row.rows_opened, 2.0 * budget + 100.0);
       }
       if (question.certificate == Certificate::kSoftmax) {
-        const bool is_relaxed = row.path == ClusterPath::kRelaxed;
+        const bool is_relaxed = row.path == research::ClusterPath::kRelaxed;
         EXPECT_LE(row.epsilon, question.epsilon * (is_relaxed ? 2.0 : 1.0));
         EXPECT_EQ(row.epsilon > question.epsilon, is_relaxed);
       }
@@ -286,7 +290,8 @@ TEST_F(ClusterSearchCuda, EveryFallbackIsTakenForItsReason) {
   EXPECT_GT(top[3], 0);
   int relaxed = 0, strict = 0;
   for (double epsilon = 0.2; epsilon > 1e-6; epsilon *= 0.5) {
-    const ClusterQuestion softmax = {.certificate = Certificate::kSoftmax, .epsilon = epsilon};
+    const research::ClusterQuestion softmax = {.certificate = Certificate::kSoftmax,
+                                               .epsilon = epsilon};
     relaxed += budgets(softmax, true)[2];
     strict += budgets(softmax, false)[2];
   }
@@ -299,7 +304,7 @@ TEST_F(ClusterSearchCuda, RadiiThatAreTooSmallAreSeen) {
   const Rows rows = MakeHead(HeadKind::kNormal, 2000, 24, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 100});
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 100});
   const Batch hidden(Peaked(rows, 64, 1.0f), DType::kF32);
   const Rows logits = DenseLogits(head, {Matrix(hidden), {}});
   auto wrong = [&] {
@@ -312,8 +317,8 @@ TEST_F(ClusterSearchCuda, RadiiThatAreTooSmallAreSeen) {
     return count;
   };
   EXPECT_EQ(wrong(), 0u);
-  for (const ClusterShape& shape : ClusterAccess::View(clusters).shapes) {
-    const_cast<ClusterShape&>(shape).radius *= 0.25f;
+  for (const research::ClusterShape& shape : research::ClusterAccess::View(clusters).shapes) {
+    const_cast<research::ClusterShape&>(shape).radius *= 0.25f;
   }
   EXPECT_GT(wrong(), 0u);
 }

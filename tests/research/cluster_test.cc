@@ -42,7 +42,7 @@ class Clusters : public ::testing::Test {
     });
     return ids;
   }
-  static void ExpectFirst(const ClusterAnswer& answer, const std::vector<float>& logits,
+  static void ExpectFirst(const research::ClusterAnswer& answer, const std::vector<float>& logits,
                           size_t count, const std::string& what) {
     const std::vector<int32_t> ids = Sorted(logits);
     ASSERT_EQ(answer.ids.size(), count) << what;
@@ -52,9 +52,9 @@ class Clusters : public ::testing::Test {
     }
   }
   // The largest logit of a cluster over its bound.
-  static int64_t Violations(const HeadClusters& clusters, const std::vector<double>& bounds,
-                            const std::vector<float>& logits) {
-    const ClusterView view = ClusterAccess::View(clusters);
+  static int64_t Violations(const research::HeadClusters& clusters,
+                            const std::vector<double>& bounds, const std::vector<float>& logits) {
+    const research::ClusterView view = research::ClusterAccess::View(clusters);
     int64_t wrong = 0;
     for (size_t c = 0; c < bounds.size(); ++c) {
       for (const int32_t token : view.Tokens(static_cast<int64_t>(c))) {
@@ -65,9 +65,9 @@ class Clusters : public ::testing::Test {
   }
 
   // Within the rounding of a sum of fp32, of rows or of their directions.
-  static void ExpectMeanOf(std::span<const int32_t> tokens, const Rows& rows, ClusterMetric metric,
-                           std::span<const float> mean) {
-    const bool is_spherical = metric == ClusterMetric::kSpherical;
+  static void ExpectMeanOf(std::span<const int32_t> tokens, const Rows& rows,
+                           research::ClusterMetric metric, std::span<const float> mean) {
+    const bool is_spherical = metric == research::ClusterMetric::kSpherical;
     std::vector<double> sums(mean.size());
     for (const int32_t token : tokens) {
       const std::vector<float>& row = rows[static_cast<size_t>(token)];
@@ -90,12 +90,12 @@ class Clusters : public ::testing::Test {
 };
 
 struct Kind {
-  ClusterMetric metric;
+  research::ClusterMetric metric;
   bool folds_bias;
 };
-constexpr Kind kKinds[] = {{ClusterMetric::kEuclidean, false},
-                           {ClusterMetric::kEuclidean, true},
-                           {ClusterMetric::kSpherical, false}};
+constexpr Kind kKinds[] = {{research::ClusterMetric::kEuclidean, false},
+                           {research::ClusterMetric::kEuclidean, true},
+                           {research::ClusterMetric::kSpherical, false}};
 
 TEST_F(Clusters, BoundsHoldOverAllRowsOfEveryKindOfHeadAndState) {
   for (const HeadKind head_kind : kAllHeadKinds) {
@@ -106,10 +106,10 @@ TEST_F(Clusters, BoundsHoldOverAllRowsOfEveryKindOfHeadAndState) {
       const Batch weight(rows, DType::kF32);
       const std::vector<float> bias = MakeBias(vocab, random_);
       const DenseHead head = {Matrix(weight), bias};
-      const HeadClusters clusters = HeadClusters::Build(
+      const research::HeadClusters clusters = research::HeadClusters::Build(
           head,
           {.metric = metric, .clusters = random_.Between(1, vocab), .folds_bias = folds_bias});
-      const ClusterSearch search(head, clusters);
+      const research::ClusterSearch search(head, clusters);
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
         std::vector<double> bounds(static_cast<size_t>(clusters.clusters()));
@@ -126,8 +126,8 @@ TEST_F(Clusters, ARadiusATenthSmallerIsNoBound) {
   const Rows rows = MakeHead(HeadKind::kNormal, 60, 40, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 4});
-  const ClusterView view = ClusterAccess::View(clusters);
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 4});
+  const research::ClusterView view = research::ClusterAccess::View(clusters);
   double least_slack = INFINITY;
   for (int64_t c = 0; c < clusters.clusters(); ++c) {
     const auto radius = static_cast<double>(view.shapes[static_cast<size_t>(c)].radius);
@@ -157,9 +157,9 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
       const Batch weight(rows, DType::kBf16);
       const std::vector<float> bias = MakeBias(vocab, random_);
       const DenseHead head = {Matrix(weight), bias};
-      ClusterSearch search(
-          head,
-          HeadClusters::Build(head, {.metric = metric, .clusters = 20, .folds_bias = folds_bias}));
+      research::ClusterSearch search(
+          head, research::HeadClusters::Build(
+                    head, {.metric = metric, .clusters = 20, .folds_bias = folds_bias}));
       for (const HiddenKind kind : kAllHiddenKinds) {
         const Batch hidden({MakeHidden(kind, rows, random_)}, DType::kF32);
         for (const int32_t k : {1, 10, 50}) {
@@ -177,7 +177,8 @@ TEST_F(Clusters, TopIsTheDenseHeadsWhateverTheHead) {
 TEST_F(Clusters, EveryRoundBringsTheRowsNearerToTheirMeans) {
   const Rows rows = PlantedHead(600, 24, 30, 0.02, random_);
   const Batch weight(rows, DType::kF32);
-  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
+  for (const research::ClusterMetric metric :
+       {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
     const auto distance = [&](int32_t token, std::span<const float> mean) {
       double squares = 0.0, product = 0.0, norm = 0.0;
       for (size_t j = 0; j < mean.size(); ++j) {
@@ -187,14 +188,15 @@ TEST_F(Clusters, EveryRoundBringsTheRowsNearerToTheirMeans) {
         product += w * m;
         norm += w * w;
       }
-      return metric == ClusterMetric::kEuclidean ? squares : 1.0 - product / std::sqrt(norm);
+      return metric == research::ClusterMetric::kEuclidean ? squares
+                                                           : 1.0 - product / std::sqrt(norm);
     };
     double first = 0.0, before = INFINITY;
     constexpr int32_t kEnd = 60;  // nothing has moved for long
     for (const int32_t rounds : {0, 1, 2, 4, kEnd}) {
-      const HeadClusters clusters = HeadClusters::Build(
+      const research::HeadClusters clusters = research::HeadClusters::Build(
           {Matrix(weight), {}}, {.metric = metric, .clusters = 40, .rounds = rounds, .seed = 1});
-      const ClusterView view = ClusterAccess::View(clusters);
+      const research::ClusterView view = research::ClusterAccess::View(clusters);
       const auto mean = [&](int64_t c) { return std::span<const float>(view.Centroid(c), 24); };
       // 1e-6: rows are given away by products that are computed in fp32.
       double sum = 0.0;
@@ -220,13 +222,15 @@ TEST_F(Clusters, PlantedClustersSpareHalfOfTheRowsAndMoreWithTheSameTokens) {
   const Rows rows = PlantedHead(4000, 64, 40, 0.001, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-    ClusterSearch search(head, HeadClusters::Build(head, {.metric = metric, .clusters = 80}));
+  for (const research::ClusterMetric metric :
+       {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
+    research::ClusterSearch search(
+        head, research::HeadClusters::Build(head, {.metric = metric, .clusters = 80}));
     int64_t opened = 0;
     constexpr int kSteps = 20;
     for (int step = 0; step < kSteps; ++step) {
       const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
-      const ClusterAnswer answer = search.Ask(Matrix(hidden), {.k = 10});
+      const research::ClusterAnswer answer = search.Ask(Matrix(hidden), {.k = 10});
       ExpectFirst(answer, DenseOf(head, hidden), 10, std::string(Name(metric)));
       opened += answer.rows_opened;
     }
@@ -238,7 +242,7 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
   const Rows rows = PlantedHead(2000, 32, 40, 0.002, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 60}));
+  research::ClusterSearch search(head, research::HeadClusters::Build(head, {.clusters = 60}));
   for (int step = 0; step < 20; ++step) {
     std::vector<float> state = MakeHidden(HiddenKind::kPeaked, rows, random_);
     for (float& h : state) h *= 4.0f;
@@ -249,16 +253,16 @@ TEST_F(Clusters, SoftmaxIsWithinEpsilonAndTopPIsThatOfAllTokens) {
     for (const float x : logits)
       mass += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
 
-    const ClusterAnswer softmax =
-        search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.05});
+    const research::ClusterAnswer softmax = search.Ask(
+        Matrix(hidden), {.certificate = research::ClusterCertificate::kSoftmax, .epsilon = 0.05});
     double kept = 0.0;
     for (const float x : softmax.logits)
       kept += std::exp(static_cast<double>(x - logits[static_cast<size_t>(ids[0])]));
     EXPECT_LE(1.0 - kept / mass, softmax.epsilon + 1e-12);  // the variation: all that is left out
     EXPECT_LE(softmax.epsilon, 0.05);
 
-    const ClusterAnswer top_p =
-        search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kTopP, .p = 0.9});
+    const research::ClusterAnswer top_p =
+        search.Ask(Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = 0.9});
     size_t count = 0;
     double sum = 0.0;
     while (sum < 0.9 * mass) {
@@ -278,11 +282,11 @@ TEST_F(Clusters, ANucleusThatEndsAmongNextToNothingEndsThere) {
   const Batch weight(Rows(500, std::vector<float>(8, 0.0f)), DType::kF32);
   const DenseHead head = {Matrix(weight), bias};
   const Batch hidden({std::vector<float>(8, 1.0f)}, DType::kF32);
-  ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 9}));
+  research::ClusterSearch search(head, research::HeadClusters::Build(head, {.clusters = 9}));
   for (const auto& [p, least, most] : {std::tuple{0.2525, size_t{51}, size_t{51}},
                                        std::tuple{1.0 - 5e-12, size_t{420}, size_t{440}}}) {
-    const ClusterAnswer answer =
-        search.Ask(Matrix(hidden), {.certificate = ClusterCertificate::kTopP, .p = p});
+    const research::ClusterAnswer answer =
+        search.Ask(Matrix(hidden), {.certificate = research::ClusterCertificate::kTopP, .p = p});
     EXPECT_GE(answer.ids.size(), least);
     EXPECT_LE(answer.ids.size(), most);
     ExpectFirst(answer, bias, answer.ids.size(), "top-p");
@@ -293,63 +297,67 @@ TEST_F(Clusters, EveryFallbackIsTakenForItsReason) {
   const Rows rows = PlantedHead(4000, 32, 200, 0.004, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 300});
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 300});
   std::vector<float> state = MakeHidden(HiddenKind::kPeaked, rows, random_);
   for (float& h : state) h *= 4.0f;
   const Batch hidden({state}, DType::kF32);
   // What the certificate needs, by a search that may open all.
-  auto needed = [&](const ClusterQuestion& question) {
-    ClusterSearch search(head, clusters, {.rows = 4000, .first_steps = 0});
+  auto needed = [&](const research::ClusterQuestion& question) {
+    research::ClusterSearch search(head, clusters, {.rows = 4000, .first_steps = 0});
     return static_cast<double>(search.Ask(Matrix(hidden), question).rows_opened);
   };
-  auto path = [&](double budget, const ClusterQuestion& question, bool relaxes = false) {
-    ClusterSearch search(head, clusters, {.rows = budget, .first_steps = 0, .relaxes = relaxes});
-    const ClusterAnswer answer = search.Ask(Matrix(hidden), question);
-    EXPECT_EQ(answer.reason == ClusterReason::kNone, answer.path != ClusterPath::kDense);
+  auto path = [&](double budget, const research::ClusterQuestion& question, bool relaxes = false) {
+    research::ClusterSearch search(head, clusters,
+                                   {.rows = budget, .first_steps = 0, .relaxes = relaxes});
+    const research::ClusterAnswer answer = search.Ask(Matrix(hidden), question);
+    EXPECT_EQ(answer.reason == research::ClusterReason::kNone,
+              answer.path != research::ClusterPath::kDense);
     return answer.path;
   };
-  const ClusterQuestion top = {.k = 50};
-  EXPECT_EQ(path(needed(top), top), ClusterPath::kBudget);
-  EXPECT_EQ(path(needed(top) * 0.7, top), ClusterPath::kExpanded);
-  EXPECT_EQ(path(needed(top) * 0.2, top), ClusterPath::kDense);
+  const research::ClusterQuestion top = {.k = 50};
+  EXPECT_EQ(path(needed(top), top), research::ClusterPath::kBudget);
+  EXPECT_EQ(path(needed(top) * 0.7, top), research::ClusterPath::kExpanded);
+  EXPECT_EQ(path(needed(top) * 0.2, top), research::ClusterPath::kDense);
   // An epsilon that needs far more rows than twice as much does, for a budget between them.
-  ClusterQuestion softmax = {.certificate = ClusterCertificate::kSoftmax, .epsilon = 0.2};
+  research::ClusterQuestion softmax = {.certificate = research::ClusterCertificate::kSoftmax,
+                                       .epsilon = 0.2};
   double between = 0.0;
   for (; between == 0.0 && softmax.epsilon > 1e-12; softmax.epsilon *= 0.5) {
-    ClusterQuestion looser = softmax;
+    research::ClusterQuestion looser = softmax;
     looser.epsilon *= 2.0;
     const double middle = (needed(looser) + needed(softmax)) / 2.0;
     if (middle + 60.0 < needed(softmax) / 1.1) between = middle / 2.0;
     if (between > 0.0) break;
   }
   ASSERT_GT(between, 0.0);
-  EXPECT_EQ(path(between, softmax, true), ClusterPath::kRelaxed);
-  EXPECT_EQ(path(between, softmax, false), ClusterPath::kDense);
+  EXPECT_EQ(path(between, softmax, true), research::ClusterPath::kRelaxed);
+  EXPECT_EQ(path(between, softmax, false), research::ClusterPath::kDense);
 
-  ClusterSearch search(head, clusters);
+  research::ClusterSearch search(head, clusters);
   Batch spoiled({std::vector<float>(32, NAN)}, DType::kF32);
-  EXPECT_EQ(search.Ask(Matrix(spoiled), top).reason, ClusterReason::kHidden);
+  EXPECT_EQ(search.Ask(Matrix(spoiled), top).reason, research::ClusterReason::kHidden);
   const Rows huge = MakeHead(HeadKind::kOneHuge, 100, 8, random_);
   const Batch huge_weight(huge, DType::kF32);
   const DenseHead huge_head = {Matrix(huge_weight), {}};
-  ClusterSearch overflow(huge_head, HeadClusters::Build(huge_head, {.clusters = 5}));
+  research::ClusterSearch overflow(huge_head,
+                                   research::HeadClusters::Build(huge_head, {.clusters = 5}));
   const Batch large({std::vector<float>(8, 1e15f)}, DType::kF32);
-  EXPECT_EQ(overflow.Ask(Matrix(large), top).reason, ClusterReason::kLogit);
+  EXPECT_EQ(overflow.Ask(Matrix(large), top).reason, research::ClusterReason::kLogit);
 }
 
 TEST_F(Clusters, TheBudgetGrowsWhereTooManyAnswersTakeAllRowsAndTheFirstQuestionsHaveMore) {
   const Rows rows = MakeHead(HeadKind::kNormal, 500, 32, random_);
   const Batch weight(rows, DType::kF32);
   const DenseHead head = {Matrix(weight), {}};
-  ClusterSearch search(head, HeadClusters::Build(head, {.clusters = 50}),
-                       {.rows = 1, .first_rows = 500, .first_steps = 2, .gain = 0.1});
+  research::ClusterSearch search(head, research::HeadClusters::Build(head, {.clusters = 50}),
+                                 {.rows = 1, .first_rows = 500, .first_steps = 2, .gain = 0.1});
   const Batch hidden({MakeHidden(HiddenKind::kNormal, rows, random_)}, DType::kF32);
   for (int step = 0; step < 2; ++step) {
-    EXPECT_NE(search.Ask(Matrix(hidden), {.k = 5}).path, ClusterPath::kDense);
+    EXPECT_NE(search.Ask(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
   }
   const double before = search.budget_rows();
   for (int step = 0; step < 5; ++step) {
-    EXPECT_EQ(search.Ask(Matrix(hidden), {.k = 5}).path, ClusterPath::kDense);
+    EXPECT_EQ(search.Ask(Matrix(hidden), {.k = 5}).path, research::ClusterPath::kDense);
   }
   EXPECT_GT(search.budget_rows(), before);
 }
@@ -369,18 +377,19 @@ TEST_F(Clusters, TokensThatLeadByTheirBiasAreOpenedWithoutTheRestOfTheirClusters
   const Batch weight(rows, DType::kF32);
   const std::vector<float> bias = HeavyTailedBias(4000, random_);
   const DenseHead head = {Matrix(weight), bias};
-  for (const ClusterMetric metric : {ClusterMetric::kEuclidean, ClusterMetric::kSpherical}) {
-    std::vector<ClusterSearch> searches;
+  for (const research::ClusterMetric metric :
+       {research::ClusterMetric::kEuclidean, research::ClusterMetric::kSpherical}) {
+    std::vector<research::ClusterSearch> searches;
     for (const int32_t leaders : {0, 3}) {
-      searches.emplace_back(
-          head,
-          HeadClusters::Build(head, {.metric = metric, .clusters = 80, .bias_leaders = leaders}));
+      searches.emplace_back(head,
+                            research::HeadClusters::Build(
+                                head, {.metric = metric, .clusters = 80, .bias_leaders = leaders}));
     }
     int64_t opened[2] = {};
     for (int step = 0; step < 20; ++step) {
       const Batch hidden({MakeHidden(HiddenKind::kPeaked, rows, random_)}, DType::kF32);
       for (size_t s = 0; s < 2; ++s) {
-        const ClusterAnswer answer = searches[s].Ask(Matrix(hidden), {.k = 10});
+        const research::ClusterAnswer answer = searches[s].Ask(Matrix(hidden), {.k = 10});
         ExpectFirst(answer, DenseOf(head, hidden), 10, std::string(Name(metric)));
         opened[s] += answer.rows_opened;
       }
@@ -396,19 +405,20 @@ TEST_F(Clusters, TheBiasOfAnotherRowIsNoBound) {
   const std::vector<float> bias = HeavyTailedBias(400, random_);
   const DenseHead head = {Matrix(weight), bias};
   const Batch hidden({std::vector<float>(16, 0.0f)}, DType::kF32);  // the logits are the biases
-  const auto violations = [&](const HeadClusters& clusters) {
+  const auto violations = [&](const research::HeadClusters& clusters) {
     std::vector<double> bounds(static_cast<size_t>(clusters.clusters()));
-    ClusterSearch(head, clusters).Bounds(Matrix(hidden), bounds);
+    research::ClusterSearch(head, clusters).Bounds(Matrix(hidden), bounds);
     return Violations(clusters, bounds, DenseOf(head, hidden));
   };
-  const HeadClusters clusters = HeadClusters::Build(head, {.clusters = 12});
+  const research::HeadClusters clusters = research::HeadClusters::Build(head, {.clusters = 12});
   EXPECT_EQ(violations(clusters), 0);
-  const std::span<const ClusterShape> shapes = ClusterAccess::View(clusters).shapes;
+  const std::span<const research::ClusterShape> shapes =
+      research::ClusterAccess::View(clusters).shapes;
   EXPECT_GT(shapes.size(), 24u);  // there are leaders
   for (size_t c = 0; c + 1 < shapes.size(); ++c) {
     if (shapes[c].centroid != shapes[c + 1].centroid) continue;
     EXPECT_EQ(shapes[c].size, 1);
-    auto& shape = const_cast<ClusterShape&>(shapes[c]);
+    auto& shape = const_cast<research::ClusterShape&>(shapes[c]);
     const float own = std::exchange(shape.bias, shapes[c + 1].bias);
     EXPECT_EQ(violations(clusters), own > shapes[c + 1].bias ? 1 : 0);
     shape.bias = own;
@@ -419,9 +429,9 @@ TEST_F(Clusters, FineTokensShareNoClusterWithOthers) {
   const Rows rows = MakeHead(HeadKind::kNormal, 200, 16, random_);
   const Batch weight(rows, DType::kF32);
   const std::vector<int32_t> fine = {3, 4, 5, 150, 199};
-  const HeadClusters clusters = HeadClusters::Build(
+  const research::HeadClusters clusters = research::HeadClusters::Build(
       {Matrix(weight), {}}, {.clusters = 10, .fine_tokens = fine, .fine_clusters = 3});
-  const ClusterView view = ClusterAccess::View(clusters);
+  const research::ClusterView view = research::ClusterAccess::View(clusters);
   EXPECT_LE(clusters.clusters(), 13);
   for (int64_t c = 0; c < clusters.clusters(); ++c) {
     size_t count = 0;
@@ -438,13 +448,13 @@ TEST_F(Clusters, TellWhichShareOfTheirRoundsIsDone) {
   const std::vector<int32_t> fine = {3, 4, 5, 59};
   for (const bool has_fine : {false, true}) {
     std::vector<double> shares;
-    ClusterOptions options = {.clusters = 6, .rounds = 4};
+    research::ClusterOptions options = {.clusters = 6, .rounds = 4};
     if (has_fine) options.fine_tokens = fine, options.fine_clusters = 2;
     options.progress_context = &shares;
     options.progress = [](void* context, double share) {
       static_cast<std::vector<double>*>(context)->push_back(share);
     };
-    HeadClusters::Build({Matrix(weight), {}}, options);
+    research::HeadClusters::Build({Matrix(weight), {}}, options);
     const std::vector<double> expected =
         has_fine ? std::vector<double>{0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0}
                  : std::vector<double>{0.25, 0.5, 0.75, 1.0};
@@ -456,10 +466,12 @@ TEST_F(Clusters, AWeightThatIsNotFiniteAndACountThatIsNoneAreNamed) {
   Rows rows = MakeHead(HeadKind::kNormal, 10, 8, random_);
   rows[6][3] = INFINITY;
   const Batch weight(rows, DType::kF32);
-  ExpectError([&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2}); }, "weight[6][3]",
-              "inf", "a finite number");
+  ExpectError([&] { research::HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2}); },
+              "weight[6][3]", "inf", "a finite number");
   ExpectError(
-      [&] { HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .bias_leaders = -1}); },
+      [&] {
+        research::HeadClusters::Build({Matrix(weight), {}}, {.clusters = 2, .bias_leaders = -1});
+      },
       "options.bias_leaders", "-1", "[0, 8388608]");
 }
 
@@ -467,7 +479,7 @@ TEST_F(Clusters, OfAHeadOfOneRowAreOneWhateverItsBias) {
   const Batch weight({{1.0f, 2.0f}}, DType::kF32);
   const std::vector<float> bias = {3.0f};
   for (const DenseHead& head : {DenseHead{Matrix(weight), {}}, DenseHead{Matrix(weight), bias}}) {
-    EXPECT_EQ(HeadClusters::Build(head, {.clusters = 1}).clusters(), 1);
+    EXPECT_EQ(research::HeadClusters::Build(head, {.clusters = 1}).clusters(), 1);
   }
 }
 

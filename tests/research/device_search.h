@@ -11,7 +11,7 @@
 
 namespace sluice::test {
 
-using Certificate = ClusterCertificate;
+using Certificate = research::ClusterCertificate;
 
 // Rows that really lie in clusters: `centers` directions and little beside them.
 inline Rows InClusters(int64_t vocab, int64_t dim, int64_t centers, double noise, Random& random) {
@@ -27,47 +27,49 @@ inline Rows InClusters(int64_t vocab, int64_t dim, int64_t centers, double noise
 struct Answer {
   std::vector<int32_t> ids;
   std::vector<float> logits;
-  cuda::ClusterRow row;
+  research::ClusterRow row;
 };
 
 // A head in clusters in device memory.
 class DeviceSearch {
  public:
-  DeviceSearch(const Batch& weight, const std::vector<float>& bias, const HeadClusters& clusters,
-               const ClusterBudget& budget = {}, RowStartAt start = RowStartAt::kAligned)
-      : weight_(weight, start), bias_(bias), memory_(cuda::DeviceClusterBytes(clusters)) {
+  DeviceSearch(const Batch& weight, const std::vector<float>& bias,
+               const research::HeadClusters& clusters, const research::ClusterBudget& budget = {},
+               RowStartAt start = RowStartAt::kAligned)
+      : weight_(weight, start), bias_(bias), memory_(research::DeviceClusterBytes(clusters)) {
     call_.head = {weight_.view(), {bias_.data(), std::ssize(bias)}};
-    call_.clusters = cuda::UploadClusters(clusters, memory_, nullptr);
+    call_.clusters = research::UploadClusters(clusters, memory_, nullptr);
     call_.budget = budget;
   }
 
   // For questions of so many sequences.
   void StartPaces(size_t rows) {
-    paces_ = std::make_unique<OnDevice<ClusterPace>>(std::vector<ClusterPace>(rows));
+    paces_ =
+        std::make_unique<OnDevice<research::ClusterPace>>(std::vector<research::ClusterPace>(rows));
     call_.paces = *paces_;
   }
-  std::vector<ClusterPace> paces() const { return paces_->Get(); }
+  std::vector<research::ClusterPace> paces() const { return paces_->Get(); }
 
   void Prepare(const Batch& hidden) {
     hidden_ = std::make_unique<DeviceMatrix>(hidden);
     call_.hidden = hidden_->view();
     workspace_ = std::make_unique<OnDevice<std::byte>>(
-        cuda::ClusterWorkspaceBytes(call_.clusters, call_.hidden.rows));
+        research::ClusterWorkspaceBytes(call_.clusters, call_.hidden.rows));
     call_.workspace = *workspace_;
   }
 
-  std::vector<Answer> Ask(const Batch& hidden, const ClusterQuestion& question) {
+  std::vector<Answer> Ask(const Batch& hidden, const research::ClusterQuestion& question) {
     Prepare(hidden);
     const auto rows = static_cast<size_t>(call_.hidden.rows);
     const bool is_top = question.certificate == Certificate::kTopK;
     const auto width = static_cast<size_t>(is_top ? int64_t{question.k} : call_.head.weight.rows);
     const OnDevice<int32_t> ids(rows * width);
     const OnDevice<float> logits(rows * width);
-    const OnDevice<cuda::ClusterRow> of_rows(rows);
-    cuda::SearchClusters(call_, question, {ids, logits, of_rows}, nullptr);
+    const OnDevice<research::ClusterRow> of_rows(rows);
+    research::SearchClusters(call_, question, {ids, logits, of_rows}, nullptr);
     const std::vector<int32_t> all_ids = ids.Get();
     const std::vector<float> all_logits = logits.Get();
-    const std::vector<cuda::ClusterRow> all_rows = of_rows.Get();
+    const std::vector<research::ClusterRow> all_rows = of_rows.Get();
     std::vector<Answer> answers;
     for (size_t r = 0; r < rows; ++r) {
       const auto count = static_cast<ptrdiff_t>(all_rows[r].count);
@@ -82,24 +84,24 @@ class DeviceSearch {
   // Behind an Ask.
   std::vector<float> Bounds() const {
     size_t bytes = 0;
-    const cuda::ClusterMemory memory =
-        cuda::LayOut(call_.clusters, call_.hidden.rows, workspace_->data(), &bytes);
+    const research::ClusterMemory memory =
+        research::LayOut(call_.clusters, call_.hidden.rows, workspace_->data(), &bytes);
     std::vector<float> bounds(static_cast<size_t>(call_.hidden.rows * call_.clusters.clusters));
     Require(cudaMemcpy(bounds.data(), memory.bounds, bounds.size() * sizeof(float),
                        cudaMemcpyDeviceToHost));
     return bounds;
   }
 
-  const cuda::ClusterCall& call() const { return call_; }
+  const research::ClusterCall& call() const { return call_; }
 
  private:
   DeviceMatrix weight_;
   OnDevice<float> bias_;
   OnDevice<std::byte> memory_;
-  std::unique_ptr<OnDevice<ClusterPace>> paces_;
+  std::unique_ptr<OnDevice<research::ClusterPace>> paces_;
   std::unique_ptr<DeviceMatrix> hidden_;
   std::unique_ptr<OnDevice<std::byte>> workspace_;
-  cuda::ClusterCall call_;
+  research::ClusterCall call_;
 };
 
 // The tokens in the total order.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/research/cuda_algorithm.hpp"
+#include "sluice/research/qrita.hpp"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
@@ -13,17 +13,17 @@
 namespace sluice::test {
 namespace {
 
-using cuda::SelectAlgorithm;
-using cuda::TruncationTable;
+using research::QritaVariant;
+using research::TruncationTable;
 
 class CudaQrita : public DeviceTest, public ::testing::WithParamInterface<DType> {};
 
-std::vector<Cut> CutsBy(SelectAlgorithm algorithm, const RequestRowsOnDevice& rows,
+std::vector<Cut> CutsBy(QritaVariant variant, const RequestRowsOnDevice& rows,
                         const cuda::DeviceArray<TruncationTable>& table = {}) {
-  const size_t bytes = cuda::SelectWorkspaceBytes(rows.view(), algorithm);
+  const size_t bytes = research::QritaWorkspaceBytes(rows.view(), variant);
   const OnDevice<std::byte> workspace(bytes);
   const OnDevice<Cut> cuts(static_cast<size_t>(rows.view().rows));
-  cuda::Select(rows.view(), rows.params(), {algorithm, workspace, table}, cuts, nullptr);
+  research::SelectByQrita(rows.view(), rows.params(), {variant, workspace, table}, cuts, nullptr);
   return cuts.Get();
 }
 
@@ -34,9 +34,9 @@ std::vector<Cut> Expected(const RequestRows& rows, const RequestRowsOnDevice& on
 void ExpectReference(const RequestRows& rows, DType dtype) {
   const RequestRowsOnDevice on_device(rows, dtype);
   const std::vector<Cut> expected = Expected(rows, on_device);
-  for (const cuda::AlgorithmInfo& info : cuda::SelectAlgorithms()) {
+  for (const research::QritaEntry& info : research::QritaVariants()) {
     SCOPED_TRACE(info.name);
-    EXPECT_TRUE(SameSequence(CutsBy(info.algorithm, on_device), expected));
+    EXPECT_TRUE(SameSequence(CutsBy(info.variant, on_device), expected));
   }
 }
 
@@ -96,10 +96,9 @@ TEST_P(CudaQrita, EqualsTheReferenceWithAnyTable) {
     for (auto& row : table.sigma) std::fill(std::begin(row), std::end(row), content);
     table.hits = ~uint64_t{0};
     const OnDevice<TruncationTable> learned(std::vector<TruncationTable>{table});
-    for (const SelectAlgorithm algorithm :
-         {SelectAlgorithm::kQuaternary, SelectAlgorithm::kOneTile}) {
+    for (const QritaVariant variant : {QritaVariant::kQuaternary, QritaVariant::kOneTile}) {
       for (int call = 0; call < 3; ++call) {
-        EXPECT_TRUE(SameSequence(CutsBy(algorithm, on_device, learned), expected));
+        EXPECT_TRUE(SameSequence(CutsBy(variant, on_device, learned), expected));
       }
     }
     const TruncationTable after = learned.Get()[0];
@@ -119,9 +118,8 @@ TEST_P(CudaQrita, DecidesAModelsRowsByTruncation) {
     }
     const RequestRowsOnDevice on_device(rows, GetParam());
     const OnDevice<TruncationTable> table(std::vector<TruncationTable>{{}});
-    for (const SelectAlgorithm algorithm :
-         {SelectAlgorithm::kQuaternary, SelectAlgorithm::kSortFinish}) {
-      CutsBy(algorithm, on_device, table);
+    for (const QritaVariant variant : {QritaVariant::kQuaternary, QritaVariant::kSortFinish}) {
+      CutsBy(variant, on_device, table);
     }
     EXPECT_GE(table.Get()[0].hits, 2 * rows.size() * 9 / 10);
   }
@@ -140,7 +138,7 @@ TEST_P(CudaQrita, LearnsWhereTheNucleusEnds) {
   const OnDevice<TruncationTable> table(std::vector<TruncationTable>{{}});
   std::vector<uint64_t> hits;  // through each call
   for (size_t call = 0; call < 8; ++call) {
-    CutsBy(SelectAlgorithm::kQuaternary, on_device, table);
+    CutsBy(QritaVariant::kQuaternary, on_device, table);
     const TruncationTable now = table.Get()[0];
     EXPECT_EQ(now.hits + now.fallbacks, rows.size() * (call + 1));
     hits.push_back(now.hits);
@@ -157,17 +155,17 @@ TEST_P(CudaQrita, IsCapturedWithItsTable) {
   }
   const RequestRowsOnDevice on_device(rows, GetParam());
   const std::vector<Cut> expected = Expected(rows, on_device);
-  for (const cuda::AlgorithmInfo& info : cuda::SelectAlgorithms()) {
+  for (const research::QritaEntry& info : research::QritaVariants()) {
     SCOPED_TRACE(info.name);
     const OnDevice<std::byte> workspace(
-        cuda::SelectWorkspaceBytes(on_device.view(), info.algorithm));
+        research::QritaWorkspaceBytes(on_device.view(), info.variant));
     const OnDevice<TruncationTable> table(std::vector<TruncationTable>{{}});
     const OnDevice<Cut> cuts(rows.size());
     cudaStream_t stream;
     Require(cudaStreamCreate(&stream));
     Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    cuda::Select(on_device.view(), on_device.params(), {info.algorithm, workspace, table}, cuts,
-                 stream);
+    research::SelectByQrita(on_device.view(), on_device.params(), {info.variant, workspace, table},
+                            cuts, stream);
     cudaGraph_t graph;
     Require(cudaStreamEndCapture(stream, &graph));
     cudaGraphExec_t executable;
@@ -189,11 +187,11 @@ INSTANTIATE_TEST_SUITE_P(DTypes, CudaQrita, ::testing::ValuesIn(kAllDTypes),
 using CudaAlgorithms = DeviceTest;
 
 TEST_F(CudaAlgorithms, HaveNames) {
-  for (const cuda::AlgorithmInfo& info : cuda::SelectAlgorithms()) {
-    EXPECT_EQ(cuda::SelectAlgorithmByName(info.name), info.algorithm);
+  for (const research::QritaEntry& info : research::QritaVariants()) {
+    EXPECT_EQ(research::QritaVariantByName(info.name), info.variant);
     EXPECT_FALSE(info.when_to_use.empty());
   }
-  ExpectError([] { cuda::SelectAlgorithmByName("ternary"); }, "algorithm", "\"ternary\"",
+  ExpectError([] { research::QritaVariantByName("ternary"); }, "variant", "\"ternary\"",
               "auto, quaternary, binary, sort_finish, sort, no_truncation, force_fallback, no_dup, "
               "one_tile");
 }
@@ -206,10 +204,10 @@ TEST_F(CudaAlgorithms, TakeLittleMemory) {
         LogitsView of_rows = view;
         of_rows.rows = rows;
         of_rows.data = reinterpret_cast<const void*>(256);
-        const size_t bytes = cuda::SelectWorkspaceBytes(of_rows, SelectAlgorithm::kQuaternary);
+        const size_t bytes = research::QritaWorkspaceBytes(of_rows, QritaVariant::kQuaternary);
         const size_t logits = static_cast<size_t>(rows * vocab) * SizeOf(dtype);
         EXPECT_LE(bytes, std::max(logits / 100, size_t{256} * 1024));
-        EXPECT_EQ(cuda::SelectWorkspaceBytes(of_rows, SelectAlgorithm::kNoTruncation), 0u);
+        EXPECT_EQ(research::QritaWorkspaceBytes(of_rows, QritaVariant::kNoTruncation), 0u);
       }
     }
   }
@@ -220,15 +218,14 @@ TEST_F(CudaAlgorithms, NameWhatIsWrong) {
     LogitsView logits = {
         reinterpret_cast<const float*>(256), 0, 80, 80, DType::kF32, {DeviceKind::kCuda, 0}};
     cuda::RowParams params = {{reinterpret_cast<const SelectParams*>(256), 1}};
-    cuda::SelectOptions options = {SelectAlgorithm::kQuaternary,
-                                   {reinterpret_cast<std::byte*>(256), 1 << 20}};
+    research::QritaOptions options = {QritaVariant::kQuaternary,
+                                      {reinterpret_cast<std::byte*>(256), 1 << 20}};
     cuda::DeviceArray<Cut> cuts = {reinterpret_cast<Cut*>(256), 0};
   };
   auto bytes =
-      std::to_string(cuda::SelectWorkspaceBytes(Call().logits, SelectAlgorithm::kQuaternary));
+      std::to_string(research::QritaWorkspaceBytes(Call().logits, QritaVariant::kQuaternary));
   ExpectErrors<Call>(
-      {{[](Call& c) { c.options.algorithm = static_cast<SelectAlgorithm>(9); }, "options.algorithm",
-        "9",
+      {{[](Call& c) { c.options.variant = static_cast<QritaVariant>(9); }, "options.variant", "9",
         "auto, quaternary, binary, sort_finish, sort, no_truncation, force_fallback, no_dup, "
         "one_tile"},
        {[](Call& c) { c.options.workspace.size = 8; }, "options.workspace.size", "8",
@@ -239,7 +236,7 @@ TEST_F(CudaAlgorithms, NameWhatIsWrong) {
         "a misaligned pointer", "a multiple of 16"},
        {[](Call& c) { c.options.table.size = 2; }, "options.table.size()", "2", "1"},
        {[](Call& c) { c.cuts.size = 1; }, "cuts.size()", "1", "0"}},
-      [](Call& c) { cuda::Select(c.logits, c.params, c.options, c.cuts, nullptr); });
+      [](Call& c) { research::SelectByQrita(c.logits, c.params, c.options, c.cuts, nullptr); });
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "sluice/cuda/candidates.hpp"
 #include "sluice/cuda/logprobs.hpp"
-#include "sluice/research/cuda_algorithm.hpp"
+#include "sluice/research/qrita.hpp"
 #include "tests/support/bad_input.h"
 #include "tests/support/first_difference.h"
 #include "tests/support/request_rows.h"
@@ -340,8 +340,8 @@ TEST_F(CudaPatchesBadInput, NamesWhatIsWrong) {
               "2", "0");
   ExpectError(
       [&] {
-        cuda::Select(logits, params(2), {.algorithm = cuda::SelectAlgorithm::kNoTruncation}, cuts,
-                     nullptr);
+        research::SelectByQrita(logits, params(2),
+                                {.variant = research::QritaVariant::kNoTruncation}, cuts, nullptr);
       },
       "patches.size()", "2", "0");
 }

@@ -15,6 +15,7 @@
 
 #include "tests/select/everything.h"
 #include "tests/support/backends.h"
+#include "tests/support/bad_input.h"
 
 namespace sluice::test {
 namespace {
@@ -222,6 +223,40 @@ TEST_P(SelectExecution, StrideAndAlignmentChangeNothing) {
 }
 
 SLUICE_FOR_EACH_BACKEND(SelectExecution);
+
+constexpr const char* kAlgorithmNames = "auto, certified, quickselect, pivot";
+
+TEST(SelectAlgorithmNames, LeadToTheAlgorithmAndBack) {
+  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    EXPECT_EQ(SelectAlgorithmByName(info.name), info.algorithm);
+    EXPECT_EQ(&info - SelectAlgorithms().data(), static_cast<int>(info.algorithm));
+    EXPECT_FALSE(info.when_to_use.empty());
+  }
+  ExpectError([] { SelectAlgorithmByName("radix"); }, "algorithm", "\"radix\"", kAlgorithmNames);
+}
+
+TEST(SelectAlgorithmNames, OutOfRangeAndWorkOfAnotherSizeAreErrors) {
+  const float row[] = {1.0f, 2.0f, 0.0f};
+  const LogitsView logits{row, 1, 3, 3};
+  const SelectParams params;
+  const NoiseKey key;
+  const SelectInput input{logits, {&params, 1}, {&key, 1}};
+  const Workspace workspace(SelectWorkspaceBytes(logits, {}));
+  Cut cut;
+  TokenResult result;
+  std::vector<SelectWork> work(2);
+  const Execution unknown{.workspace = workspace.span(),
+                          .algorithm = static_cast<SelectAlgorithm>(4)};
+  const Execution too_many{.workspace = workspace.span(), .work = work};
+  auto select = [&](const Execution& execution) { Select(input, {&cut, 1}, {}, execution); };
+  auto sample = [&](const Execution& execution) {
+    Sample(input, DrawMethod::kGumbel, {&result, 1}, execution);
+  };
+  ExpectError([&] { select(unknown); }, "execution.algorithm", "4", kAlgorithmNames);
+  ExpectError([&] { sample(unknown); }, "execution.algorithm", "4", kAlgorithmNames);
+  ExpectError([&] { select(too_many); }, "execution.work.size()", "2", "1");
+  ExpectError([&] { sample(too_many); }, "execution.work.size()", "2", "1");
+}
 
 }  // namespace
 }  // namespace sluice::test

@@ -24,7 +24,7 @@
 
 #include "semantics/host_device.h"
 
-namespace sluice {
+namespace sluice::research {
 
 struct ClusterShape {
   float radius;      // of the ball, rounded up
@@ -97,4 +97,4 @@ SLUICE_HD inline double ClusterBound(const ClusterShape& shape, double product,
   return bound == bound ? bound : HUGE_VAL;
 }
 
-}  // namespace sluice
+}  // namespace sluice::research

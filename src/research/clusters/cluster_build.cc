@@ -16,7 +16,7 @@
 #include "support/check.h"
 #include "support/rows.h"
 
-namespace sluice {
+namespace sluice::research {
 namespace {
 
 constexpr int64_t kMaxDim = int64_t{1} << 20;
@@ -339,4 +339,4 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
   return ClusterAccess::Make(built);
 }
 
-}  // namespace sluice
+}  // namespace sluice::research

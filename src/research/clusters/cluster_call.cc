@@ -9,7 +9,10 @@
 
 #include "cuda/cuda_check.h"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 constexpr size_t kAlignment = 256;
@@ -145,4 +148,4 @@ ClusterArgument ArgumentOf(const ClusterCall& call, const ClusterQuestion& quest
   return argument;
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

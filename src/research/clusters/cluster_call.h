@@ -15,9 +15,11 @@
 #include "head/cuda/project_launch.h"
 #include "research/clusters/cluster_certificate.h"
 #include "research/clusters/cluster_file.h"
-#include "sluice/research/cuda_clusters.hpp"
+#include "sluice/research/device_clusters.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
 
 // An eighth of the budget, twice as much in each round up to all of it; twice the budget; all rows.
 inline constexpr int kBudgetRounds = 4;
@@ -99,4 +101,4 @@ SLUICE_HD inline ClusterPace PaceOf(const ClusterArgument& call, int row) {
 ClusterArgument ArgumentOf(const ClusterCall& call, const ClusterQuestion& question,
                            const ClusterPlaces& places);
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

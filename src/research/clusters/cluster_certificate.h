@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include "semantics/host_device.h"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
-namespace sluice {
+namespace sluice::research {
 
 // Sums of exponentials in fp64 are off by less, relative to themselves: 2^23 additions are off by
 // 9.4e-10 at most, an exponential of a computed argument by 2e-13.
@@ -75,4 +75,4 @@ SLUICE_HD inline void Follow(ClusterPace& pace, const ClusterBudget& budget, int
 // Throws Error.
 void CheckQuestion(const ClusterQuestion& question, int64_t vocab);
 
-}  // namespace sluice
+}  // namespace sluice::research

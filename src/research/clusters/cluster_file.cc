@@ -9,7 +9,7 @@
 #include "support/check.h"
 #include "support/mapped_file.h"
 
-namespace sluice {
+namespace sluice::research {
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -129,4 +129,4 @@ int64_t HeadClusters::dim() const { return impl_->view().header->dim; }
 int64_t HeadClusters::clusters() const { return impl_->view().header->clusters; }
 size_t HeadClusters::bytes() const { return impl_->bytes().size(); }
 
-}  // namespace sluice
+}  // namespace sluice::research

@@ -8,9 +8,9 @@
 #include <span>
 
 #include "research/clusters/cluster_bound.h"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
-namespace sluice {
+namespace sluice::research {
 
 inline constexpr char kClusterMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'H', 'C'};
 inline constexpr uint32_t kClusterVersion = 2;
@@ -78,4 +78,4 @@ struct ClusterAccess {
 uint64_t HashOfHead(const DenseHead& head, const ParallelFor& parallel);
 uint64_t HashOfHeader(const ClusterHeader& header);
 
-}  // namespace sluice
+}  // namespace sluice::research

@@ -5,7 +5,9 @@
 #include "research/clusters/cluster_call.h"
 #include "semantics/order.h"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
 
 inline constexpr int kClusterThreads = 1024;
 
@@ -167,4 +169,4 @@ class ClusterLook {
   double closed_ = 0.0;            // of the others, at most
 };
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

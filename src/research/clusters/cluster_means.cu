@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "cuda/cuda_check.h"
-#include "sluice/research/cuda_clusters.hpp"
+#include "sluice/research/device_clusters.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 constexpr int kTile = 128;  // points of a block, and means at a time
@@ -304,4 +307,4 @@ void DeviceMeans::Find(const MeansTask& task) const {
   finding.TakeMeans();
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

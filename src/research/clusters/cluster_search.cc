@@ -11,7 +11,7 @@
 #include "semantics/order.h"
 #include "support/check.h"
 
-namespace sluice {
+namespace sluice::research {
 namespace {
 
 constexpr int kChains = 4;
@@ -249,4 +249,4 @@ ClusterAnswer ClusterSearch::Ask(const MatrixView& hidden, const ClusterQuestion
   return answer;
 }
 
-}  // namespace sluice
+}  // namespace sluice::research

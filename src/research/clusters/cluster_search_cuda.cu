@@ -14,7 +14,10 @@
 #include "head/cuda/dot_lanes.cuh"
 #include "research/clusters/cluster_look.cuh"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 constexpr int kThreads = kClusterThreads;
@@ -367,4 +370,4 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   launch(reinterpret_cast<const void*>(AnswerKernel), of_sorted, &argument);
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

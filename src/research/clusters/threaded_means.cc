@@ -6,7 +6,7 @@
 
 #include "support/rows.h"
 
-namespace sluice {
+namespace sluice::research {
 namespace {
 
 constexpr int64_t kRowsInTask = 48;
@@ -112,4 +112,4 @@ void ThreadedMeans::Find(const MeansTask& task) const {
   }
 }
 
-}  // namespace sluice
+}  // namespace sluice::research

@@ -4,9 +4,9 @@
 #include <cstddef>
 
 #include "head/dense_table.h"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
-namespace sluice {
+namespace sluice::research {
 
 inline double DotInDouble(const float* a, const float* b, size_t size) {
   double sum = 0.0;
@@ -31,4 +31,4 @@ class ThreadedMeans : public MeansFinder {
   const DenseHeadTable& dense_ = DenseHeadTableFor(Backend::kAuto);
 };
 
-}  // namespace sluice
+}  // namespace sluice::research

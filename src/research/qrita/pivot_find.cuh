@@ -10,7 +10,9 @@
 #include "cuda/radix_select.cuh"
 #include "semantics/order.h"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
 
 // What reaches a pivot but not the next one.
 struct PivotTally {
@@ -192,4 +194,4 @@ __device__ Found Find(const TeamOfRow& team, PivotMemory<kPivots, kTracksTies>& 
   return found;
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "cuda/row_launch.h"
-#include "sluice/research/cuda_algorithm.hpp"
+#include "sluice/research/qrita.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
 
 // What truncation did with a row that it left.
 struct RowNote {
@@ -29,13 +31,12 @@ struct QritaArgument {
 // The count of a Cut that truncation leaves to the search.
 inline constexpr int32_t kUndecided = -1;
 
-void LaunchTruncation(SelectAlgorithm algorithm, DType dtype, const QritaArgument& argument,
+void LaunchTruncation(QritaVariant variant, DType dtype, const QritaArgument& argument,
                       void* stream);
-void LaunchSearch(SelectAlgorithm algorithm, DType dtype, const QritaArgument& argument,
-                  void* stream);
+void LaunchSearch(QritaVariant variant, DType dtype, const QritaArgument& argument, void* stream);
 
 size_t SortWorkspaceBytes(const LogitsView& logits);
 // Sorts every row and decides it, if its parameters are top-k and top-p; leaves the others.
 void LaunchSort(DType dtype, const QritaArgument& argument, void* workspace, void* stream);
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

@@ -6,7 +6,10 @@
 #include "research/qrita/truncation.cuh"
 #include "select/cuda/row_rules.cuh"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 template <class Pivots>
@@ -52,16 +55,15 @@ void LaunchWith(DType dtype, QritaArgument argument, void* stream) {
 
 }  // namespace
 
-void LaunchSearch(SelectAlgorithm algorithm, DType dtype, const QritaArgument& argument,
-                  void* stream) {
-  switch (algorithm) {
-    case SelectAlgorithm::kBinary:
+void LaunchSearch(QritaVariant variant, DType dtype, const QritaArgument& argument, void* stream) {
+  switch (variant) {
+    case QritaVariant::kBinary:
       return LaunchWith<PivotMemory<1, true>>(dtype, argument, stream);
-    case SelectAlgorithm::kNoDup:
+    case QritaVariant::kNoDup:
       return LaunchWith<PivotMemory<3, false>>(dtype, argument, stream);
     default:
       return LaunchWith<PivotMemory<3, true>>(dtype, argument, stream);
   }
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

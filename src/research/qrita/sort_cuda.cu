@@ -9,7 +9,10 @@
 #include "select/cuda/sorted_values.cuh"
 #include "semantics/cut.h"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 struct StartOfRow {
@@ -108,4 +111,4 @@ void LaunchSort(DType dtype, const QritaArgument& argument, void* workspace, voi
                  rows, &sort, stream);
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

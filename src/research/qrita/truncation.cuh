@@ -8,9 +8,11 @@
 #include "cuda/vector_slice.cuh"
 #include "research/qrita/qrita.h"
 #include "semantics/select.h"
-#include "sluice/research/cuda_algorithm.hpp"
+#include "sluice/research/qrita.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
 
 inline constexpr int kMostOutliers = 8192;
 
@@ -229,4 +231,4 @@ struct ListedValues {
   }
 };
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

@@ -12,7 +12,10 @@
 #include "select/cuda/row_rules.cuh"
 #include "select/cuda/sorted_values.cuh"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
 // The outliers of a row that hold its Cut.
@@ -207,20 +210,20 @@ void LaunchWith(DType dtype, QritaArgument argument, void* stream) {
 
 }  // namespace
 
-void LaunchTruncation(SelectAlgorithm algorithm, DType dtype, const QritaArgument& argument,
+void LaunchTruncation(QritaVariant variant, DType dtype, const QritaArgument& argument,
                       void* stream) {
-  switch (algorithm) {
-    case SelectAlgorithm::kBinary:
+  switch (variant) {
+    case QritaVariant::kBinary:
       return LaunchWith<SearchTile<1, true>>(dtype, argument, stream);
-    case SelectAlgorithm::kNoDup:
+    case QritaVariant::kNoDup:
       return LaunchWith<SearchTile<3, false>>(dtype, argument, stream);
-    case SelectAlgorithm::kSortFinish:
+    case QritaVariant::kSortFinish:
       return LaunchWith<SortTile>(dtype, argument, stream);
-    case SelectAlgorithm::kOneTile:
+    case QritaVariant::kOneTile:
       return LaunchWith<SearchInPlace>(dtype, argument, stream);
     default:
       return LaunchWith<SearchTile<3, true>>(dtype, argument, stream);
   }
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

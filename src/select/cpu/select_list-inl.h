@@ -14,7 +14,7 @@
 #define SLUICE_SELECT_CPU_SELECT_LIST_INL_H_
 #endif
 
-#include "select/cpu/algorithms/finders-inl.h"
+#include "select/cpu/algorithms/boundary.h"
 #include "select/cpu/list_passes-inl.h"
 #include "select/select_table.h"
 
@@ -334,10 +334,10 @@ class ListSelection {
   CutMass mass_ = {};
 };
 
-// Parameters have been found valid. workspace: ListMemory::Bytes.
+// Parameters have been found valid. workspace: ListMemory::Bytes. algorithm: what to report.
 template <class Read>
-SelectedSet SelectFromList(const RowRequest& request, SelectAlgorithm algorithm,
-                           std::byte* workspace) {
+SelectedSet SelectFromList(const RowRequest& request, const BoundaryFinder& finder,
+                           SelectAlgorithm algorithm, std::byte* workspace) {
   const ListMemory memory = ListMemory::In(workspace, request.row.size);
   SelectedSet selected;
   const ListedRow row = ListRow<Read>(request.row, memory.values);
@@ -347,7 +347,6 @@ SelectedSet SelectFromList(const RowRequest& request, SelectAlgorithm algorithm,
   }
   SelectWork work{algorithm, request.row.size};
   if (status == RowStatus::kOk) {
-    const BoundaryFinder finder = FinderOf(algorithm);
     selected = ListSelection(request.params, memory, row, finder, work)
                    .Select(request.key, request.needs_masses);
   } else {

@@ -24,6 +24,7 @@
 #define SLUICE_SELECT_CPU_SELECT_ROW_INL_H_
 #endif
 
+#include "select/cpu/algorithms/finders-inl.h"
 #include "select/cpu/guess-inl.h"
 #include "select/cpu/row_task-inl.h"
 #include "select/cpu/select_list-inl.h"
@@ -158,7 +159,7 @@ SelectedSet SelectRow(const RowRequest& request, std::byte* workspace) {
   }
   const SelectAlgorithm algorithm = AlgorithmFor(request);
   if (algorithm != SelectAlgorithm::kCertified) {
-    return SelectFromList<Read>(request, algorithm, workspace);
+    return SelectFromList<Read>(request, FinderOf(algorithm), algorithm, workspace);
   }
   RowTask task{row, params, RowMemory::In(workspace, row.size), request.needs_tokens};
   SelectedSet selected = task.Has(semantics::Filter::kGreedy) ? SelectGreedy<Read>(task)

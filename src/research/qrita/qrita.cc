@@ -1,48 +1,52 @@
-// The names of the ways to select on a GPU, what is said about them, and the choice between them.
+// The names of the variants, what is said about them, and the choice between them.
+#include "research/qrita/qrita.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
 
-#include "research/qrita/qrita.h"
 #include "support/check.h"
 
-namespace sluice::cuda {
+namespace sluice::research {
+
+using namespace cuda;
+
 namespace {
 
-constexpr AlgorithmInfo kAlgorithms[] = {
-    {SelectAlgorithm::kAuto, "auto", "always", "", ""},
-    {SelectAlgorithm::kQuaternary, "quaternary",
+constexpr QritaEntry kVariants[] = {
+    {QritaVariant::kAuto, "auto", "always", "", ""},
+    {QritaVariant::kQuaternary, "quaternary",
      "to compare with: the search of Qrita's paper, certified",
      "k above some 0.6 of the room for outliers, 0.15 % of an fp32 vocabulary, and nuclei beyond "
      "it: the whole row is searched, a read a pass",
      "Qrita, 2026"},
-    {SelectAlgorithm::kBinary, "binary", "few outliers: fewer sums a pass",
+    {QritaVariant::kBinary, "binary", "few outliers: fewer sums a pass",
      "twice the passes, which are reads when the whole row is searched", "RTop-K, 2025"},
-    {SelectAlgorithm::kSortFinish, "sort_finish", "top-k and top-p of a few hundred outliers",
+    {QritaVariant::kSortFinish, "sort_finish", "top-k and top-p of a few hundred outliers",
      "every other filter is left to the search of the whole row", "Qrita, 2026, run I"},
-    {SelectAlgorithm::kSort, "sort", "to compare with",
+    {QritaVariant::kSort, "sort", "to compare with",
      "eight bytes of workspace an element; a block sorts a row alone", "Qrita, 2026, run J"},
-    {SelectAlgorithm::kNoTruncation, "no_truncation", "no workspace; rows that truncation misses",
+    {QritaVariant::kNoTruncation, "no_truncation", "no workspace; rows that truncation misses",
      "a read for each pass", "Qrita, 2026, run E"},
-    {SelectAlgorithm::kForceFallback, "force_fallback", "to see what a miss costs",
+    {QritaVariant::kForceFallback, "force_fallback", "to see what a miss costs",
      "the reads of both", "Qrita, 2026, run D"},
-    {SelectAlgorithm::kNoDup, "no_dup", "to see what counting ties while searching saves",
+    {QritaVariant::kNoDup, "no_dup", "to see what counting ties while searching saves",
      "every search goes on until one value is left", "Qrita, 2026, run C"},
-    {SelectAlgorithm::kOneTile, "one_tile", "to see what fewer threads for fewer values save",
+    {QritaVariant::kOneTile, "one_tile", "to see what fewer threads for fewer values save",
      "barriers of all threads, values in global memory", "Qrita, 2026, run B"},
 };
 
 std::string KnownNames() {
   std::string known;
-  for (const AlgorithmInfo& info : kAlgorithms) {
+  for (const QritaEntry& info : kVariants) {
     known.append(known.empty() ? "" : ", ").append(info.name);
   }
   return known;
 }
 
-void CheckAlgorithm(SelectAlgorithm algorithm) {
-  if (static_cast<size_t>(algorithm) >= std::size(kAlgorithms)) {
-    ThrowInvalid("options.algorithm", ToText(static_cast<int64_t>(algorithm)), KnownNames());
+void CheckVariant(QritaVariant variant) {
+  if (static_cast<size_t>(variant) >= std::size(kVariants)) {
+    ThrowInvalid("options.variant", ToText(static_cast<int64_t>(variant)), KnownNames());
   }
 }
 
@@ -68,9 +72,9 @@ Layout LayoutFor(const LogitsView& logits) {
   return layout;
 }
 
-bool Truncates(SelectAlgorithm algorithm) {
-  return algorithm != SelectAlgorithm::kAuto && algorithm != SelectAlgorithm::kSort &&
-         algorithm != SelectAlgorithm::kNoTruncation;
+bool Truncates(QritaVariant variant) {
+  return variant != QritaVariant::kAuto && variant != QritaVariant::kSort &&
+         variant != QritaVariant::kNoTruncation;
 }
 
 void CheckWorkspace(const DeviceArray<std::byte>& workspace, size_t bytes) {
@@ -89,28 +93,28 @@ void CheckWorkspace(const DeviceArray<std::byte>& workspace, size_t bytes) {
 
 }  // namespace
 
-std::span<const AlgorithmInfo> SelectAlgorithms() { return kAlgorithms; }
+std::span<const QritaEntry> QritaVariants() { return kVariants; }
 
-SelectAlgorithm SelectAlgorithmByName(std::string_view name) {
-  for (const AlgorithmInfo& info : kAlgorithms) {
-    if (info.name == name) return info.algorithm;
+QritaVariant QritaVariantByName(std::string_view name) {
+  for (const QritaEntry& info : kVariants) {
+    if (info.name == name) return info.variant;
   }
-  ThrowInvalid("algorithm", ToText(name), KnownNames());
+  ThrowInvalid("variant", ToText(name), KnownNames());
 }
 
-size_t SelectWorkspaceBytes(const LogitsView& logits, SelectAlgorithm algorithm) {
+size_t QritaWorkspaceBytes(const LogitsView& logits, QritaVariant variant) {
   CheckRows(logits);
-  CheckAlgorithm(algorithm);
-  if (algorithm == SelectAlgorithm::kSort) return SortWorkspaceBytes(logits);
-  return Truncates(algorithm) ? static_cast<size_t>(LayoutFor(logits).bytes) : 0;
+  CheckVariant(variant);
+  if (variant == QritaVariant::kSort) return SortWorkspaceBytes(logits);
+  return Truncates(variant) ? static_cast<size_t>(LayoutFor(logits).bytes) : 0;
 }
 
-void Select(const LogitsView& logits, const RowParams& params, const SelectOptions& options,
-            DeviceArray<Cut> cuts, void* stream) {
-  const SelectAlgorithm algorithm = options.algorithm;
-  const size_t bytes = SelectWorkspaceBytes(logits, algorithm);
-  if (algorithm == SelectAlgorithm::kAuto) {
-    Select(logits, params, cuts, DeviceArray<CutMass>(), stream);
+void SelectByQrita(const LogitsView& logits, const RowParams& params, const QritaOptions& options,
+                   DeviceArray<Cut> cuts, void* stream) {
+  const QritaVariant variant = options.variant;
+  const size_t bytes = QritaWorkspaceBytes(logits, variant);
+  if (variant == QritaVariant::kAuto) {
+    cuda::Select(logits, params, cuts, DeviceArray<CutMass>(), stream);
     return;
   }
   CheckRowParams(params, logits.rows, false);
@@ -120,20 +124,20 @@ void Select(const LogitsView& logits, const RowParams& params, const SelectOptio
   CheckOneARow("options.table", options.table, 1, true);
 
   QritaArgument argument{.rows = ArgumentOf(logits, params), .cuts = cuts.data};
-  if (Truncates(algorithm)) {
+  if (Truncates(variant)) {
     const Layout layout = LayoutFor(logits);
     argument.notes = reinterpret_cast<RowNote*>(options.workspace.data);
     argument.outliers = reinterpret_cast<float*>(options.workspace.data + layout.note_bytes);
     argument.room = static_cast<int32_t>(layout.room);
     argument.table = options.table.size == 0 ? nullptr : options.table.data;
-    argument.leaves_all = algorithm == SelectAlgorithm::kForceFallback;
-    LaunchTruncation(algorithm, logits.dtype, argument, stream);
-  } else if (algorithm == SelectAlgorithm::kSort) {
+    argument.leaves_all = variant == QritaVariant::kForceFallback;
+    LaunchTruncation(variant, logits.dtype, argument, stream);
+  } else if (variant == QritaVariant::kSort) {
     LaunchSort(logits.dtype, argument, options.workspace.data, stream);
   } else {
     argument.takes_all = true;
   }
-  LaunchSearch(algorithm, logits.dtype, argument, stream);
+  LaunchSearch(variant, logits.dtype, argument, stream);
 }
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

@@ -4,14 +4,14 @@
 //
 // A round ends early at an element that holds more than half of the mass that is left below the
 // last key: it is the largest, and alone.
-#if defined(SLUICE_SELECT_CPU_ALGORITHMS_QUICK_FIND_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_CPU_ALGORITHMS_QUICK_FIND_MAX_INL_H_
-#undef SLUICE_SELECT_CPU_ALGORITHMS_QUICK_FIND_MAX_INL_H_
+#if defined(SLUICE_RESEARCH_ALGORITHMS_QUICK_FIND_MAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_RESEARCH_ALGORITHMS_QUICK_FIND_MAX_INL_H_
+#undef SLUICE_RESEARCH_ALGORITHMS_QUICK_FIND_MAX_INL_H_
 #else
-#define SLUICE_SELECT_CPU_ALGORITHMS_QUICK_FIND_MAX_INL_H_
+#define SLUICE_RESEARCH_ALGORITHMS_QUICK_FIND_MAX_INL_H_
 #endif
 
-#include "select/cpu/algorithms/filter_sort-inl.h"
+#include "research/algorithms/filter_sort-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {

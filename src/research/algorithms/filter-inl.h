@@ -12,11 +12,11 @@
 // Masses in any order say nothing about the keys. But by Markov's inequality the elements with keys
 // at least t below 0 hold at most S / t, S = sum(w * |key|): when that is Z - target or less, the
 // others hold the target, and none of those with |key| >= t is kept.
-#if defined(SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_
-#undef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_
+#if defined(SLUICE_RESEARCH_ALGORITHMS_FILTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_RESEARCH_ALGORITHMS_FILTER_INL_H_
+#undef SLUICE_RESEARCH_ALGORITHMS_FILTER_INL_H_
 #else
-#define SLUICE_SELECT_CPU_ALGORITHMS_FILTER_INL_H_
+#define SLUICE_RESEARCH_ALGORITHMS_FILTER_INL_H_
 #endif
 
 #include "select/cpu/algorithms/elements-inl.h"

@@ -1,7 +1,7 @@
 // The head by clusters of rows: a centroid and a radius bound the logits of all rows of a cluster,
-// so that clusters which cannot matter are not read. docs/notes/clusters.md has the bounds and
-// their gain: next to nothing on heads of trained models, most of the read on heads that do have
-// their rows in clusters. The certified head to use is certified_head.hpp.
+// so that clusters which cannot matter are not read. docs/research/clusters.md says what they gain:
+// next to nothing on heads of trained models, most of the read on heads that do have their rows in
+// clusters. The certified head to use is certified_head.hpp. Link Sluice::research.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 #include "sluice/head.hpp"
 
-namespace sluice {
+namespace sluice::research {
 
 enum class ClusterMetric : uint8_t {
   kEuclidean,  // k-means of rows; a ball bounds a cluster
@@ -61,7 +61,7 @@ struct ClusterOptions {
   // The rows of each cluster with the largest biases, at most this many, are bounded and opened one
   // by one: a token that leads by its bias then opens no cluster. None where biases are folded in.
   int32_t bias_leaders = 3;
-  // Null: the parallel-for. On a GPU: cuda::DeviceMeans (research/cuda_clusters.hpp).
+  // Null: the parallel-for. On a GPU: DeviceMeans (research/device_clusters.hpp).
   const MeansFinder* means = nullptr;
   // Called by Build after each round with the share of the rounds that is done.
   void (*progress)(void* context, double share) = nullptr;
@@ -193,4 +193,4 @@ class ClusterSearch {
   std::vector<float> answer_logits_;
 };
 
-}  // namespace sluice
+}  // namespace sluice::research

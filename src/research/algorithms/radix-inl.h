@@ -3,11 +3,11 @@
 // all equal: three passes over ever fewer elements, whatever the row holds.
 #include <algorithm>
 
-#if defined(SLUICE_SELECT_CPU_ALGORITHMS_RADIX_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_CPU_ALGORITHMS_RADIX_INL_H_
-#undef SLUICE_SELECT_CPU_ALGORITHMS_RADIX_INL_H_
+#if defined(SLUICE_RESEARCH_ALGORITHMS_RADIX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_RESEARCH_ALGORITHMS_RADIX_INL_H_
+#undef SLUICE_RESEARCH_ALGORITHMS_RADIX_INL_H_
 #else
-#define SLUICE_SELECT_CPU_ALGORITHMS_RADIX_INL_H_
+#define SLUICE_RESEARCH_ALGORITHMS_RADIX_INL_H_
 #endif
 
 #include "select/cpu/algorithms/elements-inl.h"

@@ -1,6 +1,7 @@
-// The ways to select on a GPU, by name: Qrita and most of the variants that its paper compares it
-// with. The paper's runs G and H, one pivot where truncation misses or is off, are not among them.
-// All give the same Cut, bit for bit. kAuto is what to use; the others exist to compare with it.
+// Qrita on a GPU and most of the variants that its paper compares it with, by name. The paper's
+// runs G and H, one pivot where truncation misses or is off, are not among them. All give the Cut
+// of cuda::Select, bit for bit, and exist to compare with it. docs/research/qrita.md says what each
+// is worth. Link Sluice::research_cuda.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,10 @@
 
 #include "sluice/cuda/rows.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
 
-enum class SelectAlgorithm : uint8_t {
-  kAuto,           // Select of cuda/rows.hpp
+enum class QritaVariant : uint8_t {
+  kAuto,           // cuda::Select, to compare with
   kQuaternary,     // Qrita: truncate by sigma, search the outliers with three pivots a pass
   kBinary,         // with one pivot a pass
   kSortFinish,     // sort the outliers instead of searching them
@@ -24,18 +25,18 @@ enum class SelectAlgorithm : uint8_t {
   kOneTile,        // search the outliers with all threads that read the row
 };
 
-struct AlgorithmInfo {
-  SelectAlgorithm algorithm;
+struct QritaEntry {
+  QritaVariant variant;
   std::string_view name;
   std::string_view when_to_use;
   std::string_view limits;  // what makes it slow
   std::string_view source;  // the author of the paper
 };
 
-std::span<const AlgorithmInfo> SelectAlgorithms();
+std::span<const QritaEntry> QritaVariants();
 
 // Throws Error naming the known ones.
-SelectAlgorithm SelectAlgorithmByName(std::string_view name);
+QritaVariant QritaVariantByName(std::string_view name);
 
 // What truncation has learned of a model's rows: where the nucleus ends, in standard deviations
 // above the mean of the row, by p and by temperature. It lies in device memory, begins as zeros,
@@ -50,19 +51,19 @@ struct TruncationTable {
   uint64_t fallbacks = 0;                    // rows that it was tried on and did not decide
 };
 
-struct SelectOptions {
-  SelectAlgorithm algorithm = SelectAlgorithm::kAuto;
-  // At least SelectWorkspaceBytes, aligned to 16.
-  DeviceArray<std::byte> workspace = {};
-  DeviceArray<TruncationTable> table = {};  // empty, or one
+struct QritaOptions {
+  QritaVariant variant = QritaVariant::kAuto;
+  // At least QritaWorkspaceBytes, aligned to 16.
+  cuda::DeviceArray<std::byte> workspace = {};
+  cuda::DeviceArray<TruncationTable> table = {};  // empty, or one
 };
 
 // At most 1 % of the logits or 256 KiB, whichever is more; but for kSort, which takes eight bytes
 // an element and more.
-size_t SelectWorkspaceBytes(const LogitsView& logits, SelectAlgorithm algorithm);
+size_t QritaWorkspaceBytes(const LogitsView& logits, QritaVariant variant);
 
-// Select of cuda/rows.hpp by an algorithm of the caller's choice.
-void Select(const LogitsView& logits, const RowParams& params, const SelectOptions& options,
-            DeviceArray<Cut> cuts, void* stream);
+// Select of cuda/rows.hpp by a variant.
+void SelectByQrita(const LogitsView& logits, const cuda::RowParams& params,
+                   const QritaOptions& options, cuda::DeviceArray<Cut> cuts, void* stream);
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research

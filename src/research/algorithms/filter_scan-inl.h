@@ -4,14 +4,14 @@
 //
 // An element that holds more than half of the remaining mass is the largest, and alone: the scan
 // for the largest ends there.
-#if defined(SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SCAN_INL_H_
-#undef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SCAN_INL_H_
+#if defined(SLUICE_RESEARCH_ALGORITHMS_FILTER_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_RESEARCH_ALGORITHMS_FILTER_SCAN_INL_H_
+#undef SLUICE_RESEARCH_ALGORITHMS_FILTER_SCAN_INL_H_
 #else
-#define SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SCAN_INL_H_
+#define SLUICE_RESEARCH_ALGORITHMS_FILTER_SCAN_INL_H_
 #endif
 
-#include "select/cpu/algorithms/filter_sort-inl.h"
+#include "research/algorithms/filter_sort-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {

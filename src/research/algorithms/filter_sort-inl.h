@@ -2,15 +2,15 @@
 #include <bit>
 #include <cstring>
 
-#if defined(SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SORT_INL_H_
-#undef SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SORT_INL_H_
+#if defined(SLUICE_RESEARCH_ALGORITHMS_FILTER_SORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SLUICE_RESEARCH_ALGORITHMS_FILTER_SORT_INL_H_
+#undef SLUICE_RESEARCH_ALGORITHMS_FILTER_SORT_INL_H_
 #else
-#define SLUICE_SELECT_CPU_ALGORITHMS_FILTER_SORT_INL_H_
+#define SLUICE_RESEARCH_ALGORITHMS_FILTER_SORT_INL_H_
 #endif
 
-#include "select/cpu/algorithms/filter-inl.h"
-#include "select/cpu/algorithms/sort-inl.h"
+#include "research/algorithms/filter-inl.h"
+#include "research/algorithms/sort-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice::HWY_NAMESPACE {

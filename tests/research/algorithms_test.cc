@@ -1,5 +1,7 @@
 // The algorithms of selection by their names: an algorithm changes the time, never the answer. Each
 // is compared with the definition, bit for bit, and has a loop and a bound of its own.
+#include "sluice/research/algorithms.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +19,9 @@
 namespace sluice::test {
 namespace {
 
+using research::Algorithm;
+using research::AlgorithmEntry;
+
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Worked {
@@ -25,26 +30,26 @@ struct Worked {
 };
 
 // Selects twice, as Selected() does: the Cuts of the way without masses must be those of the other.
-Worked SelectedBy(SelectAlgorithm algorithm, const SelectInput& input, Backend backend) {
+Worked SelectedBy(Algorithm algorithm, const SelectInput& input, Backend backend) {
   const Workspace workspace(SelectWorkspaceBytes(input.logits, {backend}));
   const size_t rows = static_cast<size_t>(input.logits.rows);
   Worked worked{{std::vector<Cut>(rows), std::vector<CutMass>(rows)},
                 std::vector<SelectWork>(rows)};
-  const Execution execution{backend, {}, workspace.span(), nullptr, algorithm, worked.work};
+  const Execution execution{.backend = backend, .workspace = workspace.span(), .work = worked.work};
   std::vector<Cut> cuts(rows);
-  Select(input, cuts, worked.selection.masses, execution);
-  Select(input, worked.selection.cuts, {}, execution);
+  research::Select(input, algorithm, cuts, worked.selection.masses, execution);
+  research::Select(input, algorithm, worked.selection.cuts, {}, execution);
   EXPECT_TRUE(SameSequence(cuts, worked.selection.cuts)) << "asking for masses changed a Cut";
   return worked;
 }
 
-std::vector<int32_t> TokensBy(SelectAlgorithm algorithm, SelectInput input, Backend backend) {
+std::vector<int32_t> TokensBy(Algorithm algorithm, SelectInput input, Backend backend) {
   const NoiseKey key{.seed = 7, .position = 3};
   if (input.keys.empty()) input.keys = {&key, 1};
   const Workspace workspace(SelectWorkspaceBytes(input.logits, {backend}));
   std::vector<TokenResult> results(static_cast<size_t>(input.logits.rows));
-  Sample(input, DrawMethod::kGumbel, results,
-         {backend, {}, workspace.span(), nullptr, algorithm, {}});
+  research::Sample(input, DrawMethod::kGumbel, algorithm, results,
+                   {.backend = backend, .workspace = workspace.span()});
   std::vector<int32_t> ids;
   for (const TokenResult& result : results) ids.push_back(result.id);
   return ids;
@@ -52,8 +57,8 @@ std::vector<int32_t> TokensBy(SelectAlgorithm algorithm, SelectInput input, Back
 
 void ExpectEachGivesTheDefinition(const SelectInput& input, Backend backend) {
   const Selection expected = Selected(input, Backend::kRef);
-  const std::vector<int32_t> tokens = TokensBy(SelectAlgorithm::kAuto, input, Backend::kRef);
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+  const std::vector<int32_t> tokens = TokensBy(Algorithm::kAuto, input, Backend::kRef);
+  for (const AlgorithmEntry& info : research::Algorithms()) {
     const Selection actual = SelectedBy(info.algorithm, input, backend).selection;
     EXPECT_TRUE(SameSequence(actual.cuts, expected.cuts)) << info.name;
     EXPECT_TRUE(SameSequence(actual.masses, expected.masses)) << info.name;
@@ -222,11 +227,11 @@ TEST_P(Algorithms, EachHasItsOwnLoop) {
   for (const SelectParams& params :
        {SelectParams{.top_k = 50}, SelectParams{.top_p = 0.9f}, SelectParams{.typical_p = 0.9f}}) {
     std::vector<int64_t> reads;
-    for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    for (const AlgorithmEntry& info : research::Algorithms()) {
       const SelectWork work =
           SelectedBy(info.algorithm, {batch.view(), {&params, 1}}, backend()).work[0];
-      if (info.algorithm <= SelectAlgorithm::kCertified) continue;
-      EXPECT_EQ(work.algorithm, info.algorithm) << info.name;
+      if (info.algorithm <= Algorithm::kCertified) continue;
+      EXPECT_EQ(research::RanBy(info.algorithm, work), info.algorithm) << info.name;
       EXPECT_GE(work.elements_read, 32000) << info.name;
       EXPECT_EQ(std::count(reads.begin(), reads.end(), work.elements_read), 0)
           << info.name << " reads " << work.elements_read << ", as another does";
@@ -305,12 +310,12 @@ TEST_P(Algorithms, StayWithinABoundOnHostileRows) {
       if (!IsTried(number++)) continue;
       const SelectInput input{batch.view(), {&params, 1}};
       Cut first;  // of kAuto; the definition takes long, and is compared with on other rows
-      for (const AlgorithmInfo& info : SelectAlgorithms()) {
+      for (const AlgorithmEntry& info : research::Algorithms()) {
         Cut cut;
         SelectWork work;
-        Select(input, {&cut, 1}, {},
-               {backend(), {}, workspace.span(), nullptr, info.algorithm, {&work, 1}});
-        if (info.algorithm == SelectAlgorithm::kAuto) first = cut;
+        research::Select(input, info.algorithm, {&cut, 1}, {},
+                         {.backend = backend(), .workspace = workspace.span(), .work = {&work, 1}});
+        if (info.algorithm == Algorithm::kAuto) first = cut;
         EXPECT_TRUE(SameBits(cut, first)) << info.name;
         EXPECT_LE(work.elements_read, 100 * input.logits.vocab) << info.name;
       }
@@ -321,7 +326,7 @@ TEST_P(Algorithms, StayWithinABoundOnHostileRows) {
 TEST_P(Algorithms, BatchGivesWhatItsRowsGiveAlone) {
   const Mixed mixed = MixedRows(24);
   const Batch batch(mixed.rows, dtype());
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
+  for (const AlgorithmEntry& info : research::Algorithms()) {
     SCOPED_TRACE(info.name);
     const Worked together =
         SelectedBy(info.algorithm, {batch.view(), mixed.params, mixed.keys}, backend());
@@ -353,13 +358,13 @@ TEST_P(Algorithms, DrawTheSameTokens) {
   const Workspace workspace(SelectWorkspaceBytes(input.logits, {backend()}));
   for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
     const std::vector<TokenResult> expected = Sampled(input, method, Backend::kRef);
-    for (const AlgorithmInfo& info : SelectAlgorithms()) {
+    for (const AlgorithmEntry& info : research::Algorithms()) {
       std::vector<TokenResult> results(mixed.rows.size());
       std::vector<SelectWork> work(mixed.rows.size());
-      Sample(input, method, results,
-             {backend(), {}, workspace.span(), nullptr, info.algorithm, work});
+      research::Sample(input, method, info.algorithm, results,
+                       {.backend = backend(), .workspace = workspace.span(), .work = work});
       EXPECT_TRUE(SameSequence(results, expected)) << info.name;
-      const bool has_loop = info.algorithm > SelectAlgorithm::kCertified;
+      const bool has_loop = info.algorithm > Algorithm::kCertified;
       if (has_loop && backend() != Backend::kRef) {
         EXPECT_GT(work[0].elements_read, 0) << info.name;
       }
@@ -374,12 +379,12 @@ constexpr const char* kNames =
     "radix, pivot";
 
 TEST(AlgorithmNames, LeadToTheAlgorithmAndBack) {
-  for (const AlgorithmInfo& info : SelectAlgorithms()) {
-    EXPECT_EQ(SelectAlgorithmByName(info.name), info.algorithm);
-    EXPECT_EQ(&info - SelectAlgorithms().data(), static_cast<int>(info.algorithm));
+  for (const AlgorithmEntry& info : research::Algorithms()) {
+    EXPECT_EQ(research::AlgorithmByName(info.name), info.algorithm);
+    EXPECT_EQ(&info - research::Algorithms().data(), static_cast<int>(info.algorithm));
     EXPECT_FALSE(info.when_to_use.empty());
   }
-  ExpectError([] { SelectAlgorithmByName("bogosort"); }, "algorithm", "\"bogosort\"", kNames);
+  ExpectError([] { research::AlgorithmByName("bogosort"); }, "algorithm", "\"bogosort\"", kNames);
 }
 
 TEST(AlgorithmNames, OutOfRangeAndWorkOfAnotherSizeAreErrors) {
@@ -392,18 +397,22 @@ TEST(AlgorithmNames, OutOfRangeAndWorkOfAnotherSizeAreErrors) {
   Cut cut;
   TokenResult result;
   std::vector<SelectWork> work(2);
-  Execution unknown{Backend::kAuto, {}, workspace.span()};
-  unknown.algorithm = static_cast<SelectAlgorithm>(10);
-  Execution too_many{Backend::kAuto, {}, workspace.span()};
+  const Execution execution{.workspace = workspace.span()};
+  Execution too_many = execution;
   too_many.work = work;
-  auto select = [&](const Execution& execution) { Select(input, {&cut, 1}, {}, execution); };
-  auto sample = [&](const Execution& execution) {
-    Sample(input, DrawMethod::kGumbel, {&result, 1}, execution);
+  auto select = [&](Algorithm algorithm, const Execution& with) {
+    research::Select(input, algorithm, {&cut, 1}, {}, with);
   };
-  ExpectError([&] { select(unknown); }, "execution.algorithm", "10", kNames);
-  ExpectError([&] { sample(unknown); }, "execution.algorithm", "10", kNames);
-  ExpectError([&] { select(too_many); }, "execution.work.size()", "2", "1");
-  ExpectError([&] { sample(too_many); }, "execution.work.size()", "2", "1");
+  auto sample = [&](Algorithm algorithm, const Execution& with) {
+    research::Sample(input, DrawMethod::kGumbel, algorithm, {&result, 1}, with);
+  };
+  const auto unknown = static_cast<Algorithm>(10);
+  ExpectError([&] { select(unknown, execution); }, "algorithm", "10", kNames);
+  ExpectError([&] { sample(unknown, execution); }, "algorithm", "10", kNames);
+  for (const Algorithm algorithm : {Algorithm::kPivot, Algorithm::kRadix}) {
+    ExpectError([&] { select(algorithm, too_many); }, "execution.work.size()", "2", "1");
+    ExpectError([&] { sample(algorithm, too_many); }, "execution.work.size()", "2", "1");
+  }
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
-// The clusters of a head by a GPU: found there, and searched there. Link Sluice::cuda.
+// The clusters of a head by a GPU: found there, and searched there. Link Sluice::research_cuda.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "sluice/cuda/head.hpp"
-#include "sluice/research/cluster_head.hpp"
+#include "sluice/research/clusters.hpp"
 
-namespace sluice::cuda {
+namespace sluice::research {
 
 // K-means on the current device, in fp32, for ClusterOptions::means: the same means for the same
 // task on the same device, close to those of the processor's threads and not their bits. Takes
@@ -26,24 +26,24 @@ struct DeviceClusters {
   int64_t dim = 0;
   int64_t clusters = 0;
   int64_t centroids = 0;
-  DeviceArray<const std::byte> memory = {};
+  cuda::DeviceArray<const std::byte> memory = {};
 };
 
 size_t DeviceClusterBytes(const HeadClusters& clusters);
 
 // memory: at least DeviceClusterBytes, aligned to 256. Waits for the copy: `clusters` may go.
-DeviceClusters UploadClusters(const HeadClusters& clusters, DeviceArray<std::byte> memory,
+DeviceClusters UploadClusters(const HeadClusters& clusters, cuda::DeviceArray<std::byte> memory,
                               void* stream);
 
 struct ClusterCall {
-  HeadWeights head = {};
+  cuda::HeadWeights head = {};
   DeviceClusters clusters = {};
-  MatrixView hidden = {};                 // [rows, dim], any dtype
-  DeviceArray<std::byte> workspace = {};  // ClusterWorkspaceBytes, aligned to 256
+  MatrixView hidden = {};                       // [rows, dim], any dtype
+  cuda::DeviceArray<std::byte> workspace = {};  // ClusterWorkspaceBytes, aligned to 256
   ClusterBudget budget = {};
   // Empty: every question is a sequence's first. Or one a row, all bytes zero before the first
   // question of its sequence; a call reads and writes them.
-  DeviceArray<ClusterPace> paces = {};
+  cuda::DeviceArray<ClusterPace> paces = {};
 };
 
 // For calls with as many hidden states or fewer, up to kMostCertifiedRows.
@@ -61,9 +61,9 @@ struct ClusterRow {
 
 // Room a row: k for kTopK, else the vocabulary. The elements after a row's count are left alone.
 struct ClusterPlaces {
-  DeviceArray<int32_t> ids = {};
-  DeviceArray<float> logits = {};
-  DeviceArray<ClusterRow> rows = {};  // one a row
+  cuda::DeviceArray<int32_t> ids = {};
+  cuda::DeviceArray<float> logits = {};
+  cuda::DeviceArray<ClusterRow> rows = {};  // one a row
 };
 
 // As ClusterSearch::Ask, of each hidden state by itself. The first k tokens, those that top-p keeps
@@ -73,4 +73,4 @@ struct ClusterPlaces {
 void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
                     const ClusterPlaces& places, void* stream);
 
-}  // namespace sluice::cuda
+}  // namespace sluice::research
