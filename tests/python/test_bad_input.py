@@ -10,7 +10,7 @@ SIX = np.zeros((2, 3, 8), np.float32)
 READ_ONLY = np.zeros((2, 8), np.float32)
 READ_ONLY.flags.writeable = False
 FLOATS = "float32, bfloat16 or float16"
-LAST_AXIS = "a last axis whose elements are adjacent; np.ascontiguousarray(logits, dtype=np.float32)"
+LAST_AXIS = "a last axis of adjacent elements; np.ascontiguousarray(logits, dtype=np.float32)"
 V, T = sluice.Error, sluice.ArgumentTypeError
 
 
@@ -96,9 +96,9 @@ CASES = [
     (lambda: sluice.select(LOGITS, logits=3), TypeError, None, None, None),
     (lambda: sluice.select(), TypeError, None, None, None),
     (lambda: sluice.sample(LOGITS, repetition_penalty=1.5), V, "repetition_penalty", "1.5",
-     "1.0 in a call that knows no history; use sluice.Sampler"),
+     "1.0 in a call without a history; use sluice.Sampler"),
     (lambda: sluice.sample(LOGITS, sluice.SamplingParams(bad_words=[[1]])), V, "bad_words", "[[1]]",
-     "[] in a call that knows no history; use sluice.Sampler"),
+     "[] in a call without a history; use sluice.Sampler"),
     (lambda: sluice.sample(LOGITS, allowed_token_ids=[1]), V,
      "allowed_token_ids", "[1]", "None in a"),
     (lambda: sluice.sample(LOGITS, repetition_penalty=0), V,
