@@ -166,7 +166,7 @@ class ClusterBench {
   }
 
  private:
-  // Against the logits of the dense head.
+  // Beside the logits of the dense head.
   bool IsRight(const ClusterQuestion& question, int64_t state, const cuda::ClusterRow& row,
                const int32_t* ids, const float* logits) const {
     const float* const dense = &logits_[static_cast<size_t>(state * vocab())];

@@ -236,7 +236,7 @@ void Array::CheckDims(std::string_view name, int fewest, int most) const {
 void Array::CheckLastAxis(std::string_view name, Access access) const {
   if (ndim_ == 0 || shape(ndim_ - 1) <= 1 || stride(ndim_ - 1) == 1) return;
   ThrowValue(std::string(name).append(".strides"), ListText("[", "]", ndim_, strides_.data()),
-             "a last axis of adjacent elements" + CopyText(name, access));
+             "a last axis whose elements are adjacent" + CopyText(name, access));
 }
 
 void Array::CheckContiguous(std::string_view name) const {

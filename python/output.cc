@@ -21,7 +21,7 @@ nb::list ListOf(const std::vector<int32_t>& ids) {
   return list;
 }
 
-// One value a token, or one row of `width`.
+// One value a token.
 template <typename T>
 nb::object PerToken(nb::handle self, std::vector<T> RequestOutput::* values) {
   RequestOutput& output = nb::cast<RequestOutput&>(self);

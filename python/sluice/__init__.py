@@ -128,7 +128,7 @@ _LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference"
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on first use: numpy's twin of the library, what needs torch or asyncio.
+    # Loaded at first use: the reference in numpy, and what needs torch or asyncio.
     if name in ("reference", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":

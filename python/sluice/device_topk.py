@@ -50,7 +50,7 @@ class TopkTensors:
     @property
     def values(self):
         if self._values is None:
-            raise AttributeError("values were not requested: values=True")
+            raise AttributeError("values need values=True")
         return self._values
 
     def __len__(self):

@@ -10,7 +10,7 @@ SIX = np.zeros((2, 3, 8), np.float32)
 READ_ONLY = np.zeros((2, 8), np.float32)
 READ_ONLY.flags.writeable = False
 FLOATS = "float32, bfloat16 or float16"
-LAST_AXIS = "a last axis of adjacent elements; np.ascontiguousarray(logits, dtype=np.float32)"
+LAST_AXIS = "a last axis whose elements are adjacent; np.ascontiguousarray(logits, dtype=np.float32)"
 V, T = sluice.Error, sluice.ArgumentTypeError
 
 
