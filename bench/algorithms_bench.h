@@ -25,7 +25,7 @@ struct AlgorithmsOptions {
   double slow_budget_ms = 400.0;  // no more calls are started after that, but one a row
   // Instead of the mix: `rows` rows of `vocab` logits, without NaN and +inf.
   std::vector<std::vector<float>> given_rows;
-  // Instead of the tasks; peers know nothing of it.
+  // Instead of the tasks; peers have no part in it.
   std::optional<SelectParams> params;
   std::vector<Backend> backends;
 };
@@ -47,7 +47,7 @@ struct RankedCall {
 };
 
 struct Ranking {
-  std::string_view task;  // its name; "params" for those that were asked for
+  std::string_view task;  // its name; "params" for given parameters
   Backend backend;
   NucleusSizes nucleus;
   std::vector<RankedCall> calls;  // the fastest first

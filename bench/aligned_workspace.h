@@ -1,4 +1,4 @@
-// Memory for calls of the library, at the alignment that they ask for.
+// Memory for calls of the library, at the alignment that they need.
 #pragma once
 
 #include <cstddef>

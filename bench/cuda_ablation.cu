@@ -1,6 +1,6 @@
 // The ablation of Qrita's paper on this implementation: the time of each variant by that of the
 // whole method, the memory that each takes, and how often truncation decides, with what a table has
-// learned and without. And the time of candidates and log-probabilities beside one read of the
+// learned and without. And the time of candidates and log-probabilities against one read of the
 // rows. Usage: sluice_cuda_ablation --help.
 #include <cmath>
 #include <cstdio>
@@ -230,8 +230,8 @@ WideGuess GuessWithoutRoom(const HostRows& rows, float p) {
 
 constexpr size_t kBatch = 128, kCalls = 4;
 
-// Four calls on rows of their own with one table: truncation knows nothing in the first, and what
-// it has learned from the others in the last.
+// Four calls on rows of their own with one table: truncation has learned nothing in the first, and
+// what it has learned from the others in the last.
 void HitRates(DeviceReport& report, int64_t vocab, std::string_view kind, const HostRows& rows) {
   for (const float p : {0.5f, 0.7f, 0.9f, 0.95f}) {
     const SelectParams asked{.top_p = p};

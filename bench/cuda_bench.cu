@@ -1,4 +1,4 @@
-// Times the CUDA backend by graph replay on rows like a model's, beside the floors: one read of the
+// Times the CUDA backend by graph replay on rows like a model's, and the floors: one read of the
 // rows, and one read and write of them. Usage: sluice_cuda_bench --help.
 //
 // Hot, as in decoding: in the graph a kernel rewrites the logits before each call, and the time of
@@ -188,7 +188,7 @@ class Bench {
 
 enum class Output { kIds, kCuts, kMask };
 
-// Those whose blocks are not more than a device has room for twice over.
+// Those with no more blocks than a device has room for twice over.
 std::vector<cuda::TeamShape> TeamsFor(int64_t rows, bool wants_all) {
   std::vector<cuda::TeamShape> teams = {cuda::ShapeForRows(rows)};
   if (!wants_all) return teams;

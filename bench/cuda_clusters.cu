@@ -1,4 +1,4 @@
-// Times the head in clusters on a GPU by graph replay, beside the dense head on the same weights
+// Times the head in clusters on a GPU by graph replay, against the dense head on the same weights
 // and one read of them. Usage: sluice_cuda_clusters --help.
 //
 // Two heads of each shape: `made` is shaped like a large language model's, where clusters are worth
@@ -6,7 +6,7 @@
 // cones bound them. Each question may open an eighth of the rows, then twice as many, then all.
 //
 // A call's time is what 32 more of them add to a graph, the median of nine replays; calls take
-// turns at 64 hidden states, whose answers are looked at beside the dense head's.
+// turns at 64 hidden states; their answers are compared with the dense head's.
 #include <cuda_runtime.h>
 
 #include <algorithm>

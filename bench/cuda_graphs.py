@@ -157,7 +157,7 @@ class Timer:
 
 
 def peak_bytes(call, logits):
-    """The most memory that a call takes beside its rows, what it keeps included."""
+    """The most memory that a call takes in addition to its rows, what it keeps included."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()

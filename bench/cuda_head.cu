@@ -1,4 +1,4 @@
-// Times heads on a GPU by graph replay, from hidden states to tokens, beside the floors of one read
+// Times heads on a GPU by graph replay, from hidden states to tokens, and the floors of one read
 // of the weights and of the planes, and the library's product of the same matrices. Usage:
 // sluice_cuda_head --help.
 //
@@ -107,7 +107,7 @@ class HeadBench {
     return {.us = timer_.Microseconds(call), .energy_uj = Energy(call)};
   }
 
-  // Negative: the library is not there.
+  // Negative: the library is missing.
   Result Library(int64_t batch) const {
     CublasProduct product;
     if (!product.is_there()) return {.us = -1.0};
@@ -214,7 +214,7 @@ class HeadBench {
       }
       result.first_plane_us = timer_.Microseconds(by_first_plane);
       result.us = 0.5 * (result.us + timer_.Microseconds(call));
-      constexpr double kLong = 1000.0;  // whose spread is small beside what is asked of it
+      constexpr double kLong = 1000.0;  // with a spread that is small against the demand
       if (result.first_plane_us < kLong) {
         result.first_plane_us = 0.5 * (result.first_plane_us + timer_.Microseconds(by_first_plane));
       }
@@ -291,7 +291,7 @@ struct Options {
                  "of the planes");
     flags.Number("--few", few, {0, kMaxVocab},
                  "tokens computed at once, of strict planes, without a look into the second");
-    // The driver's counter moves in steps that are long beside a call.
+    // The driver's counter moves in steps that are long compared with a call.
     flags.Number("--energy", energy_seconds, {1, 3600},
                  "seconds that a call is repeated for its energy");
   }

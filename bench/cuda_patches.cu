@@ -1,5 +1,5 @@
 // What reading a row with its patches costs: the time of SampleIds on rows with patches and masks,
-// beside the same call on the rows without them, and on rows that have the patched values as their
+// against the same call on the rows without them, and on rows that have the patched values as their
 // logits (patches can make a row harder), by graph replay, hot as in cuda_bench.cu. Usage:
 // sluice_cuda_patches --help.
 //

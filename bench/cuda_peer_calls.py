@@ -1,4 +1,4 @@
-"""Who is timed by cuda_peers.py, on which tasks, and how each is called.
+"""The peers that cuda_peers.py times, on which tasks, and how each is called.
 
 A call takes logits and returns a tensor: the ids of a draw, or the masked logits, in place or not.
 One peer is also timed without its softmax: its calls take probabilities.
@@ -54,7 +54,7 @@ class Peer:
     name: str
     serves: callable  # a Setting
     make: callable    # of a Setting, the call
-    profile: str = "vllm"  # whose order of filters it has
+    profile: str = "vllm"  # the engine with its order of filters
     forget: callable = lambda: None  # frees what it keeps from call to call
     takes_probabilities: bool = False  # instead of logits
 

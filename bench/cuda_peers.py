@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times selection and sampling of CUDA tensors from Python beside peers, in one process.
+"""Times selection and sampling of CUDA tensors from Python against peers, in one process.
 
     python3 bench/cuda_peers.py [--quick] [--batch N]... [--task NAME]... [--distribution NAME]
         [--json FILE] [--vllm DIR] [--flashinfer-modules DIR]
 
 Rows like a model's ("mid"), the same rounded to bfloat16 and so with ties ("rounded"), or N(0, 1)
-("normal"), in fp32; times of graph replays, hot and cold (cuda_graphs.py), beside one read of
+("normal"), in fp32; times of graph replays, hot and cold (cuda_graphs.py), and one read of
 the rows, or one read and write of them, in the same run. A row is wrong when a mask keeps another
 set than the reference, or when a draw gives a token outside of its set; Sluice's tokens must be
 the reference's. FlashInfer's joint filter means another set, and is held to that one. A peer that

@@ -5,7 +5,7 @@
 //   part-certified-*  hidden states to tokens by planes of the slice (ShardHeadCall)
 //   part-library-*    the library's product of the slice, then the draw (ShardCall)
 //   part-logprobs-*   log-probabilities of drawn tokens from logits of the slice
-//   one-gpu-*         the same of the whole vocabulary by the calls that know no slices
+//   one-gpu-*         the whole vocabulary, by the calls without slices
 //
 // `ns` is the slowest rank's, `least_ns` the fastest one's: a median of replays of a graph of
 // twenty calls. An exchange is a copy on the device here, whatever a network takes comes on top

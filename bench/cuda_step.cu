@@ -1,9 +1,9 @@
 // Times the whole sampling step of a DeviceSampler by graph replay: plain top-k with top-p, each
-// feature beside it alone, and everything at once; the same draw without a step, and one read of
+// feature added alone, and everything at once; the same draw without a step, and one read of
 // the rows as the floor. Usage: sluice_cuda_step --help. Hot, as in decoding: see graph_timer.cuh.
 //
 // Requests have 256 tokens of prompt and 256 of output, of the likely ones of the vocabulary. What
-// runs beside the model is not in a step's time: accept_ns, of the tokens of the step before, and
+// runs during the model is not in a step's time: accept_ns, of the tokens of the step before, and
 // prepare_ns, what needs no logits. host_ns: of a call of Step, with nothing that waits for the
 // device.
 #include <chrono>

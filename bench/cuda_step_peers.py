@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Times whole sampling steps of vLLM's Sampler, and of FlashInfer behind it, beside Sluice's.
+"""Times whole sampling steps of vLLM's Sampler, and of FlashInfer after it, against Sluice's.
 
     sluice_cuda_step --batch 32 > FILE
     python3 bench/cuda_step_peers.py --vllm DIR --sluice FILE [--flashinfer-modules DIR]
         [--task NAME]... [--json FILE]
 
-The requests are those of sluice_cuda_step (bench/cuda_step.cu), whose rows it reads: k = 50,
+The requests are those of sluice_cuda_step (bench/cuda_step.cu), which writes its rows: k = 50,
 p = 0.9, 256 tokens of prompt and 256 of output, rows like a model's, in fp32. DIR has the files of
 vLLM's package; its Sampler runs as it is, by three paths: native (torch sorts), triton (its own
 kernels) and flashinfer, which it takes when no request has a seed.
 
 `peer_ns`: of a step among steps that follow each other, with what the host does of it, less the copy
 that restores the logits. `peer_device_ns`: of its kernels alone. `peer_memory_bytes`: the most that a step
-takes beside its logits. Sluice's `ns` is the larger one of what the host takes for a call and what
-the device takes for a step, with what runs beside the model (accept and prepare) added.
+takes in addition to its logits. Sluice's `ns` is the larger one of what the host takes for a call and what
+the device takes for a step, with what runs during the model (accept and prepare) added.
 
 What helps vLLM: its kernel of the repetition penalty is in a library that is not here, and counts
 as free. What does not: ranks of log-probabilities are counted by torch and not by a compiled
@@ -38,7 +38,7 @@ import vllm_modules  # noqa: E402
 TRITON = "vllm.v1.sample.ops.topk_topp_triton"
 HISTORY = 256
 STEPS, WARM_UPS = 8, 3
-FEATURES = {  # name: what it has beside k and p; by the names of sluice_cuda_step
+FEATURES = {  # name: what it has in addition to k and p; by the names of sluice_cuda_step
     "step-k50-p0.9": (), "step-penalties": ("penalties",), "step-bitmask": ("mask",),
     "step-bias": ("bias",), "step-bad-words": ("bad_words",), "step-min-tokens": ("min_tokens",),
     "step-min-p": ("min_p",), "step-logprobs-20": ("logprobs",),

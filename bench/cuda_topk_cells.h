@@ -1,4 +1,4 @@
-// topk on a GPU by graph replay, beside the floor of one read of the scores.
+// topk on a GPU by graph replay, and the floor of one read of the scores.
 //
 // Hot, as in decoding: the scores lie in L2 where they fit; calls take turns at up to four copies
 // of them. A call's time is what 32 more of them add to a graph; the median of nine replays.

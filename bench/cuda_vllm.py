@@ -85,7 +85,7 @@ def load(folder):
     spec.loader.exec_module(module)
     by_sorting = _function(folder / SORT_FILE, "apply_top_k_top_p_pytorch")
 
-    # An engine knows on the host whether any row has p alone: only then is there more to launch.
+    # An engine sees on the host whether any row has p alone: only then is there more to launch.
     def by_triton(logits, k, p):
         return module.apply_top_k_top_p_triton(logits, k, p, has_topp_only_rows=k is None)
 

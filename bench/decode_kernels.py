@@ -77,7 +77,7 @@ def route_kernel(scores, experts, shares, EXPERTS: tl.constexpr, TOP: tl.constex
 
 @triton.jit
 def slots_of(experts, expert, start, slots, SLOTS: tl.constexpr, M: tl.constexpr):
-    """Of the slots that `expert` has: those number start to start + M, and which are there."""
+    """Of the slots that `expert` has: those number start to start + M, and which exist."""
     at = tl.arange(0, SLOTS)
     mine = (tl.load(experts + at, mask=at < slots, other=-1) == expert).to(tl.int32)
     rank = tl.cumsum(mine, 0) - mine

@@ -166,7 +166,7 @@ def mean_entropy(logits):
 
 
 def head_deviation(vocab, width, entropy):
-    """Of a head's elements: hidden states behind the norm have length sqrt(width), so logits are
+    """Of a head's elements: hidden states after the norm have length sqrt(width), so logits are
     N(0, s) with s = deviation * sqrt(width), and their softmax has fewer nats the larger s is."""
     logits = torch.randn((8, vocab), generator=torch.Generator().manual_seed(3))
     low, high = 0.0, 2 * math.sqrt(2 * math.log(vocab))

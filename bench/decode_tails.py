@@ -1,4 +1,4 @@
-"""What end_to_end.py puts behind the last layer: from hidden states, or their logits, to ids.
+"""The tails that end_to_end.py puts after the last layer: from hidden states, or their logits, to ids.
 
 Every tail says what its tokens must be: those of the reference for the same logits, or any of the
 exact set, or nothing where nothing is sampled.
@@ -24,8 +24,8 @@ class Tail:
     name: str
     draw: callable                     # of hidden states and logits: ids
     needs_logits: bool = True
-    prepare: callable = None           # what needs no logits: enqueued beside the layers
-    captured: bool = True              # in the graph of the step, or called behind it
+    prepare: callable = None           # what needs no logits: enqueued during the layers
+    captured: bool = True              # in the graph of the step, or called after it
     expected: callable = None          # of hidden, logits, ids: wrong rows
     facts: callable = lambda hidden: {}
 
@@ -59,7 +59,7 @@ def tokens_of(result):
 
 
 def sampled(batch):
-    """Sluice on logits: parameters on the device, whose positions follow the step."""
+    """Sluice on logits: parameters on the device, with positions that follow the step."""
     if batch.device.type == "cpu":
         def draw(hidden, logits):
             return tokens_of(sluice.sample(logits, **batch.filters, seed=SEED,
@@ -78,7 +78,7 @@ def ours(batch):
 
 
 def our_step(batch, vocab):
-    """Requests of a sampler, whose step is a graph of its own."""
+    """Requests of a sampler; its step is a graph of its own."""
     make = sluice.Sampler if batch.device.type == "cpu" else sluice.DeviceSampler
     sampler = make(vocab=vocab, max_requests=batch.rows)
     requests = [sampler.add(**batch.filters, seed=SEED + row) for row in range(batch.rows)]

@@ -28,7 +28,7 @@ struct DetokTiming {
   double ns = 0.0;   // of one unit; the median of calls
   double low = 0.0;  // the quartiles
   double high = 0.0;
-  // The rest where it is there. Of the algorithm of DecodeStream, and how many times ours that is:
+  // For the algorithm of DecodeStream, where it is built in, and how many times ours that is:
   // the median over turns.
   double peer_ns = 0.0;
   double ratio = 0.0;

@@ -14,9 +14,9 @@ struct Gpu {
 
 class DeviceReport {
  public:
-  // Rows alone, behind those of another process.
+  // Rows alone, after those of another process.
   DeviceReport() = default;
-  // And the first line. ends: nobody's rows follow.
+  // And the first line. ends: no other rows follow.
   explicit DeviceReport(const Gpu& gpu, bool ends = true);
   ~DeviceReport();
   DeviceReport(const DeviceReport&) = delete;

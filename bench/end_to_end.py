@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decodes with random weights from end to end, with one sampler after the other behind the layers.
+"""Decodes with random weights from end to end, with one sampler after the other at the end of the layers.
 
     python3 bench/end_to_end.py [--model NAME]... [--batch N]... [--task NAME]... [--tail NAME]...
         [--context N] [--entropy NATS] [--rounds N] [--steps N] [--device cuda|cpu] [--json FILE]
@@ -7,7 +7,7 @@
 
 A step is one CUDA graph: the layers (decode_model.py), the last norm, the head by cuBLAS in
 bfloat16, the sampler, and the embedding of what it chose; the certified head takes the place of
-head and sampler; requests of a DeviceSampler are a second graph behind the first. `skipped` feeds
+head and sampler; requests of a DeviceSampler are a second graph after the first. `skipped` feeds
 set ids instead of sampling, and still computes the logits; `no-head` does not. Times are of
 replays, medians of rounds in which all tails take turns; the gap is that to `skipped` in the same
 round, and the tail that to `no-head`, medians too: the chip's clock moves from round to round. The

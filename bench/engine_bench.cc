@@ -106,7 +106,7 @@ void Streams(const EngineBenchOptions& options, nanoseconds step_time, int64_t t
                    {out / wall.count()}));
 }
 
-// Tokens that were computed behind the one that ended a stop: one request after the other.
+// Tokens that were computed after the one that ended a stop: one request after the other.
 EngineFigure BehindStop(const EngineBenchOptions& options, StopAt stop_at,
                         int32_t steps_in_flight) {
   const ServedEngine served(options.tokenizer, 1, steps_in_flight, kStepTime);
@@ -135,7 +135,7 @@ EngineFigure BehindStop(const EngineBenchOptions& options, StopAt stop_at,
   return figure;
 }
 
-// Steps from aborts of all requests, in front of one step, until every slot is free.
+// Steps from aborts of all requests, before one step, until every slot is free.
 EngineFigure Aborts(const EngineBenchOptions& options, int32_t steps_in_flight) {
   ScriptRunner runner(Script(options.tokenizer, options.aborts, kNoTime));
   Engine engine(runner, options.tokenizer, {.steps_in_flight = steps_in_flight});
@@ -164,7 +164,7 @@ EngineFigure Aborts(const EngineBenchOptions& options, int32_t steps_in_flight) 
   return figure;
 }
 
-// The same over ipc, in time: from the first abort that a frontend asks for.
+// Aborts over ipc, in time: from the first abort that a frontend sends.
 EngineFigure AbortsOverIpc(const EngineBenchOptions& options) {
   const ServedEngine served(options.tokenizer, options.aborts, 1, kStepTime);
   const auto client = served.Connect();

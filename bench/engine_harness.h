@@ -1,4 +1,4 @@
-// Engines for the benches: a script behind an endpoint, and a process that uses it.
+// Engines for the benches: a script at an endpoint, and a process that uses it.
 #pragma once
 
 #include <spawn.h>

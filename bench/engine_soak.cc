@@ -67,7 +67,7 @@ struct Live {
   OutputMode mode = OutputMode::kDelta;
   int64_t abort_after = -1;  // outputs; -1: never
   int64_t outputs = 0;
-  std::vector<int32_t> to_score;  // tokens of the prompt whose log-probabilities are to come
+  std::vector<int32_t> to_score;  // tokens of the prompt with log-probabilities to come
 };
 
 class Frontend {
@@ -327,7 +327,7 @@ SoakResult RunSoak(const SoakOptions& options, const Tokenizer& tokenizer,
     }
     for (const auto& frontend : frontends) Add(frontend->result(), result);
     trend.Report(options.requests, result);
-    // The engine hears of those who left at its next steps.
+    // The engine hears of closed frontends at its next steps.
     for (int i = 0; i < 1000; ++i) {
       result.engine = server.engine_counters();
       if (result.engine.running + result.engine.waiting == 0) break;

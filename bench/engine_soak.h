@@ -16,7 +16,7 @@ struct SoakOptions {
   int64_t requests = 1'000'000;
   int frontends = 2;            // each with a thread; every second one looks for stops itself
   int64_t concurrency = 512;    // requests of each frontend
-  int64_t reconnect = 100'000;  // a frontend leaves with live requests each time it sent so many
+  int64_t reconnect = 100'000;  // a frontend leaves with live requests after this many
   int32_t steps_in_flight = 1;
   int64_t burst = 1;
   uint64_t seed = 1;
@@ -24,7 +24,7 @@ struct SoakOptions {
 
 struct SoakResult {
   int64_t requests = 0;
-  // By end, as the frontends saw them; the requests that a frontend left behind saw none.
+  // By end, as the frontends saw them; the requests of a frontend that left saw none.
   int64_t ends[kGenerationEnds] = {};
   int64_t left_behind = 0;
   int64_t tokens = 0;  // that came to a frontend's texts

@@ -26,14 +26,14 @@ class GraphReplay {
     cudaGraphDestroy(graph);
     if (result == cudaSuccess) result = cudaEventCreate(&start_);
     if (result == cudaSuccess) result = cudaEventCreate(&stop_);
-    if (result != cudaSuccess) Destroy();  // no destructor runs for who throws here
+    if (result != cudaSuccess) Destroy();  // no destructor runs after a throw here
     RequireCuda(result);
   }
   ~GraphReplay() { Destroy(); }
   GraphReplay(const GraphReplay&) = delete;
   GraphReplay& operator=(const GraphReplay&) = delete;
 
-  // The median of nine replays behind three more. before(): called before each.
+  // The median of nine replays after three more. before(): called before each.
   template <typename Before>
   double Microseconds(Before before) {
     constexpr int kUncounted = 3, kCounted = 9;

@@ -13,7 +13,7 @@
 
 namespace sluice::bench {
 
-// What is asked of a hidden state: its first k tokens with their logits, or a token of it.
+// The question for a hidden state: its first k tokens with their logits, or a token of it.
 struct HeadQuestion {
   std::string_view name;
   int32_t first = 0;  // k; 0: a token, by `params`
@@ -47,7 +47,7 @@ struct IntervalFigures {
   double widths = 0.0;      // the sum of half widths
 };
 
-// The ball and the cone bound, which open every cluster whose bound is not below the k-th logit.
+// The ball and the cone bound, which open every cluster with a bound not below the k-th logit.
 struct ClusterFigures {
   research::ClusterMetric metric;
   int64_t clusters = 0;

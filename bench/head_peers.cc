@@ -210,7 +210,7 @@ class HeadPeers {
     std::copy_n(scores_.begin(), vocab_, guess_.begin());
   }
 
-  // The logits of the clusters whose means have the largest products, up to a share of the rows.
+  // The logits of the clusters with the largest products of means, up to a share of the rows.
   void GuessByProbing(double share, const MatrixView& hidden) {
     const research::ClusterView view = research::ClusterAccess::View(*probed_);
     std::vector<std::pair<double, int64_t>> order;

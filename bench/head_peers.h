@@ -1,4 +1,4 @@
-// What the certified head stands beside, on a model's own head and hidden states or on made ones.
+// The peers of the certified head, on a model's own head and hidden states or on made ones.
 // Clusters of rows
 // with a certificate: how many rows the softmax takes to within epsilon, and how far off it is
 // then. And heads without a certificate: how often they are wrong. No times: counts alone.
@@ -40,7 +40,7 @@ struct ClusterSoftmax {
   double most_variation = 0.0;  // the largest
 };
 
-// A head whose logits are taken for the true ones.
+// A head that takes its logits for the true ones.
 struct UncertifiedHead {
   std::string method;
   double bytes_share = 0.0;  // read, of one read of the head in its own type

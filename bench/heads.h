@@ -1,4 +1,4 @@
-// Heads and hidden states for the benches: made up, the same on every machine, shaped like a large
+// Heads and hidden states for the benches: made up, equal on every machine, shaped like a large
 // language model's where it matters for a certificate: rows with a common mean and uneven norms,
 // ||w|| ||h|| = 120 and a cosine of 0.2 between a hidden state and its most likely row, so logits
 // with a standard deviation of 3 to 5 and a first one 20 or so above their mean. Rows are otherwise
@@ -25,7 +25,7 @@ class MadeHead {
   int64_t states() const { return states_; }
 
   MatrixView weight() const { return {weight_.data(), vocab_, dim_, dim_, DType::kBf16, {}}; }
-  // Consecutive ones of the hidden states, from the start again behind the last.
+  // Consecutive ones of the hidden states, from the start again after the last.
   MatrixView hidden(int64_t first, int64_t rows) const;
 
  private:

@@ -28,7 +28,7 @@ namespace {
 
 float Milliseconds(int64_t ns) { return static_cast<float>(static_cast<double>(ns) * 1e-6); }
 
-// What stands behind the field of this name, wherever it is; empty without it.
+// The text after the field of this name, wherever it is; empty without it.
 std::string_view BehindField(std::string_view json, std::string_view name) {
   const size_t at = json.find(name);
   if (at == std::string_view::npos) return {};
@@ -111,7 +111,7 @@ class Load {
       }
     }
     while (!waiting_.empty() && (options_.concurrency == 0 || live_ < options_.concurrency)) {
-      // Who waits here for others has not asked yet.
+      // A connection that waits here has not sent its request yet.
       Begin(options_.concurrency == 0 ? waiting_.front() : now);
       waiting_.pop_front();
     }

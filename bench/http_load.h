@@ -22,7 +22,7 @@ struct LoadOptions {
   std::string api_key = {};
   int64_t requests = 256;
   double rate = 0;          // arrivals a second, as a Poisson process; 0: all at once
-  int64_t concurrency = 0;  // no more than so many at once, others wait; 0: no limit
+  int64_t concurrency = 0;  // at most this many at once, others wait; 0: no limit
   uint64_t seed = 1;        // of the arrivals
   double timeout_seconds = 600;
   // The JSON of request number i.
@@ -40,11 +40,11 @@ struct LoadResult {
   std::map<std::string, int64_t> failures = {};  // what was wrong, and how often
   double seconds = 0;
   int64_t prompt_tokens = 0;  // as usages say; without them 0
-  int64_t output_tokens = 0;  // the same; without them the events that have text
+  int64_t output_tokens = 0;  // as usages say; without them the events that have text
   int64_t events = 0;
   int64_t bytes = 0;
   std::vector<float> first_token = {};     // TTFT
-  std::vector<float> time_per_token = {};  // TPOT: behind the first one, a request's mean
+  std::vector<float> time_per_token = {};  // TPOT: after the first one, a request's mean
   std::vector<float> between_events = {};  // ITL
   std::vector<float> end_to_end = {};
 };

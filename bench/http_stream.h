@@ -1,5 +1,5 @@
 // Reads the responses of one connection as they come: status, body, and the events of a stream.
-// For load generators: it knows what servers of streams send, and is no parser for strangers.
+// For load generators: it reads what servers of streams send, and is no parser for strangers.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tokens a second of `sluice generate` beside transformers, on one checkpoint of random weights.
+"""Tokens a second of `sluice generate` and of transformers, on one checkpoint of random weights.
 
     python3 bench/model_peers.py SLUICE [--json FILE]    SLUICE is the command
 
 The checkpoint has the shape of SmolLM2-135M, in fp32 and in bf16, and is made in a temporary
-folder. Both sides generate greedily behind the same prompt, one sequence, on one thread and on two;
-they run in turns, and the median of the runs counts. Time is that of the steps behind the prompt,
-from the first token to the last. Whether the tokens are the same is asked where both compute in
+folder. Both sides generate greedily from the same prompt, one sequence, on one thread and on two;
+they run in turns, and the median of the runs counts. Time is that of the steps after the prompt,
+from the first token to the last. Whether the tokens agree is checked where both compute in
 fp32. Sluice also runs with weights rounded to int8, which transformers has nothing like without
 another package.
 """
@@ -63,7 +63,7 @@ def make_checkpoint(folder, dtype):
 
 
 def sluice_run(command, folder, threads, weights):
-    """(ns a token, tokens, prompt, backend). The one place that knows the command's flags."""
+    """(ns a token, tokens, prompt, backend). The one place with the command's flags."""
     words = [command, "generate", "--model", folder, "--max-tokens", str(TOKENS + 1),
              "--temperature", "0", "--ignore-eos", "--threads", str(threads), "--weights", weights,
              "--json", "--quiet", PROMPT]

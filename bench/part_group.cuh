@@ -10,7 +10,7 @@
 
 namespace sluice::bench {
 
-// A rank whose exchanges put its own message beside those that are there.
+// A rank with exchanges that put its own message next to those that have come.
 class PartGroup final : public cuda::DeviceShardGroup {
  public:
   PartGroup(int32_t rank, int32_t ranks) : rank_(rank), ranks_(ranks) {}
@@ -19,7 +19,7 @@ class PartGroup final : public cuda::DeviceShardGroup {
   int32_t ranks() const override { return ranks_; }
   void AllGather(cuda::DeviceArray<const std::byte> own, cuda::DeviceArray<std::byte> all,
                  void* stream) override {
-    // What nobody has sent yet is no message.
+    // A place that no rank has sent to yet is no message.
     if (is_first_round_) {
       RequireCuda(cudaMemsetAsync(all.data, 0, static_cast<size_t>(all.size),
                                   static_cast<cudaStream_t>(stream)));
@@ -58,7 +58,7 @@ class PartGroup final : public cuda::DeviceShardGroup {
 // Calls of all ranks, until each has the messages that the others send where all have theirs.
 template <typename Call>
 void Meet(std::vector<PartGroup>& groups, Call call) {
-  constexpr int kRounds = 3;  // the second exchange is right behind a right first one
+  constexpr int kRounds = 3;  // the second exchange is right after a right first one
   for (int round = 0; round < kRounds; ++round) {
     for (size_t r = 0; r < groups.size(); ++r) {
       groups[r].Begin(round);

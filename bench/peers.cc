@@ -58,7 +58,7 @@ int64_t NthElement(std::span<const float> row, PeerMemory& memory) {
   return k;
 }
 
-// The first of the sorted pairs whose running sum reaches the share.
+// The first of the sorted pairs at which the running sum reaches the share.
 int64_t CutAtShare(std::span<const Pair> sorted, float share) {
   float sum = 0.0f;
   for (size_t i = 0; i < sorted.size(); ++i) {
@@ -76,7 +76,7 @@ int64_t SoftmaxSort(std::span<const float> row, PeerMemory& memory) {
   return CutAtShare(memory.pairs, kPeerShare);
 }
 
-// Top-k, then the softmax of what is left, then top-p: how many of memory.pairs are kept, as
+// Top-k, then the softmax of the rest, then top-p: how many of memory.pairs are kept, as
 // probabilities.
 int64_t TopKTopP(std::span<const float> row, PeerMemory& memory) {
   const auto k = static_cast<size_t>(PartialSort<50>(row, memory));

@@ -51,7 +51,7 @@ double TargetOn(const PeerTarget& target, Distribution distribution);
 // What is not compared with in this build, and why; empty when nothing is missing.
 std::string_view MissingPeers();
 
-// The row as fp32: what a program that knows no bf16 does first. Its time belongs to the peer's.
+// The row as fp32: what a program without bf16 does first. Its time belongs to the peer's.
 std::span<const float> Widened(const void* row, DType dtype, int64_t vocab, PeerMemory& memory);
 
 // Peers by VQSort (peers_vqsort.cc): a sorted copy of the row, the boundary in it, and one more

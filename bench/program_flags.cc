@@ -76,7 +76,7 @@ std::string Same(const std::string& text) { return text; }
 
 ProgramFlags::ProgramFlags(const std::string& program, const std::string& about)
     : app_(std::make_unique<CLI::App>(about + " Prints a JSON object.", program)) {
-  app_->allow_extras();  // Parse tells what there is instead
+  app_->allow_extras();  // Parse names what there is instead
   app_->footer("A list is separated by commas, or its flag comes again.");
 }
 

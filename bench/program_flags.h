@@ -70,7 +70,7 @@ class ProgramFlags {
     AddChoice(flag, usual, names, help, [&value, choices](size_t i) { value = choices[i].second; });
   }
 
-  // Whether there is anything to run: not behind --help. Throws std::exception.
+  // Whether there is anything to run: not after --help. Throws std::exception.
   bool Parse(int argc, const char* const* argv);
 
  private:
@@ -96,7 +96,7 @@ std::vector<std::string> NamesOf(const Things& things) {
   return names;
 }
 
-// Every name, where none was asked for.
+// Every name, where none was given.
 inline bool IsWanted(const std::vector<std::string>& names, std::string_view name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times what a call from Python costs beside the C++ work in it, and what `import sluice` costs.
+"""Times what a call from Python costs in addition to the C++ work in it, and what `import sluice` costs.
 
     python3 bench/python_overhead.py [--output bench/results/python-overhead.json]
 

@@ -1,6 +1,6 @@
 """What people sample with from Python: numpy, torch, transformers and llama.cpp's sampler chain.
 
-Each function peers_of_*() gives the peers of one package, or raises what tells that it cannot. A
+Each function peers_of_*() gives the peers of one package, or raises an exception that says why not. A
 peer computes what Sluice computes for a task, as it is usually written, on one fp32 row and one
 thread.
 """

@@ -25,8 +25,8 @@ class ReplayTimer {
     return (Graph(call, kMany) - Graph(call, kFew)) / (kMany - kFew);
   }
 
-  // Calls, one behind the other, for so long at least; how many. What is asked of `at_start` is
-  // asked when the device has nothing to do and the graph is ready.
+  // Calls, one after the other, for at least this long; how many. `at_start` is called when the
+  // device has nothing to do and the graph is ready.
   int64_t CallsFor(double seconds, const std::function<void(int, cudaStream_t)>& call,
                    const std::function<void()>& at_start) const {
     constexpr int kCalls = 40;

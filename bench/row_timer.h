@@ -32,7 +32,7 @@ class RowTimer {
     return Summary(std::move(samples));
   }
 
-  // The same, for calls that are measured in turns with others, because machines drift.
+  // As above, for calls that are measured in turns with others, because machines drift.
   template <typename Prepare, typename Run>
   void AddHot(const CallBudget& budget, const Prepare& prepare, const Run& run, Samples& samples) {
     Repeat(budget, samples, [&](int64_t call, double& floor) {
@@ -48,7 +48,7 @@ class RowTimer {
     });
   }
 
-  // The same on rows that were not touched for a whole walk over the store.
+  // As above, on rows that were not touched for a whole walk over the store.
   template <typename Prepare, typename Run>
   Timing Cold(const CallBudget& budget, const Prepare& prepare, const Run& run) {
     Samples samples;

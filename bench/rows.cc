@@ -80,7 +80,7 @@ std::vector<double> OutlierOffsets(Distribution distribution, int64_t count, Ran
 }
 
 // The size of the nucleus of a body and outliers, for any shift of the outliers. Only the largest
-// kHead tokens of the body are looked at: no wanted nucleus reaches beyond.
+// kHead tokens of the body are read: no nucleus in use reaches beyond.
 class Nucleus {
  public:
   // positions: where in the body the outliers will stand.
@@ -109,7 +109,7 @@ class Nucleus {
     return static_cast<int64_t>(h + o);
   }
 
-  // The smallest shift whose nucleus is at most `size`: the size falls as the shift rises.
+  // The smallest shift with a nucleus of at most `size`: the size falls as the shift rises.
   double ShiftFor(int64_t size) const {
     double low = kBodyMean;
     double high = kBodyMean + 16.0;
@@ -142,8 +142,8 @@ std::vector<float> BodyWithOutliers(Distribution distribution, int64_t vocab, Ra
   }
   const Nucleus nucleus(row, positions, offsets);
 
-  // Anywhere between the smallest and the largest shift that give the size: a real row does not
-  // know where its boundary lies. With room for the outliers' rounding to fp32.
+  // Anywhere between the smallest and the largest shift that give the size: a real row has
+  // no relation to its boundary. With room for the outliers' rounding to fp32.
   const int64_t size = wanted.low + random.Below(wanted.high - wanted.low + 1);
   const double least = nucleus.ShiftFor(size) + 1e-5;
   const double most =
@@ -233,7 +233,7 @@ int64_t NucleusSize(std::span<const float> row) {
   double total = 0.0;
   for (const float x : row) total += std::exp(x - max);
   std::vector<float> sorted(row.begin(), row.end());
-  // Most nuclei are small: sort on only as far as the mass asks for.
+  // Most nuclei are small: sort on only as far as the mass needs.
   double mass = 0.0;
   size_t done = 0;
   for (size_t end = std::min<size_t>(sorted.size(), 256);;

@@ -1,4 +1,4 @@
-// Rows of logits for the benchmarks: made up, the same on every machine, and shaped like a model's.
+// Rows of logits for the benchmarks: made up, equal on every machine, and shaped like a model's.
 //
 // The first three kinds are a body of N(-2, 1.6) with 40 outliers, moved together, row by row,
 // until the nucleus (the smallest prefix with a share p = 0.9 of the mass at T = 1) has a size
@@ -34,7 +34,7 @@ inline constexpr Distribution kDistributions[] = {
 
 std::string_view Name(Distribution distribution);
 
-// Row `index` of a distribution, in fp32: the same whenever it is asked for.
+// Row `index` of a distribution, in fp32: equal whenever it is made.
 std::vector<float> MakeRow(Distribution distribution, int64_t vocab, uint32_t index);
 
 // Tokens in the nucleus for p = 0.9 at T = 1, with fp64 weights and an fp64 sum.

@@ -1,5 +1,5 @@
 // The rows that the benches time, for programs in other languages: raw fp32, row after row, and
-// beside it FILE.json, which says what they are.
+// next to it FILE.json, which says what they are.
 #pragma once
 
 #include <cstdint>

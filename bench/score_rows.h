@@ -1,4 +1,4 @@
-// Rows of scores to rank: fifteen distributions, kind and unkind, the same on every machine.
+// Rows of scores to rank: fifteen distributions, kind and unkind, equal on every machine.
 //
 // Uniform, a trend to recent positions, -inf padding and bf16 rounding are what indexers give; the
 // others are what broke peers: ties by the thousand, narrow ranges, long tails, ordered rows.

@@ -38,6 +38,6 @@ def make_scores(name, rows, columns, seed=1):
 
 
 def first_k(scores, k):
-    """The answer of the total order, ascending: a stable sort, which knows no top-k."""
+    """The answer of the total order, ascending: a stable sort, without top-k."""
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
     return order.sort(dim=1).values

@@ -27,8 +27,8 @@ struct SelectBenchOptions {
   int64_t vocab = kTargetVocab;
   int64_t rows = 200;                     // different rows a distribution
   size_t cold_bytes = size_t{320} << 20;  // read between two touches of a cold row
-  int64_t compared_rows = 40;             // for which the reference backend is asked
-  // For the reference, for each peer, and for each algorithm that was asked for by name; hot and
+  int64_t compared_rows = 40;             // that are compared with the reference backend
+  // For the reference, for each peer, and for each algorithm that was named; hot and
   // cold each.
   double slow_call_budget_ms = 60.0;
   int64_t least_slow_calls = 3;  // whatever they take

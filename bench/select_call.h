@@ -28,7 +28,7 @@ class SelectCall {
   explicit SelectCall(const CallSetup& setup);
   SelectCall(SelectCall&&) = default;  // until it is prepared; a copy would share the workspace
 
-  // Rows draw at positions of their own, each always at the same.
+  // Rows draw at positions of their own, each always at one.
   void Prepare(const void* row, int64_t index);
   void Run() { RunWith(execution_); }
   // The same once more, for what it says about its work.
@@ -49,7 +49,7 @@ class SelectCall {
   TokenResult result_;
 };
 
-// A call whose results are compared with what the reference says. That happens when the next call
+// A call with results that are compared with the reference's. That happens when the next call
 // is prepared, so it is outside of every clock.
 class CheckedCall {
  public:

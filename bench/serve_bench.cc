@@ -28,7 +28,7 @@ using std::chrono::nanoseconds;
 constexpr milliseconds kStepTime(1);
 constexpr int64_t kGiveUpNs = 20'000'000'000;
 
-// A prompt whose first id tells the requests apart.
+// A prompt with a first id that identifies the request.
 std::string Body(int64_t request, int64_t tokens, bool counts_tokens = false) {
   return R"({"prompt":[)" + std::to_string(request) + R"(,1,2,3],"max_tokens":)" +
          std::to_string(tokens) +

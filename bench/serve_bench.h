@@ -1,4 +1,4 @@
-// What a server costs in front of engines, and how it bears what happens to it. The engine is a
+// What a server over engines costs, and how it bears what happens to it. The engine is a
 // script, the connections are loopback's.
 #pragma once
 
@@ -15,7 +15,7 @@ struct ServeBenchOptions {
   int64_t write_streams = 512;  // tokens a CPU-second
   int64_t write_tokens = 1500;  // of each of them
   int64_t many_streams = 4096;  // at 20 tokens a second
-  int64_t many_engines = 8;     // share them evenly, and beside that one engine has all
+  int64_t many_engines = 8;     // share them evenly, and next to that one engine has all
   int64_t many_tokens = 200;
   int64_t idle_connections = 10'000;
   int64_t disconnects = 1000;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens that a server gives for a second of its CPU time, beside servers on aiohttp.
+"""Tokens that a server gives for a second of its CPU time, against servers on aiohttp.
 
     python3 bench/serve_peers.py SLUICE [--streams N] [--tokens N] [--step-ms MS] [--rounds N]
         [--json FILE]

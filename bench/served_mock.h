@@ -1,4 +1,4 @@
-// A server and scripted engines behind it, each a process of its own, for the bench of servers:
+// A server over scripted engines, each a process of its own, for the bench of servers:
 // what the engines did is seen from here through shared memory, what the server costs by its clock.
 #pragma once
 
@@ -35,7 +35,7 @@ class ScopedPin {
   cpu_set_t before_;
 };
 
-// What an engine's process tells. Requests are known by the first id of their prompt.
+// The log of an engine's process. Requests are known by the first id of their prompt.
 struct StepLog {
   static constexpr int64_t kSteps = 1 << 20;
   static constexpr int64_t kRequests = 1 << 14;
@@ -43,7 +43,7 @@ struct StepLog {
   std::atomic<int64_t> steps;    // that are done
   std::atomic<int64_t> running;  // slots in use
   std::atomic<int64_t> done_ns[kSteps];
-  // 1 behind the number of the one that gave the first token; 0: none has, at this engine.
+  // 1 more than the number of the one that gave the first token; 0: none has, at this engine.
   std::atomic<int32_t> behind_first_step[kRequests];
 
   // When the engine had token number `token` of a request; 0: not yet.

@@ -19,7 +19,7 @@ EXCHANGE = 5.1  # of next to nothing, two GPUs
 BANDWIDTH = 140e3  # bytes in a microsecond, of megabytes
 BYTES = 416
 
-# Nobody measured these here.
+# These were not measured here.
 ASSUMED = {
     "hop": 1.0,  # microseconds for each further GPU of a host
     "hosts": 15.0,  # the first other host, and 5 for each after it

@@ -14,7 +14,7 @@ enum class Task : uint8_t {
   kTop50,
   kTop2048,
   kTopP,          // p = 0.9
-  kTopPCool,      // the same at T = 0.7
+  kTopPCool,      // as kTopP, at T = 0.7
   kTopKTopP,      // k = 50, p = 0.9: the set
   kTopKTopPDraw,  // and one token of it
   kDraw,          // one token of the whole vocabulary, T = 1

@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers beside Sluice, on one vocabulary and corpus that are made up here.
+"""Hugging Face tokenizers against Sluice, on one vocabulary and corpus that are made up here.
 
     python3 text_peers.py SLUICE [--json FILE]    SLUICE is the command
 

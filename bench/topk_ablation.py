@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What each part of topk is worth, on a GPU: no guess, a sample, a threshold that is carried, hints
-that overlap more and less, and the sample or the secant of counts behind them.
+that overlap more and less, and the sample or the secant of counts after them.
 
     python3 bench/topk_ablation.py [--columns N]... [--batch B]... [--k K] [--json FILE]
 
 Scores are N(0, 1). A hint of an overlap has that share of the true answer, the rest are any indices
-of the row. It is no answer of a step before, whose other indices still have large scores: such a
+of the row. It is no answer of a step before, where other indices still have large scores: such a
 hint gives a higher mean, so these figures say nothing of hints of real steps. Times are of graph
 replays (cuda_graphs.call_us), and every answer is compared.
 """

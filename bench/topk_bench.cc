@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kOverlaps[] = {1.5, 44, 90};  // percent, of hints that are made
 
-// What a call is told and what it is to answer, a row each.
+// The inputs of a call and its expected answer, a row each.
 struct TopkRows {
   std::string hint_name;
   std::vector<std::vector<int32_t>> hints;  // empty: none

@@ -7,7 +7,7 @@
 One layer and one request, with random weights. The indexer scores every token of the context
 (bfloat16, 64 heads of 128, ReLU, weighted sum, in one kernel) for 1, 2 or 4 rows, a token and its
 drafts; topk keeps 2048; the attention gathers their latents (576 bfloat16) for 128 heads. Queries,
-keys and hints are those of indexer_trace.py, so the hint is worth what it is there; the threshold
+keys and hints are those of indexer_trace.py, so the hint is worth as much as in those; the threshold
 that is carried is the one that the same scores have left. Each step is a CUDA graph; the share is
 what the step loses when the indices are there already. A token's time is that of the layer over the
 rows: all drafts accepted.
@@ -39,7 +39,7 @@ LAYER = 4  # of the trace: its overlap is that of most layers
 @triton.jit
 def indexer_kernel(queries, keys, weights, scores, tokens, HEADS: tl.constexpr, DIM: tl.constexpr,
                    BLOCK: tl.constexpr):
-    """Row r does not see the drafts behind it: they score -inf."""
+    """Row r does not see the drafts after it: they score -inf."""
     row = tl.program_id(1)
     seen = tokens - tl.num_programs(1) + row + 1
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

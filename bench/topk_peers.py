@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Times topk of scores on a GPU beside peers, in one process, by graph replay.
+"""Times topk of scores on a GPU against peers, in one process, by graph replay.
 
     python3 bench/topk_peers.py [--columns N]... [--batch B]... [--k K] [--json FILE]
         [--flashinfer-module SO] [--sglang-module SO] [--commit NAME]
 
 Hot, as in decoding: the scores lie in L2 where they fit, and calls take turns at up to four copies
-of them; beside one read of them in the same run. Outputs are allocated before; torch.topk makes its
+of them; next to one read of them in the same run. Outputs are allocated before; torch.topk makes its
 own. Then every peer on the fifteen distributions of score_rows.py. A row is wrong when its scores
 are not the k largest; another set has the same scores at other indices than the total order
 (ties to the smaller index), which only Sluice and FlashInfer with tie_break promise.
 
 The modules are FlashInfer's topk and SGLang's deepseek_v4/topk_v2, compiled from the sources of
-their packages and exported by tvm_ffi, whose functions are called as the packages call them.
+their packages and exported by tvm_ffi; its functions are called as the packages call them.
 """
 
 import argparse

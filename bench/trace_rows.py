@@ -1,4 +1,4 @@
-"""What `sluice trace` has written, and what there is to ask of it. Needs numpy.
+"""What `sluice trace` has written, and its properties. Needs numpy.
 
     trace = Trace.read(folder)
     trace.kept            [tokens, vocab] bool: the kept sets
@@ -41,7 +41,7 @@ class Trace:
         return (self.kept[earlier:] & self.kept[:-earlier]).sum(axis=1) / self.sizes()[earlier:]
 
     def cuts_differ(self):
-        """Rows whose kept set is not what their Cut says of the logits, or lacks the drawn token."""
+        """Rows with a kept set that is not what their Cut says of the logits, or lacks the drawn token."""
         differ = 0
         for row, values, token, said in zip(self.kept, self.logits, self.tokens,
                                             self.about["tokens"]):
@@ -103,7 +103,7 @@ class Truncation:
         self.top_p, self.room, self.learns, self.learned = top_p, room, learns, 0.0
 
     def holds(self, logits, boundary):
-        """Whether what reaches the guessed threshold fits and holds the kept set, whose smallest
+        """Whether what reaches the guessed threshold fits and holds the kept set; its smallest
         logit is `boundary`; and how many reach it."""
         mean, deviation = logits.mean(dtype=np.float64), logits.std(dtype=np.float64)
         sigma = self.learned

@@ -185,7 +185,7 @@ class Study:
         return [{"algorithm": None, **row, "calls_rows": min(most, len(logits))}
                 for row in result["rows"]]
 
-    # The article's experiment, and the same with the model's own parameters.
+    # The article's experiment, and one with the model's own parameters.
     def algorithms(self, setting, traces):
         for parameters in (None, traces[0].parameters):
             for row in self.ranking("ranking algorithms", traces, 100, parameters):
@@ -277,7 +277,7 @@ def main():
     parser.add_argument("--quick", action="store_true",
                         help="few tokens and a run of seconds, whose times mean nothing")
     arguments = parser.parse_args()
-    if arguments.json:  # nobody wants to hear of it after minutes
+    if arguments.json:  # better now than after minutes
         try:
             Path(arguments.json).open("a", encoding="utf-8").close()
         except OSError as error:

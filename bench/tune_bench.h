@@ -26,7 +26,7 @@ inline constexpr int64_t kTunedElements = int64_t{1} << 20;
 
 struct TunedAlgorithm {
   SelectAlgorithm algorithm;
-  double ns;     // geometric mean over the kinds of rows, of the medians: each counts the same
+  double ns;     // geometric mean over the kinds of rows, of the medians: each counts equally
   double worst;  // the largest multiple of the fastest time on the same kind of rows
 };
 

@@ -14,7 +14,7 @@ inline std::vector<Samples> SamplesInTurns(std::vector<CheckedCall>& calls, RowT
   std::vector<Samples> samples(calls.size());
   for (int64_t pass = -1; pass < passes; ++pass) {
     for (size_t turn = 0; turn < calls.size(); ++turn) {
-      // Whoever comes first finds caches and branch predictors colder: in each pass another one.
+      // The first call finds caches and branch predictors colder: in each pass another one.
       const size_t i = (turn + static_cast<size_t>(pass + 1)) % calls.size();
       CheckedCall& call = calls[i];
       const auto prepare = [&](const void* row, int64_t index) { call.Prepare(row, index); };

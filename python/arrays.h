@@ -76,7 +76,7 @@ class Array {
 
   void CheckOnHost(std::string_view name) const;
   void CheckDims(std::string_view name, int fewest, int most) const;
-  // The elements of the last axis lie one behind the other.
+  // The elements of the last axis are adjacent.
   void CheckLastAxis(std::string_view name, Access access) const;
   // All of them do.
   void CheckContiguous(std::string_view name) const;
@@ -114,7 +114,7 @@ struct MatrixArgument {
 };
 MatrixArgument GetMatrix(std::string_view name, nb::handle object, Access access = Access::kRead);
 
-// An array argument of one element type whose elements lie one behind the other.
+// An array argument of one element type with adjacent elements.
 template <typename T>
 struct Elements {
   Array array;

@@ -1,4 +1,4 @@
-// The functions of the module, each beside its documentation in the file of its name.
+// The functions of the module, each with its documentation in the file of its name.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -23,7 +23,7 @@ std::string PathOf(nb::handle path) {
   return {static_cast<const char*>(made.data()), made.size()};
 }
 
-// A callable that is told of rows that are done: one call at a time, of more rows each, by any
+// A callable for the number of finished rows: one call at a time, of more rows each, by any
 // thread. After an exception there is no other call; it is thrown when the threads are through.
 class Progress {
  public:
@@ -42,7 +42,7 @@ class Progress {
   }
 
  private:
-  // A call may let other threads run: what they have to tell is told behind it.
+  // A call may let other threads run: their numbers are reported after it.
   void Call(int64_t rows, int64_t vocab) {
     done_ = std::max(done_, rows);
     if (is_calling_) return;
@@ -84,8 +84,7 @@ PythonCertifiedHead::PythonCertifiedHead(nb::handle weight, nb::handle bias,
   if (!seed.is_none()) options.seed = GetNumber<uint64_t>("seed", seed);
   const bool is_built = planes.is_none();
   if (!is_built && options.seed.has_value()) {
-    ThrowValue("seed", std::to_string(*options.seed),
-               "None beside planes, which have their dither");
+    ThrowValue("seed", std::to_string(*options.seed), "None with planes, which have their dither");
   }
   const std::string path = is_built ? std::string() : PathOf(planes);
   const ParallelFor parallel = ParallelFrom(threads.is_none() ? nb::handle() : threads);
@@ -213,7 +212,7 @@ constexpr const char* kClassDoc =
 
 Planes of four bits an element are built from ``weight`` ([vocab, dim]), or mapped from the file
 ``planes`` that ``save`` wrote; ``check=False`` leaves out the comparison with its hashes. ``kind``:
-"dither4", which is what None builds, or "strict", whose bounds cannot fail; beside ``planes`` None
+"dither4", which is what None builds, or "strict", with bounds that cannot fail; with ``planes`` None
 or the file's. ``seed``: of the dither to build; keep it private. ``progress``: called now and then
 while planes are built, with the rows that are done and all rows, by any thread, one at a time.
 docs/certified-head-proof.md has the proofs. The arrays are kept, not copied, and must not change.
@@ -248,7 +247,7 @@ constexpr const char* kStepDoc =
 Row i of ``hidden`` is that of ``requests[i]``, a handle of ``sampler.add``, each once a step. The ids
 and statuses are those of ``dense_head`` and ``sampler.step``: penalties, bias, masks, bad words and
 min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a
-request whose processors would run, or that wants log-probabilities, is refused. ``with_cuts=True`` as for ``sample``.
+request with processors that would run, or with log-probabilities, is refused. ``with_cuts=True`` as for ``sample``.
 
     >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
     >>> sampler = sluice.Sampler(vocab=3)

@@ -32,7 +32,7 @@ nb::tuple PlanTopk(nb::tuple rows, nb::handle k) {  // without what calls carry
 }
 
 // hint: (address, elements, columns, shift); outputs: indices, values, statuses and work as arrays,
-// with no elements if they are not wanted.
+// with no elements if they are not requested.
 void Topk(nb::tuple rows, nb::handle k, nb::tuple lengths, nb::handle next_n, nb::tuple hint,
           bool sorted, nb::tuple thresholds, nb::tuple outputs, nb::object plan) {
   const DeviceLogits scores(rows);

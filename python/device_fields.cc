@@ -1,4 +1,4 @@
-// What Python has to know of structs in device memory, in every build.
+// The layout of structs in device memory for Python, in every build.
 #include <cstddef>
 
 #include "python/arrays.h"

@@ -16,7 +16,7 @@ MatrixView MatrixFrom(const DeviceLogits& rows) {
           rows.view.stride, rows.view.dtype, rows.view.device};
 }
 
-// Weights, bias and planes are memory of others, who keep it for as long as this lives.
+// Weights, bias and planes are memory of the caller, which keeps it for as long as this lives.
 class BoundDeviceHead {
  public:
   // Copies the planes of `host`, made from the same weights, into `memory`, and waits for that.

@@ -54,7 +54,7 @@ class BoundDeviceSampler {
     const auto gone = processors_.extract(request.slot);  // what goes with it may be Python code
   }
 
-  // Copies of what a step gave go to the caller's stream, behind it; the next step, which may be on
+  // Copies of what a step gave go to the caller's stream, after it; the next step, which may be on
   // another one, writes where they read.
   void AwaitHandedOn(void* stream) {
     if (handed_on_ == nullptr) {
@@ -155,8 +155,7 @@ RequestHandle BoundDeviceSampler::Add(const Request& request, nb::handle process
     views.push_back({&each, Apply, each.processor->View().argmax_invariant});
   }
   processors_.reserve(processors_.size() + 1);
-  std::unordered_map<int32_t, std::vector<BoundProcessor>>
-      node;  // so that nothing fails behind Add
+  std::unordered_map<int32_t, std::vector<BoundProcessor>> node;  // so that nothing fails after Add
   node.emplace(0, std::move(bound));
   const RequestHandle handle =
       Call([&](cuda::DeviceSampler& sampler) { return sampler.Add(request, views); });
@@ -223,8 +222,8 @@ RequestHandle Add(BoundDeviceSampler& self, const SamplingParams& params, nb::ha
   return self.Add(request, processors);
 }
 
-// ids, kept: where those of the rows go, behind the step, on its stream. kept: 0 where none are
-// wanted.
+// ids, kept: where those of the rows go, after the step, on its stream. kept: 0 where none are
+// requested.
 cuda::StepHandle Step(BoundDeviceSampler& self, nb::tuple rows, nb::handle requests, uintptr_t ids,
                       uintptr_t kept) {
   const DeviceLogits logits(rows);

@@ -89,7 +89,7 @@ RemoteClientOptions RemoteOptions(std::string_view stop_at, nb::handle credits,
   return options;
 }
 
-// An engine of vLLM does not tell what its model is: that is said here, or read where the tokenizer
+// An engine of vLLM does not report its model: that is said here, or read where the tokenizer
 // is the model's folder.
 void AddModel(nb::handle tokenizer, nb::handle end_tokens, nb::handle vocab,
               RemoteClientOptions& options) {
@@ -132,7 +132,7 @@ PythonEngineClient* NewSpawned(nb::handle command, nb::handle tokenizer, std::st
   if (PyList_Check(command.ptr()) || PyTuple_Check(command.ptr())) {
     words = TextsFrom("command", command);
     if (tokenizer.is_none()) {
-      ThrowType("tokenizer", "None", "a Tokenizer or a path, beside a command");
+      ThrowType("tokenizer", "None", "a Tokenizer or a path, with a command");
     }
   } else {
     words = {"sluice",  "engine",         "--quiet", "--listen", "tcp://127.0.0.1:*",
@@ -216,7 +216,7 @@ constexpr const char* kDoc =
 ``generate`` waits for whole texts, ``stream`` gives one as it comes; ``submit``, ``poll`` and ``abort`` are
 for loops that do other things as well. A prompt is a str, or the ids of one; sampling parameters are
 keywords, on top of the model's ``generation_config.json`` (``default_params``) or of a SamplingParams. The
-same request gets the same text, bit for bit, whatever runs beside it and wherever the engine is.
+same request gets the same text, bit for bit, whatever runs at the time and wherever the engine is.
 
 One call at a time; a second one meanwhile, from another thread, is an Error. AsyncEngineClient is the
 same for asyncio.
@@ -231,7 +231,7 @@ constexpr const char* kLocalDoc =
 At most ``max_requests`` run at once, with room for ``cache_tokens`` together (0: a context's worth for
 each, at most 1 GiB); what does not fit waits. Calls that wait compute: on the caller's thread, on
 ``threads``, and with ``steps_in_flight=1`` on one more, so that text is made while the model computes.
-``head`` is ``"auto"``, ``"dense"``, ``"dither4"`` or ``"strict"``: who computes logits, the same ones.
+``head`` is ``"auto"``, ``"dense"``, ``"dither4"`` or ``"strict"``: the head that computes logits, equal ones.
 ``stop_at``: ``"engine"`` or ``"frontend"`` looks for stop strings; the text is the same.
 ``generation_config``: ``"auto"`` takes the model's file for ``default_params``, ``"vllm"`` SamplingParams().
 
@@ -249,7 +249,7 @@ folder, must be the engines'. An engine may send ``credits`` messages ahead. One
 ``stall_timeout`` seconds loses its requests.
 
 At ``"vllm+tcp://ADDRESS:PORT"`` it waits for an engine of vLLM, for ``start_timeout`` seconds. Such a one
-tells neither its ``end_tokens`` nor its ``vocab``, the number of its tokens: without these, the model's
+reports neither its ``end_tokens`` nor its ``vocab``, the number of its tokens: without these, the model's
 folder has them where ``tokenizer`` is one; else nothing ends a text, and the tokenizer's number counts.
 
     >>> endpoint = "tcp://127.0.0.1:1"
@@ -317,7 +317,7 @@ constexpr const char* kStreamDoc =
 constexpr const char* kOutputStreamDoc =
     R"(The outputs of one request, from EngineClient.stream.
 
-Closed or dropped before its end, it aborts the request. Outputs that come while nobody asks are joined
+Closed or dropped before its end, it aborts the request. Outputs that come between two calls are joined
 into one.
 
     >>> with sluice.EngineClient.local("models/default") as client:
@@ -430,7 +430,7 @@ void BindEngine(nb::module_& module) {
             }
             return fd;
           },
-          R"(For event loops: readable when poll has something to do, told once. Poll until it is empty.
+          R"(For event loops: readable when poll has something to do, signalled once. Poll until it is empty.
 
     >>> with sluice.EngineClient.local("models/default") as client:
     ...     client.fileno()

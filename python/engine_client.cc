@@ -155,7 +155,7 @@ void PythonEngineClient::Abandon(uint64_t id) noexcept {
   try {
     abandoned_.push_back(id);
     if (!is_held_) AbortAbandoned();
-  } catch (...) {  // the client cannot tell its engine: then nothing comes of the request either
+  } catch (...) {  // the client cannot send the abort: then nothing comes of the request either
   }
 }
 

@@ -1,7 +1,7 @@
 // sluice.EngineClient: a client of engines with what Python needs around it.
 //
-// Outputs have owners: those of submit are poll's, those of generate and stream are for whoever
-// called these. What comes for another owner meanwhile waits, joined into one output a request.
+// Outputs have owners: those of submit are poll's, those of generate and stream are the
+// caller's. What comes for another owner meanwhile waits, joined into one output a request.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -30,7 +30,7 @@ class PythonEngineClient {
   ~PythonEngineClient();
   PythonEngineClient(const PythonEngineClient&) = delete;
 
-  // Behind it every call but Close is an Error. Requests end without an output.
+  // After it every call but Close is an Error. Requests end without an output.
   void Close();
 
   uint64_t Submit(nb::handle prompt, nb::handle params, nb::kwargs kwargs);
@@ -38,7 +38,7 @@ class PythonEngineClient {
   nb::list Poll(nb::handle timeout);
   nb::object Generate(nb::handle prompt, nb::handle params, nb::kwargs kwargs);
 
-  // A request of whoever calls Next with it, to the last output; or Abandon.
+  // A request for the caller of Next with it, to the last output; or Abandon.
   uint64_t SubmitOwned(nb::handle prompt, nb::handle params, nb::kwargs kwargs);
   std::optional<RequestOutput> Next(uint64_t id);
   // It is aborted by the next call, at the latest: now, unless another call goes on.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAsks{50};  // how long Ctrl-C may wait
 
-// What is made, without Python's lock, by a thread of its own: this one asks for signals meanwhile.
+// What is made, without Python's lock, by its own thread: this one checks for signals meanwhile.
 EngineParts MakeUnlessInterrupted(const std::function<EngineParts(std::stop_token)>& make) {
   std::stop_source stop;
   std::future<EngineParts> made = std::async(std::launch::async, make, stop.get_token());

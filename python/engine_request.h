@@ -24,7 +24,7 @@ inline constexpr Keywords kModeKeywords = {Keyword::mode, Keyword::stream_interv
 ClientRequest EngineRequestFrom(nb::handle params, const Arguments& arguments,
                                 const SamplingParams& defaults);
 
-// The ids of a prompt: a text, which gets what the model wants around it, or ids.
+// The ids of a prompt: a text, which gets the model's tokens around it, or ids.
 std::vector<int32_t> PromptFrom(const Tokenizer& tokenizer, nb::handle prompt);
 // A list of prompts, where a list of ids is one.
 bool ArePrompts(nb::handle prompt);

@@ -182,7 +182,7 @@ void BindExecution(nb::module_& module) {
       .def_prop_ro("workers", &Threads::workers, "The number of threads, the caller's included.");
 
   module.def("backends", ListBackends, nb::sig("def backends() -> list[dict[str, typing.Any]]"),
-             R"(All backends that this version knows, the fastest first, and why one is not there.
+             R"(All backends of this version, the fastest first, and why one is not available.
 
     >>> sluice.backends()[-1]
     {'name': 'ref', 'available': True, 'reason': ''})");

@@ -113,8 +113,8 @@ constexpr const char* kSignatureHead =
 
 constexpr const char* kDoc = R"(Why a token of a row was drawn, kept or dropped, stage by stage.
 
-``logits``: one row as it came from the model. ``tokens``: prompt and output so far, of which the
-first ``prompt_length`` are the prompt. ``bitmask``: int32, ceil(vocab / 32) words. ``position`` is
+``logits``: one row as it came from the model. ``tokens``: prompt and output so far; the
+first ``prompt_length`` of them are the prompt. ``bitmask``: int32, ceil(vocab / 32) words. ``position`` is
 the number of ``tokens`` unless given, the seed 0: with a request's history and seed the answer is
 that of its Sampler. It sorts the row: for people, not for a hot path.
 
@@ -137,7 +137,7 @@ constexpr const char* kExplanationDoc = R"(What became of a token; ``str()`` is 
 
 constexpr const char* kStageDoc = R"(One stage and one token.
 
-Behind a filter that is on, a token that came to it is left if ``quantity comparison limit`` holds,
+After a filter that is on, a token that came to it is left if ``quantity comparison limit`` holds,
 or is_exempt; include/sluice/explain.hpp says what each stage compares.
 
     >>> why = sluice.explain(np.array([2, 1, 0], np.float32), 1, logit_bias={1: 3}, top_k=2)
@@ -157,14 +157,14 @@ void BindStageReport(nb::module_& module) {
           "It drops tokens by comparing them with each other.")
       .def_prop_ro(
           "is_on", [](const NamedReport& self) { return self.report.is_on; },
-          "The parameters ask for the stage.")
+          "The parameters turn the stage on.")
       .def_prop_ro(
           "is_left", [](const NamedReport& self) { return self.report.is_left; },
-          "The token is still there behind it; of the draw: it was drawn.")
+          "The stage keeps the token; for the draw: it was drawn.")
       .def_ro("dropped_here", &NamedReport::dropped_here, "The token ended here.")
       .def_prop_ro(
           "tokens_left", [](const NamedReport& self) { return self.report.tokens_left; },
-          "In the row behind it.")
+          "In the row after it.")
       .def_prop_ro(
           "mass_left", [](const NamedReport& self) { return NumberOrNone(self.report.mass_left); },
           nb::sig("def mass_left(self) -> float | None"),
@@ -172,11 +172,11 @@ void BindStageReport(nb::module_& module) {
       .def_prop_ro(
           "before", [](const NamedReport& self) { return ValueOf(self, self.report.before); },
           nb::sig("def before(self) -> float | None"),
-          "Of adjustments: the token's value in front of the stage.")
+          "Of adjustments: the token's value before the stage.")
       .def_prop_ro(
           "after", [](const NamedReport& self) { return ValueOf(self, self.report.after); },
           nb::sig("def after(self) -> float | None"),
-          "Of adjustments: the token's value behind the stage.")
+          "Of adjustments: the token's value after the stage.")
       .def_prop_ro(
           "quantity", [](const NamedReport& self) { return NumberOrNone(self.report.quantity); },
           nb::sig("def quantity(self) -> float | None"),
@@ -203,7 +203,7 @@ void BindExplanation(nb::module_& module) {
       .def_ro("status", &Explanation::status,
               "What became of the row; with another than OK, nothing is kept or drawn.")
       .def_ro("logit", &Explanation::logit, "The token's value as it came.")
-      .def_ro("adjusted", &Explanation::adjusted, "Its value behind masks, bias and penalties.")
+      .def_ro("adjusted", &Explanation::adjusted, "Its value after masks, bias and penalties.")
       .def_ro("rank", &Explanation::rank, "Its place in the adjusted row, from 1; 0 when masked.")
       .def_prop_ro(
           "probability", [](const Explanation& e) { return NumberOrNone(e.probability); },

@@ -1,5 +1,5 @@
 // Keyword arguments. Functions take dozens of them, most never given: they come as a dictionary,
-// whose few entries find their place in a table. A keyword that a function does not have is an
+// and its few entries find their place in a table. A keyword that a function does not have is an
 // Error that lists those it has.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sluice::python {
 
 namespace nb = nanobind;
 
-// Those beside the parameters of params.def.
+// Those in addition to the parameters of params.def.
 // clang-format off: one word a line is no list
 #define SLUICE_PYTHON_KEYWORDS(KEYWORD)                                                        \
   KEYWORD(position)                                                                            \

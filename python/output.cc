@@ -68,7 +68,7 @@ constexpr const char* kDoc =
 ``text`` and ``ids`` are what is new, all so far, or everything at the end, as the request's mode says;
 ``finish`` is None until the last one. With ``logprobs=N``, ``logprobs`` and ``ranks`` have an element for
 each of the ids, ``top_ids`` and ``top_logprobs`` a row: the token, then the N most likely ones. With
-``prompt_logprobs=N``, the first output has the same of every token of the prompt but the first.
+``prompt_logprobs=N``, the first output has those of every token of the prompt but the first.
 
     >>> with sluice.EngineClient.local("models/default") as client:
     ...     output = client.generate("Once upon a", max_tokens=3, temperature=0, logprobs=2)
@@ -139,12 +139,12 @@ void BindOutput(nb::module_& module) {
       .def_prop_ro(
           "ids", [](const RequestOutput& output) { return ListOf(output.tokens.ids); },
           nb::sig("def ids(self) -> list[int]"),
-          "The tokens whose text is out with this output to its last byte.")
+          "The tokens that have all of their text out with this output.")
       .def_prop_ro(
           "logprobs",
           [](nb::handle self) { return PerToken(self, &engine::LogprobColumns::logprobs); },
           nb::sig("def logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
-          "The log-probability of each of the ids, or None if not asked for.")
+          "The log-probability of each of the ids, or None if not requested.")
       .def_prop_ro(
           "ranks", [](nb::handle self) { return PerToken(self, &engine::LogprobColumns::ranks); },
           nb::sig("def ranks(self) -> numpy.typing.NDArray[numpy.int32] | None"),
@@ -164,7 +164,7 @@ void BindOutput(nb::module_& module) {
           nb::sig("def prompt_logprobs(self) -> numpy.typing.NDArray[numpy.float32] | None"),
           "The log-probability of each token of the prompt but the first, given those before it; "
           "or "
-          "None if not asked for, and in all outputs but the first.")
+          "None if not requested, and in all outputs but the first.")
       .def_prop_ro(
           "prompt_ranks",
           [](nb::handle self) { return PerPromptToken(self, &engine::LogprobColumns::ranks); },

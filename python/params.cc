@@ -111,7 +111,7 @@ nb::list Parameters() {
 }
 
 constexpr const char* kDoc =
-    R"(Everything that a request may ask of the sampler; all fields are keywords with defaults.
+    R"(All sampling parameters of a request; all fields are keywords with defaults.
 
     >>> params = sluice.SamplingParams(temperature=0.8, top_k=4, seed=42)
     >>> params
@@ -177,7 +177,7 @@ void CheckStateless(const SamplingParams& params) {
     if (value == default_value) return;
     ThrowValue(name, nb::repr(ToPython(value)).c_str(),
                std::string(nb::repr(ToPython(default_value)).c_str()) +
-                   " in a call that knows no history; use sluice.Sampler");
+                   " in a call without a history; use sluice.Sampler");
   };
 #define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) \
   check(#name, params.name, defaults.name);

@@ -30,7 +30,7 @@ struct ProcessorObject {
 constexpr const char* kProcessorDoc =
     R"(A callable for ``processors`` of Sampler.add, and whether greedy rows may skip it.
 
-It is called as function(tokens, prompt_length, logits) behind all penalties; ``logits`` is a
+It is called as function(tokens, prompt_length, logits) after all penalties; ``logits`` is a
 float32 array to change in place, of the request's row. An exception leaves the step.
 
     >>> def forbid_repeats(tokens, prompt_length, logits):
@@ -46,7 +46,7 @@ constexpr const char* kStepRequestDoc =
     R"(One request of a step with more than its row: drafts, a mask, a forced token.
 
 n ``drafts`` take n + 1 consecutive rows of the logits. ``parents`` makes a tree of them: for each the
-index of the draft before it, or -1; row i + 1 is then what the target says behind draft i.
+index of the draft before it, or -1; row i + 1 is then what the target says after draft i.
 ``bitmask``: int32, ceil(vocab / 32) words a row, one bit a token. ``forced``: the token that the
 first row must give. For draft_mode "reject", what the drafts were drawn from, one row a draft:
 ``draft_probabilities``, or a Sluice draft model's ``draft_logits``, ``draft_params`` and

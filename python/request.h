@@ -1,4 +1,4 @@
-// What a Sampler is told about single requests: handles, processors, and what a step does with one.
+// Arguments of a Sampler about single requests: handles, processors, and the results of a step.
 #pragma once
 
 #include <nanobind/nanobind.h>

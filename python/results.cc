@@ -41,7 +41,7 @@ nb::object Matrix(nb::handle self, std::vector<T>& values, size_t rows, size_t w
 }
 
 [[noreturn]] void ThrowNotAsked(const char* what, const char* how) {
-  throw nb::attribute_error((std::string(what) + " were not asked for: " + how).c_str());
+  throw nb::attribute_error((std::string(what) + " were not requested: " + how).c_str());
 }
 
 // ", statuses=[OK, NAN_INPUT]" where a row is not OK.
@@ -163,7 +163,7 @@ void BindTokenResults(nb::module_& module) {
     >>> sluice.Status(tokens.statuses[1])
     Status.NAN_INPUT)")
       .SLUICE_COLUMN(TokenResults, TokenResult, rows, "ids", id, "int32", "int",
-                     "The tokens; -1 in a row with a status and behind a rejected draft.")
+                     "The tokens; -1 in a row with a status and after a rejected draft.")
       .def_prop_ro(
           "statuses",
           [](nb::handle self) {
@@ -173,9 +173,9 @@ void BindTokenResults(nb::module_& module) {
           nb::for_getter(SLUICE_GETTER("Status", "statuses", "uint8")),
           "What became of each row: the values of sluice.Status.")
       .SLUICE_COLUMN(TokenResults, TokenResult, rows, "logprobs", logprob, "float32", "float",
-                     "Log-probabilities of the tokens in the mode asked for; NaN if not asked for.")
+                     "Log-probabilities of the tokens in the requested mode; NaN if not requested.")
       .SLUICE_COLUMN(TokenResults, TokenResult, rows, "ranks", rank, "int32", "int",
-                     "How many tokens have a value of at least the token's; 0 if not asked for.")
+                     "How many tokens have a value of at least the token's; 0 if not requested.")
       .def_prop_ro(
           "cuts",
           [](const TokenResults& tokens) {
@@ -236,7 +236,7 @@ void BindTokenResults(nb::module_& module) {
           },
           nb::sig("def path(self) -> numpy.typing.NDArray[numpy.int32]"),
           "Of a step with trees of drafts: which row of its request's logits gave each token or "
-          "status, -1 behind those.")
+          "status, -1 after those.")
       .def_prop_ro(
           "kept",
           [](nb::handle self) {
@@ -260,7 +260,7 @@ nb::object Member(nb::handle self, std::vector<T> Class::* member) {
 
 void BindCandidates(nb::module_& module) {
   nb::class_<CandidateSets>(module, "Candidates",
-                            R"(The kept tokens of all rows, one row behind the other.
+                            R"(The kept tokens of all rows, one row after the other.
 
 Those of row r stand at offsets[r]:offsets[r + 1].
 
@@ -302,7 +302,7 @@ void BindTopkResults(nb::module_& module) {
                           top.is_row);
           },
           nb::sig("def indices(self) -> numpy.typing.NDArray[numpy.int32]"),
-          "Where they stand; -1 behind the last of a short row.")
+          "Where they stand; -1 after the last of a short row.")
       .def_prop_ro(
           "values",
           [](nb::handle self) {
@@ -311,7 +311,7 @@ void BindTopkResults(nb::module_& module) {
                           top.is_row);
           },
           nb::sig("def values(self) -> numpy.typing.NDArray[numpy.float32]"),
-          "The scores; -inf behind the last.")
+          "The scores; -inf after the last.")
       .def_prop_ro(
           "statuses",
           [](nb::handle self) {

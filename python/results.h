@@ -1,5 +1,5 @@
 // What calls give back. The rows stay as the C++ structs that the library wrote; each property is a
-// numpy array over one member of them, made when it is asked for, so that a call costs one object.
+// numpy array over one member of them, made on first use, so that a call costs one object.
 // For logits of one axis the same properties are plain numbers.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace nb = nanobind;
 
 struct Cuts {
   std::vector<Cut> rows;
-  std::vector<CutMass> masses;  // empty when they were not asked for
+  std::vector<CutMass> masses;  // empty when they were not requested
   bool is_row = false;
 };
 
@@ -38,7 +38,7 @@ struct TokenResults {
   std::vector<TokenResult> rows;
   bool is_row = false;
   bool has_cuts = true;
-  std::vector<uint64_t> seeds;  // one, or one a row; empty where the caller knows them
+  std::vector<uint64_t> seeds;  // one, or one a row; empty where the caller has them
   TopLists top;
   std::vector<int32_t> emitted;  // of a verification or a step: one a request
   std::vector<int32_t> path;     // of a step with trees of drafts
@@ -76,7 +76,7 @@ void Fit(const char* what, std::vector<T>& values, size_t size) {
   values.resize(size);
 }
 
-// The object to fill: a new one, or the one given as `out`, whose memory is written again.
+// The object to fill: a new one, or the one given as `out`, with its memory written again.
 template <typename Result>
 struct Output {
   nb::object object;

@@ -98,7 +98,7 @@ TokenResults DoLogprobs(nb::handle logits_object, nb::handle tokens_object,
 }
 
 constexpr const char* kSampleDoc =
-    R"(Samples one token a row: selection, draw and, if asked for, log-probabilities.
+    R"(Samples one token a row: selection, draw and, if requested, log-probabilities.
 
 The token is a function of the row, the parameters and (seed, position, choice), each a number or
 one a row: the same alone as in any batch. Rows that share all three share their noise; give each
@@ -117,11 +117,11 @@ write into.
 
 constexpr const char* kLogprobsDoc = R"(Log-probabilities and ranks of tokens, sampled or not.
 
-``tokens``: a TokenResults of the same rows, or ids, whose kept sets are then selected for the
+``tokens``: a TokenResults of the same rows, or ids; kept sets are then selected for the
 processed modes. ``logprobs=N`` adds the lists of the N most likely tokens.
 
-    >>> told = sluice.logprobs(np.zeros((2, 4), np.float32), [3, 0])
-    >>> told.logprobs, told.ranks
+    >>> reported = sluice.logprobs(np.zeros((2, 4), np.float32), [3, 0])
+    >>> reported.logprobs, reported.ranks
     (array([-1.3862944, -1.3862944], dtype=float32), array([4, 4], dtype=int32)))";
 
 }  // namespace

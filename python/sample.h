@@ -1,4 +1,4 @@
-// The log-probabilities that calls on rows report when asked.
+// The log-probabilities that calls on rows report on request.
 #pragma once
 
 #include "python/arrays.h"
@@ -8,7 +8,7 @@
 
 namespace sluice::python {
 
-// Makes room for the lists that `logprobs=N` asks for, or none.
+// Makes room for the lists of `logprobs=N`, or none.
 void FitLogprobs(TokenResults& tokens, const RowParams& params, int64_t vocab);
 
 // Fills what FitLogprobs made room for.

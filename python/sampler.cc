@@ -181,7 +181,7 @@ constexpr const char* kStepDoc =
 ``requests``: handles, or StepRequest with drafts, masks or a forced token; n drafts take n + 1
 consecutive rows of the logits. ``masses=True`` and ``kept=True`` report the kept sets;
 ``adjusted``, float32 of the shape of the logits, receives the values after all adjustments. Lists
-of log-probabilities are as wide as the requests' ``logprobs`` ask for.
+of log-probabilities are as wide as the requests' ``logprobs``.
 
     >>> sampler = sluice.Sampler(vocab=3)
     >>> a, b = sampler.add(temperature=0), sampler.add(temperature=0)

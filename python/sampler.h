@@ -34,7 +34,7 @@ class PythonSampler {
   }
 
   int64_t vocab() const { return options_.vocab; }
-  // How many log-probabilities a request wants; none of a handle that names nothing.
+  // How many log-probabilities a request lists; none of a handle that names nothing.
   std::optional<int32_t> LogprobsOf(RequestHandle handle) const;
 
   // For Python's collector: a processor may well refer to the sampler that calls it.

@@ -113,7 +113,7 @@ CandidateSets DoCandidates(nb::handle logits, nb::handle params, nb::kwargs kwar
   CandidateSets sets;
   sets.offsets.push_back(0);
   for (const Cut& cut : cuts) {
-    if (cut.count < 0 || cut.count > call.logits.view.columns) {  // somebody wrote into the Cuts
+    if (cut.count < 0 || cut.count > call.logits.view.columns) {  // the caller wrote into the Cuts
       ThrowValue("cuts.count", std::to_string(cut.count),
                  "[0, " + std::to_string(call.logits.view.columns) + "]");
     }

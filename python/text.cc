@@ -62,7 +62,7 @@ constexpr const char* kTokenizerDoc =
 
 ``from_file`` reads tokenizer.json, SentencePiece's tokenizer.model and \*.tiktoken; ids are those of
 Hugging Face tokenizers for the same file. ``decoder`` is ``"auto"``, or ``"bytelevel"`` or ``"spm"``
-for a file whose own contradicts its vocabulary.
+for a file with one that contradicts its vocabulary.
 
     >>> tokenizer = sluice.Tokenizer.from_json('''{"decoder": {"type": "ByteLevel"},
     ...     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
@@ -75,7 +75,7 @@ for a file whose own contradicts its vocabulary.
 constexpr const char* kEncodeDoc =
     R"(The ids of a text.
 
-``add_special_tokens`` puts around it what the model wants there; with ``parse_special_tokens``, a
+``add_special_tokens`` puts the model's tokens around it; with ``parse_special_tokens``, a
 special token that is spelled out in the text is that token, which text from a user must not be.
 
     >>> tokenizer = sluice.Tokenizer.from_json('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
@@ -86,7 +86,7 @@ constexpr const char* kChatTemplateDoc =
     R"(A chat template: conversations to text, byte for byte as transformers renders it.
 
 ``render`` takes the variables as one JSON object; ``seconds`` since 1970, in UTC, are what
-strftime_now tells: those of the clock unless they are given.
+strftime_now returns: those of the clock unless they are given.
 
     >>> template = sluice.ChatTemplate("{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
     >>> template.render('{"messages": [{"role": "user", "content": "Hi"}]}')

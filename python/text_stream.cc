@@ -110,8 +110,8 @@ constexpr const char* kDetokenizerDoc =
     R"(Ids to text, token by token, with a few bytes of state and no text kept.
 
 ``step`` takes one id or many and gives (text, ends, open_tokens): what they add; for each id how many
-bytes of the text (as UTF-8) are there behind it, and of how many tokens up to it some text is not out.
-A character comes out when it is complete; ``finish`` gives what is left of one. Of ``prompt_ids`` only
+bytes of the text (as UTF-8) are there after it, and of how many tokens up to it some text is not out.
+A character comes out when it is complete; ``finish`` gives the rest of one. Of ``prompt_ids`` only
 the ends are read. ``utf8_errors="hf-run"`` replaces each byte of a bad run of byte tokens, as Hugging
 Face's decoders do.
 
@@ -137,7 +137,7 @@ stops, the stop that was found or None, and how many tokens there were and are o
 constexpr const char* kTextStreamDoc =
     R"(One request's way from ids to the text that its client reads: a Detokenizer and a StopScanner.
 
-A stream ends at a stop string, or at a token of ``stop_token_ids``, whose text is shown with
+A stream ends at a stop string, or at a token of ``stop_token_ids``, with its text shown with
 ``include_stop`` alone; neither counts among the first ``min_tokens``. A stop string that is the text of
 an added token ends it by that token's id. ``finish`` ends it for another reason.
 
@@ -226,10 +226,10 @@ void BindTextStream(nb::module_& module) {
       .def_ro("text", &TextDelta::text, "What the client reads next.")
       .def_prop_ro(
           "first_token", [](const TextDelta& d) { return d.delta.first_token; },
-          "The first token, counted from 0, whose text is out with this delta to its last byte.")
+          "The first token, counted from 0, that has all of its text out with this delta.")
       .def_prop_ro(
           "last_token", [](const TextDelta& d) { return d.delta.last_token; },
-          "One behind the last of these.")
+          "One past the last of these.")
       .def_prop_ro(
           "tokens", [](const TextDelta& d) { return d.delta.tokens; },
           "How many there were so far, up to and with the one that ended the stream.")

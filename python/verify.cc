@@ -99,7 +99,7 @@ constexpr const char* kDoc =
 ``drafts``: one list of token ids for each request (or a 2-D array); a request with n drafts owns
 n + 1 consecutive rows of the logits. Parameters, seed and position are one for all or one a
 request; ``position`` is that of a request's first row and counts up from there. The first
-emitted[r] rows of request r hold its tokens; the rows behind have id -1. ``draft_mode="match"``
+emitted[r] rows of request r hold its tokens; the later rows have id -1. ``draft_mode="match"``
 never changes what sampling without drafts gives; "reject" is rejection sampling, from
 ``draft_probabilities``, one row a row of the target, or from the draft model's ``draft_logits``,
 ``draft_params`` and ``draft_cuts``.

@@ -39,7 +39,7 @@ from sluice._sluice import (
 )
 from sluice.errors import ArgumentTypeError, Error, ExhaustedError, UnavailableError
 
-TYPE_CHECKING = False  # as type checkers know it; typing takes long to load
+TYPE_CHECKING = False  # as type checkers have it; typing takes long to load
 if TYPE_CHECKING:  # the stub has every keyword
     from sluice._sluice import CertifiedHead, dense_head, mask_, sample, select, topk
 else:
@@ -128,7 +128,7 @@ _LOADED_LATER = ("DeviceParams", "DeviceSampler", "MetadataSampler", "reference"
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when somebody asks for them: numpy's twin of the library, what needs torch or asyncio.
+    # Loaded at first use: the reference in numpy, and what needs torch or asyncio.
     if name in ("reference", "tensors"):
         return import_module(f"sluice.{name}")
     if name == "DeviceParams":

@@ -1,4 +1,4 @@
-"""What sluice.AsyncEngineClient runs on: requests, and who polls the client of engines for them.
+"""What sluice.AsyncEngineClient runs on: requests, and the polls of the client of engines for them.
 
 A driver begins requests and hands out their outputs on the event loop; LoopDriver polls there as well,
 ThreadDriver on a thread, for an engine that computes in poll.
@@ -46,7 +46,7 @@ class Request:
             raise RuntimeError("anext(): another task waits for this stream already")
 
     async def take(self):
-        """The next output, or None behind the last one. One task at a time may wait."""
+        """The next output, or None after the last one. One task at a time may wait."""
         self.check_is_unread()
         while self.output is None:
             if self.failure is not None:
@@ -80,7 +80,7 @@ class Submitter:
             self._waiting[request] = arguments
 
     def submit_waiting(self, refuse):
-        """Behind each poll."""
+        """Called after each poll."""
         while self._waiting:
             request, arguments = next(iter(self._waiting.items()))
             try:
@@ -163,7 +163,7 @@ class LoopDriver(Submitter):
                     self._client.abort(number)
             self.fail(failure)
         except BaseException:
-            # A signal handler's. Outputs may wait in the client, of which the descriptor knows nothing.
+            # A signal handler's. Outputs may wait in the client, which the descriptor does not show.
             self._loop.call_soon(self._poll)
             raise
 
@@ -186,7 +186,7 @@ class ThreadDriver(Submitter):
         self._lock = threading.Lock()
         self._news = {}  # outputs for the loop, by request; under the lock
         self._begun = {}  # the loop's: requests without their last output
-        self._failure = None  # the thread's: it serves nobody any more
+        self._failure = None  # the thread's: it serves no request any more
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="sluice-engine", daemon=True)
         self._thread.start()
@@ -257,7 +257,7 @@ class ThreadDriver(Submitter):
             self.submit_waiting(lambda *refused: self._call(self._refuse, *refused))
 
     def _refuse_all(self):
-        # Until the end: the loop may have asked before it saw the failure.
+        # Until the end: the loop may have sent a command before it saw the failure.
         while (command := self._commands.get()) is not None:
             function, *arguments = command
             if function == self._take_in:

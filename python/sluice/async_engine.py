@@ -17,13 +17,13 @@ class AsyncOutputStream:
     """The outputs of one request, from AsyncEngineClient.stream: an asynchronous iterator.
 
     Left before its end, by ``break``, an exception or a cancelled task, it aborts the request. The
-    request begins when the first output is asked for.
+    request begins when the first output is requested.
 
     >>> import asyncio
     >>> async def main():
     ...     async with sluice.AsyncEngineClient.local("models/default") as client:
     ...         async for output in client.stream("Once upon a time", temperature=0):
-    ...             return output.text[:6]  # more may have come before it was asked for
+    ...             return output.text[:6]  # more may have come before it was requested
     >>> asyncio.run(main())
     ' there'
     """
@@ -42,7 +42,7 @@ class AsyncOutputStream:
         return self
 
     async def __anext__(self) -> "_sluice.Output":
-        self._request.check_is_unread()  # not below: the stream goes on for the one who waits
+        self._request.check_is_unread()  # not below: the stream goes on for the task that waits
         self._begin()
         try:
             output = await self._request.take()
@@ -100,8 +100,8 @@ class AsyncEngineClient:
     """Requests to engines from asyncio: EngineClient's calls, many at once on one event loop.
 
     ``local``, ``connect`` and ``spawn`` take what EngineClient's take; ``async with`` opens what they
-    give, and so does ``await``. A request that nobody waits for any more is aborted. Where an engine is
-    lost, everybody who waits for it gets an UnavailableError.
+    give, and so does ``await``. A request without a waiting task is aborted. Where an engine is
+    lost, every task that waits for it gets an UnavailableError.
 
     >>> import asyncio
     >>> async def main():
@@ -162,7 +162,7 @@ class AsyncEngineClient:
         return self
 
     async def close(self) -> None:
-        """Ends the engine, or leaves it; whoever waits for an output gets an Error.
+        """Ends the engine, or leaves it; a task that waits for an output gets an Error.
 
         >>> import asyncio
         >>> asyncio.run(sluice.AsyncEngineClient.local("models/default").close())
@@ -185,7 +185,7 @@ class AsyncEngineClient:
                **keywords: Any) -> AsyncOutputStream:
         """The outputs of a prompt as they come. Keywords as in EngineClient.submit.
 
-        Outputs that come while nobody waits are joined into one.
+        Outputs that come while no task waits are joined into one.
 
         >>> import asyncio
         >>> async def main():

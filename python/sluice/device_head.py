@@ -28,8 +28,8 @@ def _matrix(name, tensor, device):
 
 
 def _checked(name, tensor, dtype, shape, device):
-    """The tensor, if its elements lie one behind the other. A copy would be another's memory by the
-    time a kernel reads it, and nobody's when one has written it."""
+    """The tensor, if its elements are adjacent. A copy would be another's memory by the
+    time a kernel reads it, and lost when one has written it."""
     if tensor is None:
         return None
     if not isinstance(tensor, torch.Tensor) or tensor.device != device or tensor.dtype != dtype:
@@ -71,7 +71,7 @@ class DeviceCertifiedHead:
     """As sluice.CertifiedHead, on a CUDA device: the tokens of ``dense_head`` and ``sample`` there.
 
     The planes are made on the host, by ``threads``, and copied to the device once; the host keeps a
-    copy of the weights beside them. ``weight`` and ``bias`` are kept on the device and must not
+    copy of the weights next to them. ``weight`` and ``bias`` are kept on the device and must not
     change. Calls with more rows than ``reserve`` was given take more memory: reserve before a graph
     is captured. Memory that a call has used stays until the head goes, since a graph may hold its
     address. Calls on different streams take turns.

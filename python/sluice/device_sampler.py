@@ -23,10 +23,10 @@ class ProcessorRows(typing.NamedTuple):
     """The rows of a request in a step, as its processors find them: tensors on the device that show
     the sampler's memory, for as long as the call takes."""
 
-    logits: torch.Tensor  #: float32 [1 + n, vocab], the first behind no draft, to change in place
+    logits: torch.Tensor  #: float32 [1 + n, vocab], the first after no draft, to change in place
     tokens: torch.Tensor  #: int32 [max_tokens]: prompt and output; the rest means nothing
-    token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not know yet
-    drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, behind the tokens
+    token_count: torch.Tensor  #: int32 [1]: how many they are, which the host need not have yet
+    drafts: torch.Tensor  #: int32 [n]: row d of the logits follows the first d, after the tokens
     prompt_length: int
     parents: list  #: of a tree of drafts, as StepRequest has them; row d follows those before it
 
@@ -78,13 +78,13 @@ class DeviceSampler:
         """A request: SamplingParams, or their fields as keywords. Returns its handle.
 
         ``processors``: callables of a ProcessorRows, or LogitsProcessor of such, called once a step
-        behind all penalties; what they do to its ``logits`` is work on the current stream. An
+        after all penalties; what they do to its ``logits`` is work on the current stream. An
         exception leaves the step, of which nothing is accepted. A step has room for
         ``max_processed_rows`` rows of such requests.
         """
         if params is not None and fields:
             name, value = next(iter(fields.items()))
-            raise ArgumentTypeError(name, text_of(value), "nothing beside params")
+            raise ArgumentTypeError(name, text_of(value), "no keyword next to params")
         return self._sampler.add(_sluice.SamplingParams(**fields) if params is None else params,
                                  prompt, choice, processors)
 
@@ -100,7 +100,7 @@ class DeviceSampler:
         self._sampler.accept(request, tokens)
 
     def rollback(self, request, count):
-        """Takes back the last output tokens; behind ``get`` of the request's last step."""
+        """Takes back the last output tokens; only after ``get`` of the request's last step."""
         self._sampler.rollback(request, count)
 
     def seed(self, request):

@@ -50,7 +50,7 @@ class TopkTensors:
     @property
     def values(self):
         if self._values is None:
-            raise AttributeError("values were not asked for: values=True")
+            raise AttributeError("values need values=True")
         return self._values
 
     def __len__(self):
@@ -62,7 +62,7 @@ def _array(tensor):
 
 
 def _check_ints(scores, name, tensor, sizes, dtype=torch.int32):
-    """Of this dtype and size, on the device of the scores, element behind element."""
+    """Of this dtype and size, on the device of the scores, with adjacent elements."""
     if tensor.dtype != dtype:
         raise ArgumentTypeError(f"{name}.dtype", str(tensor.dtype).removeprefix("torch."),
                                 str(dtype).removeprefix("torch."))
@@ -88,7 +88,7 @@ def _log(scores, k, thresholds, plan):
 
 
 def _launch(scores, k, lengths, hint, hint_shift, next_n, sorted, thresholds, plan, outputs):
-    """Sizes are checked by the library, beside what it checks otherwise."""
+    """Sizes are checked by the library, with its other checks."""
     rows = tensor_ops.rows_of(scores, "scores")
     columns = 0 if hint is None else hint.shape[-1]
     *arrays, (work, words) = (_array(output) for output in outputs)
@@ -214,7 +214,7 @@ def _thresholds(scores, thresholds):
 def _plan_numbers(plan):
     if not isinstance(plan, TopkPlan) or plan.guess not in GUESSES:
         raise ArgumentTypeError("plan", text_of(plan),
-                                f"a TopkPlan whose guess is one of {', '.join(GUESSES)}")
+                                f"a TopkPlan with a guess of {', '.join(GUESSES)}")
     return [GUESSES.index(plan.guess), *(_whole(f"plan.{name}", number) for name, number in
                                          zip(TopkPlan._fields[1:], plan[1:]))]
 

@@ -203,7 +203,7 @@ class CertifiedLmHead(torch.nn.Module):
     """In the place of an ``lm_head``: the k largest logits, those of the dense head; -inf beyond.
 
     The logits are fp32, in the order of additions that sluice.dense_head defines. On the CPU, for
-    inference: it has no gradients. ``head`` is the sluice.CertifiedHead, whose ``stats`` say what
+    inference: it has no gradients. ``head`` is the sluice.CertifiedHead; its ``stats`` say what
     was read.
     """
 

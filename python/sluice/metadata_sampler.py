@@ -1,9 +1,9 @@
-"""A sampler that is told of its requests as vLLM tells its own: a batch's metadata at every step.
+"""A sampler that gets its requests as vLLM's own does: by a batch's metadata at every step.
 
     step = sluice.MetadataSampler(sluice.DeviceSampler(vocab=vocab))(logits, sampling_metadata)
 
 A request is known again by its list in ``output_token_ids``, which an engine keeps for as long as
-the request lives. Where nobody in the batch needs them an engine gives no lists: then a request
+the request lives. Where no request of the batch needs them an engine gives no lists: then a request
 with a seed is known by its generator, and its position is the number of tokens that were drawn with
 it here; the others begin anew whenever the batch changes, with seeds of their own. The tensors of a
 metadata object are read when it is a new one, which waits for the device; engines make one when
@@ -19,7 +19,7 @@ from sluice.errors import Error
 
 # Of the metadata, one a row, to fields of SamplingParams.
 _COLUMNS = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
-# A batch has these columns, and prompts, as soon as one of its rows wants them: what they say of the
+# A batch has these columns, and prompts, as soon as one of its rows needs them: what they say of the
 # others changes nothing, and is left out, so that a row does not depend on its company.
 _PENALTIES = {"frequency_penalties": ("frequency_penalty", 0),
               "presence_penalties": ("presence_penalty", 0),
@@ -162,7 +162,7 @@ def _of_row(metadata, name, row):
 
 
 class MetadataSampler:
-    """Wraps a DeviceSampler, which nobody else uses then; a call is a step of all requests.
+    """Wraps a DeviceSampler, which has no other user then; a call is a step of all requests.
 
     ``draft_mode``: "match" or "reject", of requests that have drafts.
     """
@@ -177,7 +177,7 @@ class MetadataSampler:
         self._step = None  # the last one
 
     def __call__(self, logits, metadata, drafts=None):
-        """``drafts``: a list of ids for each request of the metadata, whose logits then have a row for
+        """``drafts``: a list of ids for each request of the metadata, and the logits then have a row for
         each draft and one more."""
         self._take_answers()
         rows = self._rows
@@ -244,10 +244,10 @@ class MetadataSampler:
                 self._requests.append(request)
                 if request is not earlier and earlier is not None and row.output is None:
                     request.output = earlier.output
-                    if earlier.known:  # its position, as nobody else says it
+                    if earlier.known:  # its position, which no other field says
                         self.sampler.accept(request.handle, earlier.known)
                         request.known = earlier.known
-        except Exception:  # those behind it are live: the next call finds them here
+        except Exception:  # those after it are live: the next call finds them here
             self._requests += [request for request in kept[len(self._requests):] if request]
             raise
 

@@ -1,6 +1,6 @@
 """What is in C++ for arrays of the host, and in sluice.tensors or device_head for CUDA tensors.
 
-torch is loaded by nobody but the caller who passes a tensor of it.
+torch is loaded only when the caller passes a tensor of it.
 """
 
 from textwrap import fill

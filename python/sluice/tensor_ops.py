@@ -42,7 +42,7 @@ def check_logits(logits, name="logits"):
         raise Error(f"{name}.ndim", str(logits.dim()), "1 or 2")
     if logits.shape[1] > 1 and logits.stride(1) != 1:
         raise Error(f"{name}.strides", str(list(logits.stride())),
-                    "a last axis whose elements lie one behind the other")
+                    "a last axis whose elements are adjacent")
 
 
 def _stream(tensor):

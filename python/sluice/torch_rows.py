@@ -14,7 +14,7 @@ def chosen_seeds(logits):
 
 
 def draw(logits, *, seed, **keywords):
-    """Token ids (int64, -1 in a row with a status) and statuses (uint8), beside the logits.
+    """Token ids (int64, -1 in a row with a status) and statuses (uint8), next to the logits.
 
     ``seed``: int64, one a row, of which all 64 bits count.
     """

@@ -248,7 +248,7 @@ def test_what_is_said_beside_planes_is_heeded(head, tmp_path):
     said = f'kind = "{other}" is not allowed: None or {certified.kind}, the kind of planes'
     with pytest.raises(sluice.Error, match=said):
         sluice.CertifiedHead(weight, planes=path, kind=other)
-    with pytest.raises(sluice.Error, match="seed = 3 is not allowed: None beside planes"):
+    with pytest.raises(sluice.Error, match="seed = 3 is not allowed: None with planes"):
         sluice.CertifiedHead(weight, planes=path, seed=3)
     with pytest.raises(sluice.Error, match='planes = "" '):
         sluice.CertifiedHead(weight, planes="")

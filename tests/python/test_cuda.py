@@ -310,7 +310,7 @@ def test_wrong_arguments_are_errors_before_anything_runs():
             (lambda: sluice.select(logits, temperature=3), value, "temperature", "[0, 2]"),
             (lambda: sluice.select(logits, xtc_probability=1), value, "seed", "a seed when XTC"),
             (lambda: sluice.select(logits, backend="ref"), type_, "backend", "one of the keywords"),
-            (lambda: sluice.select(logits, params, top_k=1), type_, "top_k", "nothing beside"),
+            (lambda: sluice.select(logits, params, top_k=1), type_, "top_k", "no keyword next to"),
             (lambda: sluice.select(logits, 5), type_, "params", "SamplingParams"),
             (lambda: sluice.sample(logits, params), value, "seed", "a seed in the DeviceParams"),
             (lambda: sluice.sample(logits, seed=-1), value, "seed", "[0, 18446744073709551615]"),

@@ -139,7 +139,7 @@ LOGITS = {"dtype": torch.float32, "device": "cuda"}
     (lambda x: sluice.select(x, backend="ref"), sluice.ArgumentTypeError, "backend", "one of"),
     (lambda x: sluice.select(x, 5), sluice.ArgumentTypeError, "params", "SamplingParams"),
     (lambda x: sluice.select(x, sluice.DeviceParams(device="cuda"), top_k=1),
-     sluice.ArgumentTypeError, "top_k", "nothing beside"),
+     sluice.ArgumentTypeError, "top_k", "no keyword next to"),
     (lambda x: sluice.select(x, masses=1), sluice.ArgumentTypeError, "masses", "True or False"),
     (lambda x: sluice.select(x, top_p="x"), sluice.ArgumentTypeError, "top_p", "a number"),
     (lambda x: sluice.select(x, max_temperature=x), sluice.ArgumentTypeError, "max_temperature",

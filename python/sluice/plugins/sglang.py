@@ -50,11 +50,11 @@ def _draw(logits, info, positions):
 
 def _sampler_class(module):
     class SluiceSampler(module.Sampler):
-        """Draws from logits; where probabilities are asked for, SGLang makes them beside."""
+        """Draws from logits; where probabilities are requested, SGLang makes them itself."""
 
-        positions = None  # of the step whose tokens are still to be drawn
+        positions = None  # of the step with tokens still to be drawn
         tokens = None
-        is_kept = None  # when sampling masks are asked for
+        is_kept = None  # when sampling masks are requested
 
         def forward(self, logits_output, sampling_info, return_logprob, top_logprobs_nums,
                     token_ids_logprobs, positions, **more):

@@ -3,7 +3,7 @@
 vLLM calls ``register`` in each of its processes. It replaces functions of vLLM at named seams, if
 the version is one of KNOWN and every seam has the parameters that stand there; else it changes
 nothing and logs one message. The variable SLUICE_VLLM says what is replaced: "top_k_top_p,draw"
-unless set, "head" beside them, or "off". docs/plugins/vllm.md has the rest.
+unless set, "head" in addition, or "off". docs/plugins/vllm.md has the rest.
 """
 
 import functools
@@ -114,7 +114,7 @@ def _apply_head(original):
 
 
 def _seams(more=()):
-    """Those of a version; `more`: what top-k with top-p and _sample_random take beside the rest."""
+    """Those of a version; `more`: what top-k with top-p and _sample_random take in addition to the rest."""
     forward = ("self", "logits", "generators", "k", "p")
     return (
         Seam("top_k_top_p", _FILTERS_MODULE, "apply_top_k_top_p", ("logits", "k", "p", *more),

@@ -7,7 +7,7 @@ One rule a file, named as in src/semantics; each opens with the rule in words. S
 
     logits = np.array([1.0, 3.0, 2.5, -1.0], np.float32)
     reference.select(logits, top_k=3, top_p=0.9).ids             # kept tokens, most likely first
-    reference.sample(logits, top_p=0.9, seed=7, position=12).id  # the same on any machine
+    reference.sample(logits, top_p=0.9, seed=7, position=12).id  # one result on any machine
 
 Logits are float32, float16, or uint16 with the bits of bf16. A row is an array of one axis and
 gives one result; a matrix gives a list of them, and then `params` may be a list, too. Parameters
@@ -224,7 +224,7 @@ def verify(
     **changes,
 ) -> list[Token]:
     """The tokens of a request with n drafts from n + 1 adjusted rows: the accepted drafts, then one
-    recovered or bonus token. Rows behind them have id -1; a row with a status ends the walk.
+    recovered or bonus token. Later rows have id -1; a row with a status ends the walk.
 
     sources: what each draft was drawn from, for draft_mode "reject": fp32 probabilities or a
     DraftModel. keys: one a row; without them the rows have ascending positions."""

@@ -1,6 +1,6 @@
 """Arithmetic that rounds as the semantics say: binary32, to nearest even, once an operation.
 
-numpy's own float32 operators do that already, as long as no other library of the process has told
+numpy's own float32 operators do that already, as long as no other library of the process has set
 the CPU to flush subnormals to zero; only the fused multiply-add is missing. Here it is made exact
 from binary64, and for binary64 from rational numbers.
 """

@@ -1,4 +1,4 @@
-"""The Cut: a kept set as two boundaries, the same from every algorithm on every backend.
+"""The Cut: a kept set as two boundaries, equal from every algorithm on every backend.
 
 Kept are the tokens strictly between the boundaries; of those equal to `lower` the first `ties_kept`
 by id; of those equal to `upper` all but the first `ties_dropped`. The boundaries are canonical:
@@ -29,7 +29,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class CutMass:
-    """The exact masses behind a Cut; the heaviest token of a row weighs 2^40."""
+    """The exact masses of a Cut; the heaviest token of a row weighs 2^40."""
 
     kept: int = 0
     total: int = 0  # Z: what top-p was measured against

@@ -10,7 +10,7 @@ floor(q * 2^40) of given fp32 probabilities, or 2^40 on the draft token when not
              otherwise the token is a cdf draw from max(P - Q, 0) in id order, recovered stream, or
              the first kept one in the total order when that is empty. The law is the target's.
 
-Several drafts behind one node of a tree are tried in order: when one is rejected, and max(P - Q, 0)
+Several drafts after one node of a tree are tried in order: when one is rejected, and max(P - Q, 0)
 is not empty, that against its own sum is the P of the next one. The n-th try has the n-th U.
 
 A greedy row accepts its argmax, whatever Q.

@@ -1,7 +1,7 @@
 """Stage 16: one token from a Cut.
 
     gumbel   the kept token with the largest fl(t + g), ties by the total order
-    cdf      the first kept token in id order whose running mass exceeds (U * mass) >> 64, U the
+    cdf      the first kept token in id order at which the running mass exceeds (U * mass) >> 64, U the
              uniform number of 64 bits of the row; a set of mass 0 gives its first token in the
              total order
 
@@ -41,7 +41,7 @@ def kept_weights(x: np.ndarray, cut: Cut, m: np.float32, scale: np.float32) -> n
 
 
 def draw_by_mass(mass: np.ndarray, key: NoiseKey, stream: int) -> int:
-    """The first token whose running mass exceeds its share of the whole; -1 when there is none."""
+    """The first token at which the running mass exceeds its share of the whole; -1 when there is none."""
     running = mass.cumsum()
     threshold = uniform64(key, stream) * int(running[-1]) >> 64
     ids = np.flatnonzero(running > np.uint64(threshold))
@@ -54,6 +54,6 @@ def draw_cdf(x: np.ndarray, cut: Cut, m: np.float32, scale: np.float32, key: Noi
 
 
 def draw_token(x: np.ndarray, cut: Cut, params: Params, key: NoiseKey) -> int:
-    """x: the adjusted values, of which the Cut is."""
+    """x: the adjusted values that the Cut was made of."""
     draw = draw_cdf if params.draw_method == "cdf" else draw_gumbel
     return draw(x, cut, scan_row(x)[1], draw_scale(params), key)

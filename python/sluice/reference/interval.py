@@ -34,7 +34,7 @@ class SortedRow:
 
     @property
     def max(self) -> np.float32:
-        """m, the same for all rules of the row."""
+        """m, one value for all rules of the row."""
         return self.x[0]
 
     def mass(self, kept: Interval) -> int:

@@ -1,5 +1,5 @@
 """min-p: keep a token iff W >= floor(min_p * 2^40), that is, iff it is at least min_p times as
-likely as the most likely token. At least one is kept: behind typical, which may drop the most
+likely as the most likely token. At least one is kept: after typical, which may drop the most
 likely token, none might be.
 """
 

@@ -1,4 +1,4 @@
-"""Noise: a pure function of (seed, position, choice, stream, token id). It knows nothing of
+"""Noise: a pure function of (seed, position, choice, stream, token id). It does not depend on
 batches, rows or shards, so a request draws the same tokens wherever it runs.
 
     block(index, plane) = Philox of the seed and the counter (position, index, s, plane)

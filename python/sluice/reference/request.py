@@ -4,7 +4,7 @@ A step is a pure function of the logits, the request's own history and its seed:
 the same tokens alone, in any batch, with drafts (mode `match`) or without. A request with n drafts
 takes n + 1 rows: row 0 is what the target says after the tokens so far, row i + 1 what it says after
 draft i and the drafts before it. They are walked from row 0 on, each row sees the tokens that the
-rows before it gave, and a token that is no draft behind it ends the walk.
+rows before it gave, and a token that is no draft after it ends the walk.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from .widen import widen
 
 @dataclass(frozen=True)
 class Token:
-    """What a row gave. Rows with a status and rows behind a rejection have id -1."""
+    """What a row gave. Rows with a status and rows after a rejection have id -1."""
 
     id: int = -1
     status: Status = Status.OK
@@ -36,13 +36,13 @@ class Token:
 
 @dataclass(frozen=True)
 class Report:
-    """What else a step tells about a row with a token."""
+    """The further results of a step for a row with a token."""
 
     row: int  # of the logits, that gave the token
     adjusted: np.ndarray  # the values after stage 9
     kept: np.ndarray  # the kept set as a bitmask
     mass: CutMass
-    logprobs: Logprobs | None  # when the request asks for them
+    logprobs: Logprobs | None  # when the request has them
 
 
 def sample_row(
@@ -62,7 +62,7 @@ def verified_row(
     tries: Sequence[Try],
     max_temperature: float = MAX_TEMPERATURE,
 ) -> tuple[Token, int]:
-    """The token of one row, and which of the drafts behind it that is; -1: none."""
+    """The token of one row, and which of the drafts after it that is; -1: none."""
     if not tries or params.draft_mode == "match":
         token = sample_row(x, params, key, max_temperature)
         drafts = [draft for draft, _ in tries]
@@ -117,7 +117,7 @@ class Request:
         """As many tokens as `logits` has rows, those of the walk first, and their reports.
         `sources`: what each draft was drawn from, for the mode `reject`. `bitmasks`: one a row.
         `forced` is for the first row. `parents`: of each draft the index of the one before it, or
-        -1; without them each is behind the one before."""
+        -1; without them each follows the one before."""
         params = self.params
         if parents is None:
             parents = range(-1, len(drafts) - 1)

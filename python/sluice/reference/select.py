@@ -7,7 +7,7 @@ kept.
     (min-p here instead, in profiles that have it last)
     15 XTC
 
-A token that one rule dropped does not exist for the rules behind it.
+A token that one rule dropped does not exist for the later rules.
 """
 
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
 """A vocabulary that is split among shards gives the answer of the whole row: values, masses and
-noise know only the global id of a token. The definition is therefore the whole row, put together.
+noise depend only on the global id of a token. The definition is therefore the whole row, put together.
 """
 
 from collections.abc import Sequence

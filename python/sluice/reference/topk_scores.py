@@ -1,6 +1,6 @@
 """topk for scores: exactly min(k, visible) indices under the total order.
 
-Infinities are ordinary scores; a NaN among the visible scores is a status. Scores behind the
+Infinities are ordinary scores; a NaN among the visible scores is a status. Scores after the
 visible length are never looked at. Row r of a request with next_n rows sees the first
 length - next_n + r + 1 scores, so that its last row sees the whole length.
 """
@@ -16,7 +16,7 @@ def visible_length(length: int, next_n: int, step: int) -> int:
 
 
 def topk_row(x: np.ndarray, k: int, is_sorted: bool) -> tuple[np.ndarray, np.ndarray, Status]:
-    """(indices[k], values[k], status) of the visible scores: -1 and -inf behind the last. Indices
+    """(indices[k], values[k], status) of the visible scores: -1 and -inf after the last. Indices
     ascend, unless they are to stay sorted by the total order."""
     indices = np.full(k, -1, dtype=np.int32)
     values = np.full(k, -np.inf, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Typical sampling: keep the tokens whose surprise is nearest to the mean surprise, until they hold
+"""Typical sampling: keep the tokens with a surprise nearest to the mean surprise, until they hold
 a share p of the mass.
 
 In fixed point, over the kept tokens with W > 0, w = W >> 16:

@@ -28,7 +28,7 @@ def selects_validly(params: Params, key: NoiseKey, max_temperature: float) -> bo
 
 
 def check_request(params: Params, vocab: int, max_temperature: float = MAX_TEMPERATURE) -> None:
-    """Raises ValueError on what a request may not ask for."""
+    """Raises ValueError on parameters that a request may not have."""
 
     def check(name: str, holds: bool) -> None:
         if not holds:

@@ -1,7 +1,7 @@
 """Logits arrive as fp32, fp16 or bf16 and are widened to fp32 first. Widening is exact.
 
 numpy has no bf16: an array of uint16 holds the bit patterns of bf16 values, and so does an array
-whose dtype some package calls "bfloat16".
+with a dtype that some package calls "bfloat16".
 """
 
 import numpy as np
