@@ -6,7 +6,9 @@
 #include <simdjson.h>
 
 #include <fstream>
+#include <iomanip>
 #include <sstream>
+#include <vector>
 
 #include "sluice/error.hpp"
 #include "tests/support/slowdown.h"
@@ -61,6 +63,49 @@ INSTANTIATE_TEST_SUITE_P(Families, ChatFamily,
                          testing::Values("chatml", "llama3", "qwen3", "mistral", "gemma",
                                          "deepseek", "language"),
                          [](const auto& family) { return std::string(family.param); });
+
+std::string Hash(std::string_view text) {  // FNV-1a
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+  std::ostringstream hex;
+  hex << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return hex.str();
+}
+
+// scripts/check_chat_template.py shows where a text differs; tests/fixtures/make_families.py made
+// the hashes.
+TEST(ChatTemplate, FamiliesEqualJinja2) {
+  simdjson::dom::parser parser;
+  const std::string file = ReadFixture("families/expected.json");
+  const simdjson::dom::element root = parser.parse(file);
+  std::vector<std::string> conversations;
+  for (const auto conversation : root["conversations"].get_array()) {
+    conversations.push_back(simdjson::minify(conversation));
+  }
+  size_t texts = 0;
+  for (const auto family : root["templates"].get_object()) {
+    const std::string name = "families/" + std::string(family.key) + ".jinja";
+    const ChatTemplate chat(ReadFixture(name));
+    size_t i = 0;
+    for (const auto hash : family.value.get_array()) {
+      const std::string& variables = conversations[i++];
+      if (hash.is_null()) {
+        EXPECT_THROW(chat.Render(variables, kSeconds), Error) << name << " " << variables;
+        continue;
+      }
+      ++texts;
+      try {
+        const std::string text = chat.Render(variables, kSeconds);
+        EXPECT_EQ(Hash(text), std::string_view(hash)) << name << " " << variables << "\n" << text;
+      } catch (const Error& error) {
+        ADD_FAILURE() << name << " " << variables << "\n" << error.what();
+      }
+    }
+    EXPECT_EQ(i, conversations.size()) << name;
+  }
+  EXPECT_GE(conversations.size(), 20u);
+  EXPECT_GE(texts, 40 * 20u);
+}
 
 TEST(ChatTemplate, ExpressionsEqualJinja2) {
   std::ifstream file(std::string(SLUICE_FIXTURES) + "/expressions.json");
