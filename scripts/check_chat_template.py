@@ -55,8 +55,8 @@ def environment():
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
 
-    def strftime_now(form):
-        return datetime.datetime.fromtimestamp(SECONDS, datetime.timezone.utc).strftime(form)
+    def strftime_now(format):  # templates may name the argument
+        return datetime.datetime.fromtimestamp(SECONDS, datetime.timezone.utc).strftime(format)
 
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                          extensions=[Generation, loopcontrols])

@@ -10,25 +10,31 @@ namespace sluice::text::jinja {
 
 struct FilterRow {
   std::string_view name;
-  std::string_view parameters;  // the names of its arguments; *: it looks at them itself
+  std::string_view parameters;  // as Function has them; *: it looks at them itself
   Value (*call)(Run& run, const Value& value, const Arguments& arguments);
 };
 
+std::span<const FilterRow> HtmlFilters();
 std::span<const FilterRow> ListFilters();
 std::span<const FilterRow> NumberFilters();
 std::span<const FilterRow> OrderFilters();
 std::span<const FilterRow> SelectionFilters();
 std::span<const FilterRow> TextFilters();
 std::span<const FilterRow> ValueFilters();
+std::span<const FilterRow> WordFilters();
 
-// "a.b" of a value, as map, selectattr and others name members.
-Value MemberOf(Run& run, const Value& value, std::string_view path);
-
-// An argument that is an integer; `otherwise` where it is missing or none.
-int64_t IntegerOf(const Run& run, const Value* value, std::string_view name, int64_t otherwise);
-std::string_view TextArgument(const Run& run, const Value* value, std::string_view name);
+// The member of a value that "a.b", a number or none names; `otherwise` is for missing ones.
+Value MemberOf(Run& run, const Value& value, const Value& attribute,
+               const Value* otherwise = nullptr);
 
 // So many spaces, or a text.
-std::string SpaceOf(const Run& run, const Value& value, std::string_view name, size_t most);
+std::string SpaceOf(Run& run, const Value& value, std::string_view name);
+
+// str(), charged for.
+std::string TextOf(Run& run, const Value& value);
+
+// Filters with files of their own.
+Value PrettyPrint(Run& run, const Value& value, const Arguments& arguments);
+Value WordWrap(Run& run, const Value& value, const Arguments& arguments);
 
 }  // namespace sluice::text::jinja

@@ -1,6 +1,8 @@
 // Filters of lists, and of what can be gone through.
 #include <algorithm>
+#include <utility>
 
+#include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -8,25 +10,23 @@
 namespace sluice::text::jinja {
 namespace {
 
-Value FirstOrLast(Run& run, const Value& value, bool is_first) {
+Value First(Run& run, const Value& value, const Arguments&) {
   if (List* once = value.AsList();
-      is_first && once != nullptr && !once->empty() && value.IsView(Value::View::kOnce)) {
+      once != nullptr && !once->empty() && value.IsView(Value::View::kOnce)) {
     run.ChargeItems(once->size());
     Value first = std::move(once->front());
     once->erase(once->begin());
     return first;
   }
   const List items = run.Items(value);
-  if (items.empty()) return Value::Missing(is_first ? "first" : "last");
-  return is_first ? items.front() : items.back();
-}
-
-Value First(Run& run, const Value& value, const Arguments&) {
-  return FirstOrLast(run, value, true);
+  return items.empty() ? Value::Missing("first") : items.front();
 }
 
 Value Last(Run& run, const Value& value, const Arguments&) {
-  return FirstOrLast(run, value, false);
+  if (value.IsView(Value::View::kOnce)) run.Refuse("the last of a filter's items", "a list");
+  const List items = run.Items(value);
+  if (items.empty()) return Value::Missing("last");
+  return value.IsMarkup() ? Value::Text(*items.back().AsString(), true) : items.back();
 }
 
 Value Length(Run& run, const Value& value, const Arguments&) {
@@ -67,7 +67,7 @@ Value Reversed(Run& run, const Value& value, const Arguments&) {
       made.append(rest.substr(rest.size() - size));
       rest.remove_suffix(size);
     }
-    return run.Made(std::move(made));
+    return run.Made(std::move(made), value.IsMarkup());
   }
   List items = run.Items(value);
   std::reverse(items.begin(), items.end());
@@ -77,10 +77,10 @@ Value Reversed(Run& run, const Value& value, const Arguments&) {
 Value Sum(Run& run, const Value& value, const Arguments& arguments) {
   const Value* start = arguments.Get(1, "start");
   Value total = start == nullptr ? Value::Of(int64_t{0}) : *start;
-  const Value* attribute = arguments.Get(0, "attribute");
+  if (total.AsString() != nullptr) run.Refuse("a sum that starts with a string", "join");
+  const Value* attribute = GivenArgument(arguments, 0, "attribute");
   for (const Value& item : run.Items(value)) {
-    const bool is_member = attribute != nullptr && !attribute->IsNone();
-    total = run.Binary("+", total, is_member ? MemberOf(run, item, ToText(run, *attribute)) : item);
+    total = run.Binary("+", total, attribute == nullptr ? item : MemberOf(run, item, *attribute));
   }
   return total;
 }
@@ -88,12 +88,11 @@ Value Sum(Run& run, const Value& value, const Arguments& arguments) {
 Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   const Value* given = arguments.Get(0, "d");
   const std::string between = given == nullptr ? "" : ToText(run, *given);
-  const Value* attribute = arguments.Get(1, "attribute");
-  if (attribute != nullptr && attribute->IsNone()) attribute = nullptr;
+  const Value* attribute = GivenArgument(arguments, 1, "attribute");
   std::string made;
   bool is_first = true;
   for (const Value& item : run.Items(value)) {
-    const Value of = attribute == nullptr ? item : MemberOf(run, item, ToText(run, *attribute));
+    const Value of = attribute == nullptr ? item : MemberOf(run, item, *attribute);
     const std::string* text = of.AsString();
     run.ChargeElement(made.size() + between.size() + (text == nullptr ? 0 : text->size()));
     if (!std::exchange(is_first, false)) made.append(between);
@@ -102,19 +101,69 @@ Value Joined(Run& run, const Value& value, const Arguments& arguments) {
   return run.Made(std::move(made));
 }
 
+// Lists of so many items; the last is filled up.
+Value Batches(Run& run, const Value& value, const Arguments& arguments) {
+  const Value& count = *arguments.Get(0, "linecount");
+  List made;
+  List batch;
+  for (const Value& item : run.Items(value)) {
+    if (IsEqual(run, Value::Of(batch.size()), count)) {
+      made.push_back(Value::Of(std::exchange(batch, {})));
+    }
+    batch.push_back(item);
+  }
+  if (batch.empty()) return Value::Of(std::move(made), Value::View::kOnce);
+  const Value* fill = GivenArgument(arguments, 1, "fill_with");
+  if (fill != nullptr && run.Compare("<", Value::Of(batch.size()), count)) {
+    const int64_t missing =
+        IntegerArgument(run, arguments, 0, "linecount") - static_cast<int64_t>(batch.size());
+    run.ChargeItems(static_cast<size_t>(missing));
+    batch.insert(batch.end(), static_cast<size_t>(missing), *fill);
+  }
+  made.push_back(Value::Of(std::move(batch)));
+  return Value::Of(std::move(made), Value::View::kOnce);
+}
+
+// So many lists; those that have one item less are filled up.
+Value Slices(Run& run, const Value& value, const Arguments& arguments) {
+  const int64_t count = IntegerArgument(run, arguments, 0, "slices");
+  const Value* fill = GivenArgument(arguments, 1, "fill_with");
+  if (count == 0) run.Refuse("no slices", "a number that is not 0");
+  const List items = run.Items(value);
+  const auto size = static_cast<int64_t>(items.size());
+  List made;
+  for (int64_t i = 0, begin = 0; i < count; ++i) {
+    run.Charge();
+    const bool has_more = i < size % count;
+    const int64_t end = begin + size / count + (has_more ? 1 : 0);
+    List slice(items.begin() + begin, items.begin() + end);
+    if (fill != nullptr && !has_more) slice.push_back(*fill);
+    made.push_back(Value::Of(std::move(slice)));
+    begin = end;
+  }
+  return Value::Of(std::move(made), Value::View::kOnce);
+}
+
+Value Random(Run& run, const Value&, const Arguments&) {
+  run.Refuse("the filter random", "another filter");
+}
+
 }  // namespace
 
 std::span<const FilterRow> ListFilters() {
   static constexpr FilterRow kRows[] = {
+      {"batch", "linecount fill_with?", Batches},
       {"count", "", Length},
       {"first", "", First},
       {"items", "", Pairs},
-      {"join", "d attribute", Joined},
+      {"join", "d? attribute?", Joined},
       {"last", "", Last},
       {"length", "", Length},
       {"list", "", ToList},
+      {"random", "", Random},
       {"reverse", "", Reversed},
-      {"sum", "attribute start", Sum},
+      {"slice", "slices fill_with?", Slices},
+      {"sum", "attribute? start?", Sum},
   };
   return kRows;
 }

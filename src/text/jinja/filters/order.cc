@@ -1,25 +1,25 @@
 // Filters that compare items: sort, min, max, unique.
 #include <algorithm>
 
+#include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 #include "text/jinja/strings.h"
 
 namespace sluice::text::jinja {
 namespace {
 
+Value WithoutCase(Run& run, const Value& key) {
+  if (key.AsString() == nullptr) return key;
+  run.Charge(key.AsString()->size());
+  return run.Made(Lower(*key.AsString()));
+}
+
 // What sort, min, max and unique compare: strings without their case.
 // Whether case counts is the argument at case_place, the member that is compared the one behind it.
 Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t case_place) {
   const Value* attribute = arguments.Get(case_place + 1, "attribute");
-  Value key = attribute == nullptr || attribute->IsNone()
-                  ? item
-                  : MemberOf(run, item, ToText(run, *attribute));
-  const Value* keeps_case = arguments.Get(case_place, "case_sensitive");
-  if (key.AsString() != nullptr && (keeps_case == nullptr || !keeps_case->IsTrue())) {
-    run.Charge(key.AsString()->size());
-    return run.Made(Lower(*key.AsString()));
-  }
-  return key;
+  const Value key = attribute == nullptr ? item : MemberOf(run, item, *attribute);
+  return FlagArgument(arguments, case_place, "case_sensitive") ? key : WithoutCase(run, key);
 }
 
 // Members whose names have commas between them; what is equal needs no order.
@@ -48,8 +48,7 @@ Value Sorted(Run& run, const Value& value, const Arguments& arguments) {
   for (const Value& item : run.Items(value)) {
     keyed.emplace_back(SortKeyOf(run, item, arguments), item);
   }
-  const Value* reverse = arguments.Get(0, "reverse");
-  const bool descends = reverse != nullptr && reverse->IsTrue();
+  const bool descends = FlagArgument(arguments, 0, "reverse");
   // Python's reverse keeps the order of equals, as this does.
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
     run.Charge();
@@ -69,7 +68,7 @@ Value SortedMembers(Run& run, const Value& value, const Arguments& arguments) {
   }
   Arguments by;
   const Value* what = arguments.Get(1, "by");
-  const std::string_view name = what == nullptr ? "key" : TextArgument(run, what, "by");
+  const std::string name = what == nullptr ? "key" : ToText(run, *what);
   if (name != "key" && name != "value") run.Refuse("the argument by", "key or value");
   const bool by_value = name == "value";
   by.named.emplace_back("attribute", Value::Of(int64_t{by_value ? 1 : 0}));
@@ -106,6 +105,7 @@ Value Distinct(Run& run, const Value& value, const Arguments& arguments) {
   List made;
   for (const Value& item : run.Items(value)) {
     Value key = KeyOf(run, item, arguments, 0);
+    run.CheckKey(key);
     run.Charge(16 * keys.size());
     if (FindIn(run, keys, key) < keys.size()) continue;
     keys.push_back(std::move(key));
@@ -114,15 +114,46 @@ Value Distinct(Run& run, const Value& value, const Arguments& arguments) {
   return Value::Of(std::move(made), Value::View::kOnce);
 }
 
+// Tuples of a key and the items that have it, in the order of the keys.
+Value Grouped(Run& run, const Value& value, const Arguments& arguments) {
+  const Value& attribute = *arguments.Get(0, "attribute");
+  const Value* otherwise = GivenArgument(arguments, 1, "default");
+  const bool keeps_case = FlagArgument(arguments, 2, "case_sensitive");
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : run.Items(value)) {
+    const Value key = MemberOf(run, item, attribute, otherwise);
+    keyed.emplace_back(keeps_case ? key : WithoutCase(run, key), item);
+  }
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    run.Charge();
+    return IsLess(run, a.first, b.first);
+  });
+  List groups;
+  for (size_t begin = 0; begin < keyed.size();) {
+    List items;
+    size_t end = begin;
+    for (; end < keyed.size() && IsEqual(run, keyed[begin].first, keyed[end].first); ++end) {
+      run.Charge();
+      items.push_back(keyed[end].second);
+    }
+    if (end == begin) ++end, items.push_back(keyed[begin].second);  // what equals not even itself
+    Value name = MemberOf(run, items[0], attribute, otherwise);
+    groups.push_back(Value::OfGroup(std::move(name), Value::Of(std::move(items))));
+    begin = end;
+  }
+  return Value::Of(std::move(groups));
+}
+
 }  // namespace
 
 std::span<const FilterRow> OrderFilters() {
   static constexpr FilterRow kRows[] = {
-      {"dictsort", "case_sensitive by reverse", SortedMembers},
-      {"max", "case_sensitive attribute", Greatest},
-      {"min", "case_sensitive attribute", Least},
-      {"sort", "reverse case_sensitive attribute", Sorted},
-      {"unique", "case_sensitive attribute", Distinct},
+      {"dictsort", "case_sensitive? by? reverse?", SortedMembers},
+      {"groupby", "attribute default? case_sensitive?", Grouped},
+      {"max", "case_sensitive? attribute?", Greatest},
+      {"min", "case_sensitive? attribute?", Least},
+      {"sort", "reverse? case_sensitive? attribute?", Sorted},
+      {"unique", "case_sensitive? attribute?", Distinct},
   };
   return kRows;
 }

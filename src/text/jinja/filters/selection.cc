@@ -1,21 +1,31 @@
 // Filters that take members of items, and those that choose items by a test.
 #include <charconv>
 
+#include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 
 namespace sluice::text::jinja {
 
-Value MemberOf(Run& run, const Value& value, std::string_view path) {
-  Value member = value;
-  run.Charge(path.size());
-  for (;;) {
+Value MemberOf(Run& run, const Value& value, const Value& attribute, const Value* otherwise) {
+  if (attribute.IsNone()) return value;
+  const auto member = [&](const Value& of, const Value& name) {
+    Value found = run.Item(of, name);
+    return found.IsUndefined() && otherwise != nullptr ? *otherwise : found;
+  };
+  if (attribute.AsString() == nullptr) return member(value, attribute);
+  Value found = value;
+  run.Charge(attribute.AsString()->size());
+  for (std::string_view path = *attribute.AsString();;) {
     const size_t dot = path.find('.');
     const std::string_view name = path.substr(0, dot);
     int64_t place = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), place);
-    const bool is_place = error == std::errc() && end == name.data() + name.size();
-    member = run.Item(member, is_place ? Value::Of(place) : Value::Of(std::string(name)));
-    if (dot == std::string_view::npos) return member;
+    const bool is_digits =
+        !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool is_place =
+        is_digits &&
+        std::from_chars(name.data(), name.data() + name.size(), place).ec == std::errc();
+    found = member(found, is_place ? Value::Of(place) : Value::Of(std::string(name)));
+    if (dot == std::string_view::npos) return found;
     path.remove_prefix(dot + 1);
   }
 }
@@ -27,11 +37,11 @@ Value Selected(Run& run, std::string_view name, const Value& value, const Argume
   const bool by_member = name.ends_with("attr");
   const bool rejects = name.starts_with("reject");
   Arguments rest = arguments;
-  std::string member;
+  Value member;
   if (by_member) {
     const Value* given = arguments.Get(0, "attribute");
     if (given == nullptr) run.Refuse(std::string(name) + " without a member", "its name");
-    member = ToText(run, *given);
+    member = *given;
     if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
   }
   std::string test;
@@ -67,11 +77,12 @@ Value RejectByMember(Run& run, const Value& value, const Arguments& arguments) {
 Value Mapped(Run& run, const Value& value, const Arguments& arguments) {
   List made;
   if (!value.IsTrue()) return Value::Of(std::move(made), Value::View::kOnce);
-  if (const Value* member = arguments.Get(SIZE_MAX, "attribute")) {
-    const Value* otherwise = arguments.Get(SIZE_MAX, "default");
+  const Value* member = arguments.Get(SIZE_MAX, "attribute");
+  if (member != nullptr && arguments.positional.empty()) {
+    run.CheckArguments("map", "attribute default?", arguments);
+    const Value* otherwise = GivenArgument(arguments, SIZE_MAX, "default");
     for (const Value& item : run.Items(value)) {
-      Value found = MemberOf(run, item, ToText(run, *member));
-      made.push_back(found.IsUndefined() && otherwise != nullptr ? *otherwise : found);
+      made.push_back(MemberOf(run, item, *member, otherwise));
     }
     return Value::Of(std::move(made), Value::View::kOnce);
   }

@@ -1,86 +1,90 @@
 // Filters of texts.
 #include <algorithm>
 
+#include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 #include "text/jinja/format.h"
+#include "text/jinja/methods/methods.h"
 #include "text/jinja/strings.h"
 
 namespace sluice::text::jinja {
 namespace {
 
-std::string TextOf(Run& run, const Value& value) {
-  std::string made = ToText(run, value);
-  run.Charge(made.size());
-  return made;
-}
-
 template <std::string (*kChange)(std::string_view)>
 Value Changed(Run& run, const Value& value, const Arguments&) {
-  return Value::Of(kChange(TextOf(run, value)));
+  return run.Made(kChange(TextOf(run, value)), value.IsMarkup());
+}
+
+Value Title(Run& run, const Value& value, const Arguments&) {
+  return run.Made(JinjaTitle(TextOf(run, value)));
 }
 
 Value ToString(Run& run, const Value& value, const Arguments&) {
   return value.AsString() != nullptr ? value : Value::Of(TextOf(run, value));
 }
 
-Value Escape(Run& run, const Value& value, const Arguments&) {
-  return run.Made(Escaped(TextOf(run, value)));
-}
-
 Value Trim(Run& run, const Value& value, const Arguments& arguments) {
-  const Value* characters = arguments.Get(0, "chars");
   const std::string of = TextOf(run, value);
-  if (characters == nullptr || characters->IsNone()) {
-    return Value::Of(std::string(Trimmed(of, true, true)));
-  }
-  return Value::Of(std::string(TrimmedOf(run, of, ToText(run, *characters), true, true)));
+  const bool is_given = GivenArgument(arguments, 0, "chars") != nullptr;
+  const std::string_view made =
+      is_given ? TrimmedOf(run, of, StringArgument(run, arguments, 0, "chars"), true, true)
+               : Trimmed(of, true, true);
+  return run.Made(std::string(made), value.IsMarkup());
 }
 
 Value Replace(Run& run, const Value& value, const Arguments& arguments) {
-  const Value* most = arguments.Get(2, "count");
-  const Value* old = arguments.Get(0, "old");
-  const Value* made = arguments.Get(1, "new");
-  if (old == nullptr || made == nullptr) run.Refuse("replace", "what is replaced, and by what");
-  return run.Made(Replaced(run, TextOf(run, value), ToText(run, *old), ToText(run, *made),
-                           IntegerOf(run, most, "count", -1)));
+  const bool is_given = GivenArgument(arguments, 2, "count") != nullptr;
+  const int64_t most = is_given ? IntegerArgument(run, arguments, 2, "count") : -1;
+  return run.Made(Replaced(run, TextOf(run, value), TextOf(run, *arguments.Get(0, "old")),
+                           TextOf(run, *arguments.Get(1, "new")), most));
 }
 
 Value Format(Run& run, const Value& value, const Arguments& arguments) {
-  return Formatted(run, TextOf(run, value), arguments);
+  if (!arguments.positional.empty() && !arguments.named.empty()) {
+    run.Refuse("values with and without names of a format", "one of them");
+  }
+  const Value format = ToString(run, value, arguments);
+  if (arguments.named.empty()) {
+    return Formatted(run, format, Value::Of(List(arguments.positional), true));
+  }
+  Dict named;
+  for (const auto& [name, given] : arguments.named) named.Set(run, Value::Of(name), given);
+  return Formatted(run, format, Value::Of(std::move(named)));
 }
 
-Value Indented(Run& run, const Value& value, const Arguments& arguments) {
+Value Indent(Run& run, const Value& value, const Arguments& arguments) {
+  if (value.AsString() == nullptr) {
+    run.Refuse("indent of a " + std::string(value.TypeName()), "a string");
+  }
   const Value* width = arguments.Get(0, "width");
-  const Value* first = arguments.Get(1, "first");
-  const Value* blank = arguments.Get(2, "blank");
-  const std::string space =
-      width == nullptr ? "    " : SpaceOf(run, *width, "width", size_t{1} << 16);
-  std::string text = ToText(run, value);
-  run.Charge(text.size());
-  text.push_back('\n');
+  if (width != nullptr && width->IsMarkup() && !value.IsMarkup()) {
+    run.Refuse("a width that is Markup for a text that is none", "a plain string");
+  }
+  const std::string space = width == nullptr ? "    " : SpaceOf(run, *width, "width");
+  const bool first = FlagArgument(arguments, 1, "first");
+  const bool blank = FlagArgument(arguments, 2, "blank");
+  const std::string text = TextOf(run, value) + '\n';
   std::string made;
   bool is_first = true;
   for (std::string_view rest = text; !rest.empty();) {
     const Line line = FirstLine(rest);
-    const bool wants = is_first ? first != nullptr && first->IsTrue()
-                                : !line.text.empty() || (blank != nullptr && blank->IsTrue());
+    const bool wants = is_first ? first : !line.text.empty() || blank;
     if (!std::exchange(is_first, false)) made.push_back('\n');
     if (wants) made.append(space);
     made.append(line.text);
     run.Charge(space.size());
+    run.ChargeElement(made.size());
     rest.remove_prefix(line.size);
   }
-  return run.Made(std::move(made));
+  return run.Made(std::move(made), value.IsMarkup());
 }
 
-Value Centered(Run& run, const Value& value, const Arguments& arguments) {
-  const std::string text = TextOf(run, value);
-  const int64_t width = IntegerOf(run, arguments.Get(0, "width"), "width", 80);
-  if (width > 65536) run.Refuse("a larger width", "at most 65536");
-  const int64_t room = std::max<int64_t>(width - static_cast<int64_t>(CountCharacters(text)), 0);
-  const int64_t left = room / 2 + (room & width & 1);  // as Python has it
-  std::string made(static_cast<size_t>(left), ' ');
-  return run.Made(made.append(text).append(static_cast<size_t>(room - left), ' '));
+Value Center(Run& run, const Value& value, const Arguments& arguments) {
+  Arguments given;
+  given.positional.push_back(Value::Of(IntegerArgument(run, arguments, 0, "width", 80)));
+  const Value text = ToString(run, value, arguments);
+  const Value method = StringMethod(text, "center");
+  return (*method.As<std::shared_ptr<const Function>>())->call(run, given);
 }
 
 }  // namespace
@@ -88,17 +92,14 @@ Value Centered(Run& run, const Value& value, const Arguments& arguments) {
 std::span<const FilterRow> TextFilters() {
   static constexpr FilterRow kRows[] = {
       {"capitalize", "", Changed<Capitalized>},
-      {"center", "width", Centered},
-      {"e", "", Escape},
-      {"escape", "", Escape},
+      {"center", "width?", Center},
       {"format", "*", Format},
-      {"indent", "width first blank", Indented},
+      {"indent", "width? first? blank?", Indent},
       {"lower", "", Changed<Lower>},
-      {"replace", "old new count", Replace},
-      {"safe", "", ToString},
+      {"replace", "old new count?", Replace},
       {"string", "", ToString},
-      {"title", "", Changed<JinjaTitle>},
-      {"trim", "chars", Trim},
+      {"title", "", Title},
+      {"trim", "chars?", Trim},
       {"upper", "", Changed<Upper>},
   };
   return kRows;

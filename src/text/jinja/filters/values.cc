@@ -1,6 +1,7 @@
 // Filters of any value.
 #include <algorithm>
 
+#include "text/jinja/arguments.h"
 #include "text/jinja/filters/filters.h"
 
 namespace sluice::text::jinja {
@@ -8,29 +9,37 @@ namespace {
 
 Value Default(Run&, const Value& value, const Arguments& arguments) {
   const Value* otherwise = arguments.Get(0, "default_value");
-  const Value* takes_false = arguments.Get(1, "boolean");
-  const bool is_off = takes_false != nullptr && takes_false->IsTrue() && !value.IsTrue();
+  const bool is_off = FlagArgument(arguments, 1, "boolean") && !value.IsTrue();
   if (!value.IsUndefined() && !is_off) return value;
   return otherwise == nullptr ? Value::Of(std::string()) : *otherwise;
+}
+
+// A member that is no item.
+Value Attr(Run& run, const Value& value, const Arguments& arguments) {
+  const std::string& name = StringArgument(run, arguments, 0, "name");
+  if (const auto* missing = value.As<Undefined>()) {
+    run.Refuse("a member of \"" + missing->name + "\", which is not defined", "a value");
+  }
+  return value.AsDict() == nullptr ? run.Attribute(value, name) : run.Method(value, name);
 }
 
 Value Json(Run& run, const Value& value, const Arguments& arguments) {
   JsonStyle style;
   // As transformers defines it: ensure_ascii, indent, separators, sort_keys.
-  const Value* ascii = arguments.Get(0, "ensure_ascii");
-  style.ascii_only = ascii != nullptr && ascii->IsTrue();
-  if (const Value* indent = arguments.Get(1, "indent"); indent != nullptr && !indent->IsNone()) {
-    style.indent = SpaceOf(run, *indent, "indent", 64);
+  style.ascii_only = FlagArgument(arguments, 0, "ensure_ascii");
+  if (const Value* indent = GivenArgument(arguments, 1, "indent")) {
+    style.indent = SpaceOf(run, *indent, "indent");
   }
-  if (const Value* pair = arguments.Get(2, "separators"); pair != nullptr && !pair->IsNone()) {
+  if (const Value* pair = GivenArgument(arguments, 2, "separators")) {
     const List parts = run.Items(*pair);
-    if (parts.size() != 2) run.Refuse("separators", "two strings");
+    const bool are_texts =
+        parts.size() == 2 && parts[0].AsString() != nullptr && parts[1].AsString() != nullptr;
+    if (!are_texts) run.Refuse("separators", "two strings");
     style.item_separator = ToText(run, parts[0]);
     style.key_separator = ToText(run, parts[1]);
     style.has_separators = true;
   }
-  const Value* sort = arguments.Get(3, "sort_keys");
-  style.sort_keys = sort != nullptr && sort->IsTrue();
+  style.sort_keys = FlagArgument(arguments, 3, "sort_keys");
   std::string made;
   AppendJson(run, value, style, 0, made);
   return run.Made(std::move(made));
@@ -40,9 +49,11 @@ Value Json(Run& run, const Value& value, const Arguments& arguments) {
 
 std::span<const FilterRow> ValueFilters() {
   static constexpr FilterRow kRows[] = {
-      {"d", "default_value boolean", Default},
-      {"default", "default_value boolean", Default},
-      {"tojson", "ensure_ascii indent separators sort_keys", Json},
+      {"attr", "name", Attr},
+      {"d", "default_value? boolean?", Default},
+      {"default", "default_value? boolean?", Default},
+      {"pprint", "", PrettyPrint},
+      {"tojson", "ensure_ascii? indent? separators? sort_keys?", Json},
   };
   return kRows;
 }
