@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "text/special_case.h"
 #include "text/utf8.h"
@@ -21,6 +22,27 @@ const SpecialCase* SpecialCaseOf(uint32_t c) {
       kSpecialCases.begin(), kSpecialCases.end(), c,
       [](const SpecialCase& special, uint32_t of) { return special.character < of; });
   return found != kSpecialCases.end() && found->character == c ? &*found : nullptr;
+}
+
+// What has a case and is no letter of that case: Other_Uppercase and Other_Lowercase.
+using CharacterRange = std::pair<uint32_t, uint32_t>;
+constexpr std::array<CharacterRange, 5> kOtherUpper = {{{0x2160, 0x216F},
+                                                        {0x24B6, 0x24CF},
+                                                        {0x1F130, 0x1F149},
+                                                        {0x1F150, 0x1F169},
+                                                        {0x1F170, 0x1F189}}};
+constexpr std::array<CharacterRange, 24> kOtherLower = {
+    {{0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
+     {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
+     {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
+     {0x2090, 0x209C},   {0x2170, 0x217F},   {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},
+     {0xA69C, 0xA69D},   {0xA770, 0xA770},   {0xA7F8, 0xA7F9},   {0xAB5C, 0xAB5F},
+     {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA}}};
+
+template <size_t kCount>
+bool IsIn(const std::array<CharacterRange, kCount>& ranges, uint32_t c) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](CharacterRange range) { return c >= range.first && c <= range.second; });
 }
 
 }  // namespace
@@ -50,6 +72,11 @@ bool IsWordPart(uint32_t c) {
              (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
              (c >= 0x1F170 && c <= 0x1F189);
   }
+}
+
+bool IsLetter(uint32_t c) {
+  const auto category = CategoryOf(c);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
 bool IsNumber(uint32_t c) {
@@ -101,7 +128,9 @@ LetterCase CaseOf(uint32_t c) {
     case UTF8PROC_CATEGORY_LT:
       return LetterCase::kTitle;
     default:
-      return LetterCase::kNone;
+      return IsIn(kOtherLower, c)   ? LetterCase::kLower
+             : IsIn(kOtherUpper, c) ? LetterCase::kUpper
+                                    : LetterCase::kNone;
   }
 }
 
@@ -141,6 +170,17 @@ void AppendLower(uint32_t c, std::string& text) {
     text.append("i\xCC\x87");
   } else {
     AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), text);
+  }
+}
+
+void AppendFolded(uint32_t c, std::string& text) {
+  std::array<utf8proc_int32_t, 8> folded;
+  int boundary = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      static_cast<utf8proc_int32_t>(c), folded.data(), static_cast<utf8proc_ssize_t>(folded.size()),
+      UTF8PROC_CASEFOLD, &boundary);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    AppendUtf8(static_cast<uint32_t>(folded[static_cast<size_t>(i)]), text);
   }
 }
 

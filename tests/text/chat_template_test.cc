@@ -6,7 +6,9 @@
 #include <simdjson.h>
 
 #include <fstream>
+#include <iomanip>
 #include <sstream>
+#include <vector>
 
 #include "sluice/error.hpp"
 #include "tests/support/slowdown.h"
@@ -62,12 +64,54 @@ INSTANTIATE_TEST_SUITE_P(Families, ChatFamily,
                                          "deepseek", "language"),
                          [](const auto& family) { return std::string(family.param); });
 
-TEST(ChatTemplate, ExpressionsEqualJinja2) {
-  std::ifstream file(std::string(SLUICE_FIXTURES) + "/expressions.json");
-  std::ostringstream text;
-  text << file.rdbuf();
+std::string Hash(std::string_view text) {  // FNV-1a
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+  std::ostringstream hex;
+  hex << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return hex.str();
+}
+
+// scripts/check_chat_template.py shows where a text differs; tests/fixtures/make_families.py made
+// the hashes.
+TEST(ChatTemplate, FamiliesEqualJinja2) {
   simdjson::dom::parser parser;
-  const std::string json = text.str();
+  const std::string file = ReadFixture("families/expected.json");
+  const simdjson::dom::element root = parser.parse(file);
+  std::vector<std::string> conversations;
+  for (const auto conversation : root["conversations"].get_array()) {
+    conversations.push_back(simdjson::minify(conversation));
+  }
+  size_t texts = 0;
+  for (const auto family : root["templates"].get_object()) {
+    const std::string name = "families/" + std::string(family.key) + ".jinja";
+    const ChatTemplate chat(ReadFixture(name));
+    size_t i = 0;
+    for (const auto hash : family.value.get_array()) {
+      const std::string& variables = conversations[i++];
+      if (hash.is_null()) {
+        EXPECT_THROW(chat.Render(variables, kSeconds), Error) << name << " " << variables;
+        continue;
+      }
+      ++texts;
+      try {
+        const std::string text = chat.Render(variables, kSeconds);
+        EXPECT_EQ(Hash(text), std::string_view(hash)) << name << " " << variables << "\n" << text;
+      } catch (const Error& error) {
+        ADD_FAILURE() << name << " " << variables << "\n" << error.what();
+      }
+    }
+    EXPECT_EQ(i, conversations.size()) << name;
+  }
+  EXPECT_GE(conversations.size(), 20u);
+  EXPECT_GE(texts, 40 * 20u);
+}
+
+class Expressions : public testing::TestWithParam<const char*> {};
+
+TEST_P(Expressions, EqualJinja2) {
+  simdjson::dom::parser parser;
+  const std::string json = ReadFixture("../" + std::string(GetParam()) + ".json");
   const simdjson::dom::element root = parser.parse(json);
   const std::string_view variables = root.at(0);
   for (const auto row : root.at(1).get_array()) {
@@ -84,6 +128,9 @@ TEST(ChatTemplate, ExpressionsEqualJinja2) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, Expressions, testing::Values("expressions", "language"),
+                         [](const auto& file) { return std::string(file.param); });
 
 TEST(ChatTemplate, TellsTheTimeThatIsGivenOrTheClocks) {
   const ChatTemplate chat("{{ strftime_now('%Y') }}");
@@ -232,8 +279,35 @@ TEST(ChatTemplate, IsBounded) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "{% if 1 %}";
   EXPECT_NE(ErrorOf(deep), "");
-  EXPECT_NE(ErrorOf("{{ ''|indent(1000000000) }}"), "");
-  EXPECT_NE(ErrorOf("{{ 1|tojson(indent=1000000000) }}"), "");
+  for (const char* huge : {"''|indent(10**9)",
+                           "'x'|center(10**9)",
+                           "'x'.center(10**18)",
+                           "'x'.ljust(10**9, 'é')",
+                           "'x'.rjust(10**18)",
+                           "'x'.zfill(10**18)",
+                           "'\t'.expandtabs(10**18)",
+                           "'%1000000000d' % 1",
+                           "'%9223372036854775807s' % 1",
+                           "'%-*d' % (10**18, 1)",
+                           "'%.1000000000d' % 1",
+                           "'%.1000000000f' % 1.5",
+                           "'%.9223372036854775807g' % 1.5",
+                           "'{:1000000000}'.format(1)",
+                           "'{:9223372036854775807}'.format('a')",
+                           "'{:.1000000000}'.format(1.5)",
+                           "'{:01000000000,}'.format(1)",
+                           "'{:=9223372036854775807,}'.format(1)",
+                           "'{:{w}}'.format('a', w=10**18)",
+                           "[1]|batch(10**9, 0)|list",
+                           "[1]|batch(10**18, 0)|list",
+                           "[1]|slice(10**9)|list",
+                           "'a'|wordwrap(1, wrapstring='b' * 10**7 * 9)",
+                           "'a b' * 10**6|wordwrap(1)",
+                           "1|tojson(indent=10**18)",
+                           "[[1]]|tojson(indent=10**7)",
+                           "('x ' * 10**6)|pprint"}) {
+    EXPECT_NE(ErrorOf(std::string("{{ ").append(huge).append(" }}")), "") << huge;
+  }
   EXPECT_NE(ErrorOf("{{ strftime_now('%c' * 600) }}"), "");
   EXPECT_NE(ErrorOf("abc", "{}", {.max_output_bytes = 2}), "");
   EXPECT_NE(ErrorOf("abc", "{}", {.max_template_bytes = 2}), "");
@@ -376,7 +450,47 @@ TEST(ChatTemplate, HostileTemplatesEndSoon) {
                                 "{% macro m() %}{{ t }}{% endmacro %}{% set x = m() %}",
                                 "{% set x %}{{ t }}{% endset %}",
                                 "{% set x = t|default(t)|trim %}",
-                                "{% set x = t.undefined %}"}) {
+                                "{% set x = t.undefined %}",
+                                "{% set x = t.rfind(s + 'b') %}",
+                                "{% set x = t.rpartition('b' + s) %}",
+                                "{% set x = t.swapcase() %}",
+                                "{% set x = t.casefold() %}",
+                                "{% set x = t.isalpha() %}",
+                                "{% set x = t.istitle() %}",
+                                "{% set x = t.isidentifier() %}",
+                                "{% set x = t.expandtabs() %}",
+                                "{% set x = ('\t' * 1000).expandtabs(9999) %}",
+                                "{% set x = t.removeprefix(t) %}",
+                                "{% set x = t|wordcount %}",
+                                "{% set x = t|wordwrap(1) %}",
+                                "{% set x = ('-' * 100000)|wordwrap(3) %}",
+                                "{% set x = t|truncate(9) %}",
+                                "{% set x = t|striptags %}",
+                                "{% set x = ('<' * 100000)|striptags %}",
+                                "{% set x = ('&' * 100000)|striptags %}",
+                                "{% set x = ('&#' ~ '1' * 100000)|striptags %}",
+                                "{% set x = t|urlencode %}",
+                                "{% set x = l|urlencode %}",
+                                "{% set x = t|pprint %}",
+                                "{% set x = l|pprint %}",
+                                "{% set x = {'a': t}|xmlattr %}",
+                                "{% set x = t|forceescape %}",
+                                "{% set x = (t|safe) + t %}",
+                                "{% set x = (t|safe).join(l) %}",
+                                "{% set x = t|batch(2) %}",
+                                "{% set x = t|slice(2) %}",
+                                "{% set x = l|groupby(none) %}",
+                                "{% set x = '{}{}'.format(t, t) %}",
+                                "{% set x = '{!r}'.format(t) %}",
+                                "{% set x = '{:.3}'.format(t) %}",
+                                "{% set x = ('{0}' * 10000).format(1) %}",
+                                "{% set x = '%*d' % (99999, 1) %}",
+                                "{% set x = '{:99999}'.format(1) %}",
+                                "{% set x = '%.99999f' % 1.5 %}",
+                                "{% set x = '{:.99999}'.format(1.5) %}",
+                                "{% set x = '{:099999,}'.format(1) %}",
+                                "{% set x = 1.5|round(99999) %}",
+                                "{% set x = (t, t) in {} %}"}) {
     const std::string source = loop + body + "{% endfor %}";
     EXPECT_TRUE(EndsWithin(5.0, [&] { ErrorOf(source, variables, limits); })) << body;
   }

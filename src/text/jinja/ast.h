@@ -72,7 +72,10 @@ struct Statement {
   };
   Kind kind;
   int32_t line = 0;
-  bool takes_caller = false;  // of a macro: it looks at `caller`
+  // Of a macro: it looks at the name.
+  bool takes_caller = false;
+  bool takes_kwargs = false;
+  bool takes_varargs = false;
   std::string text = {};
   std::vector<std::string> names = {};
   ExpressionPtr expression = {};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,5 +47,14 @@ class Finder {
   std::string_view needle_;
   std::vector<uint32_t> fallback_;  // of so many matched bytes: how many still match
 };
+
+// The last place of the needle: both are read from the end.
+inline size_t LastIn(Run& run, std::string_view text, std::string_view needle) {
+  const std::string back_text(text.rbegin(), text.rend());
+  const std::string back_needle(needle.rbegin(), needle.rend());
+  run.Charge(text.size());
+  const size_t at = Finder(run, back_needle).In(back_text);
+  return at == std::string::npos ? at : text.size() - at - needle.size();
+}
 
 }  // namespace sluice::text::jinja

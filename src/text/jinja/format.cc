@@ -1,3 +1,4 @@
+// Python's % of texts.
 #include "text/jinja/format.h"
 
 #include <algorithm>
@@ -5,16 +6,14 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/jinja/number_text.h"
+#include "text/jinja/strings.h"
 #include "text/utf8.h"
 
 namespace sluice::text::jinja {
 namespace {
 
-constexpr int64_t kWidest = 1024;
-
 struct Conversion {
-  std::string name;
-  bool is_named = false;
   bool is_left = false;
   bool has_sign = false;
   bool has_space = false;
@@ -23,15 +22,19 @@ struct Conversion {
   int64_t width = 0;
   int64_t precision = -1;
   char type = '\0';
-  bool is_plain = false;  // nothing but a type
 };
 
 class Formatter {
  public:
-  Formatter(Run& run, std::string_view format, const Arguments& arguments)
-      : run_(run), rest_(format), arguments_(arguments) {
-    if (arguments.named.empty() && arguments.positional.size() == 1) {
-      mapping_ = arguments.positional[0].AsDict();
+  Formatter(Run& run, const Value& format, const Value& given)
+      : run_(run), rest_(*format.AsString()), is_markup_(format.IsMarkup()), given_(given) {
+    const bool is_list = given.AsList() != nullptr && !given.IsView(Value::View::kOnce) &&
+                         !given.IsView(Value::View::kDict);
+    is_mapping_ = given.AsDict() != nullptr || given.IsUndefined() || (is_list && !given.IsTuple());
+    if (given.IsTuple()) {
+      values_ = given.AsList();
+    } else {
+      single_ = &given;
     }
   }
 
@@ -41,13 +44,18 @@ class Formatter {
       out_.append(rest_.substr(0, at));
       if (at == std::string_view::npos) break;
       rest_.remove_prefix(at + 1);
-      Convert(Read());
+      if (TakeIf('%')) {
+        out_.push_back('%');
+      } else {
+        Convert();
+      }
       run_.ChargeElement(out_.size());
     }
-    if (!was_named_ && mapping_ == nullptr && next_ < arguments_.positional.size()) {
+    const bool has_more = single_ != nullptr || (values_ != nullptr && next_ < values_->size());
+    if (has_more && !is_mapping_) {
       run_.Refuse("more values than the format has", "one for each of its conversions");
     }
-    return run_.Made(std::move(out_));
+    return run_.Made(std::move(out_), is_markup_);
   }
 
  private:
@@ -62,28 +70,54 @@ class Formatter {
     rest_.remove_prefix(1);
     return true;
   }
+
+  // Digits, or a * for the next value.
   int64_t Number() {
-    int64_t value = 0;
-    for (; !rest_.empty() && rest_[0] >= '0' && rest_[0] <= '9'; rest_.remove_prefix(1)) {
-      value = value * 10 + (rest_[0] - '0');
-      if (value > kWidest) run_.Refuse("a wider conversion", "at most 1024");
+    if (TakeIf('*')) {
+      const Value& value = Next();
+      if (!value.IsInteger() || is_markup_) run_.Refuse("a width that is no integer", "an integer");
+      return value.Integer();
     }
+    size_t size = 0;
+    while (size < rest_.size() && rest_[size] >= '0' && rest_[size] <= '9') ++size;
+    int64_t value = 0;
+    if (std::from_chars(rest_.data(), rest_.data() + size, value).ec ==
+        std::errc::result_out_of_range) {
+      run_.Refuse("a larger width", "64 bits");
+    }
+    rest_.remove_prefix(size);
     return value;
   }
 
-  Conversion Read() {
-    Conversion made;
-    const size_t size = rest_.size();
-    if (TakeIf('(')) {
-      const size_t end = rest_.find(')');
-      if (end == std::string_view::npos)
-        run_.Refuse("a name without its end in a format", "%(name)s");
-      made.name = rest_.substr(0, end);
-      made.is_named = true;
-      rest_.remove_prefix(end + 1);
+  // (name): the brackets in it have to match. Its value is the next one, and the last.
+  void TakeName() {
+    size_t size = 0;
+    for (int open = 1; open > 0; ++size) {
+      if (size == rest_.size()) run_.Refuse("a name without its end in a format", "%(name)s");
+      open += rest_[size] == '(' ? 1 : rest_[size] == ')' ? -1 : 0;
     }
-    for (bool is_flag = true; is_flag;) {
-      is_flag = true;
+    const std::string_view name = rest_.substr(0, size - 1);
+    rest_.remove_prefix(size);
+    const Value* found = given_.AsDict() == nullptr ? nullptr : given_.AsDict()->Find(run_, name);
+    if (found == nullptr) {
+      run_.Refuse("the name " + std::string(name) + " of a format", "one of those that are given");
+    }
+    single_ = found;
+    values_ = nullptr;
+  }
+
+  const Value& Next() {
+    if (single_ != nullptr) return *std::exchange(single_, nullptr);
+    if (values_ == nullptr || next_ == values_->size()) {
+      run_.Refuse("fewer values than the format has", "one for each of its conversions");
+    }
+    return (*values_)[next_++];
+  }
+
+  void Convert() {
+    Conversion made;
+    if (TakeIf('(')) TakeName();
+    for (;;) {
       if (TakeIf('-')) {
         made.is_left = true;
       } else if (TakeIf('+')) {
@@ -95,74 +129,56 @@ class Formatter {
       } else if (TakeIf('#')) {
         made.is_alternate = true;
       } else {
-        is_flag = false;
+        break;
       }
     }
     made.width = Number();
-    if (TakeIf('.')) made.precision = Number();
-    made.is_plain = rest_.size() == size;
+    if (made.width < 0) {
+      if (made.width == INT64_MIN) run_.Refuse("a larger width", "64 bits");
+      made.is_left = true;
+      made.width = -made.width;
+    }
+    if (TakeIf('.')) made.precision = std::max<int64_t>(Number(), 0);
+    if (!TakeIf('h') && !TakeIf('l')) TakeIf('L');
     made.type = Take();
-    return made;
+    Append(made);
   }
 
-  const Value& Argument(const Conversion& conversion) {
-    if (conversion.is_named) {
-      was_named_ = true;
-      if (mapping_ != nullptr) {
-        if (const Value* found = mapping_->Find(run_, conversion.name)) return *found;
-      }
-      if (const Value* found = arguments_.Get(SIZE_MAX, conversion.name)) return *found;
-      run_.Refuse("the name " + conversion.name + " of a format", "one of those that are given");
+  void Append(const Conversion& conversion) {
+    if (std::string_view("srac").find(conversion.type) != std::string_view::npos) {
+      return Text(conversion, TextOf(conversion.type, Next()));
     }
-    if (next_ == arguments_.positional.size()) {
-      run_.Refuse("fewer values than the format has", "one for each of its conversions");
+    if (std::string_view("diuxXo").find(conversion.type) != std::string_view::npos) {
+      return Whole(conversion, Next());
     }
-    return arguments_.positional[next_++];
+    if (std::string_view("eEfFgG").find(conversion.type) != std::string_view::npos) {
+      return Real(conversion, Next());
+    }
+    run_.Refuse(static_cast<uint8_t>(conversion.type) < 0x80
+                    ? std::string("the conversion %").append(1, conversion.type)
+                    : std::string("a conversion that is no letter of ASCII"),
+                "%s, %r, %a, %c, %d, %i, %u, %x, %o, %e, %f, %g or %%");
   }
 
-  void Convert(const Conversion& conversion) {
-    if (conversion.type == '%' && conversion.is_plain) {
-      out_.push_back('%');
-      return;
-    }
-    switch (conversion.type) {
-      case 's':
-        return Text(conversion, ToText(run_, Argument(conversion)));
-      case 'r': {
-        const std::string list = ToText(run_, Value::Of(List{Argument(conversion)}));
-        return Text(conversion, list.substr(1, list.size() - 2));
+  std::string TextOf(char type, const Value& value) {
+    if (type == 'c') {
+      std::string one;
+      const bool is_whole = value.IsInteger() && !is_markup_;
+      const int64_t c = is_whole ? value.Integer() : -1;
+      if (c >= 0 && c < 0x110000 && (c < 0xD800 || c >= 0xE000)) {
+        AppendUtf8(static_cast<uint32_t>(c), one);
+      } else if (value.AsString() != nullptr && !is_markup_ &&
+                 CountCharacters(*value.AsString()) == 1) {
+        one = *value.AsString();
+      } else {
+        run_.Refuse("%c of a " + std::string(value.TypeName()), "one character");
       }
-      case 'c': {
-        const Value& value = Argument(conversion);
-        std::string one;
-        if (value.IsInteger() && value.Integer() >= 0 && value.Integer() < 0x110000 &&
-            (value.Integer() < 0xD800 || value.Integer() >= 0xE000)) {
-          AppendUtf8(static_cast<uint32_t>(value.Integer()), one);
-        } else if (value.AsString() != nullptr && CountCharacters(*value.AsString()) == 1) {
-          one = *value.AsString();
-        } else {
-          run_.Refuse("%c of a " + std::string(value.TypeName()), "one character");
-        }
-        return Text(conversion, std::move(one));
-      }
-      case 'd':
-      case 'i':
-      case 'u':
-      case 'x':
-      case 'X':
-      case 'o':
-        return Whole(conversion, Argument(conversion));
-      case 'e':
-      case 'E':
-      case 'f':
-      case 'F':
-      case 'g':
-      case 'G':
-        return Real(conversion, Argument(conversion));
-      default:
-        run_.Refuse(std::string("the conversion %").append(1, conversion.type),
-                    "%s, %r, %c, %d, %i, %u, %x, %o, %e, %f, %g or %%");
+      return one;
     }
+    std::string text = type == 's' ? ToText(run_, value) : ReprText(run_, value);
+    run_.Charge(text.size());
+    if (is_markup_ && (type != 's' || !value.IsMarkup())) text = Escaped(text);
+    return type == 'a' ? AsciiText(text) : text;
   }
 
   void Text(const Conversion& conversion, std::string text) {
@@ -174,8 +190,8 @@ class Formatter {
   }
 
   void Whole(const Conversion& conversion, const Value& value) {
-    if (!value.IsNumber() ||
-        (!value.IsInteger() && conversion.type >= 'o' && conversion.type != 'u')) {
+    const bool is_decimal = std::string_view("diu").find(conversion.type) != std::string_view::npos;
+    if (!value.IsNumber() || (!is_decimal && (!value.IsInteger() || is_markup_))) {
       run_.Refuse("a number of a " + std::string(value.TypeName()), "a number");
     }
     if (!value.IsInteger() && !(std::abs(value.Real()) < 0x1p63)) {
@@ -184,45 +200,33 @@ class Formatter {
     const int64_t whole = value.IsInteger() ? value.Integer() : static_cast<int64_t>(value.Real());
     const bool is_hex = conversion.type == 'x' || conversion.type == 'X';
     const int base = is_hex ? 16 : conversion.type == 'o' ? 8 : 10;
-    const uint64_t size = whole < 0 ? -static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
+    const uint64_t size =
+        whole < 0 ? 0 - static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
     std::array<char, 72> buffer;
-    std::string digits(buffer.data(), std::to_chars(buffer.begin(), buffer.end(), size, base).ptr);
-    if (static_cast<int64_t>(digits.size()) < conversion.precision) {
-      digits.insert(0, static_cast<size_t>(conversion.precision) - digits.size(), '0');
-    }
+    const std::string digits(buffer.data(),
+                             std::to_chars(buffer.begin(), buffer.end(), size, base).ptr);
+    std::string all;
+    run_.AppendTimes("0", conversion.precision - static_cast<int64_t>(digits.size()), all);
+    all.append(digits);
     std::string sign = SignOf(conversion, whole < 0);
     if (conversion.is_alternate && base != 10) sign.append(is_hex ? "0x" : "0o");
-    if (conversion.type == 'X') Raise(sign), Raise(digits);
-    Pad(conversion, sign, digits, conversion.has_zeros);
+    if (conversion.type == 'X') RaiseLetters(sign), RaiseLetters(all);
+    Pad(conversion, sign, all, conversion.has_zeros);
   }
 
   void Real(const Conversion& conversion, const Value& value) {
-    if (!value.IsNumber() || conversion.is_alternate) {
-      run_.Refuse("a number of a " + std::string(value.TypeName()), "a number, without #");
+    if (!value.IsNumber()) {
+      run_.Refuse("a number of a " + std::string(value.TypeName()), "a number");
     }
-    const double real = value.Real();
-    const char type = static_cast<char>(conversion.type | 0x20);
-    int precision = conversion.precision < 0 ? 6 : static_cast<int>(conversion.precision);
-    if (type == 'g' && precision == 0) precision = 1;
-    std::string digits = std::isnan(real) ? "nan" : "inf";
-    if (std::isfinite(real)) {
-      const auto format = type == 'f'   ? std::chars_format::fixed
-                          : type == 'e' ? std::chars_format::scientific
-                                        : std::chars_format::general;
-      digits.resize(400 + static_cast<size_t>(precision));
-      digits.resize(static_cast<size_t>(std::to_chars(digits.data(), digits.data() + digits.size(),
-                                                      std::abs(real), format, precision)
-                                            .ptr -
-                                        digits.data()));
-    }
-    if (conversion.type != type) Raise(digits);
-    Pad(conversion, SignOf(conversion, std::signbit(real) && !std::isnan(real)), digits,
-        conversion.has_zeros);
+    const int64_t precision = conversion.precision < 0 ? 6 : conversion.precision;
+    run_.Charge(static_cast<size_t>(precision));
+    std::string digits = RealText(value.Real(), conversion.type, static_cast<int>(precision),
+                                  conversion.is_alternate, false);
+    const bool is_negative = digits.starts_with('-');
+    if (is_negative) digits.erase(0, 1);
+    Pad(conversion, SignOf(conversion, is_negative), digits, conversion.has_zeros);
   }
 
-  static void Raise(std::string& text) {
-    for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c & ~0x20) : c;
-  }
   static std::string SignOf(const Conversion& conversion, bool is_negative) {
     return is_negative ? "-" : conversion.has_sign ? "+" : conversion.has_space ? " " : "";
   }
@@ -230,28 +234,30 @@ class Formatter {
   void Pad(const Conversion& conversion, const std::string& sign, const std::string& text,
            bool with_zeros) {
     const auto size = static_cast<int64_t>(sign.size() + CountCharacters(text));
-    const auto room = static_cast<size_t>(std::max<int64_t>(conversion.width - size, 0));
+    const int64_t room = std::max<int64_t>(conversion.width - size, 0);
     const bool has_zeros = with_zeros && !conversion.is_left;
-    if (!conversion.is_left && !has_zeros) out_.append(room, ' ');
+    if (!conversion.is_left && !has_zeros) run_.AppendTimes(" ", room, out_);
     out_.append(sign);
-    if (has_zeros) out_.append(room, '0');
+    if (has_zeros) run_.AppendTimes("0", room, out_);
     out_.append(text);
-    if (conversion.is_left) out_.append(room, ' ');
+    if (conversion.is_left) run_.AppendTimes(" ", room, out_);
   }
 
   Run& run_;
   std::string_view rest_;
-  const Arguments& arguments_;
-  const Dict* mapping_ = nullptr;
+  bool is_markup_;
+  const Value& given_;
+  bool is_mapping_;
+  const List* values_ = nullptr;   // of a tuple
+  const Value* single_ = nullptr;  // the one that is left, where they are no tuple
   size_t next_ = 0;
-  bool was_named_ = false;
   std::string out_;
 };
 
 }  // namespace
 
-Value Formatted(Run& run, const std::string& format, const Arguments& arguments) {
-  return Formatter(run, format, arguments).Format();
+Value Formatted(Run& run, const Value& format, const Value& given) {
+  return Formatter(run, format, given).Format();
 }
 
 }  // namespace sluice::text::jinja

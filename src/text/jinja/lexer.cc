@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "support/check.h"
 #include "text/unicode.h"
@@ -204,26 +205,64 @@ class Lexer {
     Take(size);
   }
 
-  void AddNumber() {
-    size_t size = 0;
-    const auto digits = [&] {
-      while (size < rest_.size() && (IsDigit(rest_[size]) || rest_[size] == '_')) ++size;
+  // Digits that `is_digit` takes, with underscores between them.
+  template <typename IsTaken>
+  size_t DigitsFrom(size_t at, IsTaken is_taken) const {
+    const auto is_digit = [&](size_t i) { return i < rest_.size() && is_taken(rest_[i]); };
+    while (is_digit(at) ||
+           (at < rest_.size() && rest_[at] == '_' && is_digit(at - 1) && is_digit(at + 1)))
+      ++at;
+    return at;
+  }
+
+  // 0x1F, 0o17 and 0b11.
+  bool AddOtherBase() {
+    const char mark =
+        rest_.size() > 2 && rest_[0] == '0' ? static_cast<char>(rest_[1] | 0x20) : ' ';
+    const int base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+    if (base == 0) return false;
+    const auto is_digit = [&](char c) {
+      const char lower = static_cast<char>(c | 0x20);
+      return base == 16 ? IsDigit(c) || (lower >= 'a' && lower <= 'f') : c >= '0' && c < '0' + base;
     };
-    digits();
+    const size_t begin = rest_[2] == '_' ? 3 : 2;
+    const size_t end =
+        begin < rest_.size() && is_digit(rest_[begin]) ? DigitsFrom(begin, is_digit) : begin;
+    if (end == begin) return false;
+    std::string digits(rest_.substr(begin, end - begin));
+    std::erase(digits, '_');
+    uint64_t value = 0;
+    const auto error =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, base).ec;
+    if (error != std::errc() || value > INT64_MAX)
+      ThrowAt(line_, std::string(rest_.substr(0, end)), "a number of 64 bits");
+    Add(Kind::kInteger, std::to_string(value));
+    Take(end);
+    return true;
+  }
+
+  void AddNumber() {
+    if (AddOtherBase()) return;
+    const auto digits = [&](size_t at) { return DigitsFrom(at, IsDigit); };
+    size_t size = digits(0);
     bool is_real = false;
-    if (size + 1 < rest_.size() && rest_[size] == '.' && IsDigit(rest_[size + 1])) {
+    // a.1.5 has no number with a point in it.
+    const bool is_member =
+        !tokens_.empty() && tokens_.back().kind == Kind::kOperator && tokens_.back().text == ".";
+    if (!is_member && size + 1 < rest_.size() && rest_[size] == '.' && IsDigit(rest_[size + 1])) {
       is_real = true;
-      ++size;
-      digits();
+      size = digits(size + 1);
     }
-    if (size < rest_.size() && (rest_[size] | 0x20) == 'e') {
+    if (!is_member && size < rest_.size() && (rest_[size] | 0x20) == 'e') {
       const size_t sign =
           size + 1 < rest_.size() && (rest_[size + 1] == '-' || rest_[size + 1] == '+');
       if (size + 1 + sign < rest_.size() && IsDigit(rest_[size + 1 + sign])) {
         is_real = true;
-        size += 1 + sign;
-        digits();
+        size = digits(size + 1 + sign);
       }
+    }
+    if (!is_real && rest_[0] == '0') {  // 0 stands alone, or with others of its kind
+      size = DigitsFrom(0, [](char c) { return c == '0'; });
     }
     std::string text(rest_.substr(0, size));
     std::erase(text, '_');

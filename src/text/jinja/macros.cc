@@ -15,29 +15,42 @@ Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& s
     closures_.push_back(around);
   }
   return Value::Of(Function{
-      statement.text, [&statement, scope](Run& run, const Arguments& arguments) {
+      statement.text,
+      [&statement, scope](Run& run, const Arguments& arguments) {
         const Level level(run);
         const auto names = std::make_shared<Scope>();
         names->outer = scope;
         run.ChargeItems(statement.names.size());
-        if (arguments.positional.size() > statement.names.size()) {
-          run.Refuse("more arguments of " + statement.text,
-                     "at most " + std::to_string(statement.names.size()));
-        }
         const auto& known = statement.names;
+        if (arguments.positional.size() > known.size() && !statement.takes_varargs) {
+          run.Refuse("more arguments of " + statement.text,
+                     "at most " + std::to_string(known.size()));
+        }
         const bool has_caller = std::find(known.begin(), known.end(), "caller") != known.end();
+        const auto left = known.begin() + static_cast<std::ptrdiff_t>(
+                                              std::min(arguments.positional.size(), known.size()));
+        Dict others;
         for (const auto& [name, value] : arguments.named) {
-          const auto left =
-              known.begin() + static_cast<std::ptrdiff_t>(arguments.positional.size());
           const bool is_caller = name == "caller" && statement.takes_caller && !has_caller;
-          if (!is_caller && std::find(left, known.end(), name) == known.end()) {
+          if (is_caller || std::find(left, known.end(), name) != known.end()) continue;
+          if (!statement.takes_kwargs) {
             run.Refuse("the argument " + name + " of " + statement.text,
                        "those of the macro, once");
           }
+          others.Set(run, Value::Of(name), value);
         }
         if (statement.takes_caller && !has_caller) {
           const Value* caller = arguments.Get(SIZE_MAX, "caller");
           names->Set("caller", caller == nullptr ? Value::Missing("caller") : *caller);
+        }
+        if (statement.takes_kwargs) names->Set("kwargs", Value::Of(std::move(others)));
+        if (statement.takes_varargs) {
+          const auto& given = arguments.positional;
+          const auto begin = std::min(given.size(), known.size());
+          run.ChargeItems(given.size() - begin);
+          names->Set("varargs", Value::Of(List(given.begin() + static_cast<std::ptrdiff_t>(begin),
+                                               given.end()),
+                                          true));
         }
         for (size_t i = 0; i < statement.names.size(); ++i) {
           const std::string& name = statement.names[i];
@@ -52,7 +65,8 @@ Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& s
         std::string out;
         run.Execute(statement.body, names, out);
         return Value::Of(std::move(out));
-      }});
+      },
+      nullptr, true});
 }
 
 // *f gives the items of a list, **f the members of a dict whose keys are names.

@@ -6,6 +6,7 @@
 #include "text/jinja/find.h"
 #include "text/jinja/format.h"
 #include "text/jinja/run.h"
+#include "text/jinja/strings.h"
 #include "text/utf8.h"
 
 namespace sluice::text::jinja {
@@ -20,6 +21,10 @@ int64_t FloorDivide(int64_t a, int64_t b) {
   return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+bool IsPlainList(const Value& value) {
+  return value.AsList() != nullptr && value.IsView(Value::View::kNone);
+}
+
 Value Repeated(Run& run, const Value& of, int64_t count) {
   count = std::max<int64_t>(count, 0);
   if (const std::string* text = of.AsString()) {
@@ -27,7 +32,7 @@ Value Repeated(Run& run, const Value& of, int64_t count) {
     run.Charge(static_cast<size_t>(std::min(total, 1e18)));
     std::string made;
     for (int64_t i = 0; i < (text->empty() ? 0 : count); ++i) made.append(*text);
-    return Value::Of(std::move(made));
+    return Value::Text(std::move(made), of.IsMarkup());
   }
   List made;
   for (int64_t i = 0; i < (of.AsList()->empty() ? 0 : count); ++i) {
@@ -36,7 +41,16 @@ Value Repeated(Run& run, const Value& of, int64_t count) {
       made.push_back(item);
     }
   }
-  return Value::Of(std::move(made), of.As<Value::Sequence>()->is_tuple);
+  return Value::Of(std::move(made), of.IsTuple());
+}
+
+// A sum of texts of which one is Markup: the other is escaped.
+Value Joined(Run& run, const Value& left, const Value& right) {
+  const auto part = [&](const Value& value) {
+    run.Charge(value.AsString()->size());
+    return value.IsMarkup() ? *value.AsString() : Escaped(*value.AsString());
+  };
+  return run.Made(part(left) + part(right), true);
 }
 
 // Python's: the rest has the sign of the divisor, and is exact.
@@ -86,16 +100,7 @@ bool Whole(std::string_view name, int64_t a, int64_t b, int64_t* result) {
 
 Value Run::Binary(std::string_view name, const Value& left, const Value& right) {
   if (name == "~") return Made(ToText(*this, left) + ToText(*this, right));
-  if (name == "%" && left.AsString() != nullptr) {
-    Arguments given;
-    if (const auto* sequence = right.As<Value::Sequence>();
-        sequence != nullptr && sequence->is_tuple) {
-      given.positional = *sequence->items;
-    } else {
-      given.positional.push_back(right);
-    }
-    return Formatted(*this, *left.AsString(), given);
-  }
+  if (name == "%" && left.AsString() != nullptr) return Formatted(*this, left, right);
   if (left.IsNumber() && right.IsNumber()) {
     const bool divides = name == "/" || name == "//" || name == "%";
     if (divides && right.Real() == 0.0) Refuse("a division by 0", "another number");
@@ -120,17 +125,18 @@ Value Run::Binary(std::string_view name, const Value& left, const Value& right) 
   }
   if (name == "+") {
     if (left.AsString() != nullptr && right.AsString() != nullptr) {
+      if (left.IsMarkup() || right.IsMarkup()) return Joined(*this, left, right);
       return Made(*left.AsString() + *right.AsString());
     }
-    if (left.AsList() != nullptr && right.AsList() != nullptr) {
+    if (IsPlainList(left) && IsPlainList(right) && left.IsTuple() == right.IsTuple()) {
       ChargeItems(left.AsList()->size() + right.AsList()->size());
       List made = *left.AsList();
       made.insert(made.end(), right.AsList()->begin(), right.AsList()->end());
-      return Value::Of(std::move(made), left.As<Value::Sequence>()->is_tuple);
+      return Value::Of(std::move(made), left.IsTuple());
     }
   }
   const auto repeats = [](const Value& value) {
-    return value.AsString() != nullptr || value.AsList() != nullptr;
+    return value.AsString() != nullptr || IsPlainList(value);
   };
   if (name == "*" && repeats(left) && right.IsInteger()) {
     return Repeated(*this, left, right.Integer());
@@ -156,7 +162,7 @@ bool IsLess(Run& run, const Value& a, const Value& b) {
     run.ChargeCompared(std::min(a.AsString()->size(), b.AsString()->size()));
     return *a.AsString() < *b.AsString();
   }
-  if (a.AsList() != nullptr && b.AsList() != nullptr) {
+  if (IsPlainList(a) && IsPlainList(b) && a.IsTuple() == b.IsTuple()) {
     const List& x = *a.AsList();
     const List& y = *b.AsList();
     for (size_t i = 0; i < x.size() && i < y.size(); ++i) {
@@ -188,6 +194,7 @@ bool Run::Compare(std::string_view name, const Value& left, const Value& right) 
                   list->begin() + static_cast<std::ptrdiff_t>(place + (is_in ? 1 : 0)));
     }
   } else if (const Dict* dict = right.AsDict()) {
+    CheckKey(left);
     is_in = dict->Find(*this, left) != nullptr;
   } else if (!right.IsUndefined()) {
     Refuse("in of " + Names(left, right), "a list, a dict or a string");
@@ -209,7 +216,8 @@ Value Run::Item(const Value& value, const Value& key) {
     if (const Value* found = dict->Find(*this, key)) return *found;
   }
   if (key.IsInteger()) {
-    if (const List* list = value.AsList(); list != nullptr && !value.IsView(Value::View::kOnce)) {
+    if (const List* list = value.AsList();
+        list != nullptr && !value.IsView(Value::View::kOnce) && !value.IsView(Value::View::kDict)) {
       const int64_t place = PlaceOf(key.Integer(), list->size());
       if (place >= 0) return (*list)[static_cast<size_t>(place)];
     }
@@ -218,7 +226,7 @@ Value Run::Item(const Value& value, const Value& key) {
       const int64_t place = PlaceOf(key.Integer(), CountCharacters(*text));
       if (place >= 0) {
         const auto at = static_cast<size_t>(place);
-        return Value::Of(std::string(CharactersFrom(*text, at, at + 1)));
+        return Value::Text(std::string(CharactersFrom(*text, at, at + 1)), value.IsMarkup());
       }
     }
     return Value::Missing(ToText(*this, key));

@@ -1,5 +1,6 @@
 #include "text/jinja/parser.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -72,7 +73,9 @@ class Parser : public ExpressionParser {
     } else if (name == "generation") {  // marks what a model said; it prints as it is
       made.kind = Tag::kBody;
       EndTag();
+      const int loops = std::exchange(loops_, 0);
       made.body = ParseBlock({"endgeneration"});
+      loops_ = loops;
       Take();
     } else if (name == "filter") {
       made.kind = Tag::kFilter;
@@ -175,7 +178,17 @@ class Parser : public ExpressionParser {
     const int loops = std::exchange(loops_, 0);
     made.body = ParseBlock({end});
     loops_ = loops;
+    const auto is_argument = [&](std::string_view name) {
+      return std::find(made.names.begin(), made.names.end(), name) != made.names.end();
+    };
     made.takes_caller = HasName("caller", begin);
+    made.takes_kwargs = HasName("kwargs", begin) && !is_argument("kwargs");
+    made.takes_varargs = HasName("varargs", begin) && !is_argument("varargs");
+    for (size_t i = 0; made.takes_caller && i < made.names.size(); ++i) {
+      if (made.names[i] == "caller" && made.values[i] == nullptr) {
+        ThrowAt(made.line, "the argument caller of a macro", "it with a default");
+      }
+    }
     Expect(end);
   }
 

@@ -67,19 +67,52 @@ void Run::Refuse(std::string_view what, std::string_view allowed) const {
 
 void Run::CheckArguments(std::string_view of, std::string_view names,
                          const Arguments& given) const {
-  size_t count = 0;
-  for (std::string_view rest = names; !rest.empty(); ++count) {
-    rest.remove_prefix(std::min(rest.find(' '), rest.size() - 1) + 1);
+  const auto refuse = [&](std::string_view what) {
+    std::string known(names);
+    std::erase(known, '?');
+    Refuse(std::string(what).append(" of ").append(of),
+           known.empty() ? "none" : "those of (" + known + ")");
+  };
+  const bool by_place = names.starts_with('/');
+  if (by_place) names.remove_prefix(1);
+  size_t place = 0;
+  size_t matched = 0;  // of those with a name
+  for (std::string_view rest = names; !rest.empty(); ++place) {
+    std::string_view name = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    const bool is_optional = name.ends_with('?');
+    if (is_optional) name.remove_suffix(1);
+    const bool is_named = !by_place && given.Get(SIZE_MAX, name) != nullptr;
+    if (is_named && place < given.positional.size())
+      refuse("the argument " + std::string(name) + " twice");
+    if (!is_named && place >= given.positional.size() && !is_optional) {
+      refuse("no argument " + std::string(name));
+    }
+    matched += is_named ? 1 : 0;
   }
-  const std::string padded = std::string(" ").append(names).append(" ");
-  bool is_good = given.positional.size() <= count;
-  for (const auto& [name, value] : given.named) {
-    is_good = is_good && padded.find(" " + name + " ") != std::string::npos;
+  if (given.positional.size() > place || matched < given.named.size()) refuse("another argument");
+}
+
+void Run::CheckKey(const Value& value) {
+  Charge();
+  const List* list = value.AsList();
+  const bool is_key = value.AsDict() == nullptr &&
+                      (list == nullptr || value.IsTuple() || value.IsView(Value::View::kRange) ||
+                       value.IsView(Value::View::kOnce));
+  if (!is_key)
+    Refuse("a key that is a " + std::string(value.TypeName()),
+           "a string, a number or a tuple of them");
+  if (value.IsTuple()) {
+    for (const Value& item : *list) CheckKey(item);
   }
-  if (!is_good) {
-    Refuse("another argument of " + std::string(of),
-           names.empty() ? "none" : "no more than (" + std::string(names) + ")");
-  }
+}
+
+void Run::AppendTimes(std::string_view text, int64_t count, std::string& out) {
+  if (count <= 0 || text.empty()) return;
+  const double total = static_cast<double>(text.size()) * static_cast<double>(count) +
+                       static_cast<double>(out.size());
+  Charge(static_cast<size_t>(std::min(total, 1e18)));
+  for (int64_t i = 0; i < count; ++i) out.append(text);
 }
 
 void Run::CheckText(size_t bytes) const {
@@ -114,10 +147,7 @@ void Run::Emit(std::string_view text, std::string& out) {
 
 std::string Run::Render(const Block& block, Value variables) {
   const auto globals = std::make_shared<Scope>();
-  for (const std::string_view name :
-       {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
-    globals->Set(name, GlobalFunction(name));
-  }
+  for (auto& [name, function] : GlobalFunctions()) globals->Set(name, std::move(function));
   const auto scope = std::make_shared<Scope>();
   scope->outer = globals;
   // No name comes twice.
@@ -311,6 +341,7 @@ Value Run::Evaluate(const Expression& expression, const std::shared_ptr<Scope>& 
       Dict members;
       for (size_t i = 0; i < expression.items.size(); i += 2) {
         Value key = item(i);
+        CheckKey(key);
         members.Set(*this, std::move(key), item(i + 1));
       }
       return Value::Of(std::move(members));
@@ -376,7 +407,8 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
   const Value of = Evaluate(*expression.items[0], scope);
   const std::string* text = of.AsString();
   const List* list = of.AsList();
-  if (text == nullptr && list == nullptr) {
+  if ((text == nullptr && list == nullptr) || of.IsView(Value::View::kDict) ||
+      of.IsView(Value::View::kOnce)) {
     Refuse("a slice of a " + std::string(of.TypeName()), "a list or a string");
   }
   int64_t parts[3];
@@ -405,7 +437,8 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
   const int64_t end = is_given[1] ? clamp(parts[1]) : step > 0 ? size : -1;
   if (text != nullptr && step == 1) {
     return Made(std::string(CharactersFrom(*text, static_cast<size_t>(begin),
-                                           static_cast<size_t>(std::max(begin, end)))));
+                                           static_cast<size_t>(std::max(begin, end)))),
+                of.IsMarkup());
   }
   std::vector<std::string_view> characters;
   if (text != nullptr) {
@@ -423,8 +456,9 @@ Value Run::EvaluateSlice(const Expression& expression, const std::shared_ptr<Sco
       made_list.push_back((*list)[static_cast<size_t>(begin)]);
     }
   }
-  if (text != nullptr) return Value::Of(std::move(made_text));
-  return Value::Of(std::move(made_list), of.As<Value::Sequence>()->is_tuple);
+  if (text != nullptr) return Value::Text(std::move(made_text), of.IsMarkup());
+  if (of.IsView(Value::View::kRange)) return Value::Of(std::move(made_list), Value::View::kRange);
+  return Value::Of(std::move(made_list), of.IsTuple());
 }
 
 }  // namespace sluice::text::jinja

@@ -25,6 +25,8 @@ struct Scope {
 
 class Run {
  public:
+  class Level;
+
   Run(const ChatTemplateLimits& limits, std::optional<int64_t> seconds)
       : limits_(limits), seconds_(seconds) {}
   ~Run();
@@ -52,19 +54,22 @@ class Run {
   // What a loop over it goes through.
   List Items(const Value& value);
 
-  Value Made(std::string text) {
+  Value Made(std::string text, bool is_markup = false) {
     Charge(text.size());
-    return Value::Of(std::move(text));
+    return Value::Text(std::move(text), is_markup);
   }
+  // Appends the text so many times; charges for it before.
+  void AppendTimes(std::string_view text, int64_t count, std::string& out);
+  // Throws for what cannot be a key, such as a list.
+  void CheckKey(const Value& value);
 
-  // Throws for an argument of `of` that is none of the names, which have a space between them.
+  // Throws for arguments of `of` that are not those of the names, as Function has them.
   void CheckArguments(std::string_view of, std::string_view names, const Arguments& given) const;
   [[noreturn]] void Refuse(std::string_view what, std::string_view allowed) const;
   std::optional<int64_t> seconds() const { return seconds_; }
 
  private:
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
-  class Level;
 
   Flow Execute(const Block& block, const std::shared_ptr<Scope>& scope, std::string& out);
   Flow ExecuteOne(const Statement& statement, const std::shared_ptr<Scope>& scope,
@@ -99,8 +104,11 @@ class Run {
   std::vector<std::shared_ptr<Scope>> closures_;
 };
 
-// The functions that every template has: range, namespace, dict, raise_exception, strftime_now.
-Value GlobalFunction(std::string_view name);
+bool IsFilter(std::string_view name);
+bool IsTest(std::string_view name);
+
+// The functions that every template has.
+std::vector<std::pair<std::string_view, Value>> GlobalFunctions();
 
 // Python's order; throws for what cannot be compared.
 bool IsLess(Run& run, const Value& a, const Value& b);

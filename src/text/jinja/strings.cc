@@ -1,10 +1,10 @@
 #include "text/jinja/strings.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
+#include "text/jinja/characters.h"
 #include "text/jinja/find.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -43,8 +43,6 @@ void AppendLowerAt(std::string_view text, size_t at, uint32_t c, std::string& ma
 }
 
 }  // namespace
-
-bool IsPythonSpace(uint32_t c) { return IsSpace(c) || (c >= 0x1C && c <= 0x1F); }
 
 std::string_view Trimmed(std::string_view text, bool left, bool right) {
   return TrimmedIf(text, left, right, [](CodePoint c) { return IsPythonSpace(c.value); });
@@ -131,6 +129,29 @@ std::string JinjaTitle(std::string_view text) {
   return made;
 }
 
+std::string Folded(std::string_view text) {
+  std::string made;
+  ForEachCharacter(text, [&](uint32_t c, std::string_view) { AppendFolded(c, made); });
+  return made;
+}
+
+std::string CaseSwapped(std::string_view text) {
+  std::string made;
+  size_t at = 0;
+  ForEachCharacter(text, [&](uint32_t c, std::string_view bytes) {
+    const LetterCase letter = CaseOf(c);
+    if (letter == LetterCase::kUpper) {
+      AppendLowerAt(text, at, c, made);
+    } else if (letter == LetterCase::kLower) {
+      AppendUpper(c, made);
+    } else {
+      made.append(bytes);
+    }
+    at += bytes.size();
+  });
+  return made;
+}
+
 bool HasOnlyCase(std::string_view text, bool is_upper) {
   bool has_upper = false;
   bool has_other = false;
@@ -141,19 +162,6 @@ bool HasOnlyCase(std::string_view text, bool is_upper) {
     has_other = has_other || (letter != wanted && letter != LetterCase::kNone);
   });
   return has_upper && !has_other;
-}
-
-// Digits in circles and the like are no decimal digits.
-bool IsPythonDigit(uint32_t c) {
-  constexpr std::array<std::pair<uint32_t, uint32_t>, 20> kOthers = {
-      {{0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
-       {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
-       {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
-       {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
-       {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}}};
-  return IsDecimalDigit(c) || std::any_of(kOthers.begin(), kOthers.end(), [&](const auto& range) {
-           return c >= range.first && c <= range.second;
-         });
 }
 
 Line FirstLine(std::string_view text) {

@@ -9,8 +9,6 @@
 
 namespace sluice::text::jinja {
 
-bool IsPythonSpace(uint32_t c);  // str.isspace: Unicode's, and four separators of ASCII
-
 std::string_view Trimmed(std::string_view text, bool left, bool right);
 std::string_view TrimmedOf(Run& run, std::string_view text, std::string_view characters, bool left,
                            bool right);
@@ -19,10 +17,11 @@ std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Capitalized(std::string_view text);
 std::string PythonTitle(std::string_view text);  // str.title: every run of letters
+std::string Folded(std::string_view text);       // str.casefold
+std::string CaseSwapped(std::string_view text);  // str.swapcase
 std::string JinjaTitle(std::string_view text);   // the filter: every word
 
 bool HasOnlyCase(std::string_view text, bool is_upper);  // str.isupper and str.islower
-bool IsPythonDigit(uint32_t c);                          // of str.isdigit
 
 // The first line of a text that is not empty, and its size with what ends it, as str.splitlines.
 struct Line {

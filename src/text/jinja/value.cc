@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "support/check.h"
+#include "text/jinja/number_text.h"
 #include "text/jinja/run.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -21,39 +22,10 @@ void AppendHex(uint32_t c, int digits, std::string& text) {
     text.push_back(kHexDigits[c >> shift & 15]);
 }
 
-// Python's repr of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
-std::string RealText(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  std::array<char, 40> buffer;
-  const auto end =
-      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr;
-  const std::string_view text(buffer.data(), static_cast<size_t>(end - buffer.data()));
-  const size_t e = text.find('e');
-  int exponent = 0;
-  const char* first = text.data() + e + (text[e + 1] == '+' ? 2 : 1);
-  std::from_chars(first, text.data() + text.size(), exponent);
-  std::string digits;
-  for (const char c : text.substr(0, e)) {
-    if (c >= '0' && c <= '9') digits.push_back(c);
-  }
-  std::string made(text[0] == '-' ? "-" : "");
-  const int count = static_cast<int>(digits.size());
-  if (exponent < -4 || exponent >= 16) {
-    made.append(digits, 0, 1);
-    if (count > 1) made.append(".").append(digits, 1);
-    const int size = std::abs(exponent);
-    made.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "");
-    return made.append(std::to_string(size));
-  }
-  if (exponent < 0) {
-    return made.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(digits);
-  }
-  if (count <= exponent + 1) {
-    return made.append(digits).append(static_cast<size_t>(exponent + 1 - count), '0').append(".0");
-  }
-  const auto point = static_cast<size_t>(exponent + 1);
-  return made.append(digits, 0, point).append(".").append(digits, point);
+void AppendEscape(uint32_t c, std::string& text) {
+  const int digits = c < 0x100 ? 2 : c < 0x10000 ? 4 : 8;
+  text.append(digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U");
+  AppendHex(c, digits, text);
 }
 
 void AppendQuoted(std::string_view value, std::string& text) {
@@ -73,15 +45,8 @@ void AppendQuoted(std::string_view value, std::string& text) {
       text.append("\\t");
     } else if (IsPrintable(c)) {
       text.append(bytes);
-    } else if (c < 0x100) {
-      text.append("\\x");
-      AppendHex(c, 2, text);
-    } else if (c < 0x10000) {
-      text.append("\\u");
-      AppendHex(c, 4, text);
     } else {
-      text.append("\\U");
-      AppendHex(c, 8, text);
+      AppendEscape(c, text);
     }
   });
   text.push_back(quote);
@@ -118,7 +83,12 @@ void Append(Run& run, const Value& value, int depth, std::string& text) {
     text.append("Undefined");
     return;
   }
-  if (const std::string* string = value.AsString()) return AppendQuoted(*string, text);
+  if (const std::string* string = value.AsString()) {
+    if (value.IsMarkup()) text.append("Markup(");
+    AppendQuoted(*string, text);
+    if (value.IsMarkup()) text.push_back(')');
+    return;
+  }
   if (const auto* sequence = value.As<Value::Sequence>()) {
     if (sequence->view != Value::View::kNone) {
       ThrowInvalid("template", "the text of a range, a dict's view or a filter's items",
@@ -217,6 +187,25 @@ Value Value::Of(List items, View view) {
   return made;
 }
 
+Value Value::Text(std::string value, bool is_markup) {
+  Value made = Of(std::move(value));
+  made.is_markup_ = is_markup;
+  return made;
+}
+
+Value Value::OfGroup(Value name, Value items) {
+  Value made = Of(List{std::move(name), std::move(items)}, true);
+  std::get<Sequence>(made.data_).is_group = true;
+  return made;
+}
+
+Value Value::OfCycler(List items) {
+  Value made(Data(std::make_shared<Cycler>()));
+  for (const Value& item : items) made.Holds(item);
+  std::get<std::shared_ptr<Cycler>>(made.data_)->items = std::move(items);
+  return made;
+}
+
 Value Value::Of(Dict members, bool is_namespace) {
   Value made(Data(Mapping{nullptr, is_namespace}));
   made.holds_namespace_ = is_namespace;
@@ -261,11 +250,11 @@ std::string_view Value::TypeName() const {
   if (As<bool>() != nullptr) return "bool";
   if (As<int64_t>() != nullptr) return "int";
   if (As<double>() != nullptr) return "float";
-  if (AsString() != nullptr) return "str";
+  if (AsString() != nullptr) return is_markup_ ? "Markup" : "str";
   if (const auto* sequence = As<Sequence>()) return sequence->is_tuple ? "tuple" : "list";
   if (AsDict() != nullptr) return "dict";
   if (AsMembers() != nullptr) return "namespace";
-  return "function";
+  return As<std::shared_ptr<Cycler>>() != nullptr ? "cycler" : "function";
 }
 
 bool IsEqual(Run& run, const Value& a, const Value& b) {
@@ -283,14 +272,17 @@ bool IsEqual(Run& run, const Value& a, const Value& b) {
   const auto* x = a.As<Value::Sequence>();
   const auto* y = b.As<Value::Sequence>();
   if (x != nullptr && y != nullptr) {
-    if (x->is_tuple != y->is_tuple) return false;
-    if (x->items == y->items) return true;
+    if (x->is_tuple != y->is_tuple || x->view != y->view) return false;
+    if (x->items == y->items || x->view == Value::View::kOnce) return x->items == y->items;
     return std::equal(x->items->begin(), x->items->end(), y->items->begin(), y->items->end(),
                       [&](const Value& left, const Value& right) {
                         run.Charge();
                         return IsEqual(run, left, right);
                       });
   }
+  const auto* cycler = a.As<std::shared_ptr<Value::Cycler>>();
+  const auto* other_cycler = b.As<std::shared_ptr<Value::Cycler>>();
+  if (cycler != nullptr && other_cycler != nullptr) return *cycler == *other_cycler;
   // A namespace is equal to itself only, and may hold itself.
   if (a.AsMembers() != nullptr && a.AsMembers() == b.AsMembers()) return true;
   if (a.AsDict() != nullptr && b.AsDict() != nullptr) {
@@ -327,11 +319,32 @@ std::string ToText(Run& run, const Value& value) {
   if (const int64_t* integer = value.As<int64_t>()) return std::to_string(*integer);
   if (const double* real = value.As<double>()) return RealText(*real);
   if (const std::string* text = value.AsString()) return *text;
+  if (value.As<std::shared_ptr<Value::Cycler>>() != nullptr) {
+    ThrowInvalid("template", "the text of a cycler", "that of its items");
+  }
   if (const auto* function = value.As<std::shared_ptr<const Function>>()) {
     ThrowInvalid("template", "the text of the function " + (*function)->name, "a value");
   }
   std::string text;
   Append(run, value, 0, text);
+  return text;
+}
+
+std::string ReprText(Run& run, const Value& value) {
+  std::string text;
+  Append(run, value, 0, text);
+  return text;
+}
+
+std::string AsciiText(std::string_view repr) {
+  std::string text;
+  ForEachCharacter(repr, [&](uint32_t c, std::string_view bytes) {
+    if (c < 0x80) {
+      text.append(bytes);
+    } else {
+      AppendEscape(c, text);
+    }
+  });
   return text;
 }
 

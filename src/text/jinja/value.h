@@ -41,30 +41,38 @@ struct Arguments {
   const Value* Get(size_t place, std::string_view name) const;
 };
 
+// `parameters` are the names of a call's arguments, with a space between them; a question mark
+// makes one optional, and a slash in front of them says that they go by their place only.
 struct Function {
   std::string name;
   std::function<Value(Run&, const Arguments&)> call;
-  // The names of its arguments, with a space between them; null: it looks at them itself.
-  const char* parameters = nullptr;
+  const char* parameters = nullptr;  // null: it looks at its arguments itself
+  bool is_macro = false;
 };
 
 class Value {
  public:
   using String = std::shared_ptr<const std::string>;
-  // No list in Python, whose text would be another: a range or a dict's view, and what a filter
-  // gives out item by item, once.
-  enum class View : uint8_t { kNone, kSized, kOnce };
+  // No list in Python, whose text would be another: a range, a dict's view, and what a filter gives
+  // out item by item, once.
+  enum class View : uint8_t { kNone, kRange, kDict, kOnce };
   struct Sequence {
     std::shared_ptr<List> items;
     bool is_tuple = false;
     View view = View::kNone;
+    bool is_group = false;  // a tuple of groupby, whose items have names
   };
   struct Mapping {
     std::shared_ptr<Dict> members;
     bool is_namespace = false;
   };
+  // What cycler() makes: gives its items in turns.
+  struct Cycler {
+    List items;
+    size_t place = 0;
+  };
   using Data = std::variant<Undefined, None, bool, int64_t, double, String, Sequence, Mapping,
-                            std::shared_ptr<const Function>>;
+                            std::shared_ptr<const Function>, std::shared_ptr<Cycler>>;
 
   Value() : data_(None{}) {}
   explicit Value(Data data) : data_(std::move(data)) {}
@@ -76,10 +84,14 @@ class Value {
   static Value Of(std::string value) {
     return Value(Data(std::make_shared<const std::string>(std::move(value))));
   }
+  // Markup is text that is HTML already: what is joined to it is escaped.
+  static Value Text(std::string value, bool is_markup);
   // These hold other values; throws when they are nested too deeply to be taken apart again.
   static Value Of(List items, bool is_tuple = false);
   static Value Of(List items, View view);
   static Value Of(Dict members, bool is_namespace = false);
+  static Value OfGroup(Value name, Value items);
+  static Value OfCycler(List items);
   // A function that keeps `held`, whose method it is.
   static Value Of(Function function, const Value& held = {});
 
@@ -96,6 +108,11 @@ class Value {
   bool IsView(View view) const {
     const Sequence* sequence = As<Sequence>();
     return sequence != nullptr && sequence->view == view;
+  }
+  bool IsMarkup() const { return is_markup_; }
+  bool IsTuple() const {
+    const Sequence* sequence = As<Sequence>();
+    return sequence != nullptr && sequence->is_tuple;
   }
   const std::string* AsString() const {
     const String* text = As<String>();
@@ -128,6 +145,7 @@ class Value {
 
   Data data_;
   bool holds_namespace_ = false;
+  bool is_markup_ = false;
   uint16_t depth_ = 0;  // of the values that it holds
 };
 
@@ -137,7 +155,9 @@ size_t CountOf(Run& run, const List& list, const Value& value);
 // Its place; the size when it is not there.
 size_t FindIn(Run& run, const List& list, const Value& value);
 
-std::string ToText(Run& run, const Value& value);  // str()
+std::string ToText(Run& run, const Value& value);    // str()
+std::string ReprText(Run& run, const Value& value);  // repr()
+std::string AsciiText(std::string_view repr);        // ascii(), of a repr
 
 struct JsonStyle {
   std::optional<std::string> indent = {};  // none: on one line
