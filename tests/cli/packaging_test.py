@@ -60,7 +60,7 @@ class Unit(unittest.TestCase):
 
     def test_a_stop_leaves_time_for_what_is_in_flight(self):
         help_text = subprocess.run([SLUICE, "serve", "--help"], capture_output=True).stdout.decode()
-        drain = int(re.search(r"--drain-timeout \[(\d+)\]", help_text)[1])
+        drain = int(re.search(r"--drain-timeout INT \[(\d+)\]", help_text)[1])
         engine = 2  # what it gets to end, too
         self.assertGreater(int(values("TimeoutStopSec")[0]), drain + engine)
         self.assertEqual(values("KillMode"), ["mixed"])
