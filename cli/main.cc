@@ -141,12 +141,16 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
 
 void AddCompletion(CLI::App& app, Action& action, std::string& shell) {
   CLI::App* const completion =
-      app.add_subcommand("completion", "write a completion script for a shell");
-  completion->add_option("SHELL", shell, "which shell")
+      app.add_subcommand("completion", "write a completion script for bash, zsh or fish");
+  completion->add_option("SHELL", shell, "the shell: bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"bash"}));
-  completion->callback(
-      [&app, &action] { action = [&app] { sluice::cli::PrintBashCompletion(app, std::cout); }; });
+      ->type_name(sluice::cli::ChoiceType({"bash", "zsh", "fish"}));
+  completion->footer(
+      "bash reads the script from ~/.local/share/bash-completion/completions/sluice, zsh from a "
+      "file _sluice in a folder of $fpath, fish from ~/.config/fish/completions/sluice.fish.");
+  completion->callback([&app, &action, &shell] {
+    action = [&app, &shell] { sluice::cli::PrintCompletion(app, shell, std::cout); };
+  });
 }
 
 int Run(int argc, char** argv) {
