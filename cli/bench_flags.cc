@@ -42,6 +42,11 @@ void AddJsonFile(CLI::App& command, std::string& path) {
   command.add_option("--json", path, "write the results to this file too")->type_name("FILE");
 }
 
+void AddTargets(CLI::App& command, bool& shows_targets) {
+  command.add_flag("--targets", shows_targets,
+                   "show this project's targets, and which of them this run missed");
+}
+
 // What every bench that measures has.
 template <typename Options>
 void AddCommon(CLI::App& command, Options& options, Names backends = {"auto", "cpu"}) {
@@ -96,6 +101,7 @@ void AddSelect(CLI::App& bench, std::function<void()>& action, bool is_of_draws)
       ->type_name(ChoiceType(AlgorithmNames()))
       ->capture_default_str();
   AddCommon(*command, *options);
+  AddTargets(*command, options->shows_targets);
 }
 
 void AddAlgorithms(CLI::App& bench, std::function<void()>& action) {
@@ -290,6 +296,7 @@ void AddTopk(CLI::App& bench, std::function<void()>& action) {
       ->check(CLI::Range(int64_t{1}, int64_t{100000}))
       ->capture_default_str();
   AddCommon(*command, *options, {"auto", "cpu", "cuda"});
+  AddTargets(*command, options->shows_targets);
 }
 
 void AddRows(CLI::App& bench, std::function<void()>& action) {
@@ -332,6 +339,7 @@ void AddBenchEngine(CLI::App& bench, std::function<void()>& action) {
   AddJsonFile(*command, options->json_path);
   command->add_flag("--quick", options->is_quick,
                     "run for seconds only; the figures mean nothing then");
+  AddTargets(*command, options->shows_targets);
 }
 
 void AddSoak(CLI::App& bench, std::function<void()>& action) {
@@ -393,6 +401,7 @@ void AddBenchServe(CLI::App& bench, std::function<void()>& action) {
       ->add_flag("--quick", options->is_quick,
                  "run for seconds only; the figures mean nothing then")
       ->excludes(url);
+  AddTargets(*command, options->shows_targets);
 }
 #endif
 
