@@ -174,7 +174,7 @@ void SelectReport::AddTiming(std::vector<std::string>& line, const Group& group,
   }
   const bool is_met = Reached(timing, target) <= target.times;
   Count(is_met);
-  line.push_back(Short(target.times) + (is_met ? " met" : " MISSED"));
+  line.push_back(Short(target.times) + (is_met ? " met" : " missed"));
 }
 
 std::string SelectReport::PeerText(const Group& group, const Cell& cell, const PeerTiming& peer) {
@@ -184,7 +184,7 @@ std::string SelectReport::PeerText(const Group& group, const Cell& cell, const P
   if (target == 0.0) return text;
   const bool is_met = hot >= target;
   Count(is_met);
-  if (shows_targets_) text += " [" + Short(target) + (is_met ? " met]" : " MISSED]");
+  if (shows_targets_) text += " [" + Short(target) + (is_met ? " met]" : " missed]");
   return text;
 }
 

@@ -109,7 +109,7 @@ class CpuReport {
 
  private:
   static std::string Met(double reached, double wanted) {
-    return Short(wanted) + (reached <= wanted ? " met" : " MISSED");
+    return Short(wanted) + (reached <= wanted ? " met" : " missed");
   }
 
   std::vector<TopkCell> cells_;
