@@ -3,21 +3,12 @@
 namespace sluice::cli {
 namespace {
 
-std::string WordsOf(const CompletedCommand& command) {
-  std::string words;
-  const auto add = [&words](const std::string& word) {
-    words += (words.empty() ? "" : " ") + word;
-  };
-  for (const CompletedCommand::Word& sub : command.subcommands) add(sub.name);
-  for (const std::string& argument : command.arguments) add(argument);
-  for (const CompletedCommand::Word& flag : command.flags) add(flag.name);
-  return ShellQuoted(words);
-}
-
-std::string ValuesOf(const CompletedCommand::Word& flag) {
-  std::string words;
-  for (const std::string& value : flag.values) words += (words.empty() ? "" : " ") + value;
-  return ShellQuoted(words);
+std::string WordsOf(std::vector<std::string> words,
+                    const std::vector<CompletedCommand::Word>& more = {}) {
+  for (const CompletedCommand::Word& word : more) words.push_back(word.name);
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return ShellQuoted(text);
 }
 
 }  // namespace
@@ -43,25 +34,29 @@ _sluice() {
   out << R"(    esac
   done
   COMPREPLY=()
-  local words="" is_file=0
+  local words="" flags="" is_file=0
   case "$path $prev" in
 )";
   for (const CompletedCommand& command : commands) {
     for (const CompletedCommand::Word& flag : command.flags) {
       if (!flag.has_value) continue;
       out << "    " << ShellQuoted(command.path + " " + flag.name) << ")\n      "
-          << (flag.is_file ? "is_file=1" : "words=" + ValuesOf(flag)) << " ;;\n";
+          << (flag.is_file ? "is_file=1" : "words=" + WordsOf(flag.values)) << " ;;\n";
     }
   }
   out << R"(    *)
       case "$path" in
 )";
   for (const CompletedCommand& command : commands) {
-    out << "        " << ShellQuoted(command.path) << ")\n          words=" << WordsOf(command)
-        << (command.takes_file ? "; is_file=1" : "") << " ;;\n";
+    out << "        " << ShellQuoted(command.path)
+        << ")\n          words=" << WordsOf(command.arguments, command.subcommands)
+        << " flags=" << WordsOf({}, command.flags) << (command.takes_file ? "; is_file=1" : "")
+        << " ;;\n";
   }
   out << R"(      esac ;;
   esac
+  # Flags are offered after a dash, or where nothing else is.
+  if [[ $cur == -* || -z $words && $is_file == 0 ]]; then words+=" $flags"; fi
   # A list between commas is completed at its last word.
   local list=""
   if [[ $cur == *,* && -n $words ]]; then list="${cur%,*},"; fi

@@ -13,6 +13,7 @@ std::string Described(const CompletedCommand::Word& word) {
 void PrintWords(const CompletedCommand& command, std::ostream& out) {
   for (const CompletedCommand::Word& sub : command.subcommands) out << ' ' << Described(sub);
   for (const std::string& argument : command.arguments) out << ' ' << ShellQuoted(argument);
+  out << " ) flags=(";
   for (const CompletedCommand::Word& flag : command.flags) out << ' ' << Described(flag);
 }
 
@@ -24,7 +25,7 @@ void PrintZshCompletion(const std::vector<CompletedCommand>& commands, std::ostr
 #   sluice completion zsh > ~/.zfunc/_sluice
 _sluice() {
   local at=sluice flag=${words[CURRENT-1]} i
-  local -a offered
+  local -a offered flags
   local is_file=0
   # --flag=value is one word.
   if [[ $words[CURRENT] == --*=* ]]; then
@@ -69,6 +70,8 @@ _sluice() {
   }
   out << R"(      esac ;;
   esac
+  # Flags are offered after a dash, or where nothing else is.
+  [[ $words[CURRENT] == -* ]] || ((!${#offered} && !is_file)) && offered+=("${flags[@]}")
   local nothing=1
   ((${#offered})) && _describe sluice offered && nothing=0
   ((is_file)) && _files && nothing=0

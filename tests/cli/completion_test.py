@@ -81,6 +81,13 @@ class Completion:
             listed = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_of(*command), re.MULTILINE))
             self.assertEqual(set(self.completed(*command, "--")), listed, command)
 
+    def test_flags_are_offered_after_a_dash_or_where_nothing_else_is(self):
+        for words in (("",), ("bench", ""), ("inspect", ""), ("completion", "")):
+            self.assertEqual([word for word in self.completed(*words) if word.startswith("-")], [], words)
+        for words in (("demo", ""), ("demo", "-"), ("inspect", "-"), ("-",)):
+            if self.SHELL != "fish" or words[-1]:  # fish offers flags after a dash alone
+                self.assertIn("--help", self.completed(*words), words)
+
     def test_values_of_choices_are_offered(self):
         self.assertEqual(self.completed("demo", "--profile", "v"), ["vllm"])
         self.assertCountEqual(self.completed("explain", "--profile", ""),
