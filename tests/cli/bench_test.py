@@ -221,7 +221,7 @@ class Bench(unittest.TestCase):
         if "trained-head" not in run("bench", "--help").stdout:
             self.skipTest("built without models")
         if run("inspect", "model").returncode != 0:
-            self.skipTest("no model inside")
+            self.skipTest("no built-in model")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
         rows, printed = bench_json("trained-head", text, "--states", "12")
         self.assertTrue(all(r["exact"] for r in rows))
@@ -252,7 +252,7 @@ class Bench(unittest.TestCase):
         if "head-peers" not in run("bench", "--help").stdout:
             self.skipTest("built without models")
         if run("inspect", "model").returncode != 0:
-            self.skipTest("no model inside")
+            self.skipTest("no built-in model")
         if has_sanitizer():
             self.skipTest("a thousand means of 8192 rows take 5 s, with a sanitizer minutes")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")

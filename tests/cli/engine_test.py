@@ -413,7 +413,7 @@ class Replay(unittest.TestCase):
 
 
 class Bench(unittest.TestCase):
-    @unittest.skipIf(run("inspect", "model").returncode != 0, "this build has no model inside")
+    @unittest.skipIf(run("inspect", "model").returncode != 0, "this build has no built-in model")
     def test_every_figure_has_its_unit_and_its_target(self):
         with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
             result = run("bench", "engine", "--quick", "--json", file.name)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""sluice serve, run as a user runs it, on a model of random weights and on the model inside.
+"""sluice serve, run as a user runs it, on a model of random weights and on the built-in model.
 
 Usage: serve_test.py SLUICE ROOT.
 """
@@ -26,7 +26,7 @@ SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resol
 FOLDER = tempfile.TemporaryDirectory()
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 MODEL = str(tiny_model.write(Path(FOLDER.name) / "tiny", ROOT, chat_template=TEMPLATE, context=4096))
-HAS_MODEL_INSIDE = subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode == 0
+HAS_BUILT_IN_MODEL = subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode == 0
 PROMPT = {"prompt": "It was", "max_tokens": 24, "seed": 5}
 
 
@@ -85,7 +85,7 @@ class Answers(unittest.TestCase):
             alone = server.post("/v1/completions", {**PROMPT, "add_special_tokens": False})[2]
         self.assertEqual(chat["choices"][0]["message"]["content"], alone["choices"][0]["text"])
 
-    @unittest.skipUnless(HAS_MODEL_INSIDE, "this build has no model inside")
+    @unittest.skipUnless(HAS_BUILT_IN_MODEL, "this build has no built-in model")
     def test_without_a_flag_it_serves_the_model_inside(self):
         with served.Server(SLUICE) as server:
             self.assertEqual(server.start["model"], "default")
