@@ -68,12 +68,11 @@ std::string ListText(const std::vector<std::string>& names) {
 
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& names) {
   const std::vector<std::string_view> known(names.begin(), names.end());
-  std::string_view meant = NearestName(word, known);
-  if (meant.empty() && word.size() > 2) {  // the beginning of one name alone
-    const auto is_longer = [&](std::string_view name) { return name.starts_with(word); };
-    const auto first = std::ranges::find_if(known, is_longer);
-    if (first != known.end() && std::ranges::count_if(known, is_longer) == 1) meant = *first;
-  }
+  const auto is_longer = [&](std::string_view name) { return name.starts_with(word); };
+  const auto first = std::ranges::find_if(known, is_longer);
+  // The beginning of one name alone, else a name with other letters.
+  const bool is_beginning = word.size() > 2 && std::ranges::count_if(known, is_longer) == 1;
+  const std::string_view meant = is_beginning ? *first : NearestName(word, known);
   return meant.empty() ? "" : "; did you mean '" + std::string(meant) + "'?";
 }
 

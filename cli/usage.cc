@@ -52,12 +52,10 @@ std::string FlagText(const CLI::App& command, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::Option* const option : command.get_options()) {
     if (option->get_group().empty()) continue;  // not for people
-    for (const std::string& name : option->get_lnames()) names.push_back(name);
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  std::string meant = DidYouMean(std::string_view(flag).substr(flag.find_first_not_of('-')), names);
-  const size_t quote = meant.find('\'');
-  if (quote != std::string::npos) meant.insert(quote + 1, "--");
-  return "unknown flag '" + flag + "'" + meant;
+  return "unknown flag '" + flag + "'" +
+         DidYouMean("--" + flag.substr(flag.find_first_not_of('-')), names);
 }
 
 std::string UnexpectedText(const Unexpected& unexpected) {

@@ -70,9 +70,10 @@ class Errors(unittest.TestCase):
                 (("demo", "--temp", "1"), "unknown flag '--temp'; did you mean '--temperature'?"),
                 (("demo", "--nothing-like-it"), "unknown flag '--nothing-like-it'"),
                 (("demo", "-k", "5"), "unknown flag '-k'"),
+                (("demo", "-seed", "5"), "unknown flag '-seed'; did you mean '--seed'?"),
                 (("--verson",), "unknown flag '--verson'; did you mean '--version'?"),
                 # That --id is missing is because it is misspelt.
-                (("explain", LOGITS, "--di", "3"), "unknown flag '--di'"),
+                (("explain", LOGITS, "--di", "3"), "unknown flag '--di'; did you mean '--id'?"),
                 (("explain", LOGITS, "--idd", "3"), "unknown flag '--idd'; did you mean '--id'?"),
                 (("bench", "select", "--task", "draw", "--quik"), "unknown flag '--quik'; did you mean '--quick'?")]:
             self.assertEqual(self.error(*args), said)
