@@ -51,6 +51,9 @@ class HelpFormatter : public CLI::Formatter {
     return Entry(command->get_name(), command->get_description());
   }
 
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return "\n" + CLI::Formatter::make_usage(app, name);
+  }
   std::string make_footer(const CLI::App* app) const override {
     const std::string text = app->get_footer();
     return text.empty() ? text : Wrapped(text, kColumns, 0) + "\n";
