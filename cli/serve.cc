@@ -121,7 +121,7 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
       ->capture_default_str();
 }
 
-// Set, but empty: what is meant is a key, and nobody would be asked for one.
+// A variable that is set and empty is meant as a key, and would require none.
 void CheckKeyVariable(const CLI::App& command) {
   const char* const key = std::getenv(kKeyVariable);
   if (key == nullptr || *key != '\0' || command.count("--api-key") > 0) return;

@@ -73,7 +73,7 @@ class ServeCheck {
     const std::vector<std::string>& endpoints = options_.server.engines;
     if (endpoints.empty()) return "a child of this process";
     if (!text_.has_value()) return "not checked";
-    // An engine of vLLM that found somebody here would look for nobody else.
+    // An engine of vLLM connects to one frontend only: the server must be that one.
     if (HasVllmEngine(options_.server)) return "connects when this server runs";
     const std::unique_ptr<Client> client = ConnectClient(
         endpoints, text_->tokenizer(),
