@@ -17,15 +17,15 @@ struct CompletedCommand {
     std::string name;  // "select", "--top-k"
     std::string help;
     bool has_value = false;
-    bool is_file = false;             // of the value
-    bool is_list = false;             // of the value: names between commas
-    std::vector<std::string> values;  // that the value may have; of others it says nothing
+    bool is_file = false;                  // of the value
+    bool is_list = false;                  // of the value: names between commas
+    std::vector<std::string> values = {};  // that the value may have; of others it says nothing
   };
   std::string path;  // "sluice bench rows"
-  std::vector<Word> subcommands;
-  std::vector<Word> flags;
-  std::vector<std::string> arguments;  // that a positional may be
-  bool takes_file = false;             // a positional
+  std::vector<Word> subcommands = {};
+  std::vector<Word> flags = {};
+  std::vector<std::string> arguments = {};  // that a positional may be
+  bool takes_file = false;                  // a positional
 };
 
 // Of the command and all below it. Values are those of options whose type is a choice; files are
