@@ -121,6 +121,8 @@ void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
   detokenizer.Finish(text);
   if (!options.as_json) {
     out << text;
+    const int64_t unknown = detokenizer.unknown_ids();
+    if (unknown > 0) std::cerr << "sluice: ids without a token were left out: " << unknown << '\n';
     return;
   }
   JsonWriter json(out);

@@ -27,6 +27,9 @@ class Text(unittest.TestCase):
         self.assertEqual(listed, [int(id) for id in ids.split()])
         as_json = run("detokenize", TOKENIZER, "--json", text=json.dumps(listed + [10**6])).stdout
         self.assertEqual(json.loads(as_json), {"text": TEXT, "unknown_ids": 1})
+        plain = run("detokenize", TOKENIZER, ",".join(map(str, listed)), str(10**6))
+        self.assertEqual((plain.stdout.decode(), plain.stderr.decode()),
+                         (TEXT, "sluice: ids without a token were left out: 1\n"))
 
     def test_text_and_ids_may_be_arguments(self):
         ids = run("tokenize", TOKENIZER, TEXT).stdout
