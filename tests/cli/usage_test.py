@@ -135,6 +135,11 @@ class Errors(unittest.TestCase):
                 self.assertEqual(self.error(*args, "nowhere", folder=folder), "no such folder: nowhere")
                 self.assertIn("not a folder: text; a model is a folder with config.json",
                               self.error(*args, "text", folder=folder))
+                self.assertIn("no model in the folder: .; a model is a folder with config.json",
+                              self.error(*args, ".", folder=folder))
+            # Nothing is generated first.
+            self.assertEqual(self.error("generate", "hi", "--max-tokens", "1", "--record", "none/file", folder=folder),
+                             "cannot write none/file: No such file or directory")
 
     @unittest.skipUnless(HAS_MODELS, "built without models")
     def test_a_name_of_the_hub_says_how_to_get_a_folder(self):
@@ -205,6 +210,10 @@ class Help(unittest.TestCase):
         self.assertTrue({"--profile", "--draw-method", "--backend", "--algorithm", "--dtype"} <= seen, seen)
         if HAS_MODELS:
             self.assertTrue({"--head", "--weights", "--generation-config", "--format"} <= seen, seen)
+
+    def test_flags_that_are_required_say_so(self):
+        self.assertIn("the token's id (required)\n", COMMANDS["explain",])
+        self.assertNotIn("(required)", COMMANDS["demo",])
 
     def test_seeds_are_what_they_are(self):
         for path in (("inspect",), ("explain",)):
