@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which head gave the tokens of the model inside, and what it read: `sluice generate --head`.
+"""Which head gave the tokens of the built-in model, and what it read: `sluice generate --head`.
 
     python3 bench/generate_heads.py SLUICE --json FILE
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens a second of the model inside, on one core: `sluice generate` from its prompt to its text.
+"""Tokens a second of the built-in model, on one core: `sluice generate` from its prompt to its text.
 
     python3 bench/generate_rate.py SLUICE --json FILE
 

@@ -37,6 +37,7 @@ struct BenchSelectOptions {
   std::vector<std::string> algorithms = {"auto"};
   std::string json_path;  // empty: none
   bool is_quick = false;
+  bool shows_targets = false;
 };
 void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out, const Terminal& terminal);
 
@@ -126,6 +127,7 @@ struct BenchTopkOptions {
   int64_t steps = 32;                 // of that file, no more
   std::string json_path;
   bool is_quick = false;
+  bool shows_targets = false;
 };
 void RunBenchTopk(const BenchTopkOptions& options, std::ostream& out, const Terminal& terminal);
 
@@ -156,6 +158,7 @@ void RunBenchDetok(const BenchDetokOptions& options, std::ostream& out, const Te
 struct BenchEngineOptions {
   std::string json_path;
   bool is_quick = false;
+  bool shows_targets = false;
 };
 void RunBenchEngine(const BenchEngineOptions& options, std::ostream& out, const Terminal& terminal);
 #endif
@@ -189,6 +192,7 @@ struct BenchServeOptions {
   uint64_t seed = 1;
   std::string json_path;
   bool is_quick = false;
+  bool shows_targets = false;
 };
 void RunBenchServe(const BenchServeOptions& options, std::ostream& out, const Terminal& terminal);
 #endif

@@ -53,6 +53,7 @@ void RunBenchEngine(const BenchEngineOptions& options, std::ostream& out,
                f.high >= 0 ? Short(f.high) : "", f.target >= 0 ? Short(f.target) : "", f.unit,
                f.IsMet() ? "" : "missed"});
   }
+  if (!options.shows_targets) table.Hide({5, 7});
   table.Print(out, terminal);
   file.Write([&](JsonWriter& json) {
     for (const EngineFigure& f : figures) {

@@ -24,13 +24,13 @@ double OfStates(Sum sum, int64_t states) {
 void Print(const std::vector<HeadPeersResult>& results, std::ostream& out,
            const Terminal& terminal) {
   Table clusters("lrrrrrrrr");
-  clusters.Add({"states of", "clusters", "epsilon", "states", "certified", "took all", "rows",
+  clusters.Add({"source", "clusters", "epsilon", "states", "certified", "took all", "rows",
                 "variation", "most"},
                Style::kHeading);
   Table uncertified("llrrrrrrr");
-  uncertified.Add({"states of", "head", "bytes", "states", "greedy", "sampled", "first 50",
-                   "variation", "most"},
-                  Style::kHeading);
+  uncertified.Add(
+      {"source", "head", "bytes", "states", "greedy", "sampled", "first 50", "variation", "most"},
+      Style::kHeading);
   for (const HeadPeersResult& result : results) {
     const std::string source(result.source);
     for (const ClusterSoftmax& f : result.clusters) {

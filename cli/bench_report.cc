@@ -7,9 +7,15 @@
 
 #include "bench/environment.h"
 #include "bench/floor.h"
+#include "cli/file.h"
 #include "sluice/research/algorithms.hpp"
 
 namespace sluice::cli {
+namespace {
+
+constexpr size_t kColumns = 110;  // of text about tables
+
+}  // namespace
 
 std::vector<Backend> ChosenBackends(const std::vector<std::string>& names) {
   std::vector<Backend> chosen;
@@ -82,7 +88,7 @@ void PrintEnvironment(std::ostream& out, std::string_view how_to_read, bool is_q
   const bench::Environment environment = bench::ThisEnvironment();
   out << environment.cpu << ", " << environment.compiler << ", commit " << environment.commit
       << '\n'
-      << how_to_read << '\n';
+      << Wrapped(how_to_read, kColumns, 0) << '\n';
   if (is_quick) out << "--quick: too few rows for any of these figures to mean something.\n";
   out << '\n';
 }
@@ -100,7 +106,7 @@ void Progress::Clear() const {
 JsonFile::JsonFile(const std::string& path) : path_(path) {
   if (path.empty()) return;
   file_.open(path);
-  if (!file_) throw std::runtime_error("cannot write " + path);
+  if (!file_) ThrowUnwritable(path);
 }
 
 void JsonFile::Write(const std::function<void(JsonWriter&)>& write_rows) {

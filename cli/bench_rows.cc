@@ -1,6 +1,7 @@
 #include "bench/rows_file.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
+#include "cli/file.h"
 
 namespace sluice::cli {
 
@@ -9,6 +10,7 @@ void RunBenchRows(const BenchRowsOptions& options, std::ostream& out) {
   const auto distributions =
       Chosen<bench::Distribution>(bench::kDistributions, options.distributions);
   const int64_t rows = options.rows > 0 ? options.rows : options.is_quick ? 5 : 200;
+  CheckWritable(options.output_path);
   bench::WriteRowsFile(options.output_path, options.vocab, rows, distributions);
   json_file.Write([&](JsonWriter& json) {
     int64_t first_row = 0;

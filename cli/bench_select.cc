@@ -34,7 +34,8 @@ void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out,
                    "One thread. Floor: one streaming read of the row (" +
                        std::string(bench::RowMaxInstructions()) +
                        "), measured next to every call; x1.00 is as fast, m marks a mean, "
-                       "everything else is a median.\nReads: elements that the algorithm read, for "
+                       "everything else is a median. In parentheses: not in the cache "
+                       "(cold).\nReads: elements that the algorithm read, for "
                        "each one of the row.",
                    options.is_quick);
   if (!bench::MissingPeers().empty()) {
@@ -42,7 +43,7 @@ void RunBenchSelect(const BenchSelectOptions& options, std::ostream& out,
   }
 
   const Progress progress;
-  SelectReport report(out, terminal);
+  SelectReport report(out, terminal, options.shows_targets);
   bench::RunSelectBench(
       run,
       [&](const bench::Group& group) {

@@ -45,11 +45,11 @@ std::string_view AlgorithmOf(const Cell& cell) {
 
 void SelectReport::Add(const Group& group) {
   PrintHeading(group);
-  Table table("llllrrrrrlrrrrll");
-  table.Add(
-      {"task", "backend", "algorithm", "exact", "reads", "hot us", "mean", "GB/s", "floor",
-       "target", "cold us", "mean", "GB/s", "floor", "target", "faster than peers, hot (cold)"},
-      Style::kHeading);
+  Table table("llllrrrrrlrrrrl");
+  if (!shows_targets_) table.Hide({9, 14});
+  table.Add({"task", "backend", "algorithm", "exact", "reads", "hot us", "mean", "GB/s", "floor",
+             "target", "cold us", "mean", "GB/s", "floor", "target"},
+            Style::kHeading);
   for (const Cell& cell : group.cells) {
     const Targets targets = TargetsFor(group, cell);
     line_ = {};
@@ -60,24 +60,61 @@ void SelectReport::Add(const Group& group) {
         std::string(AlgorithmOf(cell)), is_exact ? "yes" : "NO", Reads(cell.reads)};
     AddTiming(line, group, cell.hot, targets.hot);
     AddTiming(line, group, cell.cold, targets.cold);
-    line.push_back(PeerText(group, cell));
     if (line_.all > 0) {
       targets_[cell.backend].met += line_.met;
       targets_[cell.backend].all += line_.all;
     }
-    const bool is_good = is_exact && line_.all > 0 && line_.met == line_.all;
+    const bool is_good = shows_targets_ && is_exact && line_.all > 0 && line_.met == line_.all;
     table.Add(line, cell.backend == Backend::kRef ? Style::kFaint
                     : is_good                     ? Style::kGood
                                                   : Style::kPlain);
   }
   table.Print(out_, terminal_);
+  PrintPeers(group);
   out_ << '\n' << std::flush;
   groups_.push_back(group);
+}
+
+// A line for each task and peer, and in it a column for each backend and algorithm.
+void SelectReport::PrintPeers(const Group& group) {
+  std::vector<std::string> columns = {"task", "times faster than"};
+  std::map<std::pair<bench::Task, std::string_view>, std::map<std::string, std::string>> lines;
+  std::vector<std::pair<bench::Task, std::string_view>> order;
+  for (const Cell& cell : group.cells) {
+    const bool is_chosen =
+        cell.backend == Backend::kRef || cell.algorithm == SelectAlgorithm::kAuto;
+    const std::string column =
+        std::string(NameOf(cell.backend)) + (is_chosen ? "" : " " + std::string(AlgorithmOf(cell)));
+    line_ = {};
+    for (const PeerTiming& peer : cell.peers) {
+      if (std::find(columns.begin(), columns.end(), column) == columns.end()) {
+        columns.push_back(column);
+      }
+      const std::pair key(cell.task, std::string_view(peer.name));
+      if (!lines.contains(key)) order.push_back(key);
+      lines[key][column] = PeerText(group, cell, peer);
+    }
+    if (line_.all > 0) {
+      targets_[cell.backend].met += line_.met;
+      targets_[cell.backend].all += line_.all;
+    }
+  }
+  if (order.empty()) return;
+  out_ << '\n';
+  Table table(std::string(columns.size(), 'l'));
+  table.Add(columns, Style::kHeading);
+  for (const auto& key : order) {
+    std::vector<std::string> line = {std::string(bench::Name(key.first)), std::string(key.second)};
+    for (size_t i = line.size(); i < columns.size(); ++i) line.push_back(lines[key][columns[i]]);
+    table.Add(line);
+  }
+  table.Print(out_, terminal_);
 }
 
 void SelectReport::PrintSummary() const {
   out_ << terminal_.Styled("Summary", Style::kHeading) << '\n';
   out_ << "  results that differ from the reference: " << different_ << '\n';
+  if (!shows_targets_) return;
   for (const auto& [backend, targets] : targets_) {
     out_ << "  " << NameOf(backend) << ": " << targets.met << " of " << targets.all
          << " targets met\n";
@@ -137,22 +174,17 @@ void SelectReport::AddTiming(std::vector<std::string>& line, const Group& group,
   }
   const bool is_met = Reached(timing, target) <= target.times;
   Count(is_met);
-  line.push_back(Short(target.times) + (is_met ? " met" : " MISSED"));
+  line.push_back(Short(target.times) + (is_met ? " met" : " missed"));
 }
 
-std::string SelectReport::PeerText(const Group& group, const Cell& cell) {
-  std::string text;
-  for (const PeerTiming& peer : cell.peers) {
-    const double hot = peer.hot.median / cell.hot.median;
-    if (!text.empty()) text += ", ";
-    text += std::string(peer.name) + " " + Times(hot);
-    text += " (" + Times(peer.cold.median / cell.cold.median) + ")";
-    const double target = PeerTargetFor(group, cell, peer);
-    if (target == 0.0) continue;
-    const bool is_met = hot >= target;
-    Count(is_met);
-    text += " [" + Short(target) + (is_met ? " met]" : " MISSED]");
-  }
+std::string SelectReport::PeerText(const Group& group, const Cell& cell, const PeerTiming& peer) {
+  const double hot = peer.hot.median / cell.hot.median;
+  std::string text = Times(hot) + " (" + Times(peer.cold.median / cell.cold.median) + ")";
+  const double target = PeerTargetFor(group, cell, peer);
+  if (target == 0.0) return text;
+  const bool is_met = hot >= target;
+  Count(is_met);
+  if (shows_targets_) text += " [" + Short(target) + (is_met ? " met]" : " missed]");
   return text;
 }
 

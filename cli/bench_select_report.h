@@ -16,7 +16,9 @@ namespace sluice::cli {
 
 class SelectReport {
  public:
-  SelectReport(std::ostream& out, const Terminal& terminal) : out_(out), terminal_(terminal) {}
+  // Without targets nothing is said of them but in the JSON.
+  SelectReport(std::ostream& out, const Terminal& terminal, bool shows_targets)
+      : out_(out), terminal_(terminal), shows_targets_(shows_targets) {}
 
   void Add(const bench::Group& group);
   void PrintSummary() const;
@@ -29,7 +31,9 @@ class SelectReport {
   void Count(bool is_met);
   void AddTiming(std::vector<std::string>& line, const bench::Group& group,
                  const bench::Timing& timing, const bench::Target& target);
-  std::string PeerText(const bench::Group& group, const bench::Cell& cell);
+  std::string PeerText(const bench::Group& group, const bench::Cell& cell,
+                       const bench::PeerTiming& peer);
+  void PrintPeers(const bench::Group& group);
   const bench::Timing* Find(bench::Distribution distribution, DType dtype, bench::Task task,
                             const bench::Cell& like, bool is_hot) const;
   void PrintSlow() const;
@@ -39,6 +43,7 @@ class SelectReport {
 
   std::ostream& out_;
   const Terminal& terminal_;
+  bool shows_targets_;
   std::vector<bench::Group> groups_;
   struct TargetCount {
     int met = 0;

@@ -199,7 +199,7 @@ void RunOwn(const BenchServeOptions& options, std::ostream& out, const Terminal&
   }
   JsonFile file(options.json_path);
   PrintEnvironment(out,
-                   "A server before a scripted engine, over loopback. The server has a processor "
+                   "A server with a scripted engine, over loopback. The server has a processor "
                    "of its own; its CPU time is\nthat of its process. high: p99, or the worst of "
                    "all rounds.",
                    options.is_quick);
@@ -215,6 +215,7 @@ void RunOwn(const BenchServeOptions& options, std::ostream& out, const Terminal&
     table.Add({f.task, Number(f.streams), Short(f.value), f.high >= 0 ? Short(f.high) : "",
                f.target >= 0 ? Short(f.target) : "", f.unit, f.IsMet() ? "" : "missed"});
   }
+  if (!options.shows_targets) table.Hide({4, 6});
   table.Print(out, terminal);
   file.Write([&](JsonWriter& json) {
     for (const ServeFigure& f : figures) {

@@ -27,7 +27,7 @@ double OpenedOf(const ClusterFigures& f, size_t i) { return Share(f.opened[i], f
 void PrintAnswers(const std::vector<TrainedHeadResult>& results, std::ostream& out,
                   const Terminal& terminal) {
   Table table("lllrrrrrrrrr");
-  table.Add({"states of", "planes", "question", "steps", "different", "dense", "% of steps",
+  table.Add({"source", "planes", "question", "steps", "different", "dense", "% of steps",
              "% for survivors", "% for mass", "survivors", "most", "bytes"},
             Style::kHeading);
   for (const TrainedHeadResult& result : results) {
@@ -47,10 +47,10 @@ void PrintAnswers(const std::vector<TrainedHeadResult>& results, std::ostream& o
 void PrintBounds(const std::vector<TrainedHeadResult>& results, std::ostream& out,
                  const Terminal& terminal) {
   Table intervals("lllrrrr");
-  intervals.Add({"states of", "planes", "", "row-steps", "violated", "half width", "largest of it"},
+  intervals.Add({"source", "planes", "", "row-steps", "violated", "half width", "largest of it"},
                 Style::kHeading);
   Table clusters("llrrrrrrr");
-  clusters.Add({"states of", "clusters", "", "states", "violated", "opens k=1", "10", "50", "xi"},
+  clusters.Add({"source", "clusters", "", "states", "violated", "opens k=1", "10", "50", "xi"},
                Style::kHeading);
   for (const TrainedHeadResult& result : results) {
     const std::string source(result.source);

@@ -8,6 +8,7 @@
 #include "bench/tune_bench.h"
 #include "cli/bench.h"
 #include "cli/bench_report.h"
+#include "cli/file.h"
 #include "cli/table.h"
 
 namespace sluice::cli {
@@ -134,13 +135,7 @@ void RunBenchTune(const BenchTuneOptions& options, std::ostream& out, const Term
     run.budget_ms = 0.5;
   }
   JsonFile file(options.json_path);
-  std::ofstream table;
-  if (!options.output_path.empty()) {
-    // Not yet emptied: a run that fails leaves the table as it was.
-    table.open(options.output_path, std::ios::app);
-    if (!table) throw std::runtime_error("cannot write " + options.output_path);
-    table.close();
-  }
+  if (!options.output_path.empty()) CheckWritable(options.output_path);
   PrintEnvironment(out,
                    "Hot fp32 rows, one thread. Times are geometric means over peaked, mid, flat "
                    "and normal rows;\nworst: how much slower than the fastest on the same rows the "
@@ -170,7 +165,7 @@ void RunBenchTune(const BenchTuneOptions& options, std::ostream& out, const Term
     }
   });
   if (options.output_path.empty()) return;
-  table.open(options.output_path, std::ios::trunc);
+  std::ofstream table(options.output_path, std::ios::trunc);
   table << PolicyText(cells, options.is_quick);
   table.close();
   if (!table) throw std::runtime_error("cannot write " + options.output_path);

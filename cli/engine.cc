@@ -11,17 +11,16 @@ namespace sluice::cli {
 
 void AddEngine(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command =
-      app.add_subcommand("engine", "serve a model to frontends in other processes");
+      app.add_subcommand("engine", "run a model as an engine for frontends in other processes");
   const auto options = std::make_shared<EngineCommandOptions>();
   AddEndpointFlags(*command, options->endpoint);
   AddEngineSetupFlags(*command, options->setup);
   command->add_flag(kRelayProgressFlag, options->setup.relays_progress)
       ->group("");  // not for people
   command->footer(
-      "Writes the line \"listening on ENDPOINT\" when it can be reached. SIGINT, SIGTERM or SIGHUP "
-      "ends it "
-      "with exit code 0;\na second one at once. There is no authentication: whoever reaches the "
-      "endpoint may use it.");
+      "The engine prints \"listening on ENDPOINT\" when frontends can connect. SIGINT, SIGTERM or "
+      "SIGHUP ends it with exit code 0, a second one at once. It has no authentication: every "
+      "process that reaches the endpoint may use it.");
   command->callback([&action, options] { action = [options] { RunEngine(*options, std::cout); }; });
 }
 

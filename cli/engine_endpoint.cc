@@ -26,19 +26,19 @@ void UseAllDescriptors() {
 
 void AddEndpointFlags(CLI::App& command, EndpointOptions& options) {
   command
-      .add_option("--listen", options.listen,
-                  "where frontends find it: ipc://PATH, ipc://@NAME or tcp://HOST:PORT; port * is "
-                  "any that is free")
+      .add_option(
+          "--listen", options.listen,
+          "listen at ipc://PATH, ipc://@NAME or tcp://HOST:PORT; port * is any that is free")
       ->type_name("ENDPOINT")
       ->capture_default_str();
-  command.add_flag("--json", options.as_json, "write its counters as one JSON object at the end");
+  command.add_flag("--json", options.as_json, "write the counters as one JSON object at the end");
 }
 
 void ServeEngine(Engine& engine, EngineInfo info, const EndpointOptions& options, std::ostream& out,
                  FrameFault on_frame) {
   if (!IsLocal(options.listen)) {
     std::cerr << "sluice: other machines may reach " << options.listen
-              << ", and nobody is asked who he is\n";
+              << ", without authentication\n";
   }
   UseAllDescriptors();
   const std::string model = info.model;

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/param_flags.h"
+#include "cli/choices.h"
 #include "sluice/tensor.hpp"
 #include "sluice/version.hpp"
 
@@ -34,7 +34,7 @@ std::unique_ptr<ModelRunner> MakeRunner(const EngineSetup& setup, const Checkpoi
 void AddStepsInFlightFlag(CLI::App& command, int32_t& steps_in_flight) {
   command
       .add_option("--steps-in-flight", steps_in_flight,
-                  "1: the next step is planned while one is computed, and a request that ends has "
+                  "1: plan the next step while one is computed; a request that ends has then "
                   "computed a token too many")
       ->check(CLI::Range(0, 1))
       ->capture_default_str();
@@ -45,33 +45,32 @@ void AddEngineSetupFlags(CLI::App& command, EngineSetup& setup, const EngineFlag
   command
       .add_option_function<std::string>(
           "--head", [&setup](const std::string& name) { setup.head = HeadChoiceByName(name); },
-          "who computes logits; the tokens are the same")
+          "which head computes the logits; the tokens are the same")
       ->default_str("auto")
       ->type_name(ChoiceType({"auto", "dense", "dither4", "strict"}));
   AddBackendFlag(command, setup.backend);
   command
-      .add_option(names.max_requests, setup.max_requests, "requests that run at once; others wait")
+      .add_option(names.max_requests, setup.max_requests,
+                  "run at most this many requests at once; others wait")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command
       .add_option("--step-tokens", setup.step_tokens,
-                  "tokens that one step reads, prompts and outputs together")
+                  "tokens that one step reads at most, prompts and outputs together")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command
       .add_option("--cache-tokens", setup.cache_tokens,
-                  "tokens that the cache has room for; 0 is a context for each request, within "
-                  "1 GiB")
+                  "tokens that the cache holds; 0: a context for each request, within 1 GiB")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   AddStepsInFlightFlag(command, setup.steps_in_flight);
   command
       .add_option("--max-logprobs", setup.max_logprobs,
-                  "the longest list of log-probabilities that a request may ask for; -1 is the "
-                  "vocabulary")
+                  "the longest list of log-probabilities of a request; -1 is the vocabulary")
       ->check(CLI::Range(int64_t{-1}, kMaxVocab))
       ->capture_default_str();
-  command.add_flag("--quiet", setup.is_quiet, "nothing on standard error but errors");
+  command.add_flag("--quiet", setup.is_quiet, "print nothing but errors on standard error");
 }
 
 ModelEngine::ModelEngine(const EngineSetup& setup)

@@ -26,12 +26,12 @@ void Print(const RowRun& run, const Explanation& e, std::ostream& out, const Ter
 }  // namespace
 
 CLI::App* AddExplain(CLI::App& app, ExplainOptions& options) {
-  CLI::App* const command =
-      app.add_subcommand("explain", "which stage dropped a token of a row, and by how much");
+  CLI::App* const command = app.add_subcommand(
+      "explain", "show which rule kept or dropped a token of a row, and by how much");
   command
       ->add_option_function<std::string>(
           "--id", [&options](const std::string& text) { FromText("id", text, options.id); },
-          "the token")
+          "the token's id")
       ->type_name("ID")
       ->required();
   AddRowFlags(*command, options.row, true);

@@ -91,27 +91,27 @@ void AddFaultFlags(CLI::App& command, FaultOptions& options) {
   };
   command
       .add_option("--stall-at", options.stalls,
-                  "before this step, do nothing for so many milliseconds; may be given many times")
+                  "wait this many milliseconds before this step; may be given many times")
       ->type_name("STEP:MS")
       ->allow_extra_args(false)
       ->group("Faults");
   const CLI::Range steps(int64_t{0}, INT64_MAX);
   add("--kill-at", options.kill_at, "STEP", "kill this process before this step")->check(steps);
-  add("--fail-at", options.fail_at, "STEP", "the model fails in this step")->check(steps);
+  add("--fail-at", options.fail_at, "STEP", "let the model fail in this step")->check(steps);
   const struct {
     const char* flag;
     int64_t& value;
     const char* help;
   } frames[] = {
-      {"--late", options.late, "hold one of N frames back, and send it behind the next one"},
+      {"--late", options.late, "hold one of N frames back and send it after the next one"},
       {"--duplicate", options.duplicate, "send one of N frames twice"},
       {"--drop", options.drop, "do not send one of N frames"},
       {"--truncate", options.truncate, "send half of one of N frames"},
-      {"--wrong-epoch", options.wrong_epoch, "send one of N frames as that of another engine"}};
+      {"--wrong-epoch", options.wrong_epoch, "send one of N frames as a frame of another engine"}};
   for (const auto& frame : frames) {
     add(frame.flag, frame.value, "N", frame.help)->check(CLI::Range(int64_t{0}, INT64_MAX));
   }
-  command.add_option("--seed", options.seed, "which of the frames")
+  command.add_option("--seed", options.seed, "the frames that faults hit depend on this seed")
       ->group("Faults")
       ->capture_default_str();
 }

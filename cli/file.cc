@@ -5,20 +5,42 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <system_error>
 
 #include "cli/text.h"
-#include "sluice/error.hpp"
+#include "cli/usage_error.h"
 
 namespace sluice::cli {
 
-std::string WhyUnreadable(const std::string& path) {
+void CheckIsFile(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) return "no such file";
-  if (status.type() == std::filesystem::file_type::directory) return "a directory";
-  return error ? error.message() : "";
+  if (status.type() == std::filesystem::file_type::not_found) {
+    throw UsageError("no such file: " + path);
+  }
+  if (status.type() == std::filesystem::file_type::directory) {
+    throw UsageError("not a file but a folder: " + path);
+  }
+  if (error) throw UsageError("cannot read " + path + ": " + error.message());
+}
+
+void ThrowUnwritable(const std::string& path) {
+  throw UsageError("cannot write " + path + ": " + std::strerror(errno));
+}
+
+void CheckWritable(const std::string& path) {
+  if (!std::ofstream(path, std::ios::app)) ThrowUnwritable(path);
+}
+
+void RethrowOf(const std::string& path, const Error& error) {
+  const std::string& what = error.parameter();
+  if (what.ends_with("json")) {  // "malformed (why)", of the whole text or of a line
+    throw UsageError(path + ": " + what.substr(0, what.size() - 4) + error.value() + "; expected " +
+                     error.allowed());
+  }
+  throw Error(error.code(), path + ": " + what, error.value(), error.allowed());
 }
 
 std::string ReadTextFile(std::string_view parameter, const std::string& path) {
@@ -28,8 +50,7 @@ std::string ReadTextFile(std::string_view parameter, const std::string& path) {
                 "a file of at most 64 MiB that can be read");
   };
   const bool is_input = path == "-";
-  const std::string why = is_input ? "" : WhyUnreadable(path);
-  if (!why.empty()) refuse(why);
+  if (!is_input) CheckIsFile(path);
   const auto close = [is_input](std::FILE* file) { return is_input ? 0 : std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(
       is_input ? stdin : std::fopen(path.c_str(), "rb"), close);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "cli/choices.h"
 #include "cli/generate_view.h"
 #include "cli/interrupt.h"
 #include "cli/param_flags.h"
@@ -40,8 +41,7 @@ void Take(std::span<const ChoiceStep> steps, std::vector<ChoiceState>& choices) 
 }
 
 void Record(const GenerateOptions& options, const Generation& generation,
-            std::span<const ChoiceState> choices) {
-  RecordFile file(options.record_path);
+            std::span<const ChoiceState> choices, RecordFile& file) {
   if (!file.is_open()) return;
   const GenerationOptions& asked = options.generation;
   const Generator& generator = generation.generator();
@@ -68,7 +68,7 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
   CLI::Option* const engine =
       command
           .add_option("--engine", options.engine,
-                      "run it there, see sluice engine; --model has the tokenizer")
+                      "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
   for (const char* flag :
        {"--weights", "--threads", "--head", "--backend", "--show-candidates", "--json-lines"}) {
@@ -78,7 +78,7 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
       .add_option_function<std::string>(
           "--stop-at",
           [&options](const std::string& name) { options.stop_at = StopAtByName(name); },
-          "with --engine, who looks for stops; the text is the same")
+          "with --engine: where stops are found; the text is the same")
       ->default_str("engine")
       ->type_name(ChoiceType({"engine", "frontend"}))
       ->needs(engine);
@@ -88,33 +88,35 @@ void AddEngineFlags(CLI::App& command, GenerateOptions& options) {
 }  // namespace
 
 void AddGenerate(CLI::App& app, std::function<void()>& action) {
-  CLI::App* const command = app.add_subcommand("generate", "text from a model, as it comes");
+  CLI::App* const command =
+      app.add_subcommand("generate", "generate text from a prompt, token by token");
   const auto options = std::make_shared<GenerateOptions>();
   AddGenerationFlags(*command, options->generation, 0);
   command
       ->add_option("-n,--choices", options->generation.choices,
-                   "texts for the one prompt, decoded together")
+                   "generate this many texts from the prompt, decoded together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
       ->add_option("--prompt-logprobs", options->generation.prompt_logprobs,
-                   "with --json: log-probability and rank of every token of the prompt but the "
-                   "first, and so many of the most likely tokens in its place")
+                   "with --json: the log-probability and rank of every token of the prompt but the "
+                   "first, and this many of the most likely tokens in its place")
       ->check(CLI::Range(0, INT32_MAX - 1));
-  command->add_flag("--echo", options->echoes_prompt, "write the prompt in front of the text");
+  command->add_flag("--echo", options->echoes_prompt, "write the prompt before the text");
   command
-      ->add_option("--show-candidates", options->show_candidates,
-                   "show so many likely tokens for every token, and what became of each")
+      ->add_option(
+          "--show-candidates", options->show_candidates,
+          "show this many likely tokens at every step, and the rule that kept or dropped each")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   CLI::Option* const json = command->add_flag("--json", options->as_json, "write one JSON object");
   command
       ->add_flag("--json-lines", options->as_json_lines,
-                 "write a JSON object for every token, and the one of --json behind them")
+                 "write a JSON object for every token, then the one of --json")
       ->excludes(json);
   command
       ->add_option("--record", options->record_path,
-                   "add a line for each choice to this file: its request, and what it gave")
+                   "append a line for each choice to this file: its request and its result")
       ->type_name("FILE");
 #ifdef SLUICE_HAS_LINK
   AddEngineFlags(*command, *options);
@@ -134,6 +136,7 @@ void AddGenerate(CLI::App& app, std::function<void()>& action) {
 
 void RunGenerate(const GenerateOptions& options, std::ostream& out, const Terminal& terminal) {
   const bool shows_candidates = options.show_candidates > 0;
+  RecordFile record(options.record_path);
   Generation generation(
       options.generation,
       {.logits = shows_candidates, .cuts = options.as_json_lines, .masses = shows_candidates});
@@ -160,7 +163,7 @@ void RunGenerate(const GenerateOptions& options, std::ostream& out, const Termin
   if (generator.live_choices() > 0) show(generator.Cancel());
   times.decode_ns = stopwatch.Nanoseconds();
   view->End(choices, times);
-  Record(options, generation, choices);
+  Record(options, generation, choices, record);
   interrupt.ThrowIfInterrupted();
   for (const ChoiceState& choice : choices) {
     if (choice.end != GenerationEnd::kStatus) continue;

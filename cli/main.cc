@@ -1,15 +1,16 @@
 // The command sluice: its subcommands and flags. What they do stands in a file each.
 //
-// Text goes to standard output, diagnostics to standard error. Exit codes: 0, 2 for a command line
-// that cannot be understood or a value out of range, 1 for every other failure, 128 and the number
-// of the signal (130 for Ctrl-C) when one has ended a generation. An engine and a server are ended
-// by signals.
+// Text goes to standard output, diagnostics to standard error, each after "sluice: ". Exit codes:
+// 0, 2 for a command line that cannot be understood, a file that does not exist or a value out of
+// range, 1 for every other failure, 128 and the number of the signal (130 for Ctrl-C) when one has
+// ended a generation. An engine and a server are ended by signals.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <functional>
 #include <iostream>
 
 #include "cli/bench.h"
+#include "cli/choices.h"
 #include "cli/completion.h"
 #include "cli/demo.h"
 #include "cli/demo_row.h"
@@ -27,6 +28,7 @@
 #ifdef SLUICE_HAS_SERVER
 #include "cli/serve.h"
 #endif
+#include "cli/help.h"
 #include "cli/inspect.h"
 #include "cli/inspect_row.h"
 #include "cli/interrupt.h"
@@ -35,38 +37,29 @@
 #ifdef SLUICE_HAS_TEXT
 #include "cli/text_commands.h"
 #endif
+#include "cli/usage.h"
+#include "cli/usage_error.h"
 #include "sluice/error.hpp"
 #include "sluice/version.hpp"
 
 namespace {
 
 using sluice::cli::Terminal;
+using sluice::cli::UsageError;
 
 constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 constexpr int kUsageError = 2;
 
-// "--top-p [0.9]": the default says more than the type does. The environment variables follow one
-// rule, which the footer of a command states.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(36); }
-
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const bool is_positional = option->get_lnames().empty() && option->get_snames().empty();
-    if (option->get_type_size() == 0 || is_positional) return "";
-    const std::string value = option->get_default_str();
-    return value.empty() ? " " + option->get_type_name() : " [" + value + "]";
-  }
-};
-
 using Action = std::function<void()>;
 
 void AddDemo(CLI::App& app, Action& action, sluice::cli::DemoOptions& options) {
-  CLI::App* demo = app.add_subcommand("demo", "sample one token and show every stage of the way");
+  CLI::App* demo =
+      app.add_subcommand("demo", "sample one token of a synthetic row and show every stage");
   demo->footer("Every sampling flag is also an environment variable: --top-k is SLUICE_TOP_K.");
   demo->add_flag("--json", options.as_json, "write one JSON object");
-  demo->add_option("--show-candidates", options.show_candidates, "how many tokens to list")
+  demo->add_option("--show-candidates", options.show_candidates,
+                   "list this many of the most likely tokens")
       ->check(CLI::Range(0, sluice::cli::kDemoVocab))
       ->capture_default_str();
   sluice::cli::AddExecutionFlags(*demo, options.execution);
@@ -86,10 +79,11 @@ struct InspectOptions {
 };
 
 void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
-  CLI::App* const inspect =
-      app.add_subcommand("inspect", "show a row of logits, or what this build has on this machine");
+  CLI::App* const inspect = app.add_subcommand(
+      "inspect", "show a row of logits, a model, the backends or the parameters");
   inspect->require_subcommand(0, 1);
-  CLI::App* const backends = inspect->add_subcommand("backends", "the backends, the fastest first");
+  CLI::App* const backends =
+      inspect->add_subcommand("backends", "list the backends, the fastest first");
   backends->add_flag("--json", options.as_json, "write one JSON object");
   backends->callback([&action, &options] {
     action = [&options] {
@@ -101,7 +95,7 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
     };
   });
   CLI::App* const params =
-      inspect->add_subcommand("params", "every sampling parameter and its names");
+      inspect->add_subcommand("params", "list every sampling parameter and its names");
   params->add_flag("--json", options.as_json, "write one JSON object");
   params->add_flag("--markdown", options.as_markdown, "write the page docs/parameters.md")
       ->excludes("--json");
@@ -117,10 +111,12 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
     };
   });
 #ifdef SLUICE_HAS_ENGINE
-  CLI::App* const model =
-      inspect->add_subcommand("model", "a model's shapes, its tokenizer and what its head costs");
+  CLI::App* const model = inspect->add_subcommand(
+      "model", "show a model's shapes, its tokenizer and the cost of its head");
   sluice::cli::AddModelFlags(*model, options.model.source);
-  model->add_option("DIR", options.model.source.directory, "folder of the model, as --model")
+  model
+      ->add_option("DIR", options.model.source.directory,
+                   "the folder of the model, as --model takes it")
       ->type_name("DIR");
   model->add_flag("--json", options.model.as_json, "write one JSON object");
   model->callback([&action, &options] {
@@ -130,29 +126,39 @@ void AddInspect(CLI::App& app, Action& action, InspectOptions& options) {
   });
 #endif
   sluice::cli::AddInspectRow(*inspect, options.row);
-  inspect->footer("FILE is a row of logits to show; the subcommands take none. " +
+  inspect->footer("Give a FILE to show a row of its logits, or one of the commands.\n" +
                   inspect->get_footer());
   inspect->callback([&action, &options, inspect] {
     if (!inspect->get_subcommands().empty()) return;
-    if (options.row.row.path.empty()) throw CLI::RequiredError("FILE.npy or a subcommand");
+    if (options.row.row.path.empty()) {
+      throw UsageError(
+          "missing FILE: give a .npy file of logits, or the command backends, params or model\n"
+          "See sluice inspect --help");
+    }
     action = [&options] { sluice::cli::RunInspectRow(options.row, std::cout, Terminal::Detect()); };
   });
 }
 
 void AddCompletion(CLI::App& app, Action& action, std::string& shell) {
   CLI::App* const completion =
-      app.add_subcommand("completion", "write a completion script for a shell");
-  completion->add_option("SHELL", shell, "which shell")
+      app.add_subcommand("completion", "write a completion script for bash, zsh or fish");
+  completion->add_option("SHELL", shell, "the shell: bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"bash"}));
-  completion->callback(
-      [&app, &action] { action = [&app] { sluice::cli::PrintBashCompletion(app, std::cout); }; });
+      ->type_name(sluice::cli::ChoiceType({"bash", "zsh", "fish"}));
+  completion->footer(
+      "bash reads the script from ~/.local/share/bash-completion/completions/sluice, zsh from a "
+      "file _sluice in a folder of $fpath, fish from ~/.config/fish/completions/sluice.fish.");
+  completion->callback([&app, &action, &shell] {
+    action = [&app, &shell] { sluice::cli::PrintCompletion(app, shell, std::cout); };
+  });
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("The last mile of language-model decoding: from hidden states to text", "sluice");
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", "sluice " + std::string(sluice::kVersionString));
+  CLI::App app(
+      "Sluice turns a language model's hidden states into text, the same text on every machine.",
+      "sluice");
+  app.set_version_flag("--version", "sluice " + std::string(sluice::kVersionString),
+                       "show the version");
   app.require_subcommand(1);
 
   Action action;
@@ -162,33 +168,49 @@ int Run(int argc, char** argv) {
   std::string shell;
 #ifdef SLUICE_HAS_ENGINE
   sluice::cli::AddGenerate(app, action);
-  sluice::cli::AddTrace(app, action);
 #endif
 #ifdef SLUICE_HAS_LINK
 #ifdef SLUICE_HAS_SERVER
   sluice::cli::AddServe(app, action);
 #endif
   sluice::cli::AddEngine(app, action);
-  sluice::cli::AddMockEngine(app, action);
-  sluice::cli::AddReplay(app, action);
 #endif
-  AddDemo(app, action, demo);
+#ifdef SLUICE_HAS_TEXT
+  sluice::cli::AddTextCommands(app, action);
+#endif
   AddInspect(app, action, inspect);
   sluice::cli::AddExplain(app, explain)->callback([&action, &explain] {
     action = [&explain] { sluice::cli::RunExplain(explain, std::cout, Terminal::Detect()); };
   });
-  sluice::cli::AddBench(app, action);
-#ifdef SLUICE_HAS_TEXT
-  sluice::cli::AddTextCommands(app, action);
-#endif
+  AddDemo(app, action, demo);
   AddCompletion(app, action, shell);
+#ifdef SLUICE_HAS_ENGINE
+  sluice::cli::AddTrace(app, action);
+#endif
+#ifdef SLUICE_HAS_LINK
+  sluice::cli::AddReplay(app, action);
+  sluice::cli::AddMockEngine(app, action);
+#endif
+  sluice::cli::AddBench(app, action);
+  sluice::cli::CheckChoices(app);
+  sluice::cli::FinishHelp(app);
 
+  const std::vector<std::string> words(argv + 1, argv + argc);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // --help and --version come this way too
-    return app.exit(error) == 0 ? kSuccess : kUsageError;
+    action();
+  } catch (const CLI::Success& wanted) {  // --help and --version
+    return app.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    if (sluice::cli::IsWithoutSubcommand(app, error, words)) {
+      std::cerr << app.help();
+    } else {
+      std::cerr << "sluice: " << sluice::cli::UsageText(app, error, words) << '\n';
+    }
+    return kUsageError;
+  } catch (const sluice::Error& error) {
+    throw sluice::cli::NamedAsGiven(app, error, words);
   }
-  action();
   std::cout.flush();
   if (!std::cout) {
     std::cerr << "sluice: cannot write to standard output\n";
@@ -204,6 +226,9 @@ int main(int argc, char** argv) {
     return Run(argc, argv);
   } catch (const sluice::cli::Interrupted& interrupted) {
     return 128 + interrupted.signal;
+  } catch (const UsageError& error) {
+    std::cerr << "sluice: " << error.what() << '\n';
+    return kUsageError;
   } catch (const sluice::Error& error) {
     std::cerr << "sluice: " << error.what() << '\n';
     return error.code() == sluice::ErrorCode::kInvalidValue ? kUsageError : kFailure;

@@ -23,12 +23,15 @@ struct Vocabulary {
 };
 
 Vocabulary OpenVocabulary(const std::string& path) {
-  if (!path.empty()) return {Tokenizer::FromFile(path), {}};
-  const ModelText inside = OpenModelText({});
-  return {inside.tokenizer(), {inside.end_tokens().begin(), inside.end_tokens().end()}};
+  if (!path.empty()) {
+    CheckIsFile(path);
+    return {Tokenizer::FromFile(path), {}};
+  }
+  const ModelText built_in = OpenModelText({});
+  return {built_in.tokenizer(), {built_in.end_tokens().begin(), built_in.end_tokens().end()}};
 }
 
-// The script's text, and behind it what ends an output.
+// The script's text, then the token that ends an output.
 std::vector<int32_t> ScriptTokens(const MockEngineOptions& options, const Vocabulary& vocabulary) {
   if (options.script_path.empty()) {
     for (const int32_t id : options.tokens) {
@@ -51,57 +54,62 @@ std::vector<int32_t> ScriptTokens(const MockEngineOptions& options, const Vocabu
 }  // namespace
 
 void AddMockEngine(CLI::App& app, std::function<void()>& action) {
-  CLI::App* const command = app.add_subcommand(
-      "mock-engine", "an engine without a model, for tests and demonstrations of frontends");
+  CLI::App* const command =
+      app.add_subcommand("mock-engine", "run an engine without a model, to test frontends");
   const auto options = std::make_shared<MockEngineOptions>();
   AddEndpointFlags(*command, options->endpoint);
   CLI::Option* const script =
       command
           ->add_option("--script", options->script_path,
-                       "a text that every request gets, and behind it the end of the output")
+                       "give every request this text, then the end of the output")
           ->type_name("FILE");
   CLI::Option* const tokens = command
                                   ->add_option("--tokens", options->tokens,
-                                               "token ids that every request gets, over and over")
+                                               "give every request these token ids, over and over")
                                   ->delimiter(',')
                                   ->type_name("ID,ID")
                                   ->excludes(script);
   command
       ->add_flag("--echo", options->echoes,
-                 "every request gets its prompt, over and over; the default")
+                 "give every request its prompt, over and over; the default")
       ->excludes(script)
       ->excludes(tokens);
   command
-      ->add_option("--tokenizer", options->tokenizer_path,
-                   "tokenizer.json, tokenizer.model or *.tiktoken; without it, that of the model "
-                   "inside")
+      ->add_option(
+          "--tokenizer", options->tokenizer_path,
+          "a tokenizer.json, tokenizer.model or *.tiktoken; without it, that of the built-in model")
       ->type_name("FILE");
   CLI::Option* const rate =
-      command->add_option("--rate", options->rate, "steps a second; 0 is as fast as it can")
+      command->add_option("--rate", options->rate, "steps a second; 0 is as many as possible")
           ->check(CLI::Range(0.0, 1e9))
           ->capture_default_str();
   command
       ->add_option_function<double>(
           "--step-us",
           [options = options.get()](double us) { options->rate = us > 0 ? 1e6 / us : 0; },
-          "microseconds of a step, instead of --rate")
+          "microseconds for each step, instead of --rate")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("FLOAT")
       ->excludes(rate);
-  command->add_option("--batch", options->max_requests, "requests that run at once; others wait")
+  command
+      ->add_option("--batch", options->max_requests,
+                   "run at most this many requests at once; others wait")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--step-tokens", options->step_tokens, "tokens that one step reads")
+  command->add_option("--step-tokens", options->step_tokens, "tokens that one step reads at most")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  command->add_option("--context", options->context, "tokens of a request, prompt and output")
+  command
+      ->add_option("--context", options->context,
+                   "tokens of a request at most, prompt and output together")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();
-  command->add_option("--burst", options->burst, "tokens that a step gives a request")
+  command->add_option("--burst", options->burst, "give a request this many tokens in each step")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   AddStepsInFlightFlag(*command, options->steps_in_flight);
-  command->add_flag("--quiet", options->endpoint.is_quiet, "nothing on standard error but errors");
+  command->add_flag("--quiet", options->endpoint.is_quiet,
+                    "print nothing but errors on standard error");
   AddFaultFlags(*command, options->faults);
   command->callback(
       [&action, options] { action = [options] { RunMockEngine(*options, std::cout); }; });

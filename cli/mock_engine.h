@@ -19,7 +19,7 @@ struct MockEngineOptions {
   std::string script_path;  // a text; empty: `tokens`, and if there are none, it echoes
   std::vector<int32_t> tokens;
   bool echoes = false;
-  std::string tokenizer_path;  // empty: of the model inside
+  std::string tokenizer_path;  // empty: of the built-in model
   double rate = 0;             // steps a second; 0: as fast as it can
   int32_t max_requests = 256;
   int64_t step_tokens = 8192;

@@ -1,4 +1,4 @@
-// The model that a command works with: a folder, or the one inside the program.
+// The model that a command works with: a folder, or the built-in one.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,23 @@ class App;
 
 namespace sluice::cli {
 
+// What the built-in model is, after "is": a test compares the figure with the model.
+inline constexpr const char* kBuiltInModel =
+    "a story model of 12.6M parameters, to try the machinery";
+
 struct ModelSource {
-  std::string directory;  // empty: the model inside the program
+  std::string directory;  // empty: the built-in model
   WeightFormat weights = WeightFormat::kAsStored;
   ParamDefaults defaults = ParamDefaults::kModel;
   int threads = 0;  // 0: by the size of the model
 
   std::string Name() const { return directory.empty() ? "default" : directory; }
-  // What it is called where nobody sees this machine's folders: the last one's name.
+  // Its name for other machines, which have other folders: the last folder's.
   std::string ShortName() const;
 };
 
-// --model, --weights and --threads, which may have another name. on_model runs, in front of all
-// flags that are added later, once it is known which model it is.
+// --model, --weights and --threads, which may have another name. on_model runs for the built-in
+// model and again for --model, each time before the flags that are added later.
 void AddModelFlags(CLI::App& command, ModelSource& source,
                    const std::function<void()>& on_model = {},
                    const std::string& threads_flag = "--threads");

@@ -138,8 +138,7 @@ NpyFile::NpyFile(const std::string& path) : path_(path) {
   auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::kInvalidValue, "FILE", Quoted(path) + " (" + why + ")", kWhatItIs);
   };
-  const std::string why = WhyUnreadable(path);
-  if (!why.empty()) refuse(why);
+  CheckIsFile(path);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) refuse("no regular file");
   file_size_ = std::filesystem::file_size(path, error);

@@ -1,11 +1,9 @@
 #include "cli/npy_writer.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
+#include "cli/file.h"
 #include "cli/text.h"
-#include "sluice/error.hpp"
 
 namespace sluice::cli {
 
@@ -19,10 +17,7 @@ void NpyWriter::Write(std::span<const std::byte> bytes) {
   if (!file_) Refuse();
 }
 
-void NpyWriter::Refuse() const {
-  throw Error(ErrorCode::kInvalidValue, "output", Quoted(path_) + ": " + std::strerror(errno),
-              "a file that can be written");
-}
+void NpyWriter::Refuse() const { ThrowUnwritable(path_); }
 
 // Version 1 of the format. It has one size for every number of rows, so that it can be written
 // again.

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <type_traits>
 
+#include "cli/choices.h"
 #include "cli/file.h"
 #include "cli/param_text.h"
 #include "cli/text.h"
@@ -66,7 +67,13 @@ void AddFlag(CLI::App& command, const char* name, const char* help, T& value) {
 
 void ReadParamsFile(const std::string& path, SamplingParams& params) {
 #if SLUICE_HAS_JSON
-  const ParsedParams parsed = ParseParams(ReadTextFile("params", path), params);
+  const std::string text = ReadTextFile("params", path);
+  ParsedParams parsed;
+  try {
+    parsed = ParseParams(text, params);
+  } catch (const Error& error) {
+    RethrowOf(path, error);
+  }
   params = parsed.params;
   if (parsed.unknown.empty()) return;
   std::cerr << "sluice: " << path << " has fields that are no parameters:";
@@ -92,18 +99,13 @@ std::string EnvironmentName(std::string_view name) {
   return variable;
 }
 
-std::string ChoiceType(const std::vector<std::string>& names) {
-  std::string type = "{";
-  for (const std::string& name : names) type.append(type.size() > 1 ? "," : "").append(name);
-  return type + "}";
-}
-
 void AddParamFlags(CLI::App& command, SamplingParams& params) {
   // CLI11 runs what options do in the order in which they were added: the file comes first.
   command
       .add_option_function<std::string>(
           "--params", [&params](const std::string& path) { ReadParamsFile(path, params); },
-          "a JSON object of parameters, - for standard input; flags and variables override it")
+          "a file with a JSON object of parameters; - is standard input; flags and variables "
+          "override it")
       ->type_name("FILE")
       ->group("Sampling");
 #define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) \
@@ -115,6 +117,21 @@ void AddParamFlags(CLI::App& command, SamplingParams& params) {
 #define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) \
   AddFlag(command, #name, help, params.name);
 #define SLUICE_LIST_PARAM(type, name, json, help) AddFlag(command, #name, help, params.name);
+#include "sluice/params.def"
+  // Other surfaces have another way to give none.
+  command.get_option("--seed")->description(
+      "the same seed gives the same tokens; without one, a random seed is chosen and reported");
+}
+
+void ShowParamDefaults(CLI::App& command, const SamplingParams& params) {
+  const auto show = [&command](const char* name, const auto& value) {
+    command.get_option(FlagName(name))->default_str(ToText(value));
+  };
+#define SLUICE_SELECT_PARAM(type, name, default_value, range, json, help) show(#name, params.name);
+#define SLUICE_REQUEST_PARAM(type, name, default_value, range, json, help) show(#name, params.name);
+#define SLUICE_OPTIONAL_PARAM(type, name, range, json, help) show(#name, params.name);
+#define SLUICE_CHOICE_PARAM(type, name, default_value, json, help) show(#name, params.name);
+#define SLUICE_LIST_PARAM(type, name, json, help) show(#name, params.name);
 #include "sluice/params.def"
 }
 

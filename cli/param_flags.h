@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "sluice/params.hpp"
 
@@ -20,6 +19,9 @@ namespace sluice::cli {
 //   lists of ids  1,2      words  1:2,3 (tokens by colons)      bias  17:2.5,18:-100
 void AddParamFlags(CLI::App& command, SamplingParams& params);
 
+// Shows these values as the defaults in the command's help.
+void ShowParamDefaults(CLI::App& command, const SamplingParams& params);
+
 // What the file of --params says becomes part of `params`.
 void ReadParamsFile(const std::string& path, SamplingParams& params);
 
@@ -33,8 +35,5 @@ std::string EnvironmentName(std::string_view name);
 
 // The name of one of kProfiles, or "custom".
 std::string_view NameOf(const Profile& profile);
-
-// "{vllm,hf}" as the type of an option: its help and its completion show them.
-std::string ChoiceType(const std::vector<std::string>& names);
 
 }  // namespace sluice::cli

@@ -11,8 +11,8 @@ namespace sluice::cli {
 std::string ReadPromptText(const GenerationOptions& options) {
   if (!options.prompt_path.empty()) return ReadTextFile("prompt-file", options.prompt_path);
   if (!options.prompt.has_value()) {
-    throw Error(ErrorCode::kInvalidValue, "PROMPT", "none",
-                "a text, - for standard input, or --prompt-file FILE");
+    throw Error(ErrorCode::kInvalidValue, "PROMPT", "",
+                "give a text, '-' for standard input, or --prompt-file FILE");
   }
   return *options.prompt == "-" ? ReadTextFile("PROMPT", "-") : *options.prompt;
 }

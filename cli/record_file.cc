@@ -2,8 +2,7 @@
 
 #include <stdexcept>
 
-#include "cli/text.h"
-#include "sluice/error.hpp"
+#include "cli/file.h"
 #include "sluice/generation_end.hpp"
 
 namespace sluice::cli {
@@ -11,9 +10,7 @@ namespace sluice::cli {
 RecordFile::RecordFile(const std::string& path) : path_(path) {
   if (path.empty()) return;
   file_.open(path, std::ios::app);
-  if (!file_) {
-    throw Error(ErrorCode::kInvalidValue, "record", Quoted(path), "a file that can be written");
-  }
+  if (!file_) ThrowUnwritable(path);
 }
 
 void RecordFile::Add(RequestRecord record) {

@@ -10,8 +10,8 @@ namespace sluice::cli {
 
 class RecordFile {
  public:
-  // Lines go behind those that the file has. Throws Error when it cannot be written. No path: no
-  // file.
+  // Lines are appended to those of the file. Throws UsageError when it cannot be opened. No path:
+  // no file.
   explicit RecordFile(const std::string& path);
 
   bool is_open() const { return file_.is_open(); }

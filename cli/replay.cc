@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "cli/choices.h"
 #include "cli/client_output.h"
 #include "cli/endpoint.h"
 #include "cli/file.h"
@@ -145,17 +146,18 @@ void WriteTexts(const std::vector<RequestOutput>& outputs,
 }  // namespace
 
 void AddReplay(CLI::App& app, std::function<void()>& action) {
-  CLI::App* const command =
-      app.add_subcommand("replay", "run requests that --record has written once more");
+  CLI::App* const command = app.add_subcommand("replay", "replay requests saved with --record");
   const auto options = std::make_shared<ReplayOptions>();
-  command->add_option("FILE", options->path, "requests, one a line; - is standard input")
+  command
+      ->add_option("FILE", options->path,
+                   "a file of requests, one on each line; - is standard input")
       ->type_name("FILE")
       ->required();
   AddEngineSetupFlags(*command, options->setup);
   CLI::Option* const engine =
       command
           ->add_option("--engine", options->engine,
-                       "run them there, see sluice engine; --model has the tokenizer")
+                       "run on this engine (see sluice engine); --model gives the tokenizer")
           ->type_name("ENDPOINT");
   for (const char* flag :
        {"--weights", "--threads", "--head", "--backend", "--max-requests", "--step-tokens",
@@ -168,14 +170,16 @@ void AddReplay(CLI::App& app, std::function<void()>& action) {
           [options = options.get()](const std::string& name) {
             options->stop_at = StopAtByName(name);
           },
-          "who looks for stops; the text is the same")
+          "where stops are found; the text is the same")
       ->default_str("engine")
       ->type_name(ChoiceType({"engine", "frontend"}));
-  command->add_option("--concurrency", options->concurrency, "requests at once; 0 is all of them")
+  command
+      ->add_option("--concurrency", options->concurrency,
+                   "run this many requests at once; 0 is all of them")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str();
   command->add_flag("--check", options->checks,
-                    "compare with what was recorded; exit code 1 at a difference");
+                    "compare with the recorded results; exit code 1 at a difference");
   command->add_flag("--json", options->as_json, "write one JSON object");
   command->callback([&action, options] {
     action = [options] { RunReplay(*options, std::cout, Terminal::Detect()); };
@@ -188,9 +192,8 @@ void RunReplay(const ReplayOptions& options, std::ostream& out, const Terminal& 
   try {
     records = ReadRecords(ReadTextFile("FILE", options.path));
   } catch (const Error& error) {
-    if (error.parameter() == "FILE") throw;
-    throw Error(error.code(), options.path + ", " + error.parameter(), error.value(),
-                error.allowed());
+    if (error.parameter() != "FILE") RethrowOf(options.path, error);
+    throw;
   }
   ReplayEngine engine(options);
   Client& client = engine.client();

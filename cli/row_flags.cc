@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/choices.h"
 #include "cli/param_flags.h"
 #include "cli/param_text.h"
 
@@ -33,7 +34,7 @@ void AddBackendFlag(CLI::App& command, Backend& backend) {
   command
       .add_option_function<std::string>(
           "--backend", [&backend](const std::string& name) { backend = BackendByName(name); },
-          "who computes; see sluice inspect backends")
+          "which backend computes (see sluice inspect backends)")
       ->default_str("auto")
       ->type_name(NamesOf(Backends(), {"auto", "cpu"}));
 }
@@ -46,26 +47,31 @@ void AddExecutionFlags(CLI::App& command, ExecutionOptions& options) {
           [&options](const std::string& name) {
             options.algorithm = research::AlgorithmByName(name);
           },
-          "how the vector backends select, as the core or a paper does; the answer is the same")
+          "how the vector backends select, as the core or a paper does; the result is the same")
       ->default_str("auto")
       ->type_name(NamesOf(research::Algorithms(), {}));
 }
 
 void AddRowFlags(CLI::App& command, RowOptions& options, bool is_required) {
-  command.add_option("FILE", options.path, "logits: a .npy file of float32, float16 or bfloat16")
+  command.add_option("FILE", options.path, "a .npy file of logits: float32, float16 or bfloat16")
       ->type_name("FILE")
       ->required(is_required);
   command.add_flag("--json", options.as_json, "write one JSON object");
-  AddValue(command, "row", "INT", "which row of the file", options.row);
+  AddValue(command, "row", "INT", "the row of the file, from 0", options.row);
   AddValue(command, "prompt_ids", "ID,ID", "tokens of the prompt, for penalties", options.prompt);
   AddValue(command, "output_ids", "ID,ID", "tokens generated so far", options.output);
-  AddValue(command, "position", "INT", "of the token, for its noise; else as many as came before",
+  AddValue(command, "position", "INT",
+           "the token's position, on which its noise depends; without it, the number of tokens of "
+           "the prompt and the output",
            options.position);
-  AddValue(command, "choice", "INT", "which completion of the prompt, for its noise",
+  AddValue(command, "choice", "INT", "the number of the completion, on which the noise depends",
            options.choice);
-  AddValue(command, "forced", "ID", "a token that must come; -1 is none", options.forced);
+  AddValue(command, "forced", "ID", "a token that must be drawn; -1 is none", options.forced);
   AddExecutionFlags(command, options.execution);
   AddParamFlags(command, options.params);
+  command.get_option("--seed")
+      ->description("the same seed draws the same token")
+      ->default_str(ToText(kRowSeed));
   command.footer("Every sampling flag is also an environment variable: --top-k is SLUICE_TOP_K.");
 }
 

@@ -27,6 +27,8 @@ void AddBackendFlag(CLI::App& command, Backend& backend);
 // --backend and --algorithm.
 void AddExecutionFlags(CLI::App& command, ExecutionOptions& options);
 
+constexpr uint64_t kRowSeed = 0;  // of a row whose request has none
+
 struct RowOptions {
   std::string path;
   int64_t row = 0;

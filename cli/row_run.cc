@@ -34,7 +34,7 @@ RowRun::RowRun(const RowOptions& options)
       bytes_(file_.ReadRow(options.row)),
       tokens_(options.prompt) {
   tokens_.insert(tokens_.end(), options.output.begin(), options.output.end());
-  options_.params.seed = options.params.seed.value_or(0);
+  options_.params.seed = options.params.seed.value_or(kRowSeed);
   options_.execution.backend = ResolveBackend(options.execution.backend);
   key_ = {*options_.params.seed, options.position.value_or(static_cast<uint32_t>(tokens_.size())),
           options.choice};

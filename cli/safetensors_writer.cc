@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
+#include "cli/file.h"
 #include "cli/text.h"
 #include "json/writer.h"
-#include "sluice/error.hpp"
 
 namespace sluice::cli {
 namespace {
@@ -78,10 +77,7 @@ void SafetensorsWriter::WriteHeader() {
   Write(std::as_bytes(std::span(text)));
 }
 
-void SafetensorsWriter::Refuse() const {
-  throw Error(ErrorCode::kInvalidValue, "output", Quoted(path_) + ": " + std::strerror(errno),
-              "a file that can be written");
-}
+void SafetensorsWriter::Refuse() const { ThrowUnwritable(path_); }
 
 void SafetensorsWriter::Write(std::span<const std::byte> bytes) {
   file_.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));

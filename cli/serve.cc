@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "cli/api_keys.h"
+#include "cli/choices.h"
 #include "cli/endpoint.h"
 #include "cli/engine_supervisor.h"
 #include "cli/file.h"
-#include "cli/param_flags.h"
 #include "cli/private_folder.h"
 #include "cli/serve_check.h"
 #include "cli/serve_report.h"
@@ -44,13 +44,16 @@ constexpr std::pair<const char*, const char*> kEngineFlags[] = {
 
 void AddListenFlags(CLI::App& command, ServerOptions& server) {
   CLI::Option* const host =
-      command.add_option("--host", server.host, "the address to listen at; 0.0.0.0 and :: are all")
+      command
+          .add_option("--host", server.host,
+                      "listen at this address; 0.0.0.0 and :: are all addresses")
           ->type_name("ADDRESS")
           ->capture_default_str();
-  CLI::Option* const port = command.add_option("--port", server.port, "0 is any that is free")
-                                ->check(CLI::Range(0, 65535))
-                                ->capture_default_str();
-  command.add_option("--unix-socket", server.unix_socket, "listen at this path instead")
+  CLI::Option* const port =
+      command.add_option("--port", server.port, "listen at this port; 0 is any that is free")
+          ->check(CLI::Range(0, 65535))
+          ->capture_default_str();
+  command.add_option("--unix-socket", server.unix_socket, "listen at this path instead of a port")
       ->type_name("PATH")
       ->excludes(host)
       ->excludes(port);
@@ -60,15 +63,15 @@ void AddEngineFlags(CLI::App& command, ServeOptions& options) {
   CLI::Option* const engine =
       command
           .add_option("--engine", options.server.engines,
-                      "an engine elsewhere, instead of one of its own; may be given many times. "
-                      "vllm+tcp://ADDRESS:PORT waits there for one of vLLM")
+                      "use this engine instead of starting one; may be given many times. "
+                      "vllm+tcp://ADDRESS:PORT waits there for an engine of vLLM")
           ->type_name("ENDPOINT")
           ->allow_extra_args(false);
   command
       .add_option_function<std::string>(
           "--stop-at",
           [&options](const std::string& name) { options.server.stop_at = StopAtByName(name); },
-          "who looks for stops; the text is the same")
+          "where stops are found; the text is the same")
       ->default_str("engine")
       ->type_name(ChoiceType({"engine", "frontend"}));
   AddEngineSetupFlags(command, options.setup,
@@ -80,48 +83,50 @@ void AddAccessFlags(CLI::App& command, ServeOptions& options) {
   ServerOptions& server = options.server;
   command
       .add_option("--api-key", server.api_keys,
-                  "one that requests must have; may be given many times. Other users of this "
+                  "require this key of requests; may be given many times. Other users of this "
                   "machine see it, unlike the variable SLUICE_API_KEY and a file")
       ->type_name("KEY")
       ->envname(kKeyVariable)
       ->allow_extra_args(false);
-  command.add_option("--api-key-file", options.api_key_path, "more keys, one a line")
+  command
+      .add_option("--api-key-file", options.api_key_path,
+                  "read more keys from this file, one on each line")
       ->type_name("FILE");
   command
       .add_option("--cors-origin", server.cors_origins,
-                  "pages of it may ask from a browser, https://example.org, or * for all; may be "
-                  "given many times")
+                  "let pages of this origin (https://example.org, or * for all) call the server "
+                  "from a browser; may be given many times")
       ->type_name("ORIGIN")
       ->allow_extra_args(false);
   command
       .add_option("--allowed-host", server.allowed_hosts,
-                  "a name that requests may call the server by, where it listens at a loopback "
-                  "address and needs no key, or * for all; may be given many times")
-      ->type_name("NAME")
+                  "accept requests to this name, or * for all, where the server listens at a "
+                  "loopback address and needs no key; may be given many times")
+      ->type_name("HOST")
       ->allow_extra_args(false);
   command.add_flag("--strict-fields", server.refuses_unknown_fields,
-                   "refuse requests with fields that are not known, which are ignored else");
+                   "refuse requests with unknown fields, instead of ignoring the fields");
   command.add_flag("--refuse-special-tokens-in-content", server.refuses_special_tokens,
-                   "refuse messages that spell a special token of the model, which are that token "
-                   "else");
+                   "refuse messages that spell a special token of the model, instead of taking it "
+                   "as that token");
   command
       .add_option("--max-requests", server.max_requests,
-                  "in flight; more are answered with status 503")
+                  "requests in flight at most; more get status 503")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command
       .add_option("--max-requests-per-key", server.max_requests_per_key,
-                  "in flight with the same key, else status 429; 0 is no limit")
+                  "requests in flight with one key at most; more get status 429; 0 is no limit")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
 }
 
-// Set, but empty: what is meant is a key, and nobody would be asked for one.
+// A variable that is set and empty is meant as a key, and would require none.
 void CheckKeyVariable(const CLI::App& command) {
   const char* const key = std::getenv(kKeyVariable);
   if (key == nullptr || *key != '\0' || command.count("--api-key") > 0) return;
   throw Error(ErrorCode::kInvalidValue, kKeyVariable, "an empty text",
-              "a key, or no such variable where anybody may ask");
+              "a key; unset the variable where requests need none");
 }
 
 // What the engine's own command line is, of the flags that were given here.
@@ -192,7 +197,7 @@ void SayHowToStart(const ServeOptions& options) {
         " vllm serve " + (directory.empty() ? "MODEL" : directory) +
         " --headless --data-parallel-rpc-port " + std::string(address.substr(colon + 1)));
     if (!IsLocal(std::string_view(endpoint).substr(kVllm.size()))) {
-      Say("other machines may reach " + endpoint + ", and nobody is asked who he is");
+      Say("other machines may reach " + endpoint + ", without authentication");
     }
   }
 }
@@ -210,7 +215,7 @@ void CheckOptions(ServerOptions options) {
 
 void AddServe(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command = app.add_subcommand(
-      "serve", "an OpenAI-compatible server; without a flag, for the model inside");
+      "serve", "start an OpenAI-compatible server (with the built-in model by default)");
   const auto options = std::make_shared<ServeOptions>();
   ServerOptions& server = options->server;
   AddListenFlags(*command, server);
@@ -218,16 +223,17 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
   AddParamDefaultsFlag(*command, options->setup.source);
   command
       ->add_option("--name", server.model_names,
-                   "what requests may call the model; may be given many times, the first is told. "
-                   "Without one, the engine's name")
-      ->type_name("NAME")
+                   "a name of the model in requests; may be given many times, responses have the "
+                   "first. Without one, the engine's name")
+      ->type_name("MODEL")
       ->allow_extra_args(false);
   command
       ->add_option("--chat-template", options->chat_template_path,
-                   "instead of the model's own template")
+                   "use this template instead of the model's own")
       ->type_name("FILE");
   command
-      ->add_option("--threads", server.threads, "of the server, each with connections of its own")
+      ->add_option("--threads", server.threads,
+                   "threads of the server, each with connections of its own")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   AddAccessFlags(*command, *options);
@@ -235,19 +241,22 @@ void AddServe(CLI::App& app, std::function<void()>& action) {
       ->add_option_function<int64_t>(
           "--drain-timeout",
           [&server](int64_t seconds) { server.drain_timeout = std::chrono::seconds(seconds); },
-          "seconds that requests in flight get when it is to end")
+          "seconds that requests in flight get to finish when the server ends")
       ->default_str("30")
       ->type_name("INT")
       ->check(CLI::Range(0, 86400));
   command->add_flag(
       "--check", options->only_checks,
-      "check the model, the template, the engine, the address and the keys, and exit");
+      "check the model, the template, the engine, the address and the keys, then exit");
   command->add_flag("--json", options->as_json,
-                    "the line at the start, and what --check found, as one JSON object");
+                    "write the line at the start, and what --check found, as one JSON object");
   command->footer(
-      "Writes the line \"listening on URL\" when it can be reached. SIGINT, SIGTERM or SIGHUP ends "
-      "it with exit code 0\nwhen the requests in flight are done; a second one ends them with an "
-      "error event; a third one, at once.\nSLUICE_MODEL is --model, SLUICE_API_KEY is --api-key.");
+      "The built-in model is " + std::string(kBuiltInModel) +
+      "; give --model for real work.\nThe server prints \"listening on URL\" when it accepts "
+      "requests. "
+      "SIGINT, SIGTERM or SIGHUP ends it with exit code 0 when the requests in flight are done; a "
+      "second signal ends them with an error event, a third one at once.\nSLUICE_MODEL is --model, "
+      "SLUICE_API_KEY is --api-key.");
   command->callback([&action, command, options] {
     options->engine_arguments = EngineArguments(*command);
     CheckKeyVariable(*command);
@@ -264,6 +273,25 @@ std::string AddressText(const ServerOptions& server) {
 
 bool IsLocal(const ServerOptions& server) {
   return !server.unix_socket.empty() || IsLocal("tcp://" + AddressText(server));
+}
+
+void CheckAddress(const ServerOptions& server) {
+  try {
+    server::CheckCanListen(server);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    const std::string& value = error.value();  // "8080 (Address already in use)"
+    std::string text =
+        "cannot listen at " + AddressText(server) + " " + value.substr(value.rfind('('));
+    if (error.parameter() == "unix_socket") {
+      text += ": --unix-socket takes " + error.allowed();
+    } else if (error.parameter() == "host") {
+      text += ": --host takes an address of this machine";
+    } else {
+      text += ": end what listens there, or choose another --port; 0 is any that is free";
+    }
+    throw std::runtime_error(text);
+  }
 }
 
 bool HasVllmEngine(const ServerOptions& server) {
@@ -291,9 +319,9 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
   }
   const StopSignal stop(StopSignal::kTwice);
   const ModelText text = OpenServedText(options);
-  server::CheckCanListen(server);
+  CheckAddress(server);
   if (!IsLocal(server) && server.api_keys.empty()) {
-    Say("other machines may reach " + server.host + ", and nobody is asked for a key: --api-key");
+    Say("other machines may reach " + server.host + ", without a key: --api-key requires one");
   }
   std::unique_ptr<OwnEngine> own;
   if (server.engines.empty()) {
@@ -320,7 +348,8 @@ void RunServe(const ServeOptions& given, std::ostream& out) {
       .model = server.model_names.empty() ? serving.info().model : server.model_names[0],
       .engines = server.engines,
       .engine_pid = own == nullptr ? std::nullopt : std::optional(own->pid()),
-      .has_api_keys = !server.api_keys.empty()};
+      .has_api_keys = !server.api_keys.empty(),
+      .is_built_in_model = own != nullptr && options.setup.source.directory.empty()};
   if (!options.setup.is_quiet) PrintStart(start, std::cerr, Terminal::Detect(STDERR_FILENO));
   if (options.as_json) {
     WriteStart(start, out);

@@ -37,6 +37,9 @@ void RunServe(const ServeOptions& options, std::ostream& out);
 std::string AddressText(const ServerOptions& server);
 bool IsLocal(const ServerOptions& server);
 
+// Throws what keeps the server from listening there, and what to do.
+void CheckAddress(const ServerOptions& server);
+
 // Whether it is to wait for an engine of vLLM, which has no other frontend then.
 bool HasVllmEngine(const ServerOptions& server);
 

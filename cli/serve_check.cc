@@ -62,7 +62,7 @@ class ServeCheck {
   }
 
   std::string Template() {
-    if (!text_.has_value()) return "not looked at";
+    if (!text_.has_value()) return "not checked";
     const ModelText text = OpenServedText(options_);
     if (!text.has_chat_template()) return "none: /v1/chat/completions refuses all requests";
     const ChatMessage probe[] = {{"user", "Hello"}};
@@ -72,9 +72,9 @@ class ServeCheck {
   std::string Engines() {
     const std::vector<std::string>& endpoints = options_.server.engines;
     if (endpoints.empty()) return "a child of this process";
-    if (!text_.has_value()) return "not looked at";
-    // An engine of vLLM that found somebody here would look for nobody else.
-    if (HasVllmEngine(options_.server)) return "comes by itself when this server runs";
+    if (!text_.has_value()) return "not checked";
+    // An engine of vLLM connects to one frontend only: the server must be that one.
+    if (HasVllmEngine(options_.server)) return "connects when this server runs";
     const std::unique_ptr<Client> client = ConnectClient(
         endpoints, text_->tokenizer(),
         {.stop_at = options_.server.stop_at, .connect_timeout = options_.server.connect_timeout});
@@ -84,14 +84,14 @@ class ServeCheck {
   }
 
   std::string Address() {
-    server::CheckCanListen(options_.server);
+    CheckAddress(options_.server);
     return AddressText(options_.server) +
            (IsLocal(options_.server) ? "" : ", which other machines may reach");
   }
 
   std::string Keys() {
     const size_t count = options_.server.api_keys.size();
-    return count == 0 ? "none: whoever reaches it may ask" : Number(count);
+    return count == 0 ? "none: every client that reaches the server may use it" : Number(count);
   }
 
   const ServeOptions& options_;

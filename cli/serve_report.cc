@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "cli/model_source.h"
 #include "cli/text.h"
 #include "json/writer.h"
 
@@ -37,8 +38,7 @@ std::string CurlExample(const ServeStart& start) {
 
 std::string PythonExample(const ServeStart& start) {
   const bool is_unix = start.url.starts_with(kUnix);
-  const std::string key =
-      start.has_api_keys ? "os.environ[\"SLUICE_API_KEY\"]" : "\"nobody asks for it\"";
+  const std::string key = start.has_api_keys ? "os.environ[\"SLUICE_API_KEY\"]" : "\"none\"";
   std::string text = start.has_api_keys ? "  import os\n" : "";
   if (is_unix) text += "  import httpx\n";
   text += "  from openai import OpenAI\n  client = OpenAI(base_url=\"" +
@@ -55,9 +55,11 @@ std::string PythonExample(const ServeStart& start) {
 
 void PrintStart(const ServeStart& start, std::ostream& out, const Terminal& terminal) {
   out << terminal.Styled(start.url, Style::kHeading) << " serves "
-      << terminal.Printable(start.model) << "\n\n"
-      << CurlExample(start) << '\n'
-      << PythonExample(start) << std::endl;
+      << terminal.Printable(start.model);
+  if (start.is_built_in_model) {
+    out << ", " << kBuiltInModel << "; for real work: sluice serve --model DIR";
+  }
+  out << "\n\n" << CurlExample(start) << '\n' << PythonExample(start) << std::endl;
 }
 
 void WriteStart(const ServeStart& start, std::ostream& out) {

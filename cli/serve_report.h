@@ -16,9 +16,10 @@ struct ServeStart {
   std::vector<std::string> engines;    // endpoints
   std::optional<int> engine_pid = {};  // of the engine of its own
   bool has_api_keys = false;
+  bool is_built_in_model = false;
 };
 
-// For people: the address, and how to ask with curl and with OpenAI's client.
+// For people: the address, and requests by curl and by OpenAI's client.
 void PrintStart(const ServeStart& start, std::ostream& out, const Terminal& terminal);
 // {"url", "pid", "model", "engine": [...], "engine_pid"} and a line feed.
 void WriteStart(const ServeStart& start, std::ostream& out);

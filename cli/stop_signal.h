@@ -1,4 +1,4 @@
-// Ctrl-C and termination, as a std::stop_token for what serves until it is asked to end.
+// Ctrl-C and termination, as a std::stop_token of a program that serves until a signal ends it.
 #pragma once
 
 #include <csignal>
@@ -7,20 +7,20 @@
 
 namespace sluice::cli {
 
-// For the rest of the process SIGPIPE, SIGUSR1 and SIGUSR2 do not end it: what serves outlives the
+// For the rest of the process SIGPIPE, SIGUSR1 and SIGUSR2 do not end it: a server outlives the
 // reader of its standard error. Call it before anything is loaded. Children that StartChild starts
 // have the usual signals again.
 void IgnoreHarmlessSignals();
 
-// From here to the end of its life the first SIGINT, SIGTERM or SIGHUP (the terminal closes) asks
-// for a stop; a SIGHUP that nohup ignores stays ignored. With kOnce a second one, any of them, ends
-// the program at once; with kTwice it asks for a stop now, and a third one ends the program. One at
-// a time; it has a thread, because a signal handler may not call what waits for a stop.
+// While the object lives, the first SIGINT, SIGTERM or SIGHUP (the terminal closes) requests a
+// stop; a SIGHUP that nohup ignores stays ignored. With kOnce a second signal, any of them, ends
+// the program at once; with kTwice it requests a stop now, and a third one ends the program. One
+// object at a time; it has a thread, because a signal handler may not run the callbacks of a stop.
 class StopSignal {
  public:
-  enum Asks : int { kOnce = 1, kTwice = 2 };
+  enum Requests : int { kOnce = 1, kTwice = 2 };
 
-  explicit StopSignal(Asks asks = kOnce);
+  explicit StopSignal(Requests requests = kOnce);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;

@@ -23,6 +23,9 @@ class Table {
     rows_.push_back({std::move(cells), style});
   }
 
+  // Leaves these columns out.
+  void Hide(std::vector<size_t> columns) { hidden_ = std::move(columns); }
+
   void Print(std::ostream& out, const Terminal& terminal) const {
     std::vector<size_t> widths(alignment_.size(), 0);
     for (const Row& row : rows_) {
@@ -33,6 +36,7 @@ class Table {
     for (const Row& row : rows_) {
       std::string line;
       for (size_t c = 0; c < widths.size(); ++c) {
+        if (std::find(hidden_.begin(), hidden_.end(), c) != hidden_.end()) continue;
         const std::string padding(widths[c] - Width(row.cells[c]), ' ');
         line += "  ";
         line += alignment_[c] == 'r' ? padding + row.cells[c] : row.cells[c] + padding;
@@ -56,6 +60,7 @@ class Table {
   }
 
   std::string alignment_;
+  std::vector<size_t> hidden_;
   std::vector<Row> rows_;
 };
 

@@ -58,4 +58,20 @@ inline std::string QuotedLine(std::string_view text) {
   return line + "\"";
 }
 
+// Lines of at most `columns`, the second and later ones with `indent` spaces before them. Lines
+// that the text has stay.
+inline std::string Wrapped(std::string_view text, size_t columns, size_t indent) {
+  std::string wrapped;
+  while (true) {
+    size_t end = text.find('\n');
+    if (end > columns && text.size() > columns) {
+      end = text.rfind(' ', columns);
+      if (end == std::string_view::npos || end == 0) end = text.find_first_of(" \n");
+    }
+    if (end == std::string_view::npos) return wrapped.append(text);
+    wrapped.append(text.substr(0, end)).append("\n").append(indent, ' ');
+    text.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace sluice::cli

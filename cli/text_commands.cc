@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/choices.h"
 #include "cli/file.h"
 #include "cli/text.h"
 #include "json/writer.h"
@@ -15,6 +16,7 @@ namespace sluice::cli {
 namespace {
 
 Tokenizer Load(const TokenizerFile& file) {
+  CheckIsFile(file.path);
   std::vector<SpecialToken> special;
   for (const std::string& given : file.special_tokens) {
     const size_t sign = given.rfind('=');
@@ -57,23 +59,30 @@ std::vector<int32_t> IdsOf(std::string_view text) {
   return ids;
 }
 
-void AddCommon(CLI::App& command, TokenizerFile& file, std::string& input, bool& as_json) {
-  command.add_option("TOKENIZER", file.path, "tokenizer.json, tokenizer.model or *.tiktoken")
-      ->required();
-  command.add_option("--input", input, "read this file, not standard input")
+template <typename Given>
+void AddCommon(CLI::App& command, TokenizerFile& file, const char* name, Given& given,
+               const char* help, std::string& input, bool& as_json) {
+  command.add_option("TOKENIZER", file.path, "a tokenizer.json, tokenizer.model or *.tiktoken")
       ->type_name("FILE")
+      ->required();
+  CLI::Option* const in_words = command.add_option(name, given, help)->type_name(name);
+  command.add_option("--input", input, "read this file; - is standard input")
+      ->type_name("FILE")
+      ->capture_default_str()
+      ->excludes(in_words);
+  command
+      .add_option(
+          "--decoder", file.decoder,
+          "how tokens become text: auto, bytelevel or spm; for a file that is wrong about it")
+      ->type_name(ChoiceType({"auto", "bytelevel", "spm"}))
       ->capture_default_str();
   command
-      .add_option("--decoder", file.decoder,
-                  "auto, bytelevel or spm: for a file that is wrong about it")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "bytelevel", "spm"}))
-      ->type_name("NAME")
-      ->capture_default_str();
-  command.add_option("--pattern", file.pattern, "of a *.tiktoken file: how text is cut into words")
+      .add_option("--pattern", file.pattern,
+                  "the pattern that cuts text into words, which a *.tiktoken file lacks")
       ->type_name("REGEX");
   command
       .add_option("--special-token", file.special_tokens,
-                  "of a *.tiktoken file: a special token; may be given many times")
+                  "a special token, which a *.tiktoken file lacks; may be given many times")
       ->type_name("TEXT=ID")
       ->allow_extra_args(false);
   command.add_flag("--json", as_json, "write one JSON object");
@@ -83,9 +92,10 @@ void AddCommon(CLI::App& command, TokenizerFile& file, std::string& input, bool&
 
 void RunTokenize(const TokenizeOptions& options, std::ostream& out) {
   const Tokenizer tokenizer = Load(options.tokenizer);
+  const std::string text =
+      options.text == "-" ? ReadTextFile("input", options.input_path) : options.text;
   const std::vector<int32_t> ids =
-      tokenizer.Encode(ReadTextFile("input", options.input_path),
-                       {options.adds_special_tokens, options.parses_special_tokens});
+      tokenizer.Encode(text, {options.adds_special_tokens, options.parses_special_tokens});
   if (!options.as_json) {
     for (size_t i = 0; i < ids.size(); ++i) out << (i == 0 ? "" : " ") << ids[i];
     out << '\n';
@@ -102,13 +112,17 @@ void RunTokenize(const TokenizeOptions& options, std::ostream& out) {
 
 void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
   const Tokenizer tokenizer = Load(options.tokenizer);
-  const std::vector<int32_t> ids = IdsOf(ReadTextFile("input", options.input_path));
+  const std::string given = CLI::detail::join(options.ids, " ");
+  const std::vector<int32_t> ids =
+      IdsOf(given == "-" ? ReadTextFile("input", options.input_path) : given);
   Detokenizer detokenizer(tokenizer, {.skip_special_tokens = !options.shows_special_tokens});
   std::string text;
   detokenizer.Step(ids, text);
   detokenizer.Finish(text);
   if (!options.as_json) {
     out << text;
+    const int64_t unknown = detokenizer.unknown_ids();
+    if (unknown > 0) std::cerr << "sluice: ids without a token were left out: " << unknown << '\n';
     return;
   }
   JsonWriter json(out);
@@ -120,20 +134,23 @@ void RunDetokenize(const DetokenizeOptions& options, std::ostream& out) {
 }
 
 void AddTextCommands(CLI::App& app, std::function<void()>& action) {
-  CLI::App* const tokenize = app.add_subcommand("tokenize", "text to token ids");
+  CLI::App* const tokenize = app.add_subcommand("tokenize", "turn text into token ids");
   const auto to_ids = std::make_shared<TokenizeOptions>();
-  AddCommon(*tokenize, to_ids->tokenizer, to_ids->input_path, to_ids->as_json);
+  AddCommon(*tokenize, to_ids->tokenizer, "TEXT", to_ids->text,
+            "the text; without it, or for -, standard input", to_ids->input_path, to_ids->as_json);
   tokenize->add_flag("!--no-special-tokens", to_ids->adds_special_tokens,
-                     "put nothing around the text");
+                     "add no special tokens around the text");
   tokenize->add_flag("--parse-special-tokens", to_ids->parses_special_tokens,
-                     "special tokens that the text spells out are tokens");
+                     "turn special tokens that the text spells out into those tokens");
   tokenize->callback([&action, to_ids] { action = [to_ids] { RunTokenize(*to_ids, std::cout); }; });
 
-  CLI::App* const detokenize = app.add_subcommand("detokenize", "token ids to text");
+  CLI::App* const detokenize = app.add_subcommand("detokenize", "turn token ids into text");
   const auto to_text = std::make_shared<DetokenizeOptions>();
-  AddCommon(*detokenize, to_text->tokenizer, to_text->input_path, to_text->as_json);
+  AddCommon(*detokenize, to_text->tokenizer, "ID", to_text->ids,
+            "the ids; without them, or for -, standard input", to_text->input_path,
+            to_text->as_json);
   detokenize->add_flag("--show-special-tokens", to_text->shows_special_tokens,
-                       "write special tokens as well");
+                       "write special tokens too");
   detokenize->callback(
       [&action, to_text] { action = [to_text] { RunDetokenize(*to_text, std::cout); }; });
 }

@@ -25,6 +25,7 @@ struct TokenizerFile {
 
 struct TokenizeOptions {
   TokenizerFile tokenizer;
+  std::string text = "-";  // "-": of the input
   std::string input_path = "-";
   bool adds_special_tokens = true;
   bool parses_special_tokens = false;
@@ -35,6 +36,7 @@ void RunTokenize(const TokenizeOptions& options, std::ostream& out);
 
 struct DetokenizeOptions {
   TokenizerFile tokenizer;
+  std::vector<std::string> ids = {"-"};  // "-": of the input
   std::string input_path = "-";
   bool shows_special_tokens = false;
   bool as_json = false;

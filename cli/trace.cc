@@ -9,12 +9,13 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "cli/choices.h"
 #include "cli/generation.h"
 #include "cli/param_flags.h"
 #include "cli/stage_text.h"
 #include "cli/text.h"
+#include "cli/usage_error.h"
 #include "json/params_writer.h"
-#include "sluice/error.hpp"
 #include "sluice/version.hpp"
 
 namespace sluice::cli {
@@ -24,9 +25,9 @@ std::string MadeFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!std::filesystem::is_directory(folder)) {
-    throw Error(ErrorCode::kInvalidValue, "output",
-                Quoted(folder) + (error ? ": " + error.message() : ""),
-                "a folder, or a place for one");
+    const bool is_file = std::filesystem::exists(folder);
+    throw UsageError(is_file ? "not a folder: " + folder
+                             : "cannot make the folder " + folder + ": " + error.message());
   }
   return folder;
 }
@@ -129,17 +130,17 @@ class TraceFiles {
 
 void AddTrace(CLI::App& app, std::function<void()>& action) {
   CLI::App* const command = app.add_subcommand(
-      "trace", "write hidden states, logits and kept sets of a generation as files");
+      "trace", "write hidden states, logits and kept sets of a generation to files");
   const auto options = std::make_shared<TraceOptions>();
   AddGenerationFlags(*command, options->generation, 1);
-  command->add_option("--output", options->output, "folder for the files")
+  command->add_option("--output", options->output, "a folder for the files")
       ->type_name("DIR")
       ->required();
   command
       ->add_option_function<std::string>(
           "--format",
           [options](const std::string& name) { options->format = TraceFormatByName(name); },
-          "a .npy file for each tensor, or one .safetensors")
+          "write a .npy file for each tensor, or one .safetensors file")
       ->default_str("npy")
       ->type_name(ChoiceType({"npy", "safetensors"}));
   command->callback([&action, options] { action = [options] { RunTrace(*options, std::cout); }; });

@@ -1,4 +1,4 @@
-// From a prompt to text, token by token, with the model inside.
+// From a prompt to text, token by token, with the built-in model.
 #include <cstdio>
 #include <vector>
 

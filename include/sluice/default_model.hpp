@@ -1,4 +1,4 @@
-// The model inside the library sluice_default_model: stories, without a file and without a network.
+// The built-in model, in the library sluice_default_model: stories without a file or a network.
 #pragma once
 
 #include "sluice/checkpoint.hpp"

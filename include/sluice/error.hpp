@@ -16,8 +16,9 @@ enum class ErrorCode : uint8_t {
   kExhausted,     // no room now; the same call may succeed later
 };
 
-// what() reads "top_p = 1.5 is not allowed: (0, 1]". The three parts are also there one by one, so
-// that a server can answer {"param": "top_p"} without parsing text.
+// what() reads "top_p = 1.5 is not allowed: (0, 1]", and "missing prompt: a text" where the value
+// is empty: nothing was given. The three parts are also accessible one by one, so that a server can
+// answer {"param": "top_p"} without parsing text.
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string parameter, std::string value, std::string allowed);

@@ -4,7 +4,8 @@
 class Error(ValueError):
     """A wrong argument: ``str()`` reads "top_p = 1.5 is not allowed: (0, 1]".
 
-    The three parts are also there one by one, as ``parameter``, ``value`` and ``allowed``.
+    Where ``value`` is empty, nothing was given, and ``str()`` reads "missing prompt: a text". The
+    three parts are also there one by one, as ``parameter``, ``value`` and ``allowed``.
 
     >>> try:
     ...     sluice.SamplingParams(top_p=1.5)
@@ -20,6 +21,9 @@ class Error(ValueError):
         self.allowed = allowed
 
     def __str__(self) -> str:
+        if not self.value:
+            place, colon, name = self.parameter.rpartition(": ")
+            return f"{place}{colon}missing {name}: {self.allowed}"
         return f"{self.parameter} = {self.value} is not allowed: {self.allowed}"
 
 

@@ -50,7 +50,8 @@ inline void CheckRequest(const EngineRequest& request, const RunnerInfo& info) {
   const SamplingParams& params = request.params;
   CheckListSizes(params, info.vocab);
   Validate(params, info.vocab, info.limits);
-  if (!params.seed.has_value()) ThrowInvalid("seed", "none", "a number: who asks has chosen one");
+  if (!params.seed.has_value())
+    ThrowInvalid("seed", "", "a whole number, which the client chooses");
   if (info.max_logprobs >= 0 && params.logprobs.has_value()) {
     CheckInRange("logprobs", *params.logprobs, 0, info.max_logprobs);
   }

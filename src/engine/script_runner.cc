@@ -37,7 +37,7 @@ ScriptOptions Checked(ScriptOptions options) {
   CheckInRange("step_time", options.step_time.count(), 0, INT64_MAX);
   CheckInRange("token_time", options.token_time.count(), 0, INT64_MAX);
   if (options.tokens.empty() && !options.echo) {
-    ThrowInvalid("tokens", "none", "at least one, unless echo is on");
+    ThrowInvalid("tokens", "", "at least one, unless echo is on");
   }
   for (const int32_t id : options.tokens) CheckInRange("tokens", id, 0, options.vocab - 1);
   return options;

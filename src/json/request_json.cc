@@ -125,9 +125,9 @@ EngineRequest ReadRequest(const std::string& name, Json value) {
         [&](const std::string& f, Json v) { ReadName(f, v, kIncomplete, text.incomplete); }},
        {"parameters",
         [&](const std::string& f, Json v) { ReadParameters(f, v, request.params); }}});
-  if (request.prompt.empty()) ThrowInvalid(name + ".prompt", "none", "one token id or more");
+  if (request.prompt.empty()) ThrowInvalid(name + ".prompt", "", "one token id or more");
   if (!request.params.seed.has_value()) {
-    ThrowInvalid(name + ".parameters.seed", "none", "a whole number: a request has its seed");
+    ThrowInvalid(name + ".parameters.seed", "", "a whole number, which every request has");
   }
   return request;
 }
@@ -205,7 +205,7 @@ RequestRecord ReadRecord(std::string_view text) {
   json::ForEachFieldOf(text, [&](const std::string& name, Json value) {
     ReadFields("", fields, name, value, seen);
   });
-  if (!seen.contains("request")) ThrowInvalid("request", "none", "an object");
+  if (!seen.contains("request")) ThrowInvalid("request", "", "an object");
   return record;
 }
 

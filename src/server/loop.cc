@@ -26,8 +26,8 @@ constexpr milliseconds kLastWrites{500};  // for the last events of streams that
 constexpr milliseconds kReportPatience{1000};
 constexpr std::chrono::minutes kPauseNews{1};  // between two lines about connections that wait
 
-// /metrics: polls all loops, and answers when they have reported, or in time without those that
-// have not.
+// /metrics: requests a report of all loops, and responds when they have reported, or in time
+// without those that have not.
 class MetricsAnswer final : public Answer {
  public:
   MetricsAnswer(Exchange& exchange, const ServerState& state, asio::io_context& io,
@@ -126,7 +126,7 @@ class Loop::Impl final : public LoopServices {
         }
         io_.run();
         break;
-      } catch (...) {  // the loop goes on until its streams have ended
+      } catch (...) {  // the loop goes on until its streams have their last event
         if (!failure) failure = std::current_exception();
         EndAfterFailure();
       }
@@ -185,19 +185,20 @@ class Loop::Impl final : public LoopServices {
     completions_.Tick(Clock::now());
     if (number_ == 0) {
       state_.log.Tick();
-      SayPauses(Clock::now());
+      LogPauses(Clock::now());
     }
     tick_.expires_after(kTick);
     tick_.async_wait([this](const boost::system::error_code& error) {
       if (!error) Tick();
     });
   }
-  // Clients see no more of it than that the server does not answer.
-  void SayPauses(Clock::time_point now) {
+  // Clients see a connection without a response, and no reason.
+  void LogPauses(Clock::time_point now) {
     const int64_t pauses = state_.http.accept_pauses.load(std::memory_order_relaxed);
-    if (pauses == pauses_told_ || (pauses_told_ > 0 && now - told_at_ < kPauseNews)) return;
-    pauses_told_ = pauses;
-    told_at_ = now;
+    if (pauses == logged_pauses_ || (logged_pauses_ > 0 && now - pauses_logged_at_ < kPauseNews))
+      return;
+    logged_pauses_ = pauses;
+    pauses_logged_at_ = now;
     state_.log.Say(
         "new connections wait: no file descriptor or memory is left for them; ulimit -n, or "
         "LimitNOFILE of systemd, allows more descriptors");
@@ -225,8 +226,8 @@ class Loop::Impl final : public LoopServices {
   asio::steady_timer tick_;
   asio::steady_timer drain_look_;
   bool is_draining_ = false;
-  int64_t pauses_told_ = 0;  // of loop 0
-  Clock::time_point told_at_ = {};
+  int64_t logged_pauses_ = 0;  // of loop 0
+  Clock::time_point pauses_logged_at_ = {};
   std::optional<Clock::time_point> close_at_;
 };
 

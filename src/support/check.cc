@@ -5,13 +5,24 @@
 #include <utility>
 
 namespace sluice {
+namespace {
+
+// "line 3: missing prompt" for "line 3: prompt": the place of a parameter comes first.
+std::string Missing(const std::string& parameter) {
+  const size_t colon = parameter.rfind(": ");
+  const size_t name = colon == std::string::npos ? 0 : colon + 2;
+  return parameter.substr(0, name) + "missing " + parameter.substr(name);
+}
+
+}  // namespace
 
 Error::Error(ErrorCode code, std::string parameter, std::string value, std::string allowed)
     : code_(code),
       parameter_(std::move(parameter)),
       value_(std::move(value)),
       allowed_(std::move(allowed)),
-      message_(parameter_ + " = " + value_ + " is not allowed: " + allowed_) {}
+      message_(value_.empty() ? Missing(parameter_) + ": " + allowed_
+                              : parameter_ + " = " + value_ + " is not allowed: " + allowed_) {}
 
 std::string ToText(double value) {
   std::array<char, 32> text;

@@ -50,7 +50,7 @@ std::shared_ptr<const TokenizerImpl> LoadTiktoken(std::string_view ranks,
   EncoderParts parts;
   if (options.pattern.empty()) {
     parts.refused_parameter = "pattern";
-    parts.refused_value = "none";
+    parts.refused_value = "";
     parts.refused_allowed = "the model's pattern, to encode with";
   } else {
     std::vector<std::pair<std::string_view, int32_t>> tokens;

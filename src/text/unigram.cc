@@ -86,7 +86,7 @@ void Unigram::AppendUnknown(std::string_view text, std::vector<int32_t>& ids) co
     return;
   }
   if (options_.unknown_id < 0) {
-    ThrowInvalid("model.unk_id", "none", "a token, for a character that has no other");
+    ThrowInvalid("model.unk_id", "", "a token, for a character that has no other");
   }
   ids.push_back(options_.unknown_id);
 }

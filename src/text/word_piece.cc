@@ -33,7 +33,7 @@ void WordPiece::Encode(std::string_view piece, ModelScratch& scratch,
   const auto give_up = [&] {
     ids.resize(before);
     if (options_.unknown_id < 0) {
-      ThrowInvalid("model.unk_token", "none", "a token, for a word that has no other");
+      ThrowInvalid("model.unk_token", "", "a token, for a word that has no other");
     }
     ids.push_back(options_.unknown_id);
   };

@@ -56,6 +56,14 @@ TEST(CGuard, SuccessLeavesTheLastErrorAlone) {
   EXPECT_STREQ(sluice_last_error(), "k = 0 is not allowed: 1");
 }
 
+TEST(CGuard, AnEmptyValueIsAMissingOne) {
+  Guarded([] { throw Error(ErrorCode::kInvalidValue, "prompt", "", "a text"); });
+  EXPECT_STREQ(sluice_last_error(), "missing prompt: a text");
+  ExpectParts("prompt", "", "a text");
+  Guarded([] { throw Error(ErrorCode::kInvalidValue, "a.jsonl: line 3: prompt", "", "a text"); });
+  EXPECT_STREQ(sluice_last_error(), "a.jsonl: line 3: missing prompt: a text");
+}
+
 TEST(CGuard, TheLastErrorIsOfItsThread) {
   Guarded([] { throw Error(ErrorCode::kInvalidValue, "here", "0", "1"); });
   std::thread([] {

@@ -82,6 +82,20 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(rows), len(cells) // 3 * len(peers))
         self.assertEqual("VQSort" in text, ("top-p", "vqsort_exp_cumsum") not in peers)
 
+    def test_tables_are_narrow_and_say_nothing_of_targets_unless_asked(self):
+        select = ("select", "--distribution", "mid", "--dtype", "fp32", "--rows", "2")
+        for args in (select, ("topk", "--columns", "5000", "--k", "300"), ("algorithms", "--vocab", "1024"),
+                     ("pipeline", "--vocab", "1024", "--backend", "ref"), ("head", "--planes", "strict"), ("tune",)):
+            if args[0] in ("algorithms", "tune") and available_backends() == ["ref"]:
+                continue
+            _, text = bench_json(*args)
+            for line in text.splitlines():
+                self.assertLessEqual(len(line), 120, line)
+            self.assertNotRegex(text, r"(?i)missed|\bmet\b|target")
+        _, text = bench_json(*select, "--targets")
+        self.assertRegex(text, r"target.* (met|missed)")
+        self.assertRegex(text, r"cpu-\S+: \d+ of \d+ targets met" if len(available_backends()) > 1 else "Summary")
+
     def test_select_measures_the_algorithms_that_are_named(self):
         rows, _ = bench_json("select", "--vocab", "4096", "--rows", "2", "--task", "top-50",
                              "--distribution", "mid", "--dtype", "fp32", "--algorithm",
@@ -207,7 +221,7 @@ class Bench(unittest.TestCase):
         if "trained-head" not in run("bench", "--help").stdout:
             self.skipTest("built without models")
         if run("inspect", "model").returncode != 0:
-            self.skipTest("no model inside")
+            self.skipTest("no built-in model")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
         rows, printed = bench_json("trained-head", text, "--states", "12")
         self.assertTrue(all(r["exact"] for r in rows))
@@ -238,7 +252,7 @@ class Bench(unittest.TestCase):
         if "head-peers" not in run("bench", "--help").stdout:
             self.skipTest("built without models")
         if run("inspect", "model").returncode != 0:
-            self.skipTest("no model inside")
+            self.skipTest("no built-in model")
         if has_sanitizer():
             self.skipTest("a thousand means of 8192 rows take 5 s, with a sanitizer minutes")
         text = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "models.md")
@@ -285,11 +299,11 @@ class Bench(unittest.TestCase):
     def test_head_peers_take_a_text_or_a_made_head(self):
         if "head-peers" not in run("bench", "--help").stdout:
             self.skipTest("built without models")
-        for args, what in (((), "TEXT is required"),
+        for args, what in (((), "missing TEXT: give a file"),
                            (("--head", "4096x64", "TEXT"), "TEXT excludes --head"),
-                           (("--head", "4096"), "--head: 4096 is not VxD, V tokens from 64"),
-                           (("--head", "4096x0"), "--head: 4096x0 is not VxD"),
-                           (("--head", "4096x64x1"), "--head: 4096x64x1 is not VxD")):
+                           (("--head", "4096"), "--head = 4096 is not allowed: VxD, V tokens from 64"),
+                           (("--head", "4096x0"), "--head = 4096x0 is not allowed: VxD"),
+                           (("--head", "4096x64x1"), "--head = 4096x64x1 is not allowed: VxD")):
             result = run("bench", "head-peers", *args)
             self.assertEqual(result.returncode, 2, args)
             self.assertIn(what, result.stderr)
@@ -405,7 +419,7 @@ class Bench(unittest.TestCase):
             commands += [("algorithms", "--json"), ("tune", "--json"), ("tune", "--output")]
         for command, flag in commands:
             result = run("bench", command, flag, "/no/such/folder/bench.out")
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn("/no/such/folder/bench.out", result.stderr)
 
 

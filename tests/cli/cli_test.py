@@ -123,7 +123,7 @@ class Parameters(unittest.TestCase):
             self.assertIn(name, result.stderr)
 
     def test_value_out_of_range_names_what_is_allowed(self):
-        self.assert_usage_error("demo", "--top-p", "1.5", names=("top_p", "1.5", "(0, 1]"))
+        self.assert_usage_error("demo", "--top-p", "1.5", names=("--top-p = 1.5", "(0, 1]"))
         self.assert_usage_error("demo", "--temperature", "2.5", names=("temperature", "[0, 2]"))
         self.assert_usage_error("demo", "--profile", "x", names=("profile", "vllm", "sglang"))
         self.assert_usage_error("demo", "--show-candidates", "-1", names=("-1", "32000"))
@@ -132,8 +132,7 @@ class Parameters(unittest.TestCase):
         for flag, value in (("--top-k", "abc"), ("--top-k", "1.5"), ("--top-k", "3000000000"),
                             ("--top-p", "0.5x"), ("--top-p", "nan"), ("--seed", "-1"),
                             ("--seed", "18446744073709551616")):
-            name = flag[2:].replace("-", "_")
-            self.assert_usage_error("demo", flag, value, names=(name, "not allowed"))
+            self.assert_usage_error("demo", flag, value, names=(flag, value, "is not allowed"))
 
     def test_unknown_words_are_refused(self):
         for args in (["demo", "--no-such-flag"], ["demo", "extra"], ["no-such-command"], [],
@@ -145,7 +144,7 @@ class Parameters(unittest.TestCase):
         self.assertEqual(by_environment["parameters"]["top_k"], 3)
         both = json.loads(run("demo", "--json", "--top-k", "4", SLUICE_TOP_K="3").stdout)
         self.assertEqual(both["parameters"]["top_k"], 4)
-        self.assert_usage_error("demo", SLUICE_TOP_P="2", names=("top_p", "(0, 1]"))
+        self.assert_usage_error("demo", SLUICE_TOP_P="2", names=("SLUICE_TOP_P = 2 ", "(0, 1]"))
 
     def test_largest_seed_survives(self):
         largest = 2**64 - 1

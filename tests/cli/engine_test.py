@@ -153,7 +153,7 @@ class ThroughAnEngine(unittest.TestCase):
                                  ["length"] * len(there["choices"]))
             refused = generate("It was", "--prompt-logprobs", "21", *engine.flags)
             self.assertEqual(refused.returncode, 2)
-            self.assertIn("prompt_logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
+            self.assertIn("--prompt-logprobs = 21 is not allowed: [0, 20]", refused.stderr.decode())
 
     def test_many_at_once_do_not_notice_each_other(self):
         def flags(i):
@@ -256,35 +256,35 @@ class Ends(unittest.TestCase):
     def test_what_is_wrong_is_named(self):
         endpoint = "ipc://@nobody"
         for args, words in [
-                (("engine", "--listen", "80"), 'listen = "80" is not allowed: ipc://PATH'),
+                (("engine", "--listen", "80"), '--listen = "80" is not allowed: ipc://PATH'),
                 (("engine", "--listen", "tcp://127.0.0.1:x"), "tcp://HOST:PORT"),
                 (("generate", "a", "--engine", "127.0.0.1:80"), "tcp://HOST:PORT"),
                 (("replay", "-", "--engine", "ipc://"), "tcp://HOST:PORT"),
-                (("engine", "--max-requests", "0"), "--max-requests: Value 0 not in range"),
-                (("engine", "--step-tokens", "0"), "--step-tokens: Value 0 not in range"),
-                (("engine", "--cache-tokens", "-1"), "--cache-tokens: Value -1 not in range"),
+                (("engine", "--max-requests", "0"), "--max-requests = 0 is not allowed: a "),
+                (("engine", "--step-tokens", "0"), "--step-tokens = 0 is not allowed: a "),
+                (("engine", "--cache-tokens", "-1"), "--cache-tokens = -1 is not allowed: a "),
                 (("engine", "--steps-in-flight", "2"),
-                 "--steps-in-flight: Value 2 not in range"),
-                (("engine", "--max-logprobs", "-2"), "--max-logprobs: Value -2 not in range"),
+                 "--steps-in-flight = 2 is not allowed: a "),
+                (("engine", "--max-logprobs", "-2"), "--max-logprobs = -2 is not allowed: a "),
                 (("engine", "--head", "big"), 'head = "big" is not allowed'),
                 (("engine", "--model", "/nowhere"), "/nowhere"),
                 (("mock-engine", "--tokens", "1,x"), "--tokens"),
                 (("mock-engine", "--tokens", "1,427", "--tokenizer", TOKENIZER),
-                 "tokens = 427 is not allowed"),
+                 "--tokens = 427 is not allowed"),
                 (("mock-engine", "--tokens", "1", "--echo"), "--tokens excludes --echo"),
                 (("mock-engine", "--script", "/nowhere"), "/nowhere"),
-                (("mock-engine", "--rate", "-1"), "--rate: Value -1 not in range"),
+                (("mock-engine", "--rate", "-1"), "--rate = -1 is not allowed: a "),
                 (("mock-engine", "--rate", "1", "--step-us", "1"), "--rate excludes --step-us"),
-                (("mock-engine", "--burst", "0"), "--burst: Value 0 not in range"),
-                (("mock-engine", "--stall-at", "7"), 'stall-at = "7" is not allowed: STEP:MS'),
-                (("mock-engine", "--kill-at", "-1"), "--kill-at: Value -1 not in range"),
-                (("mock-engine", "--drop", "-1"), "--drop: Value -1 not in range"),
+                (("mock-engine", "--burst", "0"), "--burst = 0 is not allowed: a "),
+                (("mock-engine", "--stall-at", "7"), '--stall-at = "7" is not allowed: STEP:MS'),
+                (("mock-engine", "--kill-at", "-1"), "--kill-at = -1 is not allowed: a "),
+                (("mock-engine", "--drop", "-1"), "--drop = -1 is not allowed: a "),
                 (("replay",), "FILE"),
                 (("replay", "/nowhere"), "/nowhere"),
-                (("replay", "-", "--concurrency", "-1"), "--concurrency: Value -1 not in range"),
+                (("replay", "-", "--concurrency", "-1"), "--concurrency = -1 is not allowed: a "),
                 (("replay", "-", "--engine", endpoint, "--head", "dense"), "--head"),
                 (("generate", "a", "--engine", endpoint, "--stop-at", "client"),
-                 'stop_at = "client" is not allowed: engine or frontend')]:
+                 '--stop-at = "client" is not allowed: engine or frontend')]:
             result = run(*args)
             self.assertEqual((args, result.returncode), (args, 2), result.stderr.decode())
             self.assertIn(words, result.stderr.decode())
@@ -391,7 +391,7 @@ class Replay(unittest.TestCase):
     def test_a_line_that_cannot_be_read_is_named(self):
         self.record("--seed", "5")
         line = self.file.read_text()
-        for bad, words in [("{\n", "line 2: json"),
+        for bad, words in [("{\n", "line 2: malformed"),
                            (line.replace('"max_tokens":20', '"max_tokens":-1'),
                             "line 2: request.max_tokens = -1 is not allowed"),
                            (line.replace('"top_p":1', '"top_p":2'),
@@ -413,7 +413,7 @@ class Replay(unittest.TestCase):
 
 
 class Bench(unittest.TestCase):
-    @unittest.skipIf(run("inspect", "model").returncode != 0, "this build has no model inside")
+    @unittest.skipIf(run("inspect", "model").returncode != 0, "this build has no built-in model")
     def test_every_figure_has_its_unit_and_its_target(self):
         with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
             result = run("bench", "engine", "--quick", "--json", file.name)

@@ -177,13 +177,13 @@ class Generate(unittest.TestCase):
         (truncated / "model.safetensors").write_bytes(b"\0" * 20)
         other = str(tiny_model.write(Path(FOLDER.name) / "other", ROOT, vocab=300))
         for args, model, code, words in [
-                ((), MODEL, 2, "PROMPT"),
-                (("a", "--head", "big"), MODEL, 2, 'head = "big" is not allowed'),
-                (("a", "--top-p", "2"), MODEL, 2, "top_p = 2 is not allowed: (0, 1]"),
-                (("a",), "/nowhere", 2, "/nowhere"),
+                ((), MODEL, 2, "missing PROMPT: give a text, '-' for standard input, or"),
+                (("a", "--head", "big"), MODEL, 2, '--head = "big" is not allowed'),
+                (("a", "--top-p", "2"), MODEL, 2, "--top-p = 2 is not allowed: (0, 1]"),
+                (("a",), "/nowhere", 2, "no such folder: /nowhere"),
                 (("a",), str(truncated), 2, "model.safetensors"),
                 (("a",), other, 2, "tokenizer.json = token 300"),
-                (("--prompt-file", "/nowhere"), MODEL, 2, "/nowhere"),
+                (("--prompt-file", "/nowhere"), MODEL, 2, "no such file: /nowhere"),
                 (("a", "--json", "--json-lines"), MODEL, 2, "json"),
                 (("a", "-n", "0"), MODEL, 2, "choices")]:
             result = run(*args, model=model)
@@ -426,10 +426,10 @@ class Trace(unittest.TestCase):
             Path(folder, "file").write_text("")
             Path(folder, "taken", "trace.safetensors", "by a folder").mkdir(parents=True)
             for output, form, words in [
-                    ("file", "safetensors", "a folder, or a place for one"),
-                    ("file/below", "npy", "a folder, or a place for one"),
-                    ("taken", "safetensors", 'trace.safetensors": Is a directory'),
-                    ("new", "pickle", 'format = "pickle" is not allowed: npy or safetensors')]:
+                    ("file", "safetensors", "not a folder: "),
+                    ("file/below", "npy", "cannot make the folder "),
+                    ("taken", "safetensors", "trace.safetensors: Is a directory"),
+                    ("new", "pickle", '--format = "pickle" is not allowed: npy or safetensors')]:
                 result = run("a", "--max-tokens", "2", "--output", f"{folder}/{output}", "--format",
                              form, command="trace")
                 self.assertEqual((form, result.returncode), (form, 2), result.stderr.decode())

@@ -2,8 +2,8 @@
 """The output of the command that the documentation shows is what the command prints.
 
 Usage: golden_test.py SLUICE ROOT [--write]. golden.txt has sections between two lines `# [name]`: commands,
-`$ sluice ...` and `$ curl ...`, and behind each its output. A command that ends in `&` goes on until the end of
-its section, and its output is its first line. Names of sockets, ipc://@NAME, are this run's own, and so is the
+`$ sluice ...` and `$ curl ...`, each with its output after it; of a command that ends with exit code 2, its
+standard error. A command that ends in `&` goes on until the end of its section, and its output is its first line. Names of sockets, ipc://@NAME, are this run's own, and so is the
 port of 127.0.0.1:8080. What is another one each time, the name and time of a response, is written as dots.
 """
 
@@ -69,8 +69,10 @@ def main():
                                                     stderr=subprocess.DEVNULL, **options))
                     output = servers[-1].stdout.readline()
                 else:
-                    output = subprocess.run(words(command), capture_output=True, timeout=180,
-                                            check=True, **options).stdout
+                    result = subprocess.run(words(command), capture_output=True, timeout=180, **options)
+                    if result.returncode not in (0, 2):
+                        raise RuntimeError(f"{command}: {result.stderr}")
+                    output = result.stderr if result.returncode == 2 else result.stdout
                 written.append(f"$ {command}\n{shown(output)}")
         finally:
             for server in servers:
@@ -83,7 +85,7 @@ def main():
         commands = COMMAND.findall(old)
         if (not has_model and any(c.startswith(NEEDS_MODEL) for c in commands)) or (
                 not has_link and any("--engine" in c or c.endswith("&") for c in commands)) or (
-                not has_server and any(c.startswith("curl") for c in commands)):
+                not has_server and any(c.startswith("curl") or c == "sluice --help" for c in commands)):
             skipped.append(name)
             return match.group()
         new = run_section(commands)

@@ -20,7 +20,7 @@ SLUICE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1)).resol
 PACKAGING = ROOT / "packaging"
 CONTAINER = re.sub(r"\\\n", "", (PACKAGING / "Containerfile").read_text())
 UNIT = (PACKAGING / "sluice.service").read_text()
-HAS_MODEL_INSIDE = subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode == 0
+HAS_BUILT_IN_MODEL = subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode == 0
 
 
 def values(name):
@@ -39,7 +39,7 @@ def variables(text):
 
 
 class Unit(unittest.TestCase):
-    @unittest.skipUnless(HAS_MODEL_INSIDE, "this build has no model inside")
+    @unittest.skipUnless(HAS_BUILT_IN_MODEL, "this build has no built-in model")
     def test_its_flags_are_those_of_the_program(self):
         environment = variables((PACKAGING / "serve.env").read_text())
         program, command, *flags = values("ExecStart")[0].split()
@@ -60,7 +60,7 @@ class Unit(unittest.TestCase):
 
     def test_a_stop_leaves_time_for_what_is_in_flight(self):
         help_text = subprocess.run([SLUICE, "serve", "--help"], capture_output=True).stdout.decode()
-        drain = int(re.search(r"--drain-timeout \[(\d+)\]", help_text)[1])
+        drain = int(re.search(r"--drain-timeout INT \[(\d+)\]", help_text)[1])
         engine = 2  # what it gets to end, too
         self.assertGreater(int(values("TimeoutStopSec")[0]), drain + engine)
         self.assertEqual(values("KillMode"), ["mixed"])
@@ -130,7 +130,7 @@ class Container(unittest.TestCase):
         install = re.search(r"--no-install-recommends([^&]*)", CONTAINER.rpartition("FROM ")[2])[1]
         self.assertEqual(packages - {"libc6", "libgcc-s1"}, set(install.split()))
 
-    @unittest.skipUnless(HAS_MODEL_INSIDE, "this build has no model inside")
+    @unittest.skipUnless(HAS_BUILT_IN_MODEL, "this build has no built-in model")
     def test_its_command_line_is_one_of_the_program(self):
         entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", CONTAINER, re.MULTILINE)[1])
         self.assertEqual(entry[:2], ["sluice", "serve"])
@@ -139,7 +139,7 @@ class Container(unittest.TestCase):
         port = entry[entry.index("--port") + 1]
         self.assertIn(f"EXPOSE {port}\n", CONTAINER)
 
-    @unittest.skipUnless(HAS_MODEL_INSIDE and shutil.which("bash"), "no model inside, or no bash")
+    @unittest.skipUnless(HAS_BUILT_IN_MODEL and shutil.which("bash"), "no built-in model, or no bash")
     def test_its_health_check_sees_a_server_and_that_there_is_none(self):
         command = re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", CONTAINER, re.MULTILINE)[1]
         words = json.loads(command)

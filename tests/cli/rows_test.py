@@ -214,7 +214,7 @@ class Inspect(Files):
                 self.assertEqual((result.returncode, result.stdout), (2, ""), said)
                 self.assertIn(said, result.stderr)
                 self.assertIn("is not allowed", result.stderr)
-        for path, said in (("/no/such/file", "no such file"), ("/", "a directory")):
+        for path, said in (("/no/such/file", "no such file"), ("/", "a folder: /")):
             result = run("inspect", path)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(said, result.stderr)
@@ -277,16 +277,16 @@ class ParamsFile(Files):
         self.assertIn("model stream", result.stderr)
 
     def test_errors_name_the_field(self):
-        for text, said in ((b'{"top_p": 2}', "top_p = 2 is not allowed"), (b"{", "json"),
-                           (b"[]", "json"), (b"", "json"), (b'{"top_k": "x"}', "top_k"),
+        for text, said in ((b'{"top_p": 2}', "top_p = 2 is not allowed"), (b"{", "malformed"),
+                           (b"[]", "x.npy: no object; expected one JSON object"), (b"", "malformed"), (b'{"top_k": "x"}', "top_k"),
                            (b'{"temperature": 3}', "temperature = 3")):
             result = run("inspect", LOGITS, "--params", self.write(text))
             self.assertEqual((result.returncode, result.stdout), (2, ""), text)
             self.assertIn(said, result.stderr)
-        for path in ("/no/such/file", "/"):
+        for path, said in (("/no/such/file", "no such file: /no/such/file"), ("/", "not a file but a folder: /")):
             result = run("demo", "--params", path)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertIn("params = ", result.stderr)
+            self.assertIn(said, result.stderr)
 
 
 class Demo(unittest.TestCase):

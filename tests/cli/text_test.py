@@ -27,6 +27,23 @@ class Text(unittest.TestCase):
         self.assertEqual(listed, [int(id) for id in ids.split()])
         as_json = run("detokenize", TOKENIZER, "--json", text=json.dumps(listed + [10**6])).stdout
         self.assertEqual(json.loads(as_json), {"text": TEXT, "unknown_ids": 1})
+        plain = run("detokenize", TOKENIZER, ",".join(map(str, listed)), str(10**6))
+        self.assertEqual((plain.stdout.decode(), plain.stderr.decode()),
+                         (TEXT, "sluice: ids without a token were left out: 1\n"))
+
+    def test_text_and_ids_may_be_arguments(self):
+        ids = run("tokenize", TOKENIZER, TEXT).stdout
+        self.assertGreater(len(ids.split()), 3)
+        self.assertEqual(ids, run("tokenize", TOKENIZER, text=TEXT).stdout)
+        self.assertEqual(ids, run("tokenize", TOKENIZER, "-", text=TEXT).stdout)
+        words = ids.decode().split()
+        self.assertEqual(run("detokenize", TOKENIZER, *words).stdout.decode(), TEXT)
+        self.assertEqual(run("detokenize", TOKENIZER, ",".join(words)).stdout.decode(), TEXT)
+        self.assertEqual(run("detokenize", TOKENIZER, "-", text=ids.decode()).stdout.decode(), TEXT)
+        empty = run("tokenize", TOKENIZER, "", "--no-special-tokens", text=TEXT)
+        self.assertEqual((empty.returncode, empty.stdout), (0, b"\n"))
+        both = run("tokenize", TOKENIZER, TEXT, "--input", "-", text=TEXT)
+        self.assertEqual((both.returncode, both.stdout), (2, b""))
 
     def test_special_tokens_are_parsed_and_shown_when_asked_for(self):
         def ids(*flags):
@@ -48,13 +65,13 @@ class Text(unittest.TestCase):
 
     def test_what_is_wrong_is_named(self):
         for args, text, words in [
-                (("tokenize", "/nowhere"), "", "/nowhere"),
+                (("tokenize", "/nowhere"), "", "no such file: /nowhere"),
                 (("tokenize", TOKENIZER, "--decoder", "sp"), "", "--decoder"),
                 (("detokenize", TOKENIZER), "1 2 x3", 'ids = "x3"'),
                 (("detokenize", TOKENIZER), "99999999999",
                  'ids = "99999999999" is not allowed: [-2147483648, 2147483647]'),
                 (("tokenize", TIKTOKEN, "--special-token", "<end>"), "", "special-token"),
-                (("tokenize", TOKENIZER, "--input", "/nowhere"), "", "/nowhere")]:
+                (("tokenize", TOKENIZER, "--input", "/nowhere"), "", "no such file: /nowhere")]:
             result = run(*args, text=text)
             self.assertEqual(result.returncode, 2, args)
             self.assertIn(words, result.stderr.decode())

@@ -252,7 +252,7 @@ TEST(Engine, RejectsWhatItCannotTakeAndSaysWhy) {
   EXPECT_EQ(message_of([](R& r) { r.params.temperature = 3.0f; }),
             "temperature = 3 is not allowed: [0, 2]");
   EXPECT_EQ(message_of([](R& r) { r.params.seed.reset(); }),
-            "seed = none is not allowed: a number: who asks has chosen one");
+            "missing seed: a whole number, which the client chooses");
   EXPECT_EQ(message_of([](R& r) { r.params.stop_token_ids = {100}; }),
             "stop_token_ids = 100 is not allowed: [0, 99]");
   EXPECT_EQ(message_of([](R& r) { r.params.logprobs = 6; }), "logprobs = 6 is not allowed: [0, 5]");

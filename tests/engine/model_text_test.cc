@@ -126,7 +126,7 @@ TEST(ModelText, WithoutATemplateSaysWhereOneWouldBe) {
               ErrorCode::kUnavailable);
 }
 
-// The model inside: an answer is the end of the text that the messages are.
+// The built-in model: an answer is the end of the text that the messages are.
 TEST(ModelText, OfStoriesGoesOnFromTheLastMessage) {
   const ModelText text = ModelText::Open(SLUICE_FIXTURES "/../../models/default");
   const auto rendered = [&](std::vector<ChatMessage> messages) {

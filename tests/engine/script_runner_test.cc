@@ -220,7 +220,7 @@ TEST(ScriptRunner, RefusesOptionsThatDoNotFit) {
     ExpectError([&] { ScriptRunner runner(options); }, parameter, value, allowed);
   };
   refuse({.tokens = {1}}, "vocab", "0", "[1, 8388608]");
-  refuse({.vocab = 10}, "tokens", "none", "at least one, unless echo is on");
+  refuse({.vocab = 10}, "tokens", "", "at least one, unless echo is on");
   refuse({.vocab = 10, .tokens = {10}}, "tokens", "10", "[0, 9]");
   refuse({.vocab = 10, .tokens = {1}, .burst = 0}, "burst", "0", "[1, 65536]");
   refuse({.vocab = 10, .tokens = {1}, .max_requests = 0}, "max_requests", "0", "[1, 1048576]");

@@ -108,10 +108,9 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
     std::string value;
     std::string allowed;
   } cases[] = {
-      {R"({"request": {"prompt": [1], "parameters": {}}})", "request.parameters.seed", "none",
-       "a whole number: a request has its seed"},
-      {R"({"request": {"parameters": {"seed": 1}}})", "request.prompt", "none",
-       "one token id or more"},
+      {R"({"request": {"prompt": [1], "parameters": {}}})", "request.parameters.seed", "",
+       "a whole number, which every request has"},
+      {R"({"request": {"parameters": {"seed": 1}}})", "request.prompt", "", "one token id or more"},
       {R"({"request": {"prompt": [1, -1]}})", "request.prompt", "-1",
        "a whole number in [0, 2147483647]"},
       {R"({"request": {"prompt": "text"}})", "request.prompt", "\"text\"", "a list of token ids"},
@@ -141,7 +140,7 @@ TEST(ReadRecords, ErrorsNameTheLineTheFieldItsValueAndWhatIsAllowed) {
       {R"({"request": {"choice": 1, "choice": 1}})", "request.choice", "given twice",
        "each field once"},
       {R"({"request": []})", "request", "a list", "an object"},
-      {R"({"result": {}})", "request", "none", "an object"},
+      {R"({"result": {}})", "request", "", "an object"},
       {R"({"result": {"end": 1}})", "result.end", "1", "a text"},
       {R"({"result": {"output_tokens": -1}})", "result.output_tokens", "-1",
        "a whole number in [0, 2147483647]"},

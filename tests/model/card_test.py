@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What models/default and models/train say of the model inside is what its weights say of
+"""What models/default and models/train say of the built-in model is what its weights say of
 themselves, in the header of model.safetensors. Usage: card_test.py ROOT.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What transformers makes of the config.json of the model inside.
+"""What transformers makes of the config.json of the built-in model.
 
 Usage: default_config_test.py SLUICE ROOT. The second test needs numpy, torch, transformers and compressed-tensors.
 """

@@ -1,4 +1,4 @@
-"""What the tests of engines share: the embedded model's folder, and how clients of it are made."""
+"""What the tests of engines share: the built-in model's folder, and how clients of it are made."""
 
 import shutil
 from pathlib import Path

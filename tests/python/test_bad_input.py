@@ -257,6 +257,11 @@ def test_errors_are_pickled():
     assert str(error) == "top_p = 2 is not allowed: (0, 1]" and error.parameter == "top_p"
 
 
+def test_an_empty_value_is_a_missing_one():
+    assert str(sluice.Error("prompt", "", "a text")) == "missing prompt: a text"
+    assert str(sluice.Error("line 3: prompt", "", "a text")) == "line 3: missing prompt: a text"
+
+
 def test_no_room_says_so():
     sampler = sluice.Sampler(vocab=8, max_requests=1)
     sampler.add()

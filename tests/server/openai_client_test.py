@@ -245,7 +245,7 @@ class Httpx(unittest.TestCase):
 
 class Example(unittest.TestCase):
     @unittest.skipIf(subprocess.run([SLUICE, "inspect", "model"], capture_output=True).returncode,
-                     "this build has no model inside")
+                     "this build has no built-in model")
     def test_it_runs_as_it_stands(self):
         with served.Server(SLUICE) as inside:
             result = subprocess.run([sys.executable, ROOT / "examples/python/openai_client.py",

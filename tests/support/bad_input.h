@@ -33,7 +33,13 @@ inline void ExpectError(const std::function<void()>& call, const std::string& pa
     EXPECT_EQ(error.value(), value) << parameter;
     EXPECT_EQ(error.allowed(), allowed) << parameter;
     EXPECT_EQ(error.code(), code) << parameter;
-    EXPECT_EQ(error.what(), parameter + " = " + value + " is not allowed: " + allowed);
+    const std::string message = error.what();
+    if (value.empty()) {  // nothing was given
+      EXPECT_NE(message.find("missing "), std::string::npos) << message;
+      EXPECT_TRUE(message.ends_with(": " + allowed)) << message;
+    } else {
+      EXPECT_EQ(message, parameter + " = " + value + " is not allowed: " + allowed);
+    }
   }
 }
 

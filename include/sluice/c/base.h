@@ -53,9 +53,10 @@ enum {
   SLUICE_CALLBACK_FAILED = 101 /* a callback threw, or a logits processor returned an error */
 };
 
-/* The last call of this thread that failed: "top_p = 1.5 is not allowed: (0, 1]", and its three
- * parts one by one (empty where the status is above 99). A call that succeeds leaves them alone;
- * before the first failure they are "". Valid until the next failing call of the same thread. */
+/* The last call of this thread that failed: "top_p = 1.5 is not allowed: (0, 1]", or "missing
+ * prompt: a text" where the value is empty, and its three parts one by one (empty where the status
+ * is above 99). A call that succeeds leaves them alone; before the first failure they are "". Valid
+ * until the next failing call of the same thread. */
 SLUICE_API const char* sluice_last_error(void);
 SLUICE_API const char* sluice_last_error_parameter(void);
 SLUICE_API const char* sluice_last_error_value(void);

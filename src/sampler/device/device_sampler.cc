@@ -433,12 +433,12 @@ void DeviceSampler::Rollback(RequestHandle request, int64_t count) {
 int64_t DeviceSampler::Waits() const { return impl_->Waits(); }
 
 void StepHandle::Await() const {
-  if (sampler_ == nullptr) ThrowInvalid("step", "none", "a handle that Step returned");
+  if (sampler_ == nullptr) ThrowInvalid("step", "", "a handle that Step returned");
   RequireCuda(cudaEventSynchronize(static_cast<cudaEvent_t>(copied_)), "event");
 }
 
 DeviceStepResult StepHandle::Get() const {
-  if (sampler_ == nullptr) ThrowInvalid("step", "none", "a handle that Step returned");
+  if (sampler_ == nullptr) ThrowInvalid("step", "", "a handle that Step returned");
   return sampler_->impl_->Get(step_);
 }
 

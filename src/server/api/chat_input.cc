@@ -71,8 +71,8 @@ void ReadPart(const RequestValue& part, std::string& text) {
       of_field.Skip();
     }
   });
-  if (type.empty()) ThrowInvalid(std::string(part.name()) + ".type", "none", "\"text\"");
-  if (!content.has_value()) ThrowInvalid(std::string(part.name()) + ".text", "none", "a text");
+  if (type.empty()) ThrowInvalid(std::string(part.name()) + ".type", "", "\"text\"");
+  if (!content.has_value()) ThrowInvalid(std::string(part.name()) + ".text", "", "a text");
   text.append(*content);
 }
 
@@ -129,10 +129,10 @@ void ReadMessage(const RequestValue& message, ChatInput& to) {
   });
   const std::string prefix(message.name());
   if (read.role.empty()) {
-    ThrowInvalid(prefix + ".role", "none", "system, developer, user, assistant or tool");
+    ThrowInvalid(prefix + ".role", "", "system, developer, user, assistant or tool");
   }
   if (!read.content.has_value() && read.role != "assistant") {
-    ThrowInvalid(prefix + ".content", "none", kContent);
+    ThrowInvalid(prefix + ".content", "", kContent);
   }
   to.last_text = read.content.value_or("");
   to.messages.append(to.messages.empty() ? "" : ",").append(R"({"role":")").append(read.role);
@@ -197,7 +197,7 @@ bool ReadChatField(ChatInput& to, const RequestValue& value) {
 }
 
 std::string ChatVariables(const ChatInput& chat) {
-  if (!chat.has_messages) ThrowInvalid("messages", "none", "a list of one message or more");
+  if (!chat.has_messages) ThrowInvalid("messages", "", "a list of one message or more");
   if (chat.continues_final_message && chat.adds_generation_prompt.value_or(false)) {
     ThrowInvalid("continue_final_message", "true", "false with add_generation_prompt");
   }

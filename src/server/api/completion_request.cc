@@ -220,7 +220,7 @@ void FinishChat(Draft& draft) {
 
 void FinishCompletion(Draft& draft) {
   CompletionRequest& request = draft.request;
-  if (request.prompts.empty()) ThrowInvalid("prompt", "none", "a text or a list");
+  if (request.prompts.empty()) ThrowInvalid("prompt", "", "a text or a list");
   if (draft.best_of.value_or(request.n) != request.n) {
     ThrowInvalid("best_of", Number(*draft.best_of), "the same as n");
   }

@@ -11,9 +11,6 @@
 
 namespace sluice::server {
 
-// The known name that is one or two letters away, of several the nearest; empty: there is none.
-std::string_view NearestName(std::string_view name, std::span<const std::string_view> known);
-
 // The error of a server that takes known fields alone (--strict-fields). `unknown` is not empty.
 ApiError UnknownField(const std::vector<std::string>& unknown,
                       std::span<const std::string_view> known);

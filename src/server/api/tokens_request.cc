@@ -90,7 +90,7 @@ TokenizeRequest ParseTokenizeRequest(std::string_view body, bool refuses_unknown
   request.is_chat = draft.chat.has_messages;
   WithApiErrors([&] {
     if (draft.prompt.has_value() == request.is_chat) {
-      ThrowInvalid("prompt", request.is_chat ? "a text with messages" : "none",
+      ThrowInvalid("prompt", request.is_chat ? "a text with messages" : "",
                    "either prompt or messages");
     }
     if (request.is_chat) request.chat_variables = ChatVariables(draft.chat);
@@ -107,7 +107,7 @@ DetokenizeRequest ParseDetokenizeRequest(std::string_view body, bool refuses_unk
   Read<DetokenizeDraft>(body, kDetokenizeFields, draft);
   if (refuses_unknown) RefuseUnknown<DetokenizeDraft>(draft.request.unknown, kDetokenizeFields);
   if (!draft.has_tokens) {
-    WithApiErrors([] { ThrowInvalid("tokens", "none", "a list of token ids"); });
+    WithApiErrors([] { ThrowInvalid("tokens", "", "a list of token ids"); });
   }
   return std::move(draft.request);
 }

@@ -1,4 +1,4 @@
-// What a stranger does first: text from the model inside.
+// What a stranger does first: text from the built-in model.
 #include <cstdio>
 #include <cstring>
 #include <sluice/default_model.hpp>

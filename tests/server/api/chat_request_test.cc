@@ -119,21 +119,22 @@ TEST(ChatRequest, NamesWhatIsWrongWithAMessage) {
   ExpectBad("{}", "messages", "a list");
   ExpectBad("\"hi\"", "messages", "a list");
   ExpectBad("[\"hi\"]", "messages[0]", "an object");
-  ExpectBad(R"([{"content":"x"}])", "messages[0].role", "none");
+  ExpectBad(R"([{"content":"x"}])", "messages[0].role", "missing ");
   ExpectBad(R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role",
             "\"robot\"");
   ExpectBad(R"([{"role":null,"content":"x"}])", "messages[0].role", "null");
-  ExpectBad(R"([{"role":"user"}])", "messages[0].content", "none");
-  ExpectBad(R"([{"role":"user","content":null}])", "messages[0].content", "none");
-  ExpectBad(R"([{"role":"system","content":null}])", "messages[0].content", "none");
+  ExpectBad(R"([{"role":"user"}])", "messages[0].content", "missing ");
+  ExpectBad(R"([{"role":"user","content":null}])", "messages[0].content", "missing ");
+  ExpectBad(R"([{"role":"system","content":null}])", "messages[0].content", "missing ");
   ExpectBad(R"([{"role":"user","content":7}])", "messages[0].content", "a text or a list");
   ExpectBad(R"([{"role":"user","content":["x"]}])", "messages[0].content[0]", "an object");
   ExpectBad(R"([{"role":"user","content":[{"type":"text","text":"x"},{"type":"image_url",
                "image_url":{"url":"x"}}]}])",
             "messages[0].content[1].type", "\"image_url\"");
-  ExpectBad(R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type", "none");
+  ExpectBad(R"([{"role":"user","content":[{"text":"x"}]}])", "messages[0].content[0].type",
+            "missing ");
   ExpectBad(R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text",
-            "none");
+            "missing ");
   ExpectBad(R"([{"role":"user","content":"x","name":5}])", "messages[0].name", "a text");
   ExpectBad(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"x"}]}])",
             "messages[0].tool_calls", "tools are not supported");

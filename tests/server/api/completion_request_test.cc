@@ -116,9 +116,9 @@ TEST(CompletionRequest, APromptIsATextOrIdsOrAListOfEither) {
   ExpectBadBody(Api::kCompletions, {"{\"prompt\":[-1]}", "prompt", "[0, 2147483647]"});
   ExpectBadBody(Api::kCompletions, {"{\"prompt\":[1.5]}", "prompt", "a whole number"});
   ExpectBadBody(Api::kCompletions, {"{\"prompt\":[2147483648]}", "prompt", "[0, 2147483647]"});
-  ExpectBadBody(Api::kCompletions, {"{}", "prompt", "none"});
-  ExpectBadBody(Api::kCompletions, {"{\"prompt\":null}", "prompt", "none"});
-  ExpectBadBody(Api::kChat, {"{}", "messages", "none"});
+  ExpectBadBody(Api::kCompletions, {"{}", "prompt", "missing prompt: "});
+  ExpectBadBody(Api::kCompletions, {"{\"prompt\":null}", "prompt", "missing prompt: "});
+  ExpectBadBody(Api::kChat, {"{}", "messages", "missing messages: "});
   std::string many = "\"a\"";
   for (int i = 1; i < 128; ++i) many.append(",\"a\"");
   EXPECT_EQ(prompts("[" + many + "]").size(), 128u);

@@ -56,8 +56,8 @@ TEST(DetokenizeRequest, IsAListOfIds) {
             (std::vector<int32_t>{1, 2}));
   EXPECT_TRUE(ParseDetokenizeRequest(R"({"tokens":[]})").tokens.empty());
   const test::BadBody cases[] = {
-      {"{}", "tokens", "none"},
-      {R"({"tokens":null})", "tokens", "none"},
+      {"{}", "tokens", "missing tokens: a list"},
+      {R"({"tokens":null})", "tokens", "missing tokens: a list"},
       {R"({"tokens":"1"})", "tokens", "a list"},
       {R"({"tokens":[-1]})", "tokens", "whole number"},
       {R"({"tokens":[2147483648]})", "tokens", "whole number"},
