@@ -141,7 +141,7 @@ class LogprobCursor {
   size_t value_ = 0;
 };
 
-// Ids, and their log-probabilities where they were asked for. Row: OutputRow or ClientOutput.
+// Ids, and their log-probabilities where they were requested. Row: OutputRow or ClientOutput.
 struct TokenColumns {
   void Clear() {
     ids.clear();

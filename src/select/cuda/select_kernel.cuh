@@ -205,7 +205,7 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
   return nucleus.cut;
 }
 
-// Not inline: inlined, its comparisons took registers from the first read of the row, whose spills
+// Not inline: inlined, its comparisons took registers from the first read of the row: its spills
 // grew from 110 to 134 bytes, and a mask took 1 us more (cuda-h200-rules-once.json,
 // notes/gpu-sampling.md).
 __device__ __noinline__ TopPlan PlanOfSelection(const SelectParams& params, int vocab,

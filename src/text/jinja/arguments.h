@@ -1,4 +1,4 @@
-// Arguments of filters, methods and functions, whose names and number have been checked.
+// Arguments of filters, methods and functions, with their names and number checked.
 #pragma once
 
 #include <optional>

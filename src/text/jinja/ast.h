@@ -23,7 +23,7 @@ struct Expression {
     kDict,       // items: keys and values in turns
     kAttribute,  // items[0].text
     kItem,       // items[0][items[1]]
-    kSlice,      // items[0][items[1]:items[2]:items[3]], those that are there
+    kSlice,      // items[0][items[1]:items[2]:items[3]], those that are given
     kCall,       // items[0](...)
     kFilter,     // items[0]|text(...)
     kTest,       // items[0] is text(...)
@@ -63,7 +63,7 @@ struct Statement {
     kSet,  // names = expression, or text.names[0] = expression of a namespace
     kSetBlock,
     kMacro,   // text(names = defaults): body
-    kCall,    // the call expression, whose caller(names = defaults) is body
+    kCall,    // the call expression; its caller(names = defaults) is body
     kWith,    // names = values: body
     kFilter,  // the text of body through expression
     kBody,

@@ -311,7 +311,7 @@ ExpressionPtr ExpressionParser::ParseFilterChain(ExpressionPtr made, bool has_be
   return made;
 }
 
-// Filters, tests and calls, in any order behind a value.
+// Filters, tests and calls, in any order after a value.
 ExpressionPtr ExpressionParser::ParseFilters(ExpressionPtr made) {
   for (;;) {
     if (TakeIf("|")) {

@@ -15,7 +15,7 @@ namespace sluice::text::jinja {
 
 class Finder {
  public:
-  // Charges the run for the needle; who looks in a text charges it for the text.
+  // Charges the run for the needle; the caller charges it for the text.
   Finder(Run& run, std::string_view needle) : needle_(needle) {
     run.Charge(needle.size());
     if (needle.size() <= kShort) return;
@@ -29,7 +29,7 @@ class Finder {
 
   size_t size() const { return needle_.size(); }
 
-  // The first place at or behind `from`; npos when there is none.
+  // The first place from `from` on; npos when there is none.
   size_t In(std::string_view text, size_t from = 0) const {
     if (fallback_.empty()) return text.find(needle_, from);
     size_t matched = 0;

@@ -43,7 +43,7 @@ class FieldFormatter {
   }
 
  private:
-  // The field whose brace has been opened; takes it from the text, with its end.
+  // The field after an opening brace; takes it from the text, with its end.
   void AppendField(std::string_view& rest, int depth, std::string& out) {
     const std::string_view name = TakeName(rest);
     char end = rest[0];

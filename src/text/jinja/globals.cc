@@ -18,7 +18,7 @@ Value Range(Run& run, const Arguments& arguments) {
   if (parts[2] == 0) run.Refuse("a range's step 0", "another number");
   const auto low = static_cast<double>(parts[0]);
   const double count = (static_cast<double>(parts[1]) - low) / static_cast<double>(parts[2]);
-  constexpr double kMost = 100000;  // Jinja's sandbox has the same
+  constexpr double kMost = 100000;  // as in Jinja's sandbox
   if (count > kMost) run.Refuse("a longer range", "at most 100000 numbers");
   List items;
   for (int64_t i = parts[0]; parts[2] > 0 ? i < parts[1] : i > parts[1];) {

@@ -86,7 +86,7 @@ class Lexer {
     return std::string_view::npos;
   }
 
-  // A minus takes all white space in front of a tag; a block or a comment that is alone in front of
+  // A minus takes all white space before a tag; a block or a comment that comes first in
   // its line takes the line's own.
   std::string_view DataBefore(std::string_view text, char type, char sign) const {
     if (sign == '-') return WithoutSpacesBehind(text);
@@ -97,7 +97,7 @@ class Lexer {
     return WithoutSpacesBehind(text.substr(begin)).empty() ? text.substr(0, begin) : text;
   }
 
-  // What follows a tag: white space after a minus, else the end of the line behind a block.
+  // What follows a tag: white space after a minus, else the end of the line after a block.
   void EndTag(char sign, bool is_block) {
     if (sign == '-') {
       size_t size = 0;
@@ -285,7 +285,7 @@ class Lexer {
     Take(at + 1);
   }
 
-  // The escape whose letter is at `at`; gives its last character's place.
+  // The escape with its letter at `at`; gives its last character's place.
   size_t AddEscape(size_t at, std::string& text) {
     constexpr std::string_view kLetters = "nrtbfav\\'\"";
     constexpr std::string_view kMeant = "\n\r\t\b\f\a\v\\'\"";

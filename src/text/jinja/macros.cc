@@ -69,7 +69,7 @@ Value Run::MakeMacro(const Statement& statement, const std::shared_ptr<Scope>& s
       nullptr, true});
 }
 
-// *f gives the items of a list, **f the members of a dict whose keys are names.
+// *f gives the items of a list, **f the members of a dict with names as keys.
 Arguments Run::EvaluateArguments(const Expression& expression,
                                  const std::shared_ptr<Scope>& scope) {
   Arguments made;

@@ -24,7 +24,7 @@ class Parser : public ExpressionParser {
   }
 
  private:
-  // Up to a tag of one of these names, whose name is taken.
+  // Up to a tag of one of these names; takes the name.
   Block ParseBlock(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
     Block block;

@@ -182,7 +182,7 @@ std::string Replaced(Run& run, std::string_view text, std::string_view from, std
                      int64_t most) {
   std::string made;
   run.Charge(text.size());
-  if (from.empty()) {  // in front of every character, and at the end
+  if (from.empty()) {  // before every character, and at the end
     int64_t left = most;
     const auto put = [&] {
       if (left == 0) return;

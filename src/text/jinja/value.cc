@@ -167,7 +167,7 @@ void Value::Holds(const Value& other) {
   if (depth_ > kDeepest) ThrowInvalid("template", "deeper nesting of values", "at most 200 levels");
 }
 
-// Templates ask for what is missing by texts of any length, again and again.
+// Templates name missing members by texts of any length, again and again.
 Value Value::Missing(std::string_view name) {
   constexpr size_t kLongest = 80;
   if (name.size() > kLongest) name = name.substr(0, ValidPrefix(name.substr(0, kLongest)));

@@ -37,12 +37,12 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // The argument at that place or of that name; null when it is not there.
+  // The argument at that place or of that name; null when it was not given.
   const Value* Get(size_t place, std::string_view name) const;
 };
 
 // `parameters` are the names of a call's arguments, with a space between them; a question mark
-// makes one optional, and a slash in front of them says that they go by their place only.
+// makes one optional, and a slash before them says that they go by their place only.
 struct Function {
   std::string name;
   std::function<Value(Run&, const Arguments&)> call;
@@ -53,14 +53,14 @@ struct Function {
 class Value {
  public:
   using String = std::shared_ptr<const std::string>;
-  // No list in Python, whose text would be another: a range, a dict's view, and what a filter gives
-  // out item by item, once.
+  // No list in Python, which would have another text: a range, a dict's view, and what a filter
+  // gives out item by item, once.
   enum class View : uint8_t { kNone, kRange, kDict, kOnce };
   struct Sequence {
     std::shared_ptr<List> items;
     bool is_tuple = false;
     View view = View::kNone;
-    bool is_group = false;  // a tuple of groupby, whose items have names
+    bool is_group = false;  // a tuple of groupby, with names for its items
   };
   struct Mapping {
     std::shared_ptr<Dict> members;
@@ -92,7 +92,7 @@ class Value {
   static Value Of(Dict members, bool is_namespace = false);
   static Value OfGroup(Value name, Value items);
   static Value OfCycler(List items);
-  // A function that keeps `held`, whose method it is.
+  // A method of `held`, which it keeps.
   static Value Of(Function function, const Value& held = {});
 
   template <typename T>
@@ -152,7 +152,7 @@ class Value {
 // What is shared many times is gone through as often: these charge the run for what they visit.
 bool IsEqual(Run& run, const Value& a, const Value& b);
 size_t CountOf(Run& run, const List& list, const Value& value);
-// Its place; the size when it is not there.
+// Its place; the size when the list has none.
 size_t FindIn(Run& run, const List& list, const Value& value);
 
 std::string ToText(Run& run, const Value& value);    // str()

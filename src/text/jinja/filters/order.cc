@@ -15,14 +15,14 @@ Value WithoutCase(Run& run, const Value& key) {
 }
 
 // What sort, min, max and unique compare: strings without their case.
-// Whether case counts is the argument at case_place, the member that is compared the one behind it.
+// Whether case counts is the argument at case_place, the member that is compared is the next one.
 Value KeyOf(Run& run, const Value& item, const Arguments& arguments, size_t case_place) {
   const Value* attribute = arguments.Get(case_place + 1, "attribute");
   const Value key = attribute == nullptr ? item : MemberOf(run, item, *attribute);
   return FlagArgument(arguments, case_place, "case_sensitive") ? key : WithoutCase(run, key);
 }
 
-// Members whose names have commas between them; what is equal needs no order.
+// Members named in a list with commas; what is equal needs no order.
 Value SortKeyOf(Run& run, const Value& item, const Arguments& arguments) {
   const Value* attribute = arguments.Get(2, "attribute");
   const std::string* names = attribute == nullptr ? nullptr : attribute->AsString();
