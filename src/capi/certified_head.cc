@@ -130,7 +130,7 @@ sluice_status sluice_certified_sample_workspace_bytes(const sluice_certified_hea
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     size_t& result = Deref("bytes", bytes);
-    result = own.SampleWorkspaceBytes(rows, ToExecution(execution));
+    result = SampleFromHeadWorkspaceBytes(own, rows, ToExecution(execution));
   });
 }
 
@@ -153,11 +153,12 @@ sluice_status sluice_certified_sample(const sluice_certified_head* certified,
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const sluice_certified_input& c = Deref("input", input);
-    Report(own.Sample(ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
-                      ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
-                      static_cast<DrawMethod>(method), Structs("results", results, result_count),
-                      Structs("rows", rows, row_count), ToExecution(execution)),
-           stats);
+    Report(
+        SampleFromHead(own, ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
+                       ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
+                       static_cast<DrawMethod>(method), Structs("results", results, result_count),
+                       Structs("rows", rows, row_count), ToExecution(execution)),
+        stats);
   });
 }
 
@@ -171,11 +172,11 @@ sluice_status sluice_certified_sample_ids(const sluice_certified_head* certified
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const sluice_certified_input& c = Deref("input", input);
-    Report(own.SampleIds(ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
-                         ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
-                         static_cast<DrawMethod>(method), Elements("ids", ids, id_count),
-                         ToStatuses("statuses", statuses, status_count),
-                         Structs("rows", rows, row_count), ToExecution(execution)),
+    Report(SampleIdsFromHead(own, ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
+                             ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
+                             static_cast<DrawMethod>(method), Elements("ids", ids, id_count),
+                             ToStatuses("statuses", statuses, status_count),
+                             Structs("rows", rows, row_count), ToExecution(execution)),
            stats);
   });
 }
@@ -190,10 +191,10 @@ sluice_status sluice_certified_step(const sluice_certified_head* certified,
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const CertifiedInput in = ToCertifiedInput(Deref("input", input));
-    Report(own.Step(in, Deref("sampler", sampler).sampler,
-                    Structs("requests", requests, request_count),
-                    Structs("results", results, result_count), Structs("rows", rows, row_count),
-                    ToExecution(execution)),
+    Report(Deref("sampler", sampler)
+               .sampler.StepFromHead(own, in, Structs("requests", requests, request_count),
+                                     Structs("results", results, result_count),
+                                     Structs("rows", rows, row_count), ToExecution(execution)),
            stats);
   });
 }
@@ -209,10 +210,11 @@ sluice_status sluice_certified_step_ids(const sluice_certified_head* certified,
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const CertifiedInput in = ToCertifiedInput(Deref("input", input));
-    Report(own.StepIds(in, Deref("sampler", sampler).sampler,
-                       Structs("requests", requests, request_count), Elements("ids", ids, id_count),
-                       ToStatuses("statuses", statuses, status_count),
-                       Structs("rows", rows, row_count), ToExecution(execution)),
+    Report(Deref("sampler", sampler)
+               .sampler.StepIdsFromHead(own, in, Structs("requests", requests, request_count),
+                                        Elements("ids", ids, id_count),
+                                        ToStatuses("statuses", statuses, status_count),
+                                        Structs("rows", rows, row_count), ToExecution(execution)),
            stats);
   });
 }

@@ -93,9 +93,9 @@ TEST_F(CCertifiedStep, GivesWhatTheCppHeadAndTheDenseHeadGive) {
       const std::vector<TokenResult> expected = StepTokens(dense, logits.view(), dense_step);
       std::vector<TokenResult> results(kRows);
       std::vector<CertifiedRow> rows(kRows);
-      AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
-      const CertifiedStats stats = cpp.Step(CppInput(), certified, of_certified, results, rows,
-                                            {.workspace = memory.span()});
+      AlignedBytes memory(SampleFromHeadWorkspaceBytes(cpp, kRows, {}));
+      const CertifiedStats stats = certified.StepFromHead(cpp, CppInput(), of_certified, results,
+                                                          rows, {.workspace = memory.span()});
       const Drawn all = Stepped(head, samplers_[0], handles_);
       const Drawn ids = SteppedIds(head, samplers_[1], handles_);
       ExpectSame(all.stats, stats);
