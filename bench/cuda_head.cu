@@ -28,7 +28,7 @@
 #include "cli/thread_pool.h"
 #include "head/certified/cuda/device_call.h"
 #include "sampler/certified/sample_survivors.h"
-#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/certified_sample.hpp"
 
 namespace sluice::bench {
 namespace {
@@ -158,8 +158,8 @@ class HeadBench {
                                  .refined = {refined.data(), batch}};
     };
     auto call = [&](int i, cudaStream_t stream) {
-      cuda::SampleIds(call_of(i), params_of(i), DrawMethod::kGumbel, {ids.data(), batch}, {},
-                      stream);
+      cuda::SampleIdsFromHead(call_of(i), params_of(i), DrawMethod::kGumbel, {ids.data(), batch},
+                              {}, stream);
     };
     // The first kernels by themselves.
     auto argument_of = [&](int i) {

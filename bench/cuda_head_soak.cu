@@ -28,7 +28,7 @@
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
-#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/certified_sample.hpp"
 
 namespace sluice::bench {
 namespace {
@@ -193,8 +193,8 @@ int Run(const Options& options) {
     for (size_t t = 0; t < kTaskCount; ++t) {
       const cuda::RowParams of_rows = {{params.data() + t, 1}, {keys.data(), batch}};
       const DrawMethod method = kTasks[t].method;
-      cuda::SampleIds(call, of_rows, method, {drawn.ids.data(), batch},
-                      {drawn.statuses.data(), batch}, nullptr);
+      cuda::SampleIdsFromHead(call, of_rows, method, {drawn.ids.data(), batch},
+                              {drawn.statuses.data(), batch}, nullptr);
       cuda::SampleIds(all, of_rows, method, {dense_drawn.ids.data(), batch},
                       {dense_drawn.statuses.data(), batch}, nullptr);
       TokensKernel<<<1, static_cast<unsigned>(batch)>>>(drawn.ids.data(), drawn.statuses.data(),

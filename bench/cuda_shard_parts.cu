@@ -25,6 +25,7 @@
 #include "bench/program_flags.h"
 #include "bench/this_gpu.cuh"
 #include "cli/thread_pool.h"
+#include "sluice/cuda/certified_sample.hpp"
 
 namespace sluice::bench {
 namespace {
@@ -301,8 +302,8 @@ class PartsBench {
     const DeviceMemory<int32_t> ids(static_cast<size_t>(batch));
     Times alone;
     alone.Add(whole_.Microseconds([&] {
-      cuda::SampleIds(calls[0].head, calls[0].params, DrawMethod::kGumbel, {ids.data(), batch}, {},
-                      whole_.stream);
+      cuda::SampleIdsFromHead(calls[0].head, calls[0].params, DrawMethod::kGumbel,
+                              {ids.data(), batch}, {}, whole_.stream);
     }));
     Report("one-gpu-certified", mode.name, 1, batch, alone, -1, -1);
   }

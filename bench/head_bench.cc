@@ -33,9 +33,9 @@ class Measurement {
         keys_(static_cast<size_t>(batch)) {
     execution_.backend = backend;
     execution_.parallel = parallel;
-    workspace_ =
-        std::make_unique<AlignedWorkspace>(std::max(head.SampleWorkspaceBytes(batch, execution_),
-                                                    SelectWorkspaceBytes(LogitsOf(), execution_)));
+    workspace_ = std::make_unique<AlignedWorkspace>(
+        std::max(SampleFromHeadWorkspaceBytes(head, batch, execution_),
+                 SelectWorkspaceBytes(LogitsOf(), execution_)));
     execution_.workspace = workspace_->span();
   }
 
@@ -98,10 +98,11 @@ class Measurement {
     TurnResult turn = {};
     turn.dense_time = TimeOf([&] { Project(head_.head(), hidden, {}, LogitsOf(), execution_); });
     turn.time = TimeOf([&] {
-      turn.stats = task_.wants_cut ? head_.Sample({hidden, {}}, params, keys_, {},
-                                                  DrawMethod::kGumbel, results_, {}, execution_)
-                                   : head_.SampleIds({hidden, {}}, params, keys_, {},
-                                                     DrawMethod::kGumbel, ids_, {}, {}, execution_);
+      turn.stats = task_.wants_cut
+                       ? SampleFromHead(head_, {hidden, {}}, params, keys_, {}, DrawMethod::kGumbel,
+                                        results_, {}, execution_)
+                       : SampleIdsFromHead(head_, {hidden, {}}, params, keys_, {},
+                                           DrawMethod::kGumbel, ids_, {}, {}, execution_);
     });
     for (size_t r = 0; r < ids_.size() && !task_.wants_cut; ++r) results_[r].id = ids_[r];
     Sample({LogitsOf(), params, keys_}, DrawMethod::kGumbel, dense_results_, execution_);

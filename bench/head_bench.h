@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/heads.h"
-#include "sluice/certified_head.hpp"
+#include "sluice/certified_sample.hpp"
 
 namespace sluice::bench {
 

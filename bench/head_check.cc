@@ -19,8 +19,8 @@ size_t BytesFor(std::span<const CertifiedHead> certified, const MutableLogitsVie
                 const Execution& execution) {
   size_t bytes = SelectWorkspaceBytes(logits, execution);  // the projection takes none
   for (const CertifiedHead& one : certified) {
-    bytes = std::max(
-        {bytes, one.SampleWorkspaceBytes(1, execution), one.TopKWorkspaceBytes(1, execution)});
+    bytes = std::max({bytes, SampleFromHeadWorkspaceBytes(one, 1, execution),
+                      one.TopKWorkspaceBytes(1, execution)});
   }
   return bytes;
 }
@@ -149,11 +149,12 @@ bool HeadCheck::IsDenseToken(const CertifiedHead& head, const HeadQuestion& ques
   Sample({LogitsOf(), {&question.params, 1}, {&key, 1}}, DrawMethod::kGumbel, {&dense, 1},
          execution_);
   if (question.wants_cut) {
-    stats = head.Sample({hidden, {}}, {&question.params, 1}, {&key, 1}, {}, DrawMethod::kGumbel,
-                        {&result, 1}, {&row, 1}, execution_);
+    stats = SampleFromHead(head, {hidden, {}}, {&question.params, 1}, {&key, 1}, {},
+                           DrawMethod::kGumbel, {&result, 1}, {&row, 1}, execution_);
   } else {
-    stats = head.SampleIds({hidden, {}}, {&question.params, 1}, {&key, 1}, {}, DrawMethod::kGumbel,
-                           {&result.id, 1}, {&result.status, 1}, {&row, 1}, execution_);
+    stats = SampleIdsFromHead(head, {hidden, {}}, {&question.params, 1}, {&key, 1}, {},
+                              DrawMethod::kGumbel, {&result.id, 1}, {&result.status, 1}, {&row, 1},
+                              execution_);
     result.cut = dense.cut;
   }
   return result.id == dense.id && result.status == dense.status && result.cut == dense.cut &&

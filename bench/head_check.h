@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/aligned_workspace.h"
-#include "sluice/certified_head.hpp"
+#include "sluice/certified_sample.hpp"
 #include "sluice/research/clusters.hpp"
 
 namespace sluice::bench {

@@ -12,7 +12,7 @@
 #include "research/clusters/cluster_file.h"
 #include "semantics/order.h"
 #include "semantics/widen.h"
-#include "sluice/certified_head.hpp"
+#include "sluice/certified_sample.hpp"
 #include "sluice/draw.hpp"
 
 namespace sluice::bench {

@@ -151,18 +151,19 @@ nb::object PythonCertifiedHead::Sample(nb::handle hidden_object, nb::handle para
   std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
   const bool with_cuts = arguments.Flag(Keyword::with_cuts);
   const std::vector<uint64_t> seeds = params.ChooseSeeds();
-  execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+  execution.workspace =
+      Workspace(SampleFromHeadWorkspaceBytes(*head_, hidden.view.rows, execution));
   CertifiedStats stats;
   {
     const nb::gil_scoped_release release;
     const CertifiedInput input{hidden.view, bitmask.words()};
-    stats = with_cuts
-                ? head_->Sample(input, params.select(), params.keys(), params.limits(),
-                                params.draw_method(), rows, {}, execution)
-                : IdsInto(rows, [&](auto ids, auto statuses) {
-                    return head_->SampleIds(input, params.select(), params.keys(), params.limits(),
-                                            params.draw_method(), ids, statuses, {}, execution);
-                  });
+    stats = with_cuts ? SampleFromHead(*head_, input, params.select(), params.keys(),
+                                       params.limits(), params.draw_method(), rows, {}, execution)
+                      : IdsInto(rows, [&](auto ids, auto statuses) {
+                          return SampleIdsFromHead(*head_, input, params.select(), params.keys(),
+                                                   params.limits(), params.draw_method(), ids,
+                                                   statuses, {}, execution);
+                        });
   }
   tokens.Begin(hidden.is_row, with_cuts);
   Fit("seeds", tokens.seeds, seeds.size());

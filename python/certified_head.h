@@ -13,7 +13,7 @@
 #include "python/keywords.h"
 #include "python/results.h"
 #include "python/rows.h"
-#include "sluice/certified_head.hpp"
+#include "sluice/certified_sample.hpp"
 
 namespace sluice::python {
 

@@ -53,13 +53,14 @@ nb::object PythonCertifiedHead::Step(nb::handle hidden_object, nb::handle sample
   TokenResults& tokens = *output.result;
   FitRows(tokens.rows, hidden.view.rows);
   std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
-  execution.workspace = Workspace(head_->SampleWorkspaceBytes(hidden.view.rows, execution));
+  execution.workspace =
+      Workspace(SampleFromHeadWorkspaceBytes(*head_, hidden.view.rows, execution));
   Count(sampler->Call([&](Sampler& own) {
     const nb::gil_scoped_release release;
     const CertifiedInput input{hidden.view, bitmask.words()};
-    if (with_cuts) return head_->Step(input, own, handles, rows, {}, execution);
+    if (with_cuts) return own.StepFromHead(*head_, input, handles, rows, {}, execution);
     return IdsInto(rows, [&](auto ids, auto statuses) {
-      return head_->StepIds(input, own, handles, ids, statuses, {}, execution);
+      return own.StepIdsFromHead(*head_, input, handles, ids, statuses, {}, execution);
     });
   }));
   tokens.Begin(false, with_cuts);

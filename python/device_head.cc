@@ -4,7 +4,7 @@
 #include "python/certified_head.h"
 #include "python/device_rows.h"
 #include "python/errors.h"
-#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/certified_sample.hpp"
 
 namespace sluice::python {
 namespace {
@@ -49,8 +49,9 @@ class BoundDeviceHead {
               nb::tuple statuses) {
     const DeviceLogits hidden(nb::cast<nb::tuple>(arguments[0]));
     const OnDevice guard(device_);
-    cuda::SampleIds(CallFrom(hidden, arguments), RowParamsFrom(params), DrawMethodByName(method),
-                    ArrayFrom<int32_t>(ids), ArrayFrom<RowStatus>(statuses), hidden.stream);
+    cuda::SampleIdsFromHead(CallFrom(hidden, arguments), RowParamsFrom(params),
+                            DrawMethodByName(method), ArrayFrom<int32_t>(ids),
+                            ArrayFrom<RowStatus>(statuses), hidden.stream);
   }
 
  private:

@@ -86,16 +86,18 @@ int main(int argc, char** argv) {
   sluice_certified_input input;
   sluice_certified_input_init(&input);
   input.hidden = (sluice_matrix_view){states, ROWS, DIM, DIM, SLUICE_F32, cpu};
-  input.params = &params, input.param_count = 1;
-  input.keys = keys, input.key_count = ROWS;
-  if (sluice_certified_sample_workspace_bytes(head, ROWS, &execution, &execution.workspace_bytes) !=
+  sluice_row_draws draws;
+  sluice_row_draws_init(&draws);
+  draws.params = &params, draws.param_count = 1;
+  draws.keys = keys, draws.key_count = ROWS;
+  if (sluice_sample_from_head_workspace_bytes(head, ROWS, &execution, &execution.workspace_bytes) !=
       SLUICE_OK) {
     return fail();
   }
   execution.workspace = aligned(execution.workspace_bytes, &memory);  // malloc
   sluice_certified_stats stats;
-  if (sluice_certified_sample(head, &input, SLUICE_DRAW_GUMBEL, tokens, ROWS, NULL, 0, &stats,
-                              &execution) != SLUICE_OK) {
+  if (sluice_sample_from_head(head, &input, &draws, tokens, ROWS, NULL, 0, &stats, &execution) !=
+      SLUICE_OK) {
     return fail();
   }
   printf("tokens %d %d %d: %.0f %% of the bytes, %d rows computed, %d fallbacks\n", tokens[0].id,
@@ -107,12 +109,12 @@ int main(int argc, char** argv) {
   sluice_select_params nucleus;
   sluice_select_params_init(&nucleus);
   nucleus.top_p = 0.9f;
-  input.params = &nucleus;
+  draws.params = &nucleus;
   // [ids]
   int32_t ids[ROWS];
   sluice_row_status statuses[ROWS];
-  if (sluice_certified_sample_ids(head, &input, SLUICE_DRAW_GUMBEL, ids, ROWS, statuses, ROWS, NULL,
-                                  0, &stats, &execution) != SLUICE_OK) {
+  if (sluice_sample_ids_from_head(head, &input, &draws, ids, ROWS, statuses, ROWS, NULL, 0, &stats,
+                                  &execution) != SLUICE_OK) {
     return fail();
   }
   // [ids]
@@ -134,8 +136,8 @@ int main(int argc, char** argv) {
     if (sluice_sampler_add(sampler, &request, &requests[r]) != SLUICE_OK) return fail();
   }
   int32_t stepped[ROWS];
-  if (sluice_certified_step_ids(head, &input, sampler, requests, ROWS, stepped, ROWS, statuses,
-                                ROWS, NULL, 0, &stats, &execution) != SLUICE_OK) {
+  if (sluice_sampler_step_ids_from_head(sampler, head, &input, requests, ROWS, stepped, ROWS,
+                                        statuses, ROWS, NULL, 0, &stats, &execution) != SLUICE_OK) {
     return fail();
   }
   // [step]

@@ -1,4 +1,5 @@
-// The certified head: the tokens of the dense head, bit for bit, from a quarter of its bytes.
+// The certified head: the tokens of the dense head, bit for bit, from a quarter of its bytes. Draws
+// from one are certified_sample.hpp and Sampler::StepFromHead.
 //
 // Next to the weights the head stores planes: every row in four bits an element. A step scores all
 // rows from the planes, each score with an interval that holds the defined logit
@@ -15,9 +16,8 @@
 #include <string>
 #include <string_view>
 
-#include "sluice/draw.hpp"
 #include "sluice/head.hpp"
-#include "sluice/sampler.hpp"
+#include "sluice/status.hpp"
 
 namespace sluice {
 
@@ -148,37 +148,6 @@ class CertifiedHead {
   // rows: empty, or one a row, what became of it.
   CertifiedStats TopK(const CertifiedInput& input, const CertifiedTopK& top,
                       std::span<CertifiedRow> rows, const Execution& execution) const;
-
-  size_t SampleWorkspaceBytes(int64_t rows, const Execution& execution) const;
-
-  // As Project and then Sample: the same ids, statuses and Cuts. params and keys: one or one a row.
-  // A Cut of top-p on all tokens takes their mass to within the weight of one token. If you need
-  // only the token, SampleIds is cheaper.
-  CertifiedStats Sample(const CertifiedInput& input, std::span<const SelectParams> params,
-                        std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
-                        std::span<TokenResult> results, std::span<CertifiedRow> rows,
-                        const Execution& execution) const;
-
-  // The same ids and statuses alone, in the same workspace. statuses: empty, or one a row.
-  CertifiedStats SampleIds(const CertifiedInput& input, std::span<const SelectParams> params,
-                           std::span<const NoiseKey> keys, const Limits& limits, DrawMethod method,
-                           std::span<int32_t> ids, std::span<RowStatus> statuses,
-                           std::span<CertifiedRow> rows, const Execution& execution) const;
-
-  // As Project and then the sampler's Step, for requests without drafts and forced tokens, one a
-  // row and each once: the same tokens, statuses and Cuts, and the sampler has accepted the tokens.
-  // Every change of a request to its logits is heeded, but for processors, which have to see all of
-  // them: throws Error when one would run. Log-probabilities are not reported. Uses the workspace
-  // of Sample.
-  CertifiedStats Step(const CertifiedInput& input, Sampler& sampler,
-                      std::span<const RequestHandle> requests, std::span<TokenResult> results,
-                      std::span<CertifiedRow> rows, const Execution& execution) const;
-
-  // The same as SampleIds is to Sample.
-  CertifiedStats StepIds(const CertifiedInput& input, Sampler& sampler,
-                         std::span<const RequestHandle> requests, std::span<int32_t> ids,
-                         std::span<RowStatus> statuses, std::span<CertifiedRow> rows,
-                         const Execution& execution) const;
 
  private:
   DenseHead head_;

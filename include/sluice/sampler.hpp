@@ -13,6 +13,11 @@
 
 namespace sluice {
 
+class CertifiedHead;  // these four are in certified_head.hpp
+struct CertifiedInput;
+struct CertifiedRow;
+struct CertifiedStats;
+
 // A change of the logits by the user, after DRY and before a forced token. It runs on the thread
 // of the row, may write any value (an +inf or NaN becomes the row's status), and may throw: the
 // exception leaves Step.
@@ -110,6 +115,8 @@ class Sampler {
   // parts of it as drafts.
   std::span<const int32_t> Tokens(RequestHandle request) const;
   int64_t PromptLength(RequestHandle request) const;
+  // What the next token's noise is drawn by.
+  NoiseKey Key(RequestHandle request) const;
 
   // Samples and accepts: afterwards each request has its emitted tokens at the end of its history;
   // the caller acts on stop tokens among them. Throws before anything has changed when an
@@ -117,12 +124,29 @@ class Sampler {
   // finished their rows; `emitted` says how far each came.
   void Step(const StepInput& input, const StepOutput& output);
 
+  // As Project and then Step, for requests without drafts and forced tokens, one a row and each
+  // once: the same tokens, statuses and Cuts, and the requests have accepted the tokens. What a
+  // request changes of its logits is heeded, but for processors, which have to see all of them:
+  // throws Error when one would run. Log-probabilities are not reported. The backend and the
+  // parallel-for are the execution's, its workspace that of SampleFromHeadWorkspaceBytes. rows:
+  // empty, or one a row, how each got its answer.
+  CertifiedStats StepFromHead(const CertifiedHead& head, const CertifiedInput& input,
+                              std::span<const RequestHandle> requests,
+                              std::span<TokenResult> results, std::span<CertifiedRow> rows,
+                              const Execution& execution);
+
+  // The same ids and statuses alone, which costs less of the head where top-p is on all tokens.
+  // statuses: empty, or one a row.
+  CertifiedStats StepIdsFromHead(const CertifiedHead& head, const CertifiedInput& input,
+                                 std::span<const RequestHandle> requests, std::span<int32_t> ids,
+                                 std::span<RowStatus> statuses, std::span<CertifiedRow> rows,
+                                 const Execution& execution);
+
   // Appends tokens that came from elsewhere; takes back the last `count` output tokens.
   void Accept(RequestHandle request, std::span<const int32_t> tokens);
   void Rollback(RequestHandle request, int64_t count);
 
  private:
-  friend struct SamplerAccess;  // the library's own
   class Impl;
   Impl& Get() const;
   std::unique_ptr<Impl> impl_;

@@ -29,6 +29,7 @@
 
 #include "sluice/c/base.h"
 #include "sluice/c/certified_head.h"
+#include "sluice/c/certified_sample.h"
 #include "sluice/c/explain.h"
 #include "sluice/c/params.h"
 #include "sluice/c/rows.h"

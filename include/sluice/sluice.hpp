@@ -3,6 +3,7 @@
 
 #include "sluice/algorithm.hpp"
 #include "sluice/certified_head.hpp"
+#include "sluice/certified_sample.hpp"
 #include "sluice/cut.hpp"
 #include "sluice/draw.hpp"
 #include "sluice/error.hpp"

@@ -1,21 +1,17 @@
 // Planes and the certified head as opaque handles.
+#include "capi/certified_head.h"
+
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "capi/convert.h"
 #include "capi/guard.h"
-#include "capi/sampler.h"
 
 using namespace sluice;        // NOLINT(google-build-using-namespace): the functions are outside
 using namespace sluice::capi;  // NOLINT(google-build-using-namespace)
 
 struct sluice_head_planes {
   HeadPlanes planes;
-};
-
-struct sluice_certified_head {
-  CertifiedHead head;
 };
 
 namespace {
@@ -30,20 +26,6 @@ const sluice_plane_options& CheckedOptions(const sluice_plane_options* options) 
   const sluice_plane_options& c = Deref("options", options);
   CheckAbi("options", c.abi_version);
   return c;
-}
-
-CertifiedInput ToCertifiedInput(const sluice_certified_input& c) {
-  return {ToCpp(c.hidden), Elements("bitmask", c.bitmask, c.word_count)};
-}
-
-std::span<RowStatus> ToStatuses(const char* name, sluice_row_status* statuses, size_t count) {
-  static_assert(sizeof(RowStatus) == sizeof(sluice_row_status));
-  Elements(name, statuses, count);
-  return {reinterpret_cast<RowStatus*>(statuses), count};
-}
-
-void Report(const CertifiedStats& stats, sluice_certified_stats* to) {
-  if (to != nullptr) *to = std::bit_cast<sluice_certified_stats>(stats);
 }
 
 }  // namespace
@@ -123,17 +105,6 @@ sluice_status sluice_certified_head_create(const sluice_dense_head* head,
 
 void sluice_certified_head_destroy(sluice_certified_head* certified) { delete certified; }
 
-sluice_status sluice_certified_sample_workspace_bytes(const sluice_certified_head* certified,
-                                                      int64_t rows,
-                                                      const sluice_execution* execution,
-                                                      size_t* bytes) {
-  return Guarded([&] {
-    const CertifiedHead& own = Deref("certified", certified).head;
-    size_t& result = Deref("bytes", bytes);
-    result = own.SampleWorkspaceBytes(rows, ToExecution(execution));
-  });
-}
-
 sluice_status sluice_certified_topk_workspace_bytes(const sluice_certified_head* certified,
                                                     int64_t rows, const sluice_execution* execution,
                                                     size_t* bytes) {
@@ -141,79 +112,6 @@ sluice_status sluice_certified_topk_workspace_bytes(const sluice_certified_head*
     const CertifiedHead& own = Deref("certified", certified).head;
     size_t& result = Deref("bytes", bytes);
     result = own.TopKWorkspaceBytes(rows, ToExecution(execution));
-  });
-}
-
-sluice_status sluice_certified_sample(const sluice_certified_head* certified,
-                                      const sluice_certified_input* input,
-                                      sluice_draw_method method, sluice_token_result* results,
-                                      size_t result_count, sluice_certified_row* rows,
-                                      size_t row_count, sluice_certified_stats* stats,
-                                      const sluice_execution* execution) {
-  return Guarded([&] {
-    const CertifiedHead& own = Deref("certified", certified).head;
-    const sluice_certified_input& c = Deref("input", input);
-    Report(own.Sample(ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
-                      ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
-                      static_cast<DrawMethod>(method), Structs("results", results, result_count),
-                      Structs("rows", rows, row_count), ToExecution(execution)),
-           stats);
-  });
-}
-
-sluice_status sluice_certified_sample_ids(const sluice_certified_head* certified,
-                                          const sluice_certified_input* input,
-                                          sluice_draw_method method, int32_t* ids, size_t id_count,
-                                          sluice_row_status* statuses, size_t status_count,
-                                          sluice_certified_row* rows, size_t row_count,
-                                          sluice_certified_stats* stats,
-                                          const sluice_execution* execution) {
-  return Guarded([&] {
-    const CertifiedHead& own = Deref("certified", certified).head;
-    const sluice_certified_input& c = Deref("input", input);
-    Report(own.SampleIds(ToCertifiedInput(c), ToSelectParams("", c.params, c.param_count),
-                         ToNoiseKeys("", c.keys, c.key_count), ToCpp(c.limits),
-                         static_cast<DrawMethod>(method), Elements("ids", ids, id_count),
-                         ToStatuses("statuses", statuses, status_count),
-                         Structs("rows", rows, row_count), ToExecution(execution)),
-           stats);
-  });
-}
-
-sluice_status sluice_certified_step(const sluice_certified_head* certified,
-                                    const sluice_certified_input* input, sluice_sampler* sampler,
-                                    const sluice_request_handle* requests, size_t request_count,
-                                    sluice_token_result* results, size_t result_count,
-                                    sluice_certified_row* rows, size_t row_count,
-                                    sluice_certified_stats* stats,
-                                    const sluice_execution* execution) {
-  return Guarded([&] {
-    const CertifiedHead& own = Deref("certified", certified).head;
-    const CertifiedInput in = ToCertifiedInput(Deref("input", input));
-    Report(own.Step(in, Deref("sampler", sampler).sampler,
-                    Structs("requests", requests, request_count),
-                    Structs("results", results, result_count), Structs("rows", rows, row_count),
-                    ToExecution(execution)),
-           stats);
-  });
-}
-
-sluice_status sluice_certified_step_ids(const sluice_certified_head* certified,
-                                        const sluice_certified_input* input,
-                                        sluice_sampler* sampler,
-                                        const sluice_request_handle* requests, size_t request_count,
-                                        int32_t* ids, size_t id_count, sluice_row_status* statuses,
-                                        size_t status_count, sluice_certified_row* rows,
-                                        size_t row_count, sluice_certified_stats* stats,
-                                        const sluice_execution* execution) {
-  return Guarded([&] {
-    const CertifiedHead& own = Deref("certified", certified).head;
-    const CertifiedInput in = ToCertifiedInput(Deref("input", input));
-    Report(own.StepIds(in, Deref("sampler", sampler).sampler,
-                       Structs("requests", requests, request_count), Elements("ids", ids, id_count),
-                       ToStatuses("statuses", statuses, status_count),
-                       Structs("rows", rows, row_count), ToExecution(execution)),
-           stats);
   });
 }
 
@@ -225,7 +123,7 @@ sluice_status sluice_certified_topk(const sluice_certified_head* certified,
   return Guarded([&] {
     const CertifiedHead& own = Deref("certified", certified).head;
     const sluice_certified_top& t = Deref("top", top);
-    Report(own.TopK(ToCertifiedInput(Deref("input", input)),
+    Report(own.TopK(ToCpp(Deref("input", input)),
                     {t.k, Elements("ids", t.ids, t.id_count),
                      Elements("logits", t.logits, t.logit_count),
                      ToStatuses("status", t.status, t.status_count)},

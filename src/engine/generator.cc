@@ -336,9 +336,7 @@ std::span<const ChoiceStep> Generator::Impl::Step() {
   if (!IsForwarded()) Forward();
   rows_.clear();
   for (const int32_t index : live_) {
-    rows_.push_back({.request = choices_[static_cast<size_t>(index)].request,
-                     .params = &params_,
-                     .choice = static_cast<uint32_t>(index)});
+    rows_.push_back({.request = choices_[static_cast<size_t>(index)].request, .params = &params_});
   }
   const int64_t dim = checkpoint_.model().info().dim;
   head_.Sample({hidden_.data(), std::ssize(live_), dim, dim}, rows_, sampler_, stats_);

@@ -5,8 +5,9 @@
 #include <limits>
 
 #include "engine/clock.h"
-#include "head/certified/deciding_tokens.h"
 #include "sampler/request_state.h"
+#include "semantics/deciding_tokens.h"
+#include "sluice/certified_sample.hpp"
 #include "sluice/select.hpp"
 
 namespace sluice::engine {
@@ -45,12 +46,14 @@ DenseCause CauseOf(const SamplingParams& params, int64_t output_length, int64_t 
     return DenseCause::kAdjustments;
   }
   const SelectParams select = params.Select();
-  if (DecidingTokens(select, params.draw_method, vocab) != Decides::kMass) return DenseCause::kNone;
+  if (semantics::DecidingTokens(select, params.draw_method, vocab) != semantics::Decides::kMass) {
+    return DenseCause::kNone;
+  }
   // The token of a nucleus alone is known for little (docs/certified-head-proof.md); its Cut is
   // not.
-  const bool is_token_alone = IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
-                              !Has(semantics::RulesOf(select), semantics::Filter::kXtc) &&
-                              !reports.HasSets();
+  const bool is_token_alone =
+      semantics::IsNucleus(select) && params.draw_method == DrawMethod::kGumbel &&
+      !Has(semantics::RulesOf(select), semantics::Filter::kXtc) && !reports.HasSets();
   return is_token_alone ? DenseCause::kNone : DenseCause::kMass;
 }
 
@@ -85,7 +88,8 @@ HeadStage::HeadStage(const HeadStageOptions& options)
                           SelectWorkspaceBytes(logits, execution));
   if (options_.planes.has_value()) {
     certified_.emplace(head, *options_.planes);
-    bytes = std::max(bytes, certified_->SampleWorkspaceBytes(options_.max_rows, execution));
+    bytes =
+        std::max(bytes, SampleFromHeadWorkspaceBytes(*certified_, options_.max_rows, execution));
   }
   workspace_ = AlignedBytes(bytes);
   indices_.reserve(rows);
@@ -228,13 +232,13 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
   for (const size_t i : indices_) handles_.push_back(rows[i].request);
   CertifiedStats call;
   if (reports.HasSets()) {
-    call = certified_->Step({.hidden = hidden}, sampler, handles_, part_.tokens, part_.certificates,
-                            WithWorkspace());
+    call = sampler.StepFromHead(*certified_, {.hidden = hidden}, handles_, part_.tokens,
+                                part_.certificates, WithWorkspace());
   } else {
     const std::span<int32_t> ids = std::span(ids_).first(handles_.size());
     const std::span<RowStatus> statuses = std::span(statuses_).first(handles_.size());
-    call = certified_->StepIds({.hidden = hidden}, sampler, handles_, ids, statuses,
-                               part_.certificates, WithWorkspace());
+    call = sampler.StepIdsFromHead(*certified_, {.hidden = hidden}, handles_, ids, statuses,
+                                   part_.certificates, WithWorkspace());
     for (size_t i = 0; i < ids.size(); ++i) {
       part_.tokens[i] = {.id = ids[i], .status = statuses[i]};
     }
@@ -246,15 +250,13 @@ void HeadStage::SampleCertified(const MatrixView& hidden, std::span<const HeadRo
   stats.report_ns += clock.Lap();
 }
 
-// Notes the keys that the sampler's own step draws with.
+// Notes what the step draws with, before its tokens are accepted.
 void HeadStage::NoteDraws(std::span<const HeadRow> rows, const Sampler& sampler) {
   params_.clear();
   keys_.clear();
   for (const size_t i : indices_) {
-    const HeadRow& row = rows[i];
-    params_.push_back(row.params->Select());
-    const auto position = static_cast<uint32_t>(sampler.Tokens(row.request).size());
-    keys_.push_back({sampler.Seed(row.request), position, row.choice});
+    params_.push_back(rows[i].params->Select());
+    keys_.push_back(sampler.Key(rows[i].request));
   }
 }
 

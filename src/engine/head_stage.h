@@ -1,9 +1,9 @@
 // From hidden states to accepted tokens: for each row the certified head where it can serve, else
 // the dense one. Which of them it was changes no token.
 //
-// The certified head steps the sampler's requests, with their penalties, bias and masks. A row that
-// reports log-probabilities, or of its changed logits more than a token, needs them all; DenseCause
-// says so in the statistics.
+// The sampler steps its requests from the certified head, with their penalties, bias and masks. A
+// row that reports log-probabilities, or of its changed logits more than a token, needs them all;
+// DenseCause says so in the statistics.
 #pragma once
 
 #include <array>
@@ -45,7 +45,6 @@ struct HeadStageOptions {
 struct HeadRow {
   RequestHandle request = {};
   const SamplingParams* params = nullptr;  // the request's
-  uint32_t choice = 0;                     // the request's
 };
 
 // What Sample fills, a row for each HeadRow.

@@ -146,7 +146,6 @@ class ModelRunner::Impl {
     SequenceHandle sequence = {};
     RequestHandle request = {};
     SamplingParams params = {};
-    uint32_t choice = 0;
     int32_t logprob_width = 0;
     int32_t prompt_logprob_width = 0;
     int32_t last_token = -1;
@@ -256,7 +255,6 @@ void ModelRunner::Impl::Add(const RunnerRequest& from) {
                     .max_new_tokens = static_cast<int32_t>(std::min(from.max_tokens, room))});
   request.sequence = decoder_.Add();
   request.has_state = true;
-  request.choice = from.choice;
   const auto vocab = static_cast<int32_t>(info_.vocab);
   request.logprob_width = listed.has_value() ? 1 + (*listed < 0 ? vocab : *listed) : 0;
   request.prompt_logprob_width = from.prompt_logprob_width;
@@ -328,8 +326,7 @@ void ModelRunner::Impl::ListRow(const StepRow& row) {
   chunks_.push_back({.sequence = request.sequence, .tokens = tokens, .hidden_rows = hidden_rows});
   if (!row.samples) return;
   sampled_hidden_.push_back(hidden_rows_ - 1);
-  head_rows_.push_back(
-      {.request = request.request, .params = &request.params, .choice = request.choice});
+  head_rows_.push_back({.request = request.request, .params = &request.params});
   sampled_.push_back(row.slot);
 }
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "head/certified/deciding_tokens.h"
+#include "semantics/deciding_tokens.h"
 #include "semantics/draw.h"
 #include "semantics/nucleus.h"
 
@@ -38,7 +38,7 @@ inline uint64_t LeastWeight(const SelectParams& params) {
 inline RowNeed NeedOf(const SelectParams& params, const NoiseKey& key, int64_t support) {
   using semantics::Filter;
   const semantics::RuleSet rules = semantics::RulesOf(params, key, support);
-  if (!IsWithin(rules, kRulesOfFirst)) return RowNeed::kRow;
+  if (!IsWithin(rules, semantics::kRulesOfFirst)) return RowNeed::kRow;
   const bool has_top_k = Has(rules, Filter::kTopK);
   if (Has(rules, Filter::kTopP)) {
     return has_top_k && !IsJoint(rules, params.profile) ? RowNeed::kRow : RowNeed::kMass;
@@ -54,7 +54,7 @@ inline std::optional<semantics::Interval> SelectFromFirst(semantics::SortedRow f
   const semantics::Interval kept = semantics::SelectInterval(first, params, key, &trace);
   const semantics::RuleSet rules = semantics::RulesOf(params);
   if (is_all || Has(rules, semantics::Filter::kGreedy)) return kept;
-  if (!IsWithin(rules, kRulesOfFirst)) return std::nullopt;
+  if (!IsWithin(rules, semantics::kRulesOfFirst)) return std::nullopt;
   const auto after = [&trace](semantics::Filter filter) {
     return trace.after[static_cast<int>(filter)].end;
   };

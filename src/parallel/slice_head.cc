@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "head/certified/deciding_tokens.h"
+#include "semantics/deciding_tokens.h"
 #include "semantics/mask.h"
 #include "semantics/validate.h"
 #include "support/check.h"
@@ -19,12 +19,13 @@
 namespace sluice {
 namespace {
 
+using semantics::Decides;
 using semantics::Token;
 
 constexpr float kRoundings = 0.01f;
 
 // A worker's: a bound and an id a token.
-size_t QuestionBytes(int64_t tokens) {
+size_t ContenderBytes(int64_t tokens) {
   return static_cast<size_t>(tokens) * (sizeof(float) + sizeof(int32_t));
 }
 
@@ -58,7 +59,7 @@ SliceHead::Plan SliceHead::PlanOf(int64_t row) const {
   if (!semantics::AreValid(params, call_.limits) || !semantics::IsValid(PerRow(call_.keys, row))) {
     return {false, false, 0};
   }
-  switch (DecidingTokens(params, call_.method, rank_.vocab())) {
+  switch (semantics::DecidingTokens(params, call_.method, rank_.vocab())) {
     case Decides::kFirst: {
       // With all ties of the last one: by one more it is known that there are none.
       const bool has_ties = params.profile.ties == Ties::kAll;
@@ -88,17 +89,38 @@ void SliceHead::List(const RankReports& reports) {
     Fail(r, RowStatus::kOk);  // nothing is known of a row with bad parameters
     if (plan.wanted > 0) dense.push_back(r);
   }
-  Execution execution = call_.execution;
-  const size_t bytes = QuestionBytes(tokens_);
-  execution.workspace =
-      Aligned(memory_.workspace, CertifiedCallBytes(call_.head, rows, execution, bytes));
-  stats_ = RunCertifiedCall(call_.head, call_.input, *this, {}, execution, bytes);
+  ListFromPlanes();
   Open(dense);
   ForEachRow(call_.execution.parallel, std::ssize(dense), [&](int64_t i, int worker) {
     const int64_t r = dense[static_cast<size_t>(i)];
     ListSlice(Part(r), first_id_, PlanOf(r).wanted, candidates_,
               memory_.lists[static_cast<size_t>(worker)], reports_[r]);
   });
+}
+
+void SliceHead::ListFromPlanes() {
+  Execution execution = call_.execution;
+  const size_t bytes = ContenderBytes(tokens_);
+  execution.workspace =
+      Aligned(memory_.workspace,
+              CertifiedRows::Bytes(call_.head, call_.input.hidden.rows, execution, bytes));
+  CertifiedRows rows(call_.head, call_.input, {}, execution, bytes);
+  ForEachRow(execution.parallel, rows.size(), [&](int64_t r, int) {
+    if (!PlanOf(r).is_listed) return;
+    const RowStatus status = rows.Plan(r, CertifiedRows::Need::kPlanes);
+    if (status != RowStatus::kOk) Fail(r, status);
+  });
+  rows.Score();
+  ForEachRow(execution.parallel, rows.size(), [&](int64_t r, int worker) {
+    std::optional<RowCertificate> certificate = rows.Certificate(r, worker);
+    if (!certificate.has_value()) return;
+    rows.Close(r, *certificate, ListFrom(r, *certificate, rows.Memory(worker)));
+  });
+  ForEachRow(execution.parallel, rows.ProjectRest(), [&](int64_t i, int worker) {
+    const CertifiedRows::DenseRow row = rows.Logits(i);
+    ListFromLogits(row.row, row.logits, rows.Tokens(worker));
+  });
+  stats_ = rows.Finish();
 }
 
 void SliceHead::Open(std::span<const int64_t> rows) {
@@ -142,10 +164,6 @@ semantics::Row SliceHead::Part(int64_t row) const {
   return {memory_.logits.data() + place * tokens_, DType::kF32, tokens_};
 }
 
-RowQuestion::Need SliceHead::Prepare(int64_t row) {
-  return PlanOf(row).is_listed ? Need::kPlanes : Need::kNothing;
-}
-
 SliceDraw& SliceHead::DrawOf(int64_t row) {
   memory_.is_drawn[static_cast<size_t>(row)] = 1;
   SliceDraw& draw = memory_.draws[static_cast<size_t>(row)];
@@ -176,28 +194,35 @@ float SliceHead::ScoreOf(int64_t row, float x, int32_t local, float max) const {
   return semantics::LogWeight(x, max, scale) + g;
 }
 
-DenseReason SliceHead::Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) {
+DenseReason SliceHead::ListFrom(int64_t row, RowCertificate& certificate, std::byte* memory) {
+  if (certificate.status() != RowStatus::kOk) {
+    Fail(row, certificate.status());
+    return DenseReason::kNone;
+  }
+  if (const CertifiedTokens* const allowed = certificate.allowed(); allowed != nullptr) {
+    ListFromTokens(row, *allowed);
+    return DenseReason::kNone;
+  }
   const Plan plan = PlanOf(row);
-  const int64_t k = std::min(plan.wanted, tokens_);
-  TopTokens top;
-  if (!certificate.Top(k, top)) return DenseReason::kSurvivors;
-  const int64_t size = std::ssize(top.tokens);
-  const auto listed = top.tokens.first(static_cast<size_t>(std::min(size, plan.wanted)));
+  const std::optional<CertifiedTokens> top = certificate.Top(std::min(plan.wanted, tokens_));
+  if (!top.has_value()) return DenseReason::kSurvivors;
+  const int64_t size = top->size;
+  const auto listed = top->span().first(static_cast<size_t>(std::min(size, plan.wanted)));
   if (!plan.is_drawn) {
     Put(row, listed, size < plan.wanted ? size : tokens_);
     return DenseReason::kNone;
   }
   const Token first = listed[0];
-  if (!ListContenders(row, certificate, first, workspace)) return DenseReason::kSurvivors;
+  if (!ListContenders(row, certificate, first, memory)) return DenseReason::kSurvivors;
   Put(row, {&first, 1}, memory_.draws[static_cast<size_t>(row)].count);
   return DenseReason::kNone;
 }
 
 bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const Token& first,
-                               std::byte* workspace) {
-  RowCertificate::Bottom bottom;
-  if (!certificate.Last(bottom)) return false;
-  auto* const bounds = reinterpret_cast<float*>(workspace);
+                               std::byte* memory) {
+  const std::optional<RowCertificate::Bottom> bottom = certificate.Last();
+  if (!bottom.has_value()) return false;
+  auto* const bounds = reinterpret_cast<float*>(memory);
   auto* const ids = reinterpret_cast<int32_t*>(bounds + tokens_);
   const Intervals& intervals = certificate.intervals();
   auto is_masked = [&](int64_t v) { return certificate.Upper(v) == -semantics::Infinity(); };
@@ -233,29 +258,28 @@ bool SliceHead::ListContenders(int64_t row, RowCertificate& certificate, const T
     best = std::max(best, ScoreOf(row, x, ids[i], first.x));
     draw.contenders.push_back({x, first_id_ + ids[i]});
   }
-  draw.count = bottom.support;
-  draw.ties = bottom.ties;
-  draw.lowest = bottom.value;
+  draw.count = bottom->support;
+  draw.ties = bottom->ties;
+  draw.lowest = bottom->value;
   return true;
 }
 
-void SliceHead::FromTokens(int64_t row, const TopTokens& all, std::byte*) {
+void SliceHead::ListFromTokens(int64_t row, const CertifiedTokens& all) {
   const Plan plan = PlanOf(row);
-  const int64_t size = std::ssize(all.tokens);
-  const auto listed = all.tokens.first(static_cast<size_t>(std::min(size, plan.wanted)));
+  const int64_t size = all.size;
+  const auto listed = all.span().first(static_cast<size_t>(std::min(size, plan.wanted)));
   Put(row, listed, size);
   if (!plan.is_drawn) return;
   SliceDraw& draw = DrawOf(row);
   draw.count = static_cast<int32_t>(size);
-  draw.lowest = all.tokens.back().x;
-  for (const Token& token : all.tokens) {
+  draw.lowest = all.span().back().x;
+  for (const Token& token : all.span()) {
     draw.contenders.push_back({token.x, first_id_ + token.id});
     draw.ties += token.x == draw.lowest ? 1 : 0;
   }
 }
 
-void SliceHead::FromLogits(int64_t row, std::span<const float> logits, const RowMemory& memory,
-                           std::byte*) {
+void SliceHead::ListFromLogits(int64_t row, std::span<const float> logits, Token* memory) {
   const Plan plan = PlanOf(row);
   const semantics::Row part{logits.data(), DType::kF32, tokens_};
   const semantics::RowScan scan = semantics::ScanRow(part);
@@ -263,18 +287,18 @@ void SliceHead::FromLogits(int64_t row, std::span<const float> logits, const Row
   int64_t size = 0;
   for (int64_t v = 0; v < tokens_; ++v) {
     if (part[v] != -semantics::Infinity()) {
-      memory.tokens[size++] = {part[v], static_cast<int32_t>(v)};
+      memory[size++] = {part[v], static_cast<int32_t>(v)};
     }
   }
   const int64_t listed = std::min(plan.wanted, size);
-  std::partial_sort(memory.tokens, memory.tokens + listed, memory.tokens + size,
+  std::partial_sort(memory, memory + listed, memory + size,
                     [](const Token& a, const Token& b) { return semantics::Before(a, b); });
-  Put(row, {memory.tokens, static_cast<size_t>(listed)}, size);
+  Put(row, {memory, static_cast<size_t>(listed)}, size);
   if (!plan.is_drawn) return;
   SliceDraw& draw = DrawOf(row);
   float best = -semantics::Infinity();
   for (int64_t i = 0; i < size; ++i) {
-    const Token& token = memory.tokens[i];
+    const Token& token = memory[i];
     const float score = ScoreOf(row, token.x, token.id, scan.max);
     best = std::max(best, score);
     if (!(score < best - kRoundings)) draw.contenders.push_back({token.x, first_id_ + token.id});

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "head/certified/certified_call.h"
+#include "head/certified/certified_rows.h"
 #include "parallel/shard_rank.h"
 #include "parallel/slice_source.h"
 
@@ -31,7 +31,7 @@ struct SliceHeadCall {
   const Execution& execution;
 };
 
-class SliceHead final : public SliceSource, private RowQuestion {
+class SliceHead final : public SliceSource {
  public:
   SliceHead(const ShardRank& rank, int64_t candidates, const SliceHeadCall& call,
             SliceHeadMemory& memory);
@@ -57,17 +57,18 @@ class SliceHead final : public SliceSource, private RowQuestion {
   };
   Plan PlanOf(int64_t row) const;
 
-  Need Prepare(int64_t row) override;
-  DenseReason Certify(int64_t row, RowCertificate& certificate, std::byte* workspace) override;
-  void FromTokens(int64_t row, const TopTokens& all, std::byte* workspace) override;
-  void FromLogits(int64_t row, std::span<const float> logits, const RowMemory& memory,
-                  std::byte* workspace) override;
-  void Fail(int64_t row, RowStatus status) override;
+  void ListFromPlanes();
+  // Why the certificate does not say what is wanted of the row; kNone: it does.
+  DenseReason ListFrom(int64_t row, RowCertificate& certificate, std::byte* memory);
+  void ListFromTokens(int64_t row, const CertifiedTokens& all);
+  // memory: a token for each of the logits.
+  void ListFromLogits(int64_t row, std::span<const float> logits, semantics::Token* memory);
+  void Fail(int64_t row, RowStatus status);
 
   void Put(int64_t row, std::span<const semantics::Token> first, int64_t support);
   float ScoreOf(int64_t row, float x, int32_t local, float max) const;
   bool ListContenders(int64_t row, RowCertificate& certificate, const semantics::Token& first,
-                      std::byte* workspace);
+                      std::byte* memory);
   SliceDraw& DrawOf(int64_t row);
 
   const ShardRank& rank_;

@@ -46,24 +46,23 @@ __device__ void WriteReport(const SurvivingDraws& argument, const RowCourse& cou
   uint64_t* const tokens = Clear(shard, row, status);
   if (status != RowStatus::kOk) return;
   const Team block(memory.team);
-  const CallMemory& of_head = argument.head.memory;
-  const Survivor* const survivors = of_head.survivors + int64_t{row} * of_head.budget;
+  const CertifiedTokens survivors = TokensOf(argument.head, row);
   const semantics::Stream stream = semantics::GumbelStream(course.key);
-  auto score_of = [&](const Survivor& token) {
+  auto score_of = [&](const semantics::Token& token) {
     const int32_t id = shard.first_id + token.id;
     return token.x * course.draw_scale +
            semantics::Gumbel(semantics::NoiseBits(course.key, stream, id));
   };
-  const uint64_t first = FirstSurvivor(block, survivors, course.listed);
+  const uint64_t first = FirstSurvivor(block, survivors);
   uint64_t best = 0;
-  for (int i = block.thread(); i < course.listed; i += kThreads) {
-    const Survivor token = survivors[i];
+  for (int i = block.thread(); i < survivors.size; i += kThreads) {
+    const semantics::Token token = survivors.data[i];
     if (token.x > -INFINITY) best = max(best, uint64_t{semantics::OrderKey(score_of(token))});
   }
   best = block.Max(best);
   const float floor = SurelyBelow(semantics::ValueOfKey(static_cast<uint32_t>(best)));
-  for (int i = block.thread(); i < course.listed; i += kThreads) {
-    const Survivor token = survivors[i];
+  for (int i = block.thread(); i < survivors.size; i += kThreads) {
+    const semantics::Token token = survivors.data[i];
     if (!(token.x > -INFINITY) || token.id == IdOf(first) || !(score_of(token) >= floor)) continue;
     const uint32_t place = 1 + atomicAdd(&memory.sent, 1u);
     if (place < static_cast<uint32_t>(shard.candidates)) {

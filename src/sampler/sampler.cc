@@ -106,6 +106,7 @@ RequestHandle Sampler::Add(const Request& request) { return Get().Add(request); 
 void Sampler::Remove(RequestHandle request) { Get().Remove(request); }
 int32_t Sampler::FreeSlots() const { return Get().FreeSlots(); }
 uint64_t Sampler::Seed(RequestHandle request) const { return Get().StateOf(request).seed(); }
+NoiseKey Sampler::Key(RequestHandle request) const { return Get().StateOf(request).Key(); }
 std::span<const int32_t> Sampler::Tokens(RequestHandle request) const {
   return Get().StateOf(request).tokens();
 }

@@ -3,7 +3,7 @@
 //
 //   sampler.cc       admission, and the public face
 //   step_checks.cc   what a step may be given
-//   step.cc          the step
+//   step.cc          the step; certified/certified_step.cc: the same from a certified head
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@
 
 namespace sluice {
 
+struct SampleOutput;
+
 inline int64_t BitmaskWords(int64_t vocab) { return (vocab + 31) / 32; }
 
 class Sampler::Impl {
@@ -30,12 +32,11 @@ class Sampler::Impl {
   RequestHandle Add(const Request& request);
   void Remove(RequestHandle request);
   RequestState& StateOf(RequestHandle request);
-  void BeginStep() { ++steps_; }
-  // Of each request of the step that has begun, which takes it once.
-  const RequestState& TakeIntoStep(RequestHandle request);
   void Step(const StepInput& input, const StepOutput& output);
+  CertifiedStats StepFromHead(const CertifiedHead& head, const CertifiedInput& input,
+                              std::span<const RequestHandle> requests, const SampleOutput& output,
+                              std::span<CertifiedRow> results, const Execution& execution);
   int64_t vocab() const { return options_.vocab; }
-  const Limits& limits() const { return options_.limits; }
   int32_t FreeSlots() const { return static_cast<int32_t>(free_slots_.size()); }
 
  private:
@@ -62,7 +63,11 @@ class Sampler::Impl {
     std::vector<DraftToTry> to_verify = std::vector<DraftToTry>(semantics::kMostTries);
   };
 
+  void BeginStep() { ++steps_; }
+  // Of each request of the step that has begun, which takes it once.
+  const RequestState& TakeIntoStep(RequestHandle request);
   void CheckStep(const StepInput& input, const StepOutput& output);
+  void CheckStepFromHead(std::span<const RequestHandle> requests, int64_t rows, int64_t vocab);
   void StepRequestRows(const StepInput& input, const StepOutput& output, size_t index,
                        int64_t first_row, Worker& worker);
   LogitsView AdjustedRow(const LogitsView& raw, RequestState& state, const StepRequest& request,
@@ -83,12 +88,6 @@ class Sampler::Impl {
   std::vector<std::byte> memory_;
   std::vector<Worker> workers_;
   uint64_t steps_ = 0;
-};
-
-// For calls that draw the tokens of requests themselves.
-struct SamplerAccess {
-  using Impl = Sampler::Impl;
-  static Impl& Get(const Sampler& sampler) { return sampler.Get(); }
 };
 
 }  // namespace sluice

@@ -79,10 +79,12 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
   sluice_certified_input_init(&input);
   input.hidden = dense.weight;
   input.hidden.rows = 2;
-  input.params = DataAsC<sluice_select_params>(std::span(&params, 1));
-  input.param_count = 1;
-  input.keys = DataAsC<sluice_noise_key>(std::span(&key, 1));
-  input.key_count = 1;
+  sluice_row_draws draws;
+  sluice_row_draws_init(&draws);
+  draws.params = DataAsC<sluice_select_params>(std::span(&params, 1));
+  draws.param_count = 1;
+  draws.keys = DataAsC<sluice_noise_key>(std::span(&key, 1));
+  draws.key_count = 1;
   sluice_sampler_options sampler_options;
   sluice_sampler_options_init(&sampler_options);
   sampler_options.vocab = 40;
@@ -105,22 +107,22 @@ TEST(CAllocation, NoCallOfACertifiedHeadAllocates) {
   sluice_certified_row rows[2];
   sluice_certified_stats stats;
   int wrong = 0;
-  EXPECT_EQ(AllocationsOf([&] {
-              size_t bytes = 0;
-              sluice_certified_sample_workspace_bytes(head, 2, &execution, &bytes);
-              sluice_certified_sample(head, &input, SLUICE_DRAW_GUMBEL, results, 2, rows, 2, &stats,
-                                      &execution);
-              sluice_certified_sample_ids(head, &input, SLUICE_DRAW_GUMBEL, ids, 2, status, 2, rows,
-                                          2, &stats, &execution);
-              sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
-              for (int i = 0; i < 50; ++i) {
-                wrong |= sluice_certified_step(head, &input, sampler, requests, 2, results, 2, rows,
-                                               2, &stats, &execution);
-                wrong |= sluice_certified_step_ids(head, &input, sampler, requests, 2, ids, 2,
-                                                   status, 2, rows, 2, &stats, &execution);
-              }
-            }),
-            0);
+  EXPECT_EQ(
+      AllocationsOf([&] {
+        size_t bytes = 0;
+        sluice_sample_from_head_workspace_bytes(head, 2, &execution, &bytes);
+        sluice_sample_from_head(head, &input, &draws, results, 2, rows, 2, &stats, &execution);
+        sluice_sample_ids_from_head(head, &input, &draws, ids, 2, status, 2, rows, 2, &stats,
+                                    &execution);
+        sluice_certified_topk(head, &input, &top, rows, 2, &stats, &execution);
+        for (int i = 0; i < 50; ++i) {
+          wrong |= sluice_sampler_step_from_head(sampler, head, &input, requests, 2, results, 2,
+                                                 rows, 2, &stats, &execution);
+          wrong |= sluice_sampler_step_ids_from_head(sampler, head, &input, requests, 2, ids, 2,
+                                                     status, 2, rows, 2, &stats, &execution);
+        }
+      }),
+      0);
   EXPECT_EQ(stats.rows, 2);
   EXPECT_EQ(wrong, SLUICE_OK);
   for (const sluice_request_handle handle : requests) {

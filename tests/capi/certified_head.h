@@ -77,10 +77,11 @@ class CCertifiedHead : public ::testing::Test {
     input_.hidden = AsC<sluice_matrix_view>(Matrix(hidden_));
     input_.bitmask = bitmask_.data();
     input_.word_count = bitmask_.size();
-    input_.params = DataAsC<sluice_select_params>(params_);
-    input_.param_count = params_.size();
-    input_.keys = DataAsC<sluice_noise_key>(keys_);
-    input_.key_count = keys_.size();
+    sluice_row_draws_init(&draws_);
+    draws_.params = DataAsC<sluice_select_params>(params_);
+    draws_.param_count = params_.size();
+    draws_.keys = DataAsC<sluice_noise_key>(keys_);
+    draws_.key_count = keys_.size();
   }
   ~CCertifiedHead() override {
     for (sluice_certified_head* const head : heads_) sluice_certified_head_destroy(head);
@@ -119,10 +120,16 @@ class CCertifiedHead : public ::testing::Test {
     std::array<sluice_certified_row, kRows> rows{};
     sluice_certified_stats stats{};
   };
+  sluice_row_draws DrawsBy(sluice_draw_method method) const {
+    sluice_row_draws draws = draws_;
+    draws.method = method;
+    return draws;
+  }
   Drawn Sampled(const sluice_certified_head* head, sluice_draw_method method) const {
     Drawn drawn;
     WithMemory(head, [&](const sluice_execution& execution) {
-      return sluice_certified_sample(head, &input_, method, drawn.results.data(), kRows,
+      const sluice_row_draws draws = DrawsBy(method);
+      return sluice_sample_from_head(head, &input_, &draws, drawn.results.data(), kRows,
                                      drawn.rows.data(), kRows, &drawn.stats, &execution);
     });
     return drawn;
@@ -130,7 +137,8 @@ class CCertifiedHead : public ::testing::Test {
   Drawn SampledIds(const sluice_certified_head* head, sluice_draw_method method) const {
     return WithIds(head, [&](int32_t* ids, sluice_row_status* statuses, Drawn& drawn,
                              const sluice_execution& execution) {
-      return sluice_certified_sample_ids(head, &input_, method, ids, kRows, statuses, kRows,
+      const sluice_row_draws draws = DrawsBy(method);
+      return sluice_sample_ids_from_head(head, &input_, &draws, ids, kRows, statuses, kRows,
                                          drawn.rows.data(), kRows, &drawn.stats, &execution);
     });
   }
@@ -138,9 +146,9 @@ class CCertifiedHead : public ::testing::Test {
                 const std::vector<sluice_request_handle>& requests) const {
     Drawn drawn;
     WithMemory(head, [&](const sluice_execution& execution) {
-      return sluice_certified_step(head, &input_, sampler, requests.data(), requests.size(),
-                                   drawn.results.data(), kRows, drawn.rows.data(), kRows,
-                                   &drawn.stats, &execution);
+      return sluice_sampler_step_from_head(sampler, head, &input_, requests.data(), requests.size(),
+                                           drawn.results.data(), kRows, drawn.rows.data(), kRows,
+                                           &drawn.stats, &execution);
     });
     return drawn;
   }
@@ -148,9 +156,9 @@ class CCertifiedHead : public ::testing::Test {
                    const std::vector<sluice_request_handle>& requests) const {
     return WithIds(head, [&](int32_t* ids, sluice_row_status* statuses, Drawn& drawn,
                              const sluice_execution& execution) {
-      return sluice_certified_step_ids(head, &input_, sampler, requests.data(), requests.size(),
-                                       ids, kRows, statuses, kRows, drawn.rows.data(), kRows,
-                                       &drawn.stats, &execution);
+      return sluice_sampler_step_ids_from_head(sampler, head, &input_, requests.data(),
+                                               requests.size(), ids, kRows, statuses, kRows,
+                                               drawn.rows.data(), kRows, &drawn.stats, &execution);
     });
   }
 
@@ -164,6 +172,7 @@ class CCertifiedHead : public ::testing::Test {
   std::vector<NoiseKey> keys_;
   sluice_dense_head dense_;
   sluice_certified_input input_;
+  sluice_row_draws draws_;
   std::string path_;
 
  private:
@@ -172,7 +181,7 @@ class CCertifiedHead : public ::testing::Test {
   static void WithMemory(const sluice_certified_head* head, const Call& call) {
     sluice_execution execution = AsC(Execution{});
     size_t bytes = 0;
-    ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
+    ExpectOk(sluice_sample_from_head_workspace_bytes(head, kRows, &execution, &bytes));
     AlignedBytes memory(bytes);
     execution.workspace = memory.span().data();
     execution.workspace_bytes = bytes;

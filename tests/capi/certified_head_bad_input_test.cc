@@ -49,18 +49,19 @@ TEST_F(CCertifiedHead, RefusesNullPointers) {
   sluice_certified_head_destroy(nullptr);
 
   for (const auto workspace_bytes :
-       {sluice_certified_sample_workspace_bytes, sluice_certified_topk_workspace_bytes}) {
+       {sluice_sample_from_head_workspace_bytes, sluice_certified_topk_workspace_bytes}) {
     expect_null(workspace_bytes(nullptr, 1, &execution, &bytes), "certified");
     expect_null(workspace_bytes(head, 1, nullptr, &bytes), "execution");
     expect_null(workspace_bytes(head, 1, &execution, nullptr), "bytes");
   }
   const auto sample = [&](const sluice_certified_head* of, const sluice_certified_input* input,
-                          const sluice_execution* with) {
-    return sluice_certified_sample(of, input, 0, nullptr, 0, nullptr, 0, nullptr, with);
+                          const sluice_row_draws* draws, const sluice_execution* with) {
+    return sluice_sample_from_head(of, input, draws, nullptr, 0, nullptr, 0, nullptr, with);
   };
-  expect_null(sample(nullptr, &input_, &execution), "certified");
-  expect_null(sample(head, nullptr, &execution), "input");
-  expect_null(sample(head, &input_, nullptr), "execution");
+  expect_null(sample(nullptr, &input_, &draws_, &execution), "certified");
+  expect_null(sample(head, nullptr, &draws_, &execution), "input");
+  expect_null(sample(head, &input_, nullptr, &execution), "draws");
+  expect_null(sample(head, &input_, &draws_, nullptr), "execution");
   const auto topk = [&](const sluice_certified_head* of, const sluice_certified_input* input,
                         const sluice_certified_top* to, const sluice_execution* with) {
     return sluice_certified_topk(of, input, to, nullptr, 0, nullptr, with);
@@ -74,8 +75,8 @@ TEST_F(CCertifiedHead, RefusesNullPointers) {
 // Good arguments for both calls, to spoil one; its outputs hold what no call writes.
 struct Call {
   Call(const sluice_certified_head* of, const sluice_certified_input& from,
-       std::span<std::byte> memory)
-      : head(of), input(from), execution(AsC(Execution{.workspace = memory})) {
+       const sluice_row_draws& by, std::span<std::byte> memory)
+      : head(of), input(from), draws(by), execution(AsC(Execution{.workspace = memory})) {
     std::memset(results, 0x5a, sizeof results);
     std::memset(rows, 0x5a, sizeof rows);
     std::memset(&stats, 0x5a, sizeof stats);
@@ -86,11 +87,11 @@ struct Call {
   Call& operator=(const Call&) = delete;
 
   sluice_status Sample() {
-    return sluice_certified_sample(head, &input, method, results, result_count, rows, row_count,
+    return sluice_sample_from_head(head, &input, &draws, results, result_count, rows, row_count,
                                    &stats, &execution);
   }
   sluice_status SampleIds() {
-    return sluice_certified_sample_ids(head, &input, method, ids, id_count, status, status_count,
+    return sluice_sample_ids_from_head(head, &input, &draws, ids, id_count, status, status_count,
                                        rows, row_count, &stats, &execution);
   }
   sluice_status TopK() {
@@ -106,8 +107,8 @@ struct Call {
 
   const sluice_certified_head* head;
   sluice_certified_input input;
+  sluice_row_draws draws;
   sluice_execution execution;
-  sluice_draw_method method = SLUICE_DRAW_GUMBEL;
   sluice_token_result results[6];
   size_t result_count = 6;
   sluice_certified_row rows[6];
@@ -155,13 +156,13 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
        SLUICE_UNAVAILABLE},
   };
   const std::vector<BadCall> of_draws = {
-      {[](Call& c) { c.input.params = nullptr; }, "params" + elements},
-      {[](Call& c) { c.input.param_count = 2; },
+      {[](Call& c) { c.draws.params = nullptr; }, "params" + elements},
+      {[](Call& c) { c.draws.param_count = 2; },
        "params.size() = 2 is not allowed: 1 or the number of rows, 6"},
-      {[](Call& c) { c.input.keys = nullptr; }, "keys" + elements},
-      {[](Call& c) { c.input.key_count = 0; },
+      {[](Call& c) { c.draws.keys = nullptr; }, "keys" + elements},
+      {[](Call& c) { c.draws.key_count = 0; },
        "keys.size() = 0 is not allowed: 1 or the number of rows, 6"},
-      {[](Call& c) { c.method = 9; }, "draw_method = 9 is not allowed: gumbel or cdf"},
+      {[](Call& c) { c.draws.method = 9; }, "draw_method = 9 is not allowed: gumbel or cdf"},
   };
   const std::vector<BadCall> of_sample = {
       {[](Call& c) { c.result_count = 5; }, "results.size() = 5 is not allowed: 6"},
@@ -180,10 +181,10 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
       {[](Call& c) { c.top.status = nullptr; }, "status" + elements},
       {[](Call& c) { c.top.status_count = 7; }, "status.size() = 7 is not allowed: 6"},
   };
-  const Call untouched(head, input_, memory.span());
+  const Call untouched(head, input_, draws_, memory.span());
   const auto expect_refused = [&](const std::vector<BadCall>& cases, auto run) {
     for (const BadCall& bad : cases) {
-      Call call(head, input_, memory.span());
+      Call call(head, input_, draws_, memory.span());
       bad.spoil(call);
       ExpectFailure((call.*run)(), bad.message, bad.status);
       EXPECT_TRUE(call.IsAs(untouched)) << bad.message;
@@ -199,8 +200,8 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
   expect_refused(of_topk, &Call::TopK);
 
   // A byte less than it asks for, and a value that no enum has.
-  Call call(head, input_, memory.span());
-  ExpectOk(sluice_certified_sample_workspace_bytes(head, 6, &call.execution,
+  Call call(head, input_, draws_, memory.span());
+  ExpectOk(sluice_sample_from_head_workspace_bytes(head, 6, &call.execution,
                                                    &call.execution.workspace_bytes));
   ExpectOk(call.Sample());
   EXPECT_FALSE(call.IsAs(untouched));
@@ -217,12 +218,12 @@ TEST_F(CCertifiedHead, RefusesWhatDoesNotFitBeforeItWrites) {
 
 TEST_F(CCertifiedHead, AsksForNoMoreThanItNeeds) {
   AlignedBytes memory(1 << 20);
-  Call call(Head(Built()), input_, memory.span());
-  ExpectOk(sluice_certified_sample(call.head, &call.input, call.method, call.results, 6, nullptr, 0,
+  Call call(Head(Built()), input_, draws_, memory.span());
+  ExpectOk(sluice_sample_from_head(call.head, &call.input, &call.draws, call.results, 6, nullptr, 0,
                                    nullptr, &call.execution));
-  ExpectOk(sluice_certified_sample_ids(call.head, &call.input, call.method, call.ids, 6, nullptr, 0,
+  ExpectOk(sluice_sample_ids_from_head(call.head, &call.input, &call.draws, call.ids, 6, nullptr, 0,
                                        nullptr, 0, nullptr, &call.execution));
-  call.input = {};  // neither parameters nor keys nor a bitmask
+  call.input = {};  // no bitmask
   call.input.hidden = input_.hidden;
   ExpectOk(sluice_certified_topk(call.head, &call.input, &call.top, nullptr, 0, nullptr,
                                  &call.execution));

@@ -21,9 +21,9 @@ TEST_F(CCertifiedHead, SamplesWhatTheCppHeadAndTheDenseHeadSample) {
       const Drawn drawn = Sampled(head, static_cast<sluice_draw_method>(method));
       std::vector<TokenResult> expected(kRows);
       std::vector<CertifiedRow> rows(kRows);
-      AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
-      const CertifiedStats stats = cpp.Sample(CppInput(), params_, keys_, {}, method, expected,
-                                              rows, {.workspace = memory.span()});
+      AlignedBytes memory(SampleFromHeadWorkspaceBytes(cpp, kRows, {}));
+      const CertifiedStats stats = SampleFromHead(cpp, CppInput(), params_, keys_, {}, method,
+                                                  expected, rows, {.workspace = memory.span()});
       ExpectSame(drawn.stats, stats);
       const auto logits = DenseLogits(cpp.head(), CppInput());
       const Batch all(logits);
@@ -61,9 +61,10 @@ TEST_F(CCertifiedHead, GivesIdsAloneAsTheCppHeadDoes) {
       std::vector<int32_t> expected(kRows);
       std::vector<RowStatus> statuses(kRows);
       std::vector<CertifiedRow> rows(kRows);
-      AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
-      const CertifiedStats stats = cpp.SampleIds(CppInput(), params_, keys_, {}, method, expected,
-                                                 statuses, rows, {.workspace = memory.span()});
+      AlignedBytes memory(SampleFromHeadWorkspaceBytes(cpp, kRows, {}));
+      const CertifiedStats stats =
+          SampleIdsFromHead(cpp, CppInput(), params_, keys_, {}, method, expected, statuses, rows,
+                            {.workspace = memory.span()});
       ExpectSame(ids.stats, stats);
       for (size_t r = 0; r < kRows; ++r) {
         SCOPED_TRACE(r);

@@ -93,9 +93,9 @@ TEST_F(CCertifiedStep, GivesWhatTheCppHeadAndTheDenseHeadGive) {
       const std::vector<TokenResult> expected = StepTokens(dense, logits.view(), dense_step);
       std::vector<TokenResult> results(kRows);
       std::vector<CertifiedRow> rows(kRows);
-      AlignedBytes memory(cpp.SampleWorkspaceBytes(kRows, {}));
-      const CertifiedStats stats = cpp.Step(CppInput(), certified, of_certified, results, rows,
-                                            {.workspace = memory.span()});
+      AlignedBytes memory(SampleFromHeadWorkspaceBytes(cpp, kRows, {}));
+      const CertifiedStats stats = certified.StepFromHead(cpp, CppInput(), of_certified, results,
+                                                          rows, {.workspace = memory.span()});
       const Drawn all = Stepped(head, samplers_[0], handles_);
       const Drawn ids = SteppedIds(head, samplers_[1], handles_);
       ExpectSame(all.stats, stats);
@@ -151,13 +151,14 @@ struct Call {
   sluice_certified_row* rows = rows_memory;
 
   sluice_status Step() {
-    return sluice_certified_step(head, input_given, sampler, requests, request_count, results,
-                                 output_count, rows, row_count, nullptr, execution_given);
+    return sluice_sampler_step_from_head(sampler, head, input_given, requests, request_count,
+                                         results, output_count, rows, row_count, nullptr,
+                                         execution_given);
   }
   sluice_status StepIds() {
-    return sluice_certified_step_ids(head, input_given, sampler, requests, request_count, ids,
-                                     output_count, statuses, status_count, rows, row_count, nullptr,
-                                     execution_given);
+    return sluice_sampler_step_ids_from_head(sampler, head, input_given, requests, request_count,
+                                             ids, output_count, statuses, status_count, rows,
+                                             row_count, nullptr, execution_given);
   }
 };
 
@@ -236,7 +237,7 @@ TEST_F(CCertifiedStep, RefusesWhatDoesNotFitAndAcceptsNothing) {
   ExpectFailure(call_with([](Call& c) { c.status_count = 5; }, &Call::StepIds),
                 "statuses.size() = 5 is not allowed: 6");
   size_t bytes = 0;
-  ExpectOk(sluice_certified_sample_workspace_bytes(head, kRows, &execution, &bytes));
+  ExpectOk(sluice_sample_from_head_workspace_bytes(head, kRows, &execution, &bytes));
   for (const auto run : {&Call::Step, &Call::StepIds}) {
     EXPECT_EQ(call_with([&](Call& c) { c.execution.workspace_bytes = bytes - 1; }, run),
               SLUICE_INVALID_VALUE);

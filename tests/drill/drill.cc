@@ -83,8 +83,9 @@ void RunShards(const Case& c, const std::vector<int32_t>& ids) {
   // Between processes, and by a certified head: the first tokens do not decide such a row.
   Expect(NeedOf(c.params, key, whole.vocab) == RowNeed::kRow,
          std::string(c.name) + ": ranks do not fetch the row");
-  Expect(DecidingTokens(c.params, DrawMethod::kGumbel, whole.vocab) == Decides::kMass &&
-             !IsNucleus(c.params),
+  Expect(semantics::DecidingTokens(c.params, DrawMethod::kGumbel, whole.vocab) ==
+                 semantics::Decides::kMass &&
+             !semantics::IsNucleus(c.params),
          std::string(c.name) + ": a certified head takes the row");
 }
 

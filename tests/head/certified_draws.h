@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sluice/certified_sample.hpp"
 #include "sluice/draw.hpp"
 #include "tests/head/certified.h"
 
@@ -20,7 +21,7 @@ Drawn RunWithMemory(const CertifiedHead& head, const CertifiedInput& input, Exec
                     Call call) {
   const auto rows = static_cast<size_t>(input.hidden.rows);
   Drawn drawn{std::vector<TokenResult>(rows), std::vector<CertifiedRow>(rows), {}};
-  AlignedBytes memory(head.SampleWorkspaceBytes(input.hidden.rows, execution));
+  AlignedBytes memory(SampleFromHeadWorkspaceBytes(head, input.hidden.rows, execution));
   execution.workspace = memory.span();
   drawn.stats = call(drawn, execution);
   return drawn;
@@ -30,7 +31,7 @@ inline Drawn RunSample(const CertifiedHead& head, const CertifiedInput& input,
                        std::span<const SelectParams> params, std::span<const NoiseKey> keys,
                        DrawMethod method, const Execution& execution) {
   return RunWithMemory(head, input, execution, [&](Drawn& drawn, const Execution& with) {
-    return head.Sample(input, params, keys, {}, method, drawn.results, drawn.rows, with);
+    return SampleFromHead(head, input, params, keys, {}, method, drawn.results, drawn.rows, with);
   });
 }
 
@@ -42,7 +43,7 @@ inline Drawn RunSampleIds(const CertifiedHead& head, const CertifiedInput& input
     std::vector<int32_t> ids(drawn.rows.size());
     std::vector<RowStatus> statuses(drawn.rows.size());
     const CertifiedStats stats =
-        head.SampleIds(input, params, keys, {}, method, ids, statuses, drawn.rows, with);
+        SampleIdsFromHead(head, input, params, keys, {}, method, ids, statuses, drawn.rows, with);
     for (size_t r = 0; r < ids.size(); ++r) {
       drawn.results[r].id = ids[r];
       drawn.results[r].status = statuses[r];

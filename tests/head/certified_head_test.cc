@@ -244,13 +244,14 @@ TEST(CertifiedTopChecks, NoticeAWrongInterval) {
   for (const bool is_spoiled : {false, true}) {
     ScoredRow copy = scored;
     if (is_spoiled) copy.scores[static_cast<size_t>(best)] -= 3.0f * copy.widths[0] + 5.0f;
+    const semantics::TokenAdjust none;
     RowCertificate certificate(
-        dense, view, row, state, nullptr, kDenseHeadRef, kScoreRef,
+        {dense, view, kDenseHeadRef, kScoreRef}, {row, state, nullptr, none},
         {{copy.scores.data(), copy.widths.data()}, tokens.data(), ids.data(), refined.data()}, 256);
     ASSERT_TRUE(certificate.Start());
-    TopTokens top;
-    ASSERT_TRUE(certificate.Top(1, top));
-    EXPECT_EQ(top.tokens[0].id == best, !is_spoiled);
+    const std::optional<CertifiedTokens> top = certificate.Top(1);
+    ASSERT_TRUE(top.has_value());
+    EXPECT_EQ(top->data[0].id == best, !is_spoiled);
   }
 }
 

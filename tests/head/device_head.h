@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "sluice/cuda/head.hpp"
+#include "sluice/cuda/certified_sample.hpp"
 #include "tests/head/certified.h"
 #include "tests/support/device.h"
 
@@ -91,7 +91,7 @@ class DeviceHead {
     const OnDevice<NoiseKey> keys_on_device(keys);
     const OnDevice<int32_t> ids(rows);
     const OnDevice<RowStatus> statuses(rows);
-    cuda::SampleIds(call_, {on_device, keys_on_device}, method, ids, statuses, nullptr);
+    cuda::SampleIdsFromHead(call_, {on_device, keys_on_device}, method, ids, statuses, nullptr);
     std::vector<int32_t> both = ids.Get();
     for (const RowStatus status : statuses.Get()) both.push_back(static_cast<int32_t>(status));
     return both;

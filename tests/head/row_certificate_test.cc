@@ -44,14 +44,14 @@ class NarrowedRow {
     adjust.penalties.repetition = repetition;
     adjust.counts = counts_;
     adjust_ = semantics::TokenAdjust(adjust);
-    certificate_.emplace(head_, view_, semantics::Row{&hidden_, DType::kF32, 1}, state_, nullptr,
-                         kDenseHeadRef, table_,
+    certificate_.emplace(HeadSource{head_, view_, kDenseHeadRef, table_},
+                         RowSource{{&hidden_, DType::kF32, 1}, state_, nullptr, adjust_},
                          RowMemory{{scores_.data(), widths_.data()},
                                    tokens_.data(),
                                    ids_.data(),
                                    refined_.data(),
                                    scores_before_.data()},
-                         SurvivorBudget(view_.vocab, 1), adjust_);
+                         SurvivorBudget(view_.vocab, 1));
   }
 
   RowCertificate& certificate() { return *certificate_; }

@@ -27,6 +27,14 @@ LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in 
 # tests/, which this test does not read, measure and test it; nothing else includes it.
 RESEARCH_USERS = {"research", "cli", "python"}
 
+# A head scores, bounds and computes logits; selection and draws use it and not the other way round.
+# So of the public headers it reaches none of these, through others neither.
+HEAD_HEADERS = {"include/sluice/head.hpp", "include/sluice/certified_head.hpp",
+                "include/sluice/cuda/head.hpp"}
+NOT_OF_HEADS = {f"sluice/{name}.hpp" for name in (
+    "select", "draw", "verify", "logprobs", "sampler", "certified_sample", "explain", "shards",
+    "cuda/candidates", "cuda/logprobs", "cuda/sampler", "cuda/certified_sample", "cuda/shards")}
+
 SUFFIXES = {".h", ".hpp", ".def", ".inc", ".c", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Standard C++ headers have neither dot nor slash; these three are for the C ABI.
@@ -78,6 +86,24 @@ def rule_broken(source: str, target, bracket: str, include: str):
     return None
 
 
+def is_of_heads(file: Path):
+    return file.parts[:2] == ("src", "head") or file.as_posix() in HEAD_HEADERS
+
+
+def public_includes(root: Path, header: str):
+    """The public headers that a public header reaches, itself among them, depth first."""
+    reached = [header]
+    for name in reached:
+        path = root / "include" / name
+        if not path.is_file():
+            continue
+        for line in path.read_text(encoding="utf-8").splitlines():
+            match = INCLUDE.match(line)
+            if match and match[2].startswith("sluice/") and match[2] not in reached:
+                reached.append(match[2])
+    return reached
+
+
 def check(root: Path):
     """Yields one message per offence."""
     root = root.resolve()
@@ -100,6 +126,10 @@ def check(root: Path):
                 broken = rule_broken(source, target, bracket, include)
                 if is_research_for_the_product(file, source, target, include):
                     broken = "no part of the product includes research"
+                if is_of_heads(file) and include.startswith("sluice/"):
+                    for name in public_includes(root, include):
+                        if name in NOT_OF_HEADS:
+                            broken = f"a head knows nothing of {name}"
                 if broken:
                     yield f"{file}:{number}: {line.strip()}\n    {broken}"
 

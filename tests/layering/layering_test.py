@@ -69,6 +69,17 @@ class Layering(unittest.TestCase):
         self.assert_one({"src/semantics/order.h": '#include "support/bits.h"\n'}, "upwards")
         self.assert_one({"src/semantics/order.h": '#include "hwy/highway.h"\n'}, "itself")
 
+    def test_heads_know_nothing_of_samplers(self):
+        for file in ("src/head/certified/a.cc", "include/sluice/certified_head.hpp"):
+            self.assert_one({file: '#include "sluice/sampler.hpp"\n'}, "head", "sampler.hpp")
+        self.assert_one({"src/head/cuda/a.cu": '#include "sluice/tensor.hpp"\n',
+                         "include/sluice/cuda/head.hpp": '#include "sluice/cuda/rows.hpp"\n',
+                         "include/sluice/cuda/rows.hpp": '#include "sluice/draw.hpp"\n',
+                         "include/sluice/draw.hpp": ""}, "cuda/head.hpp:1", "draw.hpp")
+        self.assertEqual([], self.offences(
+            {"src/sampler/a.cc": '#include "sluice/sampler.hpp"\n#include "head/a.h"\n',
+             "include/sluice/sampler.hpp": '#include "sluice/draw.hpp"\n'}))
+
     def test_public_headers_include_the_standard_library_only(self):
         for include in ("<cuda_runtime.h>", "<torch/torch.h>", "<nlohmann/json.hpp>",
                         '"semantics/order.h"', '"cuda_runtime.h"'):

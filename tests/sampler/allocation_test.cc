@@ -146,14 +146,14 @@ TEST(Allocation, NoCertifiedHeadAllocates) {
     EXPECT_EQ(paths[1].path, CertifiedPath::kAllowed);
     EXPECT_EQ(paths[2].path, CertifiedPath::kDense);
     EXPECT_EQ(paths[3].path, CertifiedPath::kNothing);
-    const Workspace workspace(head.SampleWorkspaceBytes(4, {Backend::kRef}));
+    const Workspace workspace(SampleFromHeadWorkspaceBytes(head, 4, {Backend::kRef}));
     for (const SelectParams& params :
          {SelectParams{}, SelectParams{.temperature = 0.0f}, SelectParams{.top_k = 5},
           SelectParams{.min_p = 0.5f}, SelectParams{.top_p = 0.9f}}) {
       for (const DrawMethod method : {DrawMethod::kGumbel, DrawMethod::kCdf}) {
         EXPECT_EQ(AllocationsOf([&] {
-                    head.Sample(input, {&params, 1}, {&key, 1}, {}, method, results, paths,
-                                {Backend::kRef, {}, workspace.span()});
+                    SampleFromHead(head, input, {&params, 1}, {&key, 1}, {}, method, results, paths,
+                                   {Backend::kRef, {}, workspace.span()});
                   }),
                   0);
       }
@@ -167,10 +167,10 @@ TEST(Allocation, NoCertifiedHeadAllocates) {
       requests.push_back(AddTo(sampler, request));
     }
     EXPECT_EQ(AllocationsOf([&] {
-                head.Step(input, sampler, requests, results, paths,
-                          {Backend::kRef, {}, workspace.span()});
-                head.StepIds(input, sampler, requests, std::span(ids).first(4), statuses, paths,
-                             {Backend::kRef, {}, workspace.span()});
+                sampler.StepFromHead(head, input, requests, results, paths,
+                                     {Backend::kRef, {}, workspace.span()});
+                sampler.StepIdsFromHead(head, input, requests, std::span(ids).first(4), statuses,
+                                        paths, {Backend::kRef, {}, workspace.span()});
               }),
               0);
   }

@@ -251,17 +251,18 @@ class PlantedMass : public ::testing::Test {
     std::vector<semantics::Token> tokens(size), workspace(size);
     std::vector<int32_t> ids(size);
     std::vector<uint8_t> is_refined(size);
+    const semantics::TokenAdjust none;
     RowCertificate certificate(
-        head, planes, hidden, state, nullptr, DenseHeadTableFor(Backend::kRef), table,
+        {head, planes, DenseHeadTableFor(Backend::kRef), table}, {hidden, state, nullptr, none},
         {intervals, tokens.data(), ids.data(), is_refined.data()}, SurvivorBudget(planes.vocab, 1));
     ASSERT_TRUE(certificate.Start());
-    TopTokens top;
-    ASSERT_TRUE(certificate.Top(1, top));
-    const semantics::Token first = top.tokens[0];
+    std::optional<CertifiedTokens> top = certificate.Top(1);
+    ASSERT_TRUE(top.has_value());
+    const semantics::Token first = top->data[0];
     CertifiedNucleus nucleus(certificate, params_, key, first, planes.vocab);
     if (counts) {
       semantics::Interval kept;
-      ASSERT_TRUE(nucleus.Keep(top, kept));
+      ASSERT_TRUE(nucleus.Keep(*top, kept));
       counts_[is_faulty ? 1 : 0] = kept.end - kept.begin;
     }
     CertifiedGumbel gumbel(certificate, DrawTableFor(Backend::kRef), key, first,

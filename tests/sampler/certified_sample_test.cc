@@ -162,11 +162,11 @@ TEST(CertifiedSampleChecks, RefuseWhatDoesNotFit) {
     std::vector<int32_t> id(ids);
     std::vector<RowStatus> status(statuses);
     Execution execution;
-    AlignedBytes memory(head.SampleWorkspaceBytes(2, execution));
+    AlignedBytes memory(SampleFromHeadWorkspaceBytes(head, 2, execution));
     execution.workspace = memory.span();
     const NoiseKey key;
-    head.SampleIds({hidden, {}}, all, {&key, 1}, {}, DrawMethod::kGumbel, id, status, {},
-                   execution);
+    SampleIdsFromHead(head, {hidden, {}}, all, {&key, 1}, {}, DrawMethod::kGumbel, id, status, {},
+                      execution);
   };
   EXPECT_NO_THROW(sample_ids(2, 2, 1));
   EXPECT_NO_THROW(sample_ids(2, 0, 2));
@@ -174,8 +174,9 @@ TEST(CertifiedSampleChecks, RefuseWhatDoesNotFit) {
   ExpectError([&] { sample_ids(2, 1, 1); }, "statuses.size()", "1", "2");
   ExpectError([&] { sample_ids(2, 2, 3); }, "params.size()", "3", "1 or the number of rows, 2");
   const MatrixView huge{values.data(), int64_t{1} << 62, 8, 8, DType::kF32, {}};
-  ExpectError([&] { head.Sample({huge, {}}, {}, {}, {}, DrawMethod::kGumbel, {}, {}, {}); },
-              "hidden.rows", "4611686018427387904", "[0, 2147483647]");
+  ExpectError(
+      [&] { SampleFromHead(head, {huge, {}}, {}, {}, {}, DrawMethod::kGumbel, {}, {}, {}); },
+      "hidden.rows", "4611686018427387904", "[0, 2147483647]");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 Drawn RunStep(const CertifiedHead& head, const CertifiedInput& input, Sampler& sampler,
               std::span<const RequestHandle> requests, const Execution& execution) {
   return RunWithMemory(head, input, execution, [&](Drawn& drawn, const Execution& with) {
-    return head.Step(input, sampler, requests, drawn.results, drawn.rows, with);
+    return sampler.StepFromHead(head, input, requests, drawn.results, drawn.rows, with);
   });
 }
 
@@ -24,7 +24,7 @@ Drawn RunStepIds(const CertifiedHead& head, const CertifiedInput& input, Sampler
     std::vector<int32_t> ids(drawn.rows.size());
     std::vector<RowStatus> statuses(drawn.rows.size());
     const CertifiedStats stats =
-        head.StepIds(input, sampler, requests, ids, statuses, drawn.rows, with);
+        sampler.StepIdsFromHead(head, input, requests, ids, statuses, drawn.rows, with);
     for (size_t r = 0; r < ids.size(); ++r) {
       drawn.results[r].id = ids[r];
       drawn.results[r].status = statuses[r];

@@ -1,8 +1,9 @@
 /* Part of sluice.h: the certified head, tokens of the dense head from a quarter of its bytes. See
- * sluice/certified_head.hpp for what it promises; a dense head alone is sluice_project. */
+ * sluice/certified_head.hpp for what it promises. Draws from one are certified_sample.h; a dense
+ * head alone is sluice_project. */
 #pragma once
 
-#include "sluice/c/sampler.h"
+#include "sluice/c/rows.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,18 +89,10 @@ typedef struct sluice_certified_input {
   sluice_matrix_view hidden; /* [rows, dim] */
   const int32_t* bitmask; /* none, or ceil(vocab / 32) words a row: the tokens that are allowed */
   size_t word_count;
-  /* Read by sluice_certified_sample and sluice_certified_sample_ids only, one for all rows or one a
-   * row; steps take them from the requests. */
-  const sluice_select_params* params;
-  size_t param_count;
-  const sluice_noise_key* keys;
-  size_t key_count;
-  sluice_limits limits;
 } sluice_certified_input;
 
 SLUICE_INIT void sluice_certified_input_init(sluice_certified_input* input) {
   *input = SLUICE_ZERO(sluice_certified_input);
-  sluice_limits_init(&input->limits);
 }
 
 /* How a row got its answer. */
@@ -142,56 +135,6 @@ typedef struct SLUICE_ALIASED sluice_certified_stats {
   float least_margin;
 } sluice_certified_stats;
 
-/* Bytes of workspace for so many rows, with the execution's backend and workers; its workspace is
- * not looked at. */
-SLUICE_API sluice_status
-sluice_certified_sample_workspace_bytes(const sluice_certified_head* certified, int64_t rows,
-                                        const sluice_execution* execution, size_t* bytes);
-SLUICE_API sluice_status
-sluice_certified_topk_workspace_bytes(const sluice_certified_head* certified, int64_t rows,
-                                      const sluice_execution* execution, size_t* bytes);
-
-/* One token a hidden state: the results of sluice_project and then sluice_sample. Log-probabilities
- * are measured on all logits, so there are none. results: one a row. rows: none, or one a row.
- * stats: may be null. */
-SLUICE_API sluice_status sluice_certified_sample(const sluice_certified_head* certified,
-                                                 const sluice_certified_input* input,
-                                                 sluice_draw_method method,
-                                                 sluice_token_result* results, size_t result_count,
-                                                 sluice_certified_row* rows, size_t row_count,
-                                                 sluice_certified_stats* stats,
-                                                 const sluice_execution* execution);
-
-/* The ids and statuses alone, in the same workspace, and less of the head where top-p decides
- * without top-k: a Cut takes the mass of all tokens to within the weight of one. statuses: none, or
- * one a row. */
-SLUICE_API sluice_status sluice_certified_sample_ids(
-    const sluice_certified_head* certified, const sluice_certified_input* input,
-    sluice_draw_method method, int32_t* ids, size_t id_count, sluice_row_status* statuses,
-    size_t status_count, sluice_certified_row* rows, size_t row_count,
-    sluice_certified_stats* stats, const sluice_execution* execution);
-
-/* One token for each of the sampler's requests; hidden state r is requests[r]'s. The ids are
- * those that sluice_project and then sluice_sampler_step give requests without drafts and forced
- * tokens, and the sampler has accepted them. Each request may occur once. Penalties, bias, masks
- * and whatever else a request changes of its logits is heeded, but for processors, which need
- * all logits: a request with a processor that would run is SLUICE_INVALID_VALUE, and then
- * nothing has changed. The call uses the backend and the workers of the execution, not the
- * sampler's. In the workspace of sluice_certified_sample. */
-SLUICE_API sluice_status sluice_certified_step(
-    const sluice_certified_head* certified, const sluice_certified_input* input,
-    sluice_sampler* sampler, const sluice_request_handle* requests, size_t request_count,
-    sluice_token_result* results, size_t result_count, sluice_certified_row* rows, size_t row_count,
-    sluice_certified_stats* stats, const sluice_execution* execution);
-
-/* The same as sluice_certified_sample_ids is to sluice_certified_sample. */
-SLUICE_API sluice_status sluice_certified_step_ids(
-    const sluice_certified_head* certified, const sluice_certified_input* input,
-    sluice_sampler* sampler, const sluice_request_handle* requests, size_t request_count,
-    int32_t* ids, size_t id_count, sluice_row_status* statuses, size_t status_count,
-    sluice_certified_row* rows, size_t row_count, sluice_certified_stats* stats,
-    const sluice_execution* execution);
-
 /* The first k tokens of each row in the total order. */
 typedef struct sluice_certified_top {
   int32_t k;
@@ -202,6 +145,12 @@ typedef struct sluice_certified_top {
   sluice_row_status* status; /* one a row */
   size_t status_count;
 } sluice_certified_top;
+
+/* Bytes of workspace for so many rows, with the execution's backend and workers; its workspace is
+ * not looked at. */
+SLUICE_API sluice_status
+sluice_certified_topk_workspace_bytes(const sluice_certified_head* certified, int64_t rows,
+                                      const sluice_execution* execution, size_t* bytes);
 
 SLUICE_API sluice_status sluice_certified_topk(const sluice_certified_head* certified,
                                                const sluice_certified_input* input,

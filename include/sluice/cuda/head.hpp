@@ -1,5 +1,5 @@
-// From hidden states to logits and to tokens in device memory: the answers of head.hpp and
-// certified_head.hpp, bit for bit. Link Sluice::cuda.
+// From hidden states to logits in device memory: the answers of head.hpp and certified_head.hpp,
+// bit for bit. Draws from a certified head are cuda/certified_sample.hpp. Link Sluice::cuda.
 //
 // As in cuda/rows.hpp, a call checks its arguments, enqueues its kernels on the stream and returns:
 // it takes no memory, waits for nothing and can be captured in a CUDA graph. Rows that a
@@ -85,9 +85,5 @@ struct CertifiedTopK {
   DeviceArray<RowStatus> status = {};  // one a row
 };
 void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream);
-
-// As Project and then SampleIds. ids: one a row; statuses: empty, or one a row.
-void SampleIds(const CertifiedCall& call, const RowParams& params, DrawMethod method,
-               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream);
 
 }  // namespace sluice::cuda

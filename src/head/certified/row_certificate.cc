@@ -35,20 +35,17 @@ bool Comes(const Token& a, const Token& b) { return semantics::Before(a, b); }
 
 }  // namespace
 
-RowCertificate::RowCertificate(const DenseHead& head, const PlaneView& planes,
-                               const semantics::Row& hidden, const HiddenState& state,
-                               const int32_t* bitmask, const DenseHeadTable& dense,
-                               const ScoreTable& score, const RowMemory& memory, int64_t budget,
-                               const semantics::TokenAdjust& adjust)
-    : head_(head),
-      planes_(planes),
-      hidden_(hidden),
-      state_(state),
-      bitmask_(bitmask),
-      dense_(dense),
-      score_(score),
+RowCertificate::RowCertificate(const HeadSource& head, const RowSource& row,
+                               const RowMemory& memory, int64_t budget)
+    : head_(head.dense),
+      planes_(head.planes),
+      hidden_(row.hidden),
+      state_(row.state),
+      bitmask_(row.bitmask),
+      dense_(head.table),
+      score_(head.score),
       memory_(memory),
-      adjust_(adjust),
+      adjust_(row.adjust),
       first_budget_(budget),
       budget_(budget) {}
 
@@ -145,7 +142,7 @@ bool RowCertificate::Start() {
   return true;
 }
 
-TopTokens RowCertificate::ComputeAllowed() {
+void RowCertificate::ComputeAllowed() {
   int64_t size = 0;
   for (int64_t v = 0; v < planes_.vocab; ++v) {
     if (bitmask_ != nullptr && !semantics::BitmaskAllows(bitmask_, v)) continue;
@@ -164,7 +161,8 @@ TopTokens RowCertificate::ComputeAllowed() {
   }
   if (size == 0) status_ = semantics::Worse(status_, RowStatus::kEmptySupport);
   std::sort(memory_.tokens, memory_.tokens + size, Comes);
-  return {{memory_.tokens, static_cast<size_t>(size)}};
+  allowed_ = {memory_.tokens, size};
+  has_allowed_ = true;
 }
 
 // A row's low codes are a few lines somewhere: without this their latency is the time.
@@ -234,7 +232,7 @@ float RowCertificate::LargestOpen() const {
   return largest;
 }
 
-TopTokens RowCertificate::ComputedAbove(float x) {
+CertifiedTokens RowCertificate::ComputedAbove(float x) {
   const float* const scores = memory_.intervals.scores;
   const float* const widths = memory_.intervals.widths;
   int64_t size = 0;
@@ -242,7 +240,8 @@ TopTokens RowCertificate::ComputedAbove(float x) {
       planes_.vocab, [&](int64_t v) { return widths[v] == 0.0f && scores[v] > x; },
       [&](int64_t v) { memory_.tokens[size++] = {scores[v], static_cast<int32_t>(v)}; });
   std::sort(memory_.tokens, memory_.tokens + size, Comes);
-  return {{memory_.tokens, static_cast<size_t>(size)}};
+  const float least = x == -Infinity() ? x : std::nextafter(x, Infinity());
+  return {memory_.tokens, size, least};
 }
 
 // The ids of the k largest keys, or of all that are not -inf, in no order.
@@ -299,7 +298,7 @@ bool RowCertificate::ComputeSurvivors(const MayMatter& may_matter, int64_t& list
   return true;
 }
 
-TopTokens RowCertificate::Sorted(int64_t listed, float least) {
+CertifiedTokens RowCertificate::Sorted(int64_t listed, float least) {
   const float* const scores = memory_.intervals.scores;
   int64_t size = 0;
   for (int64_t i = 0; i < listed; ++i) {
@@ -307,23 +306,22 @@ TopTokens RowCertificate::Sorted(int64_t listed, float least) {
     if (scores[id] >= least && scores[id] > -Infinity()) memory_.tokens[size++] = {scores[id], id};
   }
   std::sort(memory_.tokens, memory_.tokens + size, Comes);
-  return {{memory_.tokens, static_cast<size_t>(size)}};
+  return {memory_.tokens, size, least};
 }
 
-bool RowCertificate::From(float least, TopTokens& top) {
+std::optional<CertifiedTokens> RowCertificate::From(float least) {
   const float* const scores = memory_.intervals.scores;
   const float* const widths = memory_.intervals.widths;
   // Not `>=`: what cannot be compared survives.
   const auto may_matter = [&](int64_t v) { return !(scores[v] + widths[v] < least); };
   int64_t listed = 0;
-  if (!ComputeSurvivors(may_matter, listed)) return false;
+  if (!ComputeSurvivors(may_matter, listed)) return std::nullopt;
   NoteMargin(least - LargestOpen());
-  top = Sorted(listed, least);
-  return true;
+  return Sorted(listed, least);
 }
 
-bool RowCertificate::Top(int64_t k, TopTokens& top) {
-  if (k > first_budget_) return false;
+std::optional<CertifiedTokens> RowCertificate::Top(int64_t k) {
+  if (k > first_budget_) return std::nullopt;
   const float* const scores = memory_.intervals.scores;
   const int64_t largest = Largest(k, [&](int64_t v) { return scores[v]; });
   ComputeListed(largest);
@@ -331,14 +329,11 @@ bool RowCertificate::Top(int64_t k, TopTokens& top) {
   for (int64_t i = 0; i < largest; ++i) {
     least = std::min(least, memory_.intervals.scores[memory_.ids[i]]);
   }
-  if (largest < k) {  // all there are
-    top = Sorted(largest, -Infinity());
-    return true;
-  }
-  return From(least, top);
+  if (largest < k) return Sorted(largest, -Infinity());  // all there are
+  return From(least);
 }
 
-bool RowCertificate::Last(Bottom& bottom) {
+std::optional<RowCertificate::Bottom> RowCertificate::Last() {
   const float* const scores = memory_.intervals.scores;
   const float* const widths = memory_.intervals.widths;
   float smallest = Infinity();
@@ -355,8 +350,8 @@ bool RowCertificate::Last(Bottom& bottom) {
     return !(scores[v] - widths[v] > most) && scores[v] != -Infinity();
   };
   int64_t listed = 0;
-  if (!ComputeSurvivors(may_matter, listed)) return false;
-  bottom = {Infinity(), 0, 0};
+  if (!ComputeSurvivors(may_matter, listed)) return std::nullopt;
+  Bottom bottom = {Infinity(), 0, 0};
   for (int64_t i = 0; i < listed; ++i) {
     const float x = scores[memory_.ids[i]];
     if (x == -Infinity() || x > bottom.value) continue;
@@ -364,7 +359,7 @@ bool RowCertificate::Last(Bottom& bottom) {
     bottom.value = x;
   }
   for (int64_t v = 0; v < planes_.vocab; ++v) bottom.support += scores[v] == -Infinity() ? 0 : 1;
-  return true;
+  return bottom;
 }
 
 }  // namespace sluice

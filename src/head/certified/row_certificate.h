@@ -2,12 +2,13 @@
 //
 // A token whose score plus half width stays below a logit that others are known to reach cannot be
 // among them; the rest, the survivors, are computed from the weights, in the defined order. What is
-// computed once replaces its interval (width 0). Where a request changes single logits, all of this
-// is about the changed ones, from the moment that scores are there.
+// computed once replaces its interval (width 0). Where single logits are changed, all of this is
+// about the changed ones, from the moment that scores are there.
 #pragma once
 
-#include <span>
+#include <optional>
 
+#include "head/certified/certified_tokens.h"
 #include "head/certified/score_table.h"
 #include "head/dense_table.h"
 #include "semantics/order.h"
@@ -15,6 +16,21 @@
 #include "sluice/certified_head.hpp"
 
 namespace sluice {
+
+// The head, as a backend reads it.
+struct HeadSource {
+  const DenseHead& dense;
+  const PlaneView& planes;
+  const DenseHeadTable& table;
+  const ScoreTable& score;
+};
+
+struct RowSource {
+  semantics::Row hidden;
+  const HiddenState& state;
+  const int32_t* bitmask = nullptr;  // null: every token is allowed
+  const semantics::TokenAdjust& adjust;
+};
 
 // What a row works on; none of it is the row's own.
 struct RowMemory {
@@ -25,17 +41,11 @@ struct RowMemory {
   float* scores_before = nullptr;  // of strict planes: before a token was adjusted
 };
 
-// The tokens at and above some logit, in the total order.
-struct TopTokens {
-  std::span<const semantics::Token> tokens = {};
-};
-
 class RowCertificate {
  public:
-  RowCertificate(const DenseHead& head, const PlaneView& planes, const semantics::Row& hidden,
-                 const HiddenState& state, const int32_t* bitmask, const DenseHeadTable& dense,
-                 const ScoreTable& score, const RowMemory& memory, int64_t budget,
-                 const semantics::TokenAdjust& adjust = {});
+  // What both sources refer to outlives the certificate.
+  RowCertificate(const HeadSource& head, const RowSource& row, const RowMemory& memory,
+                 int64_t budget);
 
   static int64_t AllowedCount(const int32_t* bitmask, int64_t vocab);
 
@@ -44,15 +54,17 @@ class RowCertificate {
   bool Start();
 
   // All allowed tokens, from the weights alone; without scores.
-  TopTokens ComputeAllowed();
+  void ComputeAllowed();
+  // What that gave; null where there are intervals in its place.
+  const CertifiedTokens* allowed() const { return has_allowed_ ? &allowed_ : nullptr; }
 
   // Of the row, once started or computed.
   RowStatus status() const { return status_; }
 
   // At least the first k tokens: all at or above the least exact logit among the k largest scores,
-  // or all there are. Those of at least `least`. False: more survivors than the budget.
-  bool Top(int64_t k, TopTokens& top);
-  bool From(float least, TopTokens& top);
+  // or all there are. Those of at least `least`. None: more survivors than the budget.
+  std::optional<CertifiedTokens> Top(int64_t k);
+  std::optional<CertifiedTokens> From(float least);
 
   // The last token of the total order: its logit and how many tokens have it, itself among them;
   // and how many tokens are not masked.
@@ -61,7 +73,7 @@ class RowCertificate {
     int32_t ties;
     int32_t support;
   };
-  bool Last(Bottom& bottom);
+  std::optional<Bottom> Last();
 
   // The logit of a token.
   float Compute(int32_t id);
@@ -82,7 +94,7 @@ class RowCertificate {
   // The largest upper end of a token that was not computed; -inf: all were.
   float LargestOpen() const;
   // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
-  TopTokens ComputedAbove(float x);
+  CertifiedTokens ComputedAbove(float x);
   MassAround Around(const MassQuestion& question) const {
     return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
   }
@@ -110,7 +122,7 @@ class RowCertificate {
   int64_t ListSurvivors(const MayMatter& may_matter);
   template <typename MayMatter>
   bool ComputeSurvivors(const MayMatter& may_matter, int64_t& listed);
-  TopTokens Sorted(int64_t listed, float least);
+  CertifiedTokens Sorted(int64_t listed, float least);
 
   const DenseHead& head_;
   const PlaneView& planes_;
@@ -120,7 +132,9 @@ class RowCertificate {
   const DenseHeadTable& dense_;
   const ScoreTable& score_;
   RowMemory memory_;
-  const semantics::TokenAdjust adjust_;
+  const semantics::TokenAdjust& adjust_;
+  CertifiedTokens allowed_;
+  bool has_allowed_ = false;
   RowStatus status_ = RowStatus::kOk;
   const int64_t first_budget_;
   int64_t budget_;

@@ -1,10 +1,11 @@
 // The draw from a certified head on a device, in the order of its kernels.
 #include "sampler/certified/sample_survivors.h"
+#include "sluice/cuda/certified_sample.hpp"
 
 namespace sluice::cuda {
 
-void SampleIds(const CertifiedCall& call, const RowParams& params, DrawMethod method,
-               DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream) {
+void SampleIdsFromHead(const CertifiedCall& call, const RowParams& params, DrawMethod method,
+                       DeviceArray<int32_t> ids, DeviceArray<RowStatus> statuses, void* stream) {
   const int64_t rows = call.hidden.rows;
   QuestionArgument question = {};
   question.method = method;

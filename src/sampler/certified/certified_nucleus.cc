@@ -87,12 +87,11 @@ bool CertifiedNucleus::Narrow() {
   return false;
 }
 
-bool CertifiedNucleus::Keep(TopTokens& first, Interval& kept) {
+bool CertifiedNucleus::Keep(CertifiedTokens& first, Interval& kept) {
   do {
-    const float open = certificate_.LargestOpen();
-    first = certificate_.ComputedAbove(open);
-    const SortedRow sorted{first.tokens.data(), std::ssize(first.tokens)};
-    if (open == -semantics::Infinity()) {
+    first = certificate_.ComputedAbove(certificate_.LargestOpen());
+    const SortedRow sorted{first.data, first.size};
+    if (first.HasAll()) {
       kept = semantics::SelectInterval(sorted, params_, key_);
       return true;
     }

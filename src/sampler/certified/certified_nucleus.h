@@ -19,7 +19,7 @@ class CertifiedNucleus {
 
   // The first tokens of the row and those that are kept of them. False: not decided. It is given
   // up when the budget is too small, not when it is spent.
-  bool Keep(TopTokens& first, semantics::Interval& kept);
+  bool Keep(CertifiedTokens& first, semantics::Interval& kept);
 
   // The drawn token: the winner among all, or, where it is certainly dropped, among those before
   // it, and so on. Why it is not decided; kNone: it is.

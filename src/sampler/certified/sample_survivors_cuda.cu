@@ -14,12 +14,12 @@ struct SurvivorsArgument {
 };
 
 // The Gumbel draw from everything, of which the survivors hold all that may win and the maximum.
-__device__ int32_t DrawFromSurvivors(const Team& block, const Survivor* survivors,
+__device__ int32_t DrawFromSurvivors(const Team& block, const CertifiedTokens& survivors,
                                      const RowCourse& course) {
-  const float max = ValueOf(FirstSurvivor(block, survivors, course.listed));
+  const float max = ValueOf(FirstSurvivor(block, survivors));
   BestToken best;
-  for (int i = block.thread(); i < course.listed; i += block.threads()) {
-    const auto [x, id] = survivors[i];
+  for (int i = block.thread(); i < survivors.size; i += block.threads()) {
+    const auto [x, id] = survivors.data[i];
     if (x == -INFINITY) continue;
     const uint64_t bits = semantics::NoiseBits(course.key, semantics::GumbelStream(course.key), id);
     best.See(semantics::LogWeight(x, max, course.draw_scale) + semantics::Gumbel(bits), x, id);
@@ -33,17 +33,16 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
                                     const SurvivorsArgument& argument, int row,
                                     TokenResult& result) {
   const RowCourse& course = argument.call.memory.courses[row];
-  const Survivor* const survivors =
-      argument.call.memory.survivors + int64_t{row} * argument.call.memory.budget;
+  const CertifiedTokens survivors = TokensOf(argument.call, row);
   const bool is_of_planes = course.way == RowCourse::Way::kPlanes;
-  float least = LeastOfFirstK(course);
+  float least = survivors.least;
   if (is_of_planes) {
     if (course.decides == Decides::kSoftmax) {
       result.id = DrawFromSurvivors(block, survivors, course);
       return DenseReason::kNone;
     }
     if (course.decides == Decides::kFirst && course.k == 1) {
-      const uint64_t first = FirstSurvivor(block, survivors, course.listed);
+      const uint64_t first = FirstSurvivor(block, survivors);
       if (course.wants_first) {
         result.id = IdOf(first);
         return DenseReason::kNone;
@@ -60,10 +59,11 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
   }
   block.SyncBlock();
   TokenList& list = memory.first.list;
-  for (int i = block.thread(); i < course.listed; i += block.threads()) {
-    if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
+  for (int i = block.thread(); i < survivors.size; i += block.threads()) {
+    const auto [x, id] = survivors.data[i];
+    if (x == -INFINITY || x < least) continue;
     const uint32_t place = atomicAdd(&list.count, 1u);
-    if (place < kListCapacity) list.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
+    if (place < kListCapacity) list.tokens[place] = KeyOfToken(x, id);
   }
   block.SyncBlock();
   if (list.count > kListCapacity) return DenseReason::kSurvivors;

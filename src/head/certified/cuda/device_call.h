@@ -18,14 +18,17 @@
 
 #include <cstdint>
 
+#include "head/certified/certified_tokens.h"
 #include "head/certified/cuda/survivor_budget.h"
-#include "head/certified/deciding_tokens.h"
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
+#include "semantics/deciding_tokens.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/head.hpp"
 
 namespace sluice::cuda {
+
+using semantics::Decides;
 
 inline constexpr int kStatesOfQuad = 4;  // hidden states that one matrix product takes
 
@@ -75,12 +78,6 @@ struct AskedEnds {
   uint32_t least;
   uint32_t best;    // of one token: a score of a draw from the whole softmax
   int32_t refined;  // rows of the second plane that were read
-};
-
-// In fp32, as it was computed; of the row's listed tokens some may be -inf.
-struct Survivor {
-  float x;
-  int32_t id;
 };
 
 // Of the call.
@@ -161,9 +158,9 @@ struct CallMemory {
   float* tile_most;          //                the largest upper end
   float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
   float* tile_most_scores;
-  Survivor* survivors;  // [rows][budget]
-  float* scores;        // [rows][tiles * 16]; of dense rows the logits
-  float* widths;        // likewise
+  semantics::Token* survivors;  // [rows][budget], as they were computed; some may be -inf
+  float* scores;                // [rows][tiles * 16]; of dense rows the logits
+  float* widths;                // likewise
   int32_t rows;
   int32_t budget;
 };

@@ -50,6 +50,15 @@ __device__ inline float LeastOfFirstK(const RowCourse& course) {
   return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
 }
 
+// What was computed of a row, in the form in which draws take it. Behind the computation, of a row
+// without too many.
+__device__ inline CertifiedTokens TokensOf(const CallArgument& call, int row) {
+  const RowCourse& course = call.memory.courses[row];
+  const semantics::Token* const survivors =
+      call.memory.survivors + int64_t{row} * call.memory.budget;
+  return {survivors, course.listed, LeastOfFirstK(course)};
+}
+
 // Behind the computation: what is wrong with a row that the planes or a mask answer.
 __device__ inline RowStatus StatusOf(const RowCourse& course) {
   if (course.way == RowCourse::Way::kAnswered) return course.status;

@@ -106,7 +106,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   course.draw_scale = scales.draw;
   course.min_p = params.min_p;
   const int32_t vocab = question.vocab > 0 ? question.vocab : call.planes.vocab;
-  const Decides decides = DecidingTokens(params, question.method, vocab);
+  const Decides decides = semantics::DecidingTokens(params, question.method, vocab);
   if (question.k > 0 && decides != Decides::kSoftmax) return;
   course.decides = decides;
   const bool is_greedy = semantics::IsGreedy(params);
@@ -115,7 +115,7 @@ __device__ void Ask(const CallArgument& call, int row, RowCourse& course) {
   const bool keeps_one = course.k == 1 && params.profile.ties == Ties::kLowestId;
   course.wants_first = is_greedy || (course.decides == Decides::kFirst && keeps_one);
   if (course.decides != Decides::kMass) return;
-  if (!IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
+  if (!semantics::IsNucleus(params)) return LeaveToDense(course, DenseReason::kParameters);
   course.decides = Decides::kFirst;
   course.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
   course.is_nucleus = true;

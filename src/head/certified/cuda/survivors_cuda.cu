@@ -53,7 +53,7 @@ struct alignas(16) SurvivorsMemory {
   uint32_t count;
   uint32_t place;
   bool has_room;
-  Survivor list[kMostListed];
+  semantics::Token list[kMostListed];
 };
 
 // The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
@@ -283,7 +283,7 @@ class RowTokens {
     if (is_counting) memory_.place = first_place;
     __syncthreads();
     const uint32_t place = memory_.place;
-    Survivor* const to = call_.memory.survivors + int64_t{row_} * call_.memory.budget;
+    semantics::Token* const to = call_.memory.survivors + int64_t{row_} * call_.memory.budget;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < count && place + i < budget; i += kThreads) {
       to[place + i] = memory_.list[i];

@@ -96,20 +96,20 @@ __global__ void __launch_bounds__(kThreads)
       if (is_first) Report(call, row);
       return;
     }
-    const Survivor* const survivors = call.memory.survivors + int64_t{row} * call.memory.budget;
+    const CertifiedTokens survivors = TokensOf(call, row);
     if (course.wants_first) {
-      const uint64_t first = FirstSurvivor(Team(memory.team), survivors, course.listed);
+      const uint64_t first = FirstSurvivor(Team(memory.team), survivors);
       if (is_first) memory.tokens[0] = first;
       __syncthreads();
       Write(top, row, memory.tokens, 1);
       if (is_first) Report(call, row);
       return;
     }
-    const float least = LeastOfFirstK(course);
-    for (int i = static_cast<int>(threadIdx.x); i < course.listed; i += kThreads) {
-      if (survivors[i].x == -INFINITY || survivors[i].x < least) continue;
+    for (int i = static_cast<int>(threadIdx.x); i < survivors.size; i += kThreads) {
+      const auto [x, id] = survivors.data[i];
+      if (x == -INFINITY || x < survivors.least) continue;
       const uint32_t place = atomicAdd(&memory.count, 1u);
-      if (place < kCapacity) memory.tokens[place] = KeyOfToken(survivors[i].x, survivors[i].id);
+      if (place < kCapacity) memory.tokens[place] = KeyOfToken(x, id);
     }
     __syncthreads();
     const int size = static_cast<int>(memory.count);

@@ -1,4 +1,4 @@
-// Which tokens decide a row's kept set and draw: what a certified head has to know of it.
+// Which tokens decide a row's kept set and draw: what is to be known of a row whose logits are not.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "semantics/nucleus.h"
 #include "sluice/params.hpp"
 
-namespace sluice {
+namespace sluice::semantics {
 
 enum class Decides : uint8_t {
   kFirst,    // the first k in the total order
@@ -16,15 +16,12 @@ enum class Decides : uint8_t {
 };
 
 // The rules that look at no token that one before them dropped.
-inline constexpr semantics::RuleSet kRulesOfFirst = semantics::Rules(
-    semantics::Filter::kGreedy, semantics::Filter::kMinP, semantics::Filter::kTopK,
-    semantics::Filter::kTopP, semantics::Filter::kMinPLast, semantics::Filter::kXtc);
+inline constexpr RuleSet kRulesOfFirst = Rules(Filter::kGreedy, Filter::kMinP, Filter::kTopK,
+                                               Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
 
 // Every rule behind the first that bounds the set looks at no other token: top-p is measured on the
 // survivors of top-k (unless both are tested jointly), XTC on what is kept.
-SLUICE_HD inline Decides DecidingTokens(semantics::RuleSet rules, const Profile& profile,
-                                        DrawMethod method) {
-  using semantics::Filter;
+SLUICE_HD inline Decides DecidingTokens(RuleSet rules, const Profile& profile, DrawMethod method) {
   if (Has(rules, Filter::kGreedy)) return Decides::kFirst;
   if (!IsWithin(rules, kRulesOfFirst)) return Decides::kMass;
   if (Has(rules, Filter::kTopK) && !IsJoint(rules, profile)) return Decides::kFirst;
@@ -37,19 +34,19 @@ SLUICE_HD inline Decides DecidingTokens(semantics::RuleSet rules, const Profile&
 }
 SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod method,
                                         int64_t vocab) {
-  return DecidingTokens(semantics::RulesOf(params, vocab), params.profile, method);
+  return DecidingTokens(RulesOf(params, vocab), params.profile, method);
 }
 
 // The same where the noise of the row is known: XTC whose coin does not fall is no rule.
 inline Decides DecidingTokens(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                               int64_t vocab) {
-  return DecidingTokens(semantics::RulesOf(params, key, vocab), params.profile, method);
+  return DecidingTokens(RulesOf(params, key, vocab), params.profile, method);
 }
 
 // Of kMass: top-p decides, so the first tokens may, if the mass of the others is known well enough.
 SLUICE_HD inline bool IsNucleus(const SelectParams& params) {
-  const semantics::RuleSet rules = semantics::RulesOf(params);
-  return Has(rules, semantics::Filter::kTopP) && IsWithin(rules, kRulesOfFirst);
+  const RuleSet rules = RulesOf(params);
+  return Has(rules, Filter::kTopP) && IsWithin(rules, kRulesOfFirst);
 }
 
-}  // namespace sluice
+}  // namespace sluice::semantics
