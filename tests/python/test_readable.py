@@ -1,6 +1,7 @@
 """What a user reads at the prompt: names, signatures, results and errors."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -20,12 +21,20 @@ def test_dir_lists_public_names_only():
     assert sluice.__version__.count(".") == 2
 
 
-def test_signatures_fit_a_screen():
-    for name in ("sample", "select", "mask_", "topk", "dense_head"):
-        doc = inspect.getdoc(getattr(sluice, name))
-        assert doc.startswith(f"{name}("), name
-        assert max(map(len, doc.partition("\n\n")[0].splitlines())) <= 96, name
-    assert "top_k: " in inspect.getdoc(sluice.sample).partition("\n\n")[0]
+@pytest.mark.parametrize("name", ["sample", "select", "mask_", "topk", "dense_head", "CertifiedHead"])
+def test_help_begins_with_the_arguments(name):
+    call = getattr(sluice, name)
+    given = inspect.signature(call).parameters
+    twin = getattr(sluice._sluice, name)
+    typed = (twin.__init__ if inspect.isclass(twin) else twin).__doc__.partition("\n\n")[0]
+    for argument, parameter in given.items():
+        assert re.search(rf"[(, ]{argument}: ", typed), argument
+        default = re.search(rf"[(, ]{argument}: (?:[^=]*) = ([^,)]*)", typed)
+        if parameter.default is not inspect.Parameter.empty:
+            assert default and default[1] == repr(parameter.default), argument
+    assert len(given) == len(re.findall(r"\w+: ", re.sub(r"\[[^\[\]]*\]", "", typed)))
+    assert not inspect.getdoc(call).startswith(f"{name}("), "the text alone: help() has the arguments"
+    assert "..." not in str(inspect.signature(call)) and "typing." not in str(inspect.signature(call))
 
 
 def test_results_show_rows_that_are_not_ok():
