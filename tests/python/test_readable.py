@@ -74,3 +74,19 @@ def test_the_nearest_keyword_is_suggested(given, meant):
 def test_sizes_are_called_as_arrays_call_them():
     with pytest.raises(sluice.Error, match=r"^seed\.size = 3 is not allowed: one for all rows or one a row, 2"):
         sluice.sample(LOGITS, seed=[1, 2, 3])
+
+
+def test_a_part_that_was_not_built_says_what_it_needs(monkeypatch, capsys):
+    for name in ("Tokenizer", "OutputStream"):
+        monkeypatch.delattr(sluice, name)  # as in a build without the libraries
+    with pytest.raises(AttributeError, match="this build of sluice has no text, .*sluice.Tokenizer: install simdjson"):
+        sluice.Tokenizer  # noqa: B018
+    assert not hasattr(sluice, "OutputStream")
+    sluice.show_config()
+    shown = capsys.readouterr().out
+    assert "text: built without simdjson, PCRE2 and utf8proc\n" in shown and "engines: built without libzmq" in shown
+    monkeypatch.undo()
+    sluice.show_config()
+    assert "text: available\nengines: available\n" in capsys.readouterr().out
+    with pytest.raises(AttributeError, match="module 'sluice' has no attribute 'Tokeniser'"):
+        sluice.Tokeniser  # noqa: B018
