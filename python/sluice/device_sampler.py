@@ -84,7 +84,7 @@ class DeviceSampler:
         """
         if params is not None and fields:
             name, value = next(iter(fields.items()))
-            raise ArgumentTypeError(name, text_of(value), "nothing beside params")
+            raise ArgumentTypeError(name, text_of(value), "no keyword next to params")
         return self._sampler.add(_sluice.SamplingParams(**fields) if params is None else params,
                                  prompt, choice, processors)
 

@@ -42,7 +42,7 @@ def check_logits(logits, name="logits"):
         raise Error(f"{name}.ndim", str(logits.dim()), "1 or 2")
     if logits.shape[1] > 1 and logits.stride(1) != 1:
         raise Error(f"{name}.strides", str(list(logits.stride())),
-                    "a last axis whose elements lie one behind the other")
+                    "a last axis whose elements are adjacent")
 
 
 def _stream(tensor):
@@ -72,7 +72,7 @@ def params_of(logits, params, keys, max_temperature):
 def _cuts(logits, cuts):
     _check_beside(logits, cuts=cuts)
     if cuts.shape != (logits.shape[0], CUT_WORDS):
-        raise Error("cuts.size()", str(cuts.shape[0]), str(logits.shape[0]))
+        raise Error("cuts.size", str(cuts.shape[0]), str(logits.shape[0]))
     return cuts.contiguous()
 
 

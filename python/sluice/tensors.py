@@ -75,7 +75,7 @@ class CutTensors:
 
     def _mass(self, at):
         if self._masses is None:
-            raise AttributeError("masses were not asked for: masses=True")
+            raise AttributeError("masses need masses=True")
         return self._masses[..., at]
 
     def __len__(self):
@@ -94,7 +94,7 @@ class TokenTensors:
     @property
     def cuts(self):
         if self._words is None:
-            raise AttributeError("cuts were not asked for: with_cuts=True")
+            raise AttributeError("cuts need with_cuts=True")
         return CutTensors(self._words)
 
     @property
@@ -132,7 +132,7 @@ def packed(logits, params, keywords, draws=False):
         for name, value in keywords.items():
             if value is not None:
                 raise ArgumentTypeError(name, text_of(value),
-                                        "nothing beside DeviceParams, whose update_ sets it")
+                                        "no keyword next to DeviceParams, whose update_ sets it")
         if draws and not params.has_seed:
             raise Error("seed", "None", "a seed in the DeviceParams that a draw reads")
         return (params.params, params.keys, params.max_temperature, params.draw_method), None

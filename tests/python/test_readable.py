@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,3 +91,10 @@ def test_a_part_that_was_not_built_says_what_it_needs(monkeypatch, capsys):
     assert "text: available\nengines: available\n" in capsys.readouterr().out
     with pytest.raises(AttributeError, match="module 'sluice' has no attribute 'Tokeniser'"):
         sluice.Tokeniser  # noqa: B018
+
+
+def test_no_error_of_the_package_shows_cplusplus():
+    package = Path(sluice.__file__).parent
+    shown = [f"{file.name}: {text}" for file in sorted(package.rglob("*.py"))
+             for text in re.findall(r'"[^"\n]*(?:\.size\(\)|\bstd::|\bint32_t)[^"\n]*"', file.read_text(encoding="utf-8"))]
+    assert shown == []
