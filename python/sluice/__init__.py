@@ -80,7 +80,18 @@ __all__ = [
     "verify",
 ]
 
-# Without the libraries that text needs, the package has no text.
+# What a build lacks where CMake did not find the libraries, by the part of the package.
+_PARTS = {
+    "text": (
+        "simdjson, PCRE2 and utf8proc",
+        ("ChatTemplate", "Detokenizer", "StopScanner", "TextDelta", "TextStream", "Tokenizer"),
+    ),
+    "engines": (
+        "libzmq, cppzmq, msgpack-cxx and the libraries of text",
+        ("AsyncEngineClient", "AsyncOutputStream", "EngineClient", "Output", "OutputStream"),
+    ),
+}
+
 if hasattr(_sluice, "Tokenizer"):
     from sluice._sluice import (
         ChatTemplate,
@@ -93,7 +104,6 @@ if hasattr(_sluice, "Tokenizer"):
 
     __all__ += ["ChatTemplate", "Detokenizer", "StopScanner", "TextDelta", "TextStream", "Tokenizer"]
 
-# Without libzmq and what else engines need, it has none of them.
 if hasattr(_sluice, "EngineClient"):
     from sluice._sluice import EngineClient, Output, OutputStream
 
@@ -117,6 +127,8 @@ def show_config() -> None:
           + (", with assertions" if build["assertions"] else ""))
     for backend in backends():
         print(f"{backend['name']}: {'available' if backend['available'] else backend['reason']}")
+    for part, (libraries, names) in _PARTS.items():
+        print(f"{part}: {'available' if names[-1] in globals() else f'built without {libraries}'}")
 
 
 def __dir__() -> list[str]:
@@ -139,4 +151,8 @@ def __getattr__(name: str) -> object:
         return import_module("sluice.metadata_sampler").MetadataSampler
     if name in ("AsyncEngineClient", "AsyncOutputStream") and hasattr(_sluice, "EngineClient"):
         return getattr(import_module("sluice.async_engine"), name)
+    for part, (libraries, names) in _PARTS.items():
+        if name in names:
+            raise AttributeError(f"this build of sluice has no {part}, so there is no sluice.{name}: "
+                                 f"install {libraries}, then build the package again")
     raise AttributeError(f"module 'sluice' has no attribute {name!r}")

@@ -95,7 +95,7 @@ def _column(name, kind, values, rows, device):
     if values.dim() > 1:
         raise Error(f"{name}.ndim", str(values.dim()), "0 or 1")
     if values.dim() == 1 and len(values) != rows:
-        raise Error(f"{name}.size()", str(values.numel()),
+        raise Error(f"{name}.size", str(values.numel()),
                     f"one for all rows or one a row, {rows}")
     return values
 

@@ -188,7 +188,7 @@ def _lengths(scores, lengths, requests):
     if lengths.dim() != 1:
         raise Error("lengths.ndim", str(lengths.dim()), "1, or a number")
     if lengths.shape[0] != requests:
-        raise Error("lengths.size()", str(lengths.shape[0]), str(requests))
+        raise Error("lengths.size", str(lengths.shape[0]), str(requests))
     _check_ints(scores, "lengths", lengths, (requests,))
     return lengths
 

@@ -162,7 +162,7 @@ def _one_a_row(name, values, rows, copies):
     if values.dim() == 0 or len(values) == 1:
         return values.reshape(1).expand(rows).contiguous()
     if len(values) * copies != rows:
-        raise Error(f"{name}.size()", str(len(values)),
+        raise Error(f"{name}.size", str(len(values)),
                     f"one for all or one a prompt, {rows // copies}")
     return values.repeat_interleave(copies)
 

@@ -1,9 +1,9 @@
-"""What is in C++ for arrays of the host, and in sluice.tensors or device_head for CUDA tensors.
+"""The calls that C++ has for arrays of the host, and sluice.tensors or device_head for CUDA tensors.
 
 torch is loaded only when the caller passes a tensor of it.
 """
 
-from textwrap import fill
+import re
 
 from sluice import _sluice
 
@@ -14,10 +14,27 @@ def _on_cuda():
     return tensors
 
 
-def _with_short_lines(doc):
-    """The signature, its first paragraph, in lines that fit a screen."""
-    signature, end, text = doc.partition("\n\n")
-    return fill(signature, 96, subsequent_indent="    ", break_on_hyphens=False) + end + text
+def _arguments(doc):
+    """The names and defaults of a signature, without its types: "(logits, *, seed=None)"."""
+    kept, depth, is_type = [], 0, False
+    for part in re.split(r"(: | = |, |[\[\](){}])", doc[doc.index("(") + 1 :]):
+        if depth == 0 and part in (", ", " = ", ")", ": "):
+            is_type = part == ": "
+            if part != ": ":
+                kept.append(part.replace(" = ", "="))
+            if part == ")":
+                return "(" + "".join(kept)
+        elif not is_type:
+            kept.append(part)
+        depth += (part in tuple("[({")) - (part in tuple("])}"))
+
+
+def _describe(function, of):
+    """Gives a function the text and the arguments that nanobind wrote for its twin in C++."""
+    signature, _, text = of.__doc__.partition("\n\n")
+    function.__text_signature__ = _arguments(signature)  # read by help() and inspect.signature()
+    if text:
+        function.__doc__ = text
 
 
 def select(logits, params=None, **keywords):
@@ -64,4 +81,5 @@ class CertifiedHead(_sluice.CertifiedHead):
 
 
 for _function in (select, mask_, sample, topk, dense_head):
-    _function.__doc__ = _with_short_lines(getattr(_sluice, _function.__name__).__doc__)
+    _describe(_function, getattr(_sluice, _function.__name__))
+_describe(CertifiedHead.__new__, _sluice.CertifiedHead.__init__)

@@ -72,7 +72,7 @@ def params_of(logits, params, keys, max_temperature):
 def _cuts(logits, cuts):
     _check_beside(logits, cuts=cuts)
     if cuts.shape != (logits.shape[0], CUT_WORDS):
-        raise Error("cuts.size()", str(cuts.shape[0]), str(logits.shape[0]))
+        raise Error("cuts.size", str(cuts.shape[0]), str(logits.shape[0]))
     return cuts.contiguous()
 
 

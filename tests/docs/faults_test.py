@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Every test that tests/server/README.md names is there. Usage: faults_test.py ROOT."""
+"""Every test that tests/server/README.md and docs/notes/outside-check.md name is there.
+
+Usage: faults_test.py ROOT
+"""
 
 import re
 import sys
@@ -7,13 +10,14 @@ from pathlib import Path
 
 
 def main():
-    tests = Path(sys.argv[1]) / "tests"
+    root = Path(sys.argv[1])
+    tests = root / "tests"
     text = (tests / "server/README.md").read_text(encoding="utf-8")
     there = set()
     for file in tests.rglob("*_test.cc"):
         there |= {f"{suite}.{name}" for suite, name in re.findall(
             r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", file.read_text(encoding="utf-8"), re.MULTILINE)}
-    for file in tests.rglob("*_test.py"):
+    for file in [*tests.rglob("*_test.py"), *tests.rglob("test_*.py")]:
         there |= {f"{file.name}::{name}" for name in re.findall(
             r"def (test_\w+)\(", file.read_text(encoding="utf-8"))}
     rows = re.findall(r"^\| F(\d+) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
@@ -23,7 +27,11 @@ def main():
         names = set(re.findall(r"`(\w+\.\w+|\w+\.py::\w+)`", shown))
         wrong += [f"F{number}: there is no {name}" for name in sorted(names - there)]
         wrong += [] if names else [f"F{number}: names no test"]
-    print("\n".join(wrong) or f"{len(rows)} faults, every test is there")
+    named = re.findall(r"`([A-Z]\w+\.[A-Z]\w+|\w+\.py::\w+)`",
+                       (root / "docs/notes/outside-check.md").read_text(encoding="utf-8"))
+    wrong += [f"outside-check.md: there is no {name}" for name in sorted(set(named) - there)]
+    wrong += [] if named else ["outside-check.md: names no test"]
+    print("\n".join(wrong) or f"{len(rows)} faults, {len(named)} names of tests, every test is there")
     return 1 if wrong else 0
 
 

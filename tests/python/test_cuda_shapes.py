@@ -133,7 +133,7 @@ LOGITS = {"dtype": torch.float32, "device": "cuda"}
     (lambda x: sluice.select(x[:, ::2]), sluice.Error, "logits.strides", "a last axis"),
     (lambda x: sluice.select(x, top_k=1.5), sluice.ArgumentTypeError, "top_k", "a whole number"),
     (lambda x: sluice.select(x, top_k=x[:, 0]), sluice.ArgumentTypeError, "top_k.dtype", "int32"),
-    (lambda x: sluice.select(x, top_p=x[0]), sluice.Error, "top_p.size()", "one for all rows"),
+    (lambda x: sluice.select(x, top_p=x[0]), sluice.Error, "top_p.size", "one for all rows"),
     (lambda x: sluice.select(x, profile=5), sluice.ArgumentTypeError, "profile", "one name"),
     (lambda x: sluice.select(x, xtc_probability=1), sluice.Error, "seed", "a seed when XTC is on"),
     (lambda x: sluice.select(x, backend="ref"), sluice.ArgumentTypeError, "backend", "one of"),

@@ -284,7 +284,7 @@ def test_wrong_arguments_are_errors_before_anything_runs():
             (lambda: sluice.topk(x, 1, next_n=3), value, "scores.rows", "a multiple of next_n, 3"),
             (lambda: sluice.topk(x, 1, lengths=9), value, "lengths", "[0, 8]"),
             (lambda: sluice.topk(x, 1, lengths=[1, -1]), value, "lengths", "[0, 8]"),
-            (lambda: sluice.topk(x, 1, lengths=[1]), value, "lengths.size()", "2"),
+            (lambda: sluice.topk(x, 1, lengths=[1]), value, "lengths.size", "2"),
             (lambda: sluice.topk(x, 1, lengths=[1.5, 1]), type_, "lengths.dtype", "int32 or int64"),
             (lambda: sluice.topk(x, 1, lengths=x[:, 0]), type_, "lengths.dtype", "int32"),
             (lambda: sluice.topk(x, 1, hint=[1, 2]), type_, "hint", "a CUDA tensor"),

@@ -1,6 +1,8 @@
 """What a user reads at the prompt: names, signatures, results and errors."""
 
 import inspect
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,12 +22,20 @@ def test_dir_lists_public_names_only():
     assert sluice.__version__.count(".") == 2
 
 
-def test_signatures_fit_a_screen():
-    for name in ("sample", "select", "mask_", "topk", "dense_head"):
-        doc = inspect.getdoc(getattr(sluice, name))
-        assert doc.startswith(f"{name}("), name
-        assert max(map(len, doc.partition("\n\n")[0].splitlines())) <= 96, name
-    assert "top_k: " in inspect.getdoc(sluice.sample).partition("\n\n")[0]
+@pytest.mark.parametrize("name", ["sample", "select", "mask_", "topk", "dense_head", "CertifiedHead"])
+def test_help_begins_with_the_arguments(name):
+    call = getattr(sluice, name)
+    given = inspect.signature(call).parameters
+    twin = getattr(sluice._sluice, name)
+    typed = (twin.__init__ if inspect.isclass(twin) else twin).__doc__.partition("\n\n")[0]
+    for argument, parameter in given.items():
+        assert re.search(rf"[(, ]{argument}: ", typed), argument
+        default = re.search(rf"[(, ]{argument}: (?:[^=]*) = ([^,)]*)", typed)
+        if parameter.default is not inspect.Parameter.empty:
+            assert default and default[1] == repr(parameter.default), argument
+    assert len(given) == len(re.findall(r"\w+: ", re.sub(r"\[[^\[\]]*\]", "", typed)))
+    assert not inspect.getdoc(call).startswith(f"{name}("), "the text alone: help() has the arguments"
+    assert "..." not in str(inspect.signature(call)) and "typing." not in str(inspect.signature(call))
 
 
 def test_results_show_rows_that_are_not_ok():
@@ -65,3 +75,26 @@ def test_the_nearest_keyword_is_suggested(given, meant):
 def test_sizes_are_called_as_arrays_call_them():
     with pytest.raises(sluice.Error, match=r"^seed\.size = 3 is not allowed: one for all rows or one a row, 2"):
         sluice.sample(LOGITS, seed=[1, 2, 3])
+
+
+def test_a_part_that_was_not_built_says_what_it_needs(monkeypatch, capsys):
+    for name in ("Tokenizer", "OutputStream"):
+        monkeypatch.delattr(sluice, name)  # as in a build without the libraries
+    with pytest.raises(AttributeError, match="this build of sluice has no text, .*sluice.Tokenizer: install simdjson"):
+        sluice.Tokenizer  # noqa: B018
+    assert not hasattr(sluice, "OutputStream")
+    sluice.show_config()
+    shown = capsys.readouterr().out
+    assert "text: built without simdjson, PCRE2 and utf8proc\n" in shown and "engines: built without libzmq" in shown
+    monkeypatch.undo()
+    sluice.show_config()
+    assert "text: available\nengines: available\n" in capsys.readouterr().out
+    with pytest.raises(AttributeError, match="module 'sluice' has no attribute 'Tokeniser'"):
+        sluice.Tokeniser  # noqa: B018
+
+
+def test_no_error_of_the_package_shows_cplusplus():
+    package = Path(sluice.__file__).parent
+    shown = [f"{file.name}: {text}" for file in sorted(package.rglob("*.py"))
+             for text in re.findall(r'"[^"\n]*(?:\.size\(\)|\bstd::|\bint32_t)[^"\n]*"', file.read_text(encoding="utf-8"))]
+    assert shown == []
