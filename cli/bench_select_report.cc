@@ -82,7 +82,7 @@ void SelectReport::PrintPeers(const Group& group) {
   std::vector<std::pair<bench::Task, std::string_view>> order;
   for (const Cell& cell : group.cells) {
     const bool is_chosen =
-        cell.backend == Backend::kRef || cell.algorithm == SelectAlgorithm::kAuto;
+        cell.backend == Backend::kRef || cell.algorithm == research::Algorithm::kAuto;
     const std::string column =
         std::string(NameOf(cell.backend)) + (is_chosen ? "" : " " + std::string(AlgorithmOf(cell)));
     line_ = {};

@@ -26,6 +26,7 @@ int main() {
     sluice::Cut* cuts = ToDevice(&cut, 1);
     sluice::LogitsView logits = c.Logits();
     logits.data = ToDevice(c.row.data(), c.row.size());
+    logits.device = {sluice::DeviceKind::kCuda, 0};
     const sluice::cuda::RowParams params{.params = {ToDevice(&c.params, 1), 1},
                                          .keys = {ToDevice(&key, 1), 1}};
     sluice::cuda::Select(logits, params, {cuts, 1}, {}, nullptr);

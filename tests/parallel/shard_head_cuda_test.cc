@@ -99,9 +99,9 @@ class HeadRank {
   const cuda::ShardHeadCall& call() const { return call_; }
   const cuda::ShardArgument& argument() const { return argument_; }
   cuda::DeviceArray<TokenResult> result_array() { return results_; }
-  cuda::DeviceArray<ShardPath> way_array() { return paths_; }
+  cuda::DeviceArray<ShardPath> path_array() { return paths_; }
   std::vector<TokenResult> Results() const { return results_.Get(); }
-  std::vector<ShardPath> Paths() const { return paths_.Get(); }
+  std::vector<ShardPath> ShardPaths() const { return paths_.Get(); }
   // Of its head's calls before the merge.
   std::vector<cuda::HeadRow> Paths() const { return head_.rows(); }
   // That take the dense head of the slice behind the merge.
@@ -182,7 +182,7 @@ bool IsListed(const SelectParams& params, const Asked& asked) {
 
 void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Asked& asked) {
   auto expected = Expected(head, asked);
-  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  const std::vector<ShardPath> paths = ranks[0]->ShardPaths();
   for (size_t r = 0; r < paths.size(); ++r) {
     if (paths[r] == ShardPath::kGathered) expected[r] = TokenResult{};
     if (paths[r] != ShardPath::kStatus && IsListed(head.rows.params[r], asked)) {
@@ -190,7 +190,7 @@ void ExpectEqualWhereDecided(const HeadRows& head, const Ranks& ranks, const Ask
     }
   }
   for (const auto& rank : ranks) {
-    EXPECT_EQ(rank->Paths(), paths);
+    EXPECT_EQ(rank->ShardPaths(), paths);
     EXPECT_TRUE(SameSequence(rank->Results(), expected));
   }
 }
@@ -260,7 +260,7 @@ TEST_F(ShardHeadCuda, DrawsFromEverythingBySurvivorsAlone) {
         EXPECT_GT(of_first, 0);
         EXPECT_LT(of_first, std::ssize(results));
       }
-      const std::vector<ShardPath> paths = ranks[0]->Paths();
+      const std::vector<ShardPath> paths = ranks[0]->ShardPaths();
       EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
       for (const auto& rank : ranks) {
         EXPECT_EQ(rank->OpenRows(), 0);
@@ -280,7 +280,7 @@ TEST_F(ShardHeadCuda, DrawsFromDenseLogitsWhereTooManySurvive) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  const std::vector<ShardPath> paths = ranks[0]->ShardPaths();
   EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   for (const auto& rank : ranks) {
     EXPECT_EQ(rank->OpenRows(), 0);
@@ -296,7 +296,7 @@ TEST_F(ShardHeadCuda, DrawsInTwoExchangesWhereMoreMayWinThanAreTold) {
   Ranks ranks = RanksOf(head, DType::kBf16, 3001, asked);
   RunAll(ranks);
   ExpectEqualWhereDecided(head, ranks, asked);
-  const std::vector<ShardPath> paths = ranks[0]->Paths();
+  const std::vector<ShardPath> paths = ranks[0]->ShardPaths();
   EXPECT_EQ(std::count(paths.begin(), paths.end(), ShardPath::kSums), std::ssize(paths));
   EXPECT_GT(ranks[0]->OpenRows(), 0);
 }
@@ -315,9 +315,9 @@ TEST_F(ShardHeadCuda, IsCapturedInAGraphAndGathersWhatIsLeft) {
     Require(cudaStreamCreate(&stream));
     cudaGraph_t graph;
     Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    cuda::Sample(rank.call(), group, rank.result_array(), rank.way_array(), stream);
+    cuda::Sample(rank.call(), group, rank.result_array(), rank.path_array(), stream);
     cuda::SampleGathered(on_logits, group, {&slice, 1}, memory, rank.result_array(),
-                         rank.way_array(), stream);
+                         rank.path_array(), stream);
     Require(cudaStreamEndCapture(stream, &graph));
     cudaGraphExec_t executable;
     Require(cudaGraphInstantiate(&executable, graph, 0));

@@ -205,12 +205,17 @@ __device__ Cut SelectByNucleus(const Team& team, SelectMemory& memory, void* row
   return nucleus.cut;
 }
 
-// Not inline: inlined, its comparisons took registers from the first read of the row: its spills
-// grew from 110 to 134 bytes, and a mask took 1 us more (cuda-h200-rules-once.json,
-// notes/gpu-sampling.md).
-__device__ __noinline__ TopPlan PlanOfSelection(const SelectParams& params, int vocab,
-                                                int elements) {
+// Not inline: inlined, its comparisons took registers from the first read of a float32 row: the
+// spills grew from 110 to 134 bytes, and a mask took 1 us more. (notes/gpu-sampling.md)
+__device__ __noinline__ TopPlan PlanOutOfLine(const SelectParams& params, int vocab, int elements) {
   return PlanOfTop(params, vocab, elements);
+}
+
+template <DType kDType>
+__device__ TopPlan PlanOfSelection(const SelectParams& params, int vocab, int elements) {
+  // A bfloat16 row: the call made a mask of one row 2.6 us slower, 9.9 to 12.4.
+  return kDType == DType::kF32 ? PlanOutOfLine(params, vocab, elements)
+                               : PlanOfTop(params, vocab, elements);
 }
 
 // Whether a guess decides the row.
@@ -225,7 +230,7 @@ __device__ bool SelectByGuess(const Team& team, SelectMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, index, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = PlanOfSelection(params, slice.vocab(), slice.kElements); });
+           [&] { memory.plan = PlanOfSelection<kDType>(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
