@@ -150,7 +150,8 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.error("generate", "hi", SLUICE_MODEL="Qwen/Qwen3-0.6B", folder=folder), said)
             if HAS_SERVER:
                 self.assertEqual(self.error("serve", "--model", "Qwen/Qwen3-0.6B", folder=folder), said)
-            for path in ("/models/qwen", "./models/qwen", "models/qwen/chat", "~/qwen", "../qwen"):
+            Path(folder, "mine").mkdir()
+            for path in ("/models/qwen", "./models/qwen", "models/qwen/chat", "~/qwen", "../qwen", "mine/qwen"):
                 self.assertEqual(self.error("generate", "hi", "--model", path, folder=folder),
                                  "no such folder: " + path)
 
