@@ -43,8 +43,9 @@ void CheckFolder(const std::string& path) {
   const auto status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) {
     std::string text = "no such folder: " + path;
-    if (IsHubName(path)) {
-      const std::string name = path.substr(path.find('/') + 1);
+    const size_t slash = path.find('/');
+    if (IsHubName(path) && !std::filesystem::exists(path.substr(0, slash), error)) {
+      const std::string name = path.substr(slash + 1);
       text += ". Models are read from folders: hf download " + path + " --local-dir " + name +
               ", then --model " + name;
     }

@@ -3,8 +3,9 @@
 
 Usage: golden_test.py SLUICE ROOT [--write]. golden.txt has sections between two lines `# [name]`: commands,
 `$ sluice ...` and `$ curl ...`, each with its output after it; of a command that ends with exit code 2, its
-standard error. A command that ends in `&` goes on until the end of its section, and its output is its first line. Names of sockets, ipc://@NAME, are this run's own, and so is the
-port of 127.0.0.1:8080. What is another one each time, the name and time of a response, is written as dots.
+standard error. A command that ends in `&` goes on until the end of its section, and its output is its first line.
+Names of sockets, ipc://@NAME, are this run's own, and so is the port of 127.0.0.1:8080. The name and the time of a
+response, which differ each time, are written as dots.
 """
 
 import os

@@ -278,8 +278,8 @@ class ParamsFile(Files):
 
     def test_errors_name_the_field(self):
         for text, said in ((b'{"top_p": 2}', "top_p = 2 is not allowed"), (b"{", "malformed"),
-                           (b"[]", "x.npy: no object; expected one JSON object"), (b"", "malformed"), (b'{"top_k": "x"}', "top_k"),
-                           (b'{"temperature": 3}', "temperature = 3")):
+                           (b"[]", "x.npy: no object; expected one JSON object"), (b"", "malformed"),
+                           (b'{"top_k": "x"}', "top_k"), (b'{"temperature": 3}', "temperature = 3")):
             result = run("inspect", LOGITS, "--params", self.write(text))
             self.assertEqual((result.returncode, result.stdout), (2, ""), text)
             self.assertIn(said, result.stderr)

@@ -109,7 +109,8 @@ class Errors(unittest.TestCase):
         for args, said in [
                 (("demo", "--top-p", "1", "--top-p", "1"), "--top-p is given more than once"),
                 (("demo", "extra"), "unexpected argument 'extra'"),
-                (("demo", "--show-candidates", "many"), '--show-candidates = "many" is not allowed: a whole number in [0, 32000]'),
+                (("demo", "--show-candidates", "many"),
+                 '--show-candidates = "many" is not allowed: a whole number in [0, 32000]'),
                 (("demo", "--json=perhaps"), '--json = "perhaps" is not allowed: the flag without a value'),
                 (("inspect", "params", "--json", "--markdown"), "--json excludes --markdown: give one of them")]:
             self.assertEqual(self.error(*args), said)
@@ -150,7 +151,8 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.error("generate", "hi", SLUICE_MODEL="Qwen/Qwen3-0.6B", folder=folder), said)
             if HAS_SERVER:
                 self.assertEqual(self.error("serve", "--model", "Qwen/Qwen3-0.6B", folder=folder), said)
-            for path in ("/models/qwen", "./models/qwen", "models/qwen/chat", "~/qwen", "../qwen"):
+            Path(folder, "mine").mkdir()
+            for path in ("/models/qwen", "./models/qwen", "models/qwen/chat", "~/qwen", "../qwen", "mine/qwen"):
                 self.assertEqual(self.error("generate", "hi", "--model", path, folder=folder),
                                  "no such folder: " + path)
 
