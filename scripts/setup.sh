@@ -82,12 +82,12 @@ install_packages() {
     exit 1
   fi
 
-  say "installing ${#missing[@]} packages with apt-get"
+  say "installing ${#missing[@]} packages with apt-get, and upgrading none: a minute or two"
   # Through env, because sudo does not pass the caller's environment on.
   apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
   {
     "${apt[@]}" update
-    "${apt[@]}" install --no-install-recommends "${missing[@]}"
+    "${apt[@]}" install --no-install-recommends --no-upgrade "${missing[@]}"
   } </dev/null >&2 || {
     say "apt-get failed; the lines above say why"
     exit 1
@@ -102,7 +102,8 @@ python_environment() {
   # The peer of the tests of text; what it depends on is for downloads of models only.
   local alone=(tokenizers)
   local venv=build/python-venv wheels=build/python-wheels
-  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest, jinja2' 2>/dev/null &&
+  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest, jinja2, tokenizers' \
+    2>/dev/null &&
     [[ -d "$wheels" ]]; then
     return 0
   fi
@@ -113,6 +114,7 @@ python_environment() {
       "$venv/bin/pip" download -q --only-binary :all: -d "$wheels.part" "${packages[@]}" &&
       "$venv/bin/pip" download -q --no-deps --only-binary :all: -d "$wheels.part" "${alone[@]}" &&
       "$venv/bin/pip" install -q --no-index --find-links "$wheels.part" "${packages[@]}" &&
+      "$venv/bin/pip" install -q --no-index --no-deps --find-links "$wheels.part" "${alone[@]}" &&
       mv "$wheels.part" "$wheels"
   } </dev/null >&2 || say "no Python environment, so the tests of the Python package are skipped"
 }
