@@ -93,6 +93,7 @@ function(sluice_add_test)
      NOT "cost" IN_LIST arg_LABELS)
     target_compile_options(${arg_NAME} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
+  target_compile_options(${arg_NAME} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${sluice_own_warnings}>")
   if(NOT SLUICE_SANITIZE)  # the sanitizers' own run-time libraries want the shared ones
     target_link_options(${arg_NAME} PRIVATE -static-libstdc++ -static-libgcc)
   endif()
