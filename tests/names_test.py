@@ -24,7 +24,8 @@ def general(name):
 def names_of(build, ctest):
     """ctest writes a log where it starts, and one that runs all tests is at work in BUILD."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "CTestTestfile.cmake").write_text(f'subdirs("{Path(build).resolve()}")\n', encoding="utf-8")
+        file = Path(folder, "CTestTestfile.cmake")
+        file.write_text(f'subdirs("{Path(build).resolve()}")\n', encoding="utf-8")
         listed = subprocess.run([ctest, "-N", "-LE", "cuda"], cwd=folder, capture_output=True,
                                 encoding="utf-8", check=True).stdout
     return {general(name) for name in re.findall(r"^ *Test *#\d+: (.*)$", listed, re.MULTILINE)}

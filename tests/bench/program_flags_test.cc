@@ -177,7 +177,7 @@ TEST_F(ProgramFlagsTest, HelpTellsEveryFlagWithItsDefaultAndRangeAndRunsNothing)
                            "greedy, k50-p0.9", "--rows FILE"}) {
     EXPECT_NE(output_.find(said), std::string::npos) << said;
   }
-  // CLI11 writes a default behind = up to version 2.1, then in brackets.
+  // CLI11 writes a default after = up to version 2.1, then in brackets.
   const auto has_default = [this](const std::string& flag, const std::string& value) {
     return output_.find(flag + "=" + value) != std::string::npos ||
            output_.find(flag + " [" + value) != std::string::npos;

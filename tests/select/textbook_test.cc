@@ -93,9 +93,9 @@ class Textbook : public BackendTest {
   }
 };
 
-// How many rows: with p off by one part in 10^4 the first row that differs is number 102 of small rows
-// at the latest, 5 of rows of models and 2 of those of 2^18 + 1 tokens, in every dtype; by 3 in 10^5
-// number 102, 25 and 2. Rows of 2^19 tokens do not notice either.
+// How many rows: with p off by one part in 10^4 the first row that differs is number 102 of small
+// rows at the latest, 5 of rows of models and 2 of those of 2^18 + 1 tokens, in every dtype; by 3
+// in 10^5 number 102, 25 and 2. Rows of 2^19 tokens do not notice either.
 //
 // Of small rows nearly all have a textbook answer, of model-sized flat ones few: the counts keep
 // the tolerance from hiding everything.
