@@ -4,10 +4,10 @@
 export PATH := $(PATH):/usr/local/cuda/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test lint format tidy bench plots docs wheel clean
+.PHONY: help demo build test test-all test-list test-names test-gpu lint format tidy bench plots docs wheel clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## install what is missing, build the command sluice, let it tell a story
 	@scripts/setup.sh build
@@ -20,9 +20,22 @@ build: ## build everything into build/release
 	cmake --preset release
 	cmake --build --preset release
 
-test: ## install what is missing, then run every test that this machine can run
+test: ## install what is missing, then build and run every promise once (10 minutes on two cores)
 	@scripts/setup.sh build test python
-	@scripts/test.sh
+	@scripts/test.sh test
+
+test-all: ## the same, then the slow tests, sanitizers, threads and fuzz targets: all there is
+	@scripts/setup.sh build test python
+	@scripts/test.sh all
+
+test-gpu: ## build for this machine's GPU and run what needs one; SANITIZE=1: under compute-sanitizer, too
+	@scripts/test.sh gpu $(if $(SANITIZE),--sanitize)
+
+test-list: ## print the names of all tests, of builds that are there
+	@scripts/test.sh list
+
+test-names: ## write these names into tests/all_tests.txt
+	@scripts/test.sh list | tests/names_test.py --write tests/all_tests.txt
 
 lint: ## check the formatting and the words
 	@scripts/lint.sh

@@ -13,7 +13,8 @@ say() { echo "setup: $*" >&2; }
 packages_of() {
   case "$1" in
     build)
-      echo "build-essential     C++20 compiler"
+      echo "g++                 C++20 compiler"
+      echo "make                the commands of the Makefile"
       echo "cmake               build system"
       echo "ninja-build         build system"
       echo "libhwy-dev          vectors of the CPU backend"
@@ -50,10 +51,45 @@ packages_of() {
   esac
 }
 
+# has PACKAGE: it is installed, or the command that it is for is here from elsewhere.
+has() {
+  local command
+  case "$1" in
+    g++) command=c++ ;;
+    make | cmake | ccache | python3 | pkg-config) command=$1 ;;
+    ninja-build) command=ninja ;;
+    clang) command=clang++ ;;
+    lld) command=ld.lld ;;
+    *) command="" ;;
+  esac
+  [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]] ||
+    { [[ -n "$command" ]] && command -v "$command" >/dev/null; }
+}
+
+# versions_that_fit PLAN: of what apt-get plans to install for the first time, that which comes from one
+# source with a package it would upgrade for it, at the version of that package. libc6-dev is of the
+# version of libc6, and the archive has more than the newest of it.
+versions_that_fit() {
+  local package new old
+  while read -r package new old; do
+    if apt-cache madison "$package" | grep -qF "| $old |"; then echo "$package=$old"; fi
+  done < <(awk '$1 == "Inst" && $3 ~ /^\[/ { old[substr($4, 2)] = substr($3, 2, length($3) - 2) }
+                $1 == "Inst" && $3 ~ /^\(/ { new[$2] = substr($3, 2) }
+                END { for (p in new) if (new[p] in old) print p, new[p], old[new[p]] }' <<<"$1")
+}
+
+# The names of what a plan upgrades.
+upgraded_by() { awk '$1 == "Inst" && $3 ~ /^\[/ { printf "%s ", $2 }' <<<"$1"; }
+
 wanted=""
 for group in "$@"; do
   wanted+=$(packages_of "$group")$'\n'
 done
+
+apt_failed() {
+  say "apt-get failed; the lines above say why"
+  exit 1
+}
 
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
@@ -65,7 +101,7 @@ install_packages() {
   local missing=()
   while read -r package purpose; do
     [[ -n "$package" ]] || continue
-    if [[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]]; then
+    if ! has "$package"; then
       say "missing: $package ($purpose)"
       missing+=("$package")
     fi
@@ -82,16 +118,23 @@ install_packages() {
     exit 1
   fi
 
-  say "installing ${#missing[@]} packages with apt-get"
   # Through env, because sudo does not pass the caller's environment on.
   apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q)
-  {
-    "${apt[@]}" update
-    "${apt[@]}" install --no-install-recommends "${missing[@]}"
-  } </dev/null >&2 || {
-    say "apt-get failed; the lines above say why"
-    exit 1
-  }
+  say "installing ${#missing[@]} packages and what they need with apt-get: one to three minutes"
+  "${apt[@]}" update </dev/null >&2 || apt_failed
+  local install=(install --no-install-recommends --no-upgrade) plan fitting
+  plan=$("${apt[@]}" -s "${install[@]}" "${missing[@]}" </dev/null) || apt_failed
+  if [[ -n "$(upgraded_by "$plan")" ]]; then
+    mapfile -t fitting < <(versions_that_fit "$plan")
+    if "${apt[@]}" -s "${install[@]}" "${missing[@]}" "${fitting[@]}" >/dev/null 2>&1 </dev/null; then
+      missing+=("${fitting[@]}")
+      plan=$("${apt[@]}" -s "${install[@]}" "${missing[@]}" </dev/null)
+    fi
+    if [[ -n "$(upgraded_by "$plan")" ]]; then
+      say "they need newer versions of what is here, so these are upgraded: $(upgraded_by "$plan")"
+    fi
+  fi
+  "${apt[@]}" "${install[@]}" "${missing[@]}" </dev/null >&2 || apt_failed
   say "done in ${SECONDS} s"
 }
 
@@ -102,7 +145,8 @@ python_environment() {
   # The peer of the tests of text; what it depends on is for downloads of models only.
   local alone=(tokenizers)
   local venv=build/python-venv wheels=build/python-wheels
-  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest, jinja2' 2>/dev/null &&
+  if "$venv/bin/python" -c 'import nanobind, scikit_build_core, numpy, pytest, jinja2, tokenizers' \
+    2>/dev/null &&
     [[ -d "$wheels" ]]; then
     return 0
   fi
@@ -113,6 +157,7 @@ python_environment() {
       "$venv/bin/pip" download -q --only-binary :all: -d "$wheels.part" "${packages[@]}" &&
       "$venv/bin/pip" download -q --no-deps --only-binary :all: -d "$wheels.part" "${alone[@]}" &&
       "$venv/bin/pip" install -q --no-index --find-links "$wheels.part" "${packages[@]}" &&
+      "$venv/bin/pip" install -q --no-index --no-deps --find-links "$wheels.part" "${alone[@]}" &&
       mv "$wheels.part" "$wheels"
   } </dev/null >&2 || say "no Python environment, so the tests of the Python package are skipped"
 }

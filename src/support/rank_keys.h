@@ -27,9 +27,9 @@ inline uint64_t* SortRankKeys(uint64_t* keys, uint64_t* scratch, size_t size) {
     return keys;
   }
   constexpr int kDigits = 3;
-  constexpr int kBits[kDigits] = {11, 11, 10};
+  static constexpr int kBits[kDigits] = {11, 11, 10};
   uint32_t counts[kDigits][1 << 11] = {};
-  auto digit = [&kBits](uint64_t key, int d) {
+  auto digit = [](uint64_t key, int d) {
     return static_cast<size_t>(key >> (32 + 11 * d)) & ((size_t{1} << kBits[d]) - 1);
   };
   for (size_t i = 0; i < size; ++i) {

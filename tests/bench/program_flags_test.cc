@@ -173,13 +173,21 @@ TEST_F(ProgramFlagsTest, HelpTellsEveryFlagWithItsDefaultAndRangeAndRunsNothing)
   ASSERT_EQ(Start({"--help"}), 0);
   EXPECT_EQ(ran_with, nullptr);
   EXPECT_EQ(error_, "");
-  for (const char* said :
-       {"What it is for.", "--vocab N=128256", "tokens of a row: [64, 1048576]", "--batch N=1,8",
-        "--kind NAME=one", "one, other", "--head VOCABxDIM=4096x64",
-        "--heads VOCABxDIM=4096x64,8192x32", "greedy, k50-p0.9", "--rows FILE"}) {
+  for (const char* said : {"What it is for.", "tokens of a row: [64, 1048576]", "one, other",
+                           "greedy, k50-p0.9", "--rows FILE"}) {
     EXPECT_NE(output_.find(said), std::string::npos) << said;
   }
-  EXPECT_EQ(output_.find("--seconds N="), std::string::npos);  // 0 is none of its range
+  // CLI11 writes a default after = up to version 2.1, then in brackets.
+  const auto has_default = [this](const std::string& flag, const std::string& value) {
+    return output_.find(flag + "=" + value) != std::string::npos ||
+           output_.find(flag + " [" + value) != std::string::npos;
+  };
+  EXPECT_TRUE(has_default("--vocab N", "128256")) << output_;
+  EXPECT_TRUE(has_default("--batch N", "1,8")) << output_;
+  EXPECT_TRUE(has_default("--kind NAME", "one")) << output_;
+  EXPECT_TRUE(has_default("--head VOCABxDIM", "4096x64")) << output_;
+  EXPECT_TRUE(has_default("--heads VOCABxDIM", "4096x64,8192x32")) << output_;
+  EXPECT_FALSE(has_default("--seconds N", "")) << output_;  // 0 is none of its range
 }
 
 TEST_F(ProgramFlagsTest, EndsAsTheRunDoes) {

@@ -112,9 +112,10 @@ class Container(unittest.TestCase):
     def test_it_has_the_libraries_of_the_program(self):
         if 'VERSION_ID="12"' not in Path("/etc/os-release").read_text():
             self.skipTest("not the Debian of the container")
-        listed = subprocess.run(["ldd", SLUICE], capture_output=True, encoding="utf-8").stdout
-        if "libasan" in listed or "libtsan" in listed:
+        code = Path(SLUICE).read_bytes()
+        if b"__asan_init" in code or b"__tsan_init" in code:
             self.skipTest("a program with a sanitizer inside needs more")
+        listed = subprocess.run(["ldd", SLUICE], capture_output=True, encoding="utf-8").stdout
         # Those that the program itself names; the others come with them.
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", subprocess.run(
             ["readelf", "-d", SLUICE], capture_output=True, encoding="utf-8").stdout)

@@ -107,7 +107,8 @@ def some_vocab(random: np.random.Generator) -> int:
     return int(random.integers(400, 2049))
 
 
-# 8 x 50 batches of 25 rows: 10,000 rows.
+# 8 x 50 batches of 25 rows: 10,000 rows. A twin whose inclusive boundary of top-p is an exclusive one
+# differs in batch 124 of these 400; one that keeps no ties, in the 7th; p off by 10^-4, in the first.
 @pytest.mark.parametrize("seed", range(8))
 def test_random_rows(seed):
     random = np.random.default_rng(seed)

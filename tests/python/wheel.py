@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The package as a user gets it: a wheel, installed into an empty virtual environment.
 
-    wheel.py build ROOT WORK     builds the wheel and the environment below WORK
-    wheel.py pytest ROOT WORK    runs the tests of the package there
-    wheel.py sample ROOT WORK    runs the examples there
-    wheel.py plugins ROOT WORK   runs the tests inside other engines, where their packages are
-    wheel.py vllm ROOT WORK      runs the plug-in in a whole vLLM, where one for a CPU is
+    wheel.py build ROOT WORK PACKAGE     builds the wheel and the environment below WORK
+    wheel.py pytest ROOT WORK PACKAGE    runs the tests of the package on PACKAGE, that of a build
+    wheel.py sample ROOT WORK PACKAGE    runs the examples in the environment
+    wheel.py plugins ROOT WORK PACKAGE   runs the tests inside other engines, where their packages are
+    wheel.py vllm ROOT WORK PACKAGE      runs the plug-in in a whole vLLM, where one for a CPU is
 
 With the program sluice on the PATH, also those that start an engine.
 
@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 SKIPPED = 77
@@ -40,29 +41,64 @@ def must(*command, cwd, **variables):
         sys.exit(1)
 
 
+def lacking(root, work):
+    """Why the tests cannot run here; nothing where they can."""
+    python = root / "build" / "python-venv" / "bin" / "python"
+    if not python.exists() or not (root / "build" / "python-wheels").exists():
+        return "build/python-venv is not there; scripts/setup.sh python makes it"
+    needed = "import nanobind, numpy, pytest, scikit_build_core"
+    if run(python, "-c", needed, cwd=work) != 0:
+        return "build/python-venv lacks packages; scripts/setup.sh python installs them"
+    if run(python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))", cwd=work) != 0:
+        return "the package is for Python 3.11 and newer"
+    return ""
+
+
+def check_files(wheel, root):
+    """python.pytest ran on the files of this source: the wheel has them, and the extension."""
+    source = root / "python"
+    written = {path.relative_to(source).as_posix(): path for path in (source / "sluice").rglob("*")
+               if path.suffix == ".py" or path.name == "py.typed"}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+        made = sorted(packed - written.keys())
+        assert not written.keys() - packed, f"the wheel lacks {sorted(written.keys() - packed)}"
+        assert len(made) == 2 and made[0].endswith(".so") and made[1] == "sluice/_sluice.pyi", made
+        for name, path in written.items():
+            assert archive.read(name) == path.read_bytes(), name
+
+
 def build(root, work):
     shutil.rmtree(work / "venv", ignore_errors=True)
     shutil.rmtree(work / "dist", ignore_errors=True)
     (work / "skipped").unlink(missing_ok=True)
+    reason = lacking(root, work)
+    if reason:
+        skip(work, reason)
     python = root / "build" / "python-venv" / "bin" / "python"
     downloads = root / "build" / "python-wheels"
-    needed = "import nanobind, numpy, pytest, scikit_build_core"
-    if not python.exists() or not downloads.exists():
-        skip(work, "build/python-venv is not there; scripts/setup.sh python makes it")
-    if run(python, "-c", needed, cwd=work) != 0:
-        skip(work, "build/python-venv lacks packages; scripts/setup.sh python installs them")
-    if run(python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))", cwd=work) != 0:
-        skip(work, "the package is for Python 3.11 and newer")
     must(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
          "-Ccmake.define.SLUICE_CUDA=OFF",  # its tests need a device, and nvcc takes minutes
          f"-Cbuild-dir={work / 'build'}", "-w", work / "dist", root, cwd=work)
     must(python, "-m", "venv", work / "venv", cwd=work)
     wheels = sorted((work / "dist").glob("*.whl"))
     assert len(wheels) == 1, wheels
+    check_files(wheels[0], root)
     must(work / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--find-links",
          downloads, wheels[0], "pytest", "ml_dtypes", "jinja2", cwd=work)
     must(work / "venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--no-deps",
          "--find-links", downloads, "tokenizers", cwd=work)
+
+
+def pytest(root, work, package):
+    reason = lacking(root, work)
+    if not reason and not list((package / "sluice").glob("_sluice*.so")):
+        reason = "this build has no package; configure it with -DSLUICE_PYTHON=ON"
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    must(root / "build" / "python-venv" / "bin" / "python", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", root / "tests/python",
+         cwd=work, PYTHONPATH=str(package))
 
 
 def plugins(root, work):
@@ -96,8 +132,11 @@ def vllm(root, work):
 
 
 def main():
-    what, root, work = sys.argv[1], Path(sys.argv[2]).resolve(), Path(sys.argv[3]).resolve()
+    what, (root, work, package) = sys.argv[1], (Path(path).resolve() for path in sys.argv[2:])
     work.mkdir(parents=True, exist_ok=True)
+    if what == "pytest":
+        pytest(root, work, package)
+        return
     if what == "build":
         build(root, work)
         return
@@ -107,15 +146,11 @@ def main():
         {"plugins": plugins, "vllm": vllm}[what](root, work)
         return
     python = work / "venv" / "bin" / "python"
-    if what == "pytest":
-        must(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", root / "tests/python",
-             cwd=work)
-    else:
-        for name in ("sample", "numpy_rows", "certified_head"):
-            must(python, root / f"examples/python/{name}.py", cwd=work)
-        has_engine = "import sluice, sys; sys.exit(not hasattr(sluice, 'EngineClient'))"
-        if run(python, "-c", has_engine, cwd=work) == 0:
-            must(python, root / "examples/python/engine.py", cwd=work)
+    for name in ("sample", "numpy_rows", "certified_head"):
+        must(python, root / f"examples/python/{name}.py", cwd=work)
+    has_engine = "import sluice, sys; sys.exit(not hasattr(sluice, 'EngineClient'))"
+    if run(python, "-c", has_engine, cwd=work) == 0:
+        must(python, root / "examples/python/engine.py", cwd=work)
 
 
 if __name__ == "__main__":

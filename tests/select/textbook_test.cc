@@ -93,6 +93,10 @@ class Textbook : public BackendTest {
   }
 };
 
+// How many rows: with p off by one part in 10^4 the first row that differs is number 102 of small
+// rows at the latest, 5 of rows of models and 2 of those of 2^18 + 1 tokens, in every dtype; by 3
+// in 10^5 number 102, 25 and 2. Rows of 2^19 tokens do not notice either.
+//
 // Of small rows nearly all have a textbook answer, of model-sized flat ones few: the counts keep
 // the tolerance from hiding everything.
 TEST_P(Textbook, TopPKeepsItsSetAwayFromTheBoundary) {
@@ -108,14 +112,14 @@ TEST_P(Textbook, TopPKeepsItsSetAwayFromTheBoundaryAtVocabulariesOfModels) {
   Random random(32);
   int compared = 0;
   for (const int64_t vocab : {32000, 151936}) {
-    compared += CheckTopP(vocab, 4 / kSlowdown + 1, random, 4e-6L);
+    compared += CheckTopP(vocab, 1 / kSlowdown + 1, random, 4e-6L);
   }
-  EXPECT_GT(compared, (4 / kSlowdown + 1) * 2 * 8 / 4);
+  EXPECT_GT(compared, (1 / kSlowdown + 1) * 2 * 8 / 4);
 }
 
 TEST_P(Textbook, TopPKeepsItsSetAwayFromAWiderBoundaryInTheLargestVocabularies) {
   Random random(33);
-  EXPECT_GT(CheckTopP((1 << 18) + 1, 1, random, 1e-5L) + CheckTopP(1 << 19, 1, random, 1e-5L), 2);
+  EXPECT_GT(CheckTopP((1 << 18) + 1, 1, random, 1e-5L), 1);
 }
 
 // Token by token: min-p compares one weight with one share, so only a token whose share is within

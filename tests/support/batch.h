@@ -2,6 +2,7 @@
 // garbage in the padding.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -16,14 +17,26 @@ namespace sluice::test {
 
 inline constexpr DType kAllDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
 
+// The nearest half, ties to even. Not by _Float16, which clang 14 lacks.
+inline uint16_t NarrowedF16(float x) {
+  const uint32_t sign = semantics::BitsOf(x) >> 16 & 0x8000u;
+  const uint32_t bits = semantics::BitsOf(x) & 0x7fffffffu;
+  uint32_t half;
+  if (bits > 0x7f800000u) {
+    half = 0x7e00u | (bits >> 13 & 0x3ffu);  // NaN, quiet
+  } else if (bits >= 0x477ff000u) {
+    half = 0x7c00u;  // from 65520 on
+  } else if (bits < 0x38800000u) {
+    half = semantics::BitsOf(std::abs(x) + 0.5f) - semantics::BitsOf(0.5f);  // in units of 2^-24
+  } else {
+    half = (bits + 0xfffu + (bits >> 13 & 1u) - 0x38000000u) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
 // The nearest value of a narrow dtype, ties to even, as its bits.
 inline uint16_t Narrowed(float x, DType dtype) {
-  if (dtype == DType::kF16) {
-    const _Float16 half = static_cast<_Float16>(x);
-    uint16_t bits;
-    std::memcpy(&bits, &half, sizeof bits);
-    return bits;
-  }
+  if (dtype == DType::kF16) return NarrowedF16(x);
   const uint32_t bits = semantics::BitsOf(x);
   if (x != x) return static_cast<uint16_t>(bits >> 16 | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
