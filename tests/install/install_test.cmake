@@ -11,7 +11,8 @@ file(REMOVE_RECURSE ${work})
 run(${CMAKE_COMMAND} --install ${build} --config ${config} --prefix ${prefix})
 
 # Research is installed by its name only.
-file(GLOB_RECURSE research LIST_DIRECTORIES true ${prefix}/*research*)
+file(GLOB_RECURSE research RELATIVE ${prefix} ${prefix}/*)
+list(FILTER research INCLUDE REGEX research)
 if(research)
   message(FATAL_ERROR "installed without its name: ${research}")
 endif()
