@@ -183,7 +183,7 @@ class Formatter {
 
   void Text(const Conversion& conversion, std::string text) {
     run_.Charge(text.size());
-    if (conversion.precision >= 0) {
+    if (conversion.precision >= 0 && conversion.type != 'c') {
       text = CharactersFrom(text, 0, static_cast<size_t>(conversion.precision));
     }
     Pad(conversion, "", text, false);

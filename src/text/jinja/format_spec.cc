@@ -15,6 +15,7 @@ struct Spec {
   std::string fill = " ";
   char align = 0;
   char sign = '-';
+  bool has_sign = false;
   bool has_zero = false;  // z: no -0
   bool is_alternate = false;
   int64_t width = -1;
@@ -88,9 +89,8 @@ class ValueFormatter {
       spec_.align = rest[0];
       rest.remove_prefix(1);
     }
-    bool has_sign = false;
     if (rest.starts_with('+') || rest.starts_with('-') || rest.starts_with(' ')) {
-      has_sign = true;
+      spec_.has_sign = true;
       spec_.sign = rest[0];
       rest.remove_prefix(1);
     }
@@ -113,7 +113,7 @@ class ValueFormatter {
     const bool groups =
         spec_.type == 0 ? !is_text_ : Has("defgEG%F") || (spec_.separator == '_' && Has("boxX"));
     if (spec_.separator != 0 && !groups) Refuse(spec);
-    if (is_text_ && (has_sign || spec_.has_zero || spec_.is_alternate || spec_.align == '=' ||
+    if (is_text_ && (spec_.has_sign || spec_.has_zero || spec_.is_alternate || spec_.align == '=' ||
                      (spec_.type != 0 && spec_.type != 's'))) {
       Refuse(spec);
     }
@@ -140,7 +140,7 @@ class ValueFormatter {
     if (spec_.type == 'c') {
       const bool is_character =
           value >= 0 && value < 0x110000 && (value < 0xD800 || value >= 0xE000);
-      if (spec_.sign != '-' || spec_.is_alternate || !is_character) {
+      if (spec_.has_sign || spec_.is_alternate || !is_character) {
         run_.Refuse("a format of " + std::to_string(value) + " as a character",
                     "a character, without sign and #");
       }

@@ -71,7 +71,7 @@ class Chunker {
   // A hyphen between letters.
   bool BreaksAfter(size_t at) const {
     const bool has_word = at >= 2 && IsPythonLetter(line_[at - 1]) && IsPythonLetter(line_[at - 2]);
-    const bool has_part = at >= 3 && IsWordOrPoint(line_[at - 1]) && line_[at - 2] == '-' &&
+    const bool has_part = at >= 3 && IsPythonLetter(line_[at - 1]) && line_[at - 2] == '-' &&
                           IsPythonLetter(line_[at - 3]);
     if (!has_word && !has_part) return false;
     return Is(at + 1, IsPythonLetter) && Is(at + (IsDash(at + 2) ? 3 : 2), IsPythonLetter);
