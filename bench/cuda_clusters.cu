@@ -21,8 +21,8 @@
 #include "bench/program_flags.h"
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
-#include "cli/thread_pool.h"
 #include "sluice/research/device_clusters.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -235,7 +235,7 @@ struct Options {
 };
 
 void Run(const Options& options) {
-  cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   DeviceReport report(ThisGpu());
   for (const HeadShape& shape : options.heads) {
     for (const Kind& kind : kKinds) {

@@ -25,10 +25,10 @@
 #include "bench/program_flags.h"
 #include "bench/replay_timer.cuh"
 #include "bench/this_gpu.cuh"
-#include "cli/thread_pool.h"
 #include "head/certified/cuda/device_call.h"
 #include "sampler/certified/sample_survivors.h"
 #include "sluice/cuda/certified_sample.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -300,7 +300,7 @@ struct Options {
 void Run(const Options& options) {
   const std::vector<int32_t>& few = options.few;
   const CertificateKind kind = options.kind;
-  cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   DeviceReport report(ThisGpu());
   for (const HeadShape& shape : options.heads) {
     const HeadBench bench(shape.vocab, shape.dim, kind, options.energy_seconds, few,

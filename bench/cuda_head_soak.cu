@@ -23,12 +23,12 @@
 #include "bench/graph_timer.cuh"
 #include "bench/heads.h"
 #include "bench/program_flags.h"
-#include "cli/thread_pool.h"
 #include "head/certified/cuda/device_call.h"
 #include "semantics/order.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "sluice/cuda/certified_sample.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -129,7 +129,7 @@ int Run(const Options& options) {
   const auto [vocab, dim] = options.head;
   const int64_t batch = options.batch;
   const auto rows = static_cast<size_t>(batch);
-  cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   const MadeHead made(vocab, dim, 1);
   const HeadPlanes planes =
       HeadPlanes::Build(made.weight(), {.kind = options.kind, .seed = 7}, pool.parallel());

@@ -24,8 +24,8 @@
 #include "bench/part_group.cuh"
 #include "bench/program_flags.h"
 #include "bench/this_gpu.cuh"
-#include "cli/thread_pool.h"
 #include "sluice/cuda/certified_sample.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -436,7 +436,7 @@ struct Options {
 
 void Run(const Options& options) {
   const auto& [head, ranks, batches] = options;
-  cli::ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   DeviceReport report(ThisGpu());
   const ParallelFor parallel = pool.parallel();
   PartsBench bench(head, *std::max_element(batches.begin(), batches.end()), parallel, report);

@@ -6,7 +6,7 @@
 #include "bench/aligned_workspace.h"
 #include "bench/heads.h"
 #include "bench/stopwatch.h"
-#include "cli/thread_pool.h"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -138,7 +138,7 @@ const std::vector<HeadTask>& HeadTasks() {
 void RunHeadBench(const HeadOptions& options,
                   const std::function<void(const HeadTiming&)>& on_timing,
                   const std::function<void(const std::string&)>& on_progress) {
-  cli::ThreadPool pool(options.threads);
+  ThreadPool pool(options.threads);
   for (const HeadShape& shape : options.shapes) {
     const std::string size = std::to_string(shape.vocab) + " x " + std::to_string(shape.dim);
     on_progress("making a head of " + size);

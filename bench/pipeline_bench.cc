@@ -6,7 +6,7 @@
 #include "bench/algorithms_bench.h"
 #include "bench/floor.h"
 #include "bench/rows.h"
-#include "cli/thread_pool.h"
+#include "support/thread_pool.h"
 
 namespace sluice::bench {
 namespace {
@@ -130,7 +130,7 @@ void RunPipelineBench(const PipelineOptions& options,
     rows.insert(rows.end(), values.begin(), values.end());
   }
   const LogitsView logits{rows.data(), most, options.vocab, options.vocab, DType::kF32, {}};
-  cli::ThreadPool pool(options.threads);
+  ThreadPool pool(options.threads);
   for (const Backend backend : options.backends) {
     const auto measure = [&](std::string_view name, int kind, int64_t batch) {
       on_progress(std::string(name) + ", batch " + std::to_string(batch));

@@ -9,10 +9,10 @@
 
 #include "cli/model_source.h"
 #include "cli/progress_line.h"
-#include "cli/thread_pool.h"
 #include "sluice/engine.hpp"
 #include "sluice/model_runner.hpp"
 #include "sluice/runner_thread.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::cli {
 

@@ -12,9 +12,9 @@
 #include "cli/interrupt.h"
 #include "cli/progress_line.h"
 #include "cli/prompt.h"
-#include "cli/thread_pool.h"
 #include "sluice/explain.hpp"
 #include "sluice/generator.hpp"
+#include "support/thread_pool.h"
 
 namespace sluice::cli {
 

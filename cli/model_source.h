@@ -7,8 +7,8 @@
 
 #include "cli/progress_line.h"
 #include "cli/row_flags.h"
-#include "cli/thread_pool.h"
 #include "sluice/checkpoint.hpp"
+#include "support/thread_pool.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): as CLI11 has it
 class App;

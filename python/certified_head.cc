@@ -242,20 +242,6 @@ constexpr const char* kSampleDoc =
     >>> head.sample(np.array([1, 9, 2], np.float32), temperature=0.5, seed=7).ids
     1)";
 
-constexpr const char* kStepDoc =
-    R"(Samples one token for each request of a Sampler, which accepts it.
-
-Row i of ``hidden`` is that of ``requests[i]``, a handle of ``sampler.add``, each once a step. The ids
-and statuses are those of ``dense_head`` and ``sampler.step``: penalties, bias, masks, bad words and
-min_tokens are heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a
-request with processors that would run, or with log-probabilities, is refused. ``with_cuts=True`` as for ``sample``.
-
-    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
-    >>> sampler = sluice.Sampler(vocab=3)
-    >>> request = sampler.add(temperature=0, presence_penalty=2)
-    >>> [head.step(np.array([1, 4, 3], np.float32), sampler, [request]).ids[0] for _ in range(3)]
-    [1, 2, 1])";
-
 constexpr const char* kStatsDoc =
     R"(What all calls took: rows, those that needed the dense head, rows of the head that were computed,
 bytes read, bytes that the dense head would have read, and the least margin of a certificate.
@@ -307,14 +293,6 @@ void BindCertifiedHead(nb::module_& module) {
                                 "with_cuts: bool = False, draw_method: str | None = None",
                                 "TokenResults")),
            kSampleDoc)
-      .def("step", &PythonCertifiedHead::Step, nb::arg("hidden").none(), nb::arg("sampler").none(),
-           nb::arg("requests").none(), nb::arg("kwargs"),
-           nb::sig("def step(self, hidden: typing.Any, sampler: Sampler, "
-                   "requests: collections.abc.Sequence[RequestHandle], *, "
-                   "bitmask: typing.Any = None, out: TokenResults | None = None, "
-                   "with_cuts: bool = False, backend: str | None = None, "
-                   "threads: Threads | None = None) -> TokenResults"),
-           kStepDoc)
       .def(
           "save",
           [](const PythonCertifiedHead& self, nb::handle path) {

@@ -28,13 +28,12 @@ class PythonCertifiedHead {
 
   nb::object TopK(nb::handle hidden, nb::handle k, nb::kwargs kwargs);
   nb::object Sample(nb::handle hidden, nb::handle params, nb::kwargs kwargs);
-  nb::object Step(nb::handle hidden, nb::handle sampler, nb::handle requests, nb::kwargs kwargs);
   nb::dict Stats() const;
 
   const CertifiedHead& head() const { return *head_; }
   const HeadPlanes& planes() const { return head_->planes(); }
 
- private:
+  // For calls that use the head.
   struct Bitmask {
     std::optional<Elements<const int32_t>> elements;
     std::span<const int32_t> words() const {
@@ -44,6 +43,7 @@ class PythonCertifiedHead {
   Bitmask BitmaskFrom(const Arguments& arguments, const MatrixArgument& hidden) const;
   void Count(const CertifiedStats& stats);  // under the GIL
 
+ private:
   MatrixArgument weight_;
   std::optional<Elements<const float>> bias_;
   std::optional<CertifiedHead> head_;

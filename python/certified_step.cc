@@ -1,4 +1,4 @@
-// Steps of a sluice.Sampler's requests from a sluice.CertifiedHead.
+// The step of a sluice.Sampler from a sluice.CertifiedHead.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -33,18 +33,16 @@ std::vector<RequestHandle> HandlesFrom(nb::handle requests, const PythonSampler&
 
 }  // namespace
 
-nb::object PythonCertifiedHead::Step(nb::handle hidden_object, nb::handle sampler_object,
-                                     nb::handle requests, nb::kwargs kwargs) {
+nb::object PythonSampler::StepFromHead(nb::handle head_object, nb::handle hidden_object,
+                                       nb::handle requests, nb::kwargs kwargs) {
   const Arguments arguments(Keywords{Keyword::bitmask, Keyword::out, Keyword::with_cuts,
                                      Keyword::backend, Keyword::threads},
                             kwargs);
+  auto* const head = ObjectIn<PythonCertifiedHead>(head_object);
+  if (head == nullptr) ThrowType("head", Describe(head_object), "sluice.CertifiedHead");
   const MatrixArgument hidden = GetMatrix("hidden", hidden_object);
-  auto* const sampler = ObjectIn<PythonSampler>(sampler_object);
-  if (sampler == nullptr) {
-    ThrowType("sampler", Describe(sampler_object), "sluice.Sampler");
-  }
-  const std::vector<RequestHandle> handles = HandlesFrom(requests, *sampler);
-  const Bitmask bitmask = BitmaskFrom(arguments, hidden);
+  const std::vector<RequestHandle> handles = HandlesFrom(requests, *this);
+  const PythonCertifiedHead::Bitmask bitmask = head->BitmaskFrom(arguments, hidden);
   Execution execution;
   execution.backend = BackendFrom(arguments[Keyword::backend]);
   execution.parallel = ParallelFrom(arguments[Keyword::threads]);
@@ -54,13 +52,13 @@ nb::object PythonCertifiedHead::Step(nb::handle hidden_object, nb::handle sample
   FitRows(tokens.rows, hidden.view.rows);
   std::vector<TokenResult> rows(tokens.rows.size());  // a call that is refused changes nothing
   execution.workspace =
-      Workspace(SampleFromHeadWorkspaceBytes(*head_, hidden.view.rows, execution));
-  Count(sampler->Call([&](Sampler& own) {
+      Workspace(SampleFromHeadWorkspaceBytes(head->head(), hidden.view.rows, execution));
+  head->Count(Call([&](Sampler& own) {
     const nb::gil_scoped_release release;
     const CertifiedInput input{hidden.view, bitmask.words()};
-    if (with_cuts) return own.StepFromHead(*head_, input, handles, rows, {}, execution);
+    if (with_cuts) return own.StepFromHead(head->head(), input, handles, rows, {}, execution);
     return IdsInto(rows, [&](auto ids, auto statuses) {
-      return own.StepIdsFromHead(*head_, input, handles, ids, statuses, {}, execution);
+      return own.StepIdsFromHead(head->head(), input, handles, ids, statuses, {}, execution);
     });
   }));
   tokens.Begin(false, with_cuts);

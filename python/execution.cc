@@ -1,7 +1,5 @@
 #include "python/execution.h"
 
-#include <unistd.h>
-
 #include <memory>
 #include <new>
 #include <string>
@@ -79,63 +77,6 @@ the same with any number. While they serve one call, another one runs without th
     array([2, 2, 2], dtype=int32))";
 
 }  // namespace
-
-Threads::Threads(int workers) : process_(getpid()) {
-  for (int worker = 1; worker < workers; ++worker) {
-    threads_.emplace_back([this, worker] { Wait(worker); });
-  }
-}
-
-Threads::~Threads() {
-  if (getpid() != process_) {
-    for (std::thread& thread : threads_) thread.detach();
-    return;
-  }
-  is_over_ = true;
-  StartRound();
-  for (std::thread& thread : threads_) thread.join();
-}
-
-ParallelFor Threads::parallel() {
-  if (threads_.empty()) return {};
-  return {workers(), this, [](void* self, int64_t count, ParallelFor::Task task, void* state) {
-            static_cast<Threads*>(self)->Run(count, task, state);
-          }};
-}
-
-void Threads::Run(int64_t count, ParallelFor::Task task, void* state) {
-  if (getpid() != process_ || is_serving_.exchange(true)) {
-    for (int64_t index = 0; index < count; ++index) task(state, index, 0);
-    return;
-  }
-  count_ = count;
-  task_ = task;
-  state_ = state;
-  next_ = 0;
-  busy_ = static_cast<int>(threads_.size());
-  StartRound();
-  Work(0);
-  for (int busy = busy_; busy > 0; busy = busy_) busy_.wait(busy);
-  is_serving_ = false;
-}
-
-void Threads::StartRound() {
-  ++round_;
-  round_.notify_all();
-}
-
-void Threads::Wait(int worker) {
-  for (uint64_t round = 0;; ++round) {
-    round_.wait(round);
-    if (is_over_) return;
-    Work(worker);
-    if (--busy_ == 0) busy_.notify_one();
-  }
-}
-
-void Threads::Work(int worker) {
-  for (int64_t index = next_++; index < count_; index = next_++) task_(state_, index, worker);
-}
 
 Backend BackendFrom(nb::handle name) {
   return name.is_valid() && !name.is_none() ? BackendByName(NameFrom("backend", name))

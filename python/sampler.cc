@@ -190,6 +190,22 @@ of log-probabilities are as wide as the requests' ``logprobs``.
     >>> tokens.ids, tokens.emitted
     (array([1, 0, 2], dtype=int32), array([2, 1], dtype=int32)))";
 
+constexpr const char* kStepFromHeadDoc =
+    R"(Samples one token for each request from hidden states, by a CertifiedHead; the requests accept them.
+
+Row i of ``hidden`` is that of ``requests[i]``, a handle of ``add``, each once a step. The ids and
+statuses are those of ``dense_head`` and ``step``: penalties, bias, masks, bad words and min_tokens are
+heeded, as is ``bitmask`` on top. Processors and log-probabilities need all logits: a request whose
+processors would run, or that wants log-probabilities, is refused. ``with_cuts=True`` as for
+``CertifiedHead.sample``. Backend and threads are the call's own.
+
+    >>> head = sluice.CertifiedHead(np.eye(3, dtype=np.float32))
+    >>> sampler = sluice.Sampler(vocab=3)
+    >>> request = sampler.add(temperature=0, presence_penalty=2)
+    >>> hidden = np.array([1, 4, 3], np.float32)
+    >>> [sampler.step_from_head(head, hidden, [request]).ids.tolist() for _ in range(3)]
+    [[1], [2], [1]])";
+
 }  // namespace
 
 void BindSampler(nb::module_& module) {
@@ -221,6 +237,14 @@ void BindSampler(nb::module_& module) {
                    "out: TokenResults | None = None, masses: bool = False, kept: bool = False, "
                    "adjusted: typing.Any = None) -> TokenResults"),
            kStepDoc)
+      .def("step_from_head", &PythonSampler::StepFromHead, nb::arg("head").none(),
+           nb::arg("hidden").none(), nb::arg("requests").none(), nb::arg("kwargs"),
+           nb::sig("def step_from_head(self, head: CertifiedHead, hidden: typing.Any, "
+                   "requests: collections.abc.Sequence[RequestHandle], *, "
+                   "bitmask: typing.Any = None, out: TokenResults | None = None, "
+                   "with_cuts: bool = False, backend: str | None = None, "
+                   "threads: Threads | None = None) -> TokenResults"),
+           kStepFromHeadDoc)
       .def(
           "accept",
           [](PythonSampler& self, RequestHandle handle, nb::handle tokens) {

@@ -1,4 +1,4 @@
-// sluice.Sampler, for its own steps and those of a head.
+// sluice.Sampler, for its steps from logits and from a head.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,6 +25,8 @@ class PythonSampler {
   RequestHandle Add(nb::handle params, nb::kwargs kwargs);
   void Remove(RequestHandle handle);
   nb::object Step(nb::handle logits, nb::handle requests, nb::kwargs kwargs);
+  nb::object StepFromHead(nb::handle head, nb::handle hidden, nb::handle requests,
+                          nb::kwargs kwargs);
 
   // Runs body(sampler) as the one call.
   template <typename Body>

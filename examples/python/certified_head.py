@@ -34,7 +34,7 @@ requests = [
     sampler.add(temperature=0, logit_bias={22: -5.0}, seed=2),
     sampler.add(top_k=50, min_tokens=8, stop_token_ids=[33], seed=3),
 ]
-tokens = head.step(hidden, sampler, requests)  # which the sampler has accepted
+tokens = sampler.step_from_head(head, hidden, requests)  # which the requests have accepted
 # [step]
 
 logits = sluice.dense_head(weight, hidden)

@@ -1,5 +1,6 @@
 #include "sluice/sampler.hpp"
 
+#include "sampler/request_checks.h"
 #include "sampler/sampler_impl.h"
 #include "support/check.h"
 #include "support/random_seed.h"
@@ -9,16 +10,11 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
-
 SamplerOptions Checked(SamplerOptions options) {
   CheckInRange("vocab", options.vocab, 1, kMaxVocab);
   CheckInRange("max_requests", options.max_requests, 1, 1 << 20);
   CheckInRange("parallel.workers", options.parallel.workers, 1, 1 << 16);
-  if (!(options.limits.max_temperature > 0)) {
-    ThrowInvalid("limits.max_temperature",
-                 ToText(static_cast<double>(options.limits.max_temperature)), "above 0");
-  }
+  CheckLimits(options.limits);
   options.backend = ResolveBackend(options.backend);
   return options;
 }
@@ -51,21 +47,11 @@ Sampler::Impl::Impl(const SamplerOptions& options)
 }
 
 RequestHandle Sampler::Impl::Add(const Request& request) {
-  Validate(request.params, options_.vocab, options_.limits);
-  for (const int32_t token : request.prompt) {
-    CheckInRange("prompt", token, 0, options_.vocab - 1);
-  }
-  CheckInRange("choice", request.choice, 0, kMaxChoice);
-  CheckInRange("max_new_tokens", request.max_new_tokens, 0, INT32_MAX);
+  CheckNewRequest(request, options_.vocab, options_.limits);
   for (const LogitsProcessor& processor : request.processors) {
     if (processor.apply == nullptr) ThrowInvalid("processors.apply", "null", "a function");
   }
-  if (free_slots_.empty()) {
-    const int64_t running = options_.max_requests;
-    throw Error(
-        ErrorCode::kExhausted, "requests", ToText(running + 1),
-        std::string("at most max_requests, ").append(ToText(running)).append(", at a time"));
-  }
+  if (free_slots_.empty()) ThrowAllSlotsTaken(options_.max_requests);
   const int32_t slot = free_slots_.back();
   Slot& taken = slots_[static_cast<size_t>(slot)];
   taken.state.emplace(request, options_.vocab,
@@ -85,10 +71,7 @@ void Sampler::Impl::Remove(RequestHandle request) {
 RequestState& Sampler::Impl::StateOf(RequestHandle request) {
   CheckInRange("request.slot", request.slot, 0, options_.max_requests - 1);
   Slot& slot = slots_[static_cast<size_t>(request.slot)];
-  if (!slot.state.has_value() || slot.generation != request.generation) {
-    ThrowInvalid("request", "a handle of a request that was removed",
-                 "a handle that Add returned and Remove has not seen");
-  }
+  if (!slot.state.has_value() || slot.generation != request.generation) ThrowRemovedRequest();
   return *slot.state;
 }
 

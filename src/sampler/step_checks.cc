@@ -1,5 +1,5 @@
 // What a step may be given. Nothing has changed yet when one of these throws.
-#include "sampler/draft_tree.h"
+#include "sampler/request_checks.h"
 #include "sampler/sampler_impl.h"
 #include "support/check.h"
 
@@ -8,9 +8,7 @@ namespace sluice {
 const RequestState& Sampler::Impl::TakeIntoStep(RequestHandle request) {
   const RequestState& state = StateOf(request);
   Slot& slot = slots_[static_cast<size_t>(request.slot)];
-  if (slot.last_step == steps_) {
-    ThrowInvalid("requests", "a request that appears twice", "each request once a step");
-  }
+  if (slot.last_step == steps_) ThrowRequestTwice();
   slot.last_step = steps_;
   return state;
 }
@@ -29,28 +27,9 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
     const SamplingParams& params = TakeIntoStep(request.request).params();
     first_rows_.push_back(rows);
     const int64_t drafts = static_cast<int64_t>(request.drafts.size());
-    for (const int32_t draft : request.drafts) CheckInRange("drafts", draft, 0, vocab - 1);
-    CheckParents(request, params.draft_mode);
+    CheckStepRequest(request, params.draft_mode, vocab, DeviceKind::kCpu);
     if (!request.bitmask.empty()) {
       CheckSize("bitmask", request.bitmask.size(), (drafts + 1) * words);
-    }
-    CheckInRange("forced", request.forced, -1, vocab - 1);
-    if (request.draft_probabilities.data != nullptr) {
-      if (request.draft_model.logits.data != nullptr) {
-        ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
-      }
-      CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab);
-      CheckDType("draft_probabilities", request.draft_probabilities.dtype, DType::kF32);
-      CheckInRange("draft_probabilities.rows", request.draft_probabilities.rows, drafts, drafts);
-      CheckInRange("draft_probabilities.columns", request.draft_probabilities.columns, vocab,
-                   vocab);
-    }
-    if (request.draft_model.logits.data != nullptr) {
-      CheckLogits("draft_model.logits", request.draft_model.logits);
-      CheckPerRow("draft_model.params", request.draft_model.params.size(), drafts);
-      CheckInRange("draft_model.logits.rows", request.draft_model.logits.rows, drafts, drafts);
-      CheckInRange("draft_model.logits.vocab", request.draft_model.logits.vocab, vocab, vocab);
-      CheckSize("draft_cuts", request.draft_cuts.size(), drafts);
     }
     if (output.logprobs.width > 0 && params.logprobs.has_value()) {
       const int64_t listed = *params.logprobs < 0 ? vocab : *params.logprobs;

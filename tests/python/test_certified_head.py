@@ -113,8 +113,8 @@ def test_step_is_dense_head_and_the_samplers_step(head, with_cuts):
         given = [sluice.StepRequest(request, bitmask=bitmask[[i]])
                  for i, request in enumerate(of_dense)]
         expected = dense.step(logits, given)
-        tokens = certified.step(hidden, sampler, requests, bitmask=bitmask, with_cuts=with_cuts,
-                                threads=sluice.Threads(1 + step % 2))
+        tokens = sampler.step_from_head(certified, hidden, requests, bitmask=bitmask,
+                                        with_cuts=with_cuts, threads=sluice.Threads(1 + step % 2))
         np.testing.assert_array_equal(tokens.ids, expected.ids)
         np.testing.assert_array_equal(tokens.statuses, expected.statuses)
         if with_cuts:
@@ -122,7 +122,7 @@ def test_step_is_dense_head_and_the_samplers_step(head, with_cuts):
     for mine, theirs in zip(requests, of_dense):
         np.testing.assert_array_equal(sampler.tokens(mine), dense.tokens(theirs))
     assert certified.stats["rows"] == 30 and certified.stats["dense_rows"] < 30
-    one = certified.step(made()[1][0], sampler, requests[:1], out=None)
+    one = sampler.step_from_head(certified, made()[1][0], requests[:1], out=None)
     assert one.ids.shape == (1,) and certified.stats["rows"] == 31
 
 
@@ -134,7 +134,7 @@ def test_an_output_has_what_its_last_call_wrote(head):
     logits = sluice.dense_head(weight, one, bias=bias)
     out = sampler.step(logits, requests, masses=True, kept=True)
     assert out.kept.shape[0] == 1 and out.emitted.tolist() == [1]
-    certified.step(one, sampler, requests, out=out)
+    sampler.step_from_head(certified, one, requests, out=out)
     assert out.ids.shape == (1,)
     assert out.ids[0] == sampler.tokens(requests[0])[-1]
     for gone in ("kept", "cuts", "seeds"):
@@ -144,15 +144,15 @@ def test_an_output_has_what_its_last_call_wrote(head):
     certified.sample(one[0], top_k=3, with_cuts=True, out=out)
     assert isinstance(out.ids, int) and isinstance(out.seeds, int)
     assert isinstance(out.cuts.counts, int)
-    certified.step(one, sampler, requests, with_cuts=True, out=out)
+    sampler.step_from_head(certified, one, requests, with_cuts=True, out=out)
     assert out.ids.shape == (1,) and out.cuts.counts.shape == (1,)
     with pytest.raises(AttributeError):
         out.seeds
     before = out.ids.tolist()
     with pytest.raises(sluice.Error, match="twice"):
-        certified.step(np.concatenate([one, one]), sampler, requests * 2)
+        sampler.step_from_head(certified, np.concatenate([one, one]), requests * 2)
     with pytest.raises(sluice.Error, match="requests"):
-        certified.step(one, sampler, [], out=out)
+        sampler.step_from_head(certified, one, [], out=out)
     assert out.ids.tolist() == before and out.cuts.counts.shape == (1,)
     sampler.step(logits, requests, kept=True, out=out)
     assert out.kept.shape[0] == 1 and out.ids.shape == (1,)
@@ -170,7 +170,7 @@ def test_a_slot_that_was_taken_again_has_its_own_logprobs(head):
     sampler.remove(old)
     sampler.add(logprobs=2)
     with pytest.raises(sluice.Error, match="a request that was removed"):
-        certified.step(hidden[:1], sampler, [old])
+        sampler.step_from_head(certified, hidden[:1], [old])
 
 
 def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
@@ -180,21 +180,23 @@ def test_a_step_that_cannot_be_says_why_and_accepts_nothing(head):
     processed = sampler.add(processors=[lambda tokens, prompt_length, logits: None])
     with_logprobs = sampler.add(logprobs=2)
     for call, said in [
-            (lambda: certified.step(hidden, None, requests), "sampler = None"),
-            (lambda: certified.step(hidden, sampler, None), "requests = None"),
-            (lambda: certified.step(hidden, sampler, requests[:5]), r"requests\.size = 5"),
-            (lambda: certified.step(hidden, sampler, requests[:5] + requests[:1]), "twice"),
-            (lambda: certified.step(hidden, sampler, requests[:5] + [processed]),
+            (lambda: sampler.step_from_head(None, hidden, requests), "head = None"),
+            (lambda: sampler.step_from_head(certified, hidden, None), "requests = None"),
+            (lambda: sampler.step_from_head(certified, hidden, requests[:5]), r"requests\.size = 5"),
+            (lambda: sampler.step_from_head(certified, hidden, requests[:5] + requests[:1]), "twice"),
+            (lambda: sampler.step_from_head(certified, hidden, requests[:5] + [processed]),
              "a request with a logits processor"),
-            (lambda: certified.step(hidden, sampler, requests[:5] + [with_logprobs]),
+            (lambda: sampler.step_from_head(certified, hidden, requests[:5] + [with_logprobs]),
              "logprobs = 2 is not allowed: None"),
-            (lambda: certified.step(hidden, sampler,
-                                    requests[:5] + [sluice.StepRequest(requests[5], forced=3)]),
+            (lambda: sampler.step_from_head(certified, hidden,
+                                            requests[:5] + [sluice.StepRequest(requests[5], forced=3)]),
              "drafts and forced tokens are for Sampler.step"),
-            (lambda: certified.step(hidden, sluice.Sampler(vocab=9), requests), "sampler.vocab = 9"),
-            (lambda: certified.step(hidden, sampler, requests, masses=True), "masses"),
-            (lambda: certified.step(hidden[:, :8], sampler, requests), "hidden.dim = 8"),
-            (lambda: certified.step(hidden, sampler, requests, bitmask=np.zeros(3, np.int32)),
+            (lambda: sluice.Sampler(vocab=9).step_from_head(certified, hidden, requests),
+             "sampler.vocab = 9"),
+            (lambda: sampler.step_from_head(certified, hidden, requests, masses=True), "masses"),
+            (lambda: sampler.step_from_head(certified, hidden[:, :8], requests), "hidden.dim = 8"),
+            (lambda: sampler.step_from_head(certified, hidden, requests,
+                                            bitmask=np.zeros(3, np.int32)),
              "bitmask")]:
         with pytest.raises(sluice.Error, match=said):
             call()

@@ -6,6 +6,7 @@
 
 #include "sampler/device/device_sampler_impl.h"
 #include "sampler/draft_tree.h"
+#include "sampler/request_checks.h"
 #include "semantics/row_status.h"
 #include "semantics/rules.h"
 #include "semantics/validate.h"
@@ -84,33 +85,18 @@ void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& s
   const int64_t vocab = options_.vocab;
   const int64_t drafts = static_cast<int64_t>(request.drafts.size());
   CheckInRange("drafts.size()", drafts, 0, options_.max_drafts);
-  for (const int32_t draft : request.drafts) CheckInRange("drafts", draft, 0, vocab - 1);
-  CheckParents(request, slot.record.draft_mode);
-  CheckInRange("forced", request.forced, -1, vocab - 1);
+  CheckStepRequest(request, slot.record.draft_mode, vocab, DeviceKind::kCuda);
   if (!request.bitmask.empty()) {
     if (!options_.bitmasks) ThrowInvalid("bitmask", "given", "none: options.bitmasks is false");
     CheckSize("bitmask", request.bitmask.size(), (drafts + 1) * ((vocab + 31) / 32));
   }
   if (request.draft_model.logits.data != nullptr) {
-    if (request.draft_probabilities.data != nullptr) {
-      ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
-    }
-    const LogitsView& logits = request.draft_model.logits;
-    CheckLogits("draft_model.logits", logits, DeviceKind::kCuda);
-    CheckInRange("draft_model.logits.device.index", logits.device.index, device, device);
-    CheckPerRow("draft_model.params", request.draft_model.params.size(), drafts);
-    CheckInRange("draft_model.logits.rows", logits.rows, drafts, drafts);
-    CheckInRange("draft_model.logits.vocab", logits.vocab, vocab, vocab);
-    CheckSize("draft_cuts", request.draft_cuts.size(), drafts);
+    CheckInRange("draft_model.logits.device.index", request.draft_model.logits.device.index, device,
+                 device);
   }
   if (request.draft_probabilities.data != nullptr) {
-    CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab,
-                DeviceKind::kCuda);
     CheckInRange("draft_probabilities.device.index", request.draft_probabilities.device.index,
                  device, device);
-    CheckDType("draft_probabilities", request.draft_probabilities.dtype, DType::kF32);
-    CheckInRange("draft_probabilities.rows", request.draft_probabilities.rows, drafts, drafts);
-    CheckInRange("draft_probabilities.columns", request.draft_probabilities.columns, vocab, vocab);
   }
   CheckRoom(slot, MostTokens(request), "tokens");
 }
@@ -129,9 +115,7 @@ StepShape DeviceSampler::Impl::CheckStep(const StepInput& input) {
   int64_t processed_rows = 0;
   for (const StepRequest& request : input.requests) {
     Slot& slot = SlotOf(request.request);
-    if (slot.last_check == check) {
-      ThrowInvalid("requests", "a request that appears twice", "each request once a step");
-    }
+    if (slot.last_check == check) ThrowRequestTwice();
     slot.last_check = check;
     CheckRequest(request, slot, input.logits.device.index);
     const RequestRecord& record = slot.record;

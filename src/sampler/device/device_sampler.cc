@@ -5,6 +5,7 @@
 #include <string>
 
 #include "sampler/device/device_sampler_impl.h"
+#include "sampler/request_checks.h"
 #include "sluice/cuda/sampler.hpp"
 #include "support/check.h"
 #include "support/random_seed.h"
@@ -12,7 +13,6 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int64_t kMaxChoice = (int64_t{1} << 24) - 1;
 constexpr int32_t kMostLogprobs = 128;
 constexpr int32_t kMostGraphs = 4096;
 constexpr int32_t kMostProcessedRows = 65535;  // a grid has that many in its second dimension
@@ -27,10 +27,7 @@ void CheckOptions(const DeviceSamplerOptions& options) {
   CheckInRange("max_logprobs", options.max_logprobs, 0, kMostLogprobs);
   CheckInRange("max_processed_rows", options.max_processed_rows, 0, kMostProcessedRows);
   CheckInRange("max_graphs", options.max_graphs, DeviceSampler::kStepsKept, kMostGraphs);
-  if (!(options.limits.max_temperature > 0)) {
-    ThrowInvalid("limits.max_temperature",
-                 ToText(static_cast<double>(options.limits.max_temperature)), "above 0");
-  }
+  CheckLimits(options.limits);
 }
 
 int64_t BitmaskBytes(const DeviceSamplerOptions& options) {
@@ -233,12 +230,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request,
                                        std::span<const DeviceLogitsProcessor> processors) {
   CheckNotCalledBack();
   const SamplingParams& params = request.params;
-  Validate(params, options_.vocab, options_.limits);
-  for (const int32_t token : request.prompt) {
-    CheckInRange("prompt", token, 0, options_.vocab - 1);
-  }
-  CheckInRange("choice", request.choice, 0, kMaxChoice);
-  CheckInRange("max_new_tokens", request.max_new_tokens, 0, INT32_MAX);
+  CheckNewRequest(request, options_.vocab, options_.limits);
   CheckInRange("prompt.size()", static_cast<int64_t>(request.prompt.size()), 0,
                options_.max_tokens);
   CheckProcessors(request, processors);
@@ -246,12 +238,7 @@ RequestHandle DeviceSampler::Impl::Add(const Request& request,
     CheckInRange("logprobs", *params.logprobs, 0, options_.max_logprobs);
   }
   CheckInRange("listed ids", ListedIds(params), 0, options_.max_listed_ids);
-  if (free_slots_.empty()) {
-    throw Error(ErrorCode::kExhausted, "requests", ToText(int64_t{options_.max_requests} + 1),
-                std::string("at most max_requests, ")
-                    .append(ToText(int64_t{options_.max_requests}))
-                    .append(", at a time"));
-  }
+  if (free_slots_.empty()) ThrowAllSlotsTaken(options_.max_requests);
   const int32_t index = free_slots_.back();
   Slot& slot = slots_[static_cast<size_t>(index)];
   RequestRecord record = RecordOf(params);
@@ -320,10 +307,7 @@ void DeviceSampler::Impl::Remove(RequestHandle request) {
 const DeviceSampler::Impl::Slot& DeviceSampler::Impl::SlotOf(RequestHandle request) const {
   CheckInRange("request.slot", request.slot, 0, options_.max_requests - 1);
   const Slot& slot = slots_[static_cast<size_t>(request.slot)];
-  if (!slot.is_live || slot.generation != request.generation) {
-    ThrowInvalid("request", "a handle of a request that was removed",
-                 "a handle that Add returned and Remove has not seen");
-  }
+  if (!slot.is_live || slot.generation != request.generation) ThrowRemovedRequest();
   return slot;
 }
 

@@ -1,5 +1,8 @@
-// A ParallelFor for the commands: threads that wait for work, the caller among them as worker 0.
+// A ParallelFor for commands, bindings and benches: threads that wait for work, the caller among
+// them as worker 0. Nothing of the library makes one of its own.
 #pragma once
+
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -8,16 +11,23 @@
 
 #include "sluice/execution.hpp"
 
-namespace sluice::cli {
+namespace sluice {
 
+// Tasks may not throw. While the pool serves a call, another one (of another thread, or of a task)
+// runs on its own thread alone, and so does every call in a forked process, which has none of the
+// threads.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads) {
-    for (int worker = 1; worker < threads; ++worker) {
+  explicit ThreadPool(int workers) : process_(getpid()) {
+    for (int worker = 1; worker < workers; ++worker) {
       threads_.emplace_back([this, worker] { Wait(worker); });
     }
   }
   ~ThreadPool() {
+    if (getpid() != process_) {
+      for (std::thread& thread : threads_) thread.detach();
+      return;
+    }
     is_over_ = true;
     StartRound();
     for (std::thread& thread : threads_) thread.join();
@@ -25,17 +35,21 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // One call at a time. Tasks may not throw.
+  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+
   ParallelFor parallel() {
     if (threads_.empty()) return {};
-    return {static_cast<int>(threads_.size()) + 1, this,
-            [](void* pool, int64_t count, ParallelFor::Task task, void* state) {
+    return {workers(), this, [](void* pool, int64_t count, ParallelFor::Task task, void* state) {
               static_cast<ThreadPool*>(pool)->Run(count, task, state);
             }};
   }
 
  private:
   void Run(int64_t count, ParallelFor::Task task, void* state) {
+    if (getpid() != process_ || is_serving_.exchange(true)) {
+      for (int64_t index = 0; index < count; ++index) task(state, index, 0);
+      return;
+    }
     count_ = count;
     task_ = task;
     state_ = state;
@@ -44,6 +58,7 @@ class ThreadPool {
     StartRound();
     Work(0);
     for (int busy = busy_; busy > 0; busy = busy_) busy_.wait(busy);
+    is_serving_ = false;
   }
 
   void StartRound() {
@@ -64,6 +79,8 @@ class ThreadPool {
     for (int64_t index = next_++; index < count_; index = next_++) task_(state_, index, worker);
   }
 
+  const pid_t process_;
+  std::atomic<bool> is_serving_ = false;
   int64_t count_ = 0;
   ParallelFor::Task task_ = nullptr;
   void* state_ = nullptr;
@@ -74,4 +91,4 @@ class ThreadPool {
   std::vector<std::thread> threads_;  // last: they use what stands above
 };
 
-}  // namespace sluice::cli
+}  // namespace sluice

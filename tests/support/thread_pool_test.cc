@@ -1,0 +1,78 @@
+// The pool of commands and bindings: every index once, on workers below the number that it states.
+#include "support/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <type_traits>
+#include <vector>
+
+namespace sluice::test {
+namespace {
+
+// Runs body(index, worker) by the ParallelFor.
+template <typename Body>
+void RunOn(const ParallelFor& parallel, int64_t count, Body&& body) {
+  parallel.run(
+      parallel.context, count,
+      [](void* state, int64_t index, int worker) {
+        (*static_cast<std::remove_reference_t<Body>*>(state))(index, worker);
+      },
+      &body);
+}
+
+TEST(ThreadPool, GivesEveryIndexOnceInManyCalls) {
+  ThreadPool pool(3);
+  ASSERT_EQ(pool.workers(), 3);
+  EXPECT_EQ(pool.parallel().workers, 3);
+  for (int call = 0; call < 200; ++call) {
+    std::vector<std::atomic<int>> taken(17);
+    std::atomic<bool> is_worker_known = true;
+    RunOn(pool.parallel(), 17, [&](int64_t index, int worker) {
+      ++taken[static_cast<size_t>(index)];
+      if (worker < 0 || worker >= 3) is_worker_known = false;
+    });
+    for (const std::atomic<int>& count : taken) ASSERT_EQ(count, 1) << call;
+    ASSERT_TRUE(is_worker_known);
+  }
+}
+
+TEST(ThreadPool, OfOneWorkerIsNoParallelFor) {
+  ThreadPool pool(1);
+  EXPECT_EQ(pool.parallel().run, nullptr);
+}
+
+// A task that uses the pool itself: its call runs on the task's own thread.
+TEST(ThreadPool, ServesACallWithinACall) {
+  ThreadPool pool(2);
+  std::atomic<int> inner = 0;
+  RunOn(pool.parallel(), 4, [&](int64_t, int) {
+    const pthread_t own = pthread_self();
+    RunOn(pool.parallel(), 5, [&](int64_t, int worker) {
+      if (worker == 0 && pthread_equal(own, pthread_self()) != 0) ++inner;
+    });
+  });
+  EXPECT_EQ(inner, 20);
+}
+
+// A forked process has none of the threads and does the work itself.
+TEST(ThreadPool, WorksInAForkedProcess) {
+  ThreadPool pool(2);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int done = 0;
+    RunOn(pool.parallel(), 3, [&](int64_t, int) { ++done; });
+    _exit(done);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+}  // namespace
+}  // namespace sluice::test
