@@ -10,7 +10,7 @@
 namespace sluice::text::jinja {
 namespace {
 
-using Range = std::pair<uint32_t, uint32_t>;
+using CodePoints = std::pair<uint32_t, uint32_t>;
 
 bool IsOneOf(std::span<const uint32_t> characters, uint32_t c) {
   return std::binary_search(characters.begin(), characters.end(), c);
