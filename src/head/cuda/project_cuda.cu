@@ -1,5 +1,5 @@
-// The dense head: a warp has four rows of weights at a time and one hidden state, or eight, whose
-// products share what it has loaded.
+// The dense head: a warp has four rows of weights at a time and one hidden state, or eight, so that
+// products share the rows that it has loaded.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Scores from planes with AVX-512 VNNI. A file of its own, because Highway's next target asks for
+// Scores from planes with AVX-512 VNNI. A file of its own, because Highway's next target requires
 // more than that and would leave out processors that have it.
 #include "head/certified/score_table.h"
 

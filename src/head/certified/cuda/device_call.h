@@ -1,13 +1,13 @@
-// A certified call on the device: what is known of a row on its way, and where everything lies in
-// the workspace.
+// A certified call on the device: the progress of a row, and where everything lies in the
+// workspace.
 //
-//   encode     a hidden state as integers, what the row wants, where nothing need be read
+//   encode     a hidden state as integers, and what its row requires, where nothing need be read
 //   score      intervals of all rows of the head, and of each tile of 16 the ends that matter
-//   ask        of strict planes: what the likeliest tokens reach by both planes
+//   narrow     of strict planes: what the likeliest tokens reach by both planes
 //   refine     of strict planes: the intervals by both planes of the tokens that may matter then
-//   survivors  what the wanted tokens reach for certain; where several are wanted the logits of
-//              the tokens that do, which say more; and those of the other tokens that may matter
-//   answer     from the exact logits, by who asked
+//   survivors  what the required tokens reach for certain; of several, the logits of the tokens
+//              that do, which give a nearer bound; and those of the other tokens that may matter
+//   answer     from the exact logits, by the caller: the first k tokens, or a draw
 //   dense      all logits of the rows that this leaves without an answer
 //
 // Kernels follow each other on one stream. Each but the first may start while the one before it
@@ -65,15 +65,15 @@ struct RowCourse {
   uint32_t has_pos_inf;
 };
 
-// Order keys of what a row's tokens reach for certain; 0 while nothing is known. Where one token is
-// wanted.
+// Order keys of what a row's tokens reach for certain; 0 while nothing is certain. For rows that
+// need one token.
 struct SureEnds {
   uint32_t least;  // the largest lower end
-  uint32_t best;   // the same of the scores of a draw from the whole softmax
+  uint32_t best;   // the largest lower end of the scores of a draw from the whole softmax
 };
 
-// What the tokens of a row that were asked reach for certain by both planes, as order keys: at
-// least as many as are wanted. 0: nothing is known of it.
+// What the likeliest tokens of a row reach for certain by both planes, as order keys: of at least
+// as many tokens as the row needs. 0: nothing is certain of the row.
 struct AskedEnds {
   uint32_t least;
   uint32_t best;    // of one token: a score of a draw from the whole softmax
@@ -156,7 +156,7 @@ struct CallMemory {
   float* tile_middles;       // [rows][tiles]
   float* tile_least;         // [rows][tiles]: the largest lower end
   float* tile_most;          //                the largest upper end
-  float* tile_least_scores;  //                the same of scores of a draw from the whole softmax
+  float* tile_least_scores;  //                these of the scores of a draw from the whole softmax
   float* tile_most_scores;
   semantics::Token* survivors;  // [rows][budget], as they were computed; some may be -inf
   float* scores;                // [rows][tiles * 16]; of dense rows the logits
@@ -194,7 +194,7 @@ struct CallArgument {
   double kappa;            // 0: strict planes
   QuestionArgument question;
   CallMemory memory;
-  HeadRow* rows;     // null: not wanted
+  HeadRow* rows;     // null: not reported
   int32_t* refined;  // likewise
   int32_t few_to_refine;
 };
@@ -209,7 +209,7 @@ void LaunchScore(const CallArgument& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
 void LaunchScoreMany(const CallArgument& call, void* stream);
-// These two of calls whose memory.asked is not null. LaunchRefine takes what is there.
+// These two are for calls with a memory.asked. LaunchRefine uses the ends that it holds.
 void LaunchAsk(const CallArgument& call, void* stream);
 void LaunchRefine(const CallArgument& call, void* stream);
 // Where the first k tokens of each row go.
@@ -218,7 +218,7 @@ struct TopPlaces {
   float* logits;
   RowStatus* status;
 };
-// Of rows that are asked for them: behind LaunchSurvivors, and of the others behind LaunchDense.
+// The first k tokens of the rows that need them: after LaunchSurvivors and after LaunchDense.
 void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream);
 void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream);
 // The logits of the rows of memory.dense_rows.

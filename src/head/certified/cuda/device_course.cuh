@@ -17,8 +17,8 @@ __device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
   return !semantics::BitmaskAllows(call.bitmask + row * words, id);
 }
 
-// The tokens that are wanted where top-p decides, at most: a nucleus is seldom larger, and more
-// take longer. Of a small head one in 256 tokens, for some ten times as many survive.
+// The most tokens that a row needs where top-p decides: a nucleus is seldom larger, and more tokens
+// take longer. Of a small head one in 256 tokens, because some ten times as many survive.
 inline constexpr int kMostNucleus = 224;
 
 // Whether the logits of the tokens that are reached for certain are computed before it is known
@@ -27,7 +27,7 @@ __device__ inline bool ComputesSureTokensFirst(const RowCourse& course) {
   return course.k > 1 || course.is_nucleus || course.decides == Decides::kLikely;
 }
 
-// Too many tokens may matter to be computed one by one. Behind the computation.
+// Too many tokens may matter to be computed one by one. Call it after the computation.
 __device__ inline bool HasTooMany(const CallArgument& call, const RowCourse& course) {
   return course.listed > call.memory.budget;
 }
@@ -38,20 +38,20 @@ __device__ inline void LeaveToDense(RowCourse& course, DenseReason reason) {
   course.reason = reason;
 }
 
-// How far scores of a draw from the whole softmax may be off beside bounds that were computed
-// another way: roundings relative to the score, and those of the smaller numbers in it.
+// How far scores of a draw from the whole softmax may be from bounds that were computed in another
+// way: by roundings relative to the score, and by those of the smaller numbers in it.
 __device__ inline float SurelyBelow(float score) {
   return score - (0.01f + fabsf(score) * 0x1p-20f);
 }
 
-// What the exact logits reach that may be among the first k. Behind the computation.
+// What the exact logits reach that may be among the first k. Call it after the computation.
 __device__ inline float LeastOfFirstK(const RowCourse& course) {
   const bool is_known = course.decides == Decides::kFirst && course.first > 0;
   return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
 }
 
-// What was computed of a row, in the form in which draws take it. Behind the computation, of a row
-// without too many.
+// What was computed of a row, in the form in which draws take it. Call it after the computation of
+// a row without too many.
 __device__ inline CertifiedTokens TokensOf(const CallArgument& call, int row) {
   const RowCourse& course = call.memory.courses[row];
   const semantics::Token* const survivors =
@@ -59,7 +59,7 @@ __device__ inline CertifiedTokens TokensOf(const CallArgument& call, int row) {
   return {survivors, course.listed, LeastOfFirstK(course)};
 }
 
-// Behind the computation: what is wrong with a row that the planes or a mask answer.
+// What is wrong with a row that the planes or a mask answer. Call it after the computation.
 __device__ inline RowStatus StatusOf(const RowCourse& course) {
   if (course.way == RowCourse::Way::kAnswered) return course.status;
   if (course.has_nan != 0) return RowStatus::kNanInput;

@@ -17,7 +17,7 @@ void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, 
                                      static_cast<int>(most)),
                 kWhat);
   }
-  // Code of before Hopper does not wait, so it must not start early, and knows no clusters.
+  // Code for devices before Hopper does not wait, so it must not start early, and has no clusters.
   const bool is_of_hopper = attributes.ptxVersion >= 90;
   const unsigned cluster = is_of_hopper ? shape.cluster : 1;
   if (cluster > kMostBlocks) {

@@ -59,7 +59,7 @@ class LowPlane {
     }
   }
 
-  // The terms of two tokens, at `slot` and behind it. By a warp.
+  // The terms of two tokens, at `slot` and the next slot. By a warp.
   __device__ void AddTerms(int32_t first, int32_t second, int slot) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     const int quarter = lane % 4;
@@ -102,7 +102,7 @@ class LowPlane {
     float score;
     float width;
   };
-  // Of the token at `slot`, by a thread, behind a barrier.
+  // Of the token at `slot`, by a thread, after a barrier.
   __device__ Interval Of(int32_t id, int slot) const {
     const GroupTerm* const terms = terms_ + slot * TermsOfToken(planes_.groups);
     float sum = 0.0f, square = 0.0f;

@@ -9,7 +9,7 @@ namespace sluice::cuda {
 __device__ __forceinline__ bool HasPlainRoot(float x) {
   return __float_as_uint(x) - 0x0d000000u <= 0x727fffffu;
 }
-// Of such a number the bits of sqrtf, whose way to such numbers this is: a test compares all.
+// The bits of sqrtf for such a number, computed as sqrtf does there: a test compares all of them.
 __device__ __forceinline__ float PlainRoot(float x) {
   float inverse;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));

@@ -1,11 +1,11 @@
 // Strict planes between their scores and the survivors: a second plane narrows the intervals of the
 // tokens that may matter, some sixteenfold, and the survivors' kernel finds few.
 //
-// Lower ends by the first plane say little where intervals are wide. So first a block a row asks
-// the second plane about the likeliest tokens, as many as are wanted; what they reach for certain
-// is what the others must reach. Then the whole device goes through the tokens that may, reads the
-// second plane for them and keeps their intervals and the ends of their tiles. Nothing is decided
-// here: whichever tokens are narrowed, by whatever rule, all intervals hold.
+// Lower ends by the first plane say little where intervals are wide. So first one block per row
+// reads the second plane for the likeliest tokens, as many as the row needs; what they reach for
+// certain is what the others must reach. Then the whole device goes through the tokens that may,
+// reads the second plane for them and keeps their intervals and the ends of their tiles. Nothing is
+// decided here: whichever tokens are narrowed, by whatever rule, all intervals hold.
 #include <algorithm>
 
 #include "cuda/cuda_check.h"
@@ -21,15 +21,15 @@ constexpr int kThreadsOfTile = 4;
 constexpr int kTilesAtOnce = kThreads / kThreadsOfTile;
 constexpr int kTokensOfThread = kTileRows / kThreadsOfTile;
 constexpr int kMostListed = kTilesAtOnce * kTileRows;
-// Where more are wanted nobody is asked, and nothing is narrowed; nor where more are as likely as
+// Rows that need more tokens read and narrow nothing; nor do rows with more tokens as likely as
 // those, which a block would read one after the other.
 constexpr int kMostWanted = 512;
 constexpr int kMostAsked = 640;
-// Weights below 2^-24 of the last wanted token's: all of them are less of a nucleus than is unknown
-// of a few wider ones.
+// Weights below 2^-24 of the last needed token's: all of them are less of a nucleus than is
+// uncertain of a few wider ones.
 constexpr float kLeastOfNucleus = 24.0f;
 
-// In front of the hidden state and the terms.
+// Lies before the hidden state and the terms.
 struct alignas(16) RefineMemory {
   TeamMemory team;
   uint32_t count;
@@ -41,7 +41,7 @@ static_assert(kMostAsked <= kMostListed);
 
 struct RefineArgument {
   CallArgument call;
-  int slots;  // tokens whose terms there is room for; even
+  int slots;  // tokens for which the terms have room; even
 };
 
 __device__ NearGroup* StateIn(RefineMemory& memory) {
@@ -96,7 +96,7 @@ __device__ int32_t LikeliestOfTile(const CallArgument& call, const RowCourse& co
   return tile * kTileRows + place % kTileRows;
 }
 
-// The tile whose middle is the largest of all, to all threads; -1: there is none.
+// The tile with the largest middle of all, to all threads; -1: no tile has one.
 template <typename Middle>
 __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
   uint64_t best = 0;
@@ -110,7 +110,7 @@ __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
   return best == 0 ? -1 : static_cast<int32_t>(~static_cast<uint32_t>(best));
 }
 
-// The likeliest tokens of a row: as many as are wanted or more, or none. To all threads.
+// The likeliest tokens of a row: as many as the row needs or more, or none. To all threads.
 __device__ int ListLikeliest(const CallArgument& call, const RowCourse& course, int row,
                              RefineMemory& memory) {
   const Team block = Team(memory.team).Block();
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 // Which tokens are to be narrowed.
 __device__ Threshold ThresholdOf(const RowCourse& course, const AskedEnds& asked) {
   Threshold near = NearThreshold(course, {ValueOfEnd(asked.least), ValueOfEnd(asked.best)});
-  // What is narrowed there tells how much all others weigh.
+  // The tokens narrowed there bound how much all others weigh.
   if (course.is_nucleus) near.least -= kLeastOfNucleus / course.filter_scale;
   return near;
 }
@@ -239,7 +239,7 @@ class Stretch {
 #pragma unroll 1
     for (int base = begin; base < end; base += kTilesAtOnce) {
       const int tile = base + static_cast<int>(threadIdx.x) / kThreadsOfTile;
-      __syncthreads();  // nobody looks at the last list any more
+      __syncthreads();  // no thread reads the last list any more
       if (threadIdx.x == 0) memory_.count = 0;
       __syncthreads();
       const uint32_t tokens = tile < end ? List(tile) : 0;

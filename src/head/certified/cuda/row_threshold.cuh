@@ -38,7 +38,7 @@ struct Threshold {
   float best = INFINITY;  // of scores of a draw; none
 };
 
-// What the others must reach, when the wanted tokens reach that.
+// What the others must reach, when the tokens that the row needs reach `sure`.
 __device__ inline Threshold NearThreshold(const RowCourse& course, Threshold sure) {
   if (course.decides == Decides::kFirst) return {sure.least};
   if (course.decides == Decides::kLikely) {

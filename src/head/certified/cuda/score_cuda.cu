@@ -18,8 +18,8 @@ struct StagedGroup {
   uint32_t scales[kWarpSize];
 };
 
-// In front of the hidden states, where there is room for them. On whole lines: a copy that lands
-// across two lines of shared memory asks L2 twice.
+// Lies before the hidden states, where there is room for them. On whole lines: a copy that lands
+// across two lines of shared memory sends L2 two requests.
 template <int kQuads>
 struct alignas(128) StreamMemory {
   StagedGroup ring[kWarps][kSlots];

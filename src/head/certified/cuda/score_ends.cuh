@@ -56,8 +56,8 @@ __device__ inline NoiseEnds NoiseEndsOf(uint32_t high) {
 }
 
 // What the ends of tiles take of a hidden state's course, and what the tiles of a block make sure
-// of. In shared memory: nobody waits for global memory at the end of a tile, and blocks and not
-// tiles meet at the row's ends.
+// of. In shared memory, so that no thread waits for global memory at the end of a tile, and one
+// atomic a block instead of one a tile updates the row's ends.
 struct StateEnds {
   NoiseKey key;
   StepBound bound;
@@ -73,7 +73,7 @@ class EndsOfBlock {
  public:
   static constexpr int kStates = kQuads * kStatesOfQuad;
 
-  // By at least kStates threads, behind the kernel before; then a barrier before others use it.
+  // By at least kStates threads, after the previous kernel; then a barrier before others use it.
   __device__ void Read(const CallArgument& call, int first_row) {
     if (threadIdx.x >= kStates) return;
     StateEnds& mine = states[threadIdx.x];
@@ -88,7 +88,7 @@ class EndsOfBlock {
     mine.is_draw = mine.is_asked && course.decides == Decides::kSoftmax;
     mine.wants_one = course.k <= 1;
   }
-  // By the same, behind the last tile and a barrier.
+  // By these threads, after the last tile and a barrier.
   __device__ void Keep(const CallArgument& call, int first_row) const {
     const int row = first_row + static_cast<int>(threadIdx.x);
     if (threadIdx.x >= kStates || row >= call.memory.rows) return;
@@ -101,8 +101,8 @@ class EndsOfBlock {
 };
 
 // The high bits of the noise of a thread's two tokens for each quad, the second in the high half:
-// those of row / 2's word of two blocks, row being lane / 4 and 8 behind it. begin: the id of the
-// tile's first token. By all threads of a warp.
+// those of row / 2's word of two blocks, row being lane / 4 and then lane / 4 + 8. begin: the id of
+// the tile's first token. By all threads of a warp.
 template <int kQuads>
 struct NoiseOfTile {
   uint32_t high[kQuads] = {};
@@ -156,8 +156,8 @@ struct NoiseOfTile {
   }
 
  private:
-  // Of a slice whose tiles begin inside a block of noise, and so have tokens of three. id: of the
-  // first token.
+  // Of a slice with tiles that begin inside a block of noise, and so have tokens of three. id: of
+  // the first token.
   __device__ void TakeOneByOne(const EndsOfBlock<kQuads>& block, int32_t id) {
 #pragma unroll 1
     for (int q = 0; q < kQuads; ++q) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ int QuadOfThread() {
   return static_cast<int>(threadIdx.x) % kWarpSize / 4 / (8 / kQuads);
 }
 
-// A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or behind the
+// A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or past the end of the
 // vocabulary. id: of the first.
 template <int kQuads>
 __device__ __forceinline__ uint32_t TokensOut(const CallArgument& call, int first_row, int id) {
@@ -253,7 +253,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
 }
 
 // By all threads of a warp: the intervals of a tile's tokens for kQuads quads, kept, and the ends
-// of the tile. rows: those of the thread, lane / 4 of the tile and 8 behind it, for hidden state
+// of the tile. rows: those of the thread, lane / 4 of the tile and lane / 4 + 8, for hidden state
 // lane % 4 of each quad.
 template <int kQuads>
 __device__ inline void KeepTile(const CallArgument& call, int first_quad, int tile,

@@ -1,12 +1,12 @@
 // From intervals to the exact logits of the tokens that may matter, by a team of blocks a row, each
 // of which has a stretch of the tiles.
 //
-// Of one wanted token the scores' kernel has left what is reached for certain, and who may reach it
-// is computed; where those are many, exact logits of the tiles that reach it come first, for they
-// reach more. When several are wanted, each block finds the same threshold by itself and computes
-// first the tokens of its stretch that reach it for certain; the blocks tell each other the least
-// of their logits, and each computes what may matter beside them. Of strict planes refine_cuda.cu
-// has narrowed intervals before.
+// Where the row needs one token, the scores' kernel has left the value it reaches for certain, and
+// the tokens that may reach that are computed; where those are many, exact logits of the tiles that
+// reach it come first, for they reach more. Where the row needs several, each block finds the same
+// threshold by itself and computes first the tokens of its stretch that reach it for certain; the
+// blocks exchange the least of their logits, and each computes what may matter next to them. Of
+// strict planes refine_cuda.cu has narrowed intervals before.
 #include <algorithm>
 
 #include "cuda/cuda_check.h"
@@ -28,8 +28,8 @@ constexpr int kTurns = 4;  // tiles of a thread that it looks at together
 constexpr uint32_t kMostListed = kThreads * kTileRows;
 // More are not computed before it is known that the row's budget has room for them.
 constexpr uint32_t kFew = 512;
-// Of so many tokens that may be the one that is wanted, a block first asks the best tiles for a
-// nearer threshold. On an H200 with 32 states at 3d9ad70, without that, 93 of a listing (151936 x
+// If more tokens than this may be the one that the row needs, a block first uses the best tiles for
+// a nearer threshold. On an H200 with 32 states at 3d9ad70, without that, 93 of a listing (151936 x
 // 1024) took less time than with exact logits first, 101 us for 114, and 125 (262144 x 640) took
 // more, 183 for 142.
 constexpr uint32_t kMany = 7 * kWarps;
@@ -43,7 +43,7 @@ struct FirstTokens {
   uint32_t count;
 };
 
-// In front of the hidden state.
+// Lies before the hidden state.
 struct alignas(16) SurvivorsMemory {
   TeamMemory team;
   FirstTokens first;   // of this block
@@ -114,8 +114,8 @@ class RowTokens {
   }
 
   // Computes the tokens of this block's tiles for which may_have(tile) holds, tokens_of(tile) as
-  // bits. Of many it asks sharpen() whether both may say less from now on. kIsFirst: keeps the ends
-  // of their logits, in the memory.
+  // bits. Of many it calls sharpen(), which returns whether both may say less from now on.
+  // kIsFirst: keeps the ends of their logits, in the memory.
   template <bool kIsFirst, typename MayHave, typename TokensOfTile, typename Sharpen>
   __device__ void Compute(MayHave may_have, TokensOfTile tokens_of, Sharpen sharpen) const {
     int turns = kTurns;
@@ -132,8 +132,8 @@ class RowTokens {
     }
   }
 
-  // What the exact logits of the tiles that reach `sure` say of the one token that is wanted. By
-  // all threads.
+  // What the exact logits of the tiles that reach `sure` say of the one token that the row needs.
+  // By all threads.
   __device__ SureEnds SureOfBestTiles(const Threshold& sure) const {
     static_assert(kWarps == kTileRows);
     constexpr int kNone = INT32_MAX;
@@ -171,9 +171,9 @@ class RowTokens {
     return memory_.of_best;
   }
 
-  // Adds what is known of the mass of this block's tiles, where the weight is 1 at `unit`. Behind
+  // Adds the known mass of this block's tiles, where the weight is 1 at `unit`. Call it after
   // Compute. The sixteen of a tile are added in fp32 in four steps, everything else in fp64, so the
-  // sums are off by 2^-22 beside what each weight is off by, whatever the number of tokens.
+  // sums are off by 2^-22 in addition to each weight's error, whatever the number of tokens.
   __device__ void AddMass(float unit) const {
     const float scale = course_.filter_scale;
     const float offset = -unit * scale;
@@ -204,7 +204,7 @@ class RowTokens {
     if (threadIdx.x % kWarpSize != 0) return;
     atomicAdd(&course_.least_mass, of_lower);
     atomicAdd(&course_.most_mass, of_upper);
-    course_.mass_offset = offset;  // all blocks say the same
+    course_.mass_offset = offset;  // all blocks write the same value
   }
 
  private:
@@ -226,7 +226,7 @@ class RowTokens {
       const int tile = tile_of(turn);
       if (turn < turns && tile < end_ && may_have(tile)) may |= 1u << turn;
     }
-    __syncthreads();  // nobody looks at the last count any more
+    __syncthreads();  // no thread reads the last count any more
     if (threadIdx.x == 0) memory_.count = 0;
     __syncthreads();
 #pragma unroll 1
@@ -300,7 +300,7 @@ class RowTokens {
   int end_;
 };
 
-// What the wanted tokens reach for certain. In all blocks the same.
+// What the tokens that the row needs reach for certain. All blocks find the same value.
 __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& course, int row,
                                    SurvivorsMemory& memory) {
   if (course.k > 1) {
@@ -312,7 +312,7 @@ __device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& co
   return {ValueOfEnd(sure.least), ValueOfEnd(sure.best)};
 }
 
-// Of the blocks of the team, behind its Sync.
+// Of the blocks of the team, after its Sync.
 __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
   if (threadIdx.x < kWarpSize) {
     const bool is_there = team.lane() < team.blocks();
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   bool may_sharpen = false;
   if (way == Way::kPlanes) {
     sure = SureThreshold(call, course, row, memory);
-    const bool is_known = sure.least > -INFINITY;  // else fewer tokens than are wanted have an end
+    const bool is_known = sure.least > -INFINITY;  // else fewer tokens than needed have an end
     is_in_turns = is_known && ComputesSureTokensFirst(course);
     may_sharpen = is_known && !is_in_turns;
     if (is_in_turns) {

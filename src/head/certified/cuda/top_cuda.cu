@@ -18,7 +18,7 @@ struct TopArgument {
   TopPlaces to;
 };
 
-// Whose first tokens are not asked for: what may win a draw is.
+// The row needs no first tokens but those that may win a draw.
 __device__ bool HasNoTop(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
 
 struct TopMemory {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   if (is_first) Report(call, row);
 }
 
-// A row of logits whose masked tokens are -inf.
+// A row of logits in which masked tokens are -inf.
 __global__ void __launch_bounds__(kThreads)
     TopOfDenseKernel(const __grid_constant__ TopArgument top) {
   __shared__ TopMemory memory;
