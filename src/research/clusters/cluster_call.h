@@ -35,7 +35,7 @@ struct ClusterCourse {
 
   HiddenNorm norm;
   double budget;           // rows
-  Open open[kRounds + 1];  // behind so many rounds
+  Open open[kRounds + 1];  // after this many rounds
   uint32_t most;           // order key of the largest logit
   uint32_t has_broken;     // a logit is not finite
   float most_closed;       // bound: above it are so many logits of open rows
@@ -51,7 +51,7 @@ struct ClusterMemory {
   float* bounds;    // [rows][clusters], rounded up
   int32_t* list;    // [rows][clusters]: in the order of the bounds
   float* sorted;    // [rows][clusters]: the bounds in this order
-  int32_t* starts;  // [rows][clusters + 1]: open rows when so many are open
+  int32_t* starts;  // [rows][clusters + 1]: open rows when this many clusters are open
   int32_t* ids;     // [rows][vocab]: of open rows
   float* logits;    // [rows][vocab]: of open rows
   float* logit_of;  // [rows][vocab]: by id

@@ -3,7 +3,7 @@
 //
 // Rounding: products of centroids are sums in fp64, in an order of their own, as cluster_bound.h
 // allows; a bound is then rounded up to fp32. Masses are sums in fp64, too, in an order that
-// depends on the number of threads alone, and of what rounding makes of them the certificate knows.
+// depends on the number of threads alone, and the certificate covers what rounding makes of them.
 #include <algorithm>
 #include <cub/block/block_radix_sort.cuh>
 
@@ -21,13 +21,13 @@ using namespace cuda;
 namespace {
 
 constexpr int kThreads = kClusterThreads;
-constexpr int kWarpThreads = 128;      // of blocks whose warps work by themselves
+constexpr int kWarpThreads = 128;      // of blocks with warps that work by themselves
 constexpr int kBlocksOfProcessor = 8;  // of those
 constexpr int kSortedNear = 8192;      // in shared memory; more are sorted where they lie
 constexpr int kSortedAtOnce = 1024;    // tokens; of more the first ones are looked for
 
 // The next kernel may start when all before this one are over: it reads what they wrote by loads
-// for memory that nobody writes.
+// for memory that no kernel writes.
 __device__ void Begin() {
   AwaitKernelBefore();
   LetNextKernelStart();
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kWarpThreads)
   }
 }
 
-// Rows that are open behind a round, or more.
+// Rows that are open after a round, or more.
 __device__ int64_t TargetOf(int round, double budget, int64_t vocab) {
   if (round == kRounds) return vocab;
   const double share = round == kExpandedRound ? 2.0 : 1.0 / (1 << (kBudgetRounds - round));
