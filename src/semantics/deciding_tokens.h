@@ -1,4 +1,4 @@
-// Which tokens decide a row's kept set and draw: what is to be known of a row whose logits are not.
+// Which tokens decide a row's kept set and draw: what must be known of a row without its logits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Decides : uint8_t {
 inline constexpr RuleSet kRulesOfFirst = Rules(Filter::kGreedy, Filter::kMinP, Filter::kTopK,
                                                Filter::kTopP, Filter::kMinPLast, Filter::kXtc);
 
-// Every rule behind the first that bounds the set looks at no other token: top-p is measured on the
+// Every rule after the first that bounds the set looks at no other token: top-p is measured on the
 // survivors of top-k (unless both are tested jointly), XTC on what is kept.
 SLUICE_HD inline Decides DecidingTokens(RuleSet rules, const Profile& profile, DrawMethod method) {
   if (Has(rules, Filter::kGreedy)) return Decides::kFirst;
@@ -37,7 +37,7 @@ SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod m
   return DecidingTokens(RulesOf(params, vocab), params.profile, method);
 }
 
-// The same where the noise of the row is known: XTC whose coin does not fall is no rule.
+// The tokens for a row with known noise: XTC with a coin that does not fall is no rule.
 inline Decides DecidingTokens(const SelectParams& params, const NoiseKey& key, DrawMethod method,
                               int64_t vocab) {
   return DecidingTokens(RulesOf(params, key, vocab), params.profile, method);
