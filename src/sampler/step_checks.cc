@@ -37,7 +37,7 @@ void Sampler::Impl::CheckStep(const StepInput& input, const StepOutput& output) 
     CheckInRange("forced", request.forced, -1, vocab - 1);
     if (request.draft_probabilities.data != nullptr) {
       if (request.draft_model.logits.data != nullptr) {
-        ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
+        ThrowInvalid("draft_probabilities", "given with draft_model", "at most one of the two");
       }
       CheckMatrix("draft_probabilities", "columns", request.draft_probabilities, kMaxVocab);
       CheckDType("draft_probabilities", request.draft_probabilities.dtype, DType::kF32);

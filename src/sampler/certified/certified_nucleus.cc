@@ -73,7 +73,7 @@ bool CertifiedNucleus::Narrow() {
   };
   for (; share_ >= kLastShare; share_ *= kNextShare) {
     double left = static_cast<double>(least_mass_) * share_;
-    int end = kBins - 1;  // of the bins that are wanted; the last one has no weight to speak of
+    int end = kBins - 1;  // of the bins to compute; the last one has no weight to speak of
     while (end > 0 && left >= doubt_of(end - 1)) left -= doubt_of(--end);
     const int64_t wanted = std::accumulate(counts, counts + end, int64_t{0});
     if (wanted == 0) continue;

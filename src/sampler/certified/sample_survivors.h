@@ -7,14 +7,14 @@ namespace sluice::cuda {
 
 struct DrawnTokens {
   int32_t* ids;
-  RowStatus* statuses;  // null: not wanted
+  RowStatus* statuses;  // null: not reported
 };
 
-// Behind LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
+// After LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
 void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 
-// Behind LaunchDense: the draw from the logits of the dense rows.
+// After LaunchDense: the draw from the logits of the dense rows.
 void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 

@@ -13,7 +13,7 @@ struct SurvivorsArgument {
   CallArgument call;
 };
 
-// The Gumbel draw from everything, of which the survivors hold all that may win and the maximum.
+// The Gumbel draw from everything: the survivors hold all that may win and the maximum.
 __device__ int32_t DrawFromSurvivors(const Team& block, const CertifiedTokens& survivors,
                                      const RowCourse& course) {
   const float max = ValueOf(FirstSurvivor(block, survivors));
@@ -74,7 +74,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
     ListedTop top;
     top.size = size;
     if (course.is_nucleus) {
-      // Fewer tokens than are wanted have an end, so all were computed.
+      // Fewer tokens than the row needs have an end, so all were computed.
       top.has_all = course.first == 0;
       // The sums are off by what WholeMassOf allows, and those of the ends once more.
       const double sum = course.most_mass + course.least_mass;

@@ -1,4 +1,4 @@
-// What a step of a DeviceSampler is asked for: checked, the shape that chooses its graph, and the
+// The input of a step of a DeviceSampler: its checks, the shape that chooses its graph, and the
 // tables that its kernels read.
 #include <algorithm>
 #include <array>
@@ -93,7 +93,7 @@ void DeviceSampler::Impl::CheckRequest(const StepRequest& request, const Slot& s
   }
   if (request.draft_model.logits.data != nullptr) {
     if (request.draft_probabilities.data != nullptr) {
-      ThrowInvalid("draft_probabilities", "given beside draft_model", "at most one of the two");
+      ThrowInvalid("draft_probabilities", "given with draft_model", "at most one of the two");
     }
     const LogitsView& logits = request.draft_model.logits;
     CheckLogits("draft_model.logits", logits, DeviceKind::kCuda);
@@ -231,7 +231,7 @@ void DeviceSampler::Impl::SendTables(const StepInput& input, const StepShape& sh
   }
   if (new_tables_ != tables_) {
     const Piece piece{buffers_.tables, new_tables_.data(), bytes};
-    tables_.clear();  // nobody knows what is there when Send fails
+    tables_.clear();  // the contents on the device are undefined when Send fails
     Send({&piece, 1});
     tables_.swap(new_tables_);
   }

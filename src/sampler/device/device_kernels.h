@@ -61,7 +61,7 @@ struct WriteOutArgument {
 };
 void LaunchWriteOut(const WriteOutArgument& argument, int64_t count, void* stream);
 
-// The forced tokens of such rows, behind the processors. -1: none.
+// The forced tokens of such rows, after the processors. -1: none.
 struct ForceArgument {
   float* values;
   int64_t stride;
@@ -75,7 +75,7 @@ struct PlaceArgument {
   const int32_t* places;
   int32_t count;
   const TokenResult* from;
-  TokenResult* results;  // null: ids and statuses are wanted
+  TokenResult* results;  // null: write ids and statuses
   int32_t* ids;
   RowStatus* statuses;
 };
@@ -141,8 +141,8 @@ struct RejectArgument {
 void LaunchReject(const RejectArgument& argument, int64_t rows, void* stream);
 void LaunchRejectTrees(const RejectArgument& argument, int64_t rows, void* stream);
 
-// Which rows stand: those up to the first whose token its draft is not. The others become as if
-// they had not been sampled.
+// Which rows stand: those up to the first that draws another token than its draft. The others
+// become as if they had not been sampled.
 struct VerdictArgument {
   RequestStore store;
   const StepRow* rows;
@@ -151,39 +151,39 @@ struct VerdictArgument {
   const StepSpan* spans;
   int32_t requests;
   const int32_t* accepted;         // null: every draft must match
-  const TokenResult* results;      // null: ids and statuses are there
+  const TokenResult* results;      // null: read ids and statuses
   const TokenResult* cdf_results;  // null: no request draws by cdf, or all do
   const int32_t* cdf_ids;
   const RowStatus* cdf_statuses;
   int32_t* ids;
   RowStatus* statuses;
-  Cut* cuts;  // null: not wanted
+  Cut* cuts;  // null: not reported
   int32_t* emitted;
   int32_t* path;  // of trees
 };
 void LaunchVerdict(const VerdictArgument& argument, void* stream);
-// The same of trees; the rows that stand are not beside each other yet.
+// As above, of trees; the rows that stand are not adjacent yet.
 void LaunchTreeVerdict(const VerdictArgument& argument, void* stream);
 
-// Moves what is told of the rows that stand to the first rows of their requests.
+// Moves the reports of the rows that stand to the first rows of their requests.
 struct CompactArgument {
   const StepSpan* spans;
   const int32_t* path;
   int32_t* ids;
   RowStatus* statuses;
-  Cut* cuts;        // null: not wanted
+  Cut* cuts;        // null: not reported
   CutMass* masses;  // likewise
   float* logprobs;  // likewise
   int32_t* ranks;
   int32_t width;
   int32_t* list_ids;
   float* list_values;
-  int32_t kept_words;  // of a row; 0: not wanted
+  int32_t kept_words;  // of a row; 0: not reported
   int32_t* kept;
 };
 void LaunchCompact(const CompactArgument& argument, int64_t requests, void* stream);
 
-// The tokens of a step behind the histories of its requests.
+// Appends the tokens of a step to the histories of its requests.
 struct AcceptArgument {
   RequestStore store;
   const StepSpan* spans;

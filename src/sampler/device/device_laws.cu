@@ -1,5 +1,5 @@
 // What Sluice draft models said of their drafts: the probabilities of their rows in O(1), so that
-// whoever rejects against them asks for one token at a time.
+// rejection against them can look up one token at a time.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/row_status.h"
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
 
   max = MaxOf(max, memory.of_warp);
   const float scale = semantics::ScalesOf(model.params).draw;
-  Cut whole = cut;  // anybody's
+  Cut whole = cut;  // of all threads
   whole.ties_dropped = ::max(cut.ties_dropped, 0);
   whole.ties_kept = ::max(cut.ties_kept, 0);
   const Cut rest = RestOf(whole, at_upper, at_lower, memory.of_warp);

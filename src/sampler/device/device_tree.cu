@@ -1,5 +1,5 @@
 // Trees of drafts: rejection sampling of the siblings of a node by the definition of
-// semantics/draft.h, which path of a tree stands, and the rows of that path beside each other.
+// semantics/draft.h, which path of a tree stands, and the rows of that path moved together.
 #include "cuda/cuda_check.h"
 #include "sampler/device/device_drafts.cuh"
 #include "semantics/temperature.h"
@@ -36,7 +36,7 @@ struct TreeMemory {
   semantics::Token first_of[kRejectThreads];
 };
 
-// The first row behind `node` among those from `next` on, as a row of its request.
+// The first child row of `node` among those from `next` on, as a row of its request.
 __device__ int32_t NextBehind(const TreeRow* of_request, const TreeRow& node, int32_t next) {
   while (next < node.rows && !of_request[next].IsBehind(node)) ++next;
   return next;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
       conclude(result, 0);
       return;
     }
-    __syncthreads();  // everybody has read p_draft
+    __syncthreads();  // all threads have read p_draft
     if (Thread() == 0) memory.rejected[tries] = {q, ReciprocalOf(residuals.all)};
     ++tries;
     child = next;

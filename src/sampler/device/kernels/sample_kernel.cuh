@@ -18,10 +18,10 @@ constexpr int32_t kUndecided = -2;  // the id of a row that is left to the defin
 struct SampleArgument {
   RowsArgument rows;
   DrawMethod method;
-  TokenResult* results;  // null: ids and statuses are wanted alone
+  TokenResult* results;  // null: write ids and statuses alone
   int32_t* ids;
-  RowStatus* statuses;  // null: not wanted
-  RowPath* ways;        // the same
+  RowStatus* statuses;  // null: not reported
+  RowPath* ways;        // null: not reported
 
   __device__ bool WantsCuts() const { return results != nullptr; }
   __device__ void Set(int row, const TokenResult& result, RowPath way) const {
@@ -89,7 +89,7 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
 }
 
 // The Gumbel draw from a list that is certified by its count, where bins find what is kept of it.
-// The same.
+// By the first block alone; its first thread has the result.
 __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
@@ -113,9 +113,9 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
   return result;
 }
 
-// What a kernel knows beyond what every draw needs; this: nothing, and so nothing is in the way.
+// What a kernel adds to every draw; this one adds nothing, and so costs nothing.
 struct DrawAlone {
-  static constexpr bool kHasOwnRows = false;  // whose top it draws from by itself
+  static constexpr bool kHasOwnRows = false;  // rows with a top that it draws from by itself
 
   __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
     return PlanOfTop(params, vocab, elements);
@@ -233,7 +233,7 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     ReadWeightHistogram<false, true>(team, slice, loaded, unit, key, sampled, memory.first);
   }
   team.Sync();
-  // The first block leaves alone: from here on nobody reads its memory.
+  // The other blocks return here: from now on no block reads their memory.
   if (!has_top_p && !argument.WantsCuts() && team.rank() != 0) return result;
   const RowTotals totals = TotalsOf(team, slice, memory.first);
   if (has_top_p) {
@@ -313,7 +313,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   FirstVectors loaded;
   slice.LoadFirst(loaded);
   TeamBroadcast broadcast(team, memory.broadcast);
-  Clear(team, memory.first.list);  // before another block knows of this one
+  Clear(team, memory.first.list);  // before another block adds to this one's list
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
