@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/cuda/dot_lanes.cuh"
 #include "head/cuda/project_launch.h"
 

@@ -27,7 +27,7 @@ inline constexpr int kExpandedRound = kBudgetRounds + 1;
 inline constexpr int kRounds = kExpandedRound + 1;
 
 // Of a row of the call. In device memory.
-struct ClusterCourse {
+struct ClusterProgress {
   struct Open {
     int32_t clusters;
     int32_t rows;
@@ -46,7 +46,7 @@ struct ClusterCourse {
 
 // The workspace, by value. A row's own parts lie together.
 struct ClusterMemory {
-  ClusterCourse* courses;
+  ClusterProgress* progress;
   float* states;    // [rows][state_stride]
   float* bounds;    // [rows][clusters], rounded up
   int32_t* list;    // [rows][clusters]: in the order of the bounds

@@ -66,7 +66,7 @@ CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace
     member = reinterpret_cast<T*>(workspace + offset);
     offset += Aligned(size * sizeof(T));
   };
-  take(memory.courses, count);
+  take(memory.progress, count);
   take(memory.counters, 1);
   take(memory.dense_rows, count);
   take(memory.hidden, count * static_cast<size_t>(planes.dim));

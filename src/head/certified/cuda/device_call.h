@@ -33,7 +33,7 @@ using semantics::Decides;
 inline constexpr int kStatesOfQuad = 4;  // hidden states that one matrix product takes
 
 // What a row of a call is after, and how far it has come. In device memory.
-struct RowCourse {
+struct RowProgress {
   enum class Way : uint8_t { kAnswered, kPlanes, kAllowed, kDense };
 
   StepBound bound;
@@ -146,7 +146,7 @@ inline constexpr int32_t kFewToRefine = 256;
 
 // The workspace, by value.
 struct CallMemory {
-  RowCourse* courses;
+  RowProgress* progress;
   CallCounters* counters;
   int32_t* dense_rows;
   float* hidden;     // [rows][dim]

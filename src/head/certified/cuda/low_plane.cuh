@@ -34,7 +34,7 @@ class LowPlane {
   __device__ LowPlane(const CallArgument& call, int row, NearGroup* state, GroupTerm* terms)
       : planes_(call.planes),
         memory_(call.memory),
-        bound_(call.memory.courses[row].bound),
+        bound_(call.memory.progress[row].bound),
         state_(state),
         terms_(terms),
         row_(row) {}

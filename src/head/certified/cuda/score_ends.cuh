@@ -1,8 +1,8 @@
 // What the kernels that score have in common: what becomes of codes and of the scores of a tile.
 #pragma once
 
-#include "head/certified/cuda/device_course.cuh"
 #include "head/certified/cuda/plain_root.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
 #include "semantics/noise.h"
 
@@ -55,7 +55,7 @@ __device__ inline NoiseEnds NoiseEndsOf(uint32_t high) {
           high == 0 ? 50.0f : noise_of(high) + kSlack};
 }
 
-// What the ends of tiles take of a hidden state's course, and what the tiles of a block make sure
+// What the ends of tiles take of a hidden state's progress, and what the tiles of a block make sure
 // of. In shared memory, so that no thread waits for global memory at the end of a tile, and one
 // atomic a block instead of one a tile updates the row's ends.
 struct StateEnds {
@@ -80,13 +80,14 @@ class EndsOfBlock {
     const int row = first_row + static_cast<int>(threadIdx.x);
     mine = {};
     if (row >= call.memory.rows) return;
-    const RowCourse& course = call.memory.courses[row];
-    mine.key = course.key;
-    mine.bound = course.bound;
-    mine.draw_scale = course.draw_scale;
-    mine.is_asked = course.way == RowCourse::Way::kPlanes || course.way == RowCourse::Way::kAllowed;
-    mine.is_draw = mine.is_asked && course.decides == Decides::kSoftmax;
-    mine.wants_one = course.k <= 1;
+    const RowProgress& progress = call.memory.progress[row];
+    mine.key = progress.key;
+    mine.bound = progress.bound;
+    mine.draw_scale = progress.draw_scale;
+    mine.is_asked =
+        progress.way == RowProgress::Way::kPlanes || progress.way == RowProgress::Way::kAllowed;
+    mine.is_draw = mine.is_asked && progress.decides == Decides::kSoftmax;
+    mine.wants_one = progress.k <= 1;
   }
   // By these threads, after the last tile and a barrier.
   __device__ void Keep(const CallArgument& call, int first_row) const {

@@ -18,7 +18,7 @@
 namespace sluice::cuda {
 namespace {
 
-using Way = RowCourse::Way;
+using Way = RowProgress::Way;
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpSize;
@@ -104,7 +104,7 @@ class RowTokens {
   __device__ RowTokens(const CallArgument& call, const Team& team, SurvivorsMemory& memory, int row,
                        const float* near_hidden)
       : call_(call),
-        course_(call.memory.courses[row]),
+        progress_(call.memory.progress[row]),
         memory_(memory),
         near_hidden_(near_hidden),
         row_(row) {
@@ -137,7 +137,7 @@ class RowTokens {
   __device__ SureEnds SureOfBestTiles(const Threshold& sure) const {
     static_assert(kWarps == kTileRows);
     constexpr int kNone = INT32_MAX;
-    const bool is_draw = course_.decides == Decides::kSoftmax;
+    const bool is_draw = progress_.decides == Decides::kSoftmax;
     const int64_t at = int64_t{row_} * call_.planes.tiles;
     if (threadIdx.x == 0) {
       memory_.best_tiles[0] = memory_.best_tiles[1] = kNone;
@@ -164,7 +164,7 @@ class RowTokens {
       if (threadIdx.x % kWarpSize != 0 || !(fabsf(x) < INFINITY)) continue;
       atomicMax(&memory_.of_best.least, semantics::OrderKey(x));
       if (!is_draw) continue;
-      const float score = __fmaf_rn(x, course_.draw_scale, NoiseOf(course_, id));
+      const float score = __fmaf_rn(x, progress_.draw_scale, NoiseOf(progress_, id));
       atomicMax(&memory_.of_best.best, semantics::OrderKey(score));
     }
     __syncthreads();
@@ -175,7 +175,7 @@ class RowTokens {
   // Compute. The sixteen of a tile are added in fp32 in four steps, everything else in fp64, so the
   // sums are off by 2^-22 in addition to each weight's error, whatever the number of tokens.
   __device__ void AddMass(float unit) const {
-    const float scale = course_.filter_scale;
+    const float scale = progress_.filter_scale;
     const float offset = -unit * scale;
     auto weight_of = [&](float x) { return Exp2Approx(__fmaf_rn(x, scale, offset)); };
     double of_lower = 0.0, of_upper = 0.0;
@@ -202,9 +202,9 @@ class RowTokens {
       of_upper += __shfl_xor_sync(~0u, of_upper, step);
     }
     if (threadIdx.x % kWarpSize != 0) return;
-    atomicAdd(&course_.least_mass, of_lower);
-    atomicAdd(&course_.most_mass, of_upper);
-    course_.mass_offset = offset;  // all blocks write the same value
+    atomicAdd(&progress_.least_mass, of_lower);
+    atomicAdd(&progress_.most_mass, of_upper);
+    progress_.mass_offset = offset;  // all blocks write the same value
   }
 
  private:
@@ -251,7 +251,8 @@ class RowTokens {
     uint32_t first_place = 0;
     const bool is_counting = threadIdx.x == kThreads - 1;  // of the warp that has the least to do
     if (is_counting) {
-      first_place = static_cast<uint32_t>(atomicAdd(&course_.listed, static_cast<int32_t>(count)));
+      first_place =
+          static_cast<uint32_t>(atomicAdd(&progress_.listed, static_cast<int32_t>(count)));
       if (is_many) memory_.has_room = first_place + count <= budget;
       if (kIsFirst) memory_.first.count += count;
     }
@@ -273,11 +274,11 @@ class RowTokens {
         atomicMax(&memory_.first.most, semantics::OrderKey(x));
       }
       if (semantics::IsNan(x)) {
-        course_.has_nan = 1;
+        progress_.has_nan = 1;
       } else if (x == INFINITY) {
-        course_.has_pos_inf = 1;
+        progress_.has_pos_inf = 1;
       } else if (x > -INFINITY) {
-        course_.has_finite = 1;
+        progress_.has_finite = 1;
       }
     }
     if (is_counting) memory_.place = first_place;
@@ -292,7 +293,7 @@ class RowTokens {
   }
 
   const CallArgument& call_;
-  RowCourse& course_;
+  RowProgress& progress_;
   SurvivorsMemory& memory_;
   const float* near_hidden_;
   int row_;
@@ -301,11 +302,11 @@ class RowTokens {
 };
 
 // What the tokens that the row needs reach for certain. All blocks find the same value.
-__device__ Threshold SureThreshold(const CallArgument& call, const RowCourse& course, int row,
+__device__ Threshold SureThreshold(const CallArgument& call, const RowProgress& progress, int row,
                                    SurvivorsMemory& memory) {
-  if (course.k > 1) {
+  if (progress.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
-    return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), course.k,
+    return {ValueOfEnd(KeyOfRank(TileKeys<kThreads>(ends, call.planes.tiles), progress.k,
                                  Team(memory.team).Block()))};
   }
   const SureEnds sure = call.memory.sure[row];
@@ -357,8 +358,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     near_hidden = reinterpret_cast<float*>(shared + sizeof(SurvivorsMemory));
     CopyHidden(call, row, near_hidden);
   }
-  RowCourse& course = call.memory.courses[row];
-  const Way way = course.way;
+  RowProgress& progress = call.memory.progress[row];
+  const Way way = progress.way;
   if (way != Way::kPlanes && way != Way::kAllowed) {
     AwaitCopies<0>();
     return;
@@ -373,9 +374,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   bool is_in_turns = false;
   bool may_sharpen = false;
   if (way == Way::kPlanes) {
-    sure = SureThreshold(call, course, row, memory);
+    sure = SureThreshold(call, progress, row, memory);
     const bool is_known = sure.least > -INFINITY;  // else fewer tokens than needed have an end
-    is_in_turns = is_known && ComputesSureTokensFirst(course);
+    is_in_turns = is_known && ComputesSureTokensFirst(progress);
     may_sharpen = is_known && !is_in_turns;
     if (is_in_turns) {
       tokens.template Compute<true>([&](int tile) { return ends[tile] >= sure.least; },
@@ -391,18 +392,18 @@ __global__ void __launch_bounds__(kThreads, 1)
       const bool has_first = memory.of_all.count > 0;
       float least = has_first ? semantics::ValueOfKey(memory.of_all.least) : -INFINITY;
       // Of intervals that were not narrowed none may reach what a second plane says of a token.
-      if (call.memory.asked != nullptr && (has_first || !course.is_nucleus)) {
+      if (call.memory.asked != nullptr && (has_first || !progress.is_nucleus)) {
         least = fmaxf(least, ValueOfEnd(call.memory.asked[row].least));
       }
-      if (least > -INFINITY) near = NearThreshold(course, {least});
+      if (least > -INFINITY) near = NearThreshold(progress, {least});
       if (team.IsFirstThread()) {
-        course.first = static_cast<int32_t>(memory.of_all.count);
+        progress.first = static_cast<int32_t>(memory.of_all.count);
         // What is not below it is computed, all of it.
-        course.least_first = has_first ? semantics::OrderKey(least) : ~0u;
+        progress.least_first = has_first ? semantics::OrderKey(least) : ~0u;
       }
       __syncthreads();
     } else if (is_known) {
-      near = NearThreshold(course, sure);
+      near = NearThreshold(progress, sure);
     }
   }
   const bool has_best = near.best < INFINITY;
@@ -425,21 +426,21 @@ __global__ void __launch_bounds__(kThreads, 1)
             TokensOf(call, row, tile, [&](const Ends& of) { return of.upper >= near.least; });
         if (!has_best) return tokens;
         uint32_t may_win = TokensOf(call, row, tile, [&](const Ends& of) {
-          return __fmaf_rn(of.upper, course.draw_scale, kMostNoise) >= near.best;
+          return __fmaf_rn(of.upper, progress.draw_scale, kMostNoise) >= near.best;
         });
 #pragma unroll 1
         for (may_win &= ~tokens; may_win != 0; may_win &= may_win - 1) {
           const int place = __ffs(static_cast<int>(may_win)) - 1;
           const int64_t here = at * kTileRows + tile * kTileRows + place;
           const Ends of = EndsOf(call.memory.scores[here], call.memory.widths[here]);
-          const float noise = NoiseOf(course, tile * kTileRows + place);
-          if (__fmaf_rn(of.upper, course.draw_scale, noise) >= near.best) tokens |= 1u << place;
+          const float noise = NoiseOf(progress, tile * kTileRows + place);
+          if (__fmaf_rn(of.upper, progress.draw_scale, noise) >= near.best) tokens |= 1u << place;
         }
         return tokens;
       },
       sharpen);
   AwaitCopies<0>();  // where nothing was computed
-  if (is_in_turns && course.is_nucleus) {
+  if (is_in_turns && progress.is_nucleus) {
     tokens.AddMass(semantics::ValueOfKey(memory.of_all.most));
   }
   if (is_in_turns) team.AwaitStarted();

@@ -3,7 +3,7 @@
 #include "cuda/row_slice.cuh"
 #include "cuda/scan_row.cuh"
 #include "cuda/token_list.cuh"
-#include "head/certified/cuda/device_course.cuh"
+#include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/survivor_list.cuh"
 
 namespace sluice::cuda {
@@ -19,7 +19,9 @@ struct TopArgument {
 };
 
 // The row needs no first tokens but those that may win a draw.
-__device__ bool HasNoTop(const RowCourse& course) { return course.decides == Decides::kSoftmax; }
+__device__ bool HasNoTop(const RowProgress& progress) {
+  return progress.decides == Decides::kSoftmax;
+}
 
 struct TopMemory {
   TeamMemory team;
@@ -82,22 +84,22 @@ __global__ void __launch_bounds__(kThreads)
   AwaitKernelBefore();
   const CallArgument& call = top.call;
   const int row = static_cast<int>(blockIdx.x);
-  RowCourse& course = call.memory.courses[row];
-  if (HasNoTop(course)) return;
+  RowProgress& progress = call.memory.progress[row];
+  if (HasNoTop(progress)) return;
   const bool is_first = threadIdx.x == 0;
   if (is_first) memory.count = 0;
   __syncthreads();
-  if (HasTooMany(call, course)) {
-    if (is_first) LeaveToDense(course, DenseReason::kSurvivors);
-  } else if (course.way != RowCourse::Way::kDense) {
-    const RowStatus status = StatusOf(course);
+  if (HasTooMany(call, progress)) {
+    if (is_first) LeaveToDense(progress, DenseReason::kSurvivors);
+  } else if (progress.way != RowProgress::Way::kDense) {
+    const RowStatus status = StatusOf(progress);
     if (status != RowStatus::kOk) {
       Fail(top, row, status);
       if (is_first) Report(call, row);
       return;
     }
     const CertifiedTokens survivors = TokensOf(call, row);
-    if (course.wants_first) {
+    if (progress.wants_first) {
       const uint64_t first = FirstSurvivor(Team(memory.team), survivors);
       if (is_first) memory.tokens[0] = first;
       __syncthreads();
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
       Sort(memory.tokens, size);
       Write(top, row, memory.tokens, size);
     } else if (is_first) {
-      LeaveToDense(course, DenseReason::kSurvivors);
+      LeaveToDense(progress, DenseReason::kSurvivors);
     }
   }
   __syncthreads();
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
-  if (HasNoTop(call.memory.courses[row])) return;
+  if (HasNoTop(call.memory.progress[row])) return;
   const Team team(memory.team);
   const float* const logits = call.memory.scores + int64_t{row} * call.planes.tiles * kTileRows;
   const RowSlice<DType::kF32> slice(team, logits, call.planes.vocab);

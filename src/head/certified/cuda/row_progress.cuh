@@ -23,19 +23,19 @@ inline constexpr int kMostNucleus = 224;
 
 // Whether the logits of the tokens that are reached for certain are computed before it is known
 // which others are.
-__device__ inline bool ComputesSureTokensFirst(const RowCourse& course) {
-  return course.k > 1 || course.is_nucleus || course.decides == Decides::kLikely;
+__device__ inline bool ComputesSureTokensFirst(const RowProgress& progress) {
+  return progress.k > 1 || progress.is_nucleus || progress.decides == Decides::kLikely;
 }
 
 // Too many tokens may matter to be computed one by one. Call it after the computation.
-__device__ inline bool HasTooMany(const CallArgument& call, const RowCourse& course) {
-  return course.listed > call.memory.budget;
+__device__ inline bool HasTooMany(const CallArgument& call, const RowProgress& progress) {
+  return progress.listed > call.memory.budget;
 }
 
 // The row is left to the dense head. By one thread.
-__device__ inline void LeaveToDense(RowCourse& course, DenseReason reason) {
-  course.way = RowCourse::Way::kDense;
-  course.reason = reason;
+__device__ inline void LeaveToDense(RowProgress& progress, DenseReason reason) {
+  progress.way = RowProgress::Way::kDense;
+  progress.reason = reason;
 }
 
 // How far scores of a draw from the whole softmax may be from bounds that were computed in another
@@ -45,44 +45,44 @@ __device__ inline float SurelyBelow(float score) {
 }
 
 // What the exact logits reach that may be among the first k. Call it after the computation.
-__device__ inline float LeastOfFirstK(const RowCourse& course) {
-  const bool is_known = course.decides == Decides::kFirst && course.first > 0;
-  return is_known ? semantics::ValueOfKey(course.least_first) : -INFINITY;
+__device__ inline float LeastOfFirstK(const RowProgress& progress) {
+  const bool is_known = progress.decides == Decides::kFirst && progress.first > 0;
+  return is_known ? semantics::ValueOfKey(progress.least_first) : -INFINITY;
 }
 
 // What was computed of a row, in the form in which draws take it. Call it after the computation of
 // a row without too many.
 __device__ inline CertifiedTokens TokensOf(const CallArgument& call, int row) {
-  const RowCourse& course = call.memory.courses[row];
+  const RowProgress& progress = call.memory.progress[row];
   const semantics::Token* const survivors =
       call.memory.survivors + int64_t{row} * call.memory.budget;
-  return {survivors, course.listed, LeastOfFirstK(course)};
+  return {survivors, progress.listed, LeastOfFirstK(progress)};
 }
 
 // What is wrong with a row that the planes or a mask answer. Call it after the computation.
-__device__ inline RowStatus StatusOf(const RowCourse& course) {
-  if (course.way == RowCourse::Way::kAnswered) return course.status;
-  if (course.has_nan != 0) return RowStatus::kNanInput;
-  if (course.has_pos_inf != 0) return RowStatus::kPosInfInput;
-  return course.has_finite == 0 ? RowStatus::kEmptySupport : RowStatus::kOk;
+__device__ inline RowStatus StatusOf(const RowProgress& progress) {
+  if (progress.way == RowProgress::Way::kAnswered) return progress.status;
+  if (progress.has_nan != 0) return RowStatus::kNanInput;
+  if (progress.has_pos_inf != 0) return RowStatus::kPosInfInput;
+  return progress.has_finite == 0 ? RowStatus::kEmptySupport : RowStatus::kOk;
 }
 
 // By one thread of the block that answers a row; a row left to the dense head joins its list.
 __device__ inline void Report(const CallArgument& call, int row) {
-  const RowCourse& course = call.memory.courses[row];
-  const bool is_dense = course.way == RowCourse::Way::kDense;
+  const RowProgress& progress = call.memory.progress[row];
+  const bool is_dense = progress.way == RowProgress::Way::kDense;
   if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;
   if (call.refined != nullptr) {
     call.refined[row] = call.memory.asked == nullptr ? 0 : call.memory.asked[row].refined;
   }
   if (call.rows == nullptr) return;
   HeadRow report;
-  report.path = is_dense                                 ? CertifiedPath::kDense
-                : course.way == RowCourse::Way::kPlanes  ? CertifiedPath::kPlanes
-                : course.way == RowCourse::Way::kAllowed ? CertifiedPath::kAllowed
-                                                         : CertifiedPath::kNothing;
-  report.reason = course.reason;
-  report.survivors = course.listed;
+  report.path = is_dense                                     ? CertifiedPath::kDense
+                : progress.way == RowProgress::Way::kPlanes  ? CertifiedPath::kPlanes
+                : progress.way == RowProgress::Way::kAllowed ? CertifiedPath::kAllowed
+                                                             : CertifiedPath::kNothing;
+  report.reason = progress.reason;
+  report.survivors = progress.listed;
   call.rows[row] = report;
 }
 
