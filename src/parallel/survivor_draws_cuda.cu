@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   const CallArgument& head = argument.head;
   const int row = static_cast<int>(blockIdx.x);
   RowProgress& progress = head.memory.progress[row];
-  const bool is_drawn = progress.decides == Decides::kSoftmax;
+  const bool is_drawn = progress.filter_class == FilterClass::kSoftmax;
   if (threadIdx.x == 0) {
     memory.sent = 0;
     argument.shard.memory.lengths[row] = is_drawn ? 0 : argument.shard.rows.vocab;

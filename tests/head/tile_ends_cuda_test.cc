@@ -138,7 +138,7 @@ class TileEndsCuda : public HeadOnDevice {
         ASSERT_FALSE(widths[at] < INFINITY) << what << " token " << v;
       }
     }
-    const bool is_draw = progress.decides == Decides::kSoftmax;
+    const bool is_draw = progress.filter_class == FilterClass::kSoftmax;
     const auto least = Read(memory.tile_least + row * tiles, tiles);
     const auto most = Read(memory.tile_most + row * tiles, tiles);
     const auto least_scores = Read(memory.tile_least_scores + row * tiles, is_draw ? tiles : 0);

@@ -38,11 +38,11 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
   const bool is_of_planes = progress.way == RowProgress::Way::kPlanes;
   float least = survivors.least;
   if (is_of_planes) {
-    if (progress.decides == Decides::kSoftmax) {
+    if (progress.filter_class == FilterClass::kSoftmax) {
       result.id = DrawFromSurvivors(block, survivors, progress);
       return DenseReason::kNone;
     }
-    if (progress.decides == Decides::kFirst && progress.k == 1) {
+    if (progress.filter_class == FilterClass::kFirst && progress.k == 1) {
       const uint64_t first = FirstSurvivor(block, survivors);
       if (progress.wants_first) {
         result.id = IdOf(first);
@@ -83,7 +83,7 @@ __device__ DenseReason SampleListed(const Team& block, SampleMemory& memory,
       top.read = {0.5 * sum, difference / sum + 2e-5};
       top.unit = {progress.filter_scale, progress.mass_offset};
     }
-    const int needed = progress.decides == Decides::kFirst ? progress.k : size;
+    const int needed = progress.filter_class == FilterClass::kFirst ? progress.k : size;
     result = SampleFromTop(block, memory, top, {needed, progress.is_nucleus}, argument.sample);
   }
   if (result.id != kUndecided) return DenseReason::kNone;

@@ -22,13 +22,13 @@
 #include "head/certified/cuda/survivor_budget.h"
 #include "head/certified/planes.h"
 #include "head/cuda/project_launch.h"
-#include "semantics/deciding_tokens.h"
+#include "semantics/filter_class.h"
 #include "semantics/host_device.h"
 #include "sluice/cuda/head.hpp"
 
 namespace sluice::cuda {
 
-using semantics::Decides;
+using semantics::FilterClass;
 
 inline constexpr int kStatesOfQuad = 4;  // hidden states that one matrix product takes
 
@@ -38,7 +38,7 @@ struct RowProgress {
 
   StepBound bound;
   Way way;
-  Decides decides;
+  FilterClass filter_class;
   RowStatus status;
   DenseReason reason;
   int32_t k;

@@ -88,7 +88,7 @@ __device__ void Ask(const CallArgument& call, int row, RowProgress& progress) {
   const QuestionArgument& question = call.question;
   progress = RowProgress{};
   progress.way = RowProgress::Way::kPlanes;
-  progress.decides = Decides::kFirst;
+  progress.filter_class = FilterClass::kFirst;
   progress.k = question.k;
   progress.wants_first = question.k == 1;
   progress.least_first = ~0u;
@@ -106,17 +106,17 @@ __device__ void Ask(const CallArgument& call, int row, RowProgress& progress) {
   progress.draw_scale = scales.draw;
   progress.min_p = params.min_p;
   const int32_t vocab = question.vocab > 0 ? question.vocab : call.planes.vocab;
-  const Decides decides = semantics::DecidingTokens(params, question.method, vocab);
-  if (question.k > 0 && decides != Decides::kSoftmax) return;
-  progress.decides = decides;
+  const FilterClass filter_class = semantics::FilterClassOf(params, question.method, vocab);
+  if (question.k > 0 && filter_class != FilterClass::kSoftmax) return;
+  progress.filter_class = filter_class;
   const bool is_greedy = semantics::IsGreedy(params);
-  progress.k = is_greedy || progress.decides != Decides::kFirst ? 1 : params.top_k;
+  progress.k = is_greedy || progress.filter_class != FilterClass::kFirst ? 1 : params.top_k;
   // Of ties at the first place noise chooses where all of them are kept.
   const bool keeps_one = progress.k == 1 && params.profile.ties == Ties::kLowestId;
-  progress.wants_first = is_greedy || (progress.decides == Decides::kFirst && keeps_one);
-  if (progress.decides != Decides::kMass) return;
+  progress.wants_first = is_greedy || (progress.filter_class == FilterClass::kFirst && keeps_one);
+  if (progress.filter_class != FilterClass::kMass) return;
   if (!semantics::IsNucleus(params)) return LeaveToDense(progress, DenseReason::kParameters);
-  progress.decides = Decides::kFirst;
+  progress.filter_class = FilterClass::kFirst;
   progress.k = min(kMostNucleus, min(max(call.planes.vocab / 256, 16), call.planes.vocab));
   progress.is_nucleus = true;
   progress.mass_offset = NAN;

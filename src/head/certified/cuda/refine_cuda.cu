@@ -127,7 +127,7 @@ __device__ int ListLikeliest(const CallArgument& call, const RowProgress& progre
     const int32_t tile = LikeliestTile(block, tiles, middle_of);
     if (tile < 0) return 0;
     const int32_t of_draw =
-        progress.decides == Decides::kSoftmax
+        progress.filter_class == FilterClass::kSoftmax
             ? LikeliestTile(block, tiles,
                             [&](int t) {
                               return MiddleOf(call.memory.tile_least_scores[at + t],
@@ -199,7 +199,9 @@ __global__ void __launch_bounds__(kThreads, 1)
                      return;
                    }
                    atomicMax(&memory.least, key);
-                   if (progress.decides != Decides::kSoftmax || ends.lower == -INFINITY) return;
+                   if (progress.filter_class != FilterClass::kSoftmax || ends.lower == -INFINITY) {
+                     return;
+                   }
                    const float score =
                        __fmaf_rn(ends.lower, progress.draw_scale, NoiseOf(progress, id));
                    atomicMax(&memory.best, semantics::OrderKey(score));
@@ -310,7 +312,7 @@ class Stretch {
     const uint32_t of_tile = 0xfu << lane / kThreadsOfTile * kThreadsOfTile;
     if (threadIdx.x == 0) memory_.least = memory_.best = 0;
     const bool is_new = (__ballot_sync(~0u, is_narrowed) & of_tile) != 0 && is_there;
-    const bool is_draw = progress_.decides == Decides::kSoftmax;
+    const bool is_draw = progress_.filter_class == FilterClass::kSoftmax;
     float least = -INFINITY, most = -INFINITY, least_score = -INFINITY, most_score = -INFINITY;
     if (is_new) {
       const Four four = FourOf(tile);

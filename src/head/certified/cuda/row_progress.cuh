@@ -24,7 +24,7 @@ inline constexpr int kMostNucleus = 224;
 // Whether the logits of the tokens that are reached for certain are computed before it is known
 // which others are.
 __device__ inline bool ComputesSureTokensFirst(const RowProgress& progress) {
-  return progress.k > 1 || progress.is_nucleus || progress.decides == Decides::kLikely;
+  return progress.k > 1 || progress.is_nucleus || progress.filter_class == FilterClass::kLikely;
 }
 
 // Too many tokens may matter to be computed one by one. Call it after the computation.
@@ -46,7 +46,7 @@ __device__ inline float SurelyBelow(float score) {
 
 // What the exact logits reach that may be among the first k. Call it after the computation.
 __device__ inline float LeastOfFirstK(const RowProgress& progress) {
-  const bool is_known = progress.decides == Decides::kFirst && progress.first > 0;
+  const bool is_known = progress.filter_class == FilterClass::kFirst && progress.first > 0;
   return is_known ? semantics::ValueOfKey(progress.least_first) : -INFINITY;
 }
 

@@ -40,8 +40,8 @@ struct Threshold {
 
 // What the others must reach, when the tokens that the row needs reach `sure`.
 __device__ inline Threshold NearThreshold(const RowProgress& progress, Threshold sure) {
-  if (progress.decides == Decides::kFirst) return {sure.least};
-  if (progress.decides == Decides::kLikely) {
+  if (progress.filter_class == FilterClass::kFirst) return {sure.least};
+  if (progress.filter_class == FilterClass::kLikely) {
     // The threshold never falls as the maximum rises, which is at least that.
     return {semantics::MinPThreshold(progress.min_p, sure.least, progress.filter_scale)};
   }

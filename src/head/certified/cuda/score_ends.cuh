@@ -86,7 +86,7 @@ class EndsOfBlock {
     mine.draw_scale = progress.draw_scale;
     mine.is_asked =
         progress.way == RowProgress::Way::kPlanes || progress.way == RowProgress::Way::kAllowed;
-    mine.is_draw = mine.is_asked && progress.decides == Decides::kSoftmax;
+    mine.is_draw = mine.is_asked && progress.filter_class == FilterClass::kSoftmax;
     mine.wants_one = progress.k <= 1;
   }
   // By these threads, after the last tile and a barrier.

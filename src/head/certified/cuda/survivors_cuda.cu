@@ -137,7 +137,7 @@ class RowTokens {
   __device__ SureEnds SureOfBestTiles(const Threshold& sure) const {
     static_assert(kWarps == kTileRows);
     constexpr int kNone = INT32_MAX;
-    const bool is_draw = progress_.decides == Decides::kSoftmax;
+    const bool is_draw = progress_.filter_class == FilterClass::kSoftmax;
     const int64_t at = int64_t{row_} * call_.planes.tiles;
     if (threadIdx.x == 0) {
       memory_.best_tiles[0] = memory_.best_tiles[1] = kNone;

@@ -20,7 +20,7 @@ struct TopArgument {
 
 // The row needs no first tokens but those that may win a draw.
 __device__ bool HasNoTop(const RowProgress& progress) {
-  return progress.decides == Decides::kSoftmax;
+  return progress.filter_class == FilterClass::kSoftmax;
 }
 
 struct TopMemory {

@@ -8,7 +8,7 @@
 
 namespace sluice::semantics {
 
-enum class Decides : uint8_t {
+enum class FilterClass : uint8_t {
   kFirst,    // the first k in the total order
   kLikely,   // all that min-p keeps
   kSoftmax,  // all, by a Gumbel draw
@@ -21,26 +21,27 @@ inline constexpr RuleSet kRulesOfFirst = Rules(Filter::kGreedy, Filter::kMinP, F
 
 // Every rule after the first that bounds the set looks at no other token: top-p is measured on the
 // survivors of top-k (unless both are tested jointly), XTC on what is kept.
-SLUICE_HD inline Decides DecidingTokens(RuleSet rules, const Profile& profile, DrawMethod method) {
-  if (Has(rules, Filter::kGreedy)) return Decides::kFirst;
-  if (!IsWithin(rules, kRulesOfFirst)) return Decides::kMass;
-  if (Has(rules, Filter::kTopK) && !IsJoint(rules, profile)) return Decides::kFirst;
+SLUICE_HD inline FilterClass FilterClassOf(RuleSet rules, const Profile& profile,
+                                           DrawMethod method) {
+  if (Has(rules, Filter::kGreedy)) return FilterClass::kFirst;
+  if (!IsWithin(rules, kRulesOfFirst)) return FilterClass::kMass;
+  if (Has(rules, Filter::kTopK) && !IsJoint(rules, profile)) return FilterClass::kFirst;
   const bool has_top_p = Has(rules, Filter::kTopP);
   if (Has(rules, Filter::kMinP) || (Has(rules, Filter::kMinPLast) && !has_top_p)) {
-    return Decides::kLikely;
+    return FilterClass::kLikely;
   }
   const bool is_whole = !has_top_p && !Has(rules, Filter::kXtc);
-  return is_whole && method == DrawMethod::kGumbel ? Decides::kSoftmax : Decides::kMass;
+  return is_whole && method == DrawMethod::kGumbel ? FilterClass::kSoftmax : FilterClass::kMass;
 }
-SLUICE_HD inline Decides DecidingTokens(const SelectParams& params, DrawMethod method,
-                                        int64_t vocab) {
-  return DecidingTokens(RulesOf(params, vocab), params.profile, method);
+SLUICE_HD inline FilterClass FilterClassOf(const SelectParams& params, DrawMethod method,
+                                           int64_t vocab) {
+  return FilterClassOf(RulesOf(params, vocab), params.profile, method);
 }
 
 // The tokens for a row with known noise: XTC with a coin that does not fall is no rule.
-inline Decides DecidingTokens(const SelectParams& params, const NoiseKey& key, DrawMethod method,
-                              int64_t vocab) {
-  return DecidingTokens(RulesOf(params, key, vocab), params.profile, method);
+inline FilterClass FilterClassOf(const SelectParams& params, const NoiseKey& key, DrawMethod method,
+                                 int64_t vocab) {
+  return FilterClassOf(RulesOf(params, key, vocab), params.profile, method);
 }
 
 // Of kMass: top-p decides, so the first tokens may, if the mass of the others is known well enough.
