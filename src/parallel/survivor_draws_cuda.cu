@@ -17,7 +17,7 @@ constexpr int kThreads = 512;
 
 struct SurvivingDraws {
   ShardArgument shard;
-  CallArgument head;
+  CertifiedArgs head;
 };
 
 struct ReportMemory {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ ReportMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& head = argument.head;
+  const CertifiedArgs& head = argument.head;
   const int row = static_cast<int>(blockIdx.x);
   RowProgress& progress = head.memory.progress[row];
   const bool is_drawn = progress.filter_class == FilterClass::kSoftmax;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchSurvivingDraws(const ShardArgument& shard, const CallArgument& head, void* stream) {
+void LaunchSurvivingDraws(const ShardArgument& shard, const CertifiedArgs& head, void* stream) {
   SurvivingDraws argument = {shard, head};
   LaunchBehind(reinterpret_cast<const void*>(SurvivingDrawsKernel),
                {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads}, &argument,

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "semantics/temperature.h"
 #include "tests/head/device_head.h"
 #include "tests/head/heads.h"
@@ -62,7 +62,7 @@ class NucleusCuda : public DeviceTest {
   }
 
  private:
-  cuda::CallArgument call_ = {};
+  cuda::CertifiedArgs call_ = {};
 };
 
 double WeightAt(const cuda::RowProgress& progress, float x) {

@@ -118,7 +118,7 @@ class TileEndsCuda : public HeadOnDevice {
   void ExpectRow(int64_t row, const cuda::RowProgress& progress,
                  const std::optional<ScoredRow>& expected, const int32_t* bitmask,
                  const std::string& what) {
-    const cuda::CallMemory& memory = call_.memory;
+    const cuda::CertifiedWorkspace& memory = call_.memory;
     const int64_t tiles = call_.planes.tiles;
     const int64_t width = tiles * kTileRows;
     const auto scores = Read(memory.scores + row * width, width);
@@ -184,7 +184,7 @@ class TileEndsCuda : public HeadOnDevice {
     return values;
   }
 
-  cuda::CallArgument call_ = {};
+  cuda::CertifiedArgs call_ = {};
 };
 
 TEST_F(TileEndsCuda, OfHeadsSmallerThanABlock) {

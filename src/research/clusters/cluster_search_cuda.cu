@@ -10,7 +10,7 @@
 #include "cuda/radix_select.cuh"
 #include "cuda/sort_keys.cuh"
 #include "cuda/token_list.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "head/cuda/dot_lanes.cuh"
 #include "research/clusters/cluster_look.cuh"
 

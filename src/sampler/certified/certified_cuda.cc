@@ -14,7 +14,7 @@ void SampleIdsFromHead(const CertifiedCall& call, const RowParams& params, DrawM
   question.has_params_per_row = params.params.size > 1;
   question.has_keys_per_row = params.keys.size > 1;
   question.limits = params.limits;
-  const CallArgument argument = ArgumentOf(call, question);
+  const CertifiedArgs argument = ArgumentOf(call, question);
   CheckRowParams(params, rows, true);
   CheckMethod(method);
   CheckOneARow("ids", ids, rows);

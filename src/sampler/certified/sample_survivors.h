@@ -1,7 +1,7 @@
 // The last steps of a certified draw on the device.
 #pragma once
 
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 
 namespace sluice::cuda {
 
@@ -11,11 +11,11 @@ struct DrawnTokens {
 };
 
 // After LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
-void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 
 // After LaunchDense: the draw from the logits of the dense rows.
-void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleDenseRows(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 
 }  // namespace sluice::cuda

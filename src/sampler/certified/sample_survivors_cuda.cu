@@ -10,7 +10,7 @@ namespace {
 
 struct SurvivorsArgument {
   SampleArgument sample;
-  CallArgument call;
+  CertifiedArgs call;
 };
 
 // The Gumbel draw from everything: the survivors hold all that may win and the maximum.
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, DrawMethod method,
+SurvivorsArgument ArgumentOf(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                              const DrawnTokens& tokens) {
   const int64_t stride = int64_t{call.planes.tiles} * kTileRows;
   const LogitsView logits{
@@ -149,7 +149,7 @@ SurvivorsArgument ArgumentOf(const CallArgument& call, const RowParams& params, 
 
 }  // namespace
 
-void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
   LaunchBehind(reinterpret_cast<const void*>(SampleSurvivorsKernel),
@@ -159,7 +159,7 @@ void SampleSurvivors(const CallArgument& call, const RowParams& params, DrawMeth
                &argument, stream);
 }
 
-void SampleDenseRows(const CallArgument& call, const RowParams& params, DrawMethod method,
+void SampleDenseRows(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
   const TeamShape shape = ShapeForRows(call.memory.rows);

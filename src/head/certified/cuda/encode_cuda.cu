@@ -37,7 +37,7 @@ struct EncodedGroup {
 };
 
 // By a warp. values: four elements of a thread, of the padding 0.
-__device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group,
+__device__ EncodedGroup EncodeGroup(const CertifiedArgs& call, int row, int group,
                                     const float (&values)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   float largest = 0.0f;
@@ -84,7 +84,7 @@ __device__ EncodedGroup EncodeGroup(const CallArgument& call, int row, int group
 }
 
 // What the parameters say. By one thread.
-__device__ void Ask(const CallArgument& call, int row, RowProgress& progress) {
+__device__ void Ask(const CertifiedArgs& call, int row, RowProgress& progress) {
   const QuestionArgument& question = call.question;
   progress = RowProgress{};
   progress.way = RowProgress::Way::kPlanes;
@@ -124,7 +124,7 @@ __device__ void Ask(const CallArgument& call, int row, RowProgress& progress) {
 
 template <DType kHidden>
 __global__ void __launch_bounds__(kThreads)
-    EncodeKernel(const __grid_constant__ CallArgument call) {
+    EncodeKernel(const __grid_constant__ CertifiedArgs call) {
   __shared__ EncodeMemory memory;
   // In this order: the next kernel reads the planes before it waits, and whatever writes them is
   // over here.
@@ -215,14 +215,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchEncode(const CallArgument& call, void* stream) {
+void LaunchEncode(const CertifiedArgs& call, void* stream) {
   const void* kernel = call.hidden_dtype == DType::kF32
                            ? reinterpret_cast<const void*>(EncodeKernel<DType::kF32>)
                        : call.hidden_dtype == DType::kBf16
                            ? reinterpret_cast<const void*>(EncodeKernel<DType::kBf16>)
                            : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
-  CallArgument argument = call;
+  CertifiedArgs argument = call;
   LaunchBehind(kernel,
                {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
                &argument, stream);

@@ -2,7 +2,7 @@
 #include "cuda/cuda_check.h"
 #include "cuda/row_launch.h"
 #include "cuda/team.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 
 namespace sluice::cuda {
 

@@ -31,7 +31,7 @@ SLUICE_HD inline int TermsOfToken(int groups) { return groups | 1; }
 
 class LowPlane {
  public:
-  __device__ LowPlane(const CallArgument& call, int row, NearGroup* state, GroupTerm* terms)
+  __device__ LowPlane(const CertifiedArgs& call, int row, NearGroup* state, GroupTerm* terms)
       : planes_(call.planes),
         memory_(call.memory),
         bound_(call.memory.progress[row].bound),
@@ -136,7 +136,7 @@ class LowPlane {
   }
 
   const PlanesArgument& planes_;
-  const CallMemory& memory_;
+  const CertifiedWorkspace& memory_;
   const StepBound bound_;
   NearGroup* const state_;
   GroupTerm* const terms_;

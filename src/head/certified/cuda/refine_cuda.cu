@@ -40,14 +40,14 @@ struct alignas(16) RefineMemory {
 static_assert(kMostAsked <= kMostListed);
 
 struct RefineArgument {
-  CallArgument call;
+  CertifiedArgs call;
   int slots;  // tokens for which the terms have room; even
 };
 
 __device__ NearGroup* StateIn(RefineMemory& memory) {
   return reinterpret_cast<NearGroup*>(&memory + 1);
 }
-__device__ LowPlane PlaneIn(RefineMemory& memory, const CallArgument& call, int row) {
+__device__ LowPlane PlaneIn(RefineMemory& memory, const CertifiedArgs& call, int row) {
   NearGroup* const state = StateIn(memory);
   return {call, row, state, reinterpret_cast<GroupTerm*>(state + call.planes.groups)};
 }
@@ -80,7 +80,7 @@ __device__ float MiddleOf(float least, float most) {
 
 // The likeliest token of a tile, by its score or its score in a draw; -1: none has an end. By a
 // warp.
-__device__ int32_t LikeliestOfTile(const CallArgument& call, const RowProgress& progress, int row,
+__device__ int32_t LikeliestOfTile(const CertifiedArgs& call, const RowProgress& progress, int row,
                                    int tile, bool is_draw) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int id = tile * kTileRows + lane % kTileRows;
@@ -112,7 +112,7 @@ __device__ int32_t LikeliestTile(const Team& block, int tiles, Middle middle) {
 }
 
 // The likeliest tokens of a row: as many as the row needs or more, or none. To all threads.
-__device__ int ListLikeliest(const CallArgument& call, const RowProgress& progress, int row,
+__device__ int ListLikeliest(const CertifiedArgs& call, const RowProgress& progress, int row,
                              RefineMemory& memory) {
   const Team block = Team(memory.team).Block();
   const int tiles = call.planes.tiles;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& memory = *reinterpret_cast<RefineMemory*>(shared);
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const int row = static_cast<int>(blockIdx.x);
   const RowProgress& progress = call.memory.progress[row];
   const bool is_one = progress.k == 1;
@@ -352,7 +352,7 @@ class Stretch {
     if (is_draw) atomicMax(&call_.memory.sure[row_].best, memory_.best);
   }
 
-  const CallArgument& call_;
+  const CertifiedArgs& call_;
   const RowProgress& progress_;
   RefineMemory& memory_;
   const LowPlane plane_;
@@ -367,7 +367,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   extern __shared__ __align__(16) unsigned char shared[];
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const int row = static_cast<int>(blockIdx.y);
   if (call.memory.progress[row].way != RowProgress::Way::kPlanes) return;
   if (call.memory.asked[row].least == 0) return;
@@ -384,7 +384,7 @@ struct RefineShape {
 
 // Room for the terms of as many tokens as leave a processor two blocks, or of more where those are
 // few.
-RefineShape ShapeOf(const CallArgument& call) {
+RefineShape ShapeOf(const CertifiedArgs& call) {
   constexpr size_t kHalfOfProcessor = 110 * 1024;
   constexpr size_t kFewSlots = 2 * kWarps;
   constexpr size_t kMostSlots = 256;
@@ -402,7 +402,7 @@ RefineShape ShapeOf(const CallArgument& call) {
 
 }  // namespace
 
-void LaunchAsk(const CallArgument& call, void* stream) {
+void LaunchAsk(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
   LaunchBehind(reinterpret_cast<const void*>(AskKernel),
                {.blocks = static_cast<unsigned>(call.memory.rows),
@@ -411,7 +411,7 @@ void LaunchAsk(const CallArgument& call, void* stream) {
                &shape.argument, stream);
 }
 
-void LaunchRefine(const CallArgument& call, void* stream) {
+void LaunchRefine(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
   constexpr int kLeastTiles = 8;  // of a block: fewer say little of how many a row has
   const int most = 2 * CurrentDeviceShape().processors;

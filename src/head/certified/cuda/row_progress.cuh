@@ -5,13 +5,13 @@
 
 #include "cuda/ptx.cuh"
 #include "cuda/team.cuh"
-#include "head/certified/cuda/device_call.h"
+#include "head/certified/cuda/certified_kernels.h"
 #include "semantics/mask.h"
 #include "semantics/order.h"
 
 namespace sluice::cuda {
 
-__device__ inline bool IsMasked(const CallArgument& call, int row, int id) {
+__device__ inline bool IsMasked(const CertifiedArgs& call, int row, int id) {
   if (call.bitmask == nullptr) return false;
   const int64_t words = (call.planes.vocab + 31) / 32;
   return !semantics::BitmaskAllows(call.bitmask + row * words, id);
@@ -28,7 +28,7 @@ __device__ inline bool ComputesSureTokensFirst(const RowProgress& progress) {
 }
 
 // Too many tokens may matter to be computed one by one. Call it after the computation.
-__device__ inline bool HasTooMany(const CallArgument& call, const RowProgress& progress) {
+__device__ inline bool HasTooMany(const CertifiedArgs& call, const RowProgress& progress) {
   return progress.listed > call.memory.budget;
 }
 
@@ -52,7 +52,7 @@ __device__ inline float LeastOfFirstK(const RowProgress& progress) {
 
 // What was computed of a row, in the form in which draws take it. Call it after the computation of
 // a row without too many.
-__device__ inline CertifiedTokens TokensOf(const CallArgument& call, int row) {
+__device__ inline CertifiedTokens TokensOf(const CertifiedArgs& call, int row) {
   const RowProgress& progress = call.memory.progress[row];
   const semantics::Token* const survivors =
       call.memory.survivors + int64_t{row} * call.memory.budget;
@@ -68,7 +68,7 @@ __device__ inline RowStatus StatusOf(const RowProgress& progress) {
 }
 
 // By one thread of the block that answers a row; a row left to the dense head joins its list.
-__device__ inline void Report(const CallArgument& call, int row) {
+__device__ inline void Report(const CertifiedArgs& call, int row) {
   const RowProgress& progress = call.memory.progress[row];
   const bool is_dense = progress.way == RowProgress::Way::kDense;
   if (is_dense) call.memory.dense_rows[atomicAdd(&call.memory.counters->dense, 1)] = row;

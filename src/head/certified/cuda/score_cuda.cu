@@ -28,7 +28,7 @@ struct alignas(128) StreamMemory {
 static_assert(sizeof(StagedGroup) % 128 == 0);
 
 struct StreamArgument {
-  CallArgument call;
+  CertifiedArgs call;
   bool has_room;  // for hidden states
 };
 
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(128) unsigned char shared[];
   auto& memory = *reinterpret_cast<StreamMemory<kQuads>*>(shared);
   LetNextKernelStart();
-  const CallArgument& call = argument.call;
+  const CertifiedArgs& call = argument.call;
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kQuads>
-void Launch(const CallArgument& call, void* stream) {
+void Launch(const CertifiedArgs& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const size_t states = sizeof(QuadGroup) * kQuads * static_cast<size_t>(call.planes.groups);
   constexpr size_t kFixed = sizeof(StreamMemory<kQuads>);
@@ -142,7 +142,7 @@ void Launch(const CallArgument& call, void* stream) {
 
 }  // namespace
 
-void LaunchScore(const CallArgument& call, void* stream) {
+void LaunchScore(const CertifiedArgs& call, void* stream) {
   if (call.memory.rows <= kStatesOfQuad) return Launch<1>(call, stream);
   if (call.memory.rows > 2 * kStatesOfQuad && CanScoreMany()) return LaunchScoreMany(call, stream);
   Launch<2>(call, stream);

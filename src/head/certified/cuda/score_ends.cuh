@@ -74,7 +74,7 @@ class EndsOfBlock {
   static constexpr int kStates = kQuads * kStatesOfQuad;
 
   // By at least kStates threads, after the previous kernel; then a barrier before others use it.
-  __device__ void Read(const CallArgument& call, int first_row) {
+  __device__ void Read(const CertifiedArgs& call, int first_row) {
     if (threadIdx.x >= kStates) return;
     StateEnds& mine = states[threadIdx.x];
     const int row = first_row + static_cast<int>(threadIdx.x);
@@ -90,7 +90,7 @@ class EndsOfBlock {
     mine.wants_one = progress.k <= 1;
   }
   // By these threads, after the last tile and a barrier.
-  __device__ void Keep(const CallArgument& call, int first_row) const {
+  __device__ void Keep(const CertifiedArgs& call, int first_row) const {
     const int row = first_row + static_cast<int>(threadIdx.x);
     if (threadIdx.x >= kStates || row >= call.memory.rows) return;
     const SureEnds mine = states[threadIdx.x].sure;
@@ -208,7 +208,7 @@ __device__ __forceinline__ int QuadOfThread() {
 // A thread's tokens of a tile that have no score, as bits 2 q + i: masked, or past the end of the
 // vocabulary. id: of the first.
 template <int kQuads>
-__device__ __forceinline__ uint32_t TokensOut(const CallArgument& call, int first_row, int id) {
+__device__ __forceinline__ uint32_t TokensOut(const CertifiedArgs& call, int first_row, int id) {
   const int32_t vocab = call.planes.vocab;
   if (call.bitmask == nullptr && id + 8 < vocab) return 0;
   uint32_t out = 0;
@@ -257,7 +257,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
 // of the tile. rows: those of the thread, lane / 4 of the tile and lane / 4 + 8, for hidden state
 // lane % 4 of each quad.
 template <int kQuads>
-__device__ inline void KeepTile(const CallArgument& call, int first_quad, int tile,
+__device__ inline void KeepTile(const CertifiedArgs& call, int first_quad, int tile,
                                 EndsOfBlock<kQuads>& block, RowScore (&rows)[kQuads][2]) {
   const PlanesArgument& planes = call.planes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;

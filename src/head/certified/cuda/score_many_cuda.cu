@@ -158,7 +158,7 @@ class TilesOfBlock {
 
 // By kCopiers warps. A copy is started by one thread after another of a warp, so a warp that starts
 // all of a group takes longer than the multiplying warps.
-__device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+__device__ void CopyAhead(const CertifiedArgs& call, const TilesOfBlock& tiles, int first_quad,
                           ManyMemory& memory) {
   constexpr int kTilesOfCopier = kWarps / kCopiers;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -209,7 +209,7 @@ __device__ void CopyAhead(const CallArgument& call, const TilesOfBlock& tiles, i
 }
 
 // By the warps that multiply.
-__device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, int first_quad,
+__device__ void ScoreTiles(const CertifiedArgs& call, const TilesOfBlock& tiles, int first_quad,
                            ManyMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -271,7 +271,7 @@ __device__ void ScoreTiles(const CallArgument& call, const TilesOfBlock& tiles, 
 #endif
 
 __global__ void __launch_bounds__(kMostThreads, 1)
-    ManyKernel(const __grid_constant__ CallArgument call) {
+    ManyKernel(const __grid_constant__ CertifiedArgs call) {
 #if SLUICE_WARPGROUPS
   extern __shared__ __align__(128) unsigned char shared[];
   ManyMemory& memory = *reinterpret_cast<ManyMemory*>(shared);
@@ -311,11 +311,11 @@ bool CanScoreMany() {
          sizeof(ManyMemory) <= CurrentDeviceShape().most_shared_bytes;
 }
 
-void LaunchScoreMany(const CallArgument& call, void* stream) {
+void LaunchScoreMany(const CertifiedArgs& call, void* stream) {
   const DeviceShape device = CurrentDeviceShape();
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   const int blocks = (call.planes.tiles + kWarps - 1) / kWarps;
-  CallArgument argument = call;
+  CertifiedArgs argument = call;
   LaunchBehind(reinterpret_cast<const void*>(ManyKernel),
                {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
                 .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),

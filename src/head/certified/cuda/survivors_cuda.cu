@@ -59,7 +59,7 @@ struct alignas(16) SurvivorsMemory {
 // The tokens of a tile for which is_wanted(ends) holds, as bits. Unrolled, so it must be short:
 // code that runs once comes from far.
 template <typename IsWanted>
-__device__ uint32_t TokensOf(const CallArgument& call, int row, int tile, IsWanted is_wanted) {
+__device__ uint32_t TokensOf(const CertifiedArgs& call, int row, int tile, IsWanted is_wanted) {
   const int64_t at = (int64_t{row} * call.planes.tiles + tile) * kTileRows;
   const auto* scores = reinterpret_cast<const float4*>(call.memory.scores + at);
   const auto* widths = reinterpret_cast<const float4*>(call.memory.widths + at);
@@ -101,8 +101,8 @@ template <DType kWeight, bool kIsAligned>
 class RowTokens {
  public:
   // near_hidden: null, or room for the row's hidden state, which is on its way there.
-  __device__ RowTokens(const CallArgument& call, const Team& team, SurvivorsMemory& memory, int row,
-                       const float* near_hidden)
+  __device__ RowTokens(const CertifiedArgs& call, const Team& team, SurvivorsMemory& memory,
+                       int row, const float* near_hidden)
       : call_(call),
         progress_(call.memory.progress[row]),
         memory_(memory),
@@ -292,7 +292,7 @@ class RowTokens {
     __syncthreads();
   }
 
-  const CallArgument& call_;
+  const CertifiedArgs& call_;
   RowProgress& progress_;
   SurvivorsMemory& memory_;
   const float* near_hidden_;
@@ -302,7 +302,7 @@ class RowTokens {
 };
 
 // What the tokens that the row needs reach for certain. All blocks find the same value.
-__device__ Threshold SureThreshold(const CallArgument& call, const RowProgress& progress, int row,
+__device__ Threshold SureThreshold(const CertifiedArgs& call, const RowProgress& progress, int row,
                                    SurvivorsMemory& memory) {
   if (progress.k > 1) {
     const float* const ends = call.memory.tile_least + int64_t{row} * call.planes.tiles;
@@ -328,7 +328,7 @@ __device__ void Gather(const Team& team, SurvivorsMemory& memory) {
 }
 
 // The row's hidden state on its way to shared memory.
-__device__ void CopyHidden(const CallArgument& call, int row, float* to) {
+__device__ void CopyHidden(const CertifiedArgs& call, int row, float* to) {
   const int dim = call.planes.dim;
   const float* const from = call.memory.hidden + int64_t{row} * dim;
   if (dim % 4 == 0) {
@@ -345,7 +345,7 @@ __device__ void CopyHidden(const CallArgument& call, int row, float* to) {
 
 template <DType kWeight, bool kIsAligned>
 __global__ void __launch_bounds__(kThreads, 1)
-    SurvivorsKernel(const __grid_constant__ CallArgument call) {
+    SurvivorsKernel(const __grid_constant__ CertifiedArgs call) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto& memory = *reinterpret_cast<SurvivorsMemory*>(shared);
   LetNextKernelStart();
@@ -457,7 +457,7 @@ const void* KernelOf(DType dtype) {
 
 }  // namespace
 
-void LaunchSurvivors(const CallArgument& call, void* stream) {
+void LaunchSurvivors(const CertifiedArgs& call, void* stream) {
   LaunchEncode(call, stream);
   LaunchScore(call, stream);
   if (call.memory.asked != nullptr) {
@@ -468,7 +468,7 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
   const bool is_aligned =
       call.head.stride % 4 == 0 && call.head.dim % 4 == 0 &&
       reinterpret_cast<uintptr_t>(call.head.weight) % (4 * SizeOf(call.dtype)) == 0;
-  CallArgument argument = call;
+  CertifiedArgs argument = call;
   // A block takes a processor, as near as it goes.
   const unsigned blocks = rows <= 8 ? 16 : rows <= 16 ? 8 : rows <= 32 ? 4 : rows <= 64 ? 2 : 1;
   LaunchBehind(
@@ -481,7 +481,7 @@ void LaunchSurvivors(const CallArgument& call, void* stream) {
       &argument, stream);
 }
 
-void LaunchDense(const CallArgument& call, void* stream) {
+void LaunchDense(const CertifiedArgs& call, void* stream) {
   ProjectListed(call.head, call.dtype,
                 {call.memory.hidden, call.memory.dense_rows, &call.memory.counters->dense,
                  call.memory.scores, int64_t{call.planes.tiles} * kTileRows, call.bitmask},

@@ -14,7 +14,7 @@ constexpr int kCapacity = 4096;
 static_assert(kCapacity >= kMostCertifiedK);
 
 struct TopArgument {
-  CallArgument call;
+  CertifiedArgs call;
   TopPlaces to;
 };
 
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ TopMemory memory;
   LetNextKernelStart();
   AwaitKernelBefore();
-  const CallArgument& call = top.call;
+  const CertifiedArgs& call = top.call;
   const int row = static_cast<int>(blockIdx.x);
   RowProgress& progress = call.memory.progress[row];
   if (HasNoTop(progress)) return;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
     TopOfDenseKernel(const __grid_constant__ TopArgument top) {
   __shared__ TopMemory memory;
   AwaitKernelBefore();
-  const CallArgument& call = top.call;
+  const CertifiedArgs& call = top.call;
   if (static_cast<int>(blockIdx.x) >= call.memory.counters->dense) return;
   const int row = call.memory.dense_rows[blockIdx.x];
   if (HasNoTop(call.memory.progress[row])) return;
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kThreads)
   Write(top, row, memory.tokens, size);
 }
 
-void Launch(const void* kernel, const CallArgument& call, const TopPlaces& places, void* stream) {
+void Launch(const void* kernel, const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   TopArgument argument = {call, places};
   LaunchBehind(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
                &argument, stream);
@@ -181,11 +181,11 @@ void Launch(const void* kernel, const CallArgument& call, const TopPlaces& place
 
 }  // namespace
 
-void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream) {
+void LaunchTopOfSurvivors(const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   Launch(reinterpret_cast<const void*>(TopOfSurvivorsKernel), call, places, stream);
 }
 
-void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream) {
+void LaunchTopOfDense(const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   Launch(reinterpret_cast<const void*>(TopOfDenseKernel), call, places, stream);
 }
 
@@ -193,7 +193,7 @@ void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream) {
   CheckInRange("k", top.k, 1, std::min<int64_t>(kMostCertifiedK, call.planes.vocab));
   QuestionArgument question = {};
   question.k = top.k;
-  const CallArgument argument = ArgumentOf(call, question);
+  const CertifiedArgs argument = ArgumentOf(call, question);
   const int64_t rows = call.hidden.rows;
   CheckSize("ids", static_cast<size_t>(top.ids.size), rows * top.k);
   CheckSize("logits", static_cast<size_t>(top.logits.size), rows * top.k);

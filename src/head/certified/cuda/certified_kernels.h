@@ -145,7 +145,7 @@ inline constexpr int64_t kMostRefinedGroups = 256;
 inline constexpr int32_t kFewToRefine = 256;
 
 // The workspace, by value.
-struct CallMemory {
+struct CertifiedWorkspace {
   RowProgress* progress;
   CallCounters* counters;
   int32_t* dense_rows;
@@ -166,7 +166,8 @@ struct CallMemory {
 };
 
 // null: for the size alone.
-CallMemory LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace, size_t* bytes);
+CertifiedWorkspace LayOut(const DevicePlanes& planes, int64_t rows, std::byte* workspace,
+                          size_t* bytes);
 
 // One question for all rows: the first k tokens, or what parameters say. Of some rows of a head's
 // vocabulary, both: the first k, and of rows that are drawn from everything the tokens that may
@@ -183,7 +184,7 @@ struct QuestionArgument {
   int32_t vocab = 0;     // that the head's rows are some of; 0: they are all of it
 };
 
-struct CallArgument {
+struct CertifiedArgs {
   PlanesArgument planes;
   WeightsArgument head;
   DType dtype;  // of the weights
@@ -193,25 +194,25 @@ struct CallArgument {
   const int32_t* bitmask;  // null: none
   double kappa;            // 0: strict planes
   QuestionArgument question;
-  CallMemory memory;
+  CertifiedWorkspace memory;
   HeadRow* rows;     // null: not reported
   int32_t* refined;  // likewise
   int32_t few_to_refine;
 };
 
 // Checks the call; throws Error.
-CallArgument ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
+CertifiedArgs ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
 
 // All up to the exact logits of the survivors.
-void LaunchSurvivors(const CallArgument& call, void* stream);
-void LaunchEncode(const CallArgument& call, void* stream);
-void LaunchScore(const CallArgument& call, void* stream);
+void LaunchSurvivors(const CertifiedArgs& call, void* stream);
+void LaunchEncode(const CertifiedArgs& call, void* stream);
+void LaunchScore(const CertifiedArgs& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
 bool CanScoreMany();
-void LaunchScoreMany(const CallArgument& call, void* stream);
+void LaunchScoreMany(const CertifiedArgs& call, void* stream);
 // These two are for calls with a memory.asked. LaunchRefine uses the ends that it holds.
-void LaunchAsk(const CallArgument& call, void* stream);
-void LaunchRefine(const CallArgument& call, void* stream);
+void LaunchAsk(const CertifiedArgs& call, void* stream);
+void LaunchRefine(const CertifiedArgs& call, void* stream);
 // Where the first k tokens of each row go.
 struct TopPlaces {
   int32_t* ids;
@@ -219,10 +220,10 @@ struct TopPlaces {
   RowStatus* status;
 };
 // The first k tokens of the rows that need them: after LaunchSurvivors and after LaunchDense.
-void LaunchTopOfSurvivors(const CallArgument& call, const TopPlaces& places, void* stream);
-void LaunchTopOfDense(const CallArgument& call, const TopPlaces& places, void* stream);
+void LaunchTopOfSurvivors(const CertifiedArgs& call, const TopPlaces& places, void* stream);
+void LaunchTopOfDense(const CertifiedArgs& call, const TopPlaces& places, void* stream);
 // The logits of the rows of memory.dense_rows.
-void LaunchDense(const CallArgument& call, void* stream);
+void LaunchDense(const CertifiedArgs& call, void* stream);
 
 struct LaunchShape {
   unsigned blocks = 1;
