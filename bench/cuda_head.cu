@@ -178,7 +178,7 @@ class HeadBench {
       cuda::LaunchScore(argument_of(i), stream);
     });
     result.logits_us = timer_.Microseconds(
-        [&](int i, cudaStream_t stream) { cuda::LaunchSurvivors(argument_of(i), stream); });
+        [&](int i, cudaStream_t stream) { cuda::LaunchCertifiedPrefix(argument_of(i), stream); });
     for (int i = 0; i * batch < kStates; ++i) {
       call(i, nullptr);
       cuda::Project(head_, Hidden(i, batch), Logits(logits, batch), nullptr);
@@ -253,7 +253,7 @@ class HeadBench {
   static void Draw(const cuda::CertifiedArgs& argument, const cuda::RowParams& params, int32_t* ids,
                    cudaStream_t stream) {
     const cuda::DrawnTokens tokens = {ids, nullptr};
-    cuda::LaunchSurvivors(argument, stream);
+    cuda::LaunchCertifiedPrefix(argument, stream);
     cuda::SampleSurvivors(argument, params, DrawMethod::kGumbel, tokens, stream);
     cuda::LaunchDense(argument, stream);
     cuda::SampleDenseRows(argument, params, DrawMethod::kGumbel, tokens, stream);

@@ -195,7 +195,7 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
   const CertifiedArgs head = ArgumentOf(call.head, question);
   const TopPlaces first = {argument.memory.indices, argument.memory.values,
                            argument.memory.statuses};
-  LaunchSurvivors(head, stream);
+  LaunchCertifiedPrefix(head, stream);
   LaunchTopOfSurvivors(head, first, stream);
   if (has_draws) LaunchSurvivingDraws(argument, head, stream);
   LaunchDense(head, stream);

@@ -113,8 +113,8 @@ void EnqueueFirst(const ShardHeadCall& call, const ShardArgument& argument, void
 // After the merge: the logits of the rows that it has not decided.
 void EnqueueDense(const ShardHeadCall& call, const ShardArgument& argument, void* stream);
 void LaunchDraws(const ShardArgument& argument, DType dtype, void* stream);
-// After LaunchSurvivors of a head that lists what may win: rows that it cannot decide join the
-// dense ones.
+// After LaunchCertifiedPrefix of a head that lists what may win: rows that it cannot decide join
+// the dense ones.
 void LaunchSurvivingDraws(const ShardArgument& argument, const CertifiedArgs& head, void* stream);
 void LaunchReports(const ShardArgument& argument, void* stream);
 void LaunchOpen(const ShardArgument& argument, void* stream);

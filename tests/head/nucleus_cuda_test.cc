@@ -38,7 +38,7 @@ class NucleusCuda : public DeviceTest {
     question.keys = keys.data();
     question.has_params_per_row = params.size() > 1;
     call_ = cuda::ArgumentOf(device.call(), question);
-    cuda::LaunchSurvivors(call_, nullptr);
+    cuda::LaunchCertifiedPrefix(call_, nullptr);
     Require(cudaDeviceSynchronize());
     return Read(call_.memory.progress, call_.memory.rows);
   }

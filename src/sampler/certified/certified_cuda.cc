@@ -21,7 +21,7 @@ void SampleIdsFromHead(const CertifiedCall& call, const RowParams& params, DrawM
   CheckOneARow("statuses", statuses, rows, true);
   if (rows == 0) return;
   const DrawnTokens tokens = {ids.data, statuses.size == 0 ? nullptr : statuses.data};
-  LaunchSurvivors(argument, stream);
+  LaunchCertifiedPrefix(argument, stream);
   SampleSurvivors(argument, params, method, tokens, stream);
   LaunchDense(argument, stream);
   SampleDenseRows(argument, params, method, tokens, stream);

@@ -10,7 +10,8 @@ struct DrawnTokens {
   RowStatus* statuses;  // null: not reported
 };
 
-// After LaunchSurvivors: the draw from what survived; rows without an answer join the dense ones.
+// After LaunchCertifiedPrefix: the draw from what survived; rows without an answer join the dense
+// ones.
 void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream);
 

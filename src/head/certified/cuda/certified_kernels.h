@@ -204,7 +204,7 @@ struct CertifiedArgs {
 CertifiedArgs ArgumentOf(const CertifiedCall& call, const QuestionArgument& question);
 
 // All up to the exact logits of the survivors.
-void LaunchSurvivors(const CertifiedArgs& call, void* stream);
+void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream);
 void LaunchEncode(const CertifiedArgs& call, void* stream);
 void LaunchScore(const CertifiedArgs& call, void* stream);
 // That of more than eight hidden states; where the device has the code for it.
@@ -219,7 +219,7 @@ struct TopPlaces {
   float* logits;
   RowStatus* status;
 };
-// The first k tokens of the rows that need them: after LaunchSurvivors and after LaunchDense.
+// The first k tokens of the rows that need them: after LaunchCertifiedPrefix and after LaunchDense.
 void LaunchTopOfSurvivors(const CertifiedArgs& call, const TopPlaces& places, void* stream);
 void LaunchTopOfDense(const CertifiedArgs& call, const TopPlaces& places, void* stream);
 // The logits of the rows of memory.dense_rows.

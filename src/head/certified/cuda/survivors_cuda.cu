@@ -457,7 +457,7 @@ const void* KernelOf(DType dtype) {
 
 }  // namespace
 
-void LaunchSurvivors(const CertifiedArgs& call, void* stream) {
+void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream) {
   LaunchEncode(call, stream);
   LaunchScore(call, stream);
   if (call.memory.asked != nullptr) {

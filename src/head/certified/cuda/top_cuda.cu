@@ -200,7 +200,7 @@ void TopK(const CertifiedCall& call, const CertifiedTopK& top, void* stream) {
   CheckOneARow("status", top.status, rows);
   if (rows == 0) return;
   const TopPlaces places = {top.ids.data, top.logits.data, top.status.data};
-  LaunchSurvivors(argument, stream);
+  LaunchCertifiedPrefix(argument, stream);
   LaunchTopOfSurvivors(argument, places, stream);
   LaunchDense(argument, stream);
   LaunchTopOfDense(argument, places, stream);
