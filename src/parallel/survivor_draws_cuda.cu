@@ -111,9 +111,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void LaunchSurvivingDraws(const ShardArgument& shard, const CertifiedArgs& head, void* stream) {
   SurvivingDraws argument = {shard, head};
-  LaunchBehind(reinterpret_cast<const void*>(SurvivingDrawsKernel),
-               {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads}, &argument,
-               stream);
+  LaunchDependent(reinterpret_cast<const void*>(SurvivingDrawsKernel),
+                  {.blocks = static_cast<unsigned>(shard.rows.rows), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -284,8 +284,8 @@ void ProjectListed(const WeightsArgument& head, DType dtype, const ListedRows& r
       rows.bitmask,
       IsAligned(head.weight, head.stride, dtype) && IsAligned(rows.hidden, head.dim, DType::kF32)};
   const int64_t warps = (int64_t{head.vocab} + kRowsOfWarp - 1) / kRowsOfWarp;
-  LaunchBehind(ForDTypes<ManyStates>(dtype, DType::kF32),
-               {.blocks = Blocks(warps, 2), .threads = kThreads}, &argument, stream);
+  LaunchDependent(ForDTypes<ManyStates>(dtype, DType::kF32),
+                  {.blocks = Blocks(warps, 2), .threads = kThreads}, &argument, stream);
 }
 
 }  // namespace sluice::cuda

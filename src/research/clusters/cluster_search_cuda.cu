@@ -346,7 +346,7 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   if (argument.rows == 0) return;
   const auto rows = static_cast<unsigned>(argument.rows);
   auto launch = [&](const void* kernel, LaunchShape shape, void* of_kernel) {
-    LaunchBehind(kernel, shape, of_kernel, stream);
+    LaunchDependent(kernel, shape, of_kernel, stream);
   };
   const LaunchShape of_rows = {.blocks = rows, .threads = kThreads};
   LaunchShape of_sorted = of_rows;

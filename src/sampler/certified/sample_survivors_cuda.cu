@@ -152,23 +152,23 @@ SurvivorsArgument ArgumentOf(const CertifiedArgs& call, const RowParams& params,
 void SampleSurvivors(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
-  LaunchBehind(reinterpret_cast<const void*>(SampleSurvivorsKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = kSurvivorThreads,
-                .shared_bytes = sizeof(SampleMemory)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(SampleSurvivorsKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = kSurvivorThreads,
+                   .shared_bytes = sizeof(SampleMemory)},
+                  &argument, stream);
 }
 
 void SampleDenseRows(const CertifiedArgs& call, const RowParams& params, DrawMethod method,
                      const DrawnTokens& tokens, void* stream) {
   SurvivorsArgument argument = ArgumentOf(call, params, method, tokens);
   const TeamShape shape = ShapeForRows(call.memory.rows);
-  LaunchBehind(reinterpret_cast<const void*>(SampleDenseKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = static_cast<unsigned>(shape.threads),
-                .shared_bytes = sizeof(SampleMemory),
-                .cluster = static_cast<unsigned>(shape.blocks)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(SampleDenseKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = static_cast<unsigned>(shape.threads),
+                   .shared_bytes = sizeof(SampleMemory),
+                   .cluster = static_cast<unsigned>(shape.blocks)},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -234,6 +234,6 @@ struct LaunchShape {
 };
 
 // As <<<>>>, but that the kernel may start while the one before it ends.
-void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream);
+void LaunchDependent(const void* kernel, const LaunchShape& shape, void* argument, void* stream);
 
 }  // namespace sluice::cuda

@@ -223,9 +223,9 @@ void LaunchEncode(const CertifiedArgs& call, void* stream) {
                            : reinterpret_cast<const void*>(EncodeKernel<DType::kF16>);
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   CertifiedArgs argument = call;
-  LaunchBehind(kernel,
-               {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
-               &argument, stream);
+  LaunchDependent(kernel,
+                  {.blocks = static_cast<unsigned>(quads * kStatesOfQuad), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

@@ -404,11 +404,11 @@ RefineShape ShapeOf(const CertifiedArgs& call) {
 
 void LaunchAsk(const CertifiedArgs& call, void* stream) {
   RefineShape shape = ShapeOf(call);
-  LaunchBehind(reinterpret_cast<const void*>(AskKernel),
-               {.blocks = static_cast<unsigned>(call.memory.rows),
-                .threads = kThreads,
-                .shared_bytes = shape.shared_bytes},
-               &shape.argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(AskKernel),
+                  {.blocks = static_cast<unsigned>(call.memory.rows),
+                   .threads = kThreads,
+                   .shared_bytes = shape.shared_bytes},
+                  &shape.argument, stream);
 }
 
 void LaunchRefine(const CertifiedArgs& call, void* stream) {
@@ -417,12 +417,12 @@ void LaunchRefine(const CertifiedArgs& call, void* stream) {
   const int most = 2 * CurrentDeviceShape().processors;
   const int blocks =
       std::clamp(most / call.memory.rows, 1, std::max(1, call.planes.tiles / kLeastTiles));
-  LaunchBehind(reinterpret_cast<const void*>(RefineKernel),
-               {.blocks = static_cast<unsigned>(blocks),
-                .blocks_y = static_cast<unsigned>(call.memory.rows),
-                .threads = kThreads,
-                .shared_bytes = shape.shared_bytes},
-               &shape.argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(RefineKernel),
+                  {.blocks = static_cast<unsigned>(blocks),
+                   .blocks_y = static_cast<unsigned>(call.memory.rows),
+                   .threads = kThreads,
+                   .shared_bytes = shape.shared_bytes},
+                  &shape.argument, stream);
 }
 
 }  // namespace sluice::cuda

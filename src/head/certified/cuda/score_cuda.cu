@@ -132,12 +132,12 @@ void Launch(const CertifiedArgs& call, void* stream) {
   const size_t room = device.most_shared_bytes - kFixed;
   StreamArgument argument = {call, states <= room};
   const auto quads = static_cast<unsigned>((call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad);
-  LaunchBehind(reinterpret_cast<const void*>(StreamKernel<kQuads>),
-               {.blocks = static_cast<unsigned>(device.processors),
-                .blocks_y = (quads + kQuads - 1) / kQuads,
-                .threads = kThreads,
-                .shared_bytes = kFixed + (argument.has_room ? states : 0)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(StreamKernel<kQuads>),
+                  {.blocks = static_cast<unsigned>(device.processors),
+                   .blocks_y = (quads + kQuads - 1) / kQuads,
+                   .threads = kThreads,
+                   .shared_bytes = kFixed + (argument.has_room ? states : 0)},
+                  &argument, stream);
 }
 
 }  // namespace

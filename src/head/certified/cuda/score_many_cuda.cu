@@ -316,12 +316,12 @@ void LaunchScoreMany(const CertifiedArgs& call, void* stream) {
   const int quads = (call.memory.rows + kStatesOfQuad - 1) / kStatesOfQuad;
   const int blocks = (call.planes.tiles + kWarps - 1) / kWarps;
   CertifiedArgs argument = call;
-  LaunchBehind(reinterpret_cast<const void*>(ManyKernel),
-               {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
-                .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
-                .threads = kThreads,
-                .shared_bytes = sizeof(ManyMemory)},
-               &argument, stream);
+  LaunchDependent(reinterpret_cast<const void*>(ManyKernel),
+                  {.blocks = static_cast<unsigned>(std::min<int64_t>(blocks, device.processors)),
+                   .blocks_y = static_cast<unsigned>((quads + kQuads - 1) / kQuads),
+                   .threads = kThreads,
+                   .shared_bytes = sizeof(ManyMemory)},
+                  &argument, stream);
 }
 
 }  // namespace sluice::cuda

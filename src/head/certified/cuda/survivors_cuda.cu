@@ -471,7 +471,7 @@ void LaunchCertifiedPrefix(const CertifiedArgs& call, void* stream) {
   CertifiedArgs argument = call;
   // A block takes a processor, as near as it goes.
   const unsigned blocks = rows <= 8 ? 16 : rows <= 16 ? 8 : rows <= 32 ? 4 : rows <= 64 ? 2 : 1;
-  LaunchBehind(
+  LaunchDependent(
       is_aligned ? KernelOf<true>(call.dtype) : KernelOf<false>(call.dtype),
       {.blocks = static_cast<unsigned>(rows),
        .threads = kThreads,

@@ -175,8 +175,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void Launch(const void* kernel, const CertifiedArgs& call, const TopPlaces& places, void* stream) {
   TopArgument argument = {call, places};
-  LaunchBehind(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
-               &argument, stream);
+  LaunchDependent(kernel, {.blocks = static_cast<unsigned>(call.memory.rows), .threads = kThreads},
+                  &argument, stream);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace sluice::cuda {
 
-void LaunchBehind(const void* kernel, const LaunchShape& shape, void* argument, void* stream) {
+void LaunchDependent(const void* kernel, const LaunchShape& shape, void* argument, void* stream) {
   constexpr const char* kWhat = "certified head";
   cudaFuncAttributes attributes;
   RequireCuda(cudaFuncGetAttributes(&attributes, kernel), kWhat);
