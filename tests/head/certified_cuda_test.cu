@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/ptx.cuh"
-#include "head/certified/cuda/plain_root.cuh"
+#include "head/certified/cuda/branchless_sqrt.cuh"
 #include "tests/head/head_on_device.h"
 #include "tests/head/planted.h"
 #include "tests/support/params.h"
@@ -36,9 +36,10 @@ __global__ void ComparePlainRootsKernel(unsigned long long* plain, unsigned long
   const uint32_t threads = gridDim.x * blockDim.x;  // a power of two
   for (uint32_t bits = blockIdx.x * blockDim.x + threadIdx.x;;) {
     const float x = __uint_as_float(bits);
-    if (cuda::HasPlainRoot(x)) {
+    if (cuda::IsOfBranchlessSqrt(x)) {
       ++of_thread;
-      if (__float_as_uint(cuda::PlainRoot(x)) != __float_as_uint(sqrtf(x))) atomicAdd(wrong, 1);
+      if (__float_as_uint(cuda::BranchlessSqrt(x)) != __float_as_uint(sqrtf(x)))
+        atomicAdd(wrong, 1);
     }
     if (bits >= ~0u - threads + 1) break;
     bits += threads;

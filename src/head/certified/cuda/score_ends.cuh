@@ -1,7 +1,7 @@
 // What the kernels that score have in common: what becomes of codes and of the scores of a tile.
 #pragma once
 
-#include "head/certified/cuda/plain_root.cuh"
+#include "head/certified/cuda/branchless_sqrt.cuh"
 #include "head/certified/cuda/row_progress.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
 #include "semantics/noise.h"
@@ -233,7 +233,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
     if (!block.states[q * kStatesOfQuad + lane % 4].is_asked) continue;
-    are_plain &= HasPlainRoot(rows[q][0].square) && HasPlainRoot(rows[q][1].square);
+    are_plain &= IsOfBranchlessSqrt(rows[q][0].square) && IsOfBranchlessSqrt(rows[q][1].square);
   }
   auto make = [&](auto root_of) {
 #pragma unroll
@@ -247,7 +247,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
     }
   };
   if (are_plain) {
-    make([](float square) { return PlainRoot(square); });
+    make([](float square) { return BranchlessSqrt(square); });
   } else {
     make([](float square) { return sqrtf(square); });
   }
