@@ -2,7 +2,7 @@
 // for bit, by matrix products of bytes. A warp reads tile after tile as one stream that it copies
 // ahead into shared memory, and waits for no other warp; the hidden states lie in shared memory for
 // all of them, where there is room.
-#include "head/certified/cuda/copy_ahead.cuh"
+#include "head/certified/cuda/async_copy.cuh"
 #include "head/certified/cuda/score_ends.cuh"
 
 namespace sluice::cuda {
@@ -64,11 +64,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (group < end) {
       StagedGroup& to = ring[static_cast<uint32_t>(group) % kSlots];
       const uint4* const from = planes.codes + group * 2 * kWarpSize + lane;
-      CopyBehind<16>(&to.codes[0][lane], from);
-      CopyBehind<16>(&to.codes[1][lane], from + kWarpSize);
-      CopyBehind<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
+      StartCopy<16>(&to.codes[0][lane], from);
+      StartCopy<16>(&to.codes[1][lane], from + kWarpSize);
+      StartCopy<4>(&to.scales[lane], planes.scales + group * 8 + lane / 4);
     }
-    EndOfCopies();
+    CommitCopies();
   };
 #pragma unroll
   for (int n = 0; n < kSlots - 1; ++n) stage(first + n);
@@ -83,10 +83,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     auto* const copy = reinterpret_cast<uint4*>(&memory + 1);
     const auto* const from = reinterpret_cast<const uint4*>(quads);
     for (int i = static_cast<int>(threadIdx.x); i < groups * kPiecesOfGroup; i += kThreads) {
-      CopyBehind<16>(copy + i,
-                     from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
+      StartCopy<16>(copy + i,
+                    from + i / kPiecesOfGroup * kQuadsTogether * kPieces + i % kPiecesOfGroup);
     }
-    EndOfCopies();
+    CommitCopies();
     AwaitCopies<0>();
     quads = reinterpret_cast<const QuadGroup*>(copy);
     quads_of_group = kQuads;

@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "cuda/cuda_check.h"
-#include "head/certified/cuda/copy_ahead.cuh"
+#include "head/certified/cuda/async_copy.cuh"
 #include "head/certified/cuda/row_threshold.cuh"
 #include "head/certified/cuda/tile_keys.cuh"
 #include "head/cuda/dot_lanes.cuh"
@@ -333,14 +333,14 @@ __device__ void CopyHidden(const CertifiedArgs& call, int row, float* to) {
   const float* const from = call.memory.hidden + int64_t{row} * dim;
   if (dim % 4 == 0) {
     for (int i = static_cast<int>(threadIdx.x) * 4; i < dim; i += kThreads * 4) {
-      CopyBehind<16>(to + i, from + i);
+      StartCopy<16>(to + i, from + i);
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < dim; i += kThreads) {
-      CopyBehind<4>(to + i, from + i);
+      StartCopy<4>(to + i, from + i);
     }
   }
-  EndOfCopies();
+  CommitCopies();
 }
 
 template <DType kWeight, bool kIsAligned>
