@@ -95,7 +95,7 @@ class RowCertificate {
   float LargestOpen() const;
   // The computed tokens above x: when x is LargestOpen(), the first tokens of the row.
   CertifiedTokens ComputedAbove(float x);
-  MassAround Around(const MassQuestion& question) const {
+  MassBounds Around(const MassQuestion& question) const {
     return score_.around(memory_.intervals, planes_.tiles() * kTileRows, question);
   }
 

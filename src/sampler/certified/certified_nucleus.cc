@@ -112,7 +112,7 @@ Membership CertifiedNucleus::MembershipOf(const Token& token) {
   const bool keeps_ties = params_.profile.ties == Ties::kAll;
   // Kept whatever the target is.
   if (token.id == first_.id || (keeps_ties && token.x == first_.x)) return Membership::kKept;
-  const MassAround around = certificate_.Around({token.x, first_.x, scale_});
+  const MassBounds around = certificate_.Around({token.x, first_.x, scale_});
   int64_t ties_before = 0;  // of tokens that are computed; open ones count as above
   if (around.ties > 1 && !keeps_ties) {
     const Intervals& of = certificate_.intervals();

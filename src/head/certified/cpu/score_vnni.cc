@@ -24,7 +24,8 @@
 #if HWY_ONCE
 namespace sluice {
 
-const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine, N_AVX3::SumAround};
+const ScoreTable kScoreAvx512Vnni = {N_AVX3::vnni::Score, N_AVX3::vnni::Refine,
+                                     N_AVX3::SumMassBounds};
 
 }  // namespace sluice
 #endif
