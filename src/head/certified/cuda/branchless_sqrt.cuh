@@ -6,7 +6,7 @@
 namespace sluice::cuda {
 
 // Neither tiny, below 2^-101, nor infinite nor negative nor NaN.
-__device__ __forceinline__ bool IsOfBranchlessSqrt(float x) {
+__device__ __forceinline__ bool HasBranchlessSqrt(float x) {
   return __float_as_uint(x) - 0x0d000000u <= 0x727fffffu;
 }
 // The bits of sqrtf for such a number, computed as sqrtf does there: a test compares all of them.

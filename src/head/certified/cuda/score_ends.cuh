@@ -229,11 +229,11 @@ template <int kQuads>
 __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
                                            const float (&error)[2], RowScore (&rows)[kQuads][2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  bool are_plain = true;
+  bool are_branchless = true;
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
     if (!block.states[q * kStatesOfQuad + lane % 4].is_asked) continue;
-    are_plain &= IsOfBranchlessSqrt(rows[q][0].square) && IsOfBranchlessSqrt(rows[q][1].square);
+    are_branchless &= HasBranchlessSqrt(rows[q][0].square) && HasBranchlessSqrt(rows[q][1].square);
   }
   auto make = [&](auto root_of) {
 #pragma unroll
@@ -246,7 +246,7 @@ __device__ __forceinline__ void MakeWidths(const EndsOfBlock<kQuads>& block,
       }
     }
   };
-  if (are_plain) {
+  if (are_branchless) {
     make([](float square) { return BranchlessSqrt(square); });
   } else {
     make([](float square) { return sqrtf(square); });
