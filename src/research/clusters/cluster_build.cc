@@ -10,7 +10,7 @@
 
 #include "head/certified/plane_hash.h"
 #include "research/clusters/cluster_file.h"
-#include "research/clusters/threaded_means.h"
+#include "research/clusters/kmeans_cpu.h"
 #include "semantics/philox.h"
 #include "semantics/widen.h"
 #include "support/check.h"
@@ -265,7 +265,7 @@ HeadClusters HeadClusters::Build(const DenseHead& head, const ClusterOptions& op
     CheckInRange("options.fine_tokens", token, 0, vocab - 1);
     is_fine[static_cast<size_t>(token)] = true;
   }
-  const ThreadedMeans threaded(parallel);
+  const CpuKMeans threaded(parallel);
   const MeansFinder& finder = options.means == nullptr ? threaded : *options.means;
   std::vector<Means::Cluster> clusters;
   std::vector<Means> parts;
