@@ -5,11 +5,11 @@
 //   bound     of all clusters
 //   order     of clusters by their bounds, and which of them each round opens
 //   compute   the logits of the rows that a round opens
-//   look      whether what is open is the answer
+//   certify   whether what is open is the answer
 //   answer    the tokens, in their order
 //
-// Compute and look take turns, as often as there may be rounds; of a row that has its answer they
-// leave at once.
+// Compute and certify take turns, as often as there may be rounds; of a row that has its answer
+// they leave at once.
 #pragma once
 
 #include "head/cuda/project_launch.h"

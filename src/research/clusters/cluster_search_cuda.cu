@@ -12,7 +12,7 @@
 #include "cuda/token_list.cuh"
 #include "head/certified/cuda/certified_kernels.h"
 #include "head/cuda/dot_lanes.cuh"
-#include "research/clusters/cluster_look.cuh"
+#include "research/clusters/cluster_certify.cuh"
 
 namespace sluice::research {
 
@@ -243,9 +243,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     LookKernel(const __grid_constant__ RoundArgument argument) {
   __shared__ TeamMemory memory;
   Begin();
-  ClusterLook look(argument.call, argument.round, memory, static_cast<int>(blockIdx.x));
+  ClusterCertification certification(argument.call, argument.round, memory,
+                                     static_cast<int>(blockIdx.x));
   __syncthreads();  // the first thread writes what all have read
-  if (!look.IsDone()) look.Look();
+  if (!certification.IsDone()) certification.Certify();
 }
 
 struct AnswerMemory {

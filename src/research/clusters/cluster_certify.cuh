@@ -11,10 +11,11 @@ using namespace cuda;
 
 inline constexpr int kClusterThreads = 1024;
 
-class ClusterLook {
+class ClusterCertification {
  public:
   // round: those that are over.
-  __device__ ClusterLook(const ClusterArgument& call, int round, TeamMemory& memory, int row)
+  __device__ ClusterCertification(const ClusterArgument& call, int round, TeamMemory& memory,
+                                  int row)
       : call_(call),
         team_(memory),
         row_(row),
@@ -27,7 +28,7 @@ class ClusterLook {
   __device__ bool IsDone() const { return progress_.is_done; }
 
   // Ends the row where there is an answer.
-  __device__ void Look() {
+  __device__ void Certify() {
     if (progress_.has_broken != 0) return End(ClusterPath::kDense, ClusterReason::kLogit, 0);
     const ClusterPath path = round_ <= kBudgetRounds    ? ClusterPath::kBudget
                              : round_ == kExpandedRound ? ClusterPath::kExpanded
