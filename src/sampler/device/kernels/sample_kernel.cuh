@@ -114,7 +114,7 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
 }
 
 // What a kernel adds to every draw; this one adds nothing, and so costs nothing.
-struct DrawAlone {
+struct DefaultExtension {
   static constexpr bool kHasOwnRows = false;  // rows with a top that it draws from by itself
 
   __device__ TopPlan PlanOf(const SelectParams& params, int vocab, int elements) const {
@@ -127,17 +127,17 @@ struct DrawAlone {
 };
 
 // Of the top of a row that a draw was certain of: the tokens, sorted, and the place of its own.
-struct TellsNobody {
+struct NoCallback {
   __device__ void operator()(const ListedTokens&, int) const {}
 };
 
 // By the first block alone; its first thread has the result.
-template <class Typical = NoTypical, class Tell = TellsNobody>
+template <class Typical = NoTypical, class Callback = NoCallback>
 __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, const ListedTop& top,
                                      const TopPlan& plan, const SampleArgument& argument,
-                                     Typical typical = {}, Tell tell = {}) {
+                                     Typical typical = {}, Callback callback = {}) {
   constexpr bool kIsTypical = !std::is_same_v<Typical, NoTypical>;
-  constexpr bool kSorts = kIsTypical || !std::is_same_v<Tell, TellsNobody>;
+  constexpr bool kSorts = kIsTypical || !std::is_same_v<Callback, NoCallback>;
   const Team block = team.Block();
   const NoiseKey& key = memory.start.key;
   TokenResult result;
@@ -182,7 +182,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   if (winner >= kept.end) return result;
   if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
-  tell(sorted, winner);
+  callback(sorted, winner);
   return result;
 }
 
@@ -306,9 +306,10 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
 }
 
 // Whether a guess decides the row.
-template <DType kDType, bool kPatched, class Beside = DrawAlone>
+template <DType kDType, bool kPatched, class Extension = DefaultExtension>
 __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
-                              const SampleArgument& argument, int row, const Beside& beside = {}) {
+                              const SampleArgument& argument, int row,
+                              const Extension& extension = {}) {
   VectorSlice<kDType, kPatched> slice(team, argument.rows, row);
   FirstVectors loaded;
   slice.LoadFirst(loaded);
@@ -317,7 +318,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   BeginRow(team, memory.start);
   const SelectParams& params = memory.start.params;
   StartRow(team, argument.rows, row, slice, RoomBesideList(memory.first), loaded, memory.start,
-           [&] { memory.plan = beside.PlanOf(params, slice.vocab(), slice.kElements); });
+           [&] { memory.plan = extension.PlanOf(params, slice.vocab(), slice.kElements); });
   if (team.thread() / kWarpSize == 1) {  // while the first one guesses a threshold
     memory.are_valid =
         semantics::AreValid(params, argument.rows.limits) && semantics::IsValid(memory.start.key);
@@ -334,7 +335,7 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
                          LargestOfFirst(team, memory.start) == -INFINITY;
   if (lists_all) plan = {kListedNucleus, true};
   ListedTop top;
-  auto moments = beside.template MomentsOf<kPatched>(params);
+  auto moments = extension.template MomentsOf<kPatched>(params);
   if (plan.needed > 0) {
     top = ListTop(team, slice, loaded, memory.start, memory.first, plan, moments);
     if (lists_all && !top.has_all) top.size = -1;
@@ -343,12 +344,12 @@ __device__ bool SampleByGuess(const Team& team, SampleMemory& memory,
   }
   if (!memory.are_valid) return false;
   if (plan.needed > 0) {
-    if constexpr (Beside::kHasOwnRows) {
-      if (beside.IsOwn(params)) {
-        if constexpr (Beside::kGuesses) {
-          if (is_decided(beside.Guess(argument, top, moments, slice.Patches()))) return true;
+    if constexpr (Extension::kHasOwnRows) {
+      if (extension.IsOwn(params)) {
+        if constexpr (Extension::kGuesses) {
+          if (is_decided(extension.Guess(argument, top, moments, slice.Patches()))) return true;
         }
-        return is_decided(beside.template Sample<kDType, kPatched>(argument, row, top));
+        return is_decided(extension.template Sample<kDType, kPatched>(argument, row, top));
       }
     }
     TokenResult result;
@@ -379,23 +380,23 @@ __device__ __noinline__ void SampleByDefinition(const SampleArgument& argument, 
   if (team.IsFirstThread()) argument.Set(index, result, RowPath::kDefinition);
 }
 
-template <DType kDType, bool kPatched, class Beside = DrawAlone>
+template <DType kDType, bool kPatched, class Extension = DefaultExtension>
 __global__ void __launch_bounds__(kMostThreads)
     SampleKernel(const __grid_constant__ SampleArgument argument) {
   SampleMemory& memory = MemoryOfBlock();
   const Team team(memory.team);
   const int row = TeamIndex(team);
   LetNextKernelStart();
-  if (!SampleByGuess<kDType, kPatched, Beside>(team, memory, argument, row)) {
+  if (!SampleByGuess<kDType, kPatched, Extension>(team, memory, argument, row)) {
     SampleByDefinition<kDType, kPatched>(argument, row);
   }
 }
 
-template <bool kPatched, class Beside = DrawAlone>
+template <bool kPatched, class Extension = DefaultExtension>
 const void* SampleKernelFor(DType dtype) {
-  return ForDType(dtype, SampleKernel<DType::kF32, kPatched, Beside>,
-                  SampleKernel<DType::kBf16, kPatched, Beside>,
-                  SampleKernel<DType::kF16, kPatched, Beside>);
+  return ForDType(dtype, SampleKernel<DType::kF32, kPatched, Extension>,
+                  SampleKernel<DType::kBf16, kPatched, Extension>,
+                  SampleKernel<DType::kF16, kPatched, Extension>);
 }
 
 }  // namespace

@@ -233,13 +233,14 @@ __global__ void __launch_bounds__(kMostThreads)
   const Team team(memory.team);
   const int row = TeamIndex(team);
   const RowReport report(argument.report, row);
-  const DrawWithReport beside(argument.report, report);
+  const DrawWithReport extension(argument.report, report);
   BeginMass(team, ReportedMemoryOfBlock());
-  const bool is_decided = SampleByGuess<kDType, false>(team, memory, argument.sample, row, beside);
+  const bool is_decided =
+      SampleByGuess<kDType, false>(team, memory, argument.sample, row, extension);
   if (!is_decided) SampleByDefinition<kDType, false>(argument.sample, row);
   if (!report.is_wanted()) {
     if (team.rank() == 0) report.PutNothing(team);
-  } else if (!is_decided || memory.plan.needed == 0 || !beside.IsOwn(memory.start.params)) {
+  } else if (!is_decided || memory.plan.needed == 0 || !extension.IsOwn(memory.start.params)) {
     ReportByItself<kDType>(argument.report, row);
   }
 }
