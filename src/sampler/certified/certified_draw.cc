@@ -156,7 +156,7 @@ DenseReason CertifiedDraw::DrawFromSoftmax(int64_t row, const RowDraw& draw,
                                            RowCertificate& certificate, const Token& first,
                                            std::byte* memory) const {
   std::optional<RowCertificate::Bottom> bottom;
-  if (WantsCuts()) {
+  if (NeedsCuts()) {
     bottom = certificate.Last();
     if (!bottom.has_value()) return DenseReason::kSurvivors;
   }
@@ -179,7 +179,7 @@ DenseReason CertifiedDraw::DrawFromNucleus(int64_t row, const RowDraw& draw,
                                            RowCertificate& certificate, const Token& first,
                                            std::byte* memory) const {
   CertifiedNucleus nucleus(certificate, draw.params, draw.key, first, vocab_);
-  if (!WantsCuts() && CertifiedNucleus::IsLazy(draw.params, draw.method, draw.key)) {
+  if (!NeedsCuts() && CertifiedNucleus::IsLazy(draw.params, draw.method, draw.key)) {
     CertifiedGumbel gumbel(certificate, draws_, draw.key, first,
                            semantics::ScalesOf(draw.params).draw, vocab_, memory);
     TokenResult result;

@@ -78,7 +78,7 @@ class CertifiedDraw {
   void DrawFromLogits(int64_t row, const RowDraw& draw, std::span<const float> logits,
                       std::byte* memory) const;
 
-  bool WantsCuts() const { return !output_.results.empty(); }
+  bool NeedsCuts() const { return !output_.results.empty(); }
   void Set(int64_t row, const TokenResult& result) const;
   void Fail(int64_t row, RowStatus status) const;
 

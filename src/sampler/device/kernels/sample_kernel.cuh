@@ -23,10 +23,10 @@ struct SampleArgument {
   RowStatus* statuses;  // null: not reported
   RowPath* ways;        // null: not reported
 
-  __device__ bool WantsCuts() const { return results != nullptr; }
+  __device__ bool NeedsCuts() const { return results != nullptr; }
   __device__ void Set(int row, const TokenResult& result, RowPath way) const {
     if (ways != nullptr) ways[row] = way;
-    if (WantsCuts()) {
+    if (NeedsCuts()) {
       results[row] = result;
       return;
     }
@@ -90,7 +90,7 @@ __device__ __noinline__ TokenResult SampleFromList(const uint64_t* tokens, int s
 
 // The Gumbel draw from a list that is certified by its count, where bins find what is kept of it.
 // By the first block alone; its first thread has the result.
-__device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
+__device__ __noinline__ TokenResult SampleFromMany(int size, bool needs_cut) {
   SampleMemory& memory = MemoryOfBlock();
   const Team block = Team(memory.team).Block();
   TokenList& list = memory.first.list;
@@ -109,7 +109,7 @@ __device__ __noinline__ TokenResult SampleFromMany(int size, bool wants_cut) {
     best.See(semantics::LogWeight(x, kept.max, memory.start.scales.draw) + g, x, id);
   }
   result.id = IdOfBest(block, best);
-  if (wants_cut) result.cut = CutOfBins(block, from, kept);
+  if (needs_cut) result.cut = CutOfBins(block, from, kept);
   return result;
 }
 
@@ -145,7 +145,7 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
   const bool is_gumbel = argument.method == DrawMethod::kGumbel;
   if constexpr (!kSorts) {
     if (top.size > kMostRanked && !plan.is_whole && is_gumbel && BinsDecide(memory.start.params)) {
-      return SampleFromMany(top.size, argument.WantsCuts());
+      return SampleFromMany(top.size, argument.NeedsCuts());
     }
   }
   const ListedTokens whole_list{memory.first.list.tokens, memory.first.list.room, top.size};
@@ -174,13 +174,13 @@ __device__ TokenResult SampleFromTop(const Team& team, SampleMemory& memory, con
       SelectFromTop(first, sorted, memory.start, plan.is_whole ? &whole : nullptr, typical);
   // Where a token may or may not be kept, one that is may have won.
   if (!kept.is_known) return result;
-  if (!kept.IsCertain() && (argument.WantsCuts() || !is_gumbel)) return result;
+  if (!kept.IsCertain() && (argument.NeedsCuts() || !is_gumbel)) return result;
   const KeptToken mine{kept.MayBeKept(first.thread()), kept.x, kept.id};
   const int winner = WinnerOfKept(
       first, mine, argument.method, kept.max, scale, key, sorted.room,
       [&] { return ScoreOfThread(scored, memory.scores, first.thread(), kept.max, score); });
   if (winner >= kept.end) return result;
-  if (argument.WantsCuts()) result.cut = CutOfTop(first, sorted, kept);
+  if (argument.NeedsCuts()) result.cut = CutOfTop(first, sorted, kept);
   result.id = IdOf(sorted.tokens[winner]);
   callback(sorted, winner);
   return result;
@@ -234,13 +234,13 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
   }
   team.Sync();
   // The other blocks return here: from now on no block reads their memory.
-  if (!has_top_p && !argument.WantsCuts() && team.rank() != 0) return result;
+  if (!has_top_p && !argument.NeedsCuts() && team.rank() != 0) return result;
   const RowTotals totals = TotalsOf(team, slice, memory.first);
   if (has_top_p) {
     SumBins(team, memory.first);
     team.Sync();
   }
-  if (!has_top_p && argument.WantsCuts()) {
+  if (!has_top_p && argument.NeedsCuts()) {
     result.cut = CutOfAll(team, TeamRow<kDType, kPatched>(team, argument.rows, row).slice);
   }
   const int contenders = ContendersOf(memory.first);
@@ -265,17 +265,17 @@ __device__ TokenResult SampleByNoise(const Team& team, SampleMemory& memory,
     const KnownMasses masses =
         MassesOf(team, memory.boundary, unit, totals.read, params.top_p, vocab);
     FindBoundary(block, memory.first, bins, masses, vocab, memory.boundary);
-    const int32_t id = !is_known || argument.WantsCuts() ? -1 : draw([&](uint64_t token) {
+    const int32_t id = !is_known || argument.NeedsCuts() ? -1 : draw([&](uint64_t token) {
       return KeepingOf(token, unit, bins, masses, memory.boundary, params.profile.ties);
     });
     if (id >= 0) result.id = id;
     if (team.thread() == 0) memory.drawn = id;
-    if (argument.WantsCuts()) {
+    if (argument.NeedsCuts()) {
       const Band band = FindBand(block, memory.first, bins, memory.boundary);
       if (team.thread() == 0) memory.band = band;
     }
   }
-  if (!argument.WantsCuts()) {
+  if (!argument.NeedsCuts()) {
     team.Sync();
     const bool is_drawn = *team.Of(0, &memory.drawn) >= 0;
     if (!is_drawn && team.rank() == 0) {
