@@ -2,7 +2,7 @@
 //
 //   device_sampler.cc   admission, and what changes a request between steps
 //   device_step.cc      what a step may be given, its tables, its graph, its answer
-//   device_rows.cc      rows that processors change; reports of rows in addition to their tokens
+//   device_reports.cc   rows that processors change; reports of rows in addition to their tokens
 //   device_*.cu         the kernels
 //
 // Three streams: the caller's, on which the graph of a step runs; `changes_`, on which all that
