@@ -157,7 +157,7 @@ struct DeviceBuffers {
   int32_t* cdf_ids;
   RowStatus* cdf_statuses;
   int32_t* accepted;
-  DraftLaw* laws;
+  DraftDistribution* distributions;
   std::byte* outputs;
   int32_t* kept;
   Cut* mass_cuts;  // of the masses
@@ -219,7 +219,7 @@ inline DeviceBuffers BuffersOf(std::byte* base, const DeviceSamplerOptions& opti
   buffers.cdf_ids = carver.Take<int32_t>(rows);
   buffers.cdf_statuses = carver.Take<RowStatus>(rows);
   buffers.accepted = carver.Take<int32_t>(rows);
-  buffers.laws = carver.Take<DraftLaw>(options.max_drafts > 0 ? rows : 0);
+  buffers.distributions = carver.Take<DraftDistribution>(options.max_drafts > 0 ? rows : 0);
   buffers.outputs = carver.Take<std::byte>(
       static_cast<int64_t>(OutputsOf(nullptr, LargestOutput(options)).bytes));
   buffers.kept = carver.Take<int32_t>(options.kept ? rows * words : 0);

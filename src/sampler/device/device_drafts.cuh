@@ -29,10 +29,11 @@ __device__ inline uint64_t Probability(semantics::uint128_t reciprocal, uint64_t
   return static_cast<uint64_t>((reciprocal * weight) >> 63);
 }
 
-__device__ inline uint64_t ProbabilityOf(const DraftLaw& law, int32_t id) {
-  const float x = law.row[id];
-  if (!law.cut.Keeps(x, id)) return 0;
-  return Probability(law.reciprocal, semantics::Weight(x, law.max, law.scale));
+__device__ inline uint64_t ProbabilityOf(const DraftDistribution& distribution, int32_t id) {
+  const float x = distribution.row[id];
+  if (!distribution.cut.Keeps(x, id)) return 0;
+  return Probability(distribution.reciprocal,
+                     semantics::Weight(x, distribution.max, distribution.scale));
 }
 
 // A stretch of a patched row, one id after the other.

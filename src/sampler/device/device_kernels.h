@@ -105,7 +105,7 @@ struct KeptArgument {
 void LaunchKept(KeptArgument argument, DType dtype, void* stream);
 
 // The probabilities of a draft model's row, of any id.
-struct DraftLaw {
+struct DraftDistribution {
   semantics::Row row;  // data null: no draft model
   semantics::PlacedCut cut;
   float max;
@@ -113,8 +113,8 @@ struct DraftLaw {
   semantics::uint128_t reciprocal;  // of the mass, as semantics::Probability40 has it
   RowStatus status;
 };
-void LaunchDraftLaws(const DraftModelRow* models, DraftLaw* laws, int32_t vocab, int64_t rows,
-                     void* stream);
+void LaunchDraftDistributions(const DraftModelRow* models, DraftDistribution* distributions,
+                              int32_t vocab, int64_t rows, void* stream);
 
 // Rejection sampling of the rows that have drafts to reject: `results` have their Cuts.
 struct RejectArgument {
@@ -131,8 +131,8 @@ struct RejectArgument {
   const RowPatch* patches;
   const float* processed;  // rows that processors have changed, in place of logits and patches
   int64_t processed_stride;
-  const float* const* probabilities;  // one a row; null: nothing is known of the draft
-  const DraftLaw* laws;               // likewise; null: no step has a draft model
+  const float* const* probabilities;       // one a row; null: nothing is known of the draft
+  const DraftDistribution* distributions;  // likewise; null: no step has a draft model
   TokenResult* results;
   // One a row; -1 where the draft must match, 0 where none is accepted. Else 1 of a chain, and of a
   // tree the row of its request that comes next.

@@ -10,12 +10,12 @@ namespace {
 // What a draft was drawn from.
 struct Source {
   const float* given;
-  const DraftLaw* law;
+  const DraftDistribution* distribution;
   int32_t draft;
 
   __device__ uint64_t operator()(int32_t id) const {
     if (given != nullptr) return semantics::Fixed40(given[id]);
-    if (law != nullptr) return ProbabilityOf(*law, id);
+    if (distribution != nullptr) return ProbabilityOf(*distribution, id);
     return id == draft ? semantics::kFullWeight : 0;
   }
 };
@@ -83,17 +83,18 @@ __global__ void __launch_bounds__(kRejectThreads, 1)
   int32_t child = NextBehind(of_request, node, node.row + 1);
   while (true) {
     const int32_t told_at = first_row + child - 1;
-    const Source q{argument.probabilities[told_at],
-                   argument.laws == nullptr || argument.laws[told_at].row.data == nullptr
-                       ? nullptr
-                       : argument.laws + told_at,
-                   argument.drafts[row.first_draft + child - 1]};
+    const Source q{
+        argument.probabilities[told_at],
+        argument.distributions == nullptr || argument.distributions[told_at].row.data == nullptr
+            ? nullptr
+            : argument.distributions + told_at,
+        argument.drafts[row.first_draft + child - 1]};
     if (Thread() == 0) {
       memory.p_draft = 0;
       memory.has_bad_probability = 0;
     }
     __syncthreads();
-    RowStatus status = q.law == nullptr ? RowStatus::kOk : q.law->status;
+    RowStatus status = q.distribution == nullptr ? RowStatus::kOk : q.distribution->status;
     if (q.given != nullptr) {
       for (int32_t id = Thread(); id < argument.vocab; id += kRejectThreads) {
         if (!(q.given[id] >= 0.0f && q.given[id] <= 1.0f)) memory.has_bad_probability = 1;
