@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kWarpThreads)
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    LookKernel(const __grid_constant__ RoundArgument argument) {
+    CertifyKernel(const __grid_constant__ RoundArgument argument) {
   __shared__ TeamMemory memory;
   Begin();
   ClusterCertification certification(argument.call, argument.round, memory,
@@ -366,7 +366,7 @@ void SearchClusters(const ClusterCall& call, const ClusterQuestion& question,
   RoundArgument round = {argument, 1};
   for (; round.round <= kRounds; ++round.round) {
     launch(compute, of_warps(argument.head.vocab), &round);
-    launch(reinterpret_cast<const void*>(LookKernel), of_rows, &round);
+    launch(reinterpret_cast<const void*>(CertifyKernel), of_rows, &round);
   }
   launch(reinterpret_cast<const void*>(AnswerKernel), of_sorted, &argument);
 }
